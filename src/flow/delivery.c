@@ -127,7 +127,7 @@ static void give_back(struct delivery *delivery, struct mr_batch *batch)
 {
     MR_ASSERT(batch->lane < delivery->pipeline->lane_count);
     batch->with_sink = false;
-    mr_meter_give_back(&delivery->pipeline->meter, batch);
+    mr_counter_add(&delivery->pipeline->meter.used_returned, mr_batch_used(batch));
     mr_pool_release(&delivery->pipeline->pool, batch);
     wake_source(delivery->pipeline);
 }
@@ -228,7 +228,7 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     atomic_store_explicit(&pipeline->by_sink.connected, true, memory_order_relaxed);
 }
 
-/* mr_sink_done_fn. The window moves before the batch goes home: its next owner finds the position published. Where a
+/* mr_sink_owner's `done`. The window moves before the batch goes home: its next owner finds the position published. Where a
  * transaction is open, the memory goes home all the same: nothing is sent again from it, for what becomes of a
  * transaction that fails is read again from PostgreSQL. */
 static void batch_done(void *context, struct mr_batch *batch)
@@ -490,7 +490,8 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
             note_sent(delivery, delivery->current);
         }
         if (delivery->current->pending == 0) {
-            mr_meter_enqueue(delivery->current); /* none of it is with the sink yet */
+            /* none of it is with the sink yet */
+            delivery->current->enqueued_ns = mr_monotonic_ns();
             delivery->transaction.added_ns = delivery->current->enqueued_ns;
         }
         struct mr_schemas *schemas = delivery->pipeline->schemas;
@@ -532,6 +533,11 @@ static void look_whether_sound(const struct delivery *delivery)
     }
 }
 
+static mr_status poll_sink(struct mr_sink *sink, struct mr_error *ret_error)
+{
+    return sink->ops->poll == NULL ? MR_OK : sink->ops->poll(sink, ret_error);
+}
+
 /* Serves one session until it fails or the thread is to leave (MR_END). */
 static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
 {
@@ -541,7 +547,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
     for (;;) {
         atomic_store_explicit(&pipeline->by_sink.turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(send_batches(delivery, ret_error));
-        MR_TRY(sink->ops->poll(sink, ret_error));
+        MR_TRY(poll_sink(sink, ret_error));
         MR_TRY(advance(delivery, ret_error));
         if (MR_UNLIKELY(mr_standstill_has(&pipeline->standstill, MR_CAUSE_SINK_FAILS))) {
             look_whether_sound(delivery);
@@ -559,7 +565,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         if (!waits && may_take(delivery)) {
             continue; /* reports have made room */
         }
-        int timeout_ms = waits ? 10 : sink->ops->timeout_ms(sink);
+        int timeout_ms = waits ? 10 : sink->ops->poll == NULL ? -1 : sink->ops->timeout_ms(sink);
         timeout_ms = sooner(timeout_ms, store_due_ms(delivery));
         timeout_ms = sooner(timeout_ms, end_due_ms(delivery));
         timeout_ms = sooner(timeout_ms, TURN_MS_MAX);
@@ -695,7 +701,7 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
             return MR_END;
         }
         if (sink_is_open) { /* errors are logged, and reports don't pile up, however long it takes */
-            MR_TRY(sink->ops->poll(sink, ret_error));
+            MR_TRY(poll_sink(sink, ret_error));
         }
         wait_for_wake(delivery, TURN_MS_MAX);
     }
@@ -719,8 +725,7 @@ static mr_status run_session(struct delivery *delivery, struct mr_error *ret_err
     if (sink->storage == MR_STORES_NOTHING) {
         step(delivery, MR_HANDSHAKE_LOADED); /* what was published is all there is to know */
     }
-    MR_TRY(sink->ops->open(sink, batch_done, delivery, pipeline->wakes.sink,
-                           pipeline->wakes.abandon, ret_error));
+    MR_TRY(sink->ops->open(sink, ret_error));
     if (sink->storage != MR_STORES_NOTHING) {
         do {
             MR_TRY(wait_for_claim(delivery, true, ret_error));
@@ -745,7 +750,8 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
             return status;
         }
         atomic_fetch_add_explicit(&pipeline->by_sink.rebuilds, 1, memory_order_relaxed);
-        mr_meter_rebuild(&pipeline->meter, status);
+        mr_counter_add(&pipeline->meter.rebuild_reasons[status], 1);
+        pipeline->meter.newest_sequence = 0; /* sequences begin again */
         log_lost(delivery, status, ret_error);
         if (!back_off(delivery, status)) {
             return MR_OK;
@@ -762,6 +768,10 @@ void *mr_delivery_main(void *context)
                                 .woken = watch_wake(pipeline->wakes.sink),
                                 .stream = &pipeline->lanes[MR_LANE_STREAM],
                                 .store.steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
+    pipeline->sink->owner = (struct mr_sink_owner){.done = batch_done,
+                                                   .context = &delivery,
+                                                   .wake_fd = pipeline->wakes.sink,
+                                                   .stop_fd = pipeline->wakes.abandon};
     pipeline->results.sink = run_sessions(&delivery, &pipeline->results.sink_error);
     close(delivery.woken);
     free(delivery.store.steps);

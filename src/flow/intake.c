@@ -52,7 +52,7 @@ static mr_status wait_for_room(struct mr_intake *intake, struct mr_error *ret_er
  * for ever; the rows are safe with it. */
 static mr_status leave_if_asked_in_vain(struct mr_intake *intake, struct mr_error *ret_error)
 {
-    if (intake->feedback.asked < INSISTENCE_MAX || mr_intake_all_published(intake)) {
+    if (intake->feedback.asked < INSISTENCE_MAX || mr_lane_all_published(intake->lane)) {
         return MR_OK;
     }
     intake->feedback.asked = 0;
@@ -231,7 +231,7 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
     }
     int64_t begin_ns = mr_monotonic_ns();
     bool rows_out = false;
-    while (!mr_intake_all_published(intake) || mr_intake_position_waits(intake)) {
+    while (!mr_lane_all_published(intake->lane) || mr_intake_position_waits(intake)) {
         bool sink_lost = mr_handshake_look(&pipeline->handshake).session != intake->session ||
                          atomic_load(&pipeline->ending.sink);
         rows_out = rows_out || (!sink_lost && rows_are_published(intake));
@@ -247,7 +247,7 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
         if (mr_intake_position_due_in(intake, mr_monotonic_ns()) <= 0) {
             mr_intake_send_position(intake, mr_monotonic_ns());
         }
-        if (!mr_intake_all_published(intake)) {
+        if (!mr_lane_all_published(intake->lane)) {
             mr_intake_wait_for_sink(intake, MR_REPLY_INTERVAL_NS);
         }
     }
@@ -260,9 +260,7 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
  * restart forgets the rest, too). */
 static bool rows_are_confirmed(const struct mr_intake *intake)
 {
-    mr_lsn last = intake->carry.appended.commit_lsn > intake->carry.last_row_before
-                      ? intake->carry.appended.commit_lsn
-                      : intake->carry.last_row_before;
+    mr_lsn last = mr_intake_last_row(intake);
     bool all_told =
         last < intake->feedback.known || mr_intake_published(intake) == intake->feedback.confirmed;
     return last == 0 || (all_told && !intake->feedback.was_lost);

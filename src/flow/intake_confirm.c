@@ -81,22 +81,6 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
     }
 }
 
-void mr_intake_begin_carrying(struct mr_intake *intake)
-{
-    struct mr_carry *carry = &intake->carry;
-    mr_lsn last = carry->appended.commit_lsn > carry->last_row_before ? carry->appended.commit_lsn
-                                                                      : carry->last_row_before;
-    *carry = (struct mr_carry){.last_row_before = last, .alone_ns = carry->alone_ns};
-}
-
-void mr_intake_carry_from(struct mr_intake *intake, mr_lsn published)
-{
-    if (intake->carry.marked < published) {
-        intake->carry.marked = published;
-        intake->carry.carried = published;
-    }
-}
-
 /* ---- feedback ---- */
 
 void mr_intake_begin_feedback(struct mr_intake *intake, int64_t now_ns)
@@ -107,11 +91,6 @@ void mr_intake_begin_feedback(struct mr_intake *intake, int64_t now_ns)
                                      .heard_bytes = feedback->heard_bytes,
                                      .heard_ns = now_ns,
                                      .confirmed_ns = now_ns};
-}
-
-bool mr_intake_all_published(const struct mr_intake *intake)
-{
-    return mr_lane_all_published(intake->lane);
 }
 
 mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error)

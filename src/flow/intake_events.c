@@ -249,8 +249,10 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
     }
     intake->carry.ends_rows |= ended.state == MR_RUNNING_APPENDED;
     intake->tally.transactions++;
-    mr_meter_transaction(&intake->pipeline->meter, intake->tally.changes - ended.changes_at_begin,
-                         bytes_made(intake) - ended.bytes_at_begin);
+    struct mr_meter *meter = &intake->pipeline->meter;
+    mr_histogram_record(&meter->transaction_changes,
+                        intake->tally.changes - ended.changes_at_begin);
+    mr_histogram_record(&meter->transaction_bytes, bytes_made(intake) - ended.bytes_at_begin);
     mr_intake_mark(intake, transaction->end_lsn);
     note_received(intake, transaction->end_lsn);
     if (MR_UNLIKELY(intake->lane->is_watched)) {

@@ -10,18 +10,6 @@
 
 /* ---- the transaction that is skipped ---- */
 
-/* The transaction that is to be skipped: all of it counts as a repetition. */
-static void begin_skipping(struct mr_intake *intake, mr_lsn commit_lsn)
-{
-    struct mr_position end = {.commit_lsn = commit_lsn, .ordinal = UINT64_MAX};
-    MR_ASSERT(commit_lsn != 0);
-    if (mr_position_compare(intake->carry.appended, end) < 0) {
-        intake->carry.appended = end;
-    }
-    MR_ASSERT(intake->running.state == MR_RUNNING_BEGUN);
-    intake->running.state = MR_RUNNING_SKIPPED;
-}
-
 static void log_skipped(struct mr_intake *intake, mr_lsn commit_lsn, int64_t changes)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -47,9 +35,15 @@ void mr_intake_check_skip(struct mr_intake *intake, mr_lsn lsn)
 
 void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn)
 {
+    struct mr_position end = {.commit_lsn = commit_lsn, .ordinal = UINT64_MAX};
     mr_intake_check_skip(intake, commit_lsn);
-    if (commit_lsn == intake->pipeline->options.skip_commit_lsn) {
-        begin_skipping(intake, commit_lsn);
+    if (commit_lsn != intake->pipeline->options.skip_commit_lsn) {
+        return;
+    }
+    MR_ASSERT(intake->running.state == MR_RUNNING_BEGUN);
+    intake->running.state = MR_RUNNING_SKIPPED; /* all of it counts as a repetition */
+    if (mr_position_compare(intake->carry.appended, end) < 0) {
+        intake->carry.appended = end;
     }
 }
 
@@ -204,7 +198,7 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
     if (status == MR_END) {
         mr_error_set(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
     }
-    mr_meter_source_error(&intake->pipeline->meter, error->status);
+    mr_counter_add(&intake->pipeline->meter.source_errors[error->status], 1);
     if (is_fatal(intake, status)) {
         return status;
     }

@@ -160,9 +160,12 @@ static inline bool mr_intake_has_records(const struct mr_intake *intake)
 /* All zero but for the pipeline, its lane and the handler. */
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline);
 
-/* A session of the sink begins / the stream is opened at `published`: all before is appended and carried. */
-void mr_intake_begin_carrying(struct mr_intake *intake);
-void mr_intake_carry_from(struct mr_intake *intake, mr_lsn published);
+/* Commit LSN of the last row handed over, in any session; 0: none was. */
+static inline mr_lsn mr_intake_last_row(const struct mr_intake *intake)
+{
+    mr_lsn last = intake->carry.appended.commit_lsn;
+    return last > intake->carry.last_row_before ? last : intake->carry.last_row_before;
+}
 
 /* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);
@@ -175,9 +178,6 @@ int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns
 
 /* Hands over a batch without records that carries it. */
 void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns);
-
-/* All that was handed over is published, and nothing is at hand. */
-bool mr_intake_all_published(const struct mr_intake *intake);
 
 static inline mr_lsn mr_intake_published(const struct mr_intake *intake)
 {
@@ -236,6 +236,10 @@ void mr_intake_check_skip(struct mr_intake *intake, mr_lsn lsn);
 
 /* For poll(), rounded up. */
 int mr_intake_timeout_ms(int64_t wait_ns);
+
+/* Sleeps until the thread is woken (by the sink thread, or for a stop), one of the events of `fd` comes (-1: of none), or time is
+ * up. True: one has come. */
+bool mr_intake_sleep(struct mr_intake *intake, int fd, short events, int timeout_ms);
 
 /* Waits until the source has something; a batch that is partly filled goes out first. */
 void mr_intake_wait_for_source(struct mr_intake *intake);

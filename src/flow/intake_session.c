@@ -53,7 +53,8 @@ void mr_intake_follow_session(struct mr_intake *intake)
     MR_ASSERT(!mr_handshake_is_claimed(intake->state));
     mr_lane_follow_session(intake->lane, view.session);
     mr_companions_lost(intake->pipeline, MR_LOST_SESSION);
-    mr_intake_begin_carrying(intake);
+    intake->carry = (struct mr_carry){.last_row_before = mr_intake_last_row(intake),
+                                      .alone_ns = intake->carry.alone_ns};
     intake->metadata.begun_lsn = 0;
     intake->exceptions.start_after = 0;
     /* What is in the way now comes home when the session has begun, after the claim. */
@@ -125,7 +126,10 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     }
     mr_lsn published = mr_intake_published(intake);
     /* A server to which less was confirmed, because millrace died in between, reads its WAL from further back. */
-    mr_intake_carry_from(intake, published);
+    if (intake->carry.marked < published) {
+        intake->carry.marked = published;
+        intake->carry.carried = published;
+    }
     struct mr_identity identity = {0};
     begin_take_over(intake, is_known);
     mr_intake_check_skip(intake, published);
@@ -152,17 +156,8 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
     struct mr_source *source = pipeline->source;
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY); /* it has answered */
     bool has_claim = mr_handshake_is_claimed(intake->state) && source->ops->claim != NULL;
-    struct pollfd fds[2] = {
-        {.fd = pipeline->wakes.source, .events = POLLIN},
-        {.fd = has_claim ? source->ops->descriptor(source) : -1, .events = POLLRDHUP},
-    };
-    if (poll(fds, 2, mr_intake_timeout_ms(mr_intake_idle_ns(intake))) <= 0) {
-        return MR_OK;
-    }
-    if (fds[0].revents != 0) {
-        mr_wake_clear(pipeline->wakes.source);
-    }
-    if (fds[1].revents == 0) {
+    int fd = has_claim ? source->ops->descriptor(source) : -1;
+    if (!mr_intake_sleep(intake, fd, POLLRDHUP, mr_intake_timeout_ms(mr_intake_idle_ns(intake)))) {
         return MR_OK;
     }
     mr_intake_disconnect(intake, 0);

@@ -26,7 +26,7 @@ static int64_t wait_limit_ns(const struct mr_intake *intake, int64_t now_ns)
                                                 : mr_intake_idle_ns(intake);
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
     /* Batches in flight may come home any time, and then there is something to confirm. */
-    wait_ns = mr_intake_all_published(intake) ? wait_ns : sooner(wait_ns, status_ns);
+    wait_ns = mr_lane_all_published(intake->lane) ? wait_ns : sooner(wait_ns, status_ns);
     wait_ns = sooner(wait_ns, mr_intake_position_due_in(intake, now_ns));
     MR_EACH_COMPANION(intake->pipeline, due_in)
     {
@@ -38,17 +38,16 @@ static int64_t wait_limit_ns(const struct mr_intake *intake, int64_t now_ns)
                                          : sooner(wait_ns, intake->stop_deadline_ns - now_ns);
 }
 
-/* Sleeps until the source has something, the sink thread wakes us, a stop comes, or time is up. */
-static void sleep_for(struct mr_intake *intake, int source_fd, int64_t wait_ns)
+bool mr_intake_sleep(struct mr_intake *intake, int fd, short events, int timeout_ms)
 {
-    struct mr_pipeline *pipeline = intake->pipeline;
     struct pollfd fds[2] = {
-        {.fd = pipeline->wakes.source, .events = POLLIN},
-        {.fd = source_fd, .events = POLLIN}, /* -1 is passed over */
+        {.fd = intake->pipeline->wakes.source, .events = POLLIN},
+        {.fd = fd, .events = events}, /* -1 is passed over */
     };
-    if (poll(fds, 2, mr_intake_timeout_ms(wait_ns)) > 0 && fds[0].revents != 0) {
-        mr_wake_clear(pipeline->wakes.source);
+    if (poll(fds, 2, timeout_ms) > 0 && fds[0].revents != 0) {
+        mr_wake_clear(intake->pipeline->wakes.source);
     }
+    return fds[1].revents != 0;
 }
 
 /* The socket is left alone for a moment, so that it fills and the server's sends wake nobody. Each wake-up
@@ -105,6 +104,11 @@ static bool may_hand_over_partial(const struct mr_intake *intake)
     return mr_ring_count(&pool->free) >= pool->count / 4 || intake->stop_deadline_ns != 0;
 }
 
+static void note_waited(struct mr_pipeline *pipeline, int64_t begin_ns)
+{
+    mr_counter_add(&pipeline->meter.source_wait_ns, (uint64_t)(mr_monotonic_ns() - begin_ns));
+}
+
 void mr_intake_wait_for_source(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -116,16 +120,16 @@ void mr_intake_wait_for_source(struct mr_intake *intake)
     }
     if (intake->wait.pause_ns != 0) {
         leave_socket_alone(intake);
-        mr_meter_waited(&pipeline->meter, mr_monotonic_ns() - begin_ns);
+        note_waited(pipeline, begin_ns);
         return;
     }
-    int fd = pipeline->source->ops->descriptor(pipeline->source);
     bool holds_back = mr_intake_has_records(intake);
     atomic_store(&pipeline->source_waits, holds_back);
     /* Asked once more after the flag is up: a batch that came home just before woke nobody. */
     if (!holds_back || !may_hand_over_partial(intake)) {
-        sleep_for(intake, fd, wait_limit_ns(intake, begin_ns));
-        mr_meter_waited(&pipeline->meter, mr_monotonic_ns() - begin_ns);
+        mr_intake_sleep(intake, pipeline->source->ops->descriptor(pipeline->source), POLLIN,
+                        mr_intake_timeout_ms(wait_limit_ns(intake, begin_ns)));
+        note_waited(pipeline, begin_ns);
     }
     atomic_store(&pipeline->source_waits, false);
 }
@@ -135,8 +139,8 @@ void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns)
     struct mr_pipeline *pipeline = intake->pipeline;
     int64_t begin_ns = mr_monotonic_ns();
     atomic_store(&pipeline->source_waits, true);
-    int64_t wait_ns = wait_limit_ns(intake, begin_ns);
-    sleep_for(intake, -1, sooner(wait_ns, limit_ns));
+    int64_t wait_ns = sooner(wait_limit_ns(intake, begin_ns), limit_ns);
+    mr_intake_sleep(intake, -1, 0, mr_intake_timeout_ms(wait_ns));
     atomic_store(&pipeline->source_waits, false);
     atomic_fetch_add_explicit(&pipeline->by_source.backpressure_ns,
                               (uint64_t)(mr_monotonic_ns() - begin_ns), memory_order_relaxed);

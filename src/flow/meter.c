@@ -61,17 +61,6 @@ void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch)
     mr_counter_add(&meter->used_handed, used);
 }
 
-void mr_meter_transaction(struct mr_meter *meter, uint64_t changes, uint64_t bytes)
-{
-    mr_histogram_record(&meter->transaction_changes, changes);
-    mr_histogram_record(&meter->transaction_bytes, bytes);
-}
-
-void mr_meter_waited(struct mr_meter *meter, int64_t ns)
-{
-    mr_counter_add(&meter->source_wait_ns, (uint64_t)ns);
-}
-
 void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns)
 {
     int64_t since_ns = atomic_exchange(&meter->unconfirmed_ns, 0);
@@ -80,17 +69,7 @@ void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns)
     }
 }
 
-void mr_meter_source_error(struct mr_meter *meter, mr_status status)
-{
-    mr_counter_add(&meter->source_errors[status], 1);
-}
-
 /* ---- sink thread ---- */
-
-void mr_meter_enqueue(struct mr_batch *batch)
-{
-    batch->enqueued_ns = mr_monotonic_ns();
-}
 
 /* The commit time up to which all is delivered. A batch that closes a gap frees later ones; what is newest of
  * them is known only when no gap is left, else the batch's own time errs on the safe side. */
@@ -143,17 +122,6 @@ void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *ma
         int64_t none = 0;
         atomic_compare_exchange_strong(&meter->unconfirmed_ns, &none, now_ns);
     }
-}
-
-void mr_meter_give_back(struct mr_meter *meter, const struct mr_batch *batch)
-{
-    mr_counter_add(&meter->used_returned, mr_batch_used(batch));
-}
-
-void mr_meter_rebuild(struct mr_meter *meter, mr_status status)
-{
-    meter->newest_sequence = 0;
-    mr_counter_add(&meter->rebuild_reasons[status], 1);
 }
 
 /* ---- any thread ---- */

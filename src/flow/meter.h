@@ -75,22 +75,14 @@ void mr_meter_init(struct mr_meter *meter);
 void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t received_wall_ns,
                     int64_t decoded_ns);
 void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch);
-void mr_meter_transaction(struct mr_meter *meter, uint64_t changes, uint64_t bytes);
-void mr_meter_waited(struct mr_meter *meter, int64_t ns);
 void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns);
-void mr_meter_source_error(struct mr_meter *meter, mr_status status);
 
 /* ---- sink thread ---- */
 
-/* The sink is about to get the batch. */
-void mr_meter_enqueue(struct mr_batch *batch);
 struct mr_meter_mark mr_meter_mark(const struct mr_batch *batch);
 /* All of the batch is acknowledged. `delivered`: the sequence up to which all are, if that moved; else 0. */
 void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *mark,
                           uint64_t delivered);
-void mr_meter_give_back(struct mr_meter *meter, const struct mr_batch *batch);
-/* A session failed; sequences begin again. */
-void mr_meter_rebuild(struct mr_meter *meter, mr_status status);
 
 /* ---- any thread ---- */
 

@@ -140,17 +140,10 @@ mr_status mr_port_look_around(struct mr_port *port, int wait_ms, struct mr_error
     }
     atomic_store_explicit(&pipeline->by_source.turn_ns, mr_monotonic_ns(), memory_order_relaxed);
     mr_mailbox_serve(&pipeline->mailbox, false);
-    struct pollfd fds[2] = {
-        {.fd = pipeline->wakes.source, .events = POLLIN},
-        {.fd = source->ops->descriptor(source), .events = POLLRDHUP},
-    };
-    if (poll(fds, 2, wait_ms) > 0 && fds[0].revents != 0) {
-        mr_wake_clear(pipeline->wakes.source);
-    }
-    return fds[1].revents == 0
-               ? MR_OK
-               : mr_fail(ret_error, MR_ERR_TRANSIENT,
-                         "PostgreSQL connection: it was closed while existing rows were copied");
+    return mr_intake_sleep(intake_of(port), source->ops->descriptor(source), POLLRDHUP, wait_ms)
+               ? mr_fail(ret_error, MR_ERR_TRANSIENT,
+                         "PostgreSQL connection: it was closed while existing rows were copied")
+               : MR_OK;
 }
 
 bool mr_port_known(const struct mr_port *port, struct mr_checkpoint *ret_known)
@@ -198,7 +191,7 @@ mr_status mr_port_begin_at(struct mr_port *port, mr_lsn lsn, int wait_ms,
 {
     struct mr_intake *intake = intake_of(port);
     mr_intake_mark(intake, lsn);
-    while (mr_intake_position_waits(intake) || !mr_intake_all_published(intake)) {
+    while (mr_intake_position_waits(intake) || !mr_lane_all_published(intake->lane)) {
         if (mr_intake_position_waits(intake) && mr_lane_has_batch(intake->lane)) {
             mr_intake_send_position(intake, mr_monotonic_ns());
         }

@@ -14,10 +14,6 @@
 #include "event/checkpoint.h"
 #include "ports/sink_view.h"
 
-/* The sink needs `batch` no more; it is the receiver's again. Its records are safe; with MR_STORES_WITH they are once the state
- * that `store` gets next is. */
-typedef void (*mr_sink_done_fn)(void *context, struct mr_batch *batch);
-
 /* Whether a sink keeps the position along with the events. */
 enum mr_sink_storage {
     MR_STORES_NOTHING, /* the slot is all there is */
@@ -30,23 +26,22 @@ struct mr_sink;
 struct mr_sink_ops {
     const char *name;
 
-    /* Starts a session. `wake_fd` (an eventfd) is written when `poll` has something to do. */
-    mr_status (*open)(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
-                      int stop_fd, struct mr_error *ret_error);
+    /* Starts a session. */
+    mr_status (*open)(struct mr_sink *sink, struct mr_error *ret_error);
 
     /* Takes a batch. MR_FULL: not now; the batch stays the caller's and comes again after a poll. */
     mr_status (*send)(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error);
 
-    /* Serves what came back, without waiting. An error is the end of the session. */
+    /* Serves what came back, without waiting. An error is the end of the session. NULL: all is done when `send` returns. */
     mr_status (*poll)(struct mr_sink *sink, struct mr_error *ret_error);
 
-    /* Milliseconds after which `poll` is to be called even without a wake-up; -1: never. */
+    /* With `poll`: milliseconds after which it is to be called even without a wake-up; -1: never. */
     int (*timeout_ms)(const struct mr_sink *sink);
 
     /* The next three only where something is stored (`storage` of the sink).
      *
      * Reads what was stored last, by whichever process; once, right after `open`. Waits for the broker, until
-     * the `stop_fd` of `open` is readable (MR_AGAIN). */
+     * `stop_fd` is readable (MR_AGAIN). */
     mr_status (*load)(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
                       struct mr_error *ret_error);
 
@@ -75,11 +70,27 @@ struct mr_sink_refusal {
     bool too_large; /* a smaller one in its place may do */
 };
 
+/* Whom a sink works for; set before the first `open`. */
+struct mr_sink_owner {
+    /* The sink needs the batch no more; it is the owner's again. Its records are safe; with MR_STORES_WITH they are once the state
+     * that `store` gets next is. */
+    void (*done)(void *context, struct mr_batch *batch);
+    void *context;
+    int wake_fd; /* an eventfd: written when `poll` has something to do */
+    int stop_fd; /* readable: nothing is to be waited for any more */
+};
+
 struct mr_sink {
     const struct mr_sink_ops *ops;
+    struct mr_sink_owner owner;
     enum mr_sink_storage storage;
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
     struct mr_standstill *standstill; /* the pipeline's; NULL: there is none */
 };
+
+static inline void mr_sink_done(const struct mr_sink *sink, struct mr_batch *batch)
+{
+    sink->owner.done(sink->owner.context, batch);
+}
 
 #endif

@@ -47,8 +47,6 @@ struct theatre {
     bool asked; /* whether it is there: answered, as a walsender does, with a keepalive */
 
     /* The sink thread's. */
-    mr_sink_done_fn done;
-    void *done_context;
     struct mr_position last;
     struct mr_batch *held[HELD_MAX]; /* until the next connection */
     int held_count;
@@ -188,14 +186,10 @@ static void replay_close(struct mr_source *source, int64_t deadline_ns)
 
 /* ---- the sink ---- */
 
-static mr_status sink_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
-                           int stop_fd, struct mr_error *ret_error)
+static mr_status sink_open(struct mr_sink *sink, struct mr_error *ret_error)
 {
-    (void)wake_fd;
-    (void)stop_fd;
+    (void)sink;
     (void)ret_error;
-    of_sink(sink)->done = done;
-    of_sink(sink)->done_context = context;
     return MR_OK;
 }
 
@@ -204,7 +198,7 @@ static mr_status sink_poll(struct mr_sink *sink, struct mr_error *ret_error)
     (void)ret_error;
     struct theatre *theatre = of_sink(sink);
     for (int i = 0; i < theatre->held_count && !atomic_load(&theatre->holds); i++) {
-        theatre->done(theatre->done_context, theatre->held[i]);
+        mr_sink_done(sink, theatre->held[i]);
         theatre->held[i] = NULL;
     }
     int kept = 0;

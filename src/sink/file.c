@@ -21,11 +21,8 @@ struct file_sink {
     struct mr_sink base;
     struct mr_file_options options;
     int fd;
-    int stop_fd;
     bool is_pipe;
     bool torn; /* the last line has no end: a write failed, or the process was killed at it */
-    mr_sink_done_fn done;
-    void *done_context;
     uint8_t bytes[WRITE_BYTES];
     size_t used;
     uint8_t *scratch; /* a string being escaped */
@@ -72,14 +69,9 @@ static mr_status mend_end(struct file_sink *file, off_t size, struct mr_error *r
     return MR_OK;
 }
 
-static mr_status file_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
-                           int stop_fd, struct mr_error *ret_error)
+static mr_status file_open(struct mr_sink *sink, struct mr_error *ret_error)
 {
-    (void)wake_fd;
     struct file_sink *file = file_of(sink);
-    file->stop_fd = stop_fd;
-    file->done = done;
-    file->done_context = context;
     file->used = 0;
     file->fd = is_stdout(file)
                    ? STDOUT_FILENO
@@ -120,7 +112,7 @@ static mr_status wait_for_reader(const struct file_sink *file)
 {
     struct pollfd fds[2] = {
         {.fd = file->fd, .events = POLLOUT},
-        {.fd = file->stop_fd, .events = POLLIN},
+        {.fd = file->base.owner.stop_fd, .events = POLLIN},
     };
     while (poll(fds, 2, -1) < 0) {
     }
@@ -222,21 +214,8 @@ static mr_status file_send(struct mr_sink *sink, struct mr_batch *batch, struct 
     if (file->options.sync && fdatasync(file->fd) != 0 && errno != EINVAL) {
         return write_failed(file, ret_error);
     }
-    file->done(file->done_context, batch);
+    mr_sink_done(sink, batch);
     return MR_OK;
-}
-
-static mr_status file_poll(struct mr_sink *sink, struct mr_error *ret_error)
-{
-    (void)sink;
-    (void)ret_error;
-    return MR_OK;
-}
-
-static int file_timeout_ms(const struct mr_sink *sink)
-{
-    (void)sink;
-    return -1;
 }
 
 static void file_close(struct mr_sink *sink)
@@ -261,8 +240,6 @@ struct mr_sink *mr_file_sink_new(const struct mr_file_options *options)
         .name = "file",
         .open = file_open,
         .send = file_send,
-        .poll = file_poll,
-        .timeout_ms = file_timeout_ms,
         .close = file_close,
         .free = file_free,
     };
@@ -271,4 +248,45 @@ struct mr_sink *mr_file_sink_new(const struct mr_file_options *options)
     file->options = *options;
     file->fd = -1;
     return &file->base;
+}
+
+/* ---- the sink that drops what it gets ---- */
+
+static mr_status discard_open(struct mr_sink *sink, struct mr_error *ret_error)
+{
+    (void)sink;
+    (void)ret_error;
+    return MR_OK;
+}
+
+static mr_status discard_send(struct mr_sink *sink, struct mr_batch *batch,
+                              struct mr_error *ret_error)
+{
+    (void)ret_error;
+    mr_sink_done(sink, batch);
+    return MR_OK;
+}
+
+static void discard_close(struct mr_sink *sink)
+{
+    (void)sink;
+}
+
+static void discard_free(struct mr_sink *sink)
+{
+    free(sink);
+}
+
+struct mr_sink *mr_discard_sink_new(void)
+{
+    static const struct mr_sink_ops ops = {
+        .name = "discard",
+        .open = discard_open,
+        .send = discard_send,
+        .close = discard_close,
+        .free = discard_free,
+    };
+    struct mr_sink *sink = MR_NEW(struct mr_sink);
+    sink->ops = &ops;
+    return sink;
 }

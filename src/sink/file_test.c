@@ -33,6 +33,8 @@ static int setup(void **state)
     strcpy(fixture->path, "/tmp/millrace-file-test-XXXXXX");
     close(mkstemp(fixture->path));
     fixture->sink = mr_file_sink_new(&(struct mr_file_options){.path = fixture->path});
+    fixture->sink->owner =
+        (struct mr_sink_owner){.done = batch_done, .context = fixture, .stop_fd = -1};
     mr_pool_init(&fixture->pool, 2, 4096, 4096);
     *state = fixture;
     return 0;
@@ -69,7 +71,7 @@ static struct mr_batch *make_batch(struct fixture *fixture)
 static mr_status write_session(struct fixture *fixture)
 {
     struct mr_error error = {0};
-    mr_status status = fixture->sink->ops->open(fixture->sink, batch_done, fixture, -1, -1, &error);
+    mr_status status = fixture->sink->ops->open(fixture->sink, &error);
     struct mr_batch *batch = make_batch(fixture);
     status = status == MR_OK ? fixture->sink->ops->send(fixture->sink, batch, &error) : status;
     if (status != MR_OK) {
@@ -166,7 +168,7 @@ static void test_contents(void **state)
     batch->state = MR_BATCH_SEALED;
     struct mr_error error = {0};
     const struct mr_sink_ops *ops = fixture->sink->ops;
-    assert_int_equal(ops->open(fixture->sink, batch_done, fixture, -1, -1, &error), MR_OK);
+    assert_int_equal(ops->open(fixture->sink, &error), MR_OK);
     assert_int_equal(ops->send(fixture->sink, batch, &error), MR_OK);
     ops->close(fixture->sink);
     assert_lines(fixture,

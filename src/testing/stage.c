@@ -214,11 +214,8 @@ static void script_close(struct mr_source *source, int64_t deadline_ns)
 
 /* ---- the sink ---- */
 
-static mr_status stage_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
-                            int stop_fd, struct mr_error *error)
+static mr_status stage_open(struct mr_sink *sink, struct mr_error *error)
 {
-    (void)wake_fd;
-    (void)stop_fd;
     struct mr_stage *stage = of_sink(sink);
     while (atomic_load(&stage->claims) < atomic_load(&stage->open_at_claims)) {
         poll(NULL, 0, 1);
@@ -230,8 +227,6 @@ static mr_status stage_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
         stage->dead_sessions--;
         return mr_fail(error, MR_ERR_TRANSIENT, "scripted failure");
     }
-    stage->done = done;
-    stage->done_context = context;
     stage->held_count = 0;
     atomic_store(&stage->received, 0);
     atomic_fetch_add(&stage->sessions, 1);
@@ -314,7 +309,7 @@ static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
         if (stage->held[i] != NULL) {
             struct mr_batch *batch = stage->held[i];
             stage->held[i] = NULL;
-            stage->done(stage->done_context, batch);
+            mr_sink_done(sink, batch);
         }
     }
     return MR_OK;

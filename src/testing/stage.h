@@ -58,8 +58,6 @@ struct mr_stage {
     _Atomic int opens;
 
     /* What the sink has, and what it is told to do. */
-    mr_sink_done_fn done;
-    void *done_context;
     struct mr_batch *held[MR_STAGE_RECORDS_MAX];
     int held_count;
     _Atomic int received; /* batches the sink has */

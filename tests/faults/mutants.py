@@ -65,7 +65,7 @@ MUTANTS = [
            "mr_position_compare(position, intake->carry.appended) <= 0", "false && position.ordinal == 0",
            "test_faults.py::test_backend_terminated_under_load"),
     Mutant("leaves without waiting for delivery", INTAKE,
-           "    while (!mr_intake_all_published(intake) || mr_intake_position_waits(intake)) {\n        bool sink_lost",
+           "    while (!mr_lane_all_published(intake->lane) || mr_intake_position_waits(intake)) {\n        bool sink_lost",
            "    while (false) {\n        bool sink_lost",
            "test_delivery.py::test_sigterm_under_load_loses_and_repeats_nothing"),
     Mutant("a batch that was full does not count at a stop", "src/flow/lane.c",

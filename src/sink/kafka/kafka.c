@@ -121,7 +121,7 @@ static void on_log(const rd_kafka_t *producer, int level, const char *facility, 
     mr_log(mine, "kafka_client", text, MR_LOG_STR("facility", facility));
 }
 
-static mr_status producer_new(struct mr_kafka_sink *kafka, int wake_fd, struct mr_error *ret_error)
+static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     mr_status status = mr_kafka_conf_fill(conf, &kafka->options, ret_error);
@@ -144,7 +144,7 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, int wake_fd, struct m
     kafka->events = rd_kafka_queue_get_main(kafka->producer);
     /* An eventfd adds up the eight-byte numbers that are written to it. */
     static const uint64_t one = 1;
-    rd_kafka_queue_io_event_enable(kafka->events, wake_fd, &one, sizeof(one));
+    rd_kafka_queue_io_event_enable(kafka->events, kafka->base.owner.wake_fd, &one, sizeof(one));
     return MR_OK;
 }
 
@@ -173,19 +173,15 @@ mr_status mr_kafka_serve(void *context, struct mr_error *ret_error)
 {
     struct mr_kafka_sink *kafka = context;
     MR_TRY(kafka_poll(&kafka->base, ret_error));
-    struct pollfd stop = {.fd = kafka->stop_fd, .events = POLLIN};
+    struct pollfd stop = {.fd = kafka->base.owner.stop_fd, .events = POLLIN};
     return poll(&stop, 1, MR_KAFKA_RETRY_MS) == 1 ? MR_AGAIN : MR_OK;
 }
 
-static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *context, int wake_fd,
-                            int stop_fd, struct mr_error *ret_error)
+static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
 {
     struct mr_kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(kafka->producer == NULL);
-    MR_ASSERT(done != NULL);
-    kafka->done = done;
-    kafka->done_context = context;
-    kafka->stop_fd = stop_fd;
+    MR_ASSERT(sink->owner.done != NULL);
     kafka->session = MR_KAFKA_SERVES;
     kafka->base.refusal = (struct mr_sink_refusal){0};
     kafka->send_at = 0;
@@ -195,14 +191,12 @@ static mr_status kafka_open(struct mr_sink *sink, mr_sink_done_fn done, void *co
     kafka->reports = (struct mr_kafka_reports){0};
     mr_kafka_ready_init(&kafka->ready);
     kafka->transaction = (struct mr_kafka_transaction){0};
-    MR_TRY(producer_new(kafka, wake_fd, ret_error));
+    MR_TRY(producer_new(kafka, ret_error));
     mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options, kafka->base.standstill);
     atomic_store(&kafka->figures.session_is_new, true);
     atomic_store(&kafka->reach.connected, true);
     return kafka->options.exactly_once ? mr_kafka_transaction_fence(kafka, ret_error) : MR_OK;
 }
-
-/* ---- the state record ---- */
 
 /* ---- the position's record ---- */
 

@@ -1,5 +1,6 @@
 #include "sink/kafka/kafka_check.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,21 @@ struct kafka_check {
     char last_error[TEXT_MAX];
     _Atomic bool hung_up; /* a thread of librdkafka's logged it: mr_kafka_is_hung_up */
 };
+
+/* Reports what the format says; `remedy` may be NULL, and the status is that of an error. */
+static MR_PRINTF(5, 6) void find(const struct kafka_check *check, mr_status status,
+                                 const char *subject, const char *remedy, const char *format, ...)
+{
+    char text[MR_ERROR_TEXT_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    enum mr_finding_level level = status != MR_OK  ? MR_FINDING_ERROR
+                                  : remedy != NULL ? MR_FINDING_WARNING
+                                                   : MR_FINDING_OK;
+    check->report(check->context, level, status, subject, text, remedy);
+}
 
 /* librdkafka's errors come while it tries; the last one says why there is no answer. */
 static void remember_error(rd_kafka_t *client, int code, const char *reason, void *opaque)
@@ -76,44 +92,38 @@ static const struct rd_kafka_metadata_topic *find_topic(const struct rd_kafka_me
 }
 
 /* True: a topic can be made with as many copies as are wanted. */
-static bool check_copies(struct kafka_check *check, const char *subject)
+static bool check_copies(const struct kafka_check *check, const char *subject)
 {
-    char text[TEXT_MAX];
     if (check->options->replication <= check->brokers) {
         return true;
     }
-    snprintf(text, sizeof(text), "can't be made with %d replicas on %d %s",
-             check->options->replication, check->brokers,
-             check->brokers == 1 ? "broker" : "brokers");
-    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject, text,
-                  "lower sink.kafka.replication_factor; -1 is the brokers' default");
+    find(check, MR_ERR_CONFIG, subject,
+         "lower sink.kafka.replication_factor; -1 is the brokers' default",
+         "can't be made with %d replicas on %d %s", check->options->replication, check->brokers,
+         check->brokers == 1 ? "broker" : "brokers");
     return false;
 }
 
-static void check_missing_topic(struct kafka_check *check, const char *subject, const char *name)
+static void check_missing_topic(const struct kafka_check *check, const char *subject,
+                                const char *name)
 {
-    char text[TEXT_MAX];
-    if (check->options->create_topics && !check_copies(check, subject)) {
-        return;
+    const struct mr_kafka_options *options = check->options;
+    if (!options->create_topics) {
+        char remedy[TEXT_MAX];
+        snprintf(remedy, sizeof(remedy),
+                 "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d",
+                 options->brokers, name, options->partitions);
+        find(check, MR_ERR_CONFIG, subject, remedy, "does not exist, and create_topics is false");
+    } else if (check_copies(check, subject)) {
+        find(check, MR_OK, subject, NULL, "does not exist; will be created with %d partition%s",
+             options->partitions, options->partitions == 1 ? "" : "s");
     }
-    if (check->options->create_topics) {
-        snprintf(text, sizeof(text), "does not exist; will be created with %d partition%s",
-                 check->options->partitions, check->options->partitions == 1 ? "" : "s");
-        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
-        return;
-    }
-    snprintf(text, sizeof(text),
-             "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d",
-             check->options->brokers, name, check->options->partitions);
-    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject,
-                  "does not exist, and create_topics is false", text);
 }
 
-static void check_topic(struct kafka_check *check, const struct rd_kafka_metadata *metadata,
+static void check_topic(const struct kafka_check *check, const struct rd_kafka_metadata *metadata,
                         const char *name)
 {
     char subject[300];
-    char text[TEXT_MAX];
     snprintf(subject, sizeof(subject), "topic %s", name);
     const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
     if (topic == NULL) {
@@ -121,15 +131,12 @@ static void check_topic(struct kafka_check *check, const struct rd_kafka_metadat
         return;
     }
     int replicas = topic->partition_cnt > 0 ? topic->partitions[0].replica_cnt : 0;
-    snprintf(text, sizeof(text), "%d partition%s, %d replica%s", topic->partition_cnt,
-             topic->partition_cnt == 1 ? "" : "s", replicas, replicas == 1 ? "" : "s");
-    if (replicas < 2) {
-        check->report(
-            check->context, MR_FINDING_WARNING, MR_OK, subject, text,
-            "with one replica, the loss of a broker's disk loses acknowledged rows; use three");
-    } else {
-        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
-    }
+    find(check, MR_OK, subject,
+         replicas >= 2 ? NULL
+                       : "with one replica, the loss of a broker's disk loses acknowledged rows; "
+                         "use three",
+         "%d partition%s, %d replica%s", topic->partition_cnt, topic->partition_cnt == 1 ? "" : "s",
+         replicas, replicas == 1 ? "" : "s");
 }
 
 /* ---- the topic that keeps the position ---- */
@@ -179,31 +186,26 @@ static void ask_policy(struct kafka_check *check, rd_kafka_t *client, char *ret_
 
 static void check_policy(struct kafka_check *check, rd_kafka_t *client, const char *subject)
 {
-    const char *name = check->options->state_topic;
     char policy[64];
     char reason[256];
-    char text[TEXT_MAX];
     ask_policy(check, client, policy, sizeof(policy), reason, sizeof(reason));
     if (policy[0] == '\0') {
-        snprintf(text, sizeof(text), "exists; whether it is compacted can't be seen: %s", reason);
-        check->report(
-            check->context, MR_FINDING_WARNING, MR_OK, subject, text,
-            "grant the user DescribeConfigs on it, or make sure that its cleanup.policy is "
-            "compact");
-        return;
-    }
-    if (strcmp(policy, "compact") == 0) {
-        check->report(check->context, MR_FINDING_OK, MR_OK, subject, "exists, compacted", NULL);
-        return;
-    }
-    char remedy[TEXT_MAX];
-    snprintf(text, sizeof(text),
+        find(check, MR_OK, subject,
+             "grant the user DescribeConfigs on it, or make sure that its cleanup.policy is "
+             "compact",
+             "exists; whether it is compacted can't be seen: %s", reason);
+    } else if (strcmp(policy, "compact") == 0) {
+        find(check, MR_OK, subject, NULL, "exists, compacted");
+    } else {
+        char remedy[TEXT_MAX];
+        snprintf(
+            remedy, sizeof(remedy),
+            "kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s "
+            "--add-config cleanup.policy=compact",
+            check->options->brokers, check->options->state_topic);
+        find(check, MR_ERR_CONFIG, subject, remedy,
              "its cleanup.policy is %s: Kafka would delete the position of a quiet stream", policy);
-    snprintf(remedy, sizeof(remedy),
-             "kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s "
-             "--add-config cleanup.policy=compact",
-             check->options->brokers, name);
-    check->report(check->context, MR_FINDING_ERROR, MR_ERR_CONFIG, subject, text, remedy);
+    }
 }
 
 /* mr_kafka_serve_fn */
@@ -240,18 +242,15 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
 {
     const struct mr_kafka_options *options = check->options;
     if (options->state_topic == NULL) {
-        check->report(check->context, MR_FINDING_WARNING, MR_OK, "position",
-                      "is kept by the slot alone; a slot that is made anew goes unnoticed",
-                      "set sink.kafka.state_topic");
+        find(check, MR_OK, "position", "set sink.kafka.state_topic",
+             "is kept by the slot alone; a slot that is made anew goes unnoticed");
         return;
     }
     char subject[300];
-    char text[TEXT_MAX];
     snprintf(subject, sizeof(subject), "state topic %s", options->state_topic);
     if (find_topic(metadata, options->state_topic) == NULL) {
         if (check_copies(check, subject)) {
-            check->report(check->context, MR_FINDING_OK, MR_OK, subject,
-                          "does not exist; will be created, compacted", NULL);
+            find(check, MR_OK, subject, NULL, "does not exist; will be created, compacted");
         }
     } else {
         check_policy(check, client, subject);
@@ -259,11 +258,10 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
     }
     if (options->exactly_once) {
         /* To initialise an id fences its user. */
-        snprintf(text, sizeof(text),
-                 "is not tried, which would end the transaction of whoever streams now; the user "
-                 "needs Describe and Write on it where Kafka has ACLs");
         snprintf(subject, sizeof(subject), "transactional id %s", options->state_name);
-        check->report(check->context, MR_FINDING_OK, MR_OK, subject, text, NULL);
+        find(check, MR_OK, subject, NULL,
+             "is not tried, which would end the transaction of whoever streams now; the user "
+             "needs Describe and Write on it where Kafka has ACLs");
     }
 }
 
@@ -276,17 +274,15 @@ static void check_unreachable(struct kafka_check *check, rd_kafka_t *client,
         snprintf(check->last_error, sizeof(check->last_error), "%s",
                  check->hung_up ? MR_KAFKA_HUNG_UP : rd_kafka_err2str(err));
     }
-    char text[TEXT_MAX + 64];
     char remedy[MR_KAFKA_REMEDY_MAX];
     mr_status status =
         mr_kafka_error_classify(check->last_code, check->last_error, check->options, remedy);
-    snprintf(text, sizeof(text), "%s %s: %s", check->options->brokers,
-             status == MR_ERR_AUTH ? "refused" : "does not answer", check->last_error);
-    check->report(
-        check->context, MR_FINDING_ERROR, status, "Kafka", text,
-        remedy[0] != '\0'
-            ? remedy
-            : "check sink.kafka.brokers, the network, and TLS and SASL settings on both sides");
+    find(check, status, "Kafka",
+         remedy[0] != '\0'
+             ? remedy
+             : "check sink.kafka.brokers, the network, and TLS and SASL settings on both sides",
+         "%s %s: %s", check->options->brokers,
+         status == MR_ERR_AUTH ? "refused" : "does not answer", check->last_error);
 }
 
 void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,
@@ -305,11 +301,9 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         check_unreachable(&check, client, err);
     } else {
-        char text[TEXT_MAX];
         check.brokers = metadata->broker_cnt;
-        snprintf(text, sizeof(text), "%d %s, answered by %s", metadata->broker_cnt,
-                 metadata->broker_cnt == 1 ? "broker" : "brokers", metadata->orig_broker_name);
-        report(context, MR_FINDING_OK, MR_OK, "Kafka", text, NULL);
+        find(&check, MR_OK, "Kafka", NULL, "%d %s, answered by %s", metadata->broker_cnt,
+             metadata->broker_cnt == 1 ? "broker" : "brokers", metadata->orig_broker_name);
         for (uint32_t i = 0; i < topic_count; i++) {
             check_topic(&check, metadata, topics[i]);
         }

@@ -16,6 +16,22 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                                   const struct mr_kafka_options *options,
                                   char ret_remedy[MR_KAFKA_REMEDY_MAX]);
 
+/* The user may not do that, or did not log in. */
+static inline bool mr_kafka_is_refusal(rd_kafka_resp_err_t err)
+{
+    return err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+           err == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
+           err == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
+           err == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
+}
+
+/* There is no such topic. */
+static inline bool mr_kafka_is_missing(rd_kafka_resp_err_t err)
+{
+    return err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+           err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+}
+
 /* The text of an error for a broker that closes each connection at the first request. */
 #define MR_KAFKA_HUNG_UP "the broker closes the connection at the first request"
 

@@ -44,7 +44,7 @@ static void report_of(struct mr_kafka_sink *kafka, const rd_kafka_message_t *mes
                          message->key_len + message->len);
     if (--batch->pending == 0) {
         MR_ASSERT(batch->state == MR_BATCH_SENDING);
-        kafka->done(kafka->done_context, batch);
+        mr_sink_done(&kafka->base, batch);
     }
 }
 

@@ -78,9 +78,6 @@ struct mr_kafka_figures {
 struct mr_kafka_sink {
     struct mr_sink base;
     struct mr_kafka_options options;
-    mr_sink_done_fn done;
-    void *done_context;
-    int stop_fd;
     rd_kafka_t *producer; /* NULL: no session is open */
     rd_kafka_queue_t *events;
     enum mr_kafka_session session;

@@ -238,7 +238,7 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
     kafka->send_at = 0;
     batch->state = MR_BATCH_SENDING;
     if (batch->pending == 0) {
-        kafka->done(kafka->done_context, batch); /* a position alone */
+        mr_sink_done(sink, batch); /* a position alone */
     }
     return MR_OK;
 }

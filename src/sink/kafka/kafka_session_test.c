@@ -83,9 +83,9 @@ static mr_status serve_until(struct fixture *fixture, unsigned done)
 static void open_session(struct fixture *fixture)
 {
     struct mr_error error = {0};
-    assert_int_equal(
-        fixture->sink->ops->open(fixture->sink, batch_done, fixture, fixture->wake_fd, -1, &error),
-        MR_OK);
+    fixture->sink->owner = (struct mr_sink_owner){
+        .done = batch_done, .context = fixture, .wake_fd = fixture->wake_fd, .stop_fd = -1};
+    assert_int_equal(fixture->sink->ops->open(fixture->sink, &error), MR_OK);
 }
 
 static int setup_with(void **state, bool exactly_once, const char *request_records)

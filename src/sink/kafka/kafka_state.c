@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "event/lsn.h"
 #include "sink/kafka/kafka_conf.h"
+#include "sink/kafka/kafka_errors.h"
 #include "sink/kafka/kafka_threads.h"
 #include "sink/kafka/kafka_topics.h"
 
@@ -224,14 +225,6 @@ static void assign(const struct loader *loader, rd_kafka_t *consumer, int64_t of
     MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
-static bool is_refusal(rd_kafka_resp_err_t err)
-{
-    return err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
-           err == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
-           err == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
-           err == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
-}
-
 static mr_status refused(const struct loader *loader, const char *reason,
                          struct mr_error *ret_error)
 {
@@ -266,7 +259,7 @@ static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
     if (event != NULL) {
         rd_kafka_resp_err_t err = mr_kafka_create_result(event, name, 1, reason, sizeof(reason));
         rd_kafka_event_destroy(event);
-        if (is_refusal(err)) {
+        if (mr_kafka_is_refusal(err)) {
             status = refused(loader, reason, ret_error);
         } else if (err != RD_KAFKA_RESP_ERR_NO_ERROR && err != RD_KAFKA_RESP_ERR__TIMED_OUT) {
             status = mr_fail(ret_error, MR_ERR_TRANSIENT,
@@ -335,12 +328,10 @@ static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             return MR_OK;
         }
-        if (is_refusal(err)) {
+        if (mr_kafka_is_refusal(err)) {
             return refused(loader, rd_kafka_err2str(err), ret_error);
         }
-        if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
-            err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
-            err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+        if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || mr_kafka_is_missing(err)) {
             MR_TRY(create_topic(loader, ret_error));
         }
         MR_TRY(loader->serve(loader->context, ret_error));
@@ -470,7 +461,8 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
             at_end = message->offset + 1 >= high;
         } else if (message->err != RD_KAFKA_RESP_ERR__TRANSPORT &&
                    message->err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-            status = mr_fail(ret_error, is_refusal(message->err) ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
+            status = mr_fail(ret_error,
+                             mr_kafka_is_refusal(message->err) ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
                              "Kafka topic \"%s\", which keeps the position, can't be read: %s",
                              loader->options->state_topic, rd_kafka_message_errstr(message));
         }
@@ -509,16 +501,16 @@ mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_option
     mr_status status = read_newest(&loader, ret_error);
     mr_kafka_client_end(loader.consumer, MR_KAFKA_END_MS);
     *ret_hangs = loader.hangs;
-    if (status != MR_OK || loader.unreadable) {
-        mr_checkpoint_done(&loader.state);
-    }
-    MR_TRY(status);
-    if (loader.unreadable) {
-        return mr_fail(
+    if (status == MR_OK && loader.unreadable) {
+        status = mr_fail(
             ret_error, MR_ERR_HISTORY,
             "the state of \"%s\" in Kafka topic \"%s\" is of a form that this version does not "
             "know; use the version that wrote it, or another sink.kafka.state_name",
             options->state_name, options->state_topic);
+    }
+    if (status != MR_OK) {
+        mr_checkpoint_done(&loader.state);
+        return status;
     }
     *ret_stored = (struct mr_kafka_stored){.found = loader.found, .state = loader.state};
     return MR_OK;

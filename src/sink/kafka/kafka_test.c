@@ -54,9 +54,9 @@ static int setup(void **state)
     mr_pool_init(&fixture->pool, BATCHES, 65536, 65536);
     fixture->wake_fd = eventfd(0, EFD_NONBLOCK);
     struct mr_error error = {0};
-    assert_int_equal(
-        fixture->sink->ops->open(fixture->sink, batch_done, fixture, fixture->wake_fd, -1, &error),
-        MR_OK);
+    fixture->sink->owner = (struct mr_sink_owner){
+        .done = batch_done, .context = fixture, .wake_fd = fixture->wake_fd, .stop_fd = -1};
+    assert_int_equal(fixture->sink->ops->open(fixture->sink, &error), MR_OK);
     *state = fixture;
     return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sink/kafka/kafka_errors.h"
 #include "sink/kafka/kafka_place.h"
 
 enum {
@@ -169,12 +170,6 @@ rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *
 
 /* ---- waiting ---- */
 
-static bool is_missing(rd_kafka_resp_err_t err)
-{
-    return err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
-           err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
-}
-
 /* What the broker says now; MR_FULL with `ret_err` set to what is in the way, or to no error while an answer
  * is on its way. */
 static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *batch, uint32_t i,
@@ -197,7 +192,7 @@ static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *bat
     }
     *ret_err = topic_state(topics, topics->awaited_handle);
     snprintf(reason, reason_size, "%s", rd_kafka_err2str(*ret_err));
-    if (!is_missing(*ret_err)) {
+    if (!mr_kafka_is_missing(*ret_err)) {
         return *ret_err == RD_KAFKA_RESP_ERR_NO_ERROR ? MR_OK : MR_FULL;
     }
     if (topics->options->create_topics) {
@@ -214,7 +209,7 @@ static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *bat
 static void log_wait(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err, const char *reason)
 {
     const char *name = topics->awaited->name;
-    if (err > RD_KAFKA_RESP_ERR_NO_ERROR || is_missing(err)) {
+    if (err > RD_KAFKA_RESP_ERR_NO_ERROR || mr_kafka_is_missing(err)) {
         char text[MR_CAUSE_TEXT_MAX];
         snprintf(text, sizeof(text), "Kafka topic \"%s\": %s; rows wait in PostgreSQL until then",
                  name, reason);
@@ -231,17 +226,13 @@ static mr_status put_off(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err
                          const char *reason, struct mr_error *ret_error)
 {
     const char *name = topics->awaited->name;
-    switch (err) {
-    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+    if (mr_kafka_is_refusal(err)) {
         return mr_fail(ret_error, MR_ERR_AUTH,
                        "Kafka topic \"%s\": %s; grant the user Describe, Write and Create on it",
                        name, reason);
-    case RD_KAFKA_RESP_ERR__FATAL:
+    }
+    if (err == RD_KAFKA_RESP_ERR__FATAL) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT, "Kafka topic \"%s\": %s", name, reason);
-    default:
-        break;
     }
     if (topics->wait_ms >= RETRY_LOGGED_MS) {
         log_wait(topics, err, reason);
