@@ -3,11 +3,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "cli/arguments.h"
 #include "cli/help.h"
 
 /* ---- running ---- */
+
+static mr_status record(const struct mr_config *config, const struct mr_record_options *options)
+{
+    struct mr_error error = {0};
+    int signal_fd = mr_cli_signals();
+    mr_status status = mr_record_stream(&config->source, options, signal_fd, stderr, &error);
+    if (status != MR_OK) {
+        fprintf(stderr, "millrace: %s\n", error.text);
+    }
+    close(signal_fd);
+    return status;
+}
 
 static int run_command(const struct mr_arguments *arguments)
 {
@@ -25,10 +38,9 @@ static int run_command(const struct mr_arguments *arguments)
     }
     if (status == MR_OK) {
         struct mr_error error = {0};
-        status = arguments->command == MR_COMMAND_CHECK ? mr_check(config, stdout)
-                 : arguments->command == MR_COMMAND_RECORD
-                     ? mr_cli_record(config, &arguments->record)
-                     : mr_cli_run(config, &error);
+        status = arguments->command == MR_COMMAND_CHECK    ? mr_check(config, stdout)
+                 : arguments->command == MR_COMMAND_RECORD ? record(config, &arguments->record)
+                                                           : mr_cli_run(config, &error);
     }
     mr_config_free(config);
     return mr_status_exit_code(status);

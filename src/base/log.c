@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,81 +25,51 @@ void mr_log_observe(mr_log_observer_fn observer, void *context)
     log_observer_context = context;
 }
 
-static void append_text(struct mr_buffer *line, const char *text)
+static void append(struct mr_buffer *line, const char *format, ...) MR_PRINTF(2, 3);
+static void append(struct mr_buffer *line, const char *format, ...)
 {
-    mr_buffer_append(line, text, strlen(text));
+    size_t room = (size_t)(line->end - line->at);
+    va_list arguments;
+    va_start(arguments, format);
+    size_t len = (size_t)vsnprintf((char *)line->at, room, format, arguments);
+    va_end(arguments);
+    line->full |= len >= room;
+    line->at += line->full ? 0 : len;
 }
 
-/* A JSON string. Also used for values of the text form, so that no value can forge a line. */
+/* Also values of the text form, so that none can forge a line. */
 static void append_quoted(struct mr_buffer *line, const char *text)
 {
-    append_text(line, "\"");
-    for (const char *c = text; *c != '\0'; c++) {
-        unsigned char byte = (unsigned char)*c;
-        if (byte == '"' || byte == '\\') {
-            mr_buffer_append(line, (const char[]){'\\', (char)byte}, 2);
-        } else if (byte < 0x20) {
-            char escaped[8];
-            snprintf(escaped, sizeof(escaped), "\\u%04x", byte);
-            append_text(line, escaped);
+    mr_json_string(line, (const uint8_t *)text, strlen(text));
+}
+
+enum { NUMBER_MAX = 40 };
+
+/* A field's value, which may be in `number`. */
+static const char *text_of(const struct mr_log_field *field, char number[NUMBER_MAX])
+{
+    if (field->kind == MR_LOG_FIELD_STRING) {
+        return field->string == NULL ? "" : field->string;
+    }
+    if (field->kind == MR_LOG_FIELD_INT) {
+        snprintf(number, NUMBER_MAX, "%" PRId64, field->number);
+    } else {
+        snprintf(number, NUMBER_MAX, "%X/%X", (unsigned)(field->lsn >> 32), (unsigned)field->lsn);
+    }
+    return number;
+}
+
+static void append_fields(struct mr_buffer *line, const struct mr_log_field *fields)
+{
+    for (; fields != NULL && fields->kind != MR_LOG_FIELD_END; fields++) {
+        char number[NUMBER_MAX];
+        append(line, log_format == MR_LOG_JSON ? ",\"%s\":" : " %s=", fields->name);
+        if (fields->kind == MR_LOG_FIELD_INT) {
+            append(line, "%s", text_of(fields, number));
         } else {
-            mr_buffer_append(line, c, 1);
+            append_quoted(line, text_of(fields, number));
         }
     }
-    append_text(line, "\"");
-}
-
-static void append_value(struct mr_buffer *line, const struct mr_log_field *field)
-{
-    char number[40];
-    switch (field->kind) {
-    case MR_LOG_FIELD_STRING:
-        append_quoted(line, field->string == NULL ? "" : field->string);
-        break;
-    case MR_LOG_FIELD_INT:
-        snprintf(number, sizeof(number), "%lld", (long long)field->number);
-        append_text(line, number);
-        break;
-    case MR_LOG_FIELD_LSN:
-        snprintf(number, sizeof(number), "\"%X/%X\"", (unsigned)(field->lsn >> 32),
-                 (unsigned)field->lsn);
-        append_text(line, number);
-        break;
-    case MR_LOG_FIELD_END:
-        break;
-    }
-}
-
-static void append_time(struct mr_buffer *line)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct tm utc;
-    gmtime_r(&now.tv_sec, &utc);
-    char text[48];
-    size_t len = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
-    len += (size_t)snprintf(text + len, sizeof(text) - len, ".%03ldZ", now.tv_nsec / 1000000);
-    mr_buffer_append(line, text, len);
-}
-
-static void append_json(struct mr_buffer *line, enum mr_log_level level, const char *event,
-                        const char *sentence, const struct mr_log_field *fields)
-{
-    append_text(line, "{\"time\":\"");
-    append_time(line);
-    append_text(line, "\",\"level\":\"");
-    append_text(line, level_names[level]);
-    append_text(line, "\",\"event\":\"");
-    append_text(line, event);
-    append_text(line, "\",\"message\":");
-    append_quoted(line, sentence);
-    for (; fields != NULL && fields->kind != MR_LOG_FIELD_END; fields++) {
-        append_text(line, ",\"");
-        append_text(line, fields->name);
-        append_text(line, "\":");
-        append_value(line, fields);
-    }
-    append_text(line, "}\n");
 }
 
 /* What a terminal would obey becomes blank: control characters, DEL, C1 (U+0080 to U+009F), and bytes that are not UTF-8. */
@@ -116,43 +87,34 @@ static void make_printable(uint8_t *text, size_t len)
     }
 }
 
-static void append_plain(struct mr_buffer *line, enum mr_log_level level, const char *event,
-                         const char *sentence, const struct mr_log_field *fields)
-{
-    uint8_t *begin = line->at;
-    append_time(line);
-    append_text(line, " ");
-    append_text(line, level_names[level]);
-    append_text(line, " ");
-    append_text(line, event);
-    append_text(line, ": ");
-    append_text(line, sentence);
-    for (; fields != NULL && fields->kind != MR_LOG_FIELD_END; fields++) {
-        append_text(line, " ");
-        append_text(line, fields->name);
-        append_text(line, "=");
-        append_value(line, fields);
-    }
-    make_printable(begin, (size_t)(line->at - begin));
-    append_text(line, "\n");
-}
-
 static size_t format(char bytes[MR_LOG_LINE_MAX], enum mr_log_level level, const char *event,
                      const char *sentence, const struct mr_log_field *fields)
 {
     struct mr_buffer line = mr_buffer_init((uint8_t *)bytes, MR_LOG_LINE_MAX);
+    struct timespec now;
+    struct tm utc;
+    char time[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+    int ms = (int)(now.tv_nsec / 1000000);
     if (log_format == MR_LOG_JSON) {
-        append_json(&line, level, event, sentence, fields);
+        append(&line, "{\"time\":\"%s.%03dZ\",\"level\":\"%s\",\"event\":\"%s\",\"message\":", time,
+               ms, level_names[level], event);
+        append_quoted(&line, sentence);
+        append_fields(&line, fields);
     } else {
-        append_plain(&line, level, event, sentence, fields);
+        append(&line, "%s.%03dZ %s %s: %s", time, ms, level_names[level], event, sentence);
+        append_fields(&line, fields);
+        make_printable((uint8_t *)bytes, (size_t)((char *)line.at - bytes));
     }
+    append(&line, log_format == MR_LOG_JSON ? "}\n" : "\n");
     if (line.full) { /* too long for a line: the event's name survives, its fields don't */
         return format(bytes, level, event, "(record too long)", NULL);
     }
     return (size_t)((char *)line.at - bytes);
 }
 
-static size_t format_dropped(char bytes[MR_LOG_LINE_MAX], uint64_t dropped)
+size_t mr_log_format_dropped(char bytes[MR_LOG_LINE_MAX], uint64_t dropped)
 {
     const struct mr_log_field fields[] = {MR_LOG_INT("lines", dropped), {0}};
     return format(bytes, MR_LOG_WARN, "log_dropped",
@@ -163,7 +125,6 @@ void mr_log_configure(enum mr_log_level level, enum mr_log_format form)
 {
     mr_log_set_level(level);
     log_format = form;
-    mr_log_writer_tell(format_dropped);
 }
 
 void mr_log_set_level(enum mr_log_level level)
@@ -176,18 +137,9 @@ void mr_log_fields_text(const struct mr_log_field *fields, char *ret_text, size_
     size_t len = 0;
     ret_text[0] = '\0';
     for (; fields != NULL && fields->kind != MR_LOG_FIELD_END && len < size; fields++) {
-        char number[32] = "";
-        const char *value = number;
-        if (fields->kind == MR_LOG_FIELD_STRING) {
-            value = fields->string;
-        } else if (fields->kind == MR_LOG_FIELD_INT) {
-            snprintf(number, sizeof(number), "%" PRId64, fields->number);
-        } else {
-            snprintf(number, sizeof(number), "%X/%X", (unsigned)(fields->lsn >> 32),
-                     (unsigned)fields->lsn);
-        }
+        char number[NUMBER_MAX];
         len += (size_t)snprintf(ret_text + len, size - len, "%s%s %s", len == 0 ? "" : ", ",
-                                fields->name, value);
+                                fields->name, text_of(fields, number));
     }
 }
 

@@ -18,21 +18,18 @@ enum {
     STOP_MS = 1000, /* the longest wait for a reader at the end */
 };
 
-/* A slot's turn says whose it is: `n` that the n-th line may be put there, `n + 1` that it is there. */
-struct slot {
-    _Atomic uint64_t turn;
+static struct slot {
     size_t len;
     char line[MR_LOG_LINE_MAX];
-};
+} slots[SLOTS];
+/* Over those three; a slot between the two counts is the writer's. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t put, taken; /* lines so far */
+static bool running;
 
-static struct slot slots[SLOTS];
-static _Alignas(64) _Atomic uint64_t put; /* lines so far that got a slot */
-static _Alignas(64) _Atomic uint64_t dropped;
-static sem_t filled;
+static _Atomic uint64_t dropped;
+static sem_t filled; /* a post for each line, and one more for the end */
 static sem_t ended;
-static _Atomic bool running;
-static _Atomic bool stopping;
-static mr_log_dropped_fn tell_dropped;
 
 uint64_t mr_log_dropped(void)
 {
@@ -57,29 +54,21 @@ static void write_at_once(const char *line, size_t len)
 void mr_log_emit(const char *line, size_t len)
 {
     MR_ASSERT(len <= MR_LOG_LINE_MAX);
-    if (!atomic_load(&running)) {
+    pthread_mutex_lock(&lock);
+    bool runs = running;
+    bool fits = runs && put - taken < SLOTS;
+    if (fits) {
+        struct slot *slot = &slots[put++ % SLOTS];
+        memcpy(slot->line, line, len);
+        slot->len = len;
+        sem_post(&filled);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!runs) {
         write_at_once(line, len);
-        return;
+    } else if (!fits) {
+        drop();
     }
-    uint64_t at = atomic_load_explicit(&put, memory_order_relaxed);
-    struct slot *slot;
-    for (;;) {
-        slot = &slots[at % SLOTS];
-        uint64_t turn = atomic_load_explicit(&slot->turn, memory_order_acquire);
-        if (turn < at) { /* its last line is not written yet */
-            drop();
-            return;
-        }
-        if (turn > at) { /* another thread was quicker */
-            at = atomic_load_explicit(&put, memory_order_relaxed);
-        } else if (atomic_compare_exchange_weak(&put, &at, at + 1)) {
-            break;
-        }
-    }
-    memcpy(slot->line, line, len);
-    slot->len = len;
-    atomic_store_explicit(&slot->turn, at + 1, memory_order_release);
-    sem_post(&filled);
 }
 
 /* All of it, however long that takes; false when standard error refuses it (a full disk, nobody at the other end).
@@ -108,76 +97,78 @@ static bool write_whole(const char *line, size_t len)
     return true;
 }
 
-static void write_slot(struct slot *slot, uint64_t *told)
+static void write_slot(const struct slot *slot, uint64_t *reported)
 {
     if (!write_whole(slot->line, slot->len)) {
         drop();
         return;
     }
-    uint64_t missing = mr_log_dropped() - *told;
-    if (missing > 0) {
-        char line[MR_LOG_LINE_MAX];
-        if (write_whole(line, tell_dropped(line, missing))) {
-            *told += missing;
-        }
+    uint64_t missing = mr_log_dropped() - *reported;
+    char line[MR_LOG_LINE_MAX];
+    if (missing > 0 && write_whole(line, mr_log_format_dropped(line, missing))) {
+        *reported += missing;
     }
+}
+
+/* The oldest line; NULL: the end, for which there was a post without one. */
+static const struct slot *next_slot(void)
+{
+    while (sem_wait(&filled) != 0) {
+    }
+    pthread_mutex_lock(&lock);
+    const struct slot *slot = taken == put ? NULL : &slots[taken % SLOTS];
+    pthread_mutex_unlock(&lock);
+    return slot;
 }
 
 static void *writer_main(void *context)
 {
     (void)context;
     prctl(PR_SET_NAME, "mr-log");
-    uint64_t told = 0;
-    for (uint64_t at = 0;; at++) {
-        while (sem_wait(&filled) != 0) {
-        }
-        struct slot *slot = &slots[at % SLOTS];
-        /* A stop's post has no line. A later slot may be filled before an earlier one, for an instant. */
-        while (atomic_load_explicit(&slot->turn, memory_order_acquire) != at + 1) {
-            if (atomic_load(&stopping) && at == atomic_load(&put)) {
-                sem_post(&ended);
-                return NULL;
-            }
-            nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
-        }
-        write_slot(slot, &told);
-        atomic_store_explicit(&slot->turn, at + SLOTS, memory_order_release);
+    uint64_t reported = 0;
+    const struct slot *slot;
+    while ((slot = next_slot()) != NULL) {
+        write_slot(slot, &reported);
+        pthread_mutex_lock(&lock);
+        taken++;
+        pthread_mutex_unlock(&lock);
     }
+    sem_post(&ended);
+    return NULL;
+}
+
+/* Answers what it was before. */
+static bool set_running(bool now)
+{
+    pthread_mutex_lock(&lock);
+    bool before = running;
+    running = now;
+    pthread_mutex_unlock(&lock);
+    return before;
 }
 
 void mr_log_start(void)
 {
-    MR_ASSERT(!atomic_load(&running));
-    for (uint64_t i = 0; i < SLOTS; i++) {
-        atomic_store(&slots[i].turn, i);
-    }
-    atomic_store(&put, 0);
-    atomic_store(&stopping, false);
+    MR_ASSERT(!running);
+    put = taken = 0;
     sem_init(&filled, 0, 0);
     sem_init(&ended, 0, 0);
     pthread_t thread;
     if (mr_thread_create(&thread, writer_main, NULL) == 0) {
         pthread_detach(thread); /* one that hangs in a write can't be joined */
-        atomic_store(&running, true);
+        set_running(true);
     }
 }
 
 void mr_log_stop(void)
 {
-    if (!atomic_load(&running)) {
+    if (!set_running(false)) {
         return;
     }
-    atomic_store(&stopping, true);
     sem_post(&filled);
     struct timespec limit;
     clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec += STOP_MS / 1000;
     while (sem_clockwait(&ended, CLOCK_MONOTONIC, &limit) != 0 && errno == EINTR) {
     }
-    atomic_store(&running, false);
-}
-
-void mr_log_writer_tell(mr_log_dropped_fn tell)
-{
-    tell_dropped = tell;
 }

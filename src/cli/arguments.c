@@ -11,117 +11,64 @@
 
 enum { LONG_ONLY = 256, SMALL_MAX = 1000000 };
 
-/* The option's argument, a whole number above 0; what is too large is the server's to say. */
-static mr_status parse_number(const char *option, int64_t most, int64_t *ret)
+/* What an option's argument is, and where it goes. */
+static const struct target {
+    enum { IS_FLAG, IS_TEXT, IS_SMALL, IS_COUNT, IS_POSITION } kind;
+    size_t at; /* in struct mr_arguments */
+} targets[] = {
+#define TO(kind, member)                                                                           \
+    {                                                                                              \
+        kind, offsetof(struct mr_arguments, member)                                                \
+    }
+#define FLAG(member)                                                      TO(IS_FLAG, member)
+#define TEXT(member)                                                      TO(IS_TEXT, member)
+#define SMALL(member)                                                     TO(IS_SMALL, member)
+#define COUNT(member)                                                     TO(IS_COUNT, member)
+#define POSITION(member)                                                  TO(IS_POSITION, member)
+#define MR_CLI_OPTION(id, name, letter, argument, target, commands, text) [MR_CLI_##id] = target,
+#include "cli/commands.def"
+};
+
+/* A whole number above 0; what is too large is the server's to say. */
+static bool parse_number(int64_t most, int64_t *ret)
 {
     char *end;
-    long long value = strtoll(optarg, &end, 10);
-    if (end == optarg || *end != '\0' || value < 1 || value > most) {
-        fprintf(stderr, "millrace: --%s wants a whole number above 0, not \"%s\"\n", option,
-                optarg);
-        return MR_ERR_USAGE;
-    }
-    *ret = value;
-    return MR_OK;
+    *ret = strtoll(optarg, &end, 10);
+    return end != optarg && *end == '\0' && *ret >= 1 && *ret <= most;
 }
 
-static mr_status parse_small(const char *option, uint32_t *ret)
+static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option)
 {
+    const struct target *target = &targets[option];
+    void *to = (char *)ret + target->at;
     int64_t number = 0;
-    MR_TRY(parse_number(option, SMALL_MAX, &number));
-    *ret = (uint32_t)number;
-    return MR_OK;
-}
-
-static mr_status parse_lsn(const char *option, mr_lsn *ret)
-{
-    if (!mr_lsn_parse(optarg, ret, NULL)) {
-        fprintf(stderr, "millrace: --%s wants a position such as 16/B374D848, not \"%s\"\n", option,
+    bool good = true;
+    switch (target->kind) {
+    case IS_FLAG:
+        *(bool *)to = true;
+        break;
+    case IS_TEXT:
+        *(const char **)to = optarg;
+        break;
+    case IS_SMALL:
+        good = parse_number(SMALL_MAX, &number);
+        *(uint32_t *)to = (uint32_t)number;
+        break;
+    case IS_COUNT:
+        good = parse_number(INT64_MAX, &number);
+        *(uint64_t *)to = (uint64_t)number;
+        break;
+    case IS_POSITION:
+        good = mr_lsn_parse(optarg, to, NULL);
+        break;
+    }
+    if (!good) {
+        fprintf(stderr, "millrace: --%s wants %s, not \"%s\"\n", mr_cli_options[option].name,
+                target->kind == IS_POSITION ? "a position such as 16/B374D848"
+                                            : "a whole number above 0",
                 optarg);
-        return MR_ERR_USAGE;
     }
-    return MR_OK;
-}
-
-static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option, uint32_t *seconds)
-{
-    const char *name = mr_cli_options[option].name;
-    int64_t number = 0;
-    switch (option) {
-    case MR_CLI_CONFIG:
-        ret->config_path = optarg;
-        break;
-    case MR_CLI_ADDRESS:
-        ret->address = optarg;
-        break;
-    case MR_CLI_READY:
-        ret->ready = true;
-        break;
-    case MR_CLI_DRY_RUN:
-        ret->dry_run = true;
-        break;
-    case MR_CLI_WHERE:
-        ret->snapshot.where = optarg;
-        break;
-    case MR_CLI_KEY:
-        ret->snapshot.key = optarg;
-        break;
-    case MR_CLI_PAUSE:
-        ret->snapshot.pauses = true;
-        break;
-    case MR_CLI_RESUME:
-        ret->snapshot.resumes = true;
-        break;
-    case MR_CLI_STOP:
-        ret->snapshot.stops = true;
-        break;
-    case MR_CLI_SECONDS:
-        return parse_small(name, seconds);
-    case MR_CLI_FREQUENCY:
-        return parse_small(name, &ret->profile.frequency);
-    case MR_CLI_HEAP:
-        ret->profile.kind = MR_ASK_PROFILE_HEAP;
-        break;
-    case MR_CLI_DIFF:
-        ret->diff = true;
-        break;
-    case MR_CLI_OUT:
-        ret->profile.out = optarg;
-        break;
-    case MR_CLI_BLANK_NAMES:
-        ret->record.blank_names = true;
-        ret->record.blank = true;
-        break;
-    case MR_CLI_BLANK:
-        ret->record.blank = true;
-        break;
-    case MR_CLI_SLOT:
-        ret->record.slot = optarg;
-        break;
-    case MR_CLI_START:
-        return parse_lsn(name, &ret->record.start);
-    case MR_CLI_END:
-        return parse_lsn(name, &ret->record.end);
-    case MR_CLI_MEGABYTES:
-        return parse_small(name, &ret->record.megabytes);
-    case MR_CLI_STOP_AFTER:
-        MR_TRY(parse_number(name, INT64_MAX, &number));
-        ret->stop_after = (uint64_t)number;
-        break;
-    case MR_CLI_SKIP_COMMIT_LSN:
-        return parse_lsn(name, &ret->skip_commit_lsn);
-    case MR_CLI_AFTER_OFFSET:
-        ret->offset_path = optarg;
-        break;
-    case MR_CLI_JSON:
-        ret->json = true;
-        break;
-    case MR_CLI_HELP:
-    case MR_CLI_VERSION:
-    case MR_CLI_OPTION_COUNT:
-        break;
-    }
-    return MR_OK;
+    return good ? MR_OK : MR_ERR_USAGE;
 }
 
 /* getopt's form of the declared options. */
@@ -253,22 +200,19 @@ static mr_status take_tables(int argc, char **argv, struct mr_ask_snapshot *ret)
 
 static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
 {
-    if (ret->command == MR_COMMAND_RECORD &&
-        (ret->record.path = next_operand(argc, argv)) == NULL) {
-        fputs("millrace: record wants a file: millrace record FILE --config CONFIG\n", stderr);
-        return MR_ERR_USAGE;
-    }
-    if (ret->command == MR_COMMAND_CONVERT && (ret->files[0] = next_operand(argc, argv)) == NULL) {
-        fputs("millrace: convert wants a file: millrace convert connector.json\n", stderr);
-        return MR_ERR_USAGE;
-    }
-    for (int i = 0; i < 2 && ret->diff; i++) {
+    static const char *const wishes[MR_COMMAND_COUNT] = {
+        [MR_COMMAND_RECORD] = "record wants a file: millrace record FILE --config CONFIG",
+        [MR_COMMAND_CONVERT] = "convert wants a file: millrace convert connector.json",
+        [MR_COMMAND_PROFILE] = "--diff wants two files: millrace profile --diff BEFORE AFTER",
+    };
+    bool has_file = ret->command == MR_COMMAND_RECORD || ret->command == MR_COMMAND_CONVERT;
+    for (int i = 0; i < (ret->diff ? 2 : has_file); i++) {
         if ((ret->files[i] = next_operand(argc, argv)) == NULL) {
-            fputs("millrace: --diff wants two files: millrace profile --diff BEFORE AFTER\n",
-                  stderr);
+            fprintf(stderr, "millrace: %s\n", wishes[ret->command]);
             return MR_ERR_USAGE;
         }
     }
+    ret->record.path = ret->files[0];
     if (ret->command == MR_COMMAND_HELP || ret->command == MR_COMMAND_REFERENCE) {
         ret->topic = next_operand(argc, argv);
     }
@@ -290,7 +234,6 @@ mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)
     char letters[2 * MR_CLI_OPTION_COUNT + 1];
     fill_options(options, letters);
     uint32_t given = 0;
-    uint32_t seconds = 0;
     int value;
     while ((value = getopt_long(argc, argv, letters, options, NULL)) != -1) {
         if (value == '?') {
@@ -300,14 +243,13 @@ mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)
         enum mr_cli_option option = option_of(value);
         MR_TRY(refuse_second(option, given));
         given |= 1u << option;
-        MR_TRY(take_option(ret, option, &seconds));
+        MR_TRY(take_option(ret, option));
     }
-    if ((given >> MR_CLI_VERSION & 1) != 0) {
+    if (ret->version) {
         mr_versions_print(stdout);
         return MR_END;
     }
-    bool help = (given >> MR_CLI_HELP & 1) != 0;
-    if (help && optind == argc) {
+    if (ret->help && optind == argc) {
         mr_help_print(stdout);
         return MR_END;
     }
@@ -317,12 +259,12 @@ mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)
         tell_unknown_command(name);
         return MR_ERR_USAGE;
     }
-    if (help) {
+    if (ret->help) {
         mr_help_print_command(ret->command, stdout);
         return MR_END;
     }
     MR_TRY(refuse_foreign(ret->command, given));
-    ret->profile.seconds = seconds;
-    ret->record.seconds = seconds;
+    ret->profile.seconds = ret->record.seconds = ret->seconds;
+    ret->record.blank |= ret->record.blank_names;
     return take_operands(argc, argv, ret);
 }

@@ -10,9 +10,8 @@ struct mr_arguments {
     const char *config_path;
     const char *address; /* of the millrace to ask */
     const char *topic;   /* help, reference; NULL: none was named */
-    bool ready;
-    bool json;
-    bool dry_run;
+    bool help, version, ready, json, dry_run;
+    uint32_t seconds; /* of a profile, or a recording */
     uint64_t stop_after;
     mr_lsn skip_commit_lsn;
     const char *offset_path; /* NULL: none */
@@ -23,7 +22,7 @@ struct mr_arguments {
     const char *files[2]; /* what is compared, or converted */
 };
 
-/* Strings stay in `argv`, whose operands are moved behind the options. What is wrong is told on standard error
+/* Strings stay in `argv`, whose operands are moved behind the options. Standard error has what is wrong
  * (MR_ERR_USAGE). MR_END: --help or --version, answered already. */
 mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret);
 

@@ -41,7 +41,7 @@ static mr_status await_outcome(const struct mr_http_options *server, double numb
     int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
     while (mr_monotonic_ns() < end_ns) {
         cJSON *answer = NULL;
-        MR_TRY(mr_show_ask(server, path, &answer, ret_error));
+        MR_TRY(mr_show_ask(server, path, NULL, &answer, ret_error));
         if (mr_show_is(answer, "done")) {
             *ret = answer;
             return MR_OK;
@@ -61,7 +61,7 @@ static mr_status post(const struct mr_http_options *server, const char *path, bo
     cJSON *taken = NULL;
     snprintf(request, sizeof(request), "/api/reload?dry_run=%d&content=%s", dry_run,
              path == NULL ? "" : mr_config_digest(path).text);
-    MR_TRY(mr_show_post(server, request, "", &taken, ret_error));
+    MR_TRY(mr_show_ask(server, request, "", &taken, ret_error));
     const cJSON *other = mr_show_at(taken, "reads");
     mr_status status = MR_OK;
     if (other != NULL) {

@@ -93,7 +93,7 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
     bool asks = wish->pauses || wish->resumes || wish->stops || wish->table_count > 0;
     if (asks) {
         char *text = make_wish(wish);
-        mr_status status = mr_show_post(server, "/api/snapshot", text, &taken, ret_error);
+        mr_status status = mr_show_ask(server, "/api/snapshot", text, &taken, ret_error);
         free(text);
         MR_TRY(status);
     }
@@ -106,7 +106,8 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
     cJSON *state = NULL;
     int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
     mr_status status;
-    while ((status = mr_show_ask(server, "/api/snapshot/outcome", &state, ret_error)) == MR_OK &&
+    while ((status = mr_show_ask(server, "/api/snapshot/outcome", NULL, &state, ret_error)) ==
+               MR_OK &&
            !all_checked(state, numbers, &refused) && asks && mr_monotonic_ns() < end_ns) {
         cJSON_Delete(state);
         poll(NULL, 0, LOOK_MS);

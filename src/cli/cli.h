@@ -14,9 +14,6 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error);
 /* SIGTERM, SIGINT and SIGHUP come as reads of the descriptor, so that nothing of ours runs inside a handler; -1: there is none left. */
 int mr_cli_signals(void);
 
-/* `millrace record`: until a signal, or what the options say. Prints to standard error. */
-mr_status mr_cli_record(const struct mr_config *config, const struct mr_record_options *options);
-
 /* `millrace check`: prints every finding at once, with its remedy, and changes nothing. Answers the status of the
  * worst: MR_OK when the stream could start. */
 mr_status mr_check(const struct mr_config *config, FILE *to);
@@ -56,10 +53,8 @@ struct mr_ask_snapshot {
 mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr_ask_snapshot *wish,
                            FILE *to, struct mr_error *ret_error);
 
-enum mr_ask_profile_kind { MR_ASK_PROFILE_CPU, MR_ASK_PROFILE_HEAP };
-
 struct mr_ask_profile {
-    enum mr_ask_profile_kind kind;
+    bool heap;          /* allocations in place of CPU time */
     uint32_t seconds;   /* 0: 10; of a heap profile: what is there now, in place of a difference */
     uint32_t frequency; /* 0: the server's default */
     const char *out; /* file name, its ending is added; NULL: one with the time, in this folder */

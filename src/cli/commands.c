@@ -8,24 +8,16 @@
 const struct mr_cli_command_text mr_cli_commands[] = {
 #define MR_COMMAND(id, name, operands, summary, text)                                              \
     [MR_COMMAND_##id] = {name, operands, summary, text},
-#define MR_CLI_OPTION(id, name, letter, argument, commands, text)
-#define MR_EXIT_CODE(code, text)
 #include "cli/commands.def"
-#undef MR_COMMAND
-#undef MR_CLI_OPTION
 };
 
 const struct mr_cli_option_text mr_cli_options[] = {
-#define MR_COMMAND(id, name, operands, summary, text)
-#define MR_CLI_OPTION(id, name, letter, argument, commands, text)                                  \
+#define MR_CLI_OPTION(id, name, letter, argument, target, commands, text)                          \
     [MR_CLI_##id] = {name, letter, argument, commands, text},
 #include "cli/commands.def"
-#undef MR_CLI_OPTION
-#undef MR_EXIT_CODE
 };
 
 const struct mr_exit_code_text mr_exit_codes[] = {
-#define MR_CLI_OPTION(id, name, letter, argument, commands, text)
 #define MR_EXIT_CODE(code, text) {code, text},
 #include "cli/commands.def"
     {0, ""},

@@ -1,4 +1,4 @@
-/* The command line as it is declared (commands.def), for whoever parses it or tells of it. Values only. */
+/* The command line as commands.def declares it. Values only. */
 #ifndef MR_CLI_COMMANDS_H
 #define MR_CLI_COMMANDS_H
 
@@ -6,21 +6,13 @@
 
 enum mr_cli_command {
 #define MR_COMMAND(id, name, operands, summary, text) MR_COMMAND_##id,
-#define MR_CLI_OPTION(id, name, letter, argument, commands, text)
-#define MR_EXIT_CODE(code, text)
 #include "cli/commands.def"
-#undef MR_COMMAND
-#undef MR_CLI_OPTION
     MR_COMMAND_COUNT
 };
 
 enum mr_cli_option {
-#define MR_COMMAND(id, name, operands, summary, text)
-#define MR_CLI_OPTION(id, name, letter, argument, commands, text) MR_CLI_##id,
+#define MR_CLI_OPTION(id, name, letter, argument, target, commands, text) MR_CLI_##id,
 #include "cli/commands.def"
-#undef MR_COMMAND
-#undef MR_CLI_OPTION
-#undef MR_EXIT_CODE
     MR_CLI_OPTION_COUNT
 };
 

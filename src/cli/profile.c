@@ -29,8 +29,9 @@ static const struct {
     const char *title;
     const char *unit;
 } kinds[] = {
-    [MR_ASK_PROFILE_CPU] = {"profile", "CPU", "nanoseconds"},
-    [MR_ASK_PROFILE_HEAP] = {"heap", "Heap", "bytes"},
+    /* of CPU time, of the heap */
+    {"profile", "CPU", "nanoseconds"},
+    {"heap", "Heap", "bytes"},
 };
 
 /* ---- files ---- */
@@ -160,11 +161,11 @@ static mr_status fetch(const struct mr_http_options *server, const struct mr_ask
                        struct mr_error *ret_error)
 {
     uint32_t seconds = wish->seconds;
-    if (seconds == 0 && wish->kind != MR_ASK_PROFILE_HEAP) {
+    if (seconds == 0 && !wish->heap) {
         seconds = SECONDS_DEFAULT;
     }
     char path[128];
-    int len = snprintf(path, sizeof(path), "/pprof/%s/%s?seconds=%" PRIu32, kinds[wish->kind].word,
+    int len = snprintf(path, sizeof(path), "/pprof/%s/%s?seconds=%" PRIu32, kinds[wish->heap].word,
                        form, seconds);
     if (wish->frequency != 0) {
         snprintf(path + len, sizeof(path) - (size_t)len, "&frequency=%" PRIu32, wish->frequency);
@@ -182,12 +183,12 @@ static mr_status fetch(const struct mr_http_options *server, const struct mr_ask
     return MR_OK;
 }
 
-static mr_status write_graph(enum mr_ask_profile_kind kind, const char *folded, size_t len,
-                             const struct place *place, FILE *to, struct mr_error *ret_error)
+static mr_status write_graph(bool heap, const char *folded, size_t len, const struct place *place,
+                             FILE *to, struct mr_error *ret_error)
 {
     struct mr_flame *flame = mr_flame_new();
     mr_flame_add_folded(flame, MR_FLAME_BEFORE, folded, len);
-    struct mr_flame_drawing drawing = {.title = kinds[kind].title, .unit = kinds[kind].unit};
+    struct mr_flame_drawing drawing = {.title = kinds[heap].title, .unit = kinds[heap].unit};
     mr_status status = write_file(place, ".folded", folded, len, to, ret_error);
     if (status == MR_OK) {
         status = draw(flame, &drawing, place, to, ret_error);
@@ -200,12 +201,12 @@ mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_a
                          FILE *to, struct mr_error *ret_error)
 {
     struct place place;
-    MR_TRY(choose_place(wish->out, kinds[wish->kind].word, &place, ret_error));
+    MR_TRY(choose_place(wish->out, kinds[wish->heap].word, &place, ret_error));
     char *body;
     size_t len;
     MR_TRY(fetch(server, wish, place.is_pprof ? "report" : "folded", &body, &len, ret_error));
     mr_status status = place.is_pprof ? write_file(&place, ".pb.gz", body, len, to, ret_error)
-                                      : write_graph(wish->kind, body, len, &place, to, ret_error);
+                                      : write_graph(wish->heap, body, len, &place, to, ret_error);
     free(body);
     return status;
 }

@@ -11,9 +11,10 @@
 
 #include "cli/cli.h"
 #include "cli/confinement.h"
-#include "cli/reloaded.h"
+#include "cli/reload.h"
 #include "cli/versions.h"
 #include "control/monitor.h"
+#include "control/pages.h"
 #include "control/snapshot.h"
 #include "copy/copies.h"
 #include "copy/pg_server.h"
@@ -46,12 +47,7 @@ struct app {
     struct mr_monitor *monitor;
     struct mr_http *http; /* NULL: not wanted */
     struct mr_pages pages;
-    pthread_mutex_t pages_lock;
-    struct {
-        char *configuration, *origins, *units; /* what `pages` shows, as at the start */
-    } shown;
     struct mr_reload *reload;
-    struct mr_reloaded reloaded;
     struct mr_added *added;
     struct mr_snapshot_routes snapshot;
     struct mr_signals *signals;
@@ -197,54 +193,34 @@ static void app_wire(struct app *app)
                                                     .more_metrics = mr_profiling_metrics});
 }
 
+/* The server, and what changes the running pipeline: reloads and copies. */
 static void http_wire(struct app *app)
 {
-    if (!app->config->http.enabled) {
+    const struct mr_config *config = app->config;
+    app->http = config->http.enabled ? mr_http_new(&config->http) : NULL;
+    app->added = mr_added_new(app->pipeline, app->copies, &config->source,
+                              config->values.snapshot_added != 0);
+    app->reload = mr_reload_new(&(struct mr_reload_options){.started = config,
+                                                            .pipeline = app->pipeline,
+                                                            .copies = app->copies,
+                                                            .added = app->added,
+                                                            .http = app->http});
+    if (app->http == NULL) {
         return;
     }
-    app->shown.configuration = mr_config_json(app->config, NULL);
-    app->shown.origins = mr_config_origins_json(app->config, NULL);
-    app->shown.units = mr_config_units_json();
-    pthread_mutex_init(&app->pages_lock, NULL);
-    app->http = mr_http_new(&app->config->http);
     app->pages = (struct mr_pages){
         .monitor = app->monitor,
         .http = app->http,
-        .slot = app->config->source.slot,
-        .publication = app->config->source.publication,
+        .slot = config->source.slot,
+        .publication = config->source.publication,
         .sink = app->sink->ops->name,
-        .lock = &app->pages_lock,
-        .configuration = app->shown.configuration,
-        .origins = app->shown.origins,
-        .units = app->shown.units,
-        .last_events = app->config->values.http_last_events != 0 ? app->table_counts : NULL,
-        .profiler_seconds = app->config->profiles ? mr_profiling_seconds : NULL};
+        .show_configuration = mr_reload_show,
+        .context = app->reload,
+        .last_events = config->values.http_last_events != 0 ? app->table_counts : NULL,
+        .profiler_seconds = config->profiles ? mr_profiling_seconds : NULL};
     mr_pages_add(app->http, &app->pages);
-}
-
-/* What changes the running pipeline: reloads and copies, by HTTP too where others can't ask without a password. */
-static void commands_wire(struct app *app)
-{
-    const struct mr_config *config = app->config;
-    bool closed = config->http.username == NULL && !mr_address_is_local(&config->http.address);
-    app->added = mr_added_new(app->pipeline, app->copies, &config->source,
-                              config->values.snapshot_added != 0);
-    app->reloaded =
-        (struct mr_reloaded){.started = config, .pages = app->http == NULL ? NULL : &app->pages};
-    app->reload =
-        mr_reload_new(&(struct mr_reload_options){.ops = &mr_reloaded_ops,
-                                                  .context = &app->reloaded,
-                                                  .path = config->path == NULL ? "" : config->path,
-                                                  .pipeline = app->pipeline,
-                                                  .copies = app->copies,
-                                                  .added = app->added,
-                                                  .http = app->http,
-                                                  .closed = closed});
-    app->snapshot = (struct mr_snapshot_routes){
-        .pipeline = app->pipeline, .copies = app->copies, .closed = closed};
-    if (app->http != NULL) {
-        mr_snapshot_routes_add(app->http, &app->snapshot);
-    }
+    app->snapshot = (struct mr_snapshot_routes){.pipeline = app->pipeline, .copies = app->copies};
+    mr_snapshot_routes_add(app->http, &app->snapshot);
 }
 
 /* What only looks. Started before the pipeline and stopped after it, so that it sees the whole run. */
@@ -266,11 +242,7 @@ static void watchers_stop(struct app *app)
 static void app_free(struct app *app)
 {
     mr_reload_free(app->reload);
-    mr_reloaded_done(&app->reloaded);
     mr_added_free(app->added);
-    free(app->shown.configuration);
-    free(app->shown.origins);
-    free(app->shown.units);
     mr_monitor_free(app->monitor);
     mr_pg_slot_free(app->slot);
     mr_pg_heartbeat_free(app->heartbeat);
@@ -464,7 +436,6 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     mr_log_start();
     app_wire(&app);
     http_wire(&app);
-    commands_wire(&app);
     log_begin(&app, &confinement);
     mr_status status = app_run(&app, signal_fd, done_fd, ret_error);
     mr_registry_free(app.registry);

@@ -14,70 +14,26 @@ enum {
     HTTP_OK = 200,
 };
 
-static mr_status ask_ok(const struct mr_http_options *server, const char *path, const char *text,
-                        char **ret_body, struct mr_error *ret_error)
+mr_status mr_show_ask(const struct mr_http_options *server, const char *path, const char *text,
+                      cJSON **ret_object, struct mr_error *ret_error)
 {
     struct mr_client_answer answer;
     MR_TRY(mr_client_ask(server, path, text, TIMEOUT_MS, &answer, ret_error));
-    if (answer.http_status == HTTP_OK) {
-        *ret_body = answer.body;
+    cJSON *object = answer.http_status == HTTP_OK ? cJSON_Parse(answer.body) : NULL;
+    free(answer.body);
+    if (object != NULL) {
+        *ret_object = object;
         return MR_OK;
     }
-    free(answer.body);
+    if (answer.http_status == HTTP_OK) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "what answers there is no millrace; set --address or --config");
+    }
     bool refused = answer.http_status == 401 || answer.http_status == 403;
     return mr_fail(ret_error, refused ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
                    "millrace answers %s with HTTP status %ld%s", path, answer.http_status,
                    refused ? "; give its configuration with --config, for user name and password"
                            : "");
-}
-
-static mr_status parse_object(const char *body, cJSON **ret_object, struct mr_error *ret_error)
-{
-    cJSON *object = cJSON_Parse(body);
-    if (object == NULL) {
-        return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "what answers there is no millrace; set --address or --config");
-    }
-    *ret_object = object;
-    return MR_OK;
-}
-
-static mr_status ask_object(const struct mr_http_options *server, const char *path,
-                            const char *text, cJSON **ret_object, struct mr_error *ret_error)
-{
-    char *body = NULL;
-    MR_TRY(ask_ok(server, path, text, &body, ret_error));
-    mr_status status = parse_object(body, ret_object, ret_error);
-    free(body);
-    return status;
-}
-
-mr_status mr_show_ask_text(const struct mr_http_options *server, const char *path, char **ret_text,
-                           struct mr_error *ret_error)
-{
-    char *body = NULL;
-    MR_TRY(ask_ok(server, path, NULL, &body, ret_error));
-    cJSON *object = NULL;
-    mr_status status = parse_object(body, &object, ret_error);
-    if (status != MR_OK) {
-        free(body);
-        return status;
-    }
-    cJSON_Delete(object);
-    *ret_text = body;
-    return MR_OK;
-}
-
-mr_status mr_show_ask(const struct mr_http_options *server, const char *path, cJSON **ret_object,
-                      struct mr_error *ret_error)
-{
-    return ask_object(server, path, NULL, ret_object, ret_error);
-}
-
-mr_status mr_show_post(const struct mr_http_options *server, const char *path, const char *text,
-                       cJSON **ret_object, struct mr_error *ret_error)
-{
-    return ask_object(server, path, text, ret_object, ret_error);
 }
 
 const cJSON *mr_show_at(const cJSON *object, const char *path)
@@ -107,16 +63,6 @@ const char *mr_show_word(const cJSON *object, const char *path)
 bool mr_show_is(const cJSON *object, const char *path)
 {
     return cJSON_IsTrue(mr_show_at(object, path));
-}
-
-struct mr_show_text mr_show_state(const cJSON *status)
-{
-    struct mr_show_text ret;
-    const cJSON *cause = mr_show_at(status, "standstill.cause");
-    bool stands = cJSON_IsString(cause) && strcmp(cause->valuestring, "none") != 0;
-    snprintf(ret.bytes, sizeof(ret.bytes), "%s%s%s%s", mr_show_word(status, "state"),
-             stands ? " (" : "", stands ? cause->valuestring : "", stands ? ")" : "");
-    return ret;
 }
 
 struct mr_show_text mr_show_percentile(double seconds)
@@ -189,7 +135,8 @@ struct mr_show_text mr_show_seconds(double seconds)
     return ret;
 }
 
-struct mr_show_text mr_show_clock(double time_ms)
+/* "14:03:22", local. */
+static struct mr_show_text show_clock(double time_ms)
 {
     time_t when = (time_t)(time_ms / 1e3);
     struct tm local;
@@ -226,7 +173,7 @@ void mr_show_events(const cJSON *status, int shown, FILE *to)
     for (int i = count > shown ? count - shown : 0; i < count; i++) {
         const cJSON *event = cJSON_GetArrayItem(events, i);
         const char *about = mr_show_word(event, "about");
-        fprintf(to, "%s %-5s %s: %s%s%s\n", mr_show_clock(mr_show_number(event, "time_ms")).bytes,
+        fprintf(to, "%s %-5s %s: %s%s%s\n", show_clock(mr_show_number(event, "time_ms")).bytes,
                 mr_show_word(event, "level"), mr_show_word(event, "event"),
                 mr_show_word(event, "text"), about[0] == '\0' ? "" : "  ", about);
     }

@@ -7,17 +7,9 @@
 
 #include "control/http.h"
 
-/* Asks for a path of the server that answers with a JSON object; the caller deletes it. */
-mr_status mr_show_ask(const struct mr_http_options *server, const char *path, cJSON **ret_object,
-                      struct mr_error *ret_error);
-
-/* The same as the text that came, to be freed. */
-mr_status mr_show_ask_text(const struct mr_http_options *server, const char *path, char **ret_text,
-                           struct mr_error *ret_error);
-
-/* The same with POST, and `text` in it: it changes something. */
-mr_status mr_show_post(const struct mr_http_options *server, const char *path, const char *text,
-                       cJSON **ret_object, struct mr_error *ret_error);
+/* Asks for a path of the server that answers with a JSON object, which the caller deletes; `text`: of a POST, NULL: GET. */
+mr_status mr_show_ask(const struct mr_http_options *server, const char *path, const char *text,
+                      cJSON **ret_object, struct mr_error *ret_error);
 
 /* What stands at a path of names, "lag.bytes" ("": the object itself). */
 const cJSON *mr_show_at(const cJSON *object, const char *path); /* NULL: nothing */
@@ -28,9 +20,6 @@ bool mr_show_is(const cJSON *object, const char *path);
 struct mr_show_text {
     char bytes[48];
 };
-
-/* The state and, if something stands still, why: "waiting_for_sink (kafka_away)". */
-struct mr_show_text mr_show_state(const cJSON *status);
 
 /* A percentile of times: the histograms end at 100 s, and what took longer is ">100 s". */
 struct mr_show_text mr_show_percentile(double seconds);
@@ -45,9 +34,6 @@ struct mr_show_text mr_show_seconds(double seconds); /* "2.5 ms" */
 #define MR_SHOW_BYTES(object, path)      mr_show_bytes(mr_show_number(object, path)).bytes
 #define MR_SHOW_SECONDS(object, path)    mr_show_seconds(mr_show_number(object, path)).bytes
 #define MR_SHOW_PERCENTILE(object, path) mr_show_percentile(mr_show_number(object, path)).bytes
-
-/* "14:03:22", local. */
-struct mr_show_text mr_show_clock(double time_ms);
 
 /* How long it has been in its state. */
 struct mr_show_text mr_show_since(const cJSON *status);

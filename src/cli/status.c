@@ -1,20 +1,25 @@
-#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cli.h"
 #include "cli/show.h"
+#include "control/client.h"
 
 enum {
     TABLES_SHOWN = 12,
     EVENTS_SHOWN = 6,
+    TIMEOUT_MS = 5000,
+    HTTP_OK = 200,
 };
 
 static void print_heading(const cJSON *status, FILE *to)
 {
-    fprintf(to, "millrace %s   %s for %s   bottleneck: %s   up %s\n",
-            mr_show_word(status, "version"), mr_show_state(status).bytes,
-            mr_show_since(status).bytes, mr_show_word(status, "bottleneck"),
-            MR_SHOW_SECONDS(status, "uptime"));
+    const cJSON *cause = mr_show_at(status, "standstill.cause");
+    bool stands = cJSON_IsString(cause) && strcmp(cause->valuestring, "none") != 0;
+    fprintf(to, "millrace %s   %s%s%s%s for %s   bottleneck: %s   up %s\n",
+            mr_show_word(status, "version"), mr_show_word(status, "state"), stands ? " (" : "",
+            stands ? cause->valuestring : "", stands ? ")" : "", mr_show_since(status).bytes,
+            mr_show_word(status, "bottleneck"), MR_SHOW_SECONDS(status, "uptime"));
     const char *reason = mr_show_word(status, "reason");
     if (reason[0] != '\0') {
         fprintf(to, "%s%s\n", cJSON_IsFalse(mr_show_at(status, "ready")) ? "not ready: " : "",
@@ -89,15 +94,15 @@ static void print_tables(const cJSON *status, FILE *to)
 mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *to,
                         struct mr_error *ret_error)
 {
+    cJSON *status = NULL;
+    MR_TRY(mr_show_ask(server, "/status", NULL, &status, ret_error));
     if (json) {
-        char *text = NULL;
-        MR_TRY(mr_show_ask_text(server, "/status", &text, ret_error));
+        char *text = cJSON_PrintUnformatted(status);
         fprintf(to, "%s\n", text);
         free(text);
+        cJSON_Delete(status);
         return MR_OK;
     }
-    cJSON *status = NULL;
-    MR_TRY(mr_show_ask(server, "/status", &status, ret_error));
     print_heading(status, to);
     print_figures(status, to);
     print_tables(status, to);
@@ -105,4 +110,18 @@ mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *t
     mr_show_events(status, EVENTS_SHOWN, to);
     cJSON_Delete(status);
     return MR_OK;
+}
+
+bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to)
+{
+    struct mr_error error = {0};
+    struct mr_client_answer answer;
+    if (mr_client_ask(server, ready ? "/readyz" : "/healthz", NULL, TIMEOUT_MS, &answer, &error) !=
+        MR_OK) {
+        fprintf(to, "%s\n", error.text);
+        return false;
+    }
+    fputs(answer.body, to);
+    free(answer.body);
+    return answer.http_status == HTTP_OK;
 }

@@ -389,12 +389,12 @@ static void show(struct top *top, const struct mr_http_options *server, FILE *to
     cJSON *history = NULL;
     char path[64 + 3 * FILTER_BYTES_MAX];
     status_path(top, path, sizeof(path));
-    mr_status asked = mr_show_ask(server, path, &status, &error);
+    mr_status asked = mr_show_ask(server, path, NULL, &status, &error);
     if (asked == MR_OK) {
         keep_answer(top, status);
         double newest_ms = mr_show_number(status, "time_ms");
         snprintf(path, sizeof(path), "/api/history?after=%.0f", newest_ms - (BARS + 2) * 1e3);
-        asked = mr_show_ask(server, path, &history, &error);
+        asked = mr_show_ask(server, path, NULL, &history, &error);
     }
     if (asked == MR_OK) {
         print_all(top, status, history, page);

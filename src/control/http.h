@@ -9,8 +9,8 @@
  * - http.c accepts by itself: libmicrohttpd takes every descriptor, and stops accepting for good when none is left.
  * - http_connections.c has limits in all (a byte now and then resets CONNECTION_TIMEOUT), and lets the connection that has waited
  *   longest make room: libmicrohttpd's limits, per address or not, would keep a probe out while a crowd is there.
- * - http_logins.c makes guessing passwords slow.
- * - http_admit.c refuses what libmicrohttpd accepts and a proxy may read in another way, and pages of other servers.
+ * - http_admit.c refuses what libmicrohttpd accepts and a proxy may read in another way, and pages of other servers, and makes
+ *   guessing passwords slow.
  * - slow handlers are few, and end with their clients; answers on their way have a limit together.
  */
 #ifndef MR_CONTROL_HTTP_H
@@ -48,10 +48,11 @@ struct mr_http_route {
     const char *title; /* of its link on the live page; NULL: not there */
     mr_http_handler_fn handler;
     void *context;
-    bool
-        slow; /* MR_HTTP_SLOW_MAX run at once, one less of over a minute (?seconds=); others get status 429 */
-    bool open; /* answered without a password too: probes */
-    bool post; /* POST instead of GET; not slow */
+    /* MR_HTTP_SLOW_MAX run at once, one less of over a minute (?seconds=); others get status 429. */
+    bool slow;
+    bool open;     /* answered without a password too: probes */
+    bool post;     /* POST instead of GET; not slow */
+    bool commands; /* of commands: refused where other machines reach a server without a password */
 };
 
 enum { MR_HTTP_ROUTES_MAX = 48, MR_HTTP_SLOW_MAX = 3, MR_HTTP_UPLOAD_MAX = 256 * 1024 };
@@ -101,9 +102,8 @@ FILE *mr_http_body(struct mr_http_request *request, const char *type);
 /* A JSON string. */
 void mr_http_print_string(FILE *to, const char *text, size_t len);
 
-/* In place of mr_http_body: a malloc'ed answer, which is freed here; one that lives as long as the process. */
+/* In place of mr_http_body: a malloc'ed answer, which is freed here. */
 void mr_http_take(struct mr_http_request *request, const char *type, void *bytes, size_t len);
-void mr_http_static(struct mr_http_request *request, const char *type, mr_slice bytes);
 
 /* 200 unless set. */
 void mr_http_status(struct mr_http_request *request, unsigned status);

@@ -1,4 +1,4 @@
-/* Shared by http.c (server), http_connections.c, http_logins.c, http_admit.c and http_request.c. All is the server's thread's, but
+/* Shared by http.c (server), http_connections.c, http_admit.c and http_request.c. All is the server's thread's, but
  * for a slow handler's request. */
 #ifndef MR_CONTROL_HTTP_INTERNAL_H
 #define MR_CONTROL_HTTP_INTERNAL_H
@@ -52,7 +52,6 @@ struct mr_http_request {
     FILE *body;
     char *bytes; /* behind `body` */
     size_t len;
-    mr_slice fixed; /* in place of `body` */
     struct mr_http_header {
         const char *name, *value;
     } headers[HEADERS_MAX];
@@ -98,12 +97,6 @@ struct mr_http_logins {
     uint64_t failures; /* ever */
     int64_t logged_ns;
 };
-
-/* Whether the client's address may try a password now. */
-bool mr_http_login_may_try(struct mr_http_logins *logins, struct MHD_Connection *of);
-
-/* Counts a try. */
-void mr_http_login_count(struct mr_http_logins *logins, struct MHD_Connection *of, bool good);
 
 /* ---- admission ---- */
 

@@ -172,7 +172,6 @@ static void body_drop(struct mr_http_request *request)
     free(request->bytes);
     request->bytes = NULL;
     request->len = 0;
-    request->fixed = (mr_slice){0};
 }
 
 FILE *mr_http_body(struct mr_http_request *request, const char *type)
@@ -192,13 +191,6 @@ void mr_http_take(struct mr_http_request *request, const char *type, void *bytes
     request->type = type;
     request->bytes = bytes;
     request->len = len;
-}
-
-void mr_http_static(struct mr_http_request *request, const char *type, mr_slice bytes)
-{
-    body_drop(request);
-    request->type = type;
-    request->fixed = bytes;
 }
 
 void mr_http_status(struct mr_http_request *request, unsigned status)
@@ -318,14 +310,7 @@ static bool has_header(const struct mr_http_request *request, const char *name)
 struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,
                                       size_t held_max)
 {
-    struct MHD_Response *response;
-    if (request->fixed.data != NULL) {
-        /* The function's argument is void *, but a persistent buffer is only read. */
-        response = MHD_create_response_from_buffer(
-            request->fixed.len, (void *)(uintptr_t)request->fixed.data, MHD_RESPMEM_PERSISTENT);
-    } else {
-        response = response_of_bytes(request, held, held_max);
-    }
+    struct MHD_Response *response = response_of_bytes(request, held, held_max);
     if (response == NULL) {
         return NULL;
     }

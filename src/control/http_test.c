@@ -215,7 +215,7 @@ static void fixed(void *context, struct mr_http_request *request)
 {
     (void)context;
     mr_http_header(request, "Content-Security-Policy", "default-src 'self'");
-    mr_http_static(request, "text/html", MR_SLICE("<p>"));
+    fputs("<p>", mr_http_body(request, "text/html"));
 }
 
 /* What came, and whether the answer may be compressed. */
@@ -244,15 +244,17 @@ static int setup(void **state)
     };
     served->http = mr_http_new(&options);
     mr_http_add(served->http,
-                &(struct mr_http_route){"/hello", "Hello", hello, NULL, false, true, false});
+                &(struct mr_http_route){
+                    .path = "/hello", .title = "Hello", .handler = hello, .open = true});
+    mr_http_add(served->http, &(struct mr_http_route){.path = "/locked", .handler = hello});
+    mr_http_add(
+        served->http,
+        &(struct mr_http_route){
+            .path = "/slow/", .handler = slow, .context = served, .slow = true, .open = true});
     mr_http_add(served->http,
-                &(struct mr_http_route){"/locked", NULL, hello, NULL, false, false, false});
-    mr_http_add(served->http,
-                &(struct mr_http_route){"/slow/", NULL, slow, served, true, true, false});
-    mr_http_add(served->http,
-                &(struct mr_http_route){"/fixed", NULL, fixed, NULL, false, true, false});
-    mr_http_add(served->http,
-                &(struct mr_http_route){"/echo", NULL, echo, NULL, false, true, true});
+                &(struct mr_http_route){.path = "/fixed", .handler = fixed, .open = true});
+    mr_http_add(served->http, &(struct mr_http_route){
+                                  .path = "/echo", .handler = echo, .open = true, .post = true});
     struct mr_error error = {0};
     assert_int_equal(mr_http_start(served->http, &error), MR_OK);
     *state = served;
@@ -577,7 +579,7 @@ static void test_address_taken(void **state)
     /* Not required: it waits, and serves once the address is free. */
     options.required = false;
     second = mr_http_new(&options);
-    mr_http_add(second, &(struct mr_http_route){"/hello", NULL, hello, NULL, false, true, false});
+    mr_http_add(second, &(struct mr_http_route){.path = "/hello", .handler = hello, .open = true});
     assert_int_equal(mr_http_start(second, &error), MR_OK);
     assert_true(answers(get(served, "/hello"), "200", "hello 1"));
     mr_http_free(served->http);

@@ -20,20 +20,28 @@ enum {
     BEHIND_BYTES = 1024 * 1024,
 };
 
+/* Words for the states, and why rows don't flow in them where no cause says it. */
+static const struct {
+    const char *name, *reason;
+} states[] = {
+    [MR_STATE_STARTING] = {"starting", "PostgreSQL was not reached yet; the log says what stands "
+                                       "in the way"},
+    [MR_STATE_STREAMING] = {"streaming", ""},
+    [MR_STATE_WAITING_FOR_SOURCE] = {"waiting_for_source", "the connection to PostgreSQL was lost; "
+                                                           "trying again until it answers"},
+    [MR_STATE_WAITING_FOR_SINK] = {"waiting_for_sink", "the sink takes no records; rows wait in "
+                                                       "PostgreSQL until it does"},
+    [MR_STATE_STOPPING] = {"stopping", "asked to stop: delivering what was read"},
+    [MR_STATE_POISON] = {"poison", ""},
+    [MR_STATE_STANDBY] = {"standby", "another instance streams from this slot; takes over when "
+                                     "that ends"},
+    [MR_STATE_SNAPSHOT] = {"snapshot", "copying existing rows; the stream begins behind them"},
+    [MR_STATE_FAILED] = {"failed", ""},
+};
+
 const char *mr_state_name(enum mr_state state)
 {
-    static const char *const names[] = {
-        [MR_STATE_STARTING] = "starting",
-        [MR_STATE_STREAMING] = "streaming",
-        [MR_STATE_WAITING_FOR_SOURCE] = "waiting_for_source",
-        [MR_STATE_WAITING_FOR_SINK] = "waiting_for_sink",
-        [MR_STATE_STOPPING] = "stopping",
-        [MR_STATE_POISON] = "poison",
-        [MR_STATE_STANDBY] = "standby",
-        [MR_STATE_SNAPSHOT] = "snapshot",
-        [MR_STATE_FAILED] = "failed",
-    };
-    return names[state];
+    return states[state].name;
 }
 
 static int64_t wall_ms(void)
@@ -187,24 +195,6 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
     return flow_state(now);
 }
 
-static const char *reason_of(enum mr_state state)
-{
-    static const char *const reasons[] = {
-        [MR_STATE_STARTING] = "PostgreSQL was not reached yet; the log says what stands in the way",
-        [MR_STATE_STREAMING] = "",
-        [MR_STATE_WAITING_FOR_SOURCE] =
-            "the connection to PostgreSQL was lost; trying again until it answers",
-        [MR_STATE_WAITING_FOR_SINK] =
-            "the sink takes no records; rows wait in PostgreSQL until it does",
-        [MR_STATE_STOPPING] = "asked to stop: delivering what was read",
-        [MR_STATE_POISON] = "",
-        [MR_STATE_SNAPSHOT] = "copying existing rows; the stream begins behind them",
-        [MR_STATE_STANDBY] = "another instance streams from this slot; takes over when that ends",
-        [MR_STATE_FAILED] = "",
-    };
-    return reasons[state];
-}
-
 /* One line: the state, its cause, and what threatens the slot. */
 static void say_reason(struct mr_monitor_snapshot *now)
 {
@@ -214,9 +204,9 @@ static void say_reason(struct mr_monitor_snapshot *now)
         mr_text_format(&text, "PostgreSQL makes the slot once this has ended: %s",
                        now->slot.held_by);
     } else if (standstill->cause == MR_CAUSE_NONE || now->state == MR_STATE_STANDBY) {
-        mr_text_string(&text, reason_of(now->state));
+        mr_text_string(&text, states[now->state].reason);
     } else if (now->state == MR_STATE_STOPPING) {
-        mr_text_format(&text, "%s; in the way is: %s", reason_of(now->state), standstill->text);
+        mr_text_format(&text, "%s; in the way is: %s", states[now->state].reason, standstill->text);
     } else {
         mr_text_string(&text, standstill->text);
     }
@@ -443,6 +433,11 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
     return mr_bottleneck(&flow);
 }
 
+static float rate(uint64_t now, uint64_t before, double seconds)
+{
+    return (float)((double)grown(now, before) / seconds);
+}
+
 static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark *mark)
 {
     const struct mr_monitor_mark *before = &monitor->mark;
@@ -460,18 +455,17 @@ static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark 
     }
     monitor->samples[monitor->sample_count++ % MR_MONITOR_SAMPLES] = (struct mr_monitor_sample){
         .time_ms = now->time_ms,
-        .changes_rate = (float)((double)grown(is->changes, was->changes) / seconds),
-        .records_rate = (float)((double)grown(is->records_acked, was->records_acked) / seconds),
-        .bytes_rate = (float)((double)grown(is->bytes_acked, was->bytes_acked) / seconds),
-        .transactions_rate = (float)((double)grown(is->transactions, was->transactions) / seconds),
+        .changes_rate = rate(is->changes, was->changes, seconds),
+        .records_rate = rate(is->records_acked, was->records_acked, seconds),
+        .bytes_rate = rate(is->bytes_acked, was->bytes_acked, seconds),
+        .transactions_rate = rate(is->transactions, was->transactions, seconds),
         .flush_p50 = (float)mr_histogram_quantile(&flush, 0.5),
         .flush_p99 = (float)mr_histogram_quantile(&flush, 0.99),
         .latency_p50 = (float)mr_histogram_quantile(&latency, 0.5),
         .latency_p95 = (float)mr_histogram_quantile(&latency, 0.95),
         .latency_p99 = (float)mr_histogram_quantile(&latency, 0.99),
         .lag_seconds = (float)now->lag.seconds,
-        .backpressure =
-            (float)((double)grown(is->backpressure_ns, was->backpressure_ns) / 1e9 / seconds),
+        .backpressure = rate(is->backpressure_ns, was->backpressure_ns, seconds * 1e9),
         .cpu = (float)((mark->cpu_seconds - before->cpu_seconds) / seconds),
         .lag_bytes = now->lag.bytes,
         .messages_in_flight = now->sink.records_in_flight,
@@ -522,7 +516,7 @@ struct mr_monitor *mr_monitor_new(const struct mr_monitor_options *options)
     monitor->begin_ns = mr_monotonic_ns();
     monitor->state_since_ns = monitor->begin_ns;
     monitor->now = MR_NEW(struct mr_monitor_snapshot);
-    monitor->text_size = TEXT_SIZE_FIRST / 2;
+    monitor->text_size = TEXT_SIZE_FIRST;
     monitor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&monitor->lock, NULL);
     pthread_mutex_init(&monitor->events_lock, NULL);
@@ -559,9 +553,7 @@ void mr_monitor_stop(struct mr_monitor *monitor)
     if (!monitor->started) {
         return;
     }
-    uint64_t one = 1;
-    ssize_t written = write(monitor->stop_fd, &one, sizeof(one));
-    (void)written;
+    eventfd_write(monitor->stop_fd, 1);
     pthread_join(monitor->thread, NULL);
     monitor->started = false;
 }
@@ -610,29 +602,24 @@ uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
     return copied;
 }
 
-void mr_monitor_write_metrics(struct mr_monitor *monitor, struct mr_buffer *out)
+char *mr_monitor_metrics(struct mr_monitor *monitor, size_t *ret_len)
 {
     pthread_mutex_lock(&monitor->lock);
     int64_t begin_ns = mr_monotonic_ns();
-    const uint8_t *begin = out->at;
     mr_monitor_look(monitor);
     mr_process_threads(&monitor->now->threads);
-    mr_monitor_expose(monitor->now, mr_pipeline_meter(monitor->options.pipeline), out);
-    if (monitor->options.more_metrics != NULL) {
-        monitor->options.more_metrics(out);
+    uint8_t *text = NULL;
+    struct mr_buffer out = {.full = true};
+    for (; out.full; monitor->text_size *= out.full ? 2 : 1) {
+        text = MR_REALLOC(text, monitor->text_size);
+        out = mr_buffer_init(text, monitor->text_size);
+        mr_monitor_expose(monitor->now, mr_pipeline_meter(monitor->options.pipeline), &out);
+        if (monitor->options.more_metrics != NULL) {
+            monitor->options.more_metrics(&out);
+        }
     }
     monitor->now->own.write_seconds = (double)(mr_monotonic_ns() - begin_ns) / 1e9;
-    size_t written = (size_t)(out->at - begin);
-    if (out->full || written > monitor->text_size) {
-        monitor->text_size = out->full ? 2 * monitor->text_size : written;
-    }
     pthread_mutex_unlock(&monitor->lock);
-}
-
-size_t mr_monitor_metrics_size(struct mr_monitor *monitor)
-{
-    pthread_mutex_lock(&monitor->lock);
-    size_t size = 2 * monitor->text_size;
-    pthread_mutex_unlock(&monitor->lock);
-    return size;
+    *ret_len = (size_t)(out.at - text);
+    return (char *)text;
 }

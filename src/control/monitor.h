@@ -43,22 +43,31 @@ enum mr_state {
 const char *
 mr_state_name(enum mr_state state); /* "starting", "streaming", "waiting_for_source", … */
 
-/* One second. Rates are per second; times in seconds, NaN when nothing was delivered in it. */
+/* Figures of a second. Rates are per second; times in seconds, NaN when nothing was delivered in it. Latency: commit to
+ * acknowledgement. Backpressure: part of the second, 0 to 1. CPU: cores. */
+#define MR_MONITOR_COLUMNS(X)                                                                      \
+    X(float, changes_rate)                                                                         \
+    X(float, records_rate) /* acknowledged, and so are bytes */                                    \
+    X(float, bytes_rate)                                                                           \
+    X(float, transactions_rate)                                                                    \
+    X(float, flush_p50)                                                                            \
+    X(float, flush_p99)                                                                            \
+    X(float, latency_p50)                                                                          \
+    X(float, latency_p95)                                                                          \
+    X(float, latency_p99)                                                                          \
+    X(float, lag_seconds)                                                                          \
+    X(uint64_t, lag_bytes)                                                                         \
+    X(uint64_t, messages_in_flight)                                                                \
+    X(uint64_t, bytes_in_flight)                                                                   \
+    X(uint64_t, resident_bytes)                                                                    \
+    X(float, backpressure)                                                                         \
+    X(float, cpu)
+
 struct mr_monitor_sample {
     int64_t time_ms; /* end of the second, since 1970 */
-    float changes_rate;
-    float records_rate; /* acknowledged */
-    float bytes_rate;   /* acknowledged */
-    float transactions_rate;
-    float flush_p50, flush_p99;
-    float latency_p50, latency_p95, latency_p99; /* commit to acknowledgement */
-    float lag_seconds;
-    float backpressure; /* part of the second, 0 to 1 */
-    float cpu;          /* cores */
-    uint64_t lag_bytes;
-    uint64_t messages_in_flight;
-    uint64_t bytes_in_flight;
-    uint64_t resident_bytes;
+#define MR_MONITOR_MEMBER(type, name) type name;
+    MR_MONITOR_COLUMNS(MR_MONITOR_MEMBER)
+#undef MR_MONITOR_MEMBER
     uint8_t state; /* enum mr_state */
     uint8_t stage; /* enum mr_stage: the bottleneck */
 };
@@ -162,10 +171,7 @@ void mr_monitor_snapshot_free(struct mr_monitor_snapshot *snapshot);
 uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
                             struct mr_monitor_sample *ret_samples, uint32_t capacity);
 
-/* The text of /metrics. When `out->full` afterwards it did not fit: try again with a larger buffer. */
-void mr_monitor_write_metrics(struct mr_monitor *monitor, struct mr_buffer *out);
-
-/* Bytes that the next text fits in, unless tables or partitions join before it. */
-size_t mr_monitor_metrics_size(struct mr_monitor *monitor);
+/* The text of /metrics, to be freed. */
+char *mr_monitor_metrics(struct mr_monitor *monitor, size_t *ret_len);
 
 #endif

@@ -68,7 +68,7 @@ struct mr_monitor {
     enum mr_stage bottleneck;
     struct mr_monitor_seen seen;
     struct mr_monitor_logged logged;
-    size_t text_size; /* of the last /metrics */
+    size_t text_size; /* that /metrics fits in, so far */
 };
 
 /* Reads everything into `monitor->now`. With the lock. */

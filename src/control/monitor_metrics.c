@@ -11,8 +11,17 @@
 struct text {
     struct mr_exposition out;
     enum mr_metric_id id;
+    const struct family *family;
     const struct mr_monitor_snapshot *now;
     const struct mr_meter *meter;
+};
+
+/* A family that is more than one figure. */
+struct family {
+    void (*expose)(struct text *text);
+    size_t at;                        /* of its enum, histogram or figure */
+    const char *(*name_of)(unsigned); /* of words */
+    unsigned count;
 };
 
 static void expose_figure(struct text *text, const struct mr_figure *figure)
@@ -26,13 +35,6 @@ static void expose_figure(struct text *text, const struct mr_figure *figure)
 }
 
 /* ---- words: 1 for the one that holds ---- */
-
-struct words {
-    enum mr_metric_id id;
-    const char *(*name_of)(unsigned);
-    unsigned count;
-    size_t at; /* of the enum in the snapshot */
-};
 
 #define WORD(name, type, function)                                                                 \
     static const char *name(unsigned i)                                                            \
@@ -48,24 +50,9 @@ WORD(invalidation_word, enum mr_invalidation, mr_invalidation_name)
 
 static void expose_words(struct text *text)
 {
-#define AT(member) offsetof(struct mr_monitor_snapshot, member)
-    static const struct words all[] = {
-        {MR_METRIC_STATE, state_word, MR_STATE_COUNT, AT(state)},
-        {MR_METRIC_STANDSTILL, cause_word, MR_CAUSE_COUNT, AT(standstill.cause)},
-        {MR_METRIC_BOTTLENECK, stage_word, MR_BOTTLENECKS, AT(bottleneck)},
-        {MR_METRIC_SNAPSHOT_STATE, copy_word, MR_COPY_DONE + 1, AT(copies.snapshot.state)},
-        {MR_METRIC_SLOT_WAL_STATUS, wal_word, MR_WAL_STATUS_COUNT, AT(slot.wal_status)},
-        {MR_METRIC_SLOT_INVALIDATION, invalidation_word, MR_INVALIDATION_COUNT,
-         AT(slot.invalidation)},
-    };
-#undef AT
-    const struct words *words = all;
-    while (words->id != text->id) {
-        words++;
-    }
-    const void *holds = (const char *)text->now + words->at;
-    for (unsigned i = 0; i < words->count; i++) {
-        mr_expose_u64(&text->out, ONE(words->name_of(i)), i == *(const unsigned *)holds);
+    const void *holds = (const char *)text->now + text->family->at;
+    for (unsigned i = 0; i < text->family->count; i++) {
+        mr_expose_u64(&text->out, ONE(text->family->name_of(i)), i == *(const unsigned *)holds);
     }
 }
 
@@ -117,13 +104,6 @@ static void expose_copied(struct text *text)
     }
 }
 
-static void expose_view(struct text *text)
-{
-    mr_expose_histogram(&text->out, NULL,
-                        text->id == MR_METRIC_FLUSH_SECONDS ? &text->now->times.flush
-                                                            : &text->now->times.latency);
-}
-
 static void expose_stages(struct text *text)
 {
     for (uint32_t i = 0; i < MR_PATH_COUNT; i++) {
@@ -132,16 +112,11 @@ static void expose_stages(struct text *text)
     }
 }
 
-static void expose_live(struct text *text)
+static void expose_histogram(struct text *text)
 {
-    const struct mr_meter *meter = text->meter;
+    const void *histogram = (const char *)text->meter + text->family->at;
     struct mr_histogram_view view;
-    mr_histogram_read(text->id == MR_METRIC_BATCH_RECORDS         ? &meter->batch_records
-                      : text->id == MR_METRIC_BATCH_BYTES         ? &meter->batch_bytes
-                      : text->id == MR_METRIC_BATCH_FILL          ? &meter->batch_fill
-                      : text->id == MR_METRIC_TRANSACTION_CHANGES ? &meter->transaction_changes
-                                                                  : &meter->transaction_bytes,
-                      &view);
+    mr_histogram_read(histogram, &view);
     mr_expose_histogram(&text->out, NULL, &view);
 }
 
@@ -185,37 +160,31 @@ static void expose_oversize(struct text *text)
     }
 }
 
-static double broker_figure(const struct mr_sink_broker *broker, enum mr_metric_id id)
-{
-    switch (id) {
-    case MR_METRIC_KAFKA_RETRIES:
-        return (double)broker->retries;
-    case MR_METRIC_BROKER_UP:
-        return broker->up;
-    case MR_METRIC_BROKER_RTT:
-        return broker->rtt_avg;
-    case MR_METRIC_BROKER_QUEUE:
-        return broker->queue_avg;
-    case MR_METRIC_BROKER_REQUESTS:
-        return (double)broker->requests_in_flight;
-    default:
-        return (double)broker->timeouts;
-    }
-}
-
-/* A sample for each broker; a family with a `stat` label has two. */
-static void expose_brokers(struct text *text)
+/* A sample for each broker. */
+static void expose_broker_counts(struct text *text)
 {
     const struct mr_sink_client *client = &text->now->sink.client;
     for (uint32_t i = 0; i < client->broker_count; i++) {
         const struct mr_sink_broker *broker = &client->brokers[i];
+        const void *count = (const char *)broker + text->family->at;
         char id[16];
         snprintf(id, sizeof(id), "%d", broker->id);
-        mr_expose_f64(&text->out, (const char *[]){id, "avg"}, broker_figure(broker, text->id));
-        if (text->out.label_count == 2) {
-            mr_expose_f64(&text->out, (const char *[]){id, "p99"},
-                          text->id == MR_METRIC_BROKER_RTT ? broker->rtt_p99 : broker->queue_p99);
-        }
+        mr_expose_u64(&text->out, ONE(id),
+                      text->id == MR_METRIC_BROKER_UP ? broker->up : *(const uint64_t *)count);
+    }
+}
+
+/* Two: an average, and the percentile that follows it. */
+static void expose_broker_times(struct text *text)
+{
+    const struct mr_sink_client *client = &text->now->sink.client;
+    for (uint32_t i = 0; i < client->broker_count; i++) {
+        const void *at = (const char *)&client->brokers[i] + text->family->at;
+        const double *times = at;
+        char id[16];
+        snprintf(id, sizeof(id), "%d", client->brokers[i].id);
+        mr_expose_f64(&text->out, (const char *[]){id, "avg"}, times[0]);
+        mr_expose_f64(&text->out, (const char *[]){id, "p99"}, times[1]);
     }
 }
 
@@ -229,40 +198,54 @@ static void expose_threads(struct text *text)
     }
 }
 
-static void (*const families[MR_METRIC_COUNT])(struct text *text) = {
-    [MR_METRIC_BUILD_INFO] = expose_build,
-    [MR_METRIC_STATE] = expose_words,
-    [MR_METRIC_STANDSTILL] = expose_words,
-    [MR_METRIC_BOTTLENECK] = expose_words,
-    [MR_METRIC_EVENTS] = expose_tables,
-    [MR_METRIC_SNAPSHOT_STATE] = expose_words,
-    [MR_METRIC_SNAPSHOT_TABLE_BYTES] = expose_copied,
-    [MR_METRIC_SNAPSHOT_TABLE_BYTES_ESTIMATED] = expose_copied,
-    [MR_METRIC_PARTITION_MESSAGES_IN_FLIGHT] = expose_partitions,
-    [MR_METRIC_PARTITION_BYTES_IN_FLIGHT] = expose_partitions,
-    [MR_METRIC_FLUSH_SECONDS] = expose_view,
-    [MR_METRIC_STAGE_SECONDS] = expose_stages,
-    [MR_METRIC_LATENCY_SECONDS] = expose_view,
-    [MR_METRIC_BATCH_RECORDS] = expose_live,
-    [MR_METRIC_BATCH_BYTES] = expose_live,
-    [MR_METRIC_BATCH_FILL] = expose_live,
-    [MR_METRIC_TRANSACTION_CHANGES] = expose_live,
-    [MR_METRIC_TRANSACTION_BYTES] = expose_live,
-    [MR_METRIC_RECONNECTS] = expose_retries,
-    [MR_METRIC_REBUILDS] = expose_retries,
-    [MR_METRIC_SOURCE_ERRORS] = expose_source_errors,
-    [MR_METRIC_KAFKA_ERRORS] = expose_kafka_errors,
-    [MR_METRIC_KAFKA_RETRIES] = expose_brokers,
-    [MR_METRIC_OVERSIZE] = expose_oversize,
-    [MR_METRIC_SLOT_WAL_STATUS] = expose_words,
-    [MR_METRIC_SLOT_INVALIDATION] = expose_words,
-    [MR_METRIC_BROKER_UP] = expose_brokers,
-    [MR_METRIC_BROKER_RTT] = expose_brokers,
-    [MR_METRIC_BROKER_QUEUE] = expose_brokers,
-    [MR_METRIC_BROKER_REQUESTS] = expose_brokers,
-    [MR_METRIC_BROKER_TIMEOUTS] = expose_brokers,
-    [MR_METRIC_THREAD_CPU] = expose_threads,
-    [MR_METRIC_THREAD_WAIT] = expose_threads,
+#define WORDS(member, count, name_of)                                                              \
+    {                                                                                              \
+        expose_words, offsetof(struct mr_monitor_snapshot, member), name_of, count                 \
+    }
+#define HISTOGRAM(member)                                                                          \
+    {                                                                                              \
+        expose_histogram, .at = offsetof(struct mr_meter, member)                                  \
+    }
+#define OF_BROKERS(kind, member)                                                                   \
+    {                                                                                              \
+        expose_broker_##kind, .at = offsetof(struct mr_sink_broker, member)                        \
+    }
+
+static const struct family families[MR_METRIC_COUNT] = {
+    [MR_METRIC_BUILD_INFO] = {expose_build},
+    [MR_METRIC_STATE] = WORDS(state, MR_STATE_COUNT, state_word),
+    [MR_METRIC_STANDSTILL] = WORDS(standstill.cause, MR_CAUSE_COUNT, cause_word),
+    [MR_METRIC_BOTTLENECK] = WORDS(bottleneck, MR_BOTTLENECKS, stage_word),
+    [MR_METRIC_EVENTS] = {expose_tables},
+    [MR_METRIC_SNAPSHOT_STATE] = WORDS(copies.snapshot.state, MR_COPY_DONE + 1, copy_word),
+    [MR_METRIC_SNAPSHOT_TABLE_BYTES] = {expose_copied},
+    [MR_METRIC_SNAPSHOT_TABLE_BYTES_ESTIMATED] = {expose_copied},
+    [MR_METRIC_PARTITION_MESSAGES_IN_FLIGHT] = {expose_partitions},
+    [MR_METRIC_PARTITION_BYTES_IN_FLIGHT] = {expose_partitions},
+    [MR_METRIC_FLUSH_SECONDS] = HISTOGRAM(flush),
+    [MR_METRIC_STAGE_SECONDS] = {expose_stages},
+    [MR_METRIC_LATENCY_SECONDS] = HISTOGRAM(latency),
+    [MR_METRIC_BATCH_RECORDS] = HISTOGRAM(batch_records),
+    [MR_METRIC_BATCH_BYTES] = HISTOGRAM(batch_bytes),
+    [MR_METRIC_BATCH_FILL] = HISTOGRAM(batch_fill),
+    [MR_METRIC_TRANSACTION_CHANGES] = HISTOGRAM(transaction_changes),
+    [MR_METRIC_TRANSACTION_BYTES] = HISTOGRAM(transaction_bytes),
+    [MR_METRIC_RECONNECTS] = {expose_retries},
+    [MR_METRIC_REBUILDS] = {expose_retries},
+    [MR_METRIC_SOURCE_ERRORS] = {expose_source_errors},
+    [MR_METRIC_KAFKA_ERRORS] = {expose_kafka_errors},
+    [MR_METRIC_KAFKA_RETRIES] = OF_BROKERS(counts, retries),
+    [MR_METRIC_OVERSIZE] = {expose_oversize},
+    [MR_METRIC_SLOT_WAL_STATUS] = WORDS(slot.wal_status, MR_WAL_STATUS_COUNT, wal_word),
+    [MR_METRIC_SLOT_INVALIDATION] =
+        WORDS(slot.invalidation, MR_INVALIDATION_COUNT, invalidation_word),
+    [MR_METRIC_BROKER_UP] = OF_BROKERS(counts, up),
+    [MR_METRIC_BROKER_RTT] = OF_BROKERS(times, rtt_avg),
+    [MR_METRIC_BROKER_QUEUE] = OF_BROKERS(times, queue_avg),
+    [MR_METRIC_BROKER_REQUESTS] = OF_BROKERS(counts, requests_in_flight),
+    [MR_METRIC_BROKER_TIMEOUTS] = OF_BROKERS(counts, timeouts),
+    [MR_METRIC_THREAD_CPU] = {expose_threads},
+    [MR_METRIC_THREAD_WAIT] = {expose_threads},
 };
 
 void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,
@@ -275,13 +258,14 @@ void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct 
     }
     for (text.id = 0; text.id < MR_METRIC_COUNT; text.id++) {
         const struct mr_figure *figure = figures[text.id];
-        if (figure != NULL || families[text.id] != NULL) { /* else another room's */
+        text.family = &families[text.id];
+        if (figure != NULL || text.family->expose != NULL) { /* else another room's */
             mr_expose_begin(&text.out, text.id);
         }
         if (figure != NULL) {
             expose_figure(&text, figure);
-        } else if (families[text.id] != NULL) {
-            families[text.id](&text);
+        } else if (text.family->expose != NULL) {
+            text.family->expose(&text);
         }
     }
 }

@@ -23,18 +23,9 @@ enum {
 static void metrics(void *context, struct mr_http_request *request)
 {
     const struct mr_pages *pages = context;
-    size_t size = mr_monitor_metrics_size(pages->monitor);
-    uint8_t *text = NULL;
-    struct mr_buffer out;
-    /* Tables and partitions may join between the two calls. */
-    do {
-        text = MR_REALLOC(text, size);
-        out = mr_buffer_init(text, size);
-        mr_monitor_write_metrics(pages->monitor, &out);
-        size *= 2;
-    } while (out.full);
-    mr_http_take(request, "text/plain; version=0.0.4; charset=utf-8", text,
-                 (size_t)(out.at - text));
+    size_t len;
+    char *text = mr_monitor_metrics(pages->monitor, &len);
+    mr_http_take(request, "text/plain; version=0.0.4; charset=utf-8", text, len);
 }
 
 /* ---- health ---- */
@@ -100,24 +91,7 @@ static void status(void *context, struct mr_http_request *request)
 
 /* ---- /api/history ---- */
 
-/* A row a second, a column each of these; null where nothing was measured. */
-#define HISTORY_COLUMNS(X)                                                                         \
-    X(changes_rate)                                                                                \
-    X(records_rate)                                                                                \
-    X(bytes_rate)                                                                                  \
-    X(transactions_rate)                                                                           \
-    X(flush_p50)                                                                                   \
-    X(flush_p99)                                                                                   \
-    X(latency_p50)                                                                                 \
-    X(latency_p95)                                                                                 \
-    X(latency_p99)                                                                                 \
-    X(lag_seconds)                                                                                 \
-    X(lag_bytes)                                                                                   \
-    X(messages_in_flight)                                                                          \
-    X(bytes_in_flight)                                                                             \
-    X(resident_bytes)                                                                              \
-    X(backpressure)                                                                                \
-    X(cpu)
+/* A row a second, a column for each of its figures; null where nothing was measured. */
 
 static void print_number(FILE *out, double value)
 {
@@ -133,8 +107,8 @@ static void print_sample(FILE *out, const struct mr_monitor_sample *sample)
     fprintf(out, "[%" PRId64 ",\"%s\",\"%s\"", sample->time_ms,
             mr_state_name((enum mr_state)sample->state),
             mr_stage_name((enum mr_stage)sample->stage));
-#define PRINT(column) print_number(out, (double)sample->column);
-    HISTORY_COLUMNS(PRINT)
+#define PRINT(type, column) print_number(out, (double)sample->column);
+    MR_MONITOR_COLUMNS(PRINT)
 #undef PRINT
     fputc(']', out);
 }
@@ -150,8 +124,8 @@ static void history(void *context, struct mr_http_request *request)
     uint32_t count = mr_monitor_history(pages->monitor, after_ms, samples, MR_MONITOR_SAMPLES);
     FILE *out = mr_http_body(request, JSON_TYPE);
     fputs("{\"columns\":[\"time_ms\",\"state\",\"stage\"", out);
-#define PRINT(column) fputs(",\"" #column "\"", out);
-    HISTORY_COLUMNS(PRINT)
+#define PRINT(type, column) fputs(",\"" #column "\"", out);
+    MR_MONITOR_COLUMNS(PRINT)
 #undef PRINT
     fputs("],\"rows\":[", out);
     for (uint32_t i = 0; i < count; i++) {
@@ -207,7 +181,8 @@ static void live_page(void *context, struct mr_http_request *request)
         "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     for (size_t i = 0; i < MR_ARRAY_LEN(live_files); i++) {
         if (strcmp(live_files[i].path, mr_http_path(request)) == 0) {
-            mr_http_static(request, live_files[i].type, live_files[i].bytes());
+            mr_slice bytes = live_files[i].bytes();
+            fwrite(bytes.data, 1, bytes.len, mr_http_body(request, live_files[i].type));
         }
     }
 }

@@ -2,7 +2,7 @@
 #ifndef MR_CONTROL_PAGES_H
 #define MR_CONTROL_PAGES_H
 
-#include <pthread.h>
+#include <cjson/cJSON.h>
 
 #include "control/http.h"
 #include "control/monitor.h"
@@ -13,11 +13,9 @@ struct mr_pages {
     struct mr_http *http;
     const char *slot;
     const char *publication;
-    const char *sink;          /* "kafka" */
-    pthread_mutex_t *lock;     /* of the two below, where they may change; else NULL */
-    const char *configuration; /* a JSON object, without secrets */
-    const char *origins; /* a JSON object: of each option that is set, "line 12 of config.toml" */
-    const char *units;   /* a JSON object: of each duration and size "ms", "us" or "bytes" */
+    const char *sink;                                         /* "kafka" */
+    void (*show_configuration)(void *context, cJSON *status); /* adds its members */
+    void *context;
     const struct mr_table_counts *last_events; /* NULL: events are not shown */
     double (*profiler_seconds)(
         void); /* CPU time that the profiler has taken; NULL: there is none */

@@ -6,16 +6,6 @@
 
 enum { TABLES_MAX = 100, WHERE_MAX = 4096 };
 
-static bool may_ask(const struct mr_snapshot_routes *routes, struct mr_http_request *request)
-{
-    if (routes->closed) {
-        mr_http_fail(request, 403,
-                     "other machines reach http.address without a password; set http.username and "
-                     "a password");
-    }
-    return !routes->closed;
-}
-
 /* "schema.table", or a table of schema public. `*ret_schema` is to be freed; the table's name is part of `name`. */
 static const char *split_name(const char *name, char **ret_schema)
 {
@@ -132,9 +122,6 @@ static bool refuses_ended(const struct mr_snapshot_routes *routes, cJSON *answer
 static void post_snapshot(void *context, struct mr_http_request *request)
 {
     const struct mr_snapshot_routes *routes = context;
-    if (!may_ask(routes, request)) {
-        return;
-    }
     mr_slice upload = mr_http_upload(request);
     cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
     cJSON *answer = cJSON_CreateObject();
@@ -154,9 +141,6 @@ static void post_snapshot(void *context, struct mr_http_request *request)
 static void get_outcome(void *context, struct mr_http_request *request)
 {
     const struct mr_snapshot_routes *routes = context;
-    if (!may_ask(routes, request)) {
-        return;
-    }
     struct mr_copy_request *requests = MR_NEW_ARRAY(struct mr_copy_request, MR_COPY_REQUESTS_MAX);
     bool paused;
     uint32_t count = mr_copies_requests(routes->copies, requests, MR_COPY_REQUESTS_MAX, &paused);
@@ -189,8 +173,10 @@ void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *rou
     mr_http_add(http, &(struct mr_http_route){.path = "/api/snapshot",
                                               .handler = post_snapshot,
                                               .context = routes,
-                                              .post = true});
+                                              .post = true,
+                                              .commands = true});
     mr_http_add(http, &(struct mr_http_route){.path = "/api/snapshot/outcome",
                                               .handler = get_outcome,
-                                              .context = routes});
+                                              .context = routes,
+                                              .commands = true});
 }

@@ -14,7 +14,6 @@
 struct mr_snapshot_routes {
     struct mr_pipeline *pipeline;
     struct mr_copies *copies;
-    bool closed; /* to all, see mr_reload_is_closed */
 };
 
 void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *routes);

@@ -274,19 +274,6 @@ static void add_links(cJSON *root, const struct mr_http *http)
     }
 }
 
-static void add_configuration(cJSON *root, const struct mr_pages *pages)
-{
-    if (pages->lock != NULL) {
-        pthread_mutex_lock(pages->lock);
-    }
-    cJSON_AddItemToObject(root, "configuration", cJSON_CreateRaw(pages->configuration));
-    cJSON_AddItemToObject(root, "configuration_origins", cJSON_CreateRaw(pages->origins));
-    cJSON_AddItemToObject(root, "configuration_units", cJSON_CreateRaw(pages->units));
-    if (pages->lock != NULL) {
-        pthread_mutex_unlock(pages->lock);
-    }
-}
-
 char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snapshot *snapshot,
                      uint32_t tables_max, const char *part, size_t *ret_len)
 {
@@ -308,7 +295,7 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     add_tables(root, snapshot, tables_max, part);
     add_events(root, snapshot);
     add_links(root, pages->http);
-    add_configuration(root, pages);
+    pages->show_configuration(pages->context, root);
     cJSON_AddBoolToObject(root, "last_events", pages->last_events != NULL);
     if (pages->profiler_seconds != NULL) {
         add_number(root, "profiler_seconds", pages->profiler_seconds());

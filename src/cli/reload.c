@@ -1,6 +1,5 @@
-#include "control/reload.h"
+#include "cli/reload.h"
 
-#include <cjson/cJSON.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/server/pg_setup.h"
 
@@ -17,6 +17,31 @@ enum {
         45000, /* longer than reconnect_max's default: the thread may be between two tries */
     ANSWERS_KEPT = 8,
     TEXT_MAX = 1024,
+};
+
+/* What is said of a reading: lists of names, "a, b", and of problems a line each. */
+enum list {
+    CHANGED, /* options that change now */
+    NEEDS_RESTART,
+    TABLES_ADDED,
+    TABLES_REMOVED,
+    PROBLEMS,
+    LISTS
+};
+
+static const char *const list_names[] = {"changed", "needs_restart", "tables_added",
+                                         "tables_removed", "problems"};
+
+/* One reading of the file. */
+struct reading {
+    struct mr_reload *reload;
+    struct mr_text lists[LISTS];
+    struct mr_text rules;                      /* of NEEDS_RESTART those about tables' rows */
+    bool patterns;                             /* the patterns of tables differ */
+    bool publication;                          /* the publication is to send something else */
+    struct mr_error error;                     /* why nothing was done */
+    const struct mr_config *started, *running; /* the start's, and what is in effect */
+    struct mr_config *wanted;
 };
 
 /* The outcome of a reading. */
@@ -30,6 +55,7 @@ struct mr_reload {
     int stop_fd;
 
     pthread_mutex_t lock;
+    struct mr_config *newest; /* in effect since a reload; NULL: the start's is */
     pthread_cond_t idle;
     bool running; /* there is a thread */
     bool ending;
@@ -39,63 +65,92 @@ struct mr_reload {
     uint32_t next_answer;
 };
 
-/* The one being worked on. */
-struct work {
-    struct mr_reload *reload;
-    struct mr_reading reading;
-};
-
-static const char *const text_names[] = {
-    [MR_READING_CHANGED] = "changed",           [MR_READING_NEEDS_RESTART] = "needs_restart",
-    [MR_READING_TABLES_ADDED] = "tables_added", [MR_READING_TABLES_REMOVED] = "tables_removed",
-    [MR_READING_PROBLEMS] = "problems",
-};
-
-static const char *text_of(const struct mr_reading *reading, enum mr_reading_text which)
+static const char *text_of(const struct reading *reading, enum list which)
 {
-    const char *data = reading->texts[which].data;
+    const char *data = reading->lists[which].data;
     return data == NULL ? "" : data;
 }
 
-static bool has(const struct mr_reading *reading, enum mr_reading_text which)
+static bool has(const struct reading *reading, enum list which)
 {
-    return reading->texts[which].data != NULL;
+    return reading->lists[which].data != NULL;
 }
 
-static void add_item(struct mr_text *to, const char *item, const char *between)
+static void add_name(struct mr_text *to, const char *name)
 {
-    if (to->data != NULL) {
-        mr_text_string(to, between);
-    }
-    mr_text_string(to, item);
+    mr_text_format(to, "%s%s", to->data == NULL ? "" : ", ", name);
 }
 
-void mr_reading_name(struct mr_reading *reading, enum mr_reading_text list, const char *name)
+static void add_problem(struct reading *reading, const char *format, ...) MR_PRINTF(2, 3);
+static void add_problem(struct reading *reading, const char *format, ...)
 {
-    add_item(&reading->texts[list], name, ", ");
-}
-
-void mr_reading_problem(struct mr_reading *reading, const char *format, ...)
-{
+    struct mr_text *to = &reading->lists[PROBLEMS];
     char line[2 * TEXT_MAX];
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
-    add_item(&reading->texts[MR_READING_PROBLEMS], line, "\n");
+    mr_text_format(to, "%s%s", to->data == NULL ? "" : "\n", line);
+}
+
+/* ---- the file ---- */
+
+/* mr_config_difference_fn */
+static void take_difference(void *context, const struct mr_option *option)
+{
+    struct reading *reading = context;
+    add_name(&reading->lists[mr_option_is_live(option) ? CHANGED : NEEDS_RESTART], option->path);
+    if (option->reload == MR_RELOAD_RULE) {
+        add_name(&reading->rules, option->path);
+    }
+    reading->patterns |= option->part == MR_PART_CAPTURE && option->reload == MR_RELOAD_BETWEEN;
+    reading->publication |= option->reload == MR_RELOAD_PUBLICATION;
+}
+
+static void take_problems(struct reading *reading)
+{
+    const struct mr_problems *problems = &reading->wanted->problems;
+    for (uint32_t i = 0; i < problems->count; i++) {
+        const struct mr_problem *problem = &problems->items[i];
+        add_problem(reading, "%s:%u: %s%s", problems->name, problem->line,
+                    problem->is_error ? "" : "warning: ", problem->text);
+        if (problem->is_error && reading->error.text[0] == '\0') {
+            mr_error_set(&reading->error, MR_ERR_CONFIG, "%s:%u: %s", problems->name, problem->line,
+                         problem->text);
+        }
+    }
+}
+
+/* Reads it and compares it with what is in effect. */
+static mr_status read_file(struct reading *reading)
+{
+    const struct mr_config *newest = reading->reload->newest;
+    mr_status status = mr_config_reload(reading->started, &reading->wanted);
+    take_problems(reading);
+    MR_TRY(status);
+    const char *fault = mr_config_reload_fault(reading->started, reading->wanted);
+    if (fault != NULL) {
+        return mr_fail(&reading->error, MR_ERR_CONFIG, "%s; nothing was changed", fault);
+    }
+    mr_config_differences(reading->started, newest, reading->wanted, take_difference, reading);
+    mr_config_name_reloaded(reading->started, reading->wanted);
+    reading->patterns &= reading->running->source.captured.pattern_count +
+                             reading->wanted->source.captured.pattern_count >
+                         0;
+    return MR_OK;
 }
 
 /* ---- what differs ---- */
 
 /* Other tables are wanted, other patterns of tables, or other rows and columns of theirs. */
-static bool has_tables(const struct mr_reading *reading)
+static bool has_tables(const struct reading *reading)
 {
-    return has(reading, MR_READING_TABLES_ADDED) || has(reading, MR_READING_TABLES_REMOVED) ||
-           reading->patterns || reading->publication;
+    return has(reading, TABLES_ADDED) || has(reading, TABLES_REMOVED) || reading->patterns ||
+           reading->publication;
 }
 
 /* Lists those of `tables` that `others` lack, and copies them into `ret` (NULL: not wanted). */
-static uint32_t list_beyond(struct mr_reading *reading, enum mr_reading_text list,
+static uint32_t list_beyond(struct reading *reading, enum list list,
                             const struct mr_pg_source_options *tables,
                             const struct mr_pg_source_options *others, struct mr_table_name *ret)
 {
@@ -107,7 +162,7 @@ static uint32_t list_beyond(struct mr_reading *reading, enum mr_reading_text lis
         }
         char name[TEXT_MAX];
         snprintf(name, sizeof(name), "%s.%s", table->schema, table->table);
-        mr_reading_name(reading, list, name);
+        add_name(&reading->lists[list], name);
         if (ret != NULL) {
             ret[count] = *table;
         }
@@ -120,12 +175,12 @@ static uint32_t list_beyond(struct mr_reading *reading, enum mr_reading_text lis
 static void take_finding(void *context, enum mr_finding_level level, mr_status status,
                          const char *subject, const char *finding, const char *remedy)
 {
-    struct mr_reading *reading = context;
+    struct reading *reading = context;
     if (level == MR_FINDING_OK) {
         return;
     }
-    mr_reading_problem(reading, "%s%s %s%s%s", level == MR_FINDING_WARNING ? "warning: " : "",
-                       subject, finding, remedy == NULL ? "" : "; ", remedy == NULL ? "" : remedy);
+    add_problem(reading, "%s%s %s%s%s", level == MR_FINDING_WARNING ? "warning: " : "", subject,
+                finding, remedy == NULL ? "" : "; ", remedy == NULL ? "" : remedy);
     if (level == MR_FINDING_ERROR && reading->error.text[0] == '\0') {
         mr_error_set(&reading->error, status, "%s %s%s%s", subject, finding,
                      remedy == NULL ? "" : "; ", remedy == NULL ? "" : remedy);
@@ -141,124 +196,117 @@ static void take_error(void *context, enum mr_finding_level level, mr_status sta
     }
 }
 
-static mr_status found(const struct mr_reading *reading, mr_status status)
+static mr_status found(const struct reading *reading, mr_status status)
 {
     return status != MR_OK || reading->error.text[0] == '\0' ? status : reading->error.status;
 }
 
 /* A table that joins must be there and published, or its rows would be missing silently; and what would end the stream when it
  * is opened with these tables is reported now. */
-static mr_status check_tables(struct work *work, const struct mr_table_name *added, uint32_t count)
+static mr_status check_tables(struct reading *reading, const struct mr_table_name *added,
+                              uint32_t count)
 {
-    struct mr_reading *reading = &work->reading;
-    const struct mr_pg_source_options *wanted = reading->wanted;
-    struct mr_pg_source_options options = *reading->started;
+    const struct mr_pg_source_options *wanted = &reading->wanted->source;
+    struct mr_pg_source_options options = reading->started->source;
     options.captured = wanted->captured;
-    options.captured.pipeline = reading->running->captured.pipeline;
+    options.captured.pipeline = reading->running->source.captured.pipeline;
     options.checked.held = wanted->checked.held; /* of streams, which may change */
     options.checked.held_count = wanted->checked.held_count;
     options.checked.named = wanted->checked.named;
     options.checked.named_count = wanted->checked.named_count;
-    return found(reading, mr_pg_check_change(&options, added, count, work->reload->stop_fd,
+    return found(reading, mr_pg_check_change(&options, added, count, reading->reload->stop_fd,
                                              take_finding, reading, &reading->error));
 }
 
 /* Until the restart, rows of such a table would go out as they must not: in the clear, by another key, to another topic. */
-static mr_status check_rules(struct mr_reading *reading)
+static mr_status check_rules(struct reading *reading)
 {
-    bool joins = has(reading, MR_READING_TABLES_ADDED);
+    bool joins = has(reading, TABLES_ADDED);
     if (reading->rules.data == NULL || (!joins && !reading->patterns)) {
         return MR_OK;
     }
     return mr_fail(&reading->error, MR_ERR_CONFIG,
                    "tables come to the stream (%s), and %s, which may say what becomes of their "
                    "rows, needs a restart: restart millrace with this file; nothing was changed",
-                   joins ? text_of(reading, MR_READING_TABLES_ADDED)
-                         : "patterns of tables are different",
+                   joins ? text_of(reading, TABLES_ADDED) : "patterns of tables are different",
                    reading->rules.data);
 }
 
 /* Looks, or changes it. */
-static mr_status change_publication(struct work *work, bool change)
+static mr_status change_publication(struct reading *reading, bool change)
 {
-    struct mr_reading *reading = &work->reading;
-    struct mr_pg_source_options options = *reading->wanted;
-    options.connection = reading->started->connection; /* with its secrets */
-    options.via_root = reading->started->via_root;     /* a reload does not change it */
+    struct mr_pg_source_options options = reading->wanted->source;
+    options.connection = reading->started->source.connection; /* with its secrets */
+    options.via_root = reading->started->source.via_root;     /* a reload does not change it */
     if (options.captured.published_count == 0 && !options.captured.alter_publication) {
         return MR_OK;
     }
-    return found(reading, mr_pg_change_publication(&options, change, work->reload->stop_fd,
+    return found(reading, mr_pg_change_publication(&options, change, reading->reload->stop_fd,
                                                    change ? take_error : take_finding, reading,
                                                    &reading->error));
 }
 
-static mr_status compare(struct work *work)
+static mr_status compare(struct reading *reading)
 {
-    struct mr_reading *reading = &work->reading;
-    struct mr_table_name *added =
-        MR_NEW_ARRAY(struct mr_table_name, reading->wanted->captured.table_count);
-    uint32_t count =
-        list_beyond(reading, MR_READING_TABLES_ADDED, reading->wanted, reading->running, added);
-    list_beyond(reading, MR_READING_TABLES_REMOVED, reading->running, reading->wanted, NULL);
+    const struct mr_pg_source_options *running = &reading->running->source;
+    const struct mr_pg_source_options *wanted = &reading->wanted->source;
+    struct mr_table_name *added = MR_NEW_ARRAY(struct mr_table_name, wanted->captured.table_count);
+    uint32_t count = list_beyond(reading, TABLES_ADDED, wanted, running, added);
+    list_beyond(reading, TABLES_REMOVED, running, wanted, NULL);
     mr_status status = check_rules(reading);
     if (status == MR_OK && has_tables(reading)) {
-        status = check_tables(work, added, count);
+        status = check_tables(reading, added, count);
     }
     free(added);
-    return status == MR_OK && has_tables(reading) ? change_publication(work, false) : status;
+    return status == MR_OK && has_tables(reading) ? change_publication(reading, false) : status;
 }
 
 /* ---- the change ---- */
 
-static mr_status apply(struct work *work)
+static mr_status apply(struct reading *reading)
 {
-    struct mr_reading *reading = &work->reading;
-    struct mr_pipeline *pipeline = work->reload->options.pipeline;
-    struct mr_pipeline_stats stats = mr_pipeline_stats(pipeline);
-    if (stats.source.stands_by) {
+    const struct mr_reload_options *options = &reading->reload->options;
+    const struct mr_config *wanted = reading->wanted;
+    if (mr_pipeline_stats(options->pipeline).source.stands_by) {
         return mr_fail(&reading->error, MR_AGAIN,
                        "another instance has the stream and this one stands by: reload that one, "
                        "then restart this one");
     }
     const struct mr_pipeline_change change = {
-        .options = reading->pipeline,
-        .encode = reading->encode,
-        .source = has_tables(reading) ? reading->wanted : NULL,
+        .options = &wanted->pipeline,
+        .encode = &wanted->encode,
+        .source = has_tables(reading) ? &wanted->source : NULL,
     };
-    if (has_tables(reading) && mr_copies_stats(work->reload->options.copies).state !=
-                                   MR_COPY_RUNNING) { /* else it is refused */
-        MR_TRY(change_publication(work, true));
+    if (has_tables(reading) &&
+        mr_copies_stats(options->copies).state != MR_COPY_RUNNING) { /* else it is refused */
+        MR_TRY(change_publication(reading, true));
     }
-    MR_TRY(mr_pipeline_change(pipeline, &change, CHANGE_MS, &reading->error));
-    mr_added_change(work->reload->options.added, reading->wanted, reading->copies_added);
-    mr_log_set_level(reading->log_level);
+    MR_TRY(mr_pipeline_change(options->pipeline, &change, CHANGE_MS, &reading->error));
+    mr_added_change(options->added, &wanted->source, wanted->values.snapshot_added != 0);
+    mr_log_set_level(wanted->log_level);
     return MR_OK;
 }
 
 /* Of a reload the log has a line at any level. */
-static void log_outcome(const struct mr_reading *reading, const char *outcome, mr_status status)
+static void log_outcome(const struct reading *reading, const char *outcome, mr_status status)
 {
-    struct mr_log_field fields[MR_READING_PROBLEMS + 1] = {
-        0}; /* of the lists; the last ends them */
+    struct mr_log_field fields[PROBLEMS + 1] = {0}; /* of the lists; the last ends them */
     if (status != MR_OK) {
         mr_log(MR_LOG_ERROR, "reload_refused", reading->error.text);
         return;
     }
-    static const enum mr_reading_text order[] = {MR_READING_CHANGED, MR_READING_TABLES_ADDED,
-                                                 MR_READING_TABLES_REMOVED,
-                                                 MR_READING_NEEDS_RESTART};
+    static const enum list order[] = {CHANGED, TABLES_ADDED, TABLES_REMOVED, NEEDS_RESTART};
     for (size_t i = 0; i < MR_ARRAY_LEN(order); i++) {
-        fields[i] = MR_LOG_STR(text_names[order[i]], text_of(reading, order[i]));
+        fields[i] = MR_LOG_STR(list_names[order[i]], text_of(reading, order[i]));
     }
-    mr_log_write(has(reading, MR_READING_NEEDS_RESTART) ? MR_LOG_WARN : MR_LOG_INFO, "reloaded",
+    mr_log_write(has(reading, NEEDS_RESTART) ? MR_LOG_WARN : MR_LOG_INFO, "reloaded",
                  strcmp(outcome, "applied") == 0
                      ? "the configuration file was read again, and what may change has changed"
                      : "the configuration file was read again; nothing was changed",
                  fields);
 }
 
-static char *make_answer(const struct mr_reading *reading, const char *outcome, mr_status status)
+static char *make_answer(const struct reading *reading, const char *outcome, mr_status status)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddBoolToObject(object, "done", true);
@@ -268,8 +316,8 @@ static char *make_answer(const struct mr_reading *reading, const char *outcome, 
     cJSON_AddNumberToObject(object, "exit_code",
                             mr_status_exit_code(later ? MR_ERR_TRANSIENT : status));
     cJSON_AddStringToObject(object, "error", status == MR_OK ? "" : reading->error.text);
-    for (size_t i = 0; i < MR_READING_TEXTS; i++) {
-        cJSON_AddStringToObject(object, text_names[i], text_of(reading, (enum mr_reading_text)i));
+    for (size_t i = 0; i < LISTS; i++) {
+        cJSON_AddStringToObject(object, list_names[i], text_of(reading, (enum list)i));
     }
     char *text = cJSON_PrintUnformatted(object);
     cJSON_Delete(object);
@@ -277,28 +325,43 @@ static char *make_answer(const struct mr_reading *reading, const char *outcome, 
     return text;
 }
 
+/* What was read is in effect now, in place of what was before, or it is forgotten. */
+static void settle(struct reading *reading, bool in_effect)
+{
+    struct mr_reload *reload = reading->reload;
+    struct mr_config *over = reading->wanted;
+    if (in_effect) {
+        pthread_mutex_lock(&reload->lock);
+        over = reload->newest;
+        reload->newest = reading->wanted;
+        pthread_mutex_unlock(&reload->lock);
+    }
+    mr_config_free(over);
+}
+
 static char *run_once(struct mr_reload *reload, bool applies)
 {
-    struct work work = {.reload = reload};
-    struct mr_reading *reading = &work.reading;
-    const struct mr_reload_options *options = &reload->options;
+    const struct mr_config *started = reload->options.started;
+    struct reading reading = {.reload = reload,
+                              .started = started,
+                              .running = reload->newest == NULL ? started : reload->newest};
     const char *outcome = "unchanged";
-    mr_status status = options->ops->read(options->context, reading);
-    status = status == MR_OK ? compare(&work) : status;
+    mr_status status = read_file(&reading);
+    status = status == MR_OK ? compare(&reading) : status;
     bool in_effect = false;
-    if (status == MR_OK && has(reading, MR_READING_CHANGED)) {
+    if (status == MR_OK && has(&reading, CHANGED)) {
         outcome = applies ? "applied" : "checked";
-        status = applies ? apply(&work) : MR_OK;
+        status = applies ? apply(&reading) : MR_OK;
         in_effect = applies && status == MR_OK;
     }
-    options->ops->settle(options->context, in_effect);
+    settle(&reading, in_effect);
     outcome = status == MR_OK ? outcome : "refused";
-    log_outcome(reading, outcome, status);
-    char *answer = make_answer(reading, outcome, status);
-    for (size_t i = 0; i < MR_READING_TEXTS; i++) {
-        mr_text_done(&reading->texts[i]);
+    log_outcome(&reading, outcome, status);
+    char *answer = make_answer(&reading, outcome, status);
+    for (size_t i = 0; i < LISTS; i++) {
+        mr_text_done(&reading.lists[i]);
     }
-    mr_text_done(&reading->rules);
+    mr_text_done(&reading.rules);
     return answer;
 }
 
@@ -351,37 +414,28 @@ void mr_reload_ask(struct mr_reload *reload)
 
 /* ---- HTTP ---- */
 
-static bool may_ask(const struct mr_reload *reload, struct mr_http_request *request)
-{
-    if (reload->options.closed) {
-        mr_http_fail(request, 403,
-                     "other machines reach http.address without a password; set http.username and "
-                     "a password, or send SIGHUP");
-    }
-    return !reload->options.closed;
-}
-
 /* The client has a file whose content is `digest` (NULL, "": none): it asks about another one. */
-static bool means_other_file(const struct mr_reload_options *options, const char *digest)
+static bool means_other_file(const char *path, const char *digest)
 {
-    if (digest == NULL || digest[0] == '\0' || options->path[0] == '\0') {
+    if (digest == NULL || digest[0] == '\0' || path == NULL) {
         return false;
     }
-    struct mr_sha256_short own = options->ops->digest(options->context);
+    struct mr_sha256_short own = mr_config_digest(path);
     return own.text[0] != '\0' && strcmp(own.text, digest) != 0;
 }
 
 static void post_reload(void *context, struct mr_http_request *request)
 {
     struct mr_reload *reload = context;
+    const char *path = reload->options.started->path;
     int64_t dry_run;
-    if (!may_ask(reload, request) || !mr_http_number(request, "dry_run", 0, 0, 1, &dry_run)) {
+    if (!mr_http_number(request, "dry_run", 0, 0, 1, &dry_run)) {
         return;
     }
-    if (means_other_file(&reload->options, mr_http_parameter(request, "content"))) {
+    if (means_other_file(path, mr_http_parameter(request, "content"))) {
         FILE *to = mr_http_body(request, "application/json");
         fputs("{\"reads\":", to);
-        mr_http_print_string(to, reload->options.path, strlen(reload->options.path));
+        mr_http_print_string(to, path, strlen(path));
         fputs("}\n", to);
         return;
     }
@@ -399,8 +453,7 @@ static void get_outcome(void *context, struct mr_http_request *request)
 {
     struct mr_reload *reload = context;
     int64_t number;
-    if (!may_ask(reload, request) ||
-        !mr_http_number(request, "request", 0, 0, INT64_MAX, &number)) {
+    if (!mr_http_number(request, "request", 0, 0, INT64_MAX, &number)) {
         return;
     }
     pthread_mutex_lock(&reload->lock);
@@ -419,6 +472,22 @@ static void get_outcome(void *context, struct mr_http_request *request)
 
 /* ---- */
 
+void mr_reload_show(void *context, cJSON *status)
+{
+    struct mr_reload *reload = context;
+    const struct mr_config *started = reload->options.started;
+    pthread_mutex_lock(&reload->lock);
+    char *texts[] = {mr_config_json(started, reload->newest),
+                     mr_config_origins_json(started, reload->newest), mr_config_units_json()};
+    pthread_mutex_unlock(&reload->lock);
+    static const char *const names[] = {"configuration", "configuration_origins",
+                                        "configuration_units"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
+        cJSON_AddItemToObject(status, names[i], cJSON_CreateRaw(texts[i]));
+        free(texts[i]);
+    }
+}
+
 struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
 {
     struct mr_reload *reload = MR_NEW(struct mr_reload);
@@ -431,10 +500,12 @@ struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
         mr_http_add(options->http, &(struct mr_http_route){.path = "/api/reload",
                                                            .handler = post_reload,
                                                            .context = reload,
-                                                           .post = true});
+                                                           .post = true,
+                                                           .commands = true});
         mr_http_add(options->http, &(struct mr_http_route){.path = "/api/reload/outcome",
                                                            .handler = get_outcome,
-                                                           .context = reload});
+                                                           .context = reload,
+                                                           .commands = true});
     }
     return reload;
 }
@@ -454,6 +525,7 @@ void mr_reload_free(struct mr_reload *reload)
     for (uint32_t i = 0; i < ANSWERS_KEPT; i++) {
         free(reload->answers[i].text);
     }
+    mr_config_free(reload->newest);
     close(reload->stop_fd);
     pthread_mutex_destroy(&reload->lock);
     pthread_cond_destroy(&reload->idle);
