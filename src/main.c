@@ -8,16 +8,19 @@
 #include "cli/arguments.h"
 #include "cli/help.h"
 
-/* ---- running ---- */
-
-static mr_status record(const struct mr_config *config, const struct mr_record_options *options)
+static int end_with(mr_status status, const struct mr_error *error)
 {
-    struct mr_error error = {0};
-    int signal_fd = mr_cli_signals();
-    mr_status status = mr_record_stream(&config->source, options, signal_fd, stderr, &error);
-    if (status != MR_OK) {
-        fprintf(stderr, "millrace: %s\n", error.text);
+    if (status != MR_OK && error->text[0] != '\0') {
+        fprintf(stderr, "millrace: %s\n", error->text);
     }
+    return mr_status_exit_code(status);
+}
+
+static mr_status record(const struct mr_config *config, const struct mr_record_options *options,
+                        struct mr_error *ret_error)
+{
+    int signal_fd = mr_cli_signals();
+    mr_status status = mr_record_stream(&config->source, options, signal_fd, stderr, ret_error);
     close(signal_fd);
     return status;
 }
@@ -25,6 +28,7 @@ static mr_status record(const struct mr_config *config, const struct mr_record_o
 static int run_command(const struct mr_arguments *arguments)
 {
     struct mr_config *config = NULL;
+    struct mr_error error = {0};
     mr_status status = mr_config_load(arguments->config_path, &config);
     mr_config_print_problems(config, stderr);
     if (status == MR_OK) {
@@ -36,58 +40,50 @@ static int run_command(const struct mr_arguments *arguments)
             config->source.slot_must_exist = true;
         }
     }
-    if (status == MR_OK) {
-        struct mr_error error = {0};
-        status = arguments->command == MR_COMMAND_CHECK    ? mr_check(config, stdout)
-                 : arguments->command == MR_COMMAND_RECORD ? record(config, &arguments->record)
-                                                           : mr_cli_run(config, &error);
+    if (status == MR_OK && arguments->command == MR_COMMAND_CHECK) {
+        status = mr_check(config, stdout);
+    } else if (status == MR_OK && arguments->command == MR_COMMAND_RECORD) {
+        status = record(config, &arguments->record, &error);
+    } else if (status == MR_OK) {
+        status = mr_cli_run(config, &error);
+        error.text[0] = '\0'; /* the log has it */
     }
     mr_config_free(config);
-    return mr_status_exit_code(status);
+    return end_with(status, &error);
 }
 
-/* ---- asking a running one ---- */
-
+/* Asks a running one. */
 static int ask(const struct mr_arguments *arguments, const struct mr_http_options *server)
 {
     struct mr_error error = {0};
-    if (arguments->command == MR_COMMAND_HEALTH) {
+    switch (arguments->command) {
+    case MR_COMMAND_HEALTH:
         return mr_ask_health(server, arguments->ready, stdout) ? 0 : 1;
-    }
-    if (arguments->command == MR_COMMAND_TOP) {
+    case MR_COMMAND_TOP:
         mr_ask_top(server, stdout);
         return 0;
+    case MR_COMMAND_PROFILE:
+        return end_with(mr_ask_profile(server, &arguments->profile, stdout, &error), &error);
+    case MR_COMMAND_SNAPSHOT:
+        return end_with(mr_ask_snapshots(server, &arguments->snapshot, stdout, &error), &error);
+    case MR_COMMAND_RELOAD:
+        return end_with(
+            mr_ask_reload(server, arguments->config_path, arguments->dry_run, stdout, &error),
+            &error);
+    default:
+        return end_with(mr_ask_status(server, arguments->json, stdout, &error), &error);
     }
-    mr_status status =
-        arguments->command == MR_COMMAND_PROFILE
-            ? mr_ask_profile(server, &arguments->profile, stdout, &error)
-        : arguments->command == MR_COMMAND_SNAPSHOT
-            ? mr_ask_snapshots(server, &arguments->snapshot, stdout, &error)
-        : arguments->command == MR_COMMAND_RELOAD
-            ? mr_ask_reload(server, arguments->config_path, arguments->dry_run, stdout, &error)
-            : mr_ask_status(server, arguments->json, stdout, &error);
-    if (status != MR_OK) {
-        fprintf(stderr, "millrace: %s\n", error.text);
-    }
-    return mr_status_exit_code(status);
-}
-
-/* Asks nobody. */
-static int diff_command(const struct mr_arguments *arguments)
-{
-    struct mr_error error = {0};
-    mr_status status = mr_ask_profile_diff(arguments->files[0], arguments->files[1],
-                                           arguments->profile.out, stdout, &error);
-    if (status != MR_OK) {
-        fprintf(stderr, "millrace: %s\n", error.text);
-    }
-    return mr_status_exit_code(status);
 }
 
 static int ask_command(const struct mr_arguments *arguments)
 {
     struct mr_config *config = NULL;
     struct mr_error error = {0};
+    if (arguments->diff) { /* asks nobody */
+        return end_with(mr_ask_profile_diff(arguments->files[0], arguments->files[1],
+                                            arguments->profile.out, stdout, &error),
+                        &error);
+    }
     mr_status status = mr_config_load_http(arguments->config_path, &config);
     mr_config_print_problems(config, stderr);
     if (status == MR_OK && arguments->address != NULL) {
@@ -131,7 +127,7 @@ int main(int argc, char **argv)
     case MR_COMMAND_PROFILE:
     case MR_COMMAND_RELOAD:
     case MR_COMMAND_SNAPSHOT:
-        return arguments.diff ? diff_command(&arguments) : ask_command(&arguments);
+        return ask_command(&arguments);
     default:
         return run_command(&arguments);
     }

@@ -1,6 +1,6 @@
-/* Append-only bytes in somebody else's memory, with an end that is never passed.
+/* Append-only bytes in memory of the caller's, with an end that is never passed.
  *
- * What doesn't fit is left out whole and `full` is set for good (until the buffer is made anew), so a
+ * What doesn't fit is left out whole and `full` is set for good (until the buffer is made again), so a
  * writer appends freely and asks once at the end. One thread.
  */
 #ifndef MR_BASE_BUFFER_H

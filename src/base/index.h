@@ -1,5 +1,5 @@
 /* Finds items by their hash. The items are their owner's, in an array: the first item that is added has number 0,
- * the next one 1, and the index knows of each its number and hash alone. So one index serves every kind of key, whoever keeps it.
+ * the next one 1, and the index knows of each its number and hash alone. So one index serves every kind of key.
  *
  * Open addressing, at most half full: a search always meets a free slot, and looks at two slots on average. An item that is
  * removed leaves no hole: the last one gets its number. Memory is asked for by mr_index_add when the index grows, and never within what was reserved. One thread.

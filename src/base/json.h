@@ -3,7 +3,7 @@
  * What a string can't hold as it is gets escaped as Jackson does it (two-character escapes, else \u00XX in
  * upper case), and other UTF-8 stays raw (above U+FFFF only without the buffer's splits_astral; Jackson has it set). The
  * output is always valid JSON: bytes that are no UTF-8 become U+FFFD, or with the buffer's bytes_as_base64 the whole
- * text its base64, and the buffer's met_bytes tells of them. Any thread.
+ * text its base64, and the buffer's met_bytes is set. Any thread.
  */
 #ifndef MR_BASE_JSON_H
 #define MR_BASE_JSON_H
@@ -19,7 +19,7 @@ void mr_json_plain(struct mr_buffer *out, const uint8_t *text, size_t len);
 /* The text escaped, without quotes: for a string that is written in parts. */
 void mr_json_escaped(struct mr_buffer *out, const uint8_t *text, size_t len);
 
-/* The text behind a JSON string's `len` bytes between its quotes, which are known to be right; `to` has room for as many, and may
+/* The text of a JSON string's `len` bytes between its quotes, which are known to be right; `to` has room for as many, and may
  * be where they are. Half a pair of surrogates becomes U+FFFD. Answers the length. */
 size_t mr_json_unescape(uint8_t *to, const uint8_t *text, size_t len);
 

@@ -19,6 +19,11 @@ static void *log_observer_context;
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
+const char *mr_log_level_name(enum mr_log_level level)
+{
+    return level_names[level];
+}
+
 void mr_log_observe(mr_log_observer_fn observer, void *context)
 {
     log_observer = observer;

@@ -2,7 +2,7 @@
  *
  * A record has an event name ("source_connected"), a sentence, and typed fields. Fields never hold row
  * data or secrets. Writing never blocks the caller: a thread of its own writes to stderr, and what a
- * stalled reader does not take is dropped, counted and told of later. Any thread.
+ * stalled reader does not take is dropped, counted and reported later. Any thread.
  */
 #ifndef MR_BASE_LOG_H
 #define MR_BASE_LOG_H
@@ -11,6 +11,8 @@
 
 enum mr_log_level { MR_LOG_DEBUG, MR_LOG_INFO, MR_LOG_WARN, MR_LOG_ERROR };
 enum mr_log_format { MR_LOG_TEXT, MR_LOG_JSON };
+
+const char *mr_log_level_name(enum mr_log_level level); /* "debug", "info", "warn", "error" */
 
 /* Before the first thread. The defaults are INFO and TEXT. */
 void mr_log_configure(enum mr_log_level level, enum mr_log_format form);

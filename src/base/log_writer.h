@@ -15,7 +15,7 @@ enum { MR_LOG_LINE_MAX = 4096 };
 /* One whole line of up to MR_LOG_LINE_MAX bytes. Never waits, asks for no memory. Any thread. */
 void mr_log_emit(const char *line, size_t len);
 
-/* In log.c, which knows the format: the line that tells of `dropped` lines; answers its length. */
+/* In log.c, which knows the format: the line that reports `dropped` lines; answers its length. */
 size_t mr_log_format_dropped(char line[MR_LOG_LINE_MAX], uint64_t dropped);
 
 #endif

@@ -72,9 +72,9 @@ static pcre2_code *compile(const char *text, char *reason, size_t size)
                                      &fault, &at, limits);
     pcre2_compile_context_free(limits);
     if (code == NULL) {
-        PCRE2_UCHAR told[120];
-        pcre2_get_error_message(fault, told, sizeof(told));
-        snprintf(reason, size, "%s, at character %zu", (const char *)told, at);
+        PCRE2_UCHAR sentence[120];
+        pcre2_get_error_message(fault, sentence, sizeof(sentence));
+        snprintf(reason, size, "%s, at character %zu", (const char *)sentence, at);
         return NULL;
     }
     pcre2_pattern_info(code, PCRE2_INFO_SIZE, &bytes);

@@ -1,7 +1,7 @@
 /* A bounded queue of pointers between exactly one producing and one consuming thread.
  *
  * Passing a pointer passes ownership of what it points to. The ring never blocks: push answers false
- * when full, pop answers NULL when empty, and whoever wants to sleep has an event descriptor for it.
+ * when full, pop answers NULL when empty, and a thread that wants to sleep has an event descriptor for it.
  */
 #ifndef MR_BASE_RING_H
 #define MR_BASE_RING_H

@@ -11,9 +11,9 @@ enum mr_stage {
     MR_STAGE_ENCODE,  /* keys and values as JSON */
     MR_STAGE_PRODUCE, /* from a full batch to librdkafka's queue; record headers */
     MR_STAGE_FLUSH, /* from that queue to the broker's answer: requests, compression, the socket */
-    MR_STAGE_ACKNOWLEDGE, /* delivery reports, the window, what PostgreSQL is told */
+    MR_STAGE_ACKNOWLEDGE, /* delivery reports, the window, what is confirmed */
     /* Beside the flow. */
-    MR_STAGE_MALLOC, /* of CPU time: the allocator, whoever calls it */
+    MR_STAGE_MALLOC, /* of CPU time: the allocator, for any caller */
     MR_STAGE_HTTP,
     MR_STAGE_PROFILER,
     MR_STAGE_OTHER,

@@ -25,7 +25,7 @@ typedef enum mr_status {
     MR_ERR_CONFIG,    /* configuration file, environment, or a server not set up for us */
     MR_ERR_AUTH,      /* refused: password, certificate, privilege */
     MR_ERR_TRANSIENT, /* away for now: reconnect with backoff, for ever */
-    MR_ERR_HISTORY,   /* rows may be missing behind us: slot lost, re-created, ahead */
+    MR_ERR_HISTORY,   /* rows may be missing before us: slot lost, re-created, ahead */
     MR_ERR_POISON,    /* one record that can't be passed on */
     MR_ERR_PROTOCOL,  /* bytes that the protocol's page does not allow: reconnect */
     MR_ERR_SYSTEM,    /* the operating system refused a resource */

@@ -1,6 +1,6 @@
 #include "base/wake.h"
 
-#include <unistd.h>
+#include <sys/eventfd.h>
 
 #include "base/clock.h"
 
@@ -8,17 +8,14 @@ enum { BACKOFF_MIN_MS = 100 };
 
 void mr_wake(int fd)
 {
-    uint64_t one = 1;
-    /* Fails only when the counter would overflow; it is readable then anyway. */
-    ssize_t written = write(fd, &one, sizeof(one));
-    (void)written;
+    eventfd_write(fd,
+                  1); /* fails only when the counter would overflow; it is readable then anyway */
 }
 
 void mr_wake_clear(int fd)
 {
-    uint64_t count;
-    ssize_t taken = read(fd, &count, sizeof(count));
-    (void)taken;
+    eventfd_t count;
+    eventfd_read(fd, &count);
 }
 
 uint32_t mr_backoff_ms(uint32_t attempt, uint32_t max_ms)

@@ -6,7 +6,6 @@
 
 #include "base/nearest.h"
 #include "cli/help.h"
-#include "cli/versions.h"
 #include "event/lsn.h"
 
 enum { LONG_ONLY = 256, SMALL_MAX = 1000000 };

@@ -18,7 +18,6 @@ struct report {
     unsigned warnings;
 };
 
-/* mr_finding_fn */
 static void print_finding(void *context, enum mr_finding_level level, mr_status status,
                           const char *subject, const char *finding, const char *remedy)
 {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "confine/confine.h"
 #include "postgres/conn/pg_conn.h"
 
 /* ---- which files ---- */
@@ -193,50 +194,34 @@ static mr_confined confine_files(const struct mr_config *config, bool programs)
     return result;
 }
 
-/* ---- all of it ---- */
-
 static void confine_listeners(void)
 {
     (void)mr_confine_listeners();
 }
 
+static const char *word(mr_confined result)
+{
+    return result == MR_CONFINED               ? "yes"
+           : result == MR_CONFINE_NOT_COMPILED ? "not in this build"
+                                               : "not possible here";
+}
+
 struct mr_confinement mr_confine_process(struct mr_config *config)
 {
-    struct mr_confinement confinement = {
-        .syscalls_wanted = config->values.hardening_syscalls,
-        .files_wanted = config->values.hardening_files,
-        .programs = config->sink_kind == MR_SINK_KAFKA && mr_config_runs_kinit(config),
-    };
-    if (confinement.files_wanted) {
-        confinement.files = confine_files(config, confinement.programs);
+    struct mr_confinement done = {.syscalls = "off", .files = "off"};
+    bool programs = config->sink_kind == MR_SINK_KAFKA && mr_config_runs_kinit(config);
+    if (config->values.hardening_files) {
+        done.files = word(confine_files(config, programs));
     }
-    if (confinement.syscalls_wanted) {
-        confinement.syscalls = mr_confine_syscalls(confinement.programs);
+    if (config->values.hardening_syscalls) {
+        mr_confined result = mr_confine_syscalls(programs);
+        done.syscalls =
+            result == MR_CONFINED && programs ? "yes, but kinit may be started" : word(result);
         if (config->http.enabled) {
             config->http.listening = confine_listeners;
         } else {
             confine_listeners();
         }
     }
-    return confinement;
-}
-
-static const char *word(bool wanted, mr_confined result)
-{
-    return !wanted                             ? "off"
-           : result == MR_CONFINED             ? "yes"
-           : result == MR_CONFINE_NOT_COMPILED ? "not in this build"
-                                               : "not possible here";
-}
-
-const char *mr_confinement_syscalls(const struct mr_confinement *confinement)
-{
-    const char *found = word(confinement->syscalls_wanted, confinement->syscalls);
-    bool kinit = confinement->programs && strcmp(found, "yes") == 0;
-    return kinit ? "yes, but kinit may be started" : found;
-}
-
-const char *mr_confinement_files(const struct mr_confinement *confinement)
-{
-    return word(confinement->files_wanted, confinement->files);
+    return done;
 }

@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/jemalloc.h"
 #include "base/nearest.h"
 #include "config/config.h"
 #include "config/unknown.h"
+#include "postgres/conn/pg_conn.h"
+#include "sink/kafka/kafka.h"
 
 enum { WIDTH = 80, OPTION_COLUMN = 26, OPTION_INDENT = 6 };
 
@@ -161,4 +164,25 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
     }
     tell_no_help(topic);
     return MR_ERR_USAGE;
+}
+
+struct mr_versions mr_versions(void)
+{
+    struct mr_versions versions = {.allocator = "libc"};
+    int libpq = mr_pg_library_version();
+    snprintf(versions.libpq, sizeof(versions.libpq), "%d.%d", libpq / 10000, libpq % 10000);
+    snprintf(versions.librdkafka, sizeof(versions.librdkafka), "%s", mr_kafka_library_version());
+    const char *jemalloc;
+    size_t len = sizeof(jemalloc);
+    if (mallctl != NULL && mallctl("version", &jemalloc, &len, NULL, 0) == 0) {
+        snprintf(versions.allocator, sizeof(versions.allocator), "jemalloc %s", jemalloc);
+    }
+    return versions;
+}
+
+void mr_versions_print(FILE *to)
+{
+    struct mr_versions versions = mr_versions();
+    fprintf(to, "millrace " MR_VERSION "\nlibpq %s\nlibrdkafka %s\nallocator %s\n", versions.libpq,
+            versions.librdkafka, versions.allocator);
 }

@@ -36,7 +36,7 @@ static const struct {
 
 /* ---- files ---- */
 
-/* Where files go: a folder, and a name without ending. */
+/* Of files, whose ending follows. */
 struct place {
     char folder[PATH_MAX];
     char name[NAME_MAX];

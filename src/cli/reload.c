@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/server/pg_setup.h"
 
@@ -16,21 +17,20 @@ enum {
     CHANGE_MS =
         45000, /* longer than reconnect_max's default: the thread may be between two tries */
     ANSWERS_KEPT = 8,
-    TEXT_MAX = 1024,
 };
 
 /* What is said of a reading: lists of names, "a, b", and of problems a line each. */
 enum list {
     CHANGED, /* options that change now */
-    NEEDS_RESTART,
     TABLES_ADDED,
     TABLES_REMOVED,
+    NEEDS_RESTART,
     PROBLEMS,
     LISTS
 };
 
-static const char *const list_names[] = {"changed", "needs_restart", "tables_added",
-                                         "tables_removed", "problems"};
+static const char *const list_names[] = {"changed", "tables_added", "tables_removed",
+                                         "needs_restart", "problems"};
 
 /* One reading of the file. */
 struct reading {
@@ -56,9 +56,9 @@ struct mr_reload {
 
     pthread_mutex_t lock;
     struct mr_config *newest; /* in effect since a reload; NULL: the start's is */
-    pthread_cond_t idle;
-    bool running; /* there is a thread */
-    bool ending;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool has_thread, ending;
     bool applies; /* one of those that wait is more than a look */
     uint64_t asked, taken;
     struct answer answers[ANSWERS_KEPT]; /* the oldest is overwritten */
@@ -81,16 +81,21 @@ static void add_name(struct mr_text *to, const char *name)
     mr_text_format(to, "%s%s", to->data == NULL ? "" : ", ", name);
 }
 
-static void add_problem(struct reading *reading, const char *format, ...) MR_PRINTF(2, 3);
-static void add_problem(struct reading *reading, const char *format, ...)
+/* A line of the problems; the first error (`status`, else MR_OK) is what the reading fails with. */
+static void add_problem(struct reading *reading, mr_status status, const char *format, ...)
+    MR_PRINTF(3, 4);
+static void add_problem(struct reading *reading, mr_status status, const char *format, ...)
 {
     struct mr_text *to = &reading->lists[PROBLEMS];
-    char line[2 * TEXT_MAX];
+    struct mr_error problem = {.status = status};
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
+    vsnprintf(problem.text, sizeof(problem.text), format, args);
     va_end(args);
-    mr_text_format(to, "%s%s", to->data == NULL ? "" : "\n", line);
+    mr_text_format(to, "%s%s", to->data == NULL ? "" : "\n", problem.text);
+    if (status != MR_OK && reading->error.text[0] == '\0') {
+        reading->error = problem;
+    }
 }
 
 /* ---- the file ---- */
@@ -112,12 +117,9 @@ static void take_problems(struct reading *reading)
     const struct mr_problems *problems = &reading->wanted->problems;
     for (uint32_t i = 0; i < problems->count; i++) {
         const struct mr_problem *problem = &problems->items[i];
-        add_problem(reading, "%s:%u: %s%s", problems->name, problem->line,
+        add_problem(reading, problem->is_error ? MR_ERR_CONFIG : MR_OK, "%s:%u: %s%s",
+                    problems->name, problem->line,
                     problem->is_error ? "" : "warning: ", problem->text);
-        if (problem->is_error && reading->error.text[0] == '\0') {
-            mr_error_set(&reading->error, MR_ERR_CONFIG, "%s:%u: %s", problems->name, problem->line,
-                         problem->text);
-        }
     }
 }
 
@@ -150,8 +152,7 @@ static bool has_tables(const struct reading *reading)
 }
 
 /* Lists those of `tables` that `others` lack, and copies them into `ret` (NULL: not wanted). */
-static uint32_t list_beyond(struct reading *reading, enum list list,
-                            const struct mr_pg_source_options *tables,
+static uint32_t list_beyond(struct mr_text *to, const struct mr_pg_source_options *tables,
                             const struct mr_pg_source_options *others, struct mr_table_name *ret)
 {
     uint32_t count = 0;
@@ -160,9 +161,7 @@ static uint32_t list_beyond(struct reading *reading, enum list list,
         if (mr_pg_table_listed(others, mr_slice_of(table->schema), mr_slice_of(table->table))) {
             continue;
         }
-        char name[TEXT_MAX];
-        snprintf(name, sizeof(name), "%s.%s", table->schema, table->table);
-        add_name(&reading->lists[list], name);
+        mr_text_format(to, "%s%s.%s", to->data == NULL ? "" : ", ", table->schema, table->table);
         if (ret != NULL) {
             ret[count] = *table;
         }
@@ -175,15 +174,10 @@ static uint32_t list_beyond(struct reading *reading, enum list list,
 static void take_finding(void *context, enum mr_finding_level level, mr_status status,
                          const char *subject, const char *finding, const char *remedy)
 {
-    struct reading *reading = context;
-    if (level == MR_FINDING_OK) {
-        return;
-    }
-    add_problem(reading, "%s%s %s%s%s", level == MR_FINDING_WARNING ? "warning: " : "", subject,
-                finding, remedy == NULL ? "" : "; ", remedy == NULL ? "" : remedy);
-    if (level == MR_FINDING_ERROR && reading->error.text[0] == '\0') {
-        mr_error_set(&reading->error, status, "%s %s%s%s", subject, finding,
-                     remedy == NULL ? "" : "; ", remedy == NULL ? "" : remedy);
+    if (level != MR_FINDING_OK) {
+        add_problem(context, level == MR_FINDING_ERROR ? status : MR_OK, "%s%s %s%s%s",
+                    level == MR_FINDING_WARNING ? "warning: " : "", subject, finding,
+                    remedy == NULL ? "" : "; ", remedy == NULL ? "" : remedy);
     }
 }
 
@@ -251,8 +245,8 @@ static mr_status compare(struct reading *reading)
     const struct mr_pg_source_options *running = &reading->running->source;
     const struct mr_pg_source_options *wanted = &reading->wanted->source;
     struct mr_table_name *added = MR_NEW_ARRAY(struct mr_table_name, wanted->captured.table_count);
-    uint32_t count = list_beyond(reading, TABLES_ADDED, wanted, running, added);
-    list_beyond(reading, TABLES_REMOVED, running, wanted, NULL);
+    uint32_t count = list_beyond(&reading->lists[TABLES_ADDED], wanted, running, added);
+    list_beyond(&reading->lists[TABLES_REMOVED], running, wanted, NULL);
     mr_status status = check_rules(reading);
     if (status == MR_OK && has_tables(reading)) {
         status = check_tables(reading, added, count);
@@ -295,9 +289,8 @@ static void log_outcome(const struct reading *reading, const char *outcome, mr_s
         mr_log(MR_LOG_ERROR, "reload_refused", reading->error.text);
         return;
     }
-    static const enum list order[] = {CHANGED, TABLES_ADDED, TABLES_REMOVED, NEEDS_RESTART};
-    for (size_t i = 0; i < MR_ARRAY_LEN(order); i++) {
-        fields[i] = MR_LOG_STR(list_names[order[i]], text_of(reading, order[i]));
+    for (unsigned i = 0; i < PROBLEMS; i++) {
+        fields[i] = MR_LOG_STR(list_names[i], text_of(reading, (enum list)i));
     }
     mr_log_write(has(reading, NEEDS_RESTART) ? MR_LOG_WARN : MR_LOG_INFO, "reloaded",
                  strcmp(outcome, "applied") == 0
@@ -365,16 +358,19 @@ static char *run_once(struct mr_reload *reload, bool applies)
     return answer;
 }
 
-/* ---- its thread, while there is something to do ---- */
+/* ---- its thread, from the first request on ---- */
 
 static void *reload_main(void *context)
 {
     struct mr_reload *reload = context;
     pthread_mutex_lock(&reload->lock);
-    while (reload->taken < reload->asked && !reload->ending) {
-        uint64_t last = reload->asked;
+    while (!reload->ending) {
+        if (reload->taken == reload->asked) {
+            pthread_cond_wait(&reload->wake, &reload->lock);
+            continue;
+        }
+        uint64_t last = reload->taken = reload->asked;
         bool applies = reload->applies;
-        reload->taken = last;
         reload->applies = false;
         pthread_mutex_unlock(&reload->lock);
         char *text = run_once(reload, applies);
@@ -383,8 +379,6 @@ static void *reload_main(void *context)
         free(answer->text);
         *answer = (struct answer){.last = last, .text = text};
     }
-    reload->running = false;
-    pthread_cond_broadcast(&reload->idle);
     pthread_mutex_unlock(&reload->lock);
     return NULL;
 }
@@ -393,16 +387,11 @@ static void *reload_main(void *context)
 static uint64_t ask(struct mr_reload *reload, bool applies)
 {
     pthread_mutex_lock(&reload->lock);
-    uint64_t number = reload->ending ? 0 : ++reload->asked;
+    reload->has_thread =
+        reload->has_thread || mr_thread_create(&reload->thread, reload_main, reload) == 0;
+    uint64_t number = reload->has_thread && !reload->ending ? ++reload->asked : 0;
     reload->applies |= applies;
-    pthread_t thread;
-    if (number != 0 && !reload->running) {
-        reload->running = pthread_create(&thread, NULL, reload_main, reload) == 0;
-        number = reload->running ? number : 0;
-        if (reload->running) {
-            pthread_detach(thread);
-        }
-    }
+    pthread_cond_signal(&reload->wake);
     pthread_mutex_unlock(&reload->lock);
     return number;
 }
@@ -495,17 +484,13 @@ struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
     reload->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(reload->stop_fd >= 0);
     pthread_mutex_init(&reload->lock, NULL);
-    pthread_cond_init(&reload->idle, NULL);
+    pthread_cond_init(&reload->wake, NULL);
+    static const struct mr_http_route routes[] = {
+        {.path = "/api/reload", .handler = post_reload, .post = true, .commands = true},
+        {.path = "/api/reload/outcome", .handler = get_outcome, .commands = true},
+    };
     if (options->http != NULL) {
-        mr_http_add(options->http, &(struct mr_http_route){.path = "/api/reload",
-                                                           .handler = post_reload,
-                                                           .context = reload,
-                                                           .post = true,
-                                                           .commands = true});
-        mr_http_add(options->http, &(struct mr_http_route){.path = "/api/reload/outcome",
-                                                           .handler = get_outcome,
-                                                           .context = reload,
-                                                           .commands = true});
+        mr_http_add_all(options->http, routes, MR_ARRAY_LEN(routes), reload);
     }
     return reload;
 }
@@ -518,16 +503,17 @@ void mr_reload_free(struct mr_reload *reload)
     pthread_mutex_lock(&reload->lock);
     reload->ending = true;
     eventfd_write(reload->stop_fd, 1);
-    while (reload->running) {
-        pthread_cond_wait(&reload->idle, &reload->lock);
-    }
+    pthread_cond_signal(&reload->wake);
     pthread_mutex_unlock(&reload->lock);
+    if (reload->has_thread) {
+        pthread_join(reload->thread, NULL);
+    }
     for (uint32_t i = 0; i < ANSWERS_KEPT; i++) {
         free(reload->answers[i].text);
     }
     mr_config_free(reload->newest);
     close(reload->stop_fd);
     pthread_mutex_destroy(&reload->lock);
-    pthread_cond_destroy(&reload->idle);
+    pthread_cond_destroy(&reload->wake);
     free(reload);
 }

@@ -1,7 +1,7 @@
 /* A reload: the configuration file is read again while the stream runs, because of SIGHUP or of POST /api/reload, and what may
  * change does.
  *
- * Requests are numbered and answered in order by a thread that lives while there are any; several that wait share one reading of
+ * Requests are numbered and answered in order by a thread of their own; several that wait share one reading of
  * the file. */
 #ifndef MR_CLI_RELOAD_H
 #define MR_CLI_RELOAD_H

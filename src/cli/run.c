@@ -11,8 +11,8 @@
 
 #include "cli/cli.h"
 #include "cli/confinement.h"
+#include "cli/help.h"
 #include "cli/reload.h"
-#include "cli/versions.h"
 #include "control/monitor.h"
 #include "control/pages.h"
 #include "control/snapshot.h"
@@ -398,8 +398,8 @@ static void log_begin(const struct app *app, const struct mr_confinement *confin
            MR_LOG_STR("sink", app->sink->ops->name), MR_LOG_STR("libpq", versions.libpq),
            MR_LOG_STR("librdkafka", versions.librdkafka),
            MR_LOG_STR("allocator", versions.allocator),
-           MR_LOG_STR("confined_syscalls", mr_confinement_syscalls(confinement)),
-           MR_LOG_STR("confined_files", mr_confinement_files(confinement)));
+           MR_LOG_STR("confined_syscalls", confinement->syscalls),
+           MR_LOG_STR("confined_files", confinement->files));
 }
 
 static mr_status app_start(struct app *app, int done_fd, struct mr_error *ret_error)

@@ -11,7 +11,7 @@
 mr_status mr_show_ask(const struct mr_http_options *server, const char *path, const char *text,
                       cJSON **ret_object, struct mr_error *ret_error);
 
-/* What stands at a path of names, "lag.bytes" ("": the object itself). */
+/* What is at a path of names, "lag.bytes" ("": the object itself). */
 const cJSON *mr_show_at(const cJSON *object, const char *path); /* NULL: nothing */
 double mr_show_number(const cJSON *object, const char *path);   /* NaN: there is none */
 const char *mr_show_word(const cJSON *object, const char *path);

@@ -12,27 +12,23 @@
              : MR_FIGURE_F32, double                                                               \
              : MR_FIGURE_F64)
 
+#define ROW(metric, section, name, kind, member, when)                                             \
+    {                                                                                              \
+        metric, section, name, kind, AT(member), when                                              \
+    }
 /* By metric, section and name, and member of the snapshot. */
 #define FIGURE(metric, section, name, member)                                                      \
-    {                                                                                              \
-        MR_METRIC_##metric, section, name, KIND_OF(member), AT(member), 0                          \
-    }
+    ROW(MR_METRIC_##metric, section, name, KIND_OF(member), member, 0)
 #define FIGURE_AS(kind, metric, section, name, member)                                             \
-    {                                                                                              \
-        MR_METRIC_##metric, section, name, MR_FIGURE_##kind, AT(member), 0                         \
-    }
+    ROW(MR_METRIC_##metric, section, name, MR_FIGURE_##kind, member, 0)
 /* Of metrics alone, of /status alone. */
 #define METRIC(metric, member) FIGURE(metric, NULL, NULL, member)
 #define METRIC_IF(condition, metric, member)                                                       \
-    {                                                                                              \
-        MR_METRIC_##metric, NULL, NULL, KIND_OF(member), AT(member), AT(condition)                 \
-    }
+    ROW(MR_METRIC_##metric, NULL, NULL, KIND_OF(member), member, AT(condition))
 #define STATUS(section, name, member)                                                              \
-    {                                                                                              \
-        MR_METRIC_COUNT, section, name, KIND_OF(member), AT(member), 0                             \
-    }
+    ROW(MR_METRIC_COUNT, section, name, KIND_OF(member), member, 0)
 
-/* In /status they stand in this order; metrics have that of metrics.def. */
+/* In /status they have this order; metrics have that of metrics.def. */
 const struct mr_figure mr_figures[] = {
     STATUS(NULL, "time_ms", time_ms),
     STATUS(NULL, "state_since_ms", state_since_ms),

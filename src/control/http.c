@@ -34,7 +34,7 @@ struct mr_http {
     struct MHD_Daemon *daemon;
     struct mr_http_connections connections;
     struct mr_http_logins logins;
-    struct mr_http_request *slow[MR_HTTP_SLOW_MAX];
+    uint32_t slow_count, long_count; /* slow handlers that run, and those of long requests */
     _Atomic size_t held_bytes;
 
     pthread_t thread;
@@ -43,8 +43,6 @@ struct mr_http {
     int stop_fd; /* readable: end */
     int wake_fd; /* readable: a slow handler is done */
 };
-
-/* ---- making ---- */
 
 struct mr_http *mr_http_new(const struct mr_http_options *options)
 {
@@ -64,6 +62,16 @@ void mr_http_add(struct mr_http *http, const struct mr_http_route *route)
     MR_ASSERT(http->route_count < MR_HTTP_ROUTES_MAX);
     MR_ASSERT(!(route->slow && route->post));
     http->routes[http->route_count++] = *route;
+}
+
+void mr_http_add_all(struct mr_http *http, const struct mr_http_route *routes, size_t count,
+                     void *context)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct mr_http_route route = routes[i];
+        route.context = context;
+        mr_http_add(http, &route);
+    }
 }
 
 const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t index)
@@ -94,12 +102,9 @@ static enum MHD_Result answer(struct mr_http *http, struct mr_http_request *requ
         return MHD_NO; /* closes the connection: clients hold more answers than there is memory for */
     }
     mr_http_connection_enter(mr_http_connection_of(to), MR_HTTP_ANSWERING);
-    enum MHD_Result queued;
-    if (request->status == MHD_HTTP_UNAUTHORIZED) {
-        queued = MHD_queue_basic_auth_fail_response(to, "millrace", response);
-    } else {
-        queued = MHD_queue_response(to, request->status, response);
-    }
+    enum MHD_Result queued = request->status == MHD_HTTP_UNAUTHORIZED
+                                 ? MHD_queue_basic_auth_fail_response(to, "millrace", response)
+                                 : MHD_queue_response(to, request->status, response);
     MHD_destroy_response(response);
     return queued;
 }
@@ -112,7 +117,6 @@ static size_t unescape(void *context, struct MHD_Connection *of, char *text)
     return strstr(text, "%00") == NULL ? MHD_http_unescape(text) : strlen(text);
 }
 
-/* MHD_KeyValueIterator */
 static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, const char *name,
                                       const char *value)
 {
@@ -153,38 +157,33 @@ static bool is_long(const struct mr_http_request *request)
     return seconds != NULL && strtol(seconds, NULL, 10) > LONG_S;
 }
 
-/* A free place; NULL: the request gets an answer that says so. Long requests leave one place free: an operator must get in. */
-static struct mr_http_request **slow_place(struct mr_http *http, struct mr_http_request *request)
+/* Whether one more may run; else the request has an answer that says so. Long requests leave one place free: an operator must
+ * get in. */
+static bool slow_admit(const struct mr_http *http, struct mr_http_request *request)
 {
-    struct mr_http_request **place = NULL;
-    size_t long_count = 0;
-    for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
-        place = http->slow[i] == NULL ? &http->slow[i] : place;
-        long_count += http->slow[i] != NULL && is_long(http->slow[i]);
-    }
-    if (is_long(request) && long_count + 1 >= MR_HTTP_SLOW_MAX) {
+    if (is_long(request) && http->long_count + 1 >= MR_HTTP_SLOW_MAX) {
         mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
                      "%d requests of over a minute run already, and one place is kept for short "
                      "ones; ask for at most %d seconds, or try again later",
                      MR_HTTP_SLOW_MAX - 1, LONG_S);
         mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "60");
-        return NULL;
+        return false;
     }
-    if (place == NULL) {
+    if (http->slow_count == MR_HTTP_SLOW_MAX) {
         mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
                      "%d requests of this kind run already; try again when one has ended",
                      MR_HTTP_SLOW_MAX);
         mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "10");
+        return false;
     }
-    return place;
+    return true;
 }
 
 /* Suspends the connection while the handler's thread runs. */
 static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *request,
                                   struct mr_http_connection *connection)
 {
-    struct mr_http_request **place = slow_place(http, request);
-    if (place == NULL) {
+    if (!slow_admit(http, request)) {
         return answer(http, request);
     }
     request->slow.client_fd = connection->fd;
@@ -192,8 +191,10 @@ static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *
     request->slow.wake_fd = http->wake_fd;
     mr_http_connection_enter(connection, MR_HTTP_WORKING);
     MHD_suspend_connection(request->connection);
-    if (mr_thread_create(&request->slow.thread, slow_main, request) == 0) {
-        *place = request;
+    request->slow.runs = mr_thread_create(&request->slow.thread, slow_main, request) == 0;
+    if (request->slow.runs) {
+        http->slow_count++;
+        http->long_count += is_long(request);
     } else {
         mr_http_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "no thread can be started; try again");
         MHD_resume_connection(request->connection);
@@ -201,29 +202,20 @@ static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *
     return MHD_YES;
 }
 
-/* Frees the request's place where it has one; its thread is at its end. */
-static void slow_end(struct mr_http *http, const struct mr_http_request *request)
+/* Its thread, if it has one, is at its end. */
+static void slow_end(struct mr_http *http, struct mr_http_request *request)
 {
-    for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
-        if (request != NULL && http->slow[i] == request) {
-            pthread_join(request->slow.thread, NULL);
-            http->slow[i] = NULL;
-        }
+    if (request != NULL && request->slow.runs) {
+        pthread_join(request->slow.thread, NULL);
+        request->slow.runs = false;
+        http->slow_count--;
+        http->long_count -= is_long(request);
     }
-}
-
-static bool slow_runs(const struct mr_http *http)
-{
-    bool runs = false;
-    for (size_t i = 0; i < MR_HTTP_SLOW_MAX; i++) {
-        runs |= http->slow[i] != NULL;
-    }
-    return runs;
 }
 
 /* ---- requests ---- */
 
-/* Takes in what a POST brings, and lets the handler run when all is there. */
+/* The handler runs when all of it is there. */
 static enum MHD_Result take_upload(struct mr_http *http, struct mr_http_request *request,
                                    const char *bytes, size_t *len)
 {
@@ -447,7 +439,6 @@ static void accept_new(struct mr_http *http)
     }
 }
 
-/* Waits for the next thing and does it. */
 static void turn(struct mr_http *http, int64_t next_tick_ns)
 {
     struct pollfd fds[] = {
@@ -484,7 +475,7 @@ static void say_farewell(struct mr_http *http)
         return;
     }
     MHD_run(http->daemon);
-    while (slow_runs(http) ||
+    while (http->slow_count > 0 ||
            (atomic_load(&http->held_bytes) > 0 && mr_monotonic_ns() < deadline_ns)) {
         struct pollfd ready = {.fd = epoll_descriptor(http), .events = POLLIN};
         poll(&ready, 1, 10);

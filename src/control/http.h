@@ -3,8 +3,8 @@
  * One thread at low priority accepts, reads requests and runs quick handlers; a slow handler (a profile of 30 seconds) gets a
  * thread of its own. The server never waits for the flow, nor the flow for the server.
  *
- * libmicrohttpd parses, bounds a request's head (CONNECTION_MEMORY_LIMIT) and the number of connections, closes idle ones
- * (CONNECTION_TIMEOUT), decodes Basic authentication and speaks TLS. Beside it stand, because version 0.9.75 has nothing for them:
+ * libmicrohttpd parses, bounds heads and connections, decodes Basic authentication and speaks TLS. Version 0.9.75 has nothing for
+ * the rest:
  *
  * - http.c accepts by itself: libmicrohttpd takes every descriptor, and stops accepting for good when none is left.
  * - http_connections.c has limits in all (a byte now and then resets CONNECTION_TIMEOUT), and lets the connection that has waited
@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "control/listen.h"
 
+struct cJSON;
 struct mr_http;
 struct mr_http_request;
 
@@ -61,8 +62,10 @@ enum { MR_HTTP_ROUTES_MAX = 48, MR_HTTP_SLOW_MAX = 3, MR_HTTP_UPLOAD_MAX = 256 *
 
 struct mr_http *mr_http_new(const struct mr_http_options *options);
 
-/* Before the start. */
+/* Before the start. All: with the same context. */
 void mr_http_add(struct mr_http *http, const struct mr_http_route *route);
+void mr_http_add_all(struct mr_http *http, const struct mr_http_route *routes, size_t count,
+                     void *context);
 
 /* Listens and starts the thread. MR_ERR_SYSTEM: not able to listen, and that was required. */
 mr_status mr_http_start(struct mr_http *http, struct mr_error *ret_error);
@@ -104,6 +107,9 @@ void mr_http_print_string(FILE *to, const char *text, size_t len);
 
 /* In place of mr_http_body: a malloc'ed answer, which is freed here. */
 void mr_http_take(struct mr_http_request *request, const char *type, void *bytes, size_t len);
+
+/* Likewise an object, which is deleted here. */
+void mr_http_json(struct mr_http_request *request, struct cJSON *object);
 
 /* 200 unless set. */
 void mr_http_status(struct mr_http_request *request, unsigned status);

@@ -50,7 +50,6 @@ static struct mr_http_login *login_of(struct mr_http_logins *logins, struct MHD_
     return oldest;
 }
 
-/* Whether the client's address may try a password now. */
 static bool may_try(struct mr_http_logins *logins, struct MHD_Connection *of)
 {
     struct mr_http_login *login = login_of(logins, of);
@@ -220,7 +219,6 @@ struct headers {
     bool is_malformed;
 };
 
-/* MHD_KeyValueIterator */
 static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name,
                                    const char *value)
 {
@@ -286,7 +284,6 @@ static bool admit_method(struct mr_http_request *request, const char *method)
                   "only GET and HEAD are served");
 }
 
-/* Admits what has a form and comes from where it may. */
 static bool admit_form(const struct mr_http_options *options, const char *method,
                        struct mr_http_request *request)
 {

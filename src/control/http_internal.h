@@ -18,7 +18,7 @@ enum {
     AUTHORITY_MAX = 255,
 };
 
-/* What stands before the path in a target of the absolute form, "http://host:port/path" (RFC 9112, 3.2.2). */
+/* What comes before the path in a target of the absolute form, "http://host:port/path" (RFC 9112, 3.2.2). */
 struct mr_http_target {
     char authority[AUTHORITY_MAX + 1]; /* counts in place of Host */
     size_t len;                        /* of scheme and authority; 0: the target is a path */
@@ -50,7 +50,7 @@ struct mr_http_request {
     unsigned status;
     const char *type;
     FILE *body;
-    char *bytes; /* behind `body` */
+    char *bytes; /* of `body` */
     size_t len;
     struct mr_http_header {
         const char *name, *value;
@@ -58,6 +58,7 @@ struct mr_http_request {
     uint32_t header_count;
 
     struct {
+        bool runs; /* the handler, in a thread of its own; read by the server's alone */
         pthread_t thread;
         int client_fd, stop_fd, wake_fd;
     } slow;
@@ -66,10 +67,9 @@ struct mr_http_request {
 struct mr_http_request *mr_http_request_new(const char *path);
 void mr_http_request_free(struct mr_http_request *request); /* NULL is fine */
 
-/* Reads what stands before the path in `uri`, which is as it was sent. */
 void mr_http_target_parse(const char *uri, struct mr_http_target *ret);
 
-/* Takes one parameter in; NULL value: a name without one. */
+/* One parameter; NULL value: a name without one. */
 void mr_http_request_add(struct mr_http_request *request, const char *name, const char *value);
 
 /* Takes a part of what a POST brings; false: it is too long. */
@@ -151,7 +151,7 @@ void mr_http_close_oldest(struct mr_http_connections *all);
 /* Closes those that have been in their state for too long. */
 void mr_http_close_late(struct mr_http_connections *all);
 
-/* MHD_NotifyConnectionCallback; the context is the table. */
+/* MHD_NotifyConnectionCallback. */
 void mr_http_connection_changed(void *context, struct MHD_Connection *of, void **socket_context,
                                 enum MHD_ConnectionNotificationCode what);
 

@@ -1,3 +1,4 @@
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -162,7 +163,6 @@ bool mr_http_number(struct mr_http_request *request, const char *name, int64_t f
 
 /* ---- the answer ---- */
 
-/* Whatever was written is forgotten. */
 static void body_drop(struct mr_http_request *request)
 {
     if (request->body != NULL) {
@@ -191,6 +191,14 @@ void mr_http_take(struct mr_http_request *request, const char *type, void *bytes
     request->type = type;
     request->bytes = bytes;
     request->len = len;
+}
+
+void mr_http_json(struct mr_http_request *request, cJSON *object)
+{
+    char *text = cJSON_PrintUnformatted(object);
+    MR_ASSERT(text != NULL);
+    cJSON_Delete(object);
+    mr_http_take(request, "application/json", text, strlen(text));
 }
 
 void mr_http_status(struct mr_http_request *request, unsigned status)

@@ -1,4 +1,4 @@
-/* Addresses as they stand in options ("127.0.0.1:9464", "[::1]:9464", "unix:/run/millrace.sock"), and the
+/* Addresses as in options ("127.0.0.1:9464", "[::1]:9464", "unix:/run/millrace.sock"), and the
  * sockets made of them. Any thread. */
 #ifndef MR_CONTROL_LISTEN_H
 #define MR_CONTROL_LISTEN_H

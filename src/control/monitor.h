@@ -167,7 +167,7 @@ void mr_monitor_stop(struct mr_monitor *monitor);
 struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor);
 void mr_monitor_snapshot_free(struct mr_monitor_snapshot *snapshot);
 
-/* Samples taken after `after_ms` (0: all), oldest first; at most `capacity`. */
+/* Samples after `after_ms` (0: all), oldest first; at most `capacity`. */
 uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
                             struct mr_monitor_sample *ret_samples, uint32_t capacity);
 

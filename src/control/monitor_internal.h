@@ -77,11 +77,10 @@ void mr_monitor_look(struct mr_monitor *monitor);
 /* Whether the slot is lost, by its forecast, before the copy is done by its own. */
 bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot);
 
-/* Logs what is due. With the lock. */
+/* With the lock. */
 void mr_monitor_log(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
                     int64_t now_ns);
 
-/* The text of /metrics from a snapshot. */
 void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,
                        struct mr_buffer *out);
 

@@ -18,8 +18,6 @@ enum {
 
 #define JSON_TYPE "application/json"
 
-/* ---- /metrics ---- */
-
 static void metrics(void *context, struct mr_http_request *request)
 {
     const struct mr_pages *pages = context;
@@ -27,8 +25,6 @@ static void metrics(void *context, struct mr_http_request *request)
     char *text = mr_monitor_metrics(pages->monitor, &len);
     mr_http_take(request, "text/plain; version=0.0.4; charset=utf-8", text, len);
 }
-
-/* ---- health ---- */
 
 const char *mr_stuck_thread(const struct mr_pipeline_stats *stats, int64_t now_ns)
 {
@@ -70,8 +66,6 @@ static void readyz(void *context, struct mr_http_request *request)
     mr_monitor_snapshot_free(snapshot);
 }
 
-/* ---- /status ---- */
-
 static void status(void *context, struct mr_http_request *request)
 {
     const struct mr_pages *pages = context;
@@ -81,15 +75,11 @@ static void status(void *context, struct mr_http_request *request)
         return;
     }
     struct mr_monitor_snapshot *snapshot = mr_monitor_snapshot_new(pages->monitor);
-    size_t len = 0;
     const char *part = mr_http_parameter(request, "filter");
-    char *text =
-        mr_status_json(pages, snapshot, (uint32_t)tables_max, part == NULL ? "" : part, &len);
+    mr_http_json(request,
+                 mr_status_json(pages, snapshot, (uint32_t)tables_max, part == NULL ? "" : part));
     mr_monitor_snapshot_free(snapshot);
-    mr_http_take(request, JSON_TYPE, text, len);
 }
-
-/* ---- /api/history ---- */
 
 /* A row a second, a column for each of its figures; null where nothing was measured. */
 
@@ -136,8 +126,6 @@ static void history(void *context, struct mr_http_request *request)
     free(samples);
 }
 
-/* ---- /api/last-event ---- */
-
 static void last_event(void *context, struct mr_http_request *request)
 {
     const struct mr_pages *pages = context;
@@ -159,8 +147,6 @@ static void last_event(void *context, struct mr_http_request *request)
     }
     free(event);
 }
-
-/* ---- the live page ---- */
 
 static const struct {
     const char *path, *type;
@@ -187,37 +173,19 @@ static void live_page(void *context, struct mr_http_request *request)
     }
 }
 
-/* ---- */
-
 void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
 {
-    static const struct {
-        const char *path;
-        const char *title;
-        mr_http_handler_fn handler;
-        bool open;
-    } routes[] = {
-        {"/", NULL, live_page, false},
-        {"/live_page.css", NULL, live_page, false},
-        {"/live_page.js", NULL, live_page, false},
-        {"/metrics", "Metrics", metrics, false},
-        {"/status", "Status", status, false},
-        {"/api/history", NULL, history, false},
-        {"/healthz", "Alive", healthz, true},
-        {"/readyz", "Ready", readyz, true},
+    static const struct mr_http_route routes[] = {
+        {.path = "/", .handler = live_page},
+        {.path = "/live_page.css", .handler = live_page},
+        {.path = "/live_page.js", .handler = live_page},
+        {.path = "/metrics", .title = "Metrics", .handler = metrics},
+        {.path = "/status", .title = "Status", .handler = status},
+        {.path = "/api/history", .handler = history},
+        {.path = "/healthz", .title = "Alive", .handler = healthz, .open = true},
+        {.path = "/readyz", .title = "Ready", .handler = readyz, .open = true},
+        {.path = "/api/last-event", .handler = last_event},
     };
-    for (size_t i = 0; i < MR_ARRAY_LEN(routes); i++) {
-        mr_http_add(http, &(struct mr_http_route){
-                              .path = routes[i].path,
-                              .title = routes[i].title,
-                              .handler = routes[i].handler,
-                              .context = (void *)(uintptr_t)pages,
-                              .open = routes[i].open,
-                          });
-    }
-    if (pages->last_events != NULL) {
-        mr_http_add(http, &(struct mr_http_route){.path = "/api/last-event",
-                                                  .handler = last_event,
-                                                  .context = (void *)(uintptr_t)pages});
-    }
+    size_t count = MR_ARRAY_LEN(routes) - (pages->last_events == NULL);
+    mr_http_add_all(http, routes, count, (void *)(uintptr_t)pages);
 }

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/jemalloc.h"
 
-/* The whole of a small file, or its beginning, as a string; false when it can't be read. */
+/* A small file, or its beginning. */
 static bool read_text(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -100,13 +100,6 @@ static bool run(const struct mr_snapshot_routes *routes, const cJSON *wish, cJSO
     return true;
 }
 
-static void answer_with(struct mr_http_request *request, cJSON *answer)
-{
-    char *text = cJSON_PrintUnformatted(answer);
-    MR_ASSERT(text != NULL);
-    mr_http_take(request, "application/json", text, strlen(text));
-}
-
 /* No thread would look at the wish (pipeline.stay_up). */
 static bool refuses_ended(const struct mr_snapshot_routes *routes, cJSON *answer)
 {
@@ -126,15 +119,15 @@ static void post_snapshot(void *context, struct mr_http_request *request)
     cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
     cJSON *answer = cJSON_CreateObject();
     if (refuses_ended(routes, answer) || run(routes, wish, answer)) {
-        answer_with(request, answer);
+        mr_http_json(request, answer);
     } else {
+        cJSON_Delete(answer);
         mr_http_fail(request, 400,
                      "this takes {\"type\":\"start\",\"tables\":[\"public.orders\"],\"where\":\"id "
                      "> 5\",\"key\":\"seq\"}, or "
                      "type stop (tables, or all), pause, resume; at most %d tables",
                      TABLES_MAX);
     }
-    cJSON_Delete(answer);
     cJSON_Delete(wish);
 }
 
@@ -164,19 +157,14 @@ static void get_outcome(void *context, struct mr_http_request *request)
         cJSON_AddItemToArray(list, item);
     }
     free(requests);
-    answer_with(request, answer);
-    cJSON_Delete(answer);
+    mr_http_json(request, answer);
 }
 
-void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *routes)
+void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *context)
 {
-    mr_http_add(http, &(struct mr_http_route){.path = "/api/snapshot",
-                                              .handler = post_snapshot,
-                                              .context = routes,
-                                              .post = true,
-                                              .commands = true});
-    mr_http_add(http, &(struct mr_http_route){.path = "/api/snapshot/outcome",
-                                              .handler = get_outcome,
-                                              .context = routes,
-                                              .commands = true});
+    static const struct mr_http_route routes[] = {
+        {.path = "/api/snapshot", .handler = post_snapshot, .post = true, .commands = true},
+        {.path = "/api/snapshot/outcome", .handler = get_outcome, .commands = true},
+    };
+    mr_http_add_all(http, routes, MR_ARRAY_LEN(routes), context);
 }

@@ -16,6 +16,6 @@ struct mr_snapshot_routes {
     struct mr_copies *copies;
 };
 
-void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *routes);
+void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *context);
 
 #endif

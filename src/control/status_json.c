@@ -30,6 +30,13 @@ static void add_count(cJSON *to, const char *name, uint64_t value)
     cJSON_AddNumberToObject(to, name, (double)value);
 }
 
+static cJSON *add_item(cJSON *list)
+{
+    cJSON *item = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, item);
+    return item;
+}
+
 static void add_percentiles(cJSON *to, const char *name, const struct mr_histogram_view *view)
 {
     cJSON *object = cJSON_AddObjectToObject(to, name);
@@ -54,7 +61,6 @@ static void add_figure(cJSON *to, const struct mr_monitor_snapshot *snapshot,
     }
 }
 
-/* The object's member of that name, which is made where it is not there. */
 static cJSON *section_of(cJSON *root, const char *name)
 {
     cJSON *section = cJSON_GetObjectItemCaseSensitive(root, name);
@@ -105,7 +111,7 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
     cJSON *tables = cJSON_AddArrayToObject(item, "progress");
     for (uint32_t i = 0; i < snapshot->copies.table_count; i++) {
         const struct mr_copy_table_stats *table = &snapshot->copies.tables[i];
-        item = cJSON_CreateObject();
+        item = add_item(tables);
         cJSON_AddStringToObject(item, "table", table->table);
         add_progress(item, states[table->state], mr_copy_percent(table->bytes, table->bytes_total),
                      table->rows, table->seconds);
@@ -114,7 +120,6 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
         add_count(item, "bytes", table->bytes);
         add_count(item, "bytes_total", table->bytes_total);
         add_number(item, "seconds_left", table->seconds_left);
-        cJSON_AddItemToArray(tables, item);
     }
     const struct mr_held_up *held = &snapshot->copies.incremental.held;
     if (held->by[0] != '\0') {
@@ -135,12 +140,11 @@ static void add_partitions(cJSON *root, const struct mr_sink_view *sink)
         if (partition->records == 0) {
             continue;
         }
-        cJSON *item = cJSON_CreateObject();
+        cJSON *item = add_item(list);
         cJSON_AddStringToObject(item, "topic", partition->topic);
         cJSON_AddNumberToObject(item, "partition", partition->partition);
         cJSON_AddNumberToObject(item, "messages", (double)partition->records);
         cJSON_AddNumberToObject(item, "bytes", (double)partition->bytes);
-        cJSON_AddItemToArray(list, item);
         shown++;
     }
 }
@@ -179,20 +183,18 @@ static void add_ends(cJSON *root, const struct mr_pages *pages,
     cJSON_AddStringToObject(sink, "type", pages->sink);
     cJSON *errors = cJSON_AddArrayToObject(sink, "errors");
     for (uint32_t i = 0; i < snapshot->sink.error_count; i++) {
-        cJSON *item = cJSON_CreateObject();
+        cJSON *item = add_item(errors);
         cJSON_AddStringToObject(item, "code", snapshot->sink.errors[i].code);
         add_count(item, "count", snapshot->sink.errors[i].count);
-        cJSON_AddItemToArray(errors, item);
     }
     cJSON *brokers = cJSON_AddArrayToObject(sink, "brokers");
     for (uint32_t i = 0; i < snapshot->sink.client.broker_count; i++) {
         const struct mr_sink_broker *broker = &snapshot->sink.client.brokers[i];
-        cJSON *item = cJSON_CreateObject();
+        cJSON *item = add_item(brokers);
         cJSON_AddStringToObject(item, "name", broker->name);
         cJSON_AddBoolToObject(item, "up", broker->up);
         add_number(item, "rtt_avg", broker->rtt_avg);
         add_number(item, "rtt_p99", broker->rtt_p99);
-        cJSON_AddItemToArray(brokers, item);
     }
 }
 
@@ -229,12 +231,11 @@ static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, 
         if (strcasestr(table->table, part) == NULL || ++found > tables_max) {
             continue;
         }
-        cJSON *item = cJSON_CreateObject();
+        cJSON *item = add_item(tables);
         cJSON_AddStringToObject(item, "table", table->table);
         for (int op = 0; op < MR_OP_COUNT; op++) {
             add_count(item, mr_op_name((enum mr_op)op), table->events[op]);
         }
-        cJSON_AddItemToArray(tables, item);
     }
     add_count(root, "table_found", found);
 }
@@ -243,20 +244,15 @@ static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, 
 
 static void add_events(cJSON *root, const struct mr_monitor_snapshot *snapshot)
 {
-    static const char *const levels[] = {[MR_LOG_DEBUG] = "debug",
-                                         [MR_LOG_INFO] = "info",
-                                         [MR_LOG_WARN] = "warn",
-                                         [MR_LOG_ERROR] = "error"};
     cJSON *events = cJSON_AddArrayToObject(root, "events");
     for (uint32_t i = 0; i < snapshot->events.count; i++) {
         const struct mr_monitor_event *event = &snapshot->events.items[i];
-        cJSON *item = cJSON_CreateObject();
+        cJSON *item = add_item(events);
         cJSON_AddNumberToObject(item, "time_ms", (double)event->time_ms);
-        cJSON_AddStringToObject(item, "level", levels[event->level]);
+        cJSON_AddStringToObject(item, "level", mr_log_level_name(event->level));
         cJSON_AddStringToObject(item, "event", event->event);
         cJSON_AddStringToObject(item, "text", event->text);
         cJSON_AddStringToObject(item, "about", event->about);
-        cJSON_AddItemToArray(events, item);
     }
 }
 
@@ -266,16 +262,15 @@ static void add_links(cJSON *root, const struct mr_http *http)
     const struct mr_http_route *route;
     for (size_t i = 0; http != NULL && (route = mr_http_route_at(http, i)) != NULL; i++) {
         if (route->title != NULL) {
-            cJSON *item = cJSON_CreateObject();
+            cJSON *item = add_item(links);
             cJSON_AddStringToObject(item, "path", route->path);
             cJSON_AddStringToObject(item, "title", route->title);
-            cJSON_AddItemToArray(links, item);
         }
     }
 }
 
-char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snapshot *snapshot,
-                     uint32_t tables_max, const char *part, size_t *ret_len)
+cJSON *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snapshot *snapshot,
+                      uint32_t tables_max, const char *part)
 {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "version", MR_VERSION);
@@ -300,9 +295,5 @@ char *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snaps
     if (pages->profiler_seconds != NULL) {
         add_number(root, "profiler_seconds", pages->profiler_seconds());
     }
-    char *text = cJSON_PrintUnformatted(root);
-    cJSON_Delete(root);
-    MR_ASSERT(text != NULL);
-    *ret_len = strlen(text);
-    return text;
+    return root;
 }
