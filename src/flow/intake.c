@@ -12,22 +12,13 @@
 #define INSISTENCE_MAX 20
 /* A sink that takes nothing for so many idle intervals lets the connection go, so that the server is free to stop. */
 enum { STALLED_INTERVALS = 6 };
+/* No byte for so many idle intervals although we asked: the connection is dead. */
+enum { SILENT_INTERVALS = 5 };
 /* At the end, a sink that is there has stored a position alone by then. */
 #define POSITION_PATIENCE_NS (INT64_C(1) * 1000000000)
 
 /* So long companions wait for a batch before the stream is looked at again. */
 #define BESIDE_WAIT_NS (INT64_C(5) * 1000000)
-
-static void publish_counts(struct mr_intake *intake)
-{
-    struct mr_pipeline *pipeline = intake->pipeline;
-    atomic_store_explicit(&pipeline->by_source.changes, intake->tally.changes,
-                          memory_order_relaxed);
-    atomic_store_explicit(&pipeline->by_source.skipped, intake->tally.skipped,
-                          memory_order_relaxed);
-    atomic_store_explicit(&pipeline->by_source.transactions, intake->tally.transactions,
-                          memory_order_relaxed);
-}
 
 /* There was no room for what the server sent. */
 static mr_status wait_for_room(struct mr_intake *intake, struct mr_error *ret_error)
@@ -62,6 +53,29 @@ static mr_status leave_if_asked_in_vain(struct mr_intake *intake, struct mr_erro
         "it can");
 }
 
+/* The answer to our question is a keepalive that may say nothing new (walsender.c, ProcessStandbyReplyMessage). */
+static void note_heard(struct mr_intake *intake, int64_t now_ns)
+{
+    uint64_t bytes =
+        atomic_load_explicit(&intake->pipeline->source->received_bytes, memory_order_relaxed);
+    if (bytes != intake->feedback.heard_bytes) {
+        intake->feedback.heard_bytes = bytes;
+        intake->feedback.heard_ns = now_ns;
+        intake->feedback.question_ns = 0;
+    }
+}
+
+static mr_status fail_if_silent(const struct mr_intake *intake, int64_t now_ns,
+                                struct mr_error *ret_error)
+{
+    int64_t limit_ns = SILENT_INTERVALS * mr_intake_idle_ns(intake);
+    if (intake->feedback.question_ns == 0 || now_ns - intake->feedback.question_ns <= limit_ns) {
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "PostgreSQL has been silent for a minute although it was asked to answer");
+}
+
 /* One round of receiving; MR_OK whatever there was to receive. */
 static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_error)
 {
@@ -72,8 +86,7 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
     mr_lane_look_for_room(lane);
     mr_status status =
         pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
-    publish_counts(intake);
-    mr_intake_heard(intake, intake->lane->round.ns);
+    note_heard(intake, lane->round.ns);
     if (status == MR_FULL && !mr_intake_in_transaction(intake) &&
         mr_mailbox_wants_pause(&pipeline->mailbox)) {
         return MR_OK;
@@ -83,7 +96,7 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
     }
     intake->wait.stalled_ns = 0;
     if (status == MR_AGAIN) {
-        MR_TRY(mr_intake_silence(intake, intake->lane->round.ns, ret_error));
+        MR_TRY(fail_if_silent(intake, lane->round.ns, ret_error));
         mr_intake_wait_for_source(intake);
         return leave_if_asked_in_vain(intake, ret_error);
     }
@@ -312,7 +325,6 @@ void *mr_intake_main(void *context)
     if (mr_handshake_is_claimed(intake.state)) {
         mr_intake_disconnect(&intake, 0);
     }
-    publish_counts(&intake);
     atomic_store(&pipeline->ending.source, true);
     mr_wake(pipeline->wakes.abandon);
     mr_wake(pipeline->wakes.sink);

@@ -2,8 +2,6 @@
 #include "base/clock.h"
 #include "flow/intake_internal.h"
 
-/* No byte for so many idle intervals although we asked: the connection is dead. */
-enum { SILENT_INTERVALS = 5 };
 /* While the server's questions are not read, for want of room or because this is the end, it hears of us so often all the
  * same; else a short wal_sender_timeout would end the connection. */
 #define UNREAD_NS (INT64_C(1) * 1000000000)
@@ -83,16 +81,6 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
 
 /* ---- feedback ---- */
 
-void mr_intake_begin_feedback(struct mr_intake *intake, int64_t now_ns)
-{
-    struct mr_feedback *feedback = &intake->feedback;
-    MR_ASSERT(mr_intake_published(intake) <= intake->carry.marked);
-    *feedback = (struct mr_feedback){.known = feedback->was_lost ? 0 : feedback->known,
-                                     .heard_bytes = feedback->heard_bytes,
-                                     .heard_ns = now_ns,
-                                     .confirmed_ns = now_ns};
-}
-
 mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -135,27 +123,4 @@ mr_status mr_intake_feedback(struct mr_intake *intake, int64_t now_ns, struct mr
     return mr_intake_feedback_due_in(intake, now_ns) <= 0
                ? mr_intake_confirm(intake, now_ns, ret_error)
                : MR_OK;
-}
-
-/* The answer to our question is a keepalive that may say nothing new (walsender.c, ProcessStandbyReplyMessage). */
-void mr_intake_heard(struct mr_intake *intake, int64_t now_ns)
-{
-    uint64_t bytes =
-        atomic_load_explicit(&intake->pipeline->source->received_bytes, memory_order_relaxed);
-    if (bytes != intake->feedback.heard_bytes) {
-        intake->feedback.heard_bytes = bytes;
-        intake->feedback.heard_ns = now_ns;
-        intake->feedback.question_ns = 0;
-    }
-}
-
-mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
-                            struct mr_error *ret_error)
-{
-    int64_t limit_ns = SILENT_INTERVALS * mr_intake_idle_ns(intake);
-    if (intake->feedback.question_ns == 0 || now_ns - intake->feedback.question_ns <= limit_ns) {
-        return MR_OK;
-    }
-    return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                   "PostgreSQL has been silent for a minute although it was asked to answer");
 }

@@ -13,24 +13,16 @@ static void note_received(struct mr_intake *intake, mr_lsn lsn)
     }
 }
 
-static bool is_repeated(struct mr_intake *intake, struct mr_position position)
+/* It is a repetition, or another program has delivered it: passed over, and counted. */
+static bool is_delivered(struct mr_intake *intake, struct mr_position position, mr_lsn lsn)
 {
-    intake->tally.changes++;
-    if (MR_UNLIKELY(mr_position_compare(position, intake->carry.appended) <= 0)) {
-        intake->tally.skipped++;
-        return true;
+    if (MR_LIKELY(!(mr_position_compare(position, intake->carry.appended) <= 0) &&
+                  lsn >= intake->exceptions.delivered_below)) {
+        return false;
     }
-    return false;
-}
-
-/* Another program has delivered it. */
-static bool is_handed_over(struct mr_intake *intake, mr_lsn lsn)
-{
-    if (MR_UNLIKELY(lsn < intake->exceptions.delivered_below)) {
-        intake->tally.skipped++;
-        return true;
-    }
-    return false;
+    mr_counter_add(&intake->counts->changes, 1);
+    mr_counter_add(&intake->counts->skipped, 1);
+    return true;
 }
 
 static void note_failure(struct mr_intake *intake, mr_status status, struct mr_position position)
@@ -81,16 +73,16 @@ static mr_status append_change(struct mr_intake *intake, const struct mr_item *i
                                struct mr_error *ret_error)
 {
     const struct mr_change *change = item->change;
-    if (is_repeated(intake, change->position) || is_handed_over(intake, change->lsn)) {
+    if (is_delivered(intake, change->position, change->lsn)) {
         return MR_OK;
     }
     mr_thread_table(change->relation->schema, change->relation->table);
     mr_status status = mr_lane_append(intake->lane, item, ret_error);
     mr_thread_table(NULL, NULL);
     if (MR_LIKELY(status == MR_OK)) {
+        mr_counter_add(&intake->counts->changes, 1);
         mr_intake_appended_of_running(intake, change->position);
     } else {
-        intake->tally.changes--; /* it comes again */
         note_failure(intake, status, change->position);
         if (status == MR_ERR_POISON) {
             name_row(intake, change, ret_error);
@@ -151,13 +143,13 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
         intake->exceptions.delivered_below = intake->pipeline->options.handed_over.lsn + 1;
     }
     const struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = message};
-    if (!is_repeated(intake, message->position) && !is_handed_over(intake, message->lsn)) {
+    if (!is_delivered(intake, message->position, message->lsn)) {
         mr_status status = mr_lane_append(intake->lane, &item, ret_error);
         if (status != MR_OK) {
-            intake->tally.changes--;
             note_failure(intake, status, message->position);
             return status;
         }
+        mr_counter_add(&intake->counts->changes, 1);
         if (message->transaction != NULL) {
             mr_intake_appended_of_running(intake, message->position);
         } else {
@@ -180,6 +172,14 @@ static uint64_t bytes_made(const struct mr_intake *intake)
            (lane->filling == NULL ? 0 : mr_batch_bytes(lane->filling));
 }
 
+/* What another program has delivered of it. A number of a transaction comes again after four thousand million, but LSNs only grow. */
+static void take_over(struct mr_intake *intake, const struct mr_transaction *transaction)
+{
+    const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
+    intake->exceptions.delivered_below =
+        transaction->xid == handed_over->xid ? handed_over->lsn + 1 : 0;
+}
+
 static mr_status on_begin(void *context, const struct mr_transaction *transaction,
                           struct mr_error *ret_error)
 {
@@ -194,13 +194,13 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     MR_ASSERT(!mr_intake_in_transaction(intake));
     intake->running = (struct mr_running){.state = MR_RUNNING_BEGUN,
                                           .commit_lsn = transaction->commit_lsn,
-                                          .changes_at_begin = intake->tally.changes,
+                                          .changes_at_begin = intake->counts->changes,
                                           .bytes_at_begin = bytes_made(intake)};
     if (MR_UNLIKELY(intake->pipeline->options.skip_commit_lsn != 0)) {
         mr_intake_skip_begin(intake, transaction->commit_lsn);
     }
     if (MR_UNLIKELY(intake->exceptions.takes_over)) {
-        mr_intake_take_over(intake, transaction);
+        take_over(intake, transaction);
     }
     if (intake->metadata.is_sent) {
         mr_encoder_begin(intake->lane->encoder, transaction,
@@ -248,10 +248,10 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
         mr_intake_forget_poison(intake, transaction->commit_lsn);
     }
     intake->carry.ends_rows |= ended.state == MR_RUNNING_APPENDED;
-    intake->tally.transactions++;
+    mr_counter_add(&intake->counts->transactions, 1);
     struct mr_meter *meter = &intake->pipeline->meter;
     mr_histogram_record(&meter->transaction_changes,
-                        intake->tally.changes - ended.changes_at_begin);
+                        intake->counts->changes - ended.changes_at_begin);
     mr_histogram_record(&meter->transaction_bytes, bytes_made(intake) - ended.bytes_at_begin);
     mr_intake_mark(intake, transaction->end_lsn);
     note_received(intake, transaction->end_lsn);
@@ -332,6 +332,7 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
     *intake = (struct mr_intake){
         .pipeline = pipeline,
         .lane = lane,
+        .counts = &pipeline->by_source,
         .handler = {.context = intake,
                     .hold = &lane->room.hold,
                     .begin = on_begin,

@@ -51,7 +51,7 @@ void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn)
 {
     if (!intake->exceptions.skip_settled) {
         log_skipped(intake, commit_lsn,
-                    (int64_t)(intake->tally.changes - intake->running.changes_at_begin));
+                    (int64_t)(intake->counts->changes - intake->running.changes_at_begin));
     }
 }
 
@@ -108,7 +108,7 @@ static struct mr_position failing_place(const struct mr_intake *intake)
     }
     if (mr_intake_in_transaction(intake)) {
         return (struct mr_position){.commit_lsn = intake->running.commit_lsn,
-                                    .ordinal = intake->tally.changes -
+                                    .ordinal = intake->counts->changes -
                                                intake->running.changes_at_begin + 1};
     }
     mr_lsn unsent = intake->pipeline->source->failed.commit_lsn;

@@ -83,11 +83,6 @@ struct mr_wait {
     bool resting;                 /* PostgreSQL is left alone until there is */
 };
 
-/* Published after each round. */
-struct mr_tally {
-    uint64_t changes, skipped, transactions;
-};
-
 /* A topic of transactions. */
 struct mr_metadata {
     bool is_sent;
@@ -103,12 +98,12 @@ struct mr_accompanied {
 
 struct mr_intake {
     struct mr_pipeline *pipeline;
-    struct mr_lane *lane; /* of the stream */
+    struct mr_lane *lane;        /* of the stream */
+    struct mr_by_source *counts; /* the pipeline's, which this thread writes */
     struct mr_source_handler handler;
     uint32_t session;
     enum mr_handshake_state state; /* as it was last seen, of that session */
     mr_lsn received;               /* the furthest of this connection */
-    struct mr_tally tally;
     struct mr_running running;
     struct mr_carry carry;
     struct mr_feedback feedback;
@@ -184,9 +179,6 @@ static inline mr_lsn mr_intake_published(const struct mr_intake *intake)
     return atomic_load(&intake->pipeline->published);
 }
 
-/* A stream is open. */
-void mr_intake_begin_feedback(struct mr_intake *intake, int64_t now_ns);
-
 /* Confirms to the server what is published. */
 mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error);
 
@@ -195,13 +187,6 @@ int64_t mr_intake_feedback_due_in(const struct mr_intake *intake, int64_t now_ns
 
 /* Does so if it is due. */
 mr_status mr_intake_feedback(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error);
-
-/* Notes what was received: whatever comes is a sign of life. */
-void mr_intake_heard(struct mr_intake *intake, int64_t now_ns);
-
-/* The socket was read to its end, and there was nothing. MR_ERR_TRANSIENT: our question has stayed unanswered. */
-mr_status mr_intake_silence(const struct mr_intake *intake, int64_t now_ns,
-                            struct mr_error *ret_error);
 
 /* Where the stream must go on, if that is known: where the sink has it stored, or what this process has seen since. */
 bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known);
@@ -223,9 +208,6 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
 
 /* The place that failed is passed, if the transaction that has ended is at or after it. */
 void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn);
-
-/* At the beginning of a transaction: what another program has delivered of it. */
-void mr_intake_take_over(struct mr_intake *intake, const struct mr_transaction *transaction);
 
 /* With --skip-commit-lsn: a transaction has begun / the one that is skipped has ended. */
 void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn);

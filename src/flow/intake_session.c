@@ -90,14 +90,6 @@ bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_k
     return was_open || (stored && mr_checkpoint_has_stream(ret_known));
 }
 
-/* A number of a transaction comes again after four thousand million, but LSNs only grow. */
-void mr_intake_take_over(struct mr_intake *intake, const struct mr_transaction *transaction)
-{
-    const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
-    intake->exceptions.delivered_below =
-        transaction->xid == handed_over->xid ? handed_over->lsn + 1 : 0;
-}
-
 /* Once, before the first stream of this process. */
 static void begin_take_over(struct mr_intake *intake, bool is_known)
 {
@@ -168,7 +160,13 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
 static void begin_stream(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    mr_intake_begin_feedback(intake, mr_monotonic_ns());
+    int64_t now_ns = mr_monotonic_ns();
+    MR_ASSERT(mr_intake_published(intake) <= intake->carry.marked);
+    intake->feedback =
+        (struct mr_feedback){.known = intake->feedback.was_lost ? 0 : intake->feedback.known,
+                             .heard_bytes = intake->feedback.heard_bytes,
+                             .heard_ns = now_ns,
+                             .confirmed_ns = now_ns};
     intake->companions.are_mending = false;
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
     atomic_store_explicit(&pipeline->by_source.was_connected, true, memory_order_relaxed);

@@ -72,10 +72,10 @@ static int64_t next_pause_ns(struct mr_intake *intake)
     int64_t latency_ns = (int64_t)intake->pipeline->options.latency_us * 1000;
     uint64_t received = atomic_load_explicit(&source->received_bytes, memory_order_relaxed);
     bool silent = received == intake->wait.bytes;
-    uint64_t brought = intake->tally.transactions - intake->wait.transactions;
+    uint64_t brought = intake->counts->transactions - intake->wait.transactions;
     bool whole = brought > (intake->wait.in_transaction ? 1 : 0);
     intake->wait.bytes = received;
-    intake->wait.transactions = intake->tally.transactions;
+    intake->wait.transactions = intake->counts->transactions;
     intake->wait.in_transaction = mr_intake_in_transaction(intake);
     if (silent) {
         return 0;

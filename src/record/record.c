@@ -133,60 +133,55 @@ static mr_status write_received(struct recorder *recorder, mr_slice payload,
 
 /* ---- the slot ---- */
 
-static mr_status check_publication(struct recorder *recorder, struct mr_error *ret_error)
+/* START_REPLICATION would speak of lost rows where the slot is only misspelt. */
+static mr_status check_names(struct recorder *recorder, struct mr_error *ret_error)
 {
-    const char *name = recorder->source->publication;
-    static const struct mr_pg_shape shape = {"the publication", "b", 0, 1};
+    const char *slot = recorder->options->slot;
+    static const struct mr_pg_shape shape = {"publication and slot", "bbbb", 1, 1};
     struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT true FROM pg_publication WHERE pubname = ");
-    mr_sql_add_literal(&sql, name);
+    mr_text_string(&sql, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
+    mr_sql_add_literal(&sql, recorder->source->publication);
+    mr_text_string(&sql, "), s.slot_name IS NOT NULL, s.plugin IS DISTINCT FROM 'pgoutput' OR"
+                         " s.database IS DISTINCT FROM current_database(), s.active IS TRUE"
+                         " FROM (SELECT) one LEFT JOIN pg_replication_slots s ON slot_name = ");
+    mr_sql_add_literal(&sql, slot == NULL ? "" : slot);
     struct mr_pg_result *result;
     MR_TRY(mr_pg_query(recorder->conn, &sql, &shape, &result, ret_error));
-    bool exists = mr_pg_result_rows(result) > 0;
+    bool is_published = mr_pg_result_true(result, 0, 0);
+    bool is_there = mr_pg_result_true(result, 0, 1);
+    bool is_other = mr_pg_result_true(result, 0, 2);
+    bool is_read = mr_pg_result_true(result, 0, 3);
     mr_pg_result_free(result);
-    return exists ? MR_OK
-                  : mr_fail(ret_error, MR_ERR_CONFIG,
-                            "publication \"%s\" does not exist in database \"%s\", and a recording "
-                            "makes none; name one that exists, or start millrace first",
-                            name, mr_pg_database(recorder->conn));
-}
-
-/* The slot that was asked for: START_REPLICATION would speak of lost rows where it is only misspelt. */
-static mr_status check_slot(struct recorder *recorder, struct mr_error *ret_error)
-{
-    const char *name = recorder->options->slot;
-    static const struct mr_pg_shape shape = {"the slot", "Bb", 0, 1};
-    struct mr_text sql = {0};
-    mr_text_string(&sql,
-                   "SELECT plugin IS DISTINCT FROM 'pgoutput' OR database <> current_database(),"
-                   " active FROM pg_replication_slots WHERE slot_name = ");
-    mr_sql_add_literal(&sql, name);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(recorder->conn, &sql, &shape, &result, ret_error));
-    mr_status status = MR_OK;
-    if (mr_pg_result_rows(result) == 0) {
-        status =
-            mr_fail(ret_error, MR_ERR_CONFIG,
-                    "slot \"%s\" does not exist; without --slot a temporary one is made", name);
-    } else if (mr_pg_result_true(result, 0, 0)) {
-        status = mr_fail(ret_error, MR_ERR_CONFIG,
-                         "slot \"%s\" does not read database \"%s\" with pgoutput; name another",
-                         name, mr_pg_database(recorder->conn));
-    } else if (mr_pg_result_true(result, 0, 1)) {
-        status = mr_fail(ret_error, MR_ERR_CONFIG,
-                         "slot \"%s\" is being read; stop its reader first (nothing is confirmed "
-                         "for it), or leave --slot out and record a temporary one",
-                         name);
+    const char *database = mr_pg_database(recorder->conn);
+    if (!is_published) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "publication \"%s\" does not exist in database \"%s\", and a recording "
+                       "makes none; name one that exists, or start millrace first",
+                       recorder->source->publication, database);
     }
-    mr_pg_result_free(result);
-    return status;
+    if (slot != NULL && !is_there) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "slot \"%s\" does not exist; without --slot a temporary one is made", slot);
+    }
+    if (slot != NULL && is_other) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "slot \"%s\" does not read database \"%s\" with pgoutput; name another",
+                       slot, database);
+    }
+    if (slot != NULL && is_read) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "slot \"%s\" is being read; stop its reader first (nothing is confirmed "
+                       "for it), or leave --slot out and record a temporary one",
+                       slot);
+    }
+    return MR_OK;
 }
 
 static mr_status find_slot(struct recorder *recorder, struct mr_error *ret_error)
 {
     if (recorder->options->slot != NULL) {
         snprintf(recorder->slot, sizeof(recorder->slot), "%s", recorder->options->slot);
-        return check_slot(recorder, ret_error);
+        return MR_OK;
     }
     snprintf(recorder->slot, sizeof(recorder->slot), "millrace_record_%d", (int)getpid());
     char command[160];
@@ -313,7 +308,7 @@ static mr_status begin(struct recorder *recorder, struct mr_error *ret_error)
 {
     MR_TRY(mr_pg_connect(&recorder->source->connection, true, recorder->stop_fd, &recorder->conn,
                          ret_error));
-    MR_TRY(check_publication(recorder, ret_error));
+    MR_TRY(check_names(recorder, ret_error));
     MR_TRY(find_slot(recorder, ret_error));
     MR_TRY(mr_pg_start_replication(recorder->conn, recorder->slot, recorder->source->publication,
                                    true, recorder->options->start, ret_error));

@@ -158,9 +158,10 @@ static void kafka_close(struct mr_sink *sink)
     mr_kafka_transaction_abandon(kafka);
     /* Records point into batches: after the purge and the destroy no thread of librdkafka reads them. */
     rd_kafka_purge(kafka->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-    mr_kafka_topics_done(&kafka->topics);
+    mr_kafka_topics_release(&kafka->topics);
     rd_kafka_queue_destroy(kafka->events);
     mr_kafka_client_end(kafka->producer, MR_KAFKA_END_MS);
+    mr_kafka_topics_done(&kafka->topics);
     kafka->producer = NULL;
     kafka->events = NULL;
     mr_sink_counts_reset(&kafka->counts);

@@ -1,14 +1,7 @@
 #include "sink/kafka/kafka_place.h"
 
 #include "base/hash.h"
-
-/* librdkafka asks for the partition on the thread that produces, or, when it does not know the topic any more, later on
- * one of its own, whose note is empty. */
-static _Thread_local struct {
-    bool known;
-    int32_t partition;
-    int32_t count;
-} next;
+#include "sink/kafka/kafka_topics.h"
 
 static int32_t place_by_position(const struct mr_record *record, int32_t count)
 {
@@ -32,47 +25,27 @@ int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *r
                                             NULL);
 }
 
+/* librdkafka asks on the thread that produces, or, when it did not know the topic any more, later on one of its own. */
 static int32_t place(const rd_kafka_topic_t *handle, const void *key, size_t key_len, int32_t count,
                      void *topic_opaque, void *message_opaque)
 {
-    next.count = count;
-    return next.known ? next.partition
-                      : rd_kafka_msg_partitioner_murmur2(handle, key, key_len, count, topic_opaque,
-                                                         message_opaque);
+    (void)handle;
+    (void)key;
+    (void)key_len;
+    (void)topic_opaque;
+    struct mr_kafka_queue *queue = ((const struct mr_record *)message_opaque)->flight;
+    atomic_store_explicit(&queue->partitions, count, memory_order_relaxed);
+    return queue->partition;
 }
 
-static int32_t place_and_spread(const rd_kafka_topic_t *handle, const void *key, size_t key_len,
-                                int32_t count, void *topic_opaque, void *message_opaque)
-{
-    if (key == NULL && !next.known) {
-        next.count = count;
-        return place_by_position(message_opaque, count);
-    }
-    return place(handle, key, key_len, count, topic_opaque, message_opaque);
-}
-
-rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic,
-                                       enum mr_null_keys null_keys)
+rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic)
 {
     rd_kafka_topic_conf_t *conf = rd_kafka_default_topic_conf_dup(producer);
-    bool spreads = null_keys == MR_NULL_KEYS_SPREAD;
-    rd_kafka_topic_conf_set_partitioner_cb(conf, spreads ? place_and_spread : place);
+    rd_kafka_topic_conf_set_partitioner_cb(conf, place);
     rd_kafka_topic_conf_set_opaque(conf, (void *)(uintptr_t)topic);
     rd_kafka_topic_t *handle = rd_kafka_topic_new(producer, topic->name, conf);
     if (handle == NULL) {
         rd_kafka_topic_conf_destroy(conf);
     }
     return handle;
-}
-
-void mr_kafka_place_next(int32_t partition)
-{
-    next.known = true;
-    next.partition = partition;
-    next.count = 0;
-}
-
-int32_t mr_kafka_place_count(void)
-{
-    return next.count;
 }

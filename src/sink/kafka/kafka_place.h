@@ -10,18 +10,12 @@
 
 #include "sink/kafka/kafka.h"
 
-/* A topic handle whose records are placed here and whose opaque is `topic`; NULL as rd_kafka_topic_new. */
-rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic,
-                                       enum mr_null_keys null_keys);
+/* A topic handle whose opaque is `topic`, and whose records go to the partition of the queue (kafka_topics.h) that they have in
+ * `flight`, and note there how many partitions the topic has. NULL as rd_kafka_topic_new. */
+rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic);
 
 /* The partition of `record`, of `count`; -1: it asks for one that is not there. Any thread. */
 int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
                        int32_t count, enum mr_null_keys null_keys);
-
-/* The record that is produced next goes to `partition`. Of the calling thread. */
-void mr_kafka_place_next(int32_t partition);
-
-/* How many partitions the topic had when that record was produced. */
-int32_t mr_kafka_place_count(void);
 
 #endif

@@ -81,7 +81,7 @@ static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *que
         headers = headers_new(kafka, record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
-    mr_kafka_place_next(queue->partition);
+    record->flight = queue;
     rd_kafka_error_t *error = rd_kafka_produceva(kafka->producer, arguments, count);
     if (MR_LIKELY(error == NULL)) {
         return MR_OK;
@@ -123,12 +123,11 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
             break;
         }
         queue->first = record->next;
-        record->flight = queue;
         queue->in_flight++;
     }
     queue->last = queue->first == NULL ? &queue->first : queue->last;
     mr_kafka_topics_grow(&kafka->topics, rd_kafka_topic_opaque(queue->handle),
-                         mr_kafka_place_count());
+                         atomic_load_explicit(&queue->partitions, memory_order_relaxed));
     return status;
 }
 

@@ -25,26 +25,31 @@ void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
         .producer = producer, .options = options, .standstill = standstill};
 }
 
-void mr_kafka_topics_done(struct mr_kafka_topics *topics)
+void mr_kafka_topics_release(struct mr_kafka_topics *topics)
 {
     mr_standstill_end(topics->standstill, MR_CAUSE_TOPIC_MISSING); /* it is looked for again */
     for (uint32_t i = 0; i < topics->capacity; i++) {
-        struct mr_kafka_topic *topic = &topics->items[i];
-        if (topic->handle != NULL) {
-            rd_kafka_topic_destroy(topic->handle);
+        if (topics->items[i].handle != NULL) {
+            rd_kafka_topic_destroy(topics->items[i].handle);
         }
-        for (int32_t j = 0; j < topic->queue_count; j++) {
-            free(topic->queues[j]);
-        }
-        free(topic->queues);
     }
-    free(topics->items);
     if (topics->awaited_handle != NULL) {
         rd_kafka_topic_destroy(topics->awaited_handle);
     }
     if (topics->creating != NULL) {
         rd_kafka_queue_destroy(topics->creating);
     }
+}
+
+void mr_kafka_topics_done(struct mr_kafka_topics *topics)
+{
+    for (uint32_t i = 0; i < topics->capacity; i++) {
+        for (int32_t j = 0; j < topics->items[i].queue_count; j++) {
+            free(topics->items[i].queues[j]);
+        }
+        free(topics->items[i].queues);
+    }
+    free(topics->items);
     *topics = (struct mr_kafka_topics){0};
 }
 
@@ -246,8 +251,7 @@ static mr_status await(struct mr_kafka_topics *topics, const struct mr_topic *to
                        struct mr_error *ret_error)
 {
     MR_ASSERT(topics->awaited == NULL);
-    topics->awaited_handle =
-        mr_kafka_place_topic(topics->producer, topic, topics->options->null_keys);
+    topics->awaited_handle = mr_kafka_place_topic(topics->producer, topic);
     if (topics->awaited_handle == NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka topic \"%s\": %s", topic->name,
                        rd_kafka_err2str(rd_kafka_last_error()));

@@ -7,6 +7,7 @@
 #define MR_SINK_KAFKA_TOPICS_H
 
 #include <librdkafka/rdkafka.h>
+#include <stdatomic.h>
 
 #include "sink/kafka/kafka.h"
 
@@ -14,6 +15,7 @@
 struct mr_kafka_queue {
     rd_kafka_topic_t *handle;
     int32_t partition;
+    _Atomic int32_t partitions; /* of the topic, as librdkafka saw it last */
     uint32_t in_flight;
     struct mr_record *first;
     struct mr_record **last;
@@ -87,6 +89,9 @@ rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *
 
 void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
                           const struct mr_kafka_options *options, struct mr_standstill *standstill);
+/* Gives librdkafka its handles back; before the producer goes. */
+void mr_kafka_topics_release(struct mr_kafka_topics *topics);
+/* After that: librdkafka's threads may look into a queue as long as they live. */
 void mr_kafka_topics_done(struct mr_kafka_topics *topics);
 
 /* The topic of the `i`-th record of `batch`; good until the next call. MR_FULL while the broker has not said that the topic
