@@ -167,42 +167,35 @@ uint32_t mr_pipeline_shutdown_ms(const struct mr_pipeline *pipeline)
     return pipeline->options.shutdown_deadline_ms;
 }
 
-struct change {
+struct asked {
     struct mr_command command;
     struct mr_pipeline *pipeline;
-    const struct mr_pipeline_change *wanted;
+    const struct mr_pipeline_change *change; /* NULL: a heartbeat */
 };
 
-static mr_status run_change(struct mr_command *command, struct mr_error *ret_error)
+static mr_status run_asked(struct mr_command *command, struct mr_error *ret_error)
 {
-    const struct change *change = (const struct change *)command;
-    return mr_intake_change(change->pipeline->intake, change->wanted, ret_error);
+    const struct asked *asked = (const struct asked *)command;
+    struct mr_intake *intake = asked->pipeline->intake;
+    return asked->change == NULL ? mr_intake_beat(intake, ret_error)
+                                 : mr_intake_change(intake, asked->change, ret_error);
 }
 
 mr_status mr_pipeline_change(struct mr_pipeline *pipeline, const struct mr_pipeline_change *change,
                              uint32_t deadline_ms, struct mr_error *ret_error)
 {
-    struct change asked = {
-        .command = {.when = MR_COMMAND_BETWEEN_TRANSACTIONS, .run = run_change},
+    struct asked asked = {
+        .command = {.when = MR_COMMAND_BETWEEN_TRANSACTIONS, .run = run_asked},
         .pipeline = pipeline,
-        .wanted = change,
+        .change = change,
     };
     return mr_pipeline_ask(pipeline, &asked.command, deadline_ms, ret_error);
-}
-
-static mr_status run_beat(struct mr_command *command, struct mr_error *ret_error)
-{
-    return mr_intake_beat(((const struct change *)command)->pipeline->intake, ret_error);
 }
 
 mr_status mr_pipeline_beat(struct mr_pipeline *pipeline, uint32_t deadline_ms,
                            struct mr_error *ret_error)
 {
-    struct change asked = {
-        .command = {.when = MR_COMMAND_BETWEEN_TRANSACTIONS, .run = run_beat},
-        .pipeline = pipeline,
-    };
-    return mr_pipeline_ask(pipeline, &asked.command, deadline_ms, ret_error);
+    return mr_pipeline_change(pipeline, NULL, deadline_ms, ret_error);
 }
 
 mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_error)

@@ -4,7 +4,7 @@
 
 #include "ports/sink.h"
 
-/* JSON lines, one a record, to a descriptor: `{"topic":…,"key":…,"value":…}` or the value alone. */
+/* JSON lines, one a record: `{"topic":…,"key":…,"value":…}`. */
 struct mr_file_options {
     const char *path; /* NULL or "-": standard output */
     bool sync;        /* fdatasync before records count as safe */

@@ -116,12 +116,10 @@ static void count_errors(struct mr_sink_counts *counts, const char *code, uint64
     while (i < count && strcmp(counts->errors[i].code, code) != 0) {
         i++;
     }
-    if (i == MR_SINK_ERRORS_MAX) {
-        mr_counter_add(&counts->other_errors, by);
-        return;
-    }
-    if (i == count) {
-        counts->errors[i].code = code; /* the line is not published yet */
+    if (i > MR_SINK_ERRORS_MAX) {
+        i = MR_SINK_ERRORS_MAX; /* others */
+    } else if (i == count) {
+        counts->errors[i].code = i == MR_SINK_ERRORS_MAX ? "other" : code; /* not published yet */
     }
     mr_counter_add(&counts->errors[i].count, by);
     if (i == count) {
@@ -158,10 +156,6 @@ static void read_errors(const struct mr_sink_counts *counts, struct mr_sink_view
         ret_view->errors[i] = (struct mr_sink_error){
             .code = counts->errors[i].code,
             .count = atomic_load_explicit(&counts->errors[i].count, memory_order_relaxed)};
-    }
-    uint64_t other = atomic_load_explicit(&counts->other_errors, memory_order_relaxed);
-    if (other > 0) {
-        ret_view->errors[count++] = (struct mr_sink_error){.code = "other", .count = other};
     }
     ret_view->error_count = count;
 }

@@ -38,9 +38,8 @@ struct mr_sink_counts {
     struct mr_flight_line other;
     struct mr_flight_topic *topics; /* by mr_topic.index */
     uint32_t topic_capacity;
-    struct mr_error_line errors[MR_SINK_ERRORS_MAX];
+    struct mr_error_line errors[MR_SINK_ERRORS_MAX + 1]; /* the last: all others */
     _Atomic uint32_t error_count;
-    mr_counter other_errors;
 };
 
 void mr_sink_counts_init(struct mr_sink_counts *counts);

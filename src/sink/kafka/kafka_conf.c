@@ -15,6 +15,15 @@ static mr_status conf_set(rd_kafka_conf_t *conf, const char *name, const char *v
     return MR_OK;
 }
 
+static mr_status conf_set_all(rd_kafka_conf_t *conf, const struct mr_kafka_property *properties,
+                              size_t count, struct mr_error *ret_error)
+{
+    for (size_t i = 0; i < count; i++) {
+        MR_TRY(conf_set(conf, properties[i].name, properties[i].value, ret_error));
+    }
+    return MR_OK;
+}
+
 static mr_status conf_set_u64(rd_kafka_conf_t *conf, const char *name, uint64_t value,
                               struct mr_error *ret_error)
 {
@@ -56,9 +65,7 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"socket.nagle.disable", "true"},
         {"socket.keepalive.enable", "true"},
     };
-    for (size_t i = 0; i < MR_ARRAY_LEN(fixed); i++) {
-        MR_TRY(conf_set(conf, fixed[i].name, fixed[i].value, ret_error));
-    }
+    MR_TRY(conf_set_all(conf, fixed, MR_ARRAY_LEN(fixed), ret_error));
     if (options->exactly_once) {
         static const struct mr_kafka_property transactional[] = {
             {"transaction.timeout.ms", "60000"},
@@ -68,9 +75,7 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
              * enough. */
             {"linger.ms", "2"},
         };
-        for (size_t i = 0; i < MR_ARRAY_LEN(transactional); i++) {
-            MR_TRY(conf_set(conf, transactional[i].name, transactional[i].value, ret_error));
-        }
+        MR_TRY(conf_set_all(conf, transactional, MR_ARRAY_LEN(transactional), ret_error));
         MR_TRY(conf_set(conf, "transactional.id", options->state_name, ret_error));
     }
     MR_TRY(conf_set(conf, "bootstrap.servers", options->brokers, ret_error));
@@ -79,9 +84,5 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
     MR_TRY(
         conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
-    for (uint32_t i = 0; i < options->property_count; i++) {
-        MR_TRY(
-            conf_set(conf, options->properties[i].name, options->properties[i].value, ret_error));
-    }
-    return MR_OK;
+    return conf_set_all(conf, options->properties, options->property_count, ret_error);
 }

@@ -3,12 +3,6 @@
 #include "base/hash.h"
 #include "sink/kafka/kafka_topics.h"
 
-static int32_t place_by_position(const struct mr_record *record, int32_t count)
-{
-    uint64_t hash = mr_hash_number(MR_HASH_BEGIN, record->position.commit_lsn);
-    return (int32_t)(mr_hash_number(hash, record->position.ordinal) % (uint64_t)count);
-}
-
 int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
                        int32_t count, enum mr_null_keys null_keys)
 {
@@ -19,7 +13,8 @@ int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *r
         return own < count ? (int32_t)own : -1;
     }
     if (MR_UNLIKELY(record->key == NULL && null_keys == MR_NULL_KEYS_SPREAD)) {
-        return place_by_position(record, count);
+        uint64_t hash = mr_hash_number(MR_HASH_BEGIN, record->position.commit_lsn);
+        return (int32_t)(mr_hash_number(hash, record->position.ordinal) % (uint64_t)count);
     }
     return rd_kafka_msg_partitioner_murmur2(handle, record->key, record->key_len, count, NULL,
                                             NULL);

@@ -81,7 +81,6 @@ static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *que
         headers = headers_new(kafka, record);
         arguments[count++] = (rd_kafka_vu_t){.vtype = RD_KAFKA_VTYPE_HEADERS, .u.headers = headers};
     }
-    record->flight = queue;
     rd_kafka_error_t *error = rd_kafka_produceva(kafka->producer, arguments, count);
     if (MR_LIKELY(error == NULL)) {
         return MR_OK;
@@ -115,14 +114,17 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
     MR_ASSERT(queue->first != NULL && queue->in_flight == 0);
     while (queue->first != NULL && queue->in_flight < MR_KAFKA_REQUEST_RECORDS) {
         struct mr_record *record = queue->first;
+        struct mr_record *next = record->next;
         bytes += wire_bytes(kafka, record);
         if (queue->in_flight > 0 && bytes > kafka->options.batch_bytes) {
             break;
         }
+        record->flight = queue; /* in the place of `next` */
         if ((status = produce(kafka, queue, record, ret_error)) != MR_OK) {
+            record->next = next;
             break;
         }
-        queue->first = record->next;
+        queue->first = next;
         queue->in_flight++;
     }
     queue->last = queue->first == NULL ? &queue->first : queue->last;

@@ -115,16 +115,6 @@ static bool has_handle(const struct mr_kafka_topics *topics, const struct mr_top
     return topic->index < topics->capacity && topics->items[topic->index].handle != NULL;
 }
 
-static void want_topic(const struct mr_kafka_topics *topics, const char *name,
-                       rd_kafka_NewTopic_t **wanted, size_t *count)
-{
-    char reason[256];
-    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(
-        name, topics->options->partitions, topics->options->replication, reason, sizeof(reason));
-    MR_ASSERT(topic != NULL); /* the options' ranges were checked with the configuration */
-    wanted[(*count)++] = topic;
-}
-
 /* Asks for the topic of the `first` record and for those of later ones that have no handle yet. That another one
  * exists already is no error of anybody. */
 static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch *batch,
@@ -132,6 +122,7 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
 {
     rd_kafka_NewTopic_t *wanted[CREATED_TOGETHER_MAX];
     const struct mr_topic *names[CREATED_TOGETHER_MAX];
+    char reason[256];
     size_t count = 0;
     for (uint32_t i = first; i < batch->record_count && count < CREATED_TOGETHER_MAX; i++) {
         const struct mr_topic *topic = mr_batch_record(batch, i)->topic;
@@ -141,7 +132,11 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
         }
         if (known == count && !has_handle(topics, topic)) {
             names[count] = topic;
-            want_topic(topics, topic->name, wanted, &count);
+            wanted[count] =
+                rd_kafka_NewTopic_new(topic->name, topics->options->partitions,
+                                      topics->options->replication, reason, sizeof(reason));
+            MR_ASSERT(wanted[count] != NULL); /* the configuration checks the options' ranges */
+            count++;
         }
     }
     topics->creating = mr_kafka_create_topics(topics->producer, wanted, count);
