@@ -21,6 +21,12 @@ static inline int64_t mr_monotonic_ns(void)
     return mr_clock_ns(CLOCK_MONOTONIC);
 }
 
+/* For poll(), rounded up; 0: the time is over. */
+static inline int mr_timeout_ms(int64_t left_ns)
+{
+    return left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+}
+
 /* Nanoseconds since 1970. */
 static inline int64_t mr_wall_ns(void)
 {

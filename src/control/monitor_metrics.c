@@ -251,7 +251,7 @@ static const struct family families[MR_METRIC_COUNT] = {
 void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,
                        struct mr_buffer *out)
 {
-    struct text text = {.out = mr_exposition_begin(out), .now = snapshot, .meter = meter};
+    struct text text = {.out = {.out = out}, .now = snapshot, .meter = meter};
     const struct mr_figure *figures[MR_METRIC_COUNT + 1] = {NULL};
     for (size_t i = 0; i < mr_figure_count; i++) {
         figures[mr_figures[i].metric] = &mr_figures[i];

@@ -367,7 +367,7 @@ static int store_due_ms(const struct delivery *delivery)
     int64_t interval_ns = (int64_t)interval_ms * 1000000;
     int64_t left_ns = delivery->store.asked_ns + interval_ns - mr_monotonic_ns();
     bool stopping = news && atomic_load(&pipeline->ending.level) != MR_STOP_NONE;
-    return stopping || left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+    return stopping ? 0 : mr_timeout_ms(left_ns);
 }
 
 /* Stores what is acknowledged, and publishes what is stored. */
@@ -465,7 +465,7 @@ static int end_due_ms(const struct delivery *delivery)
     int64_t quiet_ns = delivery->transaction.added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
     int64_t burst_ns = full_ns < quiet_ns ? full_ns : quiet_ns;
     int64_t left_ns = (due_ns > burst_ns ? due_ns : burst_ns) - mr_monotonic_ns();
-    return left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+    return mr_timeout_ms(left_ns);
 }
 
 /* The position of all that was sent goes with it, and ends the transaction. */
@@ -681,7 +681,7 @@ static bool back_off(struct delivery *delivery, mr_status status)
     int64_t end_ns = mr_monotonic_ns() + (int64_t)wait_ms * 1000000;
     int64_t left_ns;
     while (!must_leave(pipeline) && (left_ns = end_ns - mr_monotonic_ns()) > 0) {
-        if (poll(fds, 2, (int)(left_ns / 1000000) + 1) > 0 && fds[0].revents != 0) {
+        if (poll(fds, 2, mr_timeout_ms(left_ns)) > 0 && fds[0].revents != 0) {
             return false;
         }
         wait_for_wake(delivery, 0);

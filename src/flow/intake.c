@@ -221,7 +221,7 @@ static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
 /* Without what is not published yet, no row would come twice. */
 static bool rows_are_published(const struct mr_intake *intake)
 {
-    return !mr_intake_has_records(intake) && !intake->carry.ends_rows &&
+    return !mr_lane_has_records(intake->lane) && !intake->carry.ends_rows &&
            atomic_load(&intake->lane->published) >= intake->lane->handed.needed;
 }
 
@@ -239,7 +239,7 @@ static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *r
 static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
-    if (mr_intake_has_records(intake) && intake->running.state != MR_RUNNING_APPENDED) {
+    if (mr_lane_has_records(intake->lane) && intake->running.state != MR_RUNNING_APPENDED) {
         mr_lane_hand_over(intake->lane);
     }
     int64_t begin_ns = mr_monotonic_ns();
@@ -274,9 +274,9 @@ static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
 static bool rows_are_confirmed(const struct mr_intake *intake)
 {
     mr_lsn last = mr_intake_last_row(intake);
-    bool all_told =
+    bool all_confirmed =
         last < intake->feedback.known || mr_intake_published(intake) == intake->feedback.confirmed;
-    return last == 0 || (all_told && !intake->feedback.was_lost);
+    return last == 0 || (all_confirmed && !intake->feedback.was_lost);
 }
 
 /* The last word to the server, and its answer. */

@@ -14,7 +14,7 @@ void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn)
         return;
     }
     intake->carry.marked = lsn;
-    if (mr_intake_has_records(intake)) {
+    if (mr_lane_has_records(intake->lane)) {
         mr_intake_carry(intake);
     }
 }
@@ -41,7 +41,7 @@ static bool owes_step(const struct mr_intake *intake)
 bool mr_intake_position_waits(const struct mr_intake *intake)
 {
     return (intake->carry.marked > intake->carry.carried || owes_step(intake)) &&
-           !mr_intake_has_records(intake);
+           !mr_lane_has_records(intake->lane);
 }
 
 /* The end of a transaction whose rows are out already is due with the next status update: without it they would come

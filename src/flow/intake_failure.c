@@ -204,7 +204,7 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
     }
     log_lost(intake, status, error);
     atomic_fetch_add_explicit(&intake->pipeline->by_source.reconnects, 1, memory_order_relaxed);
-    if (mr_intake_has_records(intake)) {
+    if (mr_lane_has_records(intake->lane)) {
         mr_lane_hand_over(
             intake->lane); /* what has come is delivered, whatever becomes of the rest */
     }

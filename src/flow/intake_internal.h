@@ -147,11 +147,6 @@ static inline bool mr_intake_is_open(const struct mr_intake *intake)
     return intake->state == MR_HANDSHAKE_OPEN;
 }
 
-static inline bool mr_intake_has_records(const struct mr_intake *intake)
-{
-    return mr_lane_has_records(intake->lane);
-}
-
 /* All zero but for the pipeline, its lane and the handler. */
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline);
 
@@ -215,9 +210,6 @@ void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn);
 
 /* Logs once when the stream is at `lsn`, past the transaction that is to be skipped, and it was not there. */
 void mr_intake_check_skip(struct mr_intake *intake, mr_lsn lsn);
-
-/* For poll(), rounded up. */
-int mr_intake_timeout_ms(int64_t wait_ns);
 
 /* Sleeps until the thread is woken (by the sink thread, or for a stop), one of the events of `fd` comes (-1: of none), or time is
  * up. True: one has come. */

@@ -149,7 +149,7 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY); /* it has answered */
     bool has_claim = mr_handshake_is_claimed(intake->state) && source->ops->claim != NULL;
     int fd = has_claim ? source->ops->descriptor(source) : -1;
-    if (!mr_intake_sleep(intake, fd, POLLRDHUP, mr_intake_timeout_ms(mr_intake_idle_ns(intake)))) {
+    if (!mr_intake_sleep(intake, fd, POLLRDHUP, mr_timeout_ms(mr_intake_idle_ns(intake)))) {
         return MR_OK;
     }
     mr_intake_disconnect(intake, 0);

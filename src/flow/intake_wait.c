@@ -10,11 +10,6 @@
  * to half of it. A walsender sends the 10 rows of a small transaction within the first, 100 rows within three. */
 #define PAUSE_FIRST_PART 16
 
-int mr_intake_timeout_ms(int64_t wait_ns)
-{
-    return wait_ns <= 0 ? 0 : (int)(wait_ns / 1000000) + 1;
-}
-
 static int64_t sooner(int64_t a_ns, int64_t b_ns)
 {
     return a_ns < b_ns ? a_ns : b_ns;
@@ -114,7 +109,7 @@ void mr_intake_wait_for_source(struct mr_intake *intake)
     struct mr_pipeline *pipeline = intake->pipeline;
     int64_t begin_ns = mr_monotonic_ns();
     intake->wait.pause_ns = next_pause_ns(intake);
-    if (mr_intake_has_records(intake) && may_hand_over_partial(intake) &&
+    if (mr_lane_has_records(intake->lane) && may_hand_over_partial(intake) &&
         !may_gather(intake, begin_ns)) {
         mr_lane_hand_over(intake->lane);
     }
@@ -123,12 +118,12 @@ void mr_intake_wait_for_source(struct mr_intake *intake)
         note_waited(pipeline, begin_ns);
         return;
     }
-    bool holds_back = mr_intake_has_records(intake);
+    bool holds_back = mr_lane_has_records(intake->lane);
     atomic_store(&pipeline->source_waits, holds_back);
     /* Asked once more after the flag is up: a batch that came home just before woke nobody. */
     if (!holds_back || !may_hand_over_partial(intake)) {
         mr_intake_sleep(intake, pipeline->source->ops->descriptor(pipeline->source), POLLIN,
-                        mr_intake_timeout_ms(wait_limit_ns(intake, begin_ns)));
+                        mr_timeout_ms(wait_limit_ns(intake, begin_ns)));
         note_waited(pipeline, begin_ns);
     }
     atomic_store(&pipeline->source_waits, false);
@@ -140,7 +135,7 @@ void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns)
     int64_t begin_ns = mr_monotonic_ns();
     atomic_store(&pipeline->source_waits, true);
     int64_t wait_ns = sooner(wait_limit_ns(intake, begin_ns), limit_ns);
-    mr_intake_sleep(intake, -1, 0, mr_intake_timeout_ms(wait_ns));
+    mr_intake_sleep(intake, -1, 0, mr_timeout_ms(wait_ns));
     atomic_store(&pipeline->source_waits, false);
     atomic_fetch_add_explicit(&pipeline->by_source.backpressure_ns,
                               (uint64_t)(mr_monotonic_ns() - begin_ns), memory_order_relaxed);

@@ -1,7 +1,7 @@
 /* How long a Kafka transaction stays open for what it holds. Pure; any thread.
  *
  * One costs about the same whatever it holds, some 20 ms of a busy machine. So it stays open for a millisecond per so many
- * bytes behind the first: a quiet stream commits soon, and a burst seldom. While one ends nothing is sent: what that takes
+ * bytes above the first: a quiet stream commits soon, and a burst seldom. While one ends nothing is sent: what that takes
  * (each partition has a marker of its own) may be a twentieth of a burst's time, as far as a second allows. */
 #ifndef MR_FLOW_PACE_H
 #define MR_FLOW_PACE_H

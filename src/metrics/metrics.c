@@ -29,11 +29,6 @@ static void append_text(struct mr_buffer *out, const char *text)
     mr_buffer_append(out, text, strlen(text));
 }
 
-struct mr_exposition mr_exposition_begin(struct mr_buffer *out)
-{
-    return (struct mr_exposition){.out = out};
-}
-
 static void find_labels(struct mr_exposition *exposition)
 {
     exposition->label_count = 0;
@@ -90,7 +85,7 @@ static void append_label_value(struct mr_buffer *out, const char *value)
     }
 }
 
-/* `{a="x",b="y"}` with `le` behind the others if it is not NULL; nothing when there are none. */
+/* `{a="x",b="y"}` with `le` after the others if it is not NULL; nothing when there are none. */
 static void append_labels(const struct mr_exposition *exposition, const char *const *values,
                           const char *le)
 {
@@ -210,9 +205,9 @@ void mr_metrics_print_reference(FILE *to)
           "<!-- Made by `millrace reference metrics`; a test compares the two. -->\n\n"
           "What `/metrics` holds, in Prometheus' text form. Counters begin at 0 with the process; "
           "those of the Kafka\n"
-          "client begin anew with each session of the sink. Reading them costs the flow nothing: "
+          "client begin again with each session of the sink. Reading them costs the flow nothing: "
           "its threads count\n"
-          "in their own memory, and whoever asks reads that memory without a lock.\n\n"
+          "in their own memory, and a reader reads that memory without a lock.\n\n"
           "| metric | type | unit | labels | what it is | what it means for you |\n"
           "|---|---|---|---|---|---|\n",
           to);

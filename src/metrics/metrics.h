@@ -33,6 +33,7 @@ const struct mr_metric *mr_metric_at(enum mr_metric_id id);
 
 enum { MR_EXPOSE_LABELS_MAX = 4 };
 
+/* All zero but for `out` at first. */
 struct mr_exposition {
     struct mr_buffer *out;
     enum mr_metric_id id;                     /* of the family that is being written */
@@ -40,8 +41,6 @@ struct mr_exposition {
     size_t label_lens[MR_EXPOSE_LABELS_MAX];
     uint32_t label_count;
 };
-
-struct mr_exposition mr_exposition_begin(struct mr_buffer *out);
 
 /* HELP and TYPE of a family. Its samples follow, until the next begin. */
 void mr_expose_begin(struct mr_exposition *exposition, enum mr_metric_id id);

@@ -19,7 +19,7 @@ static void test_expose_writes_help_type_and_value(void **state)
 {
     (void)state;
     struct mr_buffer out = begin();
-    struct mr_exposition exposition = mr_exposition_begin(&out);
+    struct mr_exposition exposition = {.out = &out};
     mr_expose_one_u64(&exposition, MR_METRIC_CHANGES, 42);
     assert_string_equal((char *)text, "# HELP millrace_changes_total Row changes and messages "
                                       "received, repeated ones included.\n"
@@ -31,7 +31,7 @@ static void test_expose_escapes_label_values(void **state)
 {
     (void)state;
     struct mr_buffer out = begin();
-    struct mr_exposition exposition = mr_exposition_begin(&out);
+    struct mr_exposition exposition = {.out = &out};
     mr_expose_begin(&exposition, MR_METRIC_EVENTS);
     const char *labels[] = {"s.\"a\\b\nc\xff é", "insert"};
     mr_expose_u64(&exposition, labels, UINT64_MAX);
@@ -49,7 +49,7 @@ static void test_expose_writes_floats_as_prometheus_reads_them(void **state)
     } rows[] = {{INFINITY, "+Inf"}, {-INFINITY, "-Inf"}, {NAN, "NaN"}, {0.25, "0.25"}, {0, "0"}};
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
         struct mr_buffer out = begin();
-        struct mr_exposition exposition = mr_exposition_begin(&out);
+        struct mr_exposition exposition = {.out = &out};
         mr_expose_begin(&exposition, MR_METRIC_LAG_SECONDS);
         mr_expose_f64(&exposition, NULL, rows[i].value);
         char *line = strstr((char *)text, "\nmillrace_lag_seconds ");
@@ -69,7 +69,7 @@ static void test_expose_histogram_is_cumulative(void **state)
     mr_histogram_record(&histogram, 2000000000);
     mr_histogram_read(&histogram, &view);
     struct mr_buffer out = begin();
-    struct mr_exposition exposition = mr_exposition_begin(&out);
+    struct mr_exposition exposition = {.out = &out};
     mr_expose_begin(&exposition, MR_METRIC_STAGE_SECONDS);
     mr_expose_histogram(&exposition, (const char *const[]){"encoded"}, &view);
     static const char *const lines[] = {
@@ -89,7 +89,7 @@ static void test_expose_stops_at_the_end_of_the_buffer(void **state)
 {
     (void)state;
     struct mr_buffer out = mr_buffer_init(text, 40);
-    struct mr_exposition exposition = mr_exposition_begin(&out);
+    struct mr_exposition exposition = {.out = &out};
     mr_expose_one_u64(&exposition, MR_METRIC_CHANGES, 1);
     assert_true(out.full);
     assert_true(out.at <= text + 40);

@@ -91,7 +91,7 @@ double mr_profiling_seconds(void)
 
 void mr_profiling_metrics(struct mr_buffer *to)
 {
-    struct mr_exposition exposition = mr_exposition_begin(to);
+    struct mr_exposition exposition = {.out = to};
     struct mr_exposition *out = &exposition;
     struct mr_profiler_stats stats;
     mr_profiler_stats(&stats);

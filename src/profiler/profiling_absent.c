@@ -32,7 +32,7 @@ double mr_profiling_seconds(void)
 
 void mr_profiling_metrics(struct mr_buffer *out)
 {
-    struct mr_exposition exposition = mr_exposition_begin(out);
+    struct mr_exposition exposition = {.out = out};
     for (enum mr_metric_id id = MR_METRIC_STAGE_CPU; id <= MR_METRIC_PROFILER_FILES; id++) {
         mr_expose_begin(&exposition, id);
     }

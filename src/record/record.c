@@ -34,7 +34,7 @@ struct recorder {
     uint8_t *copy; /* of a payload that is blanked */
     size_t copy_size;
     int64_t begin_ns;
-    int64_t told_ns;
+    int64_t sent_ns;
     mr_lsn received; /* the furthest position that the server has named */
     bool in_transaction;
     bool stopped; /* by the user */
@@ -193,14 +193,14 @@ static mr_status find_slot(struct recorder *recorder, struct mr_error *ret_error
 
 /* ---- the stream ---- */
 
-/* Told as written, and never as flushed: the server moves a slot by the flushed position alone, and takes 0 for none
+/* Sent as written, and never as flushed: the server moves a slot by the flushed position alone, and takes 0 for none
  * (walsender.c, ProcessStandbyReplyMessage); a receiver without one is no synchronous standby either (syncrep.c,
  * SyncRepGetCandidateStandbys). With what is written the server can end its shutdown (walsender.c, WalSndDone). */
 static mr_status send_status(struct recorder *recorder, bool ping, struct mr_error *ret_error)
 {
     uint8_t sent[MR_PG_STATUS_LEN];
     MR_TRY(mr_pg_send_status(recorder->conn, recorder->received, 0, ping, sent, ret_error));
-    recorder->told_ns = mr_monotonic_ns();
+    recorder->sent_ns = mr_monotonic_ns();
     return write_frame(recorder, MR_STREAM_SENT, (mr_slice){.data = sent, .len = sizeof(sent)},
                        ret_error);
 }
@@ -270,13 +270,13 @@ static mr_status wait_for_more(struct recorder *recorder, bool idle, struct mr_e
     if (idle && fflush(recorder->file) != 0) {
         return fail_file(recorder, ret_error);
     }
-    int64_t until_ns = recorder->told_ns + STATUS_NS;
+    int64_t until_ns = recorder->sent_ns + STATUS_NS;
     if (recorder->options->seconds != 0) {
         int64_t end_ns = recorder->begin_ns + (int64_t)recorder->options->seconds * 1000000000;
         until_ns = end_ns < until_ns ? end_ns : until_ns;
     }
     int64_t wait_ns = until_ns - mr_monotonic_ns();
-    int timeout_ms = !idle || wait_ns <= 0 ? 0 : (int)(wait_ns / 1000000) + 1;
+    int timeout_ms = idle ? mr_timeout_ms(wait_ns) : 0;
     struct pollfd fds[2] = {
         {.fd = recorder->stop_fd, .events = POLLIN},
         {.fd = idle ? mr_pg_socket(recorder->conn) : -1, .events = POLLIN},
@@ -293,7 +293,7 @@ static mr_status record(struct recorder *recorder, const char **ret_reason,
         if (status != MR_OK && status != MR_AGAIN) {
             return status;
         }
-        if (mr_monotonic_ns() - recorder->told_ns >= STATUS_NS) {
+        if (mr_monotonic_ns() - recorder->sent_ns >= STATUS_NS) {
             MR_TRY(send_status(recorder, true, ret_error));
         }
         if (*ret_reason == NULL) {
@@ -312,7 +312,7 @@ static mr_status begin(struct recorder *recorder, struct mr_error *ret_error)
     MR_TRY(find_slot(recorder, ret_error));
     MR_TRY(mr_pg_start_replication(recorder->conn, recorder->slot, recorder->source->publication,
                                    true, recorder->options->start, ret_error));
-    recorder->begin_ns = recorder->told_ns = mr_monotonic_ns();
+    recorder->begin_ns = recorder->sent_ns = mr_monotonic_ns();
     MR_TRY(open_file(recorder, ret_error));
     MR_TRY(write_header(recorder, ret_error));
     fprintf(recorder->to, "recording slot \"%s\" to %s until Ctrl-C\n", recorder->slot,

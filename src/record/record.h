@@ -1,4 +1,4 @@
-/* `millrace record`: writes what the server sends on a replication slot, and what it is told, to a file.
+/* `millrace record`: writes what the server sends on a replication slot, and what is sent to it, to a file.
  *
  * It confirms nothing, so that the slot's real reader misses nothing, and makes nothing that outlives it: without a slot's
  * name it reads a temporary slot of its own. Main thread. */

@@ -12,11 +12,6 @@ static int64_t add_i64(_Atomic int64_t *counter, int64_t by)
     return now;
 }
 
-void mr_sink_counts_init(struct mr_sink_counts *counts)
-{
-    counts->other = (struct mr_flight_line){.topic = "other", .partition = -1};
-}
-
 void mr_sink_counts_done(struct mr_sink_counts *counts)
 {
     free(counts->topics);
@@ -109,7 +104,7 @@ void mr_sink_counts_reset(struct mr_sink_counts *counts)
 
 /* ---- errors ---- */
 
-static void count_errors(struct mr_sink_counts *counts, const char *code, uint64_t by)
+void mr_sink_counts_errors(struct mr_sink_counts *counts, const char *code, uint64_t by)
 {
     uint32_t count = atomic_load_explicit(&counts->error_count, memory_order_relaxed);
     uint32_t i = 0;
@@ -125,16 +120,6 @@ static void count_errors(struct mr_sink_counts *counts, const char *code, uint64
     if (i == count) {
         atomic_store_explicit(&counts->error_count, count + 1, memory_order_release);
     }
-}
-
-void mr_sink_counts_expect_error(struct mr_sink_counts *counts, const char *code)
-{
-    count_errors(counts, code, 0);
-}
-
-void mr_sink_counts_error(struct mr_sink_counts *counts, const char *code)
-{
-    count_errors(counts, code, 1);
 }
 
 /* ---- reading ---- */
@@ -173,6 +158,8 @@ void mr_sink_counts_read(const struct mr_sink_counts *counts, struct mr_sink_vie
         read_line(&counts->lines[i], &ret_view->partitions[i]);
     }
     read_line(&counts->other, &ret_view->partitions[count]);
+    ret_view->partitions[count].topic = "other";
+    ret_view->partitions[count].partition = -1;
     ret_view->partition_count = count + (ret_view->partitions[count].records != 0);
     read_errors(counts, ret_view);
 }

@@ -42,7 +42,7 @@ struct mr_sink_counts {
     _Atomic uint32_t error_count;
 };
 
-void mr_sink_counts_init(struct mr_sink_counts *counts);
+/* All zero is one that has counted nothing. */
 void mr_sink_counts_done(struct mr_sink_counts *counts);
 
 /* ---- sink thread ---- */
@@ -55,9 +55,8 @@ void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *
                           int32_t partition, size_t bytes);
 /* Nothing is in flight any more: the session has ended. */
 void mr_sink_counts_reset(struct mr_sink_counts *counts);
-/* `code` lives for ever. The first is for codes that are to be seen as 0 before they happen. */
-void mr_sink_counts_expect_error(struct mr_sink_counts *counts, const char *code);
-void mr_sink_counts_error(struct mr_sink_counts *counts, const char *code);
+/* So many errors of a code, which lives for ever; 0: it is to be seen before it happens. */
+void mr_sink_counts_errors(struct mr_sink_counts *counts, const char *code, uint64_t by);
 
 /* ---- any thread ---- */
 

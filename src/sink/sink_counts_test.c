@@ -16,7 +16,6 @@ struct fixture {
 static int setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    mr_sink_counts_init(&fixture->counts);
     *state = fixture;
     return 0;
 }
@@ -108,9 +107,9 @@ static void test_errors_are_counted_by_code(void **state)
     static char codes[MR_SINK_ERRORS_MAX + 3][16];
     for (uint32_t i = 0; i < MR_SINK_ERRORS_MAX + 3; i++) {
         snprintf(codes[i], sizeof(codes[i]), "CODE_%u", i);
-        mr_sink_counts_error(&fixture->counts, codes[i]);
+        mr_sink_counts_errors(&fixture->counts, codes[i], 1);
     }
-    mr_sink_counts_error(&fixture->counts, "CODE_5");
+    mr_sink_counts_errors(&fixture->counts, "CODE_5", 1);
     mr_sink_counts_read(&fixture->counts, &fixture->view);
     assert_int_equal(fixture->view.error_count, MR_SINK_ERRORS_MAX + 1);
     assert_int_equal(fixture->view.errors[5].count, 2);

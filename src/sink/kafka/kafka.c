@@ -51,7 +51,7 @@ static bool is_cause(const struct mr_kafka_sink *kafka, mr_status status)
 bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                            const char *text)
 {
-    mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
+    mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(err), 1);
     struct mr_error failure;
     if (!is_cause(kafka, mr_kafka_explain(kafka, err, topic, text, &failure))) {
         return false;
@@ -335,10 +335,9 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
     struct mr_kafka_sink *kafka = MR_NEW(struct mr_kafka_sink);
     kafka->base.ops = &ops;
     kafka->options = *options;
-    mr_sink_counts_init(&kafka->counts);
-    mr_sink_counts_expect_error(&kafka->counts,
-                                rd_kafka_err2name(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN));
-    mr_sink_counts_expect_error(&kafka->counts, rd_kafka_err2name(RD_KAFKA_RESP_ERR__TRANSPORT));
+    mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN),
+                          0);
+    mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(RD_KAFKA_RESP_ERR__TRANSPORT), 0);
     kafka->base.storage = options->exactly_once          ? MR_STORES_WITH
                           : options->state_topic != NULL ? MR_STORES_AFTER
                                                          : MR_STORES_NOTHING;

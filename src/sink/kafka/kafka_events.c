@@ -137,7 +137,7 @@ static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
         mr_kafka_session_fail(kafka, err, NULL, text);
         return; /* it is counted there */
     }
-    mr_sink_counts_error(&kafka->counts, rd_kafka_err2name(err));
+    mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(err), 1);
     if (is_news(kafka, rd_kafka_event_error(event))) {
         kafka->reach.logged = true;
         atomic_store(&kafka->reach.since_ns, mr_monotonic_ns());

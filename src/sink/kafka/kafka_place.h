@@ -1,5 +1,5 @@
-/* Where librdkafka puts a record: Java's murmur2. The sink works the partition out before it hands a record over, and
- * librdkafka is told. Inside sink/ only.
+/* Where librdkafka puts a record: Java's murmur2. The sink works the partition out when a record comes; librdkafka takes it from
+ * the record's queue. Inside sink/ only.
  *
  * Records without a key have one partition, or are spread by their position: what comes again has its partition again, so positions
  * grow within each. Java's clients take any (BuiltInPartitioner). */

@@ -86,7 +86,7 @@ static _Noreturn void leave(int limit_ms)
 }
 
 /* On a thread of its own, since rd_kafka_destroy knows no limit. It hangs for ever where an answer to AddPartitionsToTxn breaks
- * off behind the name of a topic: `goto err_parse` in rd_kafka_txn_handle_AddPartitionsToTxn (to 2.15.0) leaves the topic's
+ * off after the name of a topic: `goto err_parse` in rd_kafka_txn_handle_AddPartitionsToTxn (to 2.15.0) leaves the topic's
  * lock taken, for which rdk:main then waits. */
 void mr_kafka_client_end(rd_kafka_t *client, int limit_ms)
 {

@@ -108,8 +108,7 @@ int mr_kafka_transaction_settles_in_ms(const struct mr_kafka_sink *kafka)
         return 0;
     }
     int64_t settled_ns = kafka->transaction.committed_ns + SETTLE_MS * INT64_C(1000000);
-    int64_t left_ns = settled_ns - mr_monotonic_ns();
-    return left_ns <= 0 ? 0 : (int)(left_ns / 1000000) + 1;
+    return mr_timeout_ms(settled_ns - mr_monotonic_ns());
 }
 
 void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka)
