@@ -30,6 +30,9 @@ typedef struct mr_slice {
 #define MR_SLICE(literal)                                                                          \
     ((mr_slice){.data = (const uint8_t *)(literal), .len = sizeof(literal) - 1})
 
+/* What "%.*s" takes of a slice. */
+#define MR_SLICE_ARGS(slice) (int)(slice).len, (const char *)(slice).data
+
 /* A C string as a slice, without its terminating NUL. */
 mr_slice mr_slice_of(const char *text);
 

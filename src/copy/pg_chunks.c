@@ -207,7 +207,7 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
                          " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname, ");
     mr_sql_add_called(&sql, "SELECT c.oid UNION SELECT t.oid FROM tree t WHERE t.root = c.oid");
     mr_text_string(&sql, ", ");
-    mr_sql_add_may_more(&sql);
+    mr_text_string(&sql, MR_SQL_MAY_MORE);
     mr_text_string(&sql, " FROM family f"
                          " JOIN sent s ON s.oid = f.oid JOIN pg_class c ON c.oid = f.oid"
                          " JOIN pg_namespace n ON n.oid = c.relnamespace"

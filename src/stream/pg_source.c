@@ -364,8 +364,8 @@ static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *table
     mr_text_string(&sql, " SELECT c.oid::bigint, n.nspname, c.relname FROM sent"
                          " JOIN pg_class c USING (oid)"
                          " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 2, 3");
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(source->asked, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_ask(source->asked, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     tables->names = MR_NEW_ARRAY(char *, 2 * (size_t)rows);
     for (uint32_t i = 0; i < rows; i++) {
@@ -379,7 +379,6 @@ static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *table
             tables->count++;
         }
     }
-    mr_pg_result_free(result);
     return MR_OK;
 }
 

@@ -43,12 +43,11 @@ static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind k
         .oid = view->oid,
         .transaction = {.commit_lsn = transaction->commit_lsn, .xid = transaction->xid},
     };
-    snprintf(question->table, sizeof(question->table), "%.*s.%.*s", (int)view->schema.len,
-             (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data);
+    snprintf(question->table, sizeof(question->table), "%.*s.%.*s", MR_SLICE_ARGS(view->schema),
+             MR_SLICE_ARGS(view->table));
     if (column != NULL) {
         question->type_oid = column->type_oid;
-        snprintf(question->column, sizeof(question->column), "%.*s", (int)column->name.len,
-                 (const char *)column->name.data);
+        snprintf(question->column, sizeof(question->column), "%.*s", MR_SLICE_ARGS(column->name));
     }
     return MR_FULL;
 }
@@ -95,32 +94,25 @@ static mr_status ask_type(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn
     return MR_OK;
 }
 
-static mr_status ask_order(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
-                           struct mr_error *ret_error)
-{
-    const struct mr_pg_question *question = &catalog->question;
-    return mr_pg_key_order_ask(&catalog->order, conn, question->oid, &question->transaction,
-                               ret_error);
-}
-
 static mr_status ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                      struct mr_error *ret_error)
 {
     const struct mr_pg_question *question = &catalog->question;
-    bool with_order = catalog->options->key_order == MR_KEY_ORDER_INDEX;
-    switch (question->kind) {
-    case MR_PG_ASK_NOTHING:
-        break;
-    case MR_PG_ASK_PARENT:
+    bool with_order = question->kind == MR_PG_ASK_ORDER;
+    if (question->kind == MR_PG_ASK_PARENT) {
         return ask_parent(catalog, conn, ret_error);
-    case MR_PG_ASK_KEY:
+    }
+    if (question->kind == MR_PG_ASK_TYPE) {
+        return ask_type(catalog, conn, ret_error);
+    }
+    if (question->kind == MR_PG_ASK_KEY) {
         MR_TRY(
             mr_pg_keys_ask(&catalog->keys, conn, question->oid, &question->transaction, ret_error));
-        return with_order ? ask_order(catalog, conn, ret_error) : MR_OK;
-    case MR_PG_ASK_ORDER:
-        return ask_order(catalog, conn, ret_error);
-    case MR_PG_ASK_TYPE:
-        return ask_type(catalog, conn, ret_error);
+        with_order = catalog->options->key_order == MR_KEY_ORDER_INDEX;
+    }
+    if (with_order) {
+        return mr_pg_key_order_ask(&catalog->order, conn, question->oid, &question->transaction,
+                                   ret_error);
     }
     return MR_OK;
 }
@@ -172,19 +164,6 @@ mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
 
 /* ---- keys ---- */
 
-static const struct mr_table_key *chosen_key(const struct mr_pg_source_options *options,
-                                             const struct mr_relation_view *view)
-{
-    for (uint32_t i = 0; i < options->key_count; i++) {
-        const struct mr_table_name *table = &options->keys[i].table;
-        if (mr_slice_equal(mr_slice_of(table->schema), view->schema) &&
-            mr_slice_equal(mr_slice_of(table->table), view->table)) {
-            return &options->keys[i];
-        }
-    }
-    return NULL;
-}
-
 /* As configured, and in that order. Deletes lack what the identity does not hold; one that holds nothing allows no deletes. What
  * does not fit is wrong for this place of the stream only: what is before it is delivered, so that another configuration can
  * begin there. */
@@ -220,7 +199,7 @@ static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transac
                           struct mr_relation_view *view, uint32_t *key, struct mr_error *ret_error)
 {
     mr_relation_flagged_key(view, key);
-    const struct mr_table_key *chosen = chosen_key(catalog->options, view);
+    const struct mr_table_key *chosen = mr_pg_key_of(catalog->options, view->schema, view->table);
     if (chosen != NULL) {
         return take_chosen(chosen, view, key, ret_error);
     }
@@ -276,9 +255,8 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
     view->is_unlisted = kind != MR_PG_PARTITION;
     if (kind == MR_PG_CONFIGURED && !was_asked) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
-        snprintf(name, sizeof(name), "%.*s.%.*s", (int)view->schema.len,
-                 (const char *)view->schema.data, (int)view->table.len,
-                 (const char *)view->table.data);
+        snprintf(name, sizeof(name), "%.*s.%.*s", MR_SLICE_ARGS(view->schema),
+                 MR_SLICE_ARGS(view->table));
         log_unlisted(name);
     }
     return MR_OK;

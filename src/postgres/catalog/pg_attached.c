@@ -27,13 +27,10 @@ static void add_query(struct mr_text *sql, const struct mr_pg_source_options *op
 {
     mr_text_string(sql, "WITH RECURSIVE ");
     if (wish->schema != NULL) {
-        mr_text_string(sql,
-                       "named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace n"
-                       " ON n.oid = c.relnamespace WHERE n.nspname = ");
-        mr_sql_add_literal(sql, wish->schema);
-        mr_text_string(sql, " AND c.relname = ");
-        mr_sql_add_literal(sql, wish->table);
-        mr_text_string(sql, "), ");
+        mr_sql_format(sql,
+                      "named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace n"
+                      " ON n.oid = c.relnamespace WHERE n.nspname = %L AND c.relname = %L), ",
+                      wish->schema, wish->table);
     }
     mr_sql_add_sent(sql, options->publication, wish->schema == NULL ? NULL : "named", version);
     add_candidates(sql, wish);
@@ -71,9 +68,9 @@ mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source
 {
     static const struct mr_pg_shape shape = {"partitions", "ssssss", 0, UINT32_MAX};
     struct mr_text sql = {0};
-    struct mr_pg_result *result;
+    const struct mr_pg_result *result;
     add_query(&sql, options, wish, mr_pg_server_version(conn));
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t told = 0;
     for (uint32_t i = 0; i < mr_pg_result_rows(result) && told < TOLD_MAX; i++) {
         const char *names[6];
@@ -88,7 +85,6 @@ mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source
             told++;
         }
     }
-    mr_pg_result_free(result);
     return MR_OK;
 }
 

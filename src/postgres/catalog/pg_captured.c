@@ -10,8 +10,8 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     struct mr_pg_captured read = {.horizon = *horizon};
     struct mr_text sql = {0};
     mr_sql_add_captured(&sql, options, mr_pg_server_version(conn));
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t last = 0;
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < mr_pg_result_rows(result) && status == MR_OK; i++) {
@@ -27,7 +27,6 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
         struct mr_captured_table *table = mr_by_oid_make(&read.tables, sizeof(*table), oid);
         table->kind = kind == MR_PG_UNLISTED && was_partition ? MR_PG_PARTITION : kind;
     }
-    mr_pg_result_free(result);
     mr_pg_captured_done(status == MR_OK ? captured : &read);
     if (status == MR_OK) {
         *captured = read;
@@ -51,14 +50,10 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
                              const struct mr_pg_source_options *options, uint32_t oid,
                              struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a partition", "b", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_format(&sql, "SELECT EXISTS (SELECT FROM pg_class WHERE oid = %u AND relispartition)",
-                   oid);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    bool is_partition = mr_pg_result_true(result, 0, 0);
-    mr_pg_result_free(result);
+    int64_t is_partition;
+    MR_TRY(mr_pg_ask_number(
+        conn, "a partition", 'b', &is_partition, ret_error,
+        "SELECT EXISTS (SELECT FROM pg_class WHERE oid = %u AND relispartition)", oid));
     if (is_partition) {
         struct mr_pg_horizon horizon;
         MR_TRY(mr_pg_horizon_read(conn, false, &horizon, ret_error));

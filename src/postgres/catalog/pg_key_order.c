@@ -132,11 +132,9 @@ static mr_status ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, str
                      struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the order of keys", "nnnni", 0, UINT32_MAX};
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, sql, &shape, &result, ret_error));
-    mr_status status = take(order, result, ret_error);
-    mr_pg_result_free(result);
-    return status;
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_ask(conn, sql, &shape, &result, ret_error));
+    return take(order, result, ret_error);
 }
 
 mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn,

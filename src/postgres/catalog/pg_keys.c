@@ -67,6 +67,17 @@ static void found_done(struct mr_key_facts *facts)
     facts->was_found = false;
 }
 
+/* Room for the names of a key that was found. */
+static void found_begin(struct mr_key_facts *facts, mr_lsn at, uint32_t count)
+{
+    found_done(facts);
+    facts->was_found = true;
+    facts->is_flagged = false;
+    facts->found_at = at;
+    facts->found = MR_NEW_ARRAY(char *, count);
+    facts->found_count = count;
+}
+
 void mr_pg_keys_done(struct mr_pg_keys *keys)
 {
     struct mr_key_facts *facts = keys->tables.items;
@@ -219,15 +230,7 @@ static void add_query(struct mr_text *sql, const char *publication, int version,
 
 static uint32_t number(const struct mr_pg_result *result, uint32_t row, enum fact_column column)
 {
-    return mr_pg_result_value(result, row, column) == NULL
-               ? 0
-               : (uint32_t)mr_pg_result_number(result, row, column);
-}
-
-static bool flag(const struct mr_pg_result *result, uint32_t row, enum fact_column column)
-{
-    return mr_pg_result_value(result, row, column) != NULL &&
-           mr_pg_result_true(result, row, column);
+    return (uint32_t)mr_pg_result_number(result, row, column); /* of a null 0 */
 }
 
 static void add_column(struct mr_key_facts *facts, const struct mr_pg_result *result, uint32_t row)
@@ -238,7 +241,7 @@ static void add_column(struct mr_key_facts *facts, const struct mr_pg_result *re
         (struct key_column){.name = MR_STRDUP(mr_pg_result_value(result, row, FACT_NAME)),
                             .type_oid = number(result, row, FACT_TYPE),
                             .type_modifier = (int32_t)number(result, row, FACT_MODIFIER),
-                            .collated = flag(result, row, FACT_COLLATED),
+                            .collated = mr_pg_result_true(result, row, FACT_COLLATED),
                             .born = number(result, row, FACT_BORN),
                             .place = number(result, row, FACT_PLACE)};
 }
@@ -258,13 +261,9 @@ static void keep_as_found(struct mr_key_facts *facts, const struct mr_transactio
     if (facts->horizon.end == 0 || !facts->table_exists || !holds) {
         return;
     }
-    found_done(facts);
-    facts->was_found = true;
-    facts->is_flagged = false;
-    facts->found_at = facts->horizon.end;
-    facts->found = MR_NEW_ARRAY(char *, facts->column_count);
-    for (; facts->found_count < facts->column_count; facts->found_count++) {
-        facts->found[facts->found_count] = MR_STRDUP(facts->columns[facts->found_count].name);
+    found_begin(facts, facts->horizon.end, facts->column_count);
+    for (uint32_t i = 0; i < facts->column_count; i++) {
+        facts->found[i] = MR_STRDUP(facts->columns[i].name);
     }
 }
 
@@ -272,8 +271,8 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
 {
     columns_done(facts);
     facts->table_exists = true;
-    facts->has_generated = flag(result, row, FACT_GENERATED);
-    facts->is_deferrable = flag(result, row, FACT_DEFERRABLE);
+    facts->has_generated = mr_pg_result_true(result, row, FACT_GENERATED);
+    facts->is_deferrable = mr_pg_result_true(result, row, FACT_DEFERRABLE);
     const char *unsent = mr_pg_result_value(result, row, FACT_UNSENT);
     facts->unsent = unsent == NULL ? NULL : MR_STRDUP(unsent);
     facts->unsent_born = number(result, row, FACT_UNSENT_BORN);
@@ -284,9 +283,7 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
         facts->key_seen = mr_pg_result_lsn(result, row, FACT_SEEN_AT);
     }
     facts->key_born = key_born;
-    facts->key_time_us = mr_pg_result_value(result, row, FACT_KEY_TIME) == NULL
-                             ? 0
-                             : mr_pg_result_number(result, row, FACT_KEY_TIME);
+    facts->key_time_us = mr_pg_result_number(result, row, FACT_KEY_TIME);
     if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
         facts->keyless_at = 0;
     } else if (facts->keyless_at == 0) {
@@ -332,47 +329,40 @@ mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, bool is_of_rows,
                              struct mr_pg_horizon *ret_horizon, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the end of the WAL", "ln", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_format(&sql,
-                   "SELECT " WAL_END ", mod(pg_snapshot_%s(pg_current_snapshot())::text::numeric,"
-                   " 4294967296)::bigint",
-                   is_of_rows ? "xmax" : "xmin");
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT " WAL_END
+                      ", mod(pg_snapshot_%s(pg_current_snapshot())::text::numeric,"
+                      " 4294967296)::bigint",
+                      is_of_rows ? "xmax" : "xmin"));
     ret_horizon->end = mr_pg_result_lsn(result, 0, 0);
     ret_horizon->next = (uint32_t)mr_pg_result_number(result, 0, 1) + is_of_rows;
-    mr_pg_result_free(result);
     return MR_OK;
 }
 
 mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *publication,
                           const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
 {
-    struct mr_pg_result *result;
+    const struct mr_pg_result *result;
     struct mr_text sql = {0};
     add_query(&sql, publication, mr_pg_server_version(conn), 0);
-    MR_TRY(mr_pg_query(conn, &sql, &facts_shape, &result, ret_error));
-    mr_status status = take_facts(keys, result, horizon, 0, NULL, ret_error);
-    mr_pg_result_free(result);
-    return status;
+    MR_TRY(mr_pg_ask(conn, &sql, &facts_shape, &result, ret_error));
+    return take_facts(keys, result, horizon, 0, NULL, ret_error);
 }
 
 mr_status mr_pg_sees_end(struct mr_pg_conn *conn, uint32_t xid, bool *ret_sees,
                          struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the transaction", "b", 1, 1};
-    struct mr_text sql = {0};
+    int64_t sees;
     /* The number lacks its upper half here; it is the last such number before the snapshot's end. */
-    mr_text_format(&sql,
-                   "SELECT q.ago <= 2147483648 AND pg_visible_in_snapshot((q.xmax - q.ago)::text"
-                   "::xid8, q.s) FROM (SELECT s, pg_snapshot_xmax(s)::text::numeric AS xmax,"
-                   " mod(mod(pg_snapshot_xmax(s)::text::numeric - %u, 4294967296) + 4294967296,"
-                   " 4294967296) AS ago FROM pg_current_snapshot() s) q",
-                   xid);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    *ret_sees = mr_pg_result_true(result, 0, 0);
-    mr_pg_result_free(result);
+    MR_TRY(mr_pg_ask_number(
+        conn, "the transaction", 'b', &sees, ret_error,
+        "SELECT q.ago <= 2147483648 AND pg_visible_in_snapshot((q.xmax - q.ago)::text"
+        "::xid8, q.s) FROM (SELECT s, pg_snapshot_xmax(s)::text::numeric AS xmax,"
+        " mod(mod(pg_snapshot_xmax(s)::text::numeric - %u, 4294967296) + 4294967296,"
+        " 4294967296) AS ago FROM pg_current_snapshot() s) q",
+        xid));
+    *ret_sees = sees;
     return MR_OK;
 }
 
@@ -381,16 +371,14 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint3
 {
     struct mr_text sql = {0};
     add_query(&sql, NULL, 0, oid);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &facts_shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_ask(conn, &sql, &facts_shape, &result, ret_error));
     const struct mr_pg_horizon horizon = mr_pg_horizon_of(transaction);
     struct mr_key_facts *facts = mr_by_oid_make(&keys->tables, sizeof(*facts), oid);
     keep_as_found(facts, transaction);
     facts->table_exists = false;
     facts->horizon = horizon;
-    mr_status status = take_facts(keys, result, &horizon, oid, transaction, ret_error);
-    mr_pg_result_free(result);
-    return status;
+    return take_facts(keys, result, &horizon, oid, transaction, ret_error);
 }
 
 /* ---- judging ---- */
@@ -398,9 +386,7 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint3
 /* What a verdict rests on. */
 struct case_at_hand {
     struct mr_key_facts *facts;
-    const struct mr_transaction *transaction; /* of the rows, */
-    mr_lsn commit_lsn;
-    uint32_t xid;
+    const struct mr_transaction *transaction; /* of the rows */
     struct mr_relation_view *view;
     uint32_t *columns;
     struct mr_error *ret_error;
@@ -411,13 +397,11 @@ static mr_status unknown(const struct case_at_hand *at_hand, const char *why, co
     const struct mr_relation_view *view = at_hand->view;
     return mr_fail(
         at_hand->ret_error, MR_ERR_POISON,
-        "the key of table %.*s.%.*s at this place of the stream is not known: %s%s%s; its replica "
-        "identity does not name it, and the catalog tells of now only: set key_columns = "
-        "[\"%.*s.%.*s:column,…\"]",
-        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
-        (const char *)view->table.data, why, name, name[0] == '\0' ? "" : "\"",
-        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
-        (const char *)view->table.data);
+        "the key of table %.*s.%.*s at this place of the stream is not known: %s%s%s; its "
+        "replica identity does not name it, and the catalog tells of now only: set "
+        "key_columns = [\"%.*s.%.*s:column,…\"]",
+        MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table), why, name,
+        name[0] == '\0' ? "" : "\"", MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table));
 }
 
 static void warn(const struct case_at_hand *at_hand, const char *event, const char *text)
@@ -425,9 +409,8 @@ static void warn(const struct case_at_hand *at_hand, const char *event, const ch
     const struct mr_relation_view *view = at_hand->view;
     char schema[MR_IDENTIFIER_MAX + 1];
     char table[MR_IDENTIFIER_MAX + 1];
-    snprintf(schema, sizeof(schema), "%.*s", (int)view->schema.len,
-             (const char *)view->schema.data);
-    snprintf(table, sizeof(table), "%.*s", (int)view->table.len, (const char *)view->table.data);
+    snprintf(schema, sizeof(schema), "%.*s", MR_SLICE_ARGS(view->schema));
+    snprintf(table, sizeof(table), "%.*s", MR_SLICE_ARGS(view->table));
     mr_log(MR_LOG_WARN, event, text, MR_LOG_STR("schema", schema), MR_LOG_STR("table", table));
 }
 
@@ -450,7 +433,7 @@ static void add_to_key(const struct case_at_hand *at_hand, uint32_t column)
 static bool as_before(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
-    if (!facts->was_found || at_hand->commit_lsn <= facts->found_at) {
+    if (!facts->was_found || at_hand->transaction->commit_lsn <= facts->found_at) {
         return false;
     }
     for (uint32_t i = 0; i < facts->found_count; i++) {
@@ -514,7 +497,7 @@ static mr_status find_changed(const struct case_at_hand *at_hand, const struct k
                               uint32_t *ret_column)
 {
     const struct mr_key_facts *facts = at_hand->facts;
-    if (!facts->has_generated && !is_younger(facts->dropped, at_hand->xid) &&
+    if (!facts->has_generated && !is_younger(facts->dropped, at_hand->transaction->xid) &&
         column->place < at_hand->view->column_count) {
         *ret_column = column->place;
         return MR_OK;
@@ -534,12 +517,13 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
         uint32_t found = 0;
         bool has_name = find_name(at_hand->view, column->name, &found);
         bool is_new = column->born != facts->table_born;
-        if (is_new && is_younger(column->born, at_hand->xid)) {
+        if (is_new && is_younger(column->born, at_hand->transaction->xid)) {
             MR_TRY(find_changed(at_hand, column, &found));
-        } else if (!has_name && is_new && column->born == at_hand->xid) {
+        } else if (!has_name && is_new && column->born == at_hand->transaction->xid) {
             /* The rows' own transaction named it so, or added it, behind them. */
-            bool keeps_places = !facts->has_generated && facts->dropped != at_hand->xid &&
-                                !is_younger(facts->dropped, at_hand->xid);
+            bool keeps_places = !facts->has_generated &&
+                                facts->dropped != at_hand->transaction->xid &&
+                                !is_younger(facts->dropped, at_hand->transaction->xid);
             if (!keeps_places || column->place >= at_hand->view->column_count) {
                 at_hand->view->key_count = 0;
                 return as_before_or_unknown(at_hand, "their transaction made it behind them");
@@ -564,13 +548,14 @@ static bool is_of_later_key(const struct case_at_hand *at_hand)
     const struct mr_key_facts *facts = at_hand->facts;
     const struct mr_transaction *transaction = at_hand->transaction;
     if (facts->key_born == facts->table_born || facts->key_born == 0 ||
-        facts->key_born == at_hand->xid || transaction->commit_lsn >= facts->key_seen) {
+        facts->key_born == at_hand->transaction->xid ||
+        transaction->commit_lsn >= facts->key_seen) {
         return false;
     }
     if (facts->key_time_us != 0 && transaction->origin.len == 0) {
         return facts->key_time_us > transaction->commit_time_us;
     }
-    return is_younger(facts->key_born, at_hand->xid);
+    return is_younger(facts->key_born, at_hand->transaction->xid);
 }
 
 static mr_status judge(const struct case_at_hand *at_hand)
@@ -581,14 +566,14 @@ static mr_status judge(const struct case_at_hand *at_hand)
         return MR_OK;
     }
     if (facts->column_count == 0) {
-        if (at_hand->commit_lsn < facts->keyless_at && !facts->is_flagged) {
+        if (at_hand->transaction->commit_lsn < facts->keyless_at && !facts->is_flagged) {
             as_before(at_hand); /* it may have had one until just now */
         }
         return MR_OK;
     }
     /* A table that is as young as the rows was made by their own transaction, or in one that began later. */
-    bool table_is_young =
-        facts->table_born == at_hand->xid || is_younger(facts->table_born, at_hand->xid);
+    bool table_is_young = facts->table_born == at_hand->transaction->xid ||
+                          is_younger(facts->table_born, at_hand->transaction->xid);
     if (!table_is_young && is_of_later_key(at_hand) && !was_retyped(at_hand)) {
         return as_before_or_unknown(at_hand, "its primary key was made behind these rows");
     }
@@ -611,7 +596,8 @@ static mr_status check_unsent(const struct case_at_hand *at_hand)
     const struct mr_relation_view *view = at_hand->view;
     bool by_index = view->identity == MR_IDENTITY_DEFAULT || view->identity == MR_IDENTITY_INDEX;
     uint32_t column;
-    if (facts->unsent == NULL || !by_index || is_younger(facts->unsent_born, at_hand->xid) ||
+    if (facts->unsent == NULL || !by_index ||
+        is_younger(facts->unsent_born, at_hand->transaction->xid) ||
         find_name(view, facts->unsent, &column)) {
         return MR_OK;
     }
@@ -622,23 +608,16 @@ static mr_status check_unsent(const struct case_at_hand *at_hand)
         "identity without it (REPLICA IDENTITY USING INDEX or FULL); for what is in the "
         "stream already set key_columns = [\"%.*s.%.*s:column,…\"] with columns that "
         "this identity holds",
-        (int)view->schema.len, (const char *)view->schema.data, (int)view->table.len,
-        (const char *)view->table.data, facts->unsent, (int)view->schema.len,
-        (const char *)view->schema.data, (int)view->table.len, (const char *)view->table.data);
+        MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table), facts->unsent,
+        MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table));
 }
 
 static void remember(struct mr_key_facts *facts, const struct mr_relation_view *view)
 {
-    found_done(facts);
-    facts->was_found = true;
-    facts->is_flagged = false;
-    facts->found_at = 0;
-    facts->found = MR_NEW_ARRAY(char *, view->key_count);
-    for (; facts->found_count < view->key_count; facts->found_count++) {
-        mr_slice name = view->columns[view->key_columns[facts->found_count]].name;
-        char *copy = MR_ALLOC(name.len + 1);
-        memcpy(copy, name.data, name.len);
-        facts->found[facts->found_count] = copy;
+    found_begin(facts, 0, view->key_count);
+    for (uint32_t i = 0; i < view->key_count; i++) {
+        mr_slice name = view->columns[view->key_columns[i]].name;
+        facts->found[i] = MR_STRNDUP((const char *)name.data, name.len);
     }
 }
 
@@ -648,8 +627,6 @@ mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *
 {
     struct case_at_hand at_hand = {.facts = facts_of(keys, view->oid),
                                    .transaction = transaction,
-                                   .commit_lsn = transaction->commit_lsn,
-                                   .xid = transaction->xid,
                                    .view = view,
                                    .columns = columns,
                                    .ret_error = ret_error};

@@ -1,4 +1,4 @@
-/* The key of a relation whose own flags do not tell it: what the catalog knows of it, and for which rows that holds.
+/* The key of a relation whose own flags do not tell it: what the catalog knows of it, and for which rows that holds. Source thread.
  *
  * The stream flags the columns of the replica identity, which is the key wherever there is one but FULL. For the others the
  * catalog is asked, and it tells of now, while the rows are of then. Each catalog row says which transaction wrote it (xmin):
@@ -10,10 +10,9 @@
  *   the table is gone                                      the same; else none, with a warning: there is nobody left who
  *                                                          could say, and the stream must not stop for that
  *
- * An ALTER TABLE and the writers of the table lock each other out until they end, so their commits are in order; but a transaction has its
- * number from its first change of any table. A transaction that altered this table late, or wrote to it late, is the case in which
- * that order and the numbers' differ. The times of commits tell it, where the server keeps them, and so does a look at the catalog
- * that came before the row's commit. Source thread.
+ * An ALTER TABLE and the writers of the table lock each other out until they end, so their commits are in order; but a transaction has
+ * its number from its first change of any table. Where that order and the numbers' differ, the times of commits tell it, if the server
+ * keeps them, or a look at the catalog that came before the row's commit.
  */
 #ifndef MR_SOURCE_PG_KEYS_H
 #define MR_SOURCE_PG_KEYS_H

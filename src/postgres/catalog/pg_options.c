@@ -2,20 +2,23 @@
 
 #include "base/hash.h"
 
+static bool is_table(const struct mr_table_name *name, mr_slice schema, mr_slice table)
+{
+    return mr_slice_equal(mr_slice_of(name->table), table) &&
+           mr_slice_equal(mr_slice_of(name->schema), schema);
+}
+
 bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
                            mr_slice table)
 {
-    const struct mr_table_name *signal = options->signal_table;
-    return signal != NULL && mr_slice_equal(mr_slice_of(signal->table), table) &&
-           mr_slice_equal(mr_slice_of(signal->schema), schema);
+    return options->signal_table != NULL && is_table(options->signal_table, schema, table);
 }
 
 uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice schema,
                            mr_slice table)
 {
     for (uint32_t i = 0; i < options->captured.table_count; i++) {
-        if (mr_slice_equal(mr_slice_of(options->captured.tables[i].table), table) &&
-            mr_slice_equal(mr_slice_of(options->captured.tables[i].schema), schema)) {
+        if (is_table(&options->captured.tables[i], schema, table)) {
             return i;
         }
     }
@@ -37,6 +40,28 @@ bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice sch
            (place != UINT32_MAX &&
             !mr_table_patterns_match(options->captured.excluded, options->captured.excluded_count,
                                      schema, table));
+}
+
+const struct mr_table_key *mr_pg_key_of(const struct mr_pg_source_options *options, mr_slice schema,
+                                        mr_slice table)
+{
+    for (uint32_t i = 0; i < options->key_count; i++) {
+        if (is_table(&options->keys[i].table, schema, table)) {
+            return &options->keys[i];
+        }
+    }
+    return NULL;
+}
+
+const struct mr_published *mr_pg_published_of(const struct mr_pg_source_options *options,
+                                              const struct mr_table_name *table)
+{
+    for (uint32_t i = 0; i < options->captured.published_count; i++) {
+        if (mr_table_name_equal(&options->captured.published[i].table, table)) {
+            return &options->captured.published[i];
+        }
+    }
+    return NULL;
 }
 
 uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options)

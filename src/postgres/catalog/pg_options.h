@@ -134,6 +134,12 @@ uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice 
 bool mr_pg_table_listed(const struct mr_pg_source_options *options, mr_slice schema,
                         mr_slice table);
 
+/* What is configured of a table's key, or of what is published of it; NULL: nothing. */
+const struct mr_table_key *mr_pg_key_of(const struct mr_pg_source_options *options, mr_slice schema,
+                                        mr_slice table);
+const struct mr_published *mr_pg_published_of(const struct mr_pg_source_options *options,
+                                              const struct mr_table_name *table);
+
 /* Tells the names of tables from others, in whatever order. */
 uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options);
 

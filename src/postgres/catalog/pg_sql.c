@@ -4,14 +4,14 @@ static void add_pattern(struct mr_text *sql, const char *column, const struct mr
 {
     if (pattern->text == NULL) {
         mr_text_string(sql, "true");
-        return;
+    } else if (pattern->regex == NULL) {
+        mr_sql_format(sql, "%s::text =%L", column, pattern->text);
+    } else {
+        struct mr_text whole = {0};
+        mr_text_format(&whole, "^(%s)$", pattern->text);
+        mr_sql_format(sql, "%s::text OPERATOR(pg_catalog.~)%L", column, whole.data);
+        mr_text_done(&whole);
     }
-    mr_text_format(sql, "%s::text %s", column,
-                   pattern->regex == NULL ? "=" : "OPERATOR(pg_catalog.~)");
-    struct mr_text whole = {0};
-    mr_text_format(&whole, pattern->regex == NULL ? "%s" : "^(%s)$", pattern->text);
-    mr_sql_add_literal(sql, whole.data);
-    mr_text_done(&whole);
 }
 
 static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *patterns,
@@ -85,8 +85,7 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
     mr_text_string(sql, "meant AS MATERIALIZED (SELECT *, coalesce((to_jsonb(p)->>"
                         "'pubgencols') = 's', false) AS generated FROM pg_publication p"
                         " WHERE p.pubname = ");
-    mr_sql_add_literal(sql, publication);
-    mr_text_string(sql, ")");
+    mr_sql_format(sql, "%L)", publication);
     add_roots(sql, more, has_schemas);
     mr_text_string(sql, TREE
                    ", chosen AS MATERIALIZED (SELECT r.prrelid AS oid, m.pubviaroot FROM meant m"
@@ -125,15 +124,14 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
  * Names are compared as names: to_regclass would need rights on the schema. */
 static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
+    const struct mr_pg_captured_options *captured = &options->captured;
     mr_text_string(sql, "WITH wanted AS (SELECT * FROM unnest(ARRAY[");
-    for (uint32_t i = 0; i < options->captured.table_count; i++) {
-        mr_text_string(sql, i == 0 ? "" : ",");
-        mr_sql_add_literal(sql, options->captured.tables[i].schema);
+    for (uint32_t i = 0; i < captured->table_count; i++) {
+        mr_sql_format(sql, i == 0 ? "%L" : ",%L", captured->tables[i].schema);
     }
     mr_text_string(sql, "]::text[], ARRAY[");
-    for (uint32_t i = 0; i < options->captured.table_count; i++) {
-        mr_text_string(sql, i == 0 ? "" : ",");
-        mr_sql_add_literal(sql, options->captured.tables[i].table);
+    for (uint32_t i = 0; i < captured->table_count; i++) {
+        mr_sql_format(sql, i == 0 ? "%L" : ",%L", captured->tables[i].table);
     }
     mr_text_string(sql, "]::text[]) WITH ORDINALITY w(schema, name, n)),"
                         " listed AS MATERIALIZED (SELECT c.oid, w.n FROM wanted w"
@@ -174,13 +172,10 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
         " WHEN 'i' THEN i.indisreplident ELSE false END),"
         " leaf AS MATERIALIZED (SELECT c.oid AS root, t.oid, c.oid IN (SELECT oid FROM"
         " sent) OR ");
-    mr_text_string(sql, options->via_root
-                            ? "NOT EXISTS (SELECT FROM pg_publication WHERE pubname = "
-                            : "false");
-    if (options->via_root) {
-        mr_sql_add_literal(sql, options->publication);
-        mr_text_string(sql, ")");
-    }
+    mr_sql_format(sql,
+                  options->via_root ? "NOT EXISTS (SELECT FROM pg_publication WHERE pubname = %L)"
+                                    : "false",
+                  options->publication);
     /* By the root, a leaf's identity must hold what the root's does; by itself, one is enough. */
     mr_text_string(
         sql,
@@ -232,13 +227,8 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
 static void add_key_column(struct mr_text *sql, uint32_t n, const struct mr_table_name *table,
                            const char *column)
 {
-    mr_text_format(sql, "%s(%u, ", n == 0 ? "" : ", ", n);
-    mr_sql_add_literal(sql, table->schema);
-    mr_text_string(sql, ", ");
-    mr_sql_add_literal(sql, table->table);
-    mr_text_string(sql, ", ");
-    mr_sql_add_literal(sql, column);
-    mr_text_string(sql, ")");
+    mr_sql_format(sql, "%s(%u, %L, %L, %L)", n == 0 ? "" : ", ", n, table->schema, table->table,
+                  column);
 }
 
 void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options)
@@ -305,9 +295,8 @@ void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *op
     mr_text_string(sql, options->via_root ? " OR e.oid IN (SELECT oid FROM listed)"
                                           : " OR e.relkind = 'r'");
     if (!options->captured.alter_publication) {
-        mr_text_string(sql, " AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
-        mr_sql_add_literal(sql, options->publication);
-        mr_text_string(sql, ")");
+        mr_sql_format(sql, " AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = %L)",
+                      options->publication);
     }
     mr_text_string(sql, ")");
     for (uint32_t i = 0; i < options->checked.rule_count; i++) {
@@ -361,19 +350,6 @@ void mr_sql_add_called(struct mr_text *sql, const char *tables)
         tables, tables);
 }
 
-/* What a function that only reads could use of it: the manual's chapters "Role Attributes" and "Predefined Roles". Amazon RDS gives
- * the right to replicate by membership. */
-void mr_sql_add_may_more(struct mr_text *sql)
-{
-    mr_text_string(
-        sql,
-        "EXISTS (SELECT FROM pg_roles m WHERE pg_has_role(m.oid, 'MEMBER') AND (m.rolsuper OR"
-        " m.rolreplication OR m.rolcreaterole OR m.rolcreatedb OR m.rolname IN ('rds_superuser',"
-        " 'rds_replication', 'pg_write_all_data', 'pg_execute_server_program',"
-        " 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend',"
-        " 'pg_create_subscription', 'pg_maintain', 'pg_checkpoint')))");
-}
-
 void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     add_tables(sql, options, version);
@@ -383,9 +359,7 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
                             " has_table_privilege(l.oid, 'SELECT'),"
                             " has_schema_privilege(n.oid, 'USAGE'), row_security_active(l.oid), ");
     mr_sql_add_called(sql, "l.oid");
-    mr_text_string(sql, ", ");
-    mr_sql_add_may_more(sql);
-    mr_text_string(sql, " FROM captured a JOIN pg_class t ON t.oid = a.oid"
+    mr_text_string(sql, ", " MR_SQL_MAY_MORE " FROM captured a JOIN pg_class t ON t.oid = a.oid"
                         " JOIN pg_namespace ts ON ts.oid = t.relnamespace"
                         " CROSS JOIN LATERAL (SELECT t.oid WHERE t.relkind <> 'p' UNION ALL"
                         "  SELECT p.oid FROM tree p WHERE p.root = t.oid AND t.relkind = 'p'"
@@ -393,8 +367,7 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
                         " AND l.relkind = 'r' JOIN pg_namespace n ON n.oid = l.relnamespace"
                         " WHERE a.oid IN (SELECT oid FROM sent) OR a.oid IN (SELECT oid FROM"
                         " listed) AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
-    mr_sql_add_literal(sql, options->publication);
-    mr_text_string(sql, ") ORDER BY 3, 4");
+    mr_sql_format(sql, "%L) ORDER BY 3, 4", options->publication);
 }
 
 void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,
@@ -432,16 +405,12 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
         /* Columns that only PostgreSQL 17 and later have. */
         " (to_jsonb(s)->>'failover')::boolean, (to_jsonb(s)->>'synced')::boolean,"
         " (SELECT string_agg(slot_name, ', ') FROM pg_replication_slots WHERE slot_name ~ ");
-    struct mr_text copies = {0};
     /* A slot's name has nothing that a regular expression would take for something else. */
-    mr_text_format(&copies, "^%s_snapshot_[0-9]+$", options->slot);
-    mr_sql_add_literal(sql, copies.data);
-    mr_text_done(&copies);
+    mr_sql_format(sql, "'^%s_snapshot_[0-9]+$'", options->slot);
     mr_text_string(sql, MR_SQL_SLOT_IS_USABLE
                    "), to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert,"
                    " p.pubviaroot"
                    " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
-    mr_sql_add_literal(sql, options->slot);
-    mr_text_string(sql, " LEFT JOIN pg_publication p ON p.pubname = ");
-    mr_sql_add_literal(sql, options->publication);
+    mr_sql_format(sql, "%L LEFT JOIN pg_publication p ON p.pubname = %L", options->slot,
+                  options->publication);
 }

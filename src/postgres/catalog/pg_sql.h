@@ -97,7 +97,7 @@ enum mr_copied_column {
     MR_COPIED_SCHEMA_USABLE,
     MR_COPIED_HIDES_ROWS, /* by policies, from this role */
     MR_COPIED_CALLED,     /* mr_sql_add_called */
-    MR_COPIED_MAY_MORE,   /* mr_sql_add_may_more */
+    MR_COPIED_MAY_MORE,   /* MR_SQL_MAY_MORE */
 };
 #define MR_COPIED_SHAPE "ssssbbbSb"
 
@@ -105,8 +105,14 @@ enum mr_copied_column {
  * read; NULL: none. */
 void mr_sql_add_called(struct mr_text *sql, const char *tables);
 
-/* A value: whether the role may do more than read, by itself or as another that it may become: replicate, write files, … */
-void mr_sql_add_may_more(struct mr_text *sql);
+/* A value: whether the role may do more than read, by itself or as another that it may become: what a function that only reads could
+ * use of it (the manual's chapters "Role Attributes" and "Predefined Roles"). Amazon RDS gives the right to replicate by membership. */
+#define MR_SQL_MAY_MORE                                                                            \
+    "EXISTS (SELECT FROM pg_roles m WHERE pg_has_role(m.oid, 'MEMBER') AND (m.rolsuper OR"         \
+    " m.rolreplication OR m.rolcreaterole OR m.rolcreatedb OR m.rolname IN ('rds_superuser',"      \
+    " 'rds_replication', 'pg_write_all_data', 'pg_execute_server_program',"                        \
+    " 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend',"                       \
+    " 'pg_create_subscription', 'pg_maintain', 'pg_checkpoint')))"
 
 /* One row a column that an option names (keys, held, named), in the order of configuration; columns as enum mr_key_column. */
 void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options);

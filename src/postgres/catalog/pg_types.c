@@ -88,17 +88,15 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn,
                                       oid == 0 ? TYPES_MAX : ASKED_MAX};
     struct mr_text sql = {0};
     add_query(&sql, publication, mr_pg_server_version(conn), oid);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    mr_status status = MR_OK;
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t last = 0;
-    for (uint32_t row = 0; row < mr_pg_result_rows(result) && status == MR_OK; row++) {
+    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
         uint32_t known = (uint32_t)mr_pg_result_number(result, row, TYPE_OID);
         if (known < last || types->types.count == TYPES_MAX) {
-            status = mr_fail(ret_error, MR_ERR_PROTOCOL,
-                             "the server was asked for the columns' types and answers in another "
-                             "order, or with more types than there can be");
-            break;
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the server was asked for the columns' types and answers in another "
+                           "order, or with more types than there can be");
         }
         last = known;
         const char *letter = mr_pg_result_value(result, row, TYPE_LETTER);
@@ -112,8 +110,7 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn,
                         .kind = kind_of(letter[0], name),
                     });
     }
-    mr_pg_result_free(result);
-    return status;
+    return MR_OK;
 }
 
 mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn,

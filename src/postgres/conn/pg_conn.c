@@ -145,7 +145,7 @@ static const char *find_refusal(const char *text)
     return found;
 }
 
-mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error *ret_error)
+mr_status mr_pg_fail_connect(PGconn *libpq, struct mr_error *ret_error)
 {
     const char *whole = PQerrorMessage(libpq);
     const char *refusal = find_refusal(whole);
@@ -158,9 +158,6 @@ mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error 
     }
     char sqlstate[MR_SQLSTATE_SIZE];
     snprintf(sqlstate, sizeof(sqlstate), "%s", refusal);
-    if (ret_sqlstate != NULL) {
-        memcpy(ret_sqlstate, sqlstate, sizeof(sqlstate));
-    }
     const char *message = refusal + MR_SQLSTATE_SIZE + 1;
     char *line = MR_STRNDUP(message, strcspn(message, "\n"));
     clean_text(line, text, sizeof(text));

@@ -1,12 +1,10 @@
 /* Connections to PostgreSQL: queries, COPY, and the replication stream. Only pg_conn* include libpq-fe.h.
  *
- * A connection knows a descriptor, its stop_fd, and every wait ends early with MR_AGAIN once that is readable (-1: never). A
- * connection attempt and a query have a time limit, and libpq may hold 8 MiB for them; libpq does two things in one call that no
- * limit ends: it asks the resolver for a host's address, and it iterates SCRAM as often as the server says. Messages that nobody
- * asked for (notifications, notices) are dropped as they come.
- * Every libpq and server error is sorted here, once, into transient, authentication, configuration or history, and gets
- * a text that names thing, reason and remedy; DETAIL, HINT and CONTEXT of the server are left out because they quote row
- * values. A connection belongs to one thread.
+ * A connection belongs to one thread. It knows a descriptor, its stop_fd, and every wait ends early with MR_AGAIN once that is
+ * readable (-1: never). A connection attempt and a query have a time limit, and libpq may hold 8 MiB for them; libpq does two things
+ * that no limit ends: it asks the resolver for a host's address, and it iterates SCRAM as often as the server says.
+ * Every libpq and server error is sorted here, once, into transient, authentication, configuration or history, and gets a text that
+ * names thing, reason and remedy, without the server's DETAIL, HINT and CONTEXT, which quote values of rows.
  */
 #ifndef MR_POSTGRES_PG_CONN_H
 #define MR_POSTGRES_PG_CONN_H
@@ -37,19 +35,11 @@ void mr_pg_each_file(const char *conninfo, void (*take)(void *context, const cha
 
 enum { MR_SQLSTATE_SIZE = 6 };
 
-/* Connects; with `replication`, as a walsender of the database (`replication=database`). Settings that
- * change output are pinned (client_encoding UTF8, DateStyle ISO, IntervalStyle, TimeZone UTC,
- * extra_float_digits, bytea_output hex, lc_monetary C, search_path '', time-outs 0, …), TCP keepalive
- * and tcp_user_timeout are set, gssencmode is off unless conninfo says otherwise. Of several hosts each has the
- * time-out for itself, and a standby is passed over (target_session_attrs=read-write unless conninfo says
- * otherwise). A server on another machine must prove who it is before it gets a password (pg_conn_trust.c). */
+/* Connects; with `replication`, as a walsender of the database. Settings that change output or end a waiting session are pinned
+ * (pg_conn_open.c). Of several hosts each has the time-out for itself, and a standby is passed over (target_session_attrs=read-write
+ * unless conninfo says otherwise). A server on another machine must prove who it is before it gets a password (pg_conn_trust.c). */
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error);
-
-/* The same; where a server refuses, `ret_sqlstate` (MR_SQLSTATE_SIZE bytes) gets its reason, else "". */
-mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
-                            struct mr_pg_conn **ret_conn, char *ret_sqlstate,
-                            struct mr_error *ret_error);
 
 /* What ends each wait on the connection early once it is readable; -1: nothing does. At first it is what it was connected with. */
 int mr_pg_stop_fd(const struct mr_pg_conn *conn);
@@ -80,9 +70,8 @@ void mr_pg_result_free(struct mr_pg_result *result);
 /* Longest wait for the answer to a question, and for the end of something that waits for other transactions. */
 enum { MR_PG_ANSWER_MS = 30 * 1000, MR_PG_CHANGE_MS = 24 * 3600 * 1000 };
 
-/* Runs one SQL or replication command that answers rows of that shape, within MR_PG_ANSWER_MS. Any other answer is
- * MR_ERR_PROTOCOL; after that, and after MR_AGAIN and a time limit, the connection is of no use but to be closed. Frees the
- * command. */
+/* Runs one SQL or replication command that answers rows of that shape, within MR_PG_ANSWER_MS, and frees the command. Any other
+ * answer is MR_ERR_PROTOCOL; after that, MR_AGAIN and a time limit, the connection is of no use but to be closed. */
 mr_status mr_pg_query(struct mr_pg_conn *conn, struct mr_text *command,
                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
                       struct mr_error *ret_error);
@@ -92,15 +81,32 @@ mr_status mr_pg_query_within(struct mr_pg_conn *conn, struct mr_text *command,
                              const struct mr_pg_shape *shape, uint32_t limit_ms,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error);
 
+/* The same as mr_pg_query; but the answer stays the connection's, until it is asked so again or closed. */
+mr_status mr_pg_ask(struct mr_pg_conn *conn, struct mr_text *command,
+                    const struct mr_pg_shape *shape, const struct mr_pg_result **ret_result,
+                    struct mr_error *ret_error);
+
+/* The same, of a command that mr_sql_format puts together (quote.h). */
+mr_status mr_pg_askf(struct mr_pg_conn *conn, const struct mr_pg_shape *shape,
+                     const struct mr_pg_result **ret_result, struct mr_error *ret_error,
+                     const char *format, ...);
+
+/* The same, of one value: its `kind` is a letter of mr_pg_shape, b (0 or 1), n or l. */
+mr_status mr_pg_ask_number(struct mr_pg_conn *conn, const char *about, char kind,
+                           int64_t *ret_number, struct mr_error *ret_error, const char *format,
+                           ...);
+
 /* Runs one that changes something; what it answers is of no interest. */
 mr_status mr_pg_command(struct mr_pg_conn *conn, const char *command, uint32_t limit_ms,
                         struct mr_error *ret_error);
+mr_status mr_pg_commandf(struct mr_pg_conn *conn, uint32_t limit_ms, struct mr_error *ret_error,
+                         const char *format, ...);
 
 /* PG version as libpq counts it (150018), database connected to, role. */
 int mr_pg_server_version(const struct mr_pg_conn *conn);
 
 /* What goes before a command so that from then on the session reads no view but the system's; "" where the server can't. A view
- * calls its functions with the rights of the role that reads it, and may come to stand where a table was. */
+ * calls its functions with the rights of the role that reads it, and may have taken the place of a table. */
 const char *mr_pg_without_views(const struct mr_pg_conn *conn);
 
 /* Before rows of a table are read: after `before`, commands or "", all settings are what they were once connected, views are
@@ -141,10 +147,8 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
                                   const char *publication, bool messages, mr_lsn start,
                                   struct mr_error *ret_error);
 
-/* One CopyData payload without waiting: MR_OK with a slice that lives until the next call on this
- * connection; MR_AGAIN when none is complete (the socket was read to its end); MR_END when the server
- * ended the stream in order; or an error. `ret_reads` (may be NULL) is counted up at each read of the
- * socket. */
+/* One CopyData payload without waiting, which lives until the next call. MR_AGAIN: none is complete, and the socket was read to its
+ * end; MR_END: the server ended the stream in order. `ret_reads` (may be NULL) is counted up at each read of the socket. */
 mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t *ret_reads,
                         struct mr_error *ret_error);
 

@@ -31,6 +31,7 @@ struct mr_pg_conn {
     bool publication_skipped; /* the server warned that it streams without it */
     mr_lsn failed_change;     /* at which the output plugin failed; 0: it did not */
     struct mr_pg_refusal refusal;
+    struct mr_pg_result *answer; /* of mr_pg_ask */
 };
 
 /* From now on: for so long (0: without a deadline), and for what a login, an answer or a stream's end may take. */
@@ -65,8 +66,8 @@ enum mr_pg_form {
 mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, const char *command,
                     enum mr_pg_form form, PGresult **ret_result, struct mr_error *ret_error);
 
-/* The connection was not made. `ret_sqlstate` as for mr_pg_try_connect; may be NULL. */
-mr_status mr_pg_fail_connect(PGconn *libpq, char *ret_sqlstate, struct mr_error *ret_error);
+/* The connection was not made. */
+mr_status mr_pg_fail_connect(PGconn *libpq, struct mr_error *ret_error);
 
 /* The connection broke: there is a text but no code. */
 mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error);

@@ -49,12 +49,14 @@ struct host {
     bool is_one_of_many;
 };
 
+/* NULL: nothing is said of it. */
 static void keyword_add(struct keywords *keywords, const char *name, const char *value)
 {
-    MR_ASSERT(keywords->count < CONNINFO_MAX - 1);
-    keywords->names[keywords->count] = name;
-    keywords->values[keywords->count] = value;
-    keywords->count++;
+    if (value != NULL) {
+        MR_ASSERT(keywords->count < CONNINFO_MAX - 1);
+        keywords->names[keywords->count] = name;
+        keywords->values[keywords->count++] = value;
+    }
 }
 
 /* What all hosts of a connection string are tried with. */
@@ -63,15 +65,7 @@ struct attempt {
     const PQconninfoOption *parsed;
     bool replication;
     int stop_fd;
-    char *ret_sqlstate; /* NULL: nobody asks */
 };
-
-static void keyword_add_if(struct keywords *keywords, const char *name, const char *value)
-{
-    if (value != NULL) {
-        keyword_add(keywords, name, value);
-    }
-}
 
 static mr_status connect_poll(const struct attempt *attempt, PGconn *libpq,
                               struct mr_error *ret_error)
@@ -81,7 +75,7 @@ static mr_status connect_poll(const struct attempt *attempt, PGconn *libpq,
     PostgresPollingStatusType state = PGRES_POLLING_WRITING;
     while (state != PGRES_POLLING_OK) {
         if (state == PGRES_POLLING_FAILED) {
-            return mr_pg_fail_connect(libpq, attempt->ret_sqlstate, ret_error);
+            return mr_pg_fail_connect(libpq, ret_error);
         }
         short events = state == PGRES_POLLING_READING ? POLLIN : POLLOUT;
         mr_status status = mr_pg_wait_socket(libpq, events, &limit, ret_error);
@@ -128,25 +122,28 @@ static bool is_of_host(const char *name)
     return strcmp(name, "host") == 0 || strcmp(name, "hostaddr") == 0 || strcmp(name, "port") == 0;
 }
 
+/* Where the user's word counts. */
+static const char *const defaults[][2] = {
+    {"gssencmode", "disable"},     {"keepalives_idle", "30"},
+    {"keepalives_interval", "10"}, {"keepalives_count", "3"},
+    {"tcp_user_timeout", "60000"}, {"fallback_application_name", "millrace"},
+};
+
 static void keywords_fill(struct keywords *keywords, const struct attempt *attempt,
                           const struct host *host, const struct mr_pg_trust *trust,
                           const char *settings)
 {
     const struct mr_pg_options *options = attempt->options;
-    /* Ours first where the user's word counts (the later wins), then the connection string … */
-    keyword_add(keywords, "gssencmode", "disable");
-    keyword_add(keywords, "keepalives_idle", "30");
-    keyword_add(keywords, "keepalives_interval", "10");
-    keyword_add(keywords, "keepalives_count", "3");
-    keyword_add(keywords, "tcp_user_timeout", "60000");
-    keyword_add(keywords, "fallback_application_name", "millrace");
-    if (host->is_one_of_many) {
-        keyword_add(keywords, "target_session_attrs", "read-write"); /* not a standby among them */
+    /* The later wins: ours first, then the connection string … */
+    for (size_t i = 0; i < MR_ARRAY_LEN(defaults); i++) {
+        keyword_add(keywords, defaults[i][0], defaults[i][1]);
     }
-    keyword_add_if(keywords, "application_name", options->application_name);
+    /* Not a standby among them. */
+    keyword_add(keywords, "target_session_attrs", host->is_one_of_many ? "read-write" : NULL);
+    keyword_add(keywords, "application_name", options->application_name);
     for (const PQconninfoOption *option = attempt->parsed; option->keyword != NULL; option++) {
         bool ours = host->is_one_of_many && is_of_host(option->keyword);
-        if (option->val != NULL && !ours && keywords->count < CONNINFO_MAX - 16) {
+        if (!ours && keywords->count < CONNINFO_MAX - 16) {
             keyword_add(keywords, option->keyword, option->val);
         }
     }
@@ -156,15 +153,13 @@ static void keywords_fill(struct keywords *keywords, const struct attempt *attem
         keyword_add(keywords, "hostaddr", host->address);
         keyword_add(keywords, "port", host->port);
     }
-    keyword_add_if(keywords, "sslmode", trust->sslmode);
-    keyword_add_if(keywords, "sslrootcert", trust->sslrootcert);
-    keyword_add_if(keywords, "channel_binding", trust->channel_binding);
-    keyword_add_if(keywords, "password", options->password);
+    keyword_add(keywords, "sslmode", trust->sslmode);
+    keyword_add(keywords, "sslrootcert", trust->sslrootcert);
+    keyword_add(keywords, "channel_binding", trust->channel_binding);
+    keyword_add(keywords, "password", options->password);
     keyword_add(keywords, "client_encoding", "UTF8");
     keyword_add(keywords, "options", settings);
-    if (attempt->replication) {
-        keyword_add(keywords, "replication", "database");
-    }
+    keyword_add(keywords, "replication", attempt->replication ? "database" : NULL);
 }
 
 /* Settings that depend on the server.
@@ -245,9 +240,8 @@ static mr_status connect_host(const struct attempt *attempt, const struct host *
     PQsetNoticeReceiver(libpq, drop_notice, NULL);
     /* For the SQLSTATE of a refusal: libpq gives it in its text only. */
     PQsetErrorVerbosity(libpq, PQERRORS_VERBOSE);
-    mr_status status = PQstatus(libpq) == CONNECTION_BAD
-                           ? mr_pg_fail_connect(libpq, attempt->ret_sqlstate, ret_error)
-                           : connect_poll(attempt, libpq, ret_error);
+    mr_status status = PQstatus(libpq) == CONNECTION_BAD ? mr_pg_fail_connect(libpq, ret_error)
+                                                         : connect_poll(attempt, libpq, ret_error);
     if (status != MR_OK) {
         PQfinish(libpq);
         return status;
@@ -304,16 +298,6 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
 {
-    return mr_pg_try_connect(options, replication, stop_fd, ret_conn, NULL, ret_error);
-}
-
-mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
-                            struct mr_pg_conn **ret_conn, char *ret_sqlstate,
-                            struct mr_error *ret_error)
-{
-    if (ret_sqlstate != NULL) {
-        ret_sqlstate[0] = '\0';
-    }
     char *reason = NULL;
     PQconninfoOption *parsed = PQconninfoParse(options->conninfo, &reason);
     if (parsed == NULL) {
@@ -333,7 +317,7 @@ mr_status mr_pg_try_connect(const struct mr_pg_options *options, bool replicatio
             "%%2F, %%40 and so on");
     }
     PGconn *libpq = NULL;
-    const struct attempt attempt = {options, parsed, replication, stop_fd, ret_sqlstate};
+    const struct attempt attempt = {options, parsed, replication, stop_fd};
     mr_status status = connect_any(&attempt, &libpq, ret_error);
     PQconninfoFree(parsed);
     MR_TRY(status);
@@ -356,6 +340,7 @@ void mr_pg_close(struct mr_pg_conn *conn)
     if (conn == NULL) {
         return;
     }
+    mr_pg_result_free(conn->answer);
     PQfreemem(conn->received);
     PQfinish(conn->libpq);
     free(conn);

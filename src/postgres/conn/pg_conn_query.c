@@ -9,6 +9,7 @@
 
 #include "event/lsn.h"
 #include "postgres/conn/pg_conn_internal.h"
+#include "postgres/conn/quote.h"
 
 enum {
     /* Of all values, and of their places; 50,000 tables with their keys. */
@@ -28,13 +29,6 @@ struct mr_pg_result {
 
 /* ---- reading an answer ---- */
 
-static const char *value_at(const struct mr_pg_result *result, uint32_t row, uint32_t column)
-{
-    MR_ASSERT(row < result->rows && column < result->columns);
-    uint32_t at = result->at[(size_t)row * result->columns + column];
-    return at == 0 ? NULL : result->bytes + at - 1;
-}
-
 uint32_t mr_pg_result_rows(const struct mr_pg_result *result)
 {
     return result->rows;
@@ -42,25 +36,27 @@ uint32_t mr_pg_result_rows(const struct mr_pg_result *result)
 
 const char *mr_pg_result_value(const struct mr_pg_result *result, uint32_t row, uint32_t column)
 {
-    return value_at(result, row, column);
+    MR_ASSERT(row < result->rows && column < result->columns);
+    uint32_t at = result->at[(size_t)row * result->columns + column];
+    return at == 0 ? NULL : result->bytes + at - 1;
 }
 
 bool mr_pg_result_true(const struct mr_pg_result *result, uint32_t row, uint32_t column)
 {
-    const char *value = value_at(result, row, column);
+    const char *value = mr_pg_result_value(result, row, column);
     return value != NULL && value[0] == 't';
 }
 
 int64_t mr_pg_result_number(const struct mr_pg_result *result, uint32_t row, uint32_t column)
 {
-    const char *value = value_at(result, row, column);
+    const char *value = mr_pg_result_value(result, row, column);
     return value == NULL ? 0 : strtoll(value, NULL, 10);
 }
 
 mr_lsn mr_pg_result_lsn(const struct mr_pg_result *result, uint32_t row, uint32_t column)
 {
     mr_lsn lsn = 0;
-    (void)mr_lsn_parse(value_at(result, row, column), &lsn, NULL);
+    (void)mr_lsn_parse(mr_pg_result_value(result, row, column), &lsn, NULL);
     return lsn;
 }
 
@@ -108,12 +104,6 @@ static bool value_fits(char kind, const char *text)
     }
 }
 
-/* Room for another row. */
-static void grow_values(struct mr_pg_result *result)
-{
-    MR_GROW(result->at, result->values_size, (result->rows + 1) * result->columns);
-}
-
 /* What it takes with another value of that length. */
 static size_t bytes_with(const struct mr_pg_result *result, size_t len)
 {
@@ -141,7 +131,7 @@ static mr_status take_row(struct mr_pg_result *result, const PGresult *libpq,
     if (bytes_with(result, 0) > ANSWER_BYTES_MAX) {
         return wrong_answer(shape, "more than 8 MiB", ret_error);
     }
-    grow_values(result);
+    MR_GROW(result->at, result->values_size, (result->rows + 1) * result->columns);
     for (uint32_t i = 0; i < result->columns; i++) {
         uint32_t *at = &result->at[(size_t)result->rows * result->columns + i];
         char kind = shape->columns[i];
@@ -347,4 +337,61 @@ mr_status mr_pg_command(struct mr_pg_conn *conn, const char *command, uint32_t l
     static const struct mr_pg_shape shape = {.about = "a change"};
     struct mr_pg_result none = {0};
     return ask(conn, command, &shape, limit_ms, &none, ret_error);
+}
+
+mr_status mr_pg_ask(struct mr_pg_conn *conn, struct mr_text *command,
+                    const struct mr_pg_shape *shape, const struct mr_pg_result **ret_result,
+                    struct mr_error *ret_error)
+{
+    mr_pg_result_free(conn->answer);
+    conn->answer = NULL;
+    MR_TRY(mr_pg_query(conn, command, shape, &conn->answer, ret_error));
+    *ret_result = conn->answer;
+    return MR_OK;
+}
+
+static struct mr_text command_of(const char *format, va_list arguments)
+{
+    struct mr_text command = {0};
+    mr_sql_vformat(&command, format, arguments);
+    return command;
+}
+
+mr_status mr_pg_askf(struct mr_pg_conn *conn, const struct mr_pg_shape *shape,
+                     const struct mr_pg_result **ret_result, struct mr_error *ret_error,
+                     const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    struct mr_text command = command_of(format, arguments);
+    va_end(arguments);
+    return mr_pg_ask(conn, &command, shape, ret_result, ret_error);
+}
+
+mr_status mr_pg_ask_number(struct mr_pg_conn *conn, const char *about, char kind,
+                           int64_t *ret_number, struct mr_error *ret_error, const char *format, ...)
+{
+    const struct mr_pg_shape shape = {about, (const char[]){kind, '\0'}, 1, 1};
+    const struct mr_pg_result *result;
+    va_list arguments;
+    va_start(arguments, format);
+    struct mr_text command = command_of(format, arguments);
+    va_end(arguments);
+    MR_TRY(mr_pg_ask(conn, &command, &shape, &result, ret_error));
+    *ret_number = kind == 'b'   ? mr_pg_result_true(result, 0, 0)
+                  : kind == 'l' ? (int64_t)mr_pg_result_lsn(result, 0, 0)
+                                : mr_pg_result_number(result, 0, 0);
+    return MR_OK;
+}
+
+mr_status mr_pg_commandf(struct mr_pg_conn *conn, uint32_t limit_ms, struct mr_error *ret_error,
+                         const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    struct mr_text command = command_of(format, arguments);
+    va_end(arguments);
+    mr_status status = mr_pg_command(conn, command.data, limit_ms, ret_error);
+    mr_text_done(&command);
+    return status;
 }

@@ -32,3 +32,39 @@ void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table)
     mr_text_string(sql, ".");
     mr_sql_add_identifier(sql, table->table);
 }
+
+void mr_sql_vformat(struct mr_text *sql, const char *format, va_list arguments)
+{
+    for (const char *at; (at = strchr(format, '%')) != NULL; format = at + 2) {
+        mr_text_add(sql, format, (size_t)(at - format));
+        switch (at[1]) {
+        case 's':
+            mr_text_string(sql, va_arg(arguments, const char *));
+            break;
+        case 'u':
+            mr_text_format(sql, "%u", va_arg(arguments, unsigned));
+            break;
+        case 'L':
+            mr_sql_add_literal(sql, va_arg(arguments, const char *));
+            break;
+        case 'I':
+            mr_sql_add_identifier(sql, va_arg(arguments, const char *));
+            break;
+        case 'T':
+            mr_sql_add_table(sql, va_arg(arguments, const struct mr_table_name *));
+            break;
+        default:
+            MR_ASSERT(at[1] == '%');
+            mr_text_string(sql, "%");
+        }
+    }
+    mr_text_string(sql, format);
+}
+
+void mr_sql_format(struct mr_text *sql, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    mr_sql_vformat(sql, format, arguments);
+    va_end(arguments);
+}

@@ -2,6 +2,7 @@
 #ifndef MR_POSTGRES_QUOTE_H
 #define MR_POSTGRES_QUOTE_H
 
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -23,5 +24,10 @@ void mr_sql_add_identifier(struct mr_text *sql, const char *name);
 
 /* "schema"."table" */
 void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table);
+
+/* Adds a text in which %L stands for a literal, %I for an identifier, %T for a table (const struct mr_table_name *), and %s, %u
+ * and %% for what they are in printf. */
+void mr_sql_format(struct mr_text *sql, const char *format, ...);
+void mr_sql_vformat(struct mr_text *sql, const char *format, va_list arguments);
 
 #endif

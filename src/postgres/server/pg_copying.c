@@ -12,18 +12,16 @@ mr_status mr_pg_place_read(struct mr_pg_conn *conn, struct mr_pg_place *ret_plac
                            struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"its identity", "bsin", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT pg_is_in_recovery(), system_identifier::text, current_database(),"
-                         " CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name("
-                         "pg_current_wal_insert_lsn()), 8))::bit(32)::bigint END"
-                         " FROM pg_control_system()");
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT pg_is_in_recovery(), system_identifier::text, current_database(),"
+                      " CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name("
+                      "pg_current_wal_insert_lsn()), 8))::bit(32)::bigint END"
+                      " FROM pg_control_system()"));
     struct mr_pg_place place = {.is_standby = mr_pg_result_true(result, 0, 0),
                                 .timeline = (uint32_t)mr_pg_result_number(result, 0, 3)};
     snprintf(place.system_id, sizeof(place.system_id), "%s", mr_pg_result_value(result, 0, 1));
     snprintf(place.database, sizeof(place.database), "%s", mr_pg_result_value(result, 0, 2));
-    mr_pg_result_free(result);
     *ret_place = place;
     return MR_OK;
 }

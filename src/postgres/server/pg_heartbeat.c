@@ -31,12 +31,9 @@ struct mr_pg_heartbeat {
 static mr_status run_query(const struct mr_pg_heartbeat *heartbeat, struct mr_pg_conn *conn,
                            struct mr_error *ret_error)
 {
-    struct mr_text set = {0};
-    mr_text_format(&set, "SET statement_timeout = %d; SET search_path = \"$user\", public",
-                   QUERY_MS);
-    mr_status status = mr_pg_command(conn, set.data, ANSWER_MS, ret_error);
-    mr_text_done(&set);
-    MR_TRY(status);
+    MR_TRY(mr_pg_commandf(conn, ANSWER_MS, ret_error,
+                          "SET statement_timeout = %u; SET search_path = \"$user\", public",
+                          QUERY_MS));
     return mr_pg_command(conn, heartbeat->options.query, QUERY_MS + ANSWER_MS, ret_error);
 }
 

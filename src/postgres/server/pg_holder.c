@@ -13,20 +13,26 @@ enum holder_column {
     HOLDER_END
 };
 
+/* Of `a`, of pg_stat_activity, and `p`, of pg_prepared_xacts, of which at most one is there: one that is prepared is no process's. */
+#define HOLDER_COLUMNS                                                                             \
+    "a.pid::bigint, coalesce(a.usename, p.owner)::text, coalesce(a.datname, p.database)::text,"    \
+    " coalesce(a.xact_start, p.prepared)::timestamptz(0)::text, p.gid"
+#define HOLDER_SHAPE "NSSSS"
+
 static const char *or_unknown(const char *name)
 {
     return name == NULL ? "(unknown)" : name;
 }
 
-void mr_pg_holder_take(const struct mr_pg_result *result, uint32_t row,
-                       struct mr_pg_holder *ret_holder)
+/* From the row's first columns. */
+static void holder_take(const struct mr_pg_result *result, struct mr_pg_holder *ret_holder)
 {
-    const char *gid = mr_pg_result_value(result, row, HOLDER_GID);
-    const char *role = or_unknown(mr_pg_result_value(result, row, HOLDER_ROLE));
-    const char *database = or_unknown(mr_pg_result_value(result, row, HOLDER_DATABASE));
-    const char *since = mr_pg_result_value(result, row, HOLDER_SINCE);
-    bool has_pid = mr_pg_result_value(result, row, HOLDER_PID) != NULL;
-    long long pid = (long long)mr_pg_result_number(result, row, HOLDER_PID);
+    const char *gid = mr_pg_result_value(result, 0, HOLDER_GID);
+    const char *role = or_unknown(mr_pg_result_value(result, 0, HOLDER_ROLE));
+    const char *database = or_unknown(mr_pg_result_value(result, 0, HOLDER_DATABASE));
+    const char *since = mr_pg_result_value(result, 0, HOLDER_SINCE);
+    bool has_pid = mr_pg_result_value(result, 0, HOLDER_PID) != NULL;
+    long long pid = (long long)mr_pg_result_number(result, 0, HOLDER_PID);
     struct mr_pg_holder holder = {0};
     struct mr_text remedy = {0};
     if (gid != NULL) {
@@ -55,15 +61,13 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
                                  struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"who has a table", MR_PG_HOLDER_SHAPE "s", 0, 1};
+    static const struct mr_pg_shape shape = {"who has a table", HOLDER_SHAPE "s", 0, 1};
+    const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH RECURSIVE wanted(schema, name) AS (VALUES ");
     for (uint32_t i = 0; i < options->captured.table_count; i++) {
-        mr_text_string(&sql, i == 0 ? "(" : ", (");
-        mr_sql_add_literal(&sql, options->captured.tables[i].schema);
-        mr_text_string(&sql, ", ");
-        mr_sql_add_literal(&sql, options->captured.tables[i].table);
-        mr_text_string(&sql, ")");
+        const struct mr_table_name *table = &options->captured.tables[i];
+        mr_sql_format(&sql, "%s(%L, %L)", i == 0 ? "" : ", ", table->schema, table->table);
     }
     mr_text_string(&sql, options->captured.table_count == 0 ? "(NULL::text, NULL::text)" : "");
     mr_text_string(
@@ -72,7 +76,7 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
         "w.schema"
         " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname::text = w.name"
         " UNION SELECT i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid)"
-        " SELECT " MR_PG_HOLDER_COLUMNS ", n.nspname || '.' || c.relname FROM below b"
+        " SELECT " HOLDER_COLUMNS ", n.nspname || '.' || c.relname FROM below b"
         " JOIN pg_locks l ON l.locktype = 'relation' AND l.relation = b.oid"
         " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         " AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.mode IN ('ShareUpdateExclusiveLock',"
@@ -83,14 +87,12 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
         " AND x.virtualtransaction = l.virtualtransaction"
         " LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid"
         " ORDER BY l.granted DESC, a.xact_start LIMIT 1");
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     *ret_holder = (struct mr_pg_holder){0};
     if (mr_pg_result_rows(result) == 1) {
-        mr_pg_holder_take(result, 0, ret_holder);
+        holder_take(result, ret_holder);
         mr_text_string(ret_table, mr_pg_result_value(result, 0, HOLDER_END));
     }
-    mr_pg_result_free(result);
     return MR_OK;
 }
 
@@ -99,19 +101,14 @@ mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid,
                                  struct mr_pg_holder *ret_holder, char **ret_snapshot,
                                  struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"whose a transaction is", MR_PG_HOLDER_SHAPE "s", 1,
-                                             1};
-    struct mr_text sql = {0};
-    mr_text_format(&sql,
-                   "SELECT " MR_PG_HOLDER_COLUMNS
-                   ", pg_current_snapshot()::text FROM (VALUES (1)) x"
-                   " LEFT JOIN pg_stat_activity a ON a.backend_xid = '%u'::xid"
-                   " LEFT JOIN pg_prepared_xacts p ON p.transaction = '%u'::xid LIMIT 1",
-                   xid, xid);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    mr_pg_holder_take(result, 0, ret_holder);
+    static const struct mr_pg_shape shape = {"whose a transaction is", HOLDER_SHAPE "s", 1, 1};
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT " HOLDER_COLUMNS ", pg_current_snapshot()::text FROM (VALUES (1)) x"
+                      " LEFT JOIN pg_stat_activity a ON a.backend_xid = '%u'::xid"
+                      " LEFT JOIN pg_prepared_xacts p ON p.transaction = '%u'::xid LIMIT 1",
+                      xid, xid));
+    holder_take(result, ret_holder);
     *ret_snapshot = MR_STRDUP(mr_pg_result_value(result, 0, HOLDER_END));
-    mr_pg_result_free(result);
     return MR_OK;
 }

@@ -1,7 +1,5 @@
 /* Who is in the way of what waits for another transaction's end: whose it is, since when, and how it may end.
- *
- * A query adds MR_PG_HOLDER_COLUMNS of `a`, of pg_stat_activity, and `p`, of pg_prepared_xacts, of which at most one is there: one
- * that is prepared is no process's. When a transaction of another role has begun only some may see. Any thread.
+ * When a transaction of another role has begun only some may see. Any thread.
  */
 #ifndef MR_POSTGRES_PG_HOLDER_H
 #define MR_POSTGRES_PG_HOLDER_H
@@ -13,15 +11,6 @@ struct mr_pg_holder {
     char since[48];   /* as the server writes a time; "": not known */
     char remedy[320]; /* with the global id of a prepared one, of 200 bytes */
 };
-
-#define MR_PG_HOLDER_COLUMNS                                                                       \
-    "a.pid::bigint, coalesce(a.usename, p.owner)::text, coalesce(a.datname, p.database)::text,"    \
-    " coalesce(a.xact_start, p.prepared)::timestamptz(0)::text, p.gid"
-#define MR_PG_HOLDER_SHAPE "NSSSS"
-
-/* From a row's first columns. */
-void mr_pg_holder_take(const struct mr_pg_result *result, uint32_t row,
-                       struct mr_pg_holder *ret_holder);
 
 /* Who has one of the configured tables, or what inherits from one, so locked that it can't be added to a publication, or waits
  * for such a lock; its name is added to `ret_table`. */

@@ -18,32 +18,25 @@ enum {
     INTRUDER_LOOKS = 30, /* and between two lines about it: a minute */
 };
 
-/* The key of the lock that the one who streams has, or of the one that all instances of a pipeline share. */
-static void add_lock_key(struct mr_text *sql, const struct mr_pg_source_options *options,
-                         bool of_pipeline)
+struct lock_name {
+    char text[256];
+};
+
+/* Of the lock that the one who streams has, or of the one that all instances of a pipeline share. */
+static struct lock_name lock_name(const struct mr_pg_source_options *options, bool of_pipeline)
 {
-    struct mr_text name = {0};
-    mr_text_format(&name, "millrace/%s%s%s", options->slot, of_pipeline ? "/" : "",
-                   of_pipeline ? options->captured.pipeline : "");
-    mr_text_string(sql, "hashtextextended(");
-    mr_sql_add_literal(sql, name.data);
-    mr_text_string(sql, ", 0)");
-    mr_text_done(&name);
+    struct lock_name name;
+    snprintf(name.text, sizeof(name.text), "millrace/%s%s%s", options->slot, of_pipeline ? "/" : "",
+             of_pipeline ? options->captured.pipeline : "");
+    return name;
 }
 
 static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                          bool of_pipeline, bool *ret_ours, struct mr_error *ret_error)
+                          bool of_pipeline, int64_t *ret_ours, struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    mr_text_format(&sql, "SELECT pg_try_advisory_lock%s(", of_pipeline ? "_shared" : "");
-    add_lock_key(&sql, options, of_pipeline);
-    mr_text_string(&sql, ")");
-    static const struct mr_pg_shape shape = {"the lock", "b", 1, 1};
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    *ret_ours = mr_pg_result_true(result, 0, 0);
-    mr_pg_result_free(result);
-    return MR_OK;
+    return mr_pg_ask_number(conn, "the lock", 'b', ret_ours, ret_error,
+                            "SELECT pg_try_advisory_lock%s(hashtextextended(%L, 0))",
+                            of_pipeline ? "_shared" : "", lock_name(options, of_pipeline).text);
 }
 
 /* Whether the session `s` of pg_stat_activity may stream: by the attribute of its role, or at Amazon RDS by membership. The role is
@@ -54,43 +47,37 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
     " FROM pg_roles r WHERE r.oid = s.usesysid), true)"
 
 /* A lock of one 64-bit key is shown as its two halves and objsubid 1 (the manual's page of pg_locks). */
-static const char key_of[] = ".locktype = 'advisory' AND %s.granted AND %s.objsubid = 1 AND"
-                             " ((%s.classid::bigint << 32) | %s.objid::bigint) = ";
+#define IS_LOCK(row)                                                                               \
+    row ".locktype = 'advisory' AND " row ".granted AND " row ".objsubid = 1 AND ((" row           \
+        ".classid::bigint << 32) | " row ".objid::bigint) = hashtextextended(%L, 0)"
+
+/* Locks of this database, and whose they are. */
+#define LOCKS                                                                                      \
+    " FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE a.database ="            \
+    " (SELECT oid FROM pg_database WHERE datname = current_database()) AND " IS_LOCK("a")
 
 mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                             bool *ret_standby, struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT count(*) > 1 FROM pg_locks a LEFT JOIN pg_stat_activity s"
-                         " ON s.pid = a.pid WHERE " MAY_REPLICATE " AND a.database ="
-                         " (SELECT oid FROM pg_database WHERE datname = current_database()) AND a");
-    mr_text_format(&sql, key_of, "a", "a", "a", "a");
-    add_lock_key(&sql, options, true);
-    static const struct mr_pg_shape shape = {"the lock's holders", "b", 1, 1};
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    *ret_standby = mr_pg_result_true(result, 0, 0);
-    mr_pg_result_free(result);
+    int64_t standby;
+    MR_TRY(mr_pg_ask_number(conn, "the lock's holders", 'b', &standby, ret_error,
+                            "SELECT count(*) > 1" LOCKS " AND " MAY_REPLICATE,
+                            lock_name(options, true).text));
+    *ret_standby = standby;
     return MR_OK;
 }
 
 mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                            struct mr_pg_owner *ret_owner, struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
-                         " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND b");
-    mr_text_format(&sql, key_of, "b", "b", "b", "b");
-    add_lock_key(&sql, options, true);
-    mr_text_string(&sql, "), " MAY_REPLICATE ", coalesce(s.usename::text, '')"
-                         " FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE"
-                         " a.database = (SELECT oid FROM pg_database WHERE datname ="
-                         " current_database()) AND a.mode = 'ExclusiveLock' AND a");
-    mr_text_format(&sql, key_of, "a", "a", "a", "a");
-    add_lock_key(&sql, options, false);
     static const struct mr_pg_shape shape = {"the lock's owner", "nsSbbs", 0, 1};
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
+                      " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND " IS_LOCK(
+                          "b") "), " MAY_REPLICATE ", coalesce(s.usename::text, '')" LOCKS
+                               " AND a.mode = 'ExclusiveLock'",
+                      lock_name(options, true).text, lock_name(options, false).text));
     struct mr_pg_owner owner = {0};
     if (mr_pg_result_rows(result) == 1) {
         const char *address = mr_pg_result_value(result, 0, 2);
@@ -99,11 +86,10 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
         owner.is_same_pipeline = owner.may_replicate && mr_pg_result_true(result, 0, 3);
         owner.pid = (uint32_t)mr_pg_result_number(result, 0, 0);
         snprintf(owner.role, sizeof(owner.role), "%s", mr_pg_result_value(result, 0, 5));
-        snprintf(owner.who, sizeof(owner.who), "%s%s%s, process %lld of the server",
+        snprintf(owner.who, sizeof(owner.who), "%s%s%s, process %u of the server",
                  mr_pg_result_value(result, 0, 1), address == NULL ? "" : " at ",
-                 address == NULL ? "" : address, (long long)mr_pg_result_number(result, 0, 0));
+                 address == NULL ? "" : address, (unsigned)owner.pid);
     }
-    mr_pg_result_free(result);
     *ret_owner = owner;
     return MR_OK;
 }
@@ -162,7 +148,7 @@ static void tell_standby(const struct mr_pg_source_options *options, _Atomic boo
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       _Atomic bool *stands_by, struct mr_error *ret_error)
 {
-    bool ours;
+    int64_t ours;
     /* First what we are, then the stream: nobody sees an owner that has not said it. */
     MR_TRY(try_lock(conn, options, true, &ours, ret_error));
     for (uint32_t tries = 0;; tries++) {
@@ -205,30 +191,27 @@ mr_lsn mr_pg_timeline_end(const char *history, uint32_t timeline)
 static mr_status read_switch(struct mr_pg_conn *conn, uint32_t current, uint32_t timeline,
                              mr_lsn *ret_lsn, struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    mr_text_format(&sql, "TIMELINE_HISTORY %u", current);
     static const struct mr_pg_shape shape = {"its timeline history", "ss", 1, 1};
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error, "TIMELINE_HISTORY %u", current));
     *ret_lsn = mr_pg_timeline_end(mr_pg_result_value(result, 0, 1), timeline);
-    mr_pg_result_free(result);
     return MR_OK;
 }
 
-static mr_status read_system(struct mr_pg_conn *conn, struct mr_server_position *server,
-                             struct mr_error *ret_error)
+static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                               struct mr_server_position *server, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"its identity", "snlS", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "IDENTIFY_SYSTEM");
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error, "IDENTIFY_SYSTEM"));
     struct mr_identity *identity = &server->identity;
     snprintf(identity->system_id, sizeof(identity->system_id), "%s",
              mr_pg_result_value(result, 0, 0));
     identity->timeline = (uint32_t)mr_pg_result_number(result, 0, 1);
+    snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
+    snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
+    identity->tables = mr_pg_tables_mark(options);
     server->flushed = mr_pg_result_lsn(result, 0, 2);
-    mr_pg_result_free(result);
     return MR_OK;
 }
 
@@ -237,32 +220,17 @@ static mr_status read_slots(struct mr_pg_conn *conn, const char *slot,
                             struct mr_server_position *server, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the slot", "SLS", 1, 1};
-    struct mr_text sql = {0};
+    const struct mr_pg_result *result;
     /* A slot's name has nothing that a regular expression would take for something else. */
-    mr_text_format(&sql,
-                   "SELECT slot_name, confirmed_flush_lsn, (SELECT max(slot_name)"
-                   " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$')"
-                   " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots ON slot_name = ",
-                   slot);
-    mr_sql_add_literal(&sql, slot);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT slot_name, confirmed_flush_lsn, (SELECT max(slot_name)"
+                      " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$')"
+                      " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots ON slot_name = %L",
+                      slot, slot));
     const char *copy = mr_pg_result_value(result, 0, 2);
     server->slot_exists = mr_pg_result_value(result, 0, 0) != NULL;
     server->slot_confirmed = mr_pg_result_lsn(result, 0, 1);
     snprintf(server->copy_slot, sizeof(server->copy_slot), "%s", copy == NULL ? "" : copy);
-    mr_pg_result_free(result);
-    return MR_OK;
-}
-
-static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                               struct mr_server_position *server, struct mr_error *ret_error)
-{
-    struct mr_identity *identity = &server->identity;
-    MR_TRY(read_system(conn, server, ret_error));
-    snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
-    snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
-    identity->tables = mr_pg_tables_mark(options);
     return MR_OK;
 }
 

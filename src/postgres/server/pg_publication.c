@@ -1,46 +1,29 @@
 #include "postgres/server/pg_publication.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include <poll.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "postgres/server/pg_holder.h"
 
 enum {
-    SUBJECT_MAX = 600,
     HELD_PAUSE_MS = 2000,
     HELD_TOLD_TRIES = 4, /* about 10 s */
 };
 
 /* ---- what it is made of ---- */
 
-static const struct mr_published *published_of(const struct mr_pg_source_options *options,
-                                               const char *schema, const char *table)
-{
-    for (uint32_t i = 0; i < options->captured.published_count; i++) {
-        const struct mr_published *one = &options->captured.published[i];
-        if (strcmp(one->table.table, table) == 0 && strcmp(one->table.schema, schema) == 0) {
-            return one;
-        }
-    }
-    return NULL;
-}
-
 /* TABLE "s"."t" ("a", "b") WHERE (condition) */
 static void add_table(struct mr_text *sql, const struct mr_pg_source_options *options,
                       const struct mr_table_name *table)
 {
-    const struct mr_published *published = published_of(options, table->schema, table->table);
-    mr_text_string(sql, "TABLE ");
-    mr_sql_add_table(sql, table);
+    const struct mr_published *published = mr_pg_published_of(options, table);
+    mr_sql_format(sql, "TABLE %T", table);
     if (published == NULL) {
         return;
     }
     for (uint32_t i = 0; i < published->column_count; i++) {
-        mr_text_string(sql, i == 0 ? " (" : ", ");
-        mr_sql_add_identifier(sql, published->columns[i]);
+        mr_sql_format(sql, i == 0 ? " (%I" : ", %I", published->columns[i]);
     }
     mr_text_string(sql, published->column_count > 0 ? ")" : "");
     if (published->where != NULL) { /* a comment at its end ends there, too */
@@ -81,8 +64,7 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
             again |= strcmp(options->captured.patterns[k].schema.text, schema) == 0;
         }
         if (!again) {
-            mr_text_format(sql, "%sTABLES IN SCHEMA ", separator);
-            mr_sql_add_identifier(sql, schema);
+            mr_sql_format(sql, "%sTABLES IN SCHEMA %I", separator, schema);
             separator = ", ";
         }
     }
@@ -139,15 +121,9 @@ static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source
  * limit comes first (ProcSleep in storage/lmgr/proc.c); an autovacuum may take hours. */
 static mr_status read_patience(struct mr_pg_conn *conn, int64_t *ret_ms, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"deadlock_timeout", "n", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT least(setting::bigint, 60000) + 500 FROM pg_settings"
-                         " WHERE name = 'deadlock_timeout'"); /* in ms there */
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    *ret_ms = mr_pg_result_number(result, 0, 0);
-    mr_pg_result_free(result);
-    return MR_OK;
+    return mr_pg_ask_number(conn, "deadlock_timeout", 'n', ret_ms, ret_error,
+                            "SELECT least(setting::bigint, 60000) + 500 FROM pg_settings"
+                            " WHERE name = 'deadlock_timeout'"); /* in ms there */
 }
 
 /* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple Query"): a try that fails holds
@@ -155,11 +131,8 @@ static mr_status read_patience(struct mr_pg_conn *conn, int64_t *ret_ms, struct 
 static mr_status create_once(struct mr_pg_conn *conn, const char *command, int64_t patience_ms,
                              struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    mr_text_format(&sql, "SET LOCAL lock_timeout = %lld; %s", (long long)patience_ms, command);
-    mr_status status = mr_pg_command(conn, sql.data, MR_PG_CHANGE_MS, ret_error);
-    mr_text_done(&sql);
-    return status;
+    return mr_pg_commandf(conn, MR_PG_CHANGE_MS, ret_error, "SET LOCAL lock_timeout = %u; %s",
+                          (unsigned)patience_ms, command);
 }
 
 static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
@@ -189,8 +162,7 @@ mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
                                    struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
-    mr_text_string(&sql, "CREATE PUBLICATION ");
-    mr_sql_add_identifier(&sql, options->publication);
+    mr_sql_format(&sql, "CREATE PUBLICATION %I", options->publication);
     add_published(&sql, options, version);
     if (options->via_root) {
         mr_text_format(&sql, " WITH (%s)", via_root);
@@ -210,44 +182,23 @@ struct follow {
     struct mr_pg_conn *conn;
     const struct mr_pg_source_options *options;
     const struct mr_pg_facts *facts;
-    struct mr_pg_reporter to;
-    char subject[300];
+    struct mr_pg_reporter *to;
     bool exists;
     bool goes_on;
-    uint32_t errors;
+    uint32_t errors;        /* reported before */
     struct mr_text changes; /* statements, a semicolon behind each */
     struct mr_text altered; /* tables, "a, b" */
     struct mr_error *ret_error;
 };
 
-/* Only one session sees it, so its name may be anything that is not taken. */
-static void add_draft(struct mr_text *sql, const struct follow *follow)
+static void about_publication(const struct follow *follow)
 {
-    mr_text_format(sql, "\"millrace_draft_%s\"", follow->options->slot);
-}
-
-static mr_status run(struct follow *follow, struct mr_text *sql, struct mr_error *ret_error)
-{
-    mr_status status = mr_pg_command(follow->conn, sql->data, MR_PG_ANSWER_MS, ret_error);
-    mr_text_done(sql);
-    return status;
-}
-
-static mr_status run_text(struct follow *follow, const char *text, struct mr_error *ret_error)
-{
-    return mr_pg_command(follow->conn, text, MR_PG_ANSWER_MS, ret_error);
-}
-
-static void found_error(struct follow *follow, mr_status status, const char *subject,
-                        const char *remedy, const char *reason)
-{
-    MR_FOUND_ERROR(&follow->to, status, subject, remedy, "%s", reason);
-    follow->errors++;
+    mr_pg_about(follow->to, "publication \"%s\"", follow->options->publication);
 }
 
 /* Why a table can't be drafted. Where it is for the lack of a right or a lock, and a stream goes on, all may be as it should; but a
- * reload may be about a table that is locked. */
-static mr_status report_refusal(struct follow *follow, const char *subject, mr_status status,
+ * reload may be about a table that is locked. MR_END: it is reported, and the transaction is over. */
+static mr_status report_refusal(struct follow *follow, mr_status status,
                                 const struct mr_error *error)
 {
     if (status == MR_AGAIN ||
@@ -256,25 +207,23 @@ static mr_status report_refusal(struct follow *follow, const char *subject, mr_s
         return status;
     }
     if (status == MR_ERR_CONFIG || !follow->goes_on) {
-        struct mr_text reason = {0};
-        mr_text_format(&reason, "can't be published so: %s", error->text);
-        found_error(follow, status, subject,
-                    status == MR_ERR_CONFIG
-                        ? "correct publication.where (of PostgreSQL's own functions immutable "
-                          "ones, no subqueries, no system columns; of a partitioned table only "
-                          "with publication.via_partition_root) or publication.columns (no "
-                          "generated ones before 18)"
-                        : NULL,
-                    reason.data);
-        mr_text_done(&reason);
+        if (status == MR_ERR_CONFIG) {
+            mr_pg_remedy(follow->to,
+                         "correct publication.where (of PostgreSQL's own functions immutable ones, "
+                         "no subqueries, no system columns; of a partitioned table only with "
+                         "publication.via_partition_root) or publication.columns (no generated "
+                         "ones before 18)");
+        }
+        MR_FOUND_ERROR(follow->to, status, "can't be published so: %s", error->text);
     } else {
-        MR_FOUND_WARNING(&follow->to, subject,
-                         "let the role own table and publication, or take publication.where and "
-                         "publication.columns out: what the publication has holds all the same",
+        mr_pg_remedy(follow->to,
+                     "let the role own table and publication, or take publication.where and "
+                     "publication.columns out: what the publication has holds all the same");
+        MR_FOUND_WARNING(follow->to,
                          "can't be compared with publication.where and publication.columns: %s",
                          error->text);
     }
-    return MR_OK;
+    return MR_END;
 }
 
 /* As it can be published at all; the rules of tables tell what is wrong with others. */
@@ -291,47 +240,36 @@ static bool is_publishable(const struct follow *follow, uint32_t table)
 static mr_status draft_table(struct follow *follow, const struct mr_table_name *table)
 {
     struct mr_error error;
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "ALTER PUBLICATION ");
-    add_draft(&sql, follow);
-    mr_text_string(&sql, " ADD ");
-    add_table(&sql, follow->options, table);
-    mr_status status = run(follow, &sql, &error);
-    if (status == MR_OK) {
-        return MR_OK;
-    }
-    struct mr_text name = {0};
-    char subject[SUBJECT_MAX];
-    mr_sql_add_table(&name, table);
-    snprintf(subject, sizeof(subject), "table %s", name.data);
-    mr_text_done(&name);
-    MR_TRY(report_refusal(follow, subject, status, &error));
-    return MR_END; /* the transaction is over */
+    struct mr_text added = {0};
+    add_table(&added, follow->options, table);
+    mr_status status = mr_pg_commandf(follow->conn, MR_PG_ANSWER_MS, &error,
+                                      "ALTER PUBLICATION \"millrace_draft_%s\" ADD %s",
+                                      follow->options->slot, added.data);
+    mr_text_done(&added);
+    mr_pg_about(follow->to, "table %T", table);
+    return status == MR_OK ? MR_OK : report_refusal(follow, status, &error);
 }
 
-/* MR_END: it could not be made, and that is reported. */
+/* Only this session sees it, so its name may be anything that is not taken. MR_END: it could not be made, and that is reported. */
 static mr_status draft(struct follow *follow)
 {
     const struct mr_pg_source_options *options = follow->options;
     struct mr_error error;
-    struct mr_text sql = {0};
-    MR_TRY(run_text(follow, lock_timeout, follow->ret_error));
-    mr_text_string(&sql, "CREATE PUBLICATION ");
-    add_draft(&sql, follow);
-    if (options->via_root ||
-        (follow->exists && mr_pg_result_true(follow->facts->server, 0, MR_PUBLICATION_VIA_ROOT))) {
-        mr_text_format(&sql, " WITH (%s)", via_root);
-    }
-    mr_status status = run(follow, &sql, &error);
+    bool by_root =
+        options->via_root || mr_pg_result_true(follow->facts->server, 0, MR_PUBLICATION_VIA_ROOT);
+    MR_TRY(mr_pg_command(follow->conn, lock_timeout, MR_PG_ANSWER_MS, follow->ret_error));
+    mr_status status = mr_pg_commandf(follow->conn, MR_PG_ANSWER_MS, &error,
+                                      by_root ? "CREATE PUBLICATION \"millrace_draft_%s\" WITH (%s)"
+                                              : "CREATE PUBLICATION \"millrace_draft_%s\"",
+                                      options->slot, via_root);
     if (status != MR_OK) {
-        MR_TRY(report_refusal(follow, follow->subject, status, &error));
-        return MR_END;
+        about_publication(follow);
+        return report_refusal(follow, status, &error);
     }
     for (uint32_t i = 0; status == MR_OK && i < options->captured.table_count; i++) {
         const struct mr_table_name *table = &options->captured.tables[i];
         if (is_publishable(follow, i) &&
-            (options->captured.alter_publication ||
-             published_of(options, table->schema, table->table) != NULL)) {
+            (options->captured.alter_publication || mr_pg_published_of(options, table) != NULL)) {
             status = draft_table(follow, table);
         }
     }
@@ -378,17 +316,13 @@ static void add_rel(struct mr_text *sql, int version)
  * numbers. A filter's columns are the Vars of its tree (src/backend/nodes/outfuncs.c); it has one table. */
 static void add_comparison(struct mr_text *sql, const struct follow *follow)
 {
-    struct mr_text name = {0};
-    mr_text_format(&name, "millrace_draft_%s", follow->options->slot);
+    const char *slot = follow->options->slot;
     mr_text_string(sql, "WITH ");
     add_rel(sql, follow->facts->version);
-    mr_sql_add_literal(sql, name.data);
-    mr_text_string(sql, ", ");
-    mr_sql_add_literal(sql, follow->options->publication);
-    mr_text_string(sql, ")), draft AS (SELECT * FROM rel WHERE pubname = ");
-    mr_sql_add_literal(sql, name.data);
-    mr_text_done(&name);
-    mr_text_string(sql, "), ");
+    mr_sql_format(sql,
+                  "'millrace_draft_%s', %L)), draft AS (SELECT * FROM rel WHERE pubname ="
+                  " 'millrace_draft_%s'), ",
+                  slot, follow->options->publication, slot);
     mr_sql_add_sent(sql, follow->options->publication, "draft", follow->facts->version);
     mr_text_string(
         sql,
@@ -425,13 +359,12 @@ static void add_comparison(struct mr_text *sql, const struct follow *follow)
         " FROM draft d JOIN pg_class c ON c.oid = d.oid JOIN pg_namespace n"
         " ON n.oid = c.relnamespace LEFT JOIN published p ON p.oid = d.oid"
         " LEFT JOIN rel e ON e.oid = d.oid AND e.pubname = ");
-    mr_sql_add_literal(sql, follow->options->publication);
-    mr_text_string(sql, " ORDER BY 1, 2");
+    mr_sql_format(sql, "%L ORDER BY 1, 2", follow->options->publication);
 }
 
 /* The application's own UPDATE and DELETE fail. Where they do already, a start that refuses mends nothing. */
 static void rule_identity(struct follow *follow, const struct mr_pg_result *rows, uint32_t row,
-                          const char *name, const char *subject)
+                          const struct mr_table_name *table)
 {
     const struct mr_pg_result *server = follow->facts->server;
     const char *lacks = mr_pg_result_value(rows, row, DRAFT_LACKS);
@@ -444,33 +377,28 @@ static void rule_identity(struct follow *follow, const struct mr_pg_result *rows
         return;
     }
     bool is_so = mr_pg_result_true(rows, row, DRAFT_SAME) && follow->goes_on;
-    char remedy[SUBJECT_MAX + 200];
-    if (full_list) {
-        snprintf(remedy, sizeof(remedy),
-                 "take its list out of publication.columns (columns.include and columns.exclude "
-                 "work with FULL), or give it a key as its identity");
-    } else if (lacks != NULL) {
-        snprintf(remedy, sizeof(remedy), "add these to publication.columns");
-    } else {
-        snprintf(remedy, sizeof(remedy),
-                 "run ALTER TABLE %s REPLICA IDENTITY FULL, or filter by columns of the identity",
-                 name);
-    }
     const char *fails = is_so ? "fail" : "would fail";
     enum mr_finding_level level = is_so ? MR_FINDING_WARNING : MR_FINDING_ERROR;
-    follow->errors += !is_so;
     if (full_list) {
-        mr_pg_found(&follow->to, level, MR_ERR_CONFIG, subject, remedy,
+        mr_pg_remedy(follow->to,
+                     "take its list out of publication.columns (columns.include and "
+                     "columns.exclude work with FULL), or give it a key as its identity");
+        mr_pg_found(follow->to, level, MR_ERR_CONFIG,
                     "has REPLICA IDENTITY FULL and a list in publication.columns, so the "
                     "application's own UPDATE and DELETE %s",
                     fails);
     } else if (lacks != NULL) {
-        mr_pg_found(&follow->to, level, MR_ERR_CONFIG, subject, remedy,
+        mr_pg_remedy(follow->to, "add these to publication.columns");
+        mr_pg_found(follow->to, level, MR_ERR_CONFIG,
                     "has a list in publication.columns without columns of its replica identity "
                     "(%s), so the application's own UPDATE and DELETE %s",
                     lacks, fails);
     } else {
-        mr_pg_found(&follow->to, level, MR_ERR_CONFIG, subject, remedy,
+        mr_pg_remedy(
+            follow->to,
+            "run ALTER TABLE %T REPLICA IDENTITY FULL, or filter by columns of the identity",
+            table);
+        mr_pg_found(follow->to, level, MR_ERR_CONFIG,
                     "has a condition in publication.where on columns that are not in its replica "
                     "identity (%s), so the application's own UPDATE and DELETE %s",
                     beyond, fails);
@@ -485,61 +413,51 @@ static void add_form(struct mr_text *text, const char *filter, const char *colum
                    columns);
 }
 
-/* Adds the statements that make the table what it is to be. */
+/* The statements that make the table what it is to be. */
 static void add_change(struct mr_text *sql, const struct follow *follow,
                        const struct mr_table_name *table, bool is_named)
 {
+    const char *publication = follow->options->publication;
     if (is_named) {
-        mr_text_string(sql, "ALTER PUBLICATION ");
-        mr_sql_add_identifier(sql, follow->options->publication);
-        mr_text_string(sql, " DROP TABLE ");
-        mr_sql_add_table(sql, table);
-        mr_text_string(sql, "; ");
+        mr_sql_format(sql, "ALTER PUBLICATION %I DROP TABLE %T; ", publication, table);
     }
-    mr_text_string(sql, "ALTER PUBLICATION ");
-    mr_sql_add_identifier(sql, follow->options->publication);
-    mr_text_string(sql, " ADD ");
+    mr_sql_format(sql, "ALTER PUBLICATION %I ADD ", publication);
     add_table(sql, follow->options, table);
     mr_text_string(sql, "; ");
 }
 
 static void rule_difference(struct follow *follow, const struct mr_pg_result *rows, uint32_t row,
-                            const struct mr_table_name *table, const char *subject)
+                            const struct mr_table_name *table)
 {
     bool is_named = mr_pg_result_true(rows, row, DRAFT_NAMED);
+    bool sent = mr_pg_result_true(rows, row, DRAFT_SENT);
     const char *filter = mr_pg_result_value(rows, row, DRAFT_FILTER);
     const char *columns = mr_pg_result_value(rows, row, DRAFT_COLUMNS);
     /* Sent with a schema or all tables, as all of it is wanted. */
-    bool whole =
-        mr_pg_result_true(rows, row, DRAFT_SENT) && !is_named && filter == NULL && columns == NULL;
+    bool whole = sent && !is_named && filter == NULL && columns == NULL;
     if (mr_pg_result_true(rows, row, DRAFT_SAME) || whole) {
         return;
     }
     struct mr_text wanted = {0};
     struct mr_text is = {0};
-    struct mr_text change = {0};
     add_form(&wanted, filter, columns);
     add_form(&is, mr_pg_result_value(rows, row, DRAFT_OLD_FILTER),
              mr_pg_result_value(rows, row, DRAFT_OLD_COLUMNS));
-    add_change(&change, follow, table, is_named);
-    bool sent = mr_pg_result_true(rows, row, DRAFT_SENT);
     if (follow->options->captured.alter_publication) {
         mr_text_format(&follow->altered, "%s%s.%s", follow->altered.len == 0 ? "" : ", ",
                        table->schema, table->table);
-        mr_text_string(&follow->changes, change.data);
-        MR_FOUND_OK(&follow->to, subject, "will be published with %s%s%s%s", wanted.data,
+        add_change(&follow->changes, follow, table, is_named);
+        MR_FOUND_OK(follow->to, "will be published with %s%s%s%s", wanted.data,
                     sent ? " (now: " : "", sent ? is.data : "", sent ? ")" : "");
     } else {
-        struct mr_text reason = {0};
-        mr_text_format(&reason, "is to be published with %s, but publication \"%s\" sends %s of it",
+        add_change(&follow->to->remedy, follow, table, is_named);
+        mr_pg_remedy(follow->to, "in one transaction, or set publication.alter = true");
+        MR_FOUND_ERROR(follow->to, MR_ERR_CONFIG,
+                       "is to be published with %s, but publication \"%s\" sends %s of it",
                        wanted.data, follow->options->publication, sent ? is.data : "nothing");
-        mr_text_string(&change, "in one transaction, or set publication.alter = true");
-        found_error(follow, MR_ERR_CONFIG, subject, change.data, reason.data);
-        mr_text_done(&reason);
     }
     mr_text_done(&wanted);
     mr_text_done(&is);
-    mr_text_done(&change);
 }
 
 static void compare_tables(struct follow *follow, const struct mr_pg_result *rows)
@@ -547,59 +465,52 @@ static void compare_tables(struct follow *follow, const struct mr_pg_result *row
     for (uint32_t row = 0; row < mr_pg_result_rows(rows); row++) {
         const struct mr_table_name table = {.schema = mr_pg_result_value(rows, row, DRAFT_SCHEMA),
                                             .table = mr_pg_result_value(rows, row, DRAFT_TABLE)};
-        struct mr_text name = {0};
-        char subject[SUBJECT_MAX];
-        mr_sql_add_table(&name, &table);
-        snprintf(subject, sizeof(subject), "table %s", name.data);
-        rule_identity(follow, rows, row, name.data, subject);
+        mr_pg_about(follow->to, "table %T", &table);
+        rule_identity(follow, rows, row, &table);
         if (follow->exists) {
-            rule_difference(follow, rows, row, &table, subject);
+            rule_difference(follow, rows, row, &table);
         }
-        mr_text_done(&name);
     }
 }
 
 static void compare_root(struct follow *follow)
 {
-    const struct mr_pg_result *server = follow->facts->server;
+    bool alters = follow->options->captured.alter_publication;
     if (!follow->exists || !follow->options->via_root ||
-        mr_pg_result_true(server, 0, MR_PUBLICATION_VIA_ROOT)) {
+        mr_pg_result_true(follow->facts->server, 0, MR_PUBLICATION_VIA_ROOT)) {
         return;
     }
-    struct mr_text change = {0};
-    mr_text_string(&change, "ALTER PUBLICATION ");
-    mr_sql_add_identifier(&change, follow->options->publication);
-    mr_text_format(&change, " SET (%s); ", via_root);
-    if (follow->options->captured.alter_publication) {
-        mr_text_string(&follow->changes, change.data);
-        MR_FOUND_OK(&follow->to, follow->subject, "will send partitions by their root");
+    mr_sql_format(alters ? &follow->changes : &follow->to->remedy,
+                  "ALTER PUBLICATION %I SET (%s); ", follow->options->publication, via_root);
+    about_publication(follow);
+    if (alters) {
+        MR_FOUND_OK(follow->to, "will send partitions by their root");
     } else {
-        mr_text_string(&change, "or set publication.alter = true");
-        found_error(follow, MR_ERR_CONFIG, follow->subject, change.data,
-                    "sends partitions by their own names, but publication.via_partition_root is "
-                    "set");
+        mr_pg_remedy(follow->to, "or set publication.alter = true");
+        MR_FOUND_ERROR(follow->to, MR_ERR_CONFIG,
+                       "sends partitions by their own names, but publication.via_partition_root is "
+                       "set");
     }
-    mr_text_done(&change);
 }
 
 static mr_status compare(struct follow *follow)
 {
     MR_TRY(draft(follow));
     struct mr_text sql = {0};
-    struct mr_pg_result *rows;
+    const struct mr_pg_result *rows;
     add_comparison(&sql, follow);
-    MR_TRY(mr_pg_query(follow->conn, &sql, &draft_shape, &rows, follow->ret_error));
+    MR_TRY(mr_pg_ask(follow->conn, &sql, &draft_shape, &rows, follow->ret_error));
     compare_tables(follow, rows);
-    mr_pg_result_free(rows);
     return MR_OK;
 }
 
 static mr_status in_draft(struct follow *follow)
 {
-    MR_TRY(run_text(follow, "BEGIN", follow->ret_error));
+    MR_TRY(mr_pg_command(follow->conn, "BEGIN", MR_PG_ANSWER_MS, follow->ret_error));
     mr_status status = compare(follow);
     bool good = status == MR_OK || status == MR_END;
-    mr_status ended = run_text(follow, "ROLLBACK", good ? follow->ret_error : NULL);
+    mr_status ended =
+        mr_pg_command(follow->conn, "ROLLBACK", MR_PG_ANSWER_MS, good ? follow->ret_error : NULL);
     if (ended == MR_OK && !good && is_locked(status, follow->ret_error)) {
         add_holder(follow->conn, follow->options, follow->ret_error);
     }
@@ -610,49 +521,49 @@ static mr_status in_draft(struct follow *follow)
  * WAL. */
 static mr_status alter(struct follow *follow)
 {
-    struct mr_text sql = {0};
-    mr_text_format(&sql, "BEGIN; %s; %sCOMMIT", lock_timeout, follow->changes.data);
-    mr_status status = mr_pg_command(follow->conn, sql.data, MR_PG_CHANGE_MS, follow->ret_error);
-    mr_text_done(&sql);
+    mr_status status = mr_pg_commandf(follow->conn, MR_PG_CHANGE_MS, follow->ret_error,
+                                      "BEGIN; %s; %sCOMMIT", lock_timeout, follow->changes.data);
+    bool locked = status != MR_OK && is_locked(status, follow->ret_error);
     if (status == MR_OK) {
         mr_log(MR_LOG_INFO, "publication_altered", "the publication was altered as configured",
                MR_LOG_STR("publication", follow->options->publication),
                MR_LOG_STR("tables", follow->altered.data == NULL ? "" : follow->altered.data));
-    } else if (is_locked(status, follow->ret_error)) {
-        (void)run_text(follow, "ROLLBACK", NULL);
+    } else if (locked || (status != MR_AGAIN && status != MR_ERR_TRANSIENT)) {
+        (void)mr_pg_command(follow->conn, "ROLLBACK", MR_PG_ANSWER_MS, NULL);
+    }
+    if (locked) {
         add_holder(follow->conn, follow->options, follow->ret_error);
-    } else if (status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
-        (void)run_text(follow, "ROLLBACK", NULL);
     }
     return status;
 }
 
 mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                                   bool change, mr_finding_fn report, void *context,
+                                   bool change, struct mr_pg_reporter *to,
                                    struct mr_error *ret_error)
 {
-    const struct mr_pg_source_options *options = facts->options;
+    const struct mr_pg_captured_options *captured = &facts->options->captured;
     struct follow follow = {.conn = conn,
-                            .options = options,
+                            .options = facts->options,
                             .facts = facts,
-                            .to = {.report = report, .context = context},
+                            .to = to,
                             .exists = mr_pg_publication_exists(facts),
                             .goes_on = mr_pg_slot_exists(facts),
+                            .errors = to->errors,
                             .ret_error = ret_error};
-    snprintf(follow.subject, sizeof(follow.subject), "publication \"%s\"", options->publication);
-    if (options->captured.published_count > 0 && facts->version < MR_PG_SHAPED_VERSION_MIN) {
-        found_error(&follow, MR_ERR_CONFIG, follow.subject,
-                    "upgrade the server, or take publication.where and publication.columns out",
-                    "can't have row filters and column lists before PostgreSQL 15");
+    if (captured->published_count > 0 && facts->version < MR_PG_SHAPED_VERSION_MIN) {
+        about_publication(&follow);
+        mr_pg_remedy(to,
+                     "upgrade the server, or take publication.where and publication.columns out");
+        MR_FOUND_ERROR(to, MR_ERR_CONFIG,
+                       "can't have row filters and column lists before PostgreSQL 15");
         return MR_OK;
     }
     compare_root(&follow);
     mr_status status = MR_OK;
-    if (options->captured.published_count > 0 ||
-        (options->captured.alter_publication && follow.exists)) {
+    if (captured->published_count > 0 || (captured->alter_publication && follow.exists)) {
         status = in_draft(&follow);
     }
-    if (status == MR_OK && change && follow.errors == 0 && follow.changes.len > 0) {
+    if (status == MR_OK && change && to->errors == follow.errors && follow.changes.len > 0) {
         status = alter(&follow);
     }
     mr_text_done(&follow.changes);
@@ -661,33 +572,29 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
 }
 
 mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                                     mr_finding_fn report, void *context,
-                                     struct mr_error *ret_error)
+                                     struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"filters of the publication", "ssSS", 0, UINT32_MAX};
-    const struct mr_pg_reporter to = {.report = report, .context = context};
     if (facts->version < MR_PG_SHAPED_VERSION_MIN) {
         return MR_OK;
     }
     struct mr_text sql = {0};
-    struct mr_pg_result *rows;
+    const struct mr_pg_result *rows;
     mr_text_string(&sql, "WITH ");
     add_rel(&sql, facts->version);
-    mr_sql_add_literal(&sql, facts->options->publication);
-    mr_text_string(&sql, ")) SELECT n.nspname, c.relname, rel.filter, rel.columns FROM rel"
-                         " JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid ="
-                         " c.relnamespace WHERE rel.filter IS NOT NULL OR rel.attrs IS NOT NULL"
-                         " ORDER BY 1, 2");
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &rows, ret_error));
+    mr_sql_format(&sql,
+                  "%L)) SELECT n.nspname, c.relname, rel.filter, rel.columns FROM rel"
+                  " JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace"
+                  " WHERE rel.filter IS NOT NULL OR rel.attrs IS NOT NULL ORDER BY 1, 2",
+                  facts->options->publication);
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &rows, ret_error));
     for (uint32_t row = 0; row < mr_pg_result_rows(rows); row++) {
-        char subject[SUBJECT_MAX];
         struct mr_text form = {0};
-        snprintf(subject, sizeof(subject), "table \"%s\".\"%s\"", mr_pg_result_value(rows, row, 0),
-                 mr_pg_result_value(rows, row, 1));
+        mr_pg_about(to, "table \"%s\".\"%s\"", mr_pg_result_value(rows, row, 0),
+                    mr_pg_result_value(rows, row, 1));
         add_form(&form, mr_pg_result_value(rows, row, 2), mr_pg_result_value(rows, row, 3));
-        MR_FOUND_OK(&to, subject, "is published with %s", form.data);
+        MR_FOUND_OK(to, "is published with %s", form.data);
         mr_text_done(&form);
     }
-    mr_pg_result_free(rows);
     return MR_OK;
 }

@@ -18,12 +18,11 @@ mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
  * that may be altered (options->alter_publication) is altered, in one transaction, unless something is wrong. An error is
  * one of the asking, or of the altering. */
 mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                                   bool change, mr_finding_fn report, void *context,
+                                   bool change, struct mr_pg_reporter *to,
                                    struct mr_error *ret_error);
 
 /* Reports as good which filters and lists the existing publication has. */
 mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                                     mr_finding_fn report, void *context,
-                                     struct mr_error *ret_error);
+                                     struct mr_pg_reporter *to, struct mr_error *ret_error);
 
 #endif

@@ -48,38 +48,45 @@ static inline bool mr_pg_publication_exists(const struct mr_pg_facts *facts)
 /* It exists, and can't be read any more. */
 bool mr_pg_slot_is_lost(const struct mr_pg_facts *facts);
 
+/* Who reports, and of what: the subject holds until it is set again, a remedy for the next finding alone. One thread. */
+struct mr_pg_reporter {
+    mr_finding_fn report;
+    void *context;
+    uint32_t errors;       /* that were reported */
+    struct mr_text remedy; /* no data: none */
+    char subject[600];
+};
+
+/* Both as mr_sql_format; a remedy is added to what is there. */
+void mr_pg_about(struct mr_pg_reporter *to, const char *format, ...);
+void mr_pg_remedy(struct mr_pg_reporter *to, const char *format, ...);
+void mr_pg_found(struct mr_pg_reporter *to, enum mr_finding_level level, mr_status status,
+                 const char *format, ...) MR_PRINTF(4, 5);
+
+#define MR_FOUND_OK(to, ...)            mr_pg_found((to), MR_FINDING_OK, MR_OK, __VA_ARGS__)
+#define MR_FOUND_WARNING(to, ...)       mr_pg_found((to), MR_FINDING_WARNING, MR_OK, __VA_ARGS__)
+#define MR_FOUND_ERROR(to, status, ...) mr_pg_found((to), MR_FINDING_ERROR, (status), __VA_ARGS__)
+
 /* Goes through all rules, in the order in which things are made. */
-void mr_pg_rules(const struct mr_pg_facts *facts, mr_finding_fn report, void *context);
+void mr_pg_rules(const struct mr_pg_facts *facts, struct mr_pg_reporter *to);
 
 /* The rules of a stream that goes on with other tables: those of tables for the `added` ones, as for a stream that is to begin, and
  * for all what options say of their columns. */
 void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_table_name *added,
-                           uint32_t added_count, mr_finding_fn report, void *context);
+                           uint32_t added_count, struct mr_pg_reporter *to);
 
 /* What patterns in "tables" mean now. An error is one of the asking. */
-mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn,
-                                  const struct mr_pg_source_options *options, mr_finding_fn report,
-                                  void *context, struct mr_error *ret_error);
+mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                                  struct mr_pg_reporter *to, struct mr_error *ret_error);
 
 /* Before existing rows are copied: whether they may be read, and the conditions on them, asked over the connection that copies;
  * `conn` is one of the stream's role. An error is one of the asking. */
-mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              mr_finding_fn report, void *context, struct mr_error *ret_error);
+mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                              struct mr_pg_reporter *to, struct mr_error *ret_error);
 
-/* Who reports. `remedy` may be NULL. */
-struct mr_pg_reporter {
-    mr_finding_fn report;
-    void *context;
-};
-void mr_pg_found(const struct mr_pg_reporter *reporter, enum mr_finding_level level,
-                 mr_status status, const char *subject, const char *remedy, const char *format, ...)
-    MR_PRINTF(6, 7);
-
-#define MR_FOUND_OK(reporter, subject, ...)                                                        \
-    mr_pg_found((reporter), MR_FINDING_OK, MR_OK, (subject), NULL, __VA_ARGS__)
-#define MR_FOUND_WARNING(reporter, subject, remedy, ...)                                           \
-    mr_pg_found((reporter), MR_FINDING_WARNING, MR_OK, (subject), (remedy), __VA_ARGS__)
-#define MR_FOUND_ERROR(reporter, status, subject, remedy, ...)                                     \
-    mr_pg_found((reporter), MR_FINDING_ERROR, (status), (subject), (remedy), __VA_ARGS__)
+/* Names the published tables whose records have another key than Debezium's connector gives them (docs/events.md, "The key"): as a
+ * warning where the keys are meant to be Debezium's, and where only the order of the columns differs as something to know. */
+mr_status mr_pg_rules_of_keys(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                              struct mr_pg_reporter *to, struct mr_error *ret_error);
 
 #endif

@@ -22,17 +22,11 @@ struct setup {
     struct mr_pg_stream_state stream;
     bool adopted;
     struct mr_pg_copy_slot *copy; /* NULL: the stream is to begin */
+    struct mr_pg_reporter to;
     uint32_t warnings;
     mr_status status; /* of the first rule that is broken */
     struct mr_error *ret_error;
 };
-
-static mr_status setup_run(struct setup *setup, struct mr_text *sql)
-{
-    mr_status status = mr_pg_command(setup->conn, sql->data, MR_PG_CHANGE_MS, setup->ret_error);
-    mr_text_done(sql);
-    return status;
-}
 
 /* mr_finding_fn: the first error is the answer, warnings are logged. */
 static void take_finding(void *context, enum mr_finding_level level, mr_status status,
@@ -72,11 +66,8 @@ static mr_status set_failover(struct setup *setup)
     if (mr_pg_result_true(setup->facts->server, 0, MR_SLOT_FAILOVER)) {
         return MR_OK;
     }
-    struct mr_text sql = {0};
-    mr_text_format(&sql, "ALTER_REPLICATION_SLOT ");
-    mr_sql_add_identifier(&sql, setup->options->slot);
-    mr_text_format(&sql, " (FAILOVER true)");
-    MR_TRY(setup_run(setup, &sql));
+    MR_TRY(mr_pg_commandf(setup->conn, MR_PG_CHANGE_MS, setup->ret_error,
+                          "ALTER_REPLICATION_SLOT %I (FAILOVER true)", setup->options->slot));
     mr_log(MR_LOG_INFO, "slot_failover_set",
            "the slot was made without FAILOVER and has it now: standbys may keep a copy of it",
            MR_LOG_STR("slot", setup->options->slot));
@@ -125,11 +116,21 @@ static mr_status use_slot(struct setup *setup)
     return set_failover(setup);
 }
 
+/* What follows CREATE_REPLICATION_SLOT … LOGICAL pgoutput; `snapshot` is what to do with its own, of PostgreSQL 15 on and before. */
+static const char *slot_options(const struct setup *setup, bool exports)
+{
+    if (setup->facts->version >= FAILOVER_VERSION_MIN && setup->options->failover) {
+        return exports ? "(SNAPSHOT 'export', FAILOVER)" : "(SNAPSHOT 'nothing', FAILOVER)";
+    }
+    if (setup->facts->version >= 150000) {
+        return exports ? "(SNAPSHOT 'export')" : "(SNAPSHOT 'nothing')";
+    }
+    return exports ? "EXPORT_SNAPSHOT" : "NOEXPORT_SNAPSHOT";
+}
+
 static mr_status create_slot(struct setup *setup)
 {
     const struct mr_pg_source_options *options = setup->options;
-    int version = setup->facts->version;
-    struct mr_text sql = {0};
     /* Whether one may begin here, mr_checkpoint_verify said; this is the look behind it. */
     if (setup->stream.is_known || options->slot_must_exist) {
         return mr_fail(setup->ret_error, MR_ERR_HISTORY,
@@ -137,18 +138,12 @@ static mr_status create_slot(struct setup *setup)
                            MR_RECIPE_OF_COPY,
                        options->slot);
     }
-    mr_text_format(&sql, "CREATE_REPLICATION_SLOT ");
-    mr_sql_add_identifier(&sql, options->slot);
-    mr_text_format(&sql, " LOGICAL pgoutput");
-    if (version < FAILOVER_VERSION_MIN && options->failover) {
+    if (setup->facts->version < FAILOVER_VERSION_MIN && options->failover) {
         warn_of_failover(setup);
     }
-    if (version >= FAILOVER_VERSION_MIN && options->failover) {
-        mr_text_format(&sql, " (SNAPSHOT 'nothing', FAILOVER)");
-    } else {
-        mr_text_format(&sql, version >= 150000 ? " (SNAPSHOT 'nothing')" : " NOEXPORT_SNAPSHOT");
-    }
-    MR_TRY(setup_run(setup, &sql));
+    MR_TRY(mr_pg_commandf(setup->conn, MR_PG_CHANGE_MS, setup->ret_error,
+                          "CREATE_REPLICATION_SLOT %I LOGICAL pgoutput %s", options->slot,
+                          slot_options(setup, false)));
     mr_log(MR_LOG_WARN, "slot_created",
            "the slot did not exist and was created: the stream begins here, rows that are in the "
            "tables "
@@ -159,44 +154,34 @@ static mr_status create_slot(struct setup *setup)
 
 /* ---- the slot of a copy ---- */
 
-static mr_status drop_slot(struct setup *setup, const char *name)
+static mr_status drop_slot(const struct setup *setup, const char *name)
 {
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT pg_drop_replication_slot(");
-    mr_sql_add_literal(&sql, name);
-    mr_text_string(&sql, ")");
-    return setup_run(setup, &sql);
+    return mr_pg_commandf(setup->conn, MR_PG_CHANGE_MS, setup->ret_error,
+                          "SELECT pg_drop_replication_slot(%L)", name);
 }
 
 /* The new one stands where the old one does (slotfuncs.c, copy_replication_slot: restart_lsn, confirmed_flush and
  * catalog_xmin are the source's). If the old one stays because we die in between, whoever comes next drops it. */
-static mr_status rename_slot(struct setup *setup, const char *from, const char *to)
+static mr_status rename_slot(const struct setup *setup, const char *from, const char *to)
 {
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT pg_copy_logical_replication_slot(");
-    mr_sql_add_literal(&sql, from);
-    mr_text_string(&sql, ", ");
-    mr_sql_add_literal(&sql, to);
-    mr_text_string(&sql, ")");
-    MR_TRY(setup_run(setup, &sql));
+    MR_TRY(mr_pg_commandf(setup->conn, MR_PG_CHANGE_MS, setup->ret_error,
+                          "SELECT pg_copy_logical_replication_slot(%L, %L)", from, to));
     return drop_slot(setup, from);
 }
 
 enum copy_slot_column { COPY_NAME, COPY_LSN, COPY_PID, COPY_USABLE };
 
 /* The copies' slots, the newest first, and those that are lost last. */
-static mr_status find_copy_slots(struct setup *setup, struct mr_pg_result **ret_result)
+static mr_status find_copy_slots(const struct setup *setup, const struct mr_pg_result **ret_found)
 {
     static const struct mr_pg_shape shape = {"the slots of snapshots", "slNb", 0, UINT32_MAX};
-    struct mr_text sql = {0};
     /* A slot's name has nothing that a regular expression would take for something else. */
-    mr_text_format(&sql,
-                   "SELECT slot_name, coalesce(confirmed_flush_lsn, '0/0'), active_pid,"
-                   " true" MR_SQL_SLOT_IS_USABLE
-                   " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$'"
-                   " ORDER BY 4 DESC, length(slot_name) DESC, slot_name DESC",
-                   setup->options->slot);
-    return mr_pg_query(setup->conn, &sql, &shape, ret_result, setup->ret_error);
+    return mr_pg_askf(setup->conn, &shape, ret_found, setup->ret_error,
+                      "SELECT slot_name, coalesce(confirmed_flush_lsn, '0/0'), active_pid,"
+                      " true" MR_SQL_SLOT_IS_USABLE
+                      " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$'"
+                      " ORDER BY 4 DESC, length(slot_name) DESC, slot_name DESC",
+                      setup->options->slot);
 }
 
 /* The attempt that a copy's slot is of; 0: the server was not asked for a slot of that name. */
@@ -223,7 +208,7 @@ static void name_copy_slot(const struct setup *setup, uint32_t attempt)
 /* Before a slot is made for it. */
 static mr_status check_copy(struct setup *setup)
 {
-    MR_TRY(mr_pg_rules_of_copy(setup->desk, setup->options, take_finding, setup, setup->ret_error));
+    MR_TRY(mr_pg_rules_of_copy(setup->desk, setup->facts, &setup->to, setup->ret_error));
     return setup->status;
 }
 
@@ -231,18 +216,11 @@ static mr_status create_copy_slot(struct setup *setup)
 {
     static const struct mr_pg_shape shape = {"a slot", "slss", 1, 1};
     struct mr_pg_copy_slot *slot = setup->copy;
-    int version = setup->facts->version;
     MR_TRY(check_copy(setup));
     name_copy_slot(setup, 1);
     struct mr_text sql = {0};
-    mr_text_string(&sql, "CREATE_REPLICATION_SLOT ");
-    mr_sql_add_identifier(&sql, slot->name);
-    mr_text_string(&sql, " LOGICAL pgoutput");
-    if (version >= FAILOVER_VERSION_MIN && setup->options->failover) {
-        mr_text_string(&sql, " (SNAPSHOT 'export', FAILOVER)");
-    } else {
-        mr_text_string(&sql, version >= 150000 ? " (SNAPSHOT 'export')" : " EXPORT_SNAPSHOT");
-    }
+    mr_sql_format(&sql, "CREATE_REPLICATION_SLOT %I LOGICAL pgoutput %s", slot->name,
+                  slot_options(setup, true));
     struct mr_pg_result *result;
     MR_TRY(
         mr_pg_query_within(setup->conn, &sql, &shape, MR_PG_CHANGE_MS, &result, setup->ret_error));
@@ -257,13 +235,13 @@ static mr_status create_copy_slot(struct setup *setup)
 static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result *found)
 {
     struct mr_pg_copy_slot *slot = setup->copy;
-    const char *last = mr_pg_result_value(found, 0, 0);
+    const char *last = mr_pg_result_value(found, 0, COPY_NAME);
     MR_TRY(check_copy(setup));
     /* The server may still be at what a process asked for that is gone by now. */
-    if (mr_pg_result_value(found, 0, 2) != NULL) {
+    if (mr_pg_result_value(found, 0, COPY_PID) != NULL) {
         return mr_fail(setup->ret_error, MR_ERR_TRANSIENT,
                        "slot \"%s\" is held by process %s of the server", last,
-                       mr_pg_result_value(found, 0, 2));
+                       mr_pg_result_value(found, 0, COPY_PID));
     }
     uint32_t attempt = copy_attempt(setup, last);
     if (attempt == 0) {
@@ -273,7 +251,7 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
                        last);
     }
     for (uint32_t row = 1; row < mr_pg_result_rows(found); row++) {
-        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, 0)));
+        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, COPY_NAME)));
     }
     if (attempt >= MR_COPY_ATTEMPTS_MAX) {
         return mr_fail(setup->ret_error, MR_ERR_CONFIG,
@@ -282,16 +260,16 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
                        attempt, last);
     }
     name_copy_slot(setup, attempt + 1);
-    slot->lsn = mr_pg_result_lsn(found, 0, 1);
+    slot->lsn = mr_pg_result_lsn(found, 0, COPY_LSN);
     return rename_slot(setup, last, slot->name);
 }
 
 /* It died between the last row's safety and the slot's name. */
 static bool copy_is_complete(const struct setup *setup, const struct mr_pg_result *found)
 {
-    mr_lsn lsn = mr_pg_result_lsn(found, 0, 1);
+    mr_lsn lsn = mr_pg_result_lsn(found, 0, COPY_LSN);
     return setup->stream.is_known && lsn != 0 && setup->stream.delivered >= lsn &&
-           mr_pg_result_value(found, 0, 2) == NULL;
+           mr_pg_result_value(found, 0, COPY_PID) == NULL;
 }
 
 /* Whoever drops what is not above would drop the rows. */
@@ -376,38 +354,34 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
 
 static mr_status make_copy_slot(struct setup *setup)
 {
-    struct mr_pg_result *found;
+    const struct mr_pg_result *found;
     MR_TRY(find_copy_slots(setup, &found));
     bool exists = mr_pg_slot_exists(setup->facts);
     bool was_begun = can_resume(found);
     enum mr_pg_copies copies = setup->options->copies;
     bool in_any_case = copies == MR_COPIES_ONLY || copies == MR_COPIES_ALWAYS;
-    mr_status status = MR_OK;
     if (!exists && was_begun && !in_any_case && copy_is_complete(setup, found)) {
-        status = rename_slot(setup, mr_pg_result_value(found, 0, 0), setup->options->slot);
-    } else if (mr_pg_copies_now(setup->facts, &setup->stream, was_begun)) {
-        status = copy_anyway(setup, found);
-    } else if (exists) {
-        status = drop_copy_slots(setup, found); /* left over where the slot has its own name */
+        return rename_slot(setup, mr_pg_result_value(found, 0, COPY_NAME), setup->options->slot);
     }
-    mr_pg_result_free(found);
-    return status;
+    if (mr_pg_copies_now(setup->facts, &setup->stream, was_begun)) {
+        return copy_anyway(setup, found);
+    }
+    /* Left over where the slot has its own name. */
+    return exists ? drop_copy_slots(setup, found) : MR_OK;
 }
 
 /* ---- all of it ---- */
 
 static mr_status setup_all(struct setup *setup)
 {
-    mr_pg_rules(setup->facts, take_finding, setup);
+    mr_pg_rules(setup->facts, &setup->to);
     MR_TRY(setup->status);
-    MR_TRY(mr_pg_rules_of_patterns(setup->desk, setup->options, take_finding, setup,
-                                   setup->ret_error));
+    MR_TRY(mr_pg_rules_of_patterns(setup->desk, setup->facts, &setup->to, setup->ret_error));
     if (setup->warnings > WARNINGS_MAX) {
         mr_log(MR_LOG_WARN, "setup_warning", "there are more warnings; millrace check lists them",
                MR_LOG_INT("count", setup->warnings));
     }
-    MR_TRY(mr_pg_publication_follow(setup->desk, setup->facts, true, take_finding, setup,
-                                    setup->ret_error));
+    MR_TRY(mr_pg_publication_follow(setup->desk, setup->facts, true, &setup->to, setup->ret_error));
     MR_TRY(setup->status);
     if (!mr_pg_publication_exists(setup->facts)) {
         MR_TRY(mr_pg_publication_create(setup->desk, setup->options, setup->facts->version,
@@ -427,8 +401,8 @@ static mr_status set_up(struct setup *setup)
     facts.tables_are_known = setup->stream.tables_are_known;
     facts.slot_is_replaced = setup->copy != NULL && mr_pg_replaces_slot(setup->options->copies);
     setup->facts = &facts;
+    setup->to = (struct mr_pg_reporter){.report = take_finding, .context = setup};
     mr_status status = setup_all(setup);
-    setup->facts = NULL;
     mr_pg_facts_done(&facts);
     return status;
 }
@@ -462,19 +436,15 @@ mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source
 mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                              const struct mr_pg_copy_slot *slot, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the slot of the copy", "n", 1, 1};
-    struct mr_text sql = {0};
+    int64_t usable;
     if (options->copies == MR_COPIES_ONLY) {
         return MR_OK; /* nobody reads what changes meanwhile */
     }
-    mr_text_string(&sql, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = ");
-    mr_sql_add_literal(&sql, slot->name);
-    mr_text_string(&sql, MR_SQL_SLOT_IS_USABLE);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    bool is_usable = mr_pg_result_number(result, 0, 0) == 1;
-    mr_pg_result_free(result);
-    if (is_usable) {
+    MR_TRY(mr_pg_ask_number(conn, "the slot of the copy", 'n', &usable, ret_error,
+                            "SELECT count(*) FROM pg_replication_slots WHERE slot_name = "
+                            "%L" MR_SQL_SLOT_IS_USABLE,
+                            slot->name));
+    if (usable == 1) {
         return MR_OK;
     }
     bool again = mr_pg_replaces_slot(options->copies);
@@ -494,11 +464,9 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
     if (options->copies != MR_COPIES_ONLY) {
         return rename_slot(&setup, slot->name, options->slot);
     }
-    struct mr_pg_result *found;
+    const struct mr_pg_result *found;
     MR_TRY(find_copy_slots(&setup, &found)); /* it may be lost, or gone: all rows are there */
-    mr_status status = drop_copy_slots(&setup, found);
-    mr_pg_result_free(found);
-    return status;
+    return drop_copy_slots(&setup, found);
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,

@@ -1,8 +1,5 @@
-/* Publication, slot and server: what must be true before the stream starts, verified or made.
- *
- * The rules are in pg_rules.c. The start of the daemon stops at the first that is broken and makes what is missing;
- * `millrace check` lists every finding, looks at more, and changes nothing.
- */
+/* What must be true before the stream starts, by the rules of pg_rules.c: a start stops at the first that is broken and makes what is
+ * missing; `millrace check` lists every finding, looks at more, and changes nothing. */
 #ifndef MR_POSTGRES_PG_SETUP_H
 #define MR_POSTGRES_PG_SETUP_H
 
@@ -14,19 +11,16 @@
 struct mr_pg_stream_state {
     bool is_known;         /* where it goes on, */
     bool tables_are_known; /* and that it had these tables */
-    mr_lsn
-        delivered;   /* all that ends before is with the sink, and nothing above it; 0: not known */
-    const char *gap; /* why it can't go on there; NULL: nothing is known against it */
+    mr_lsn delivered;      /* what ends before is with the sink, and no more; 0: not known */
+    const char *gap;       /* why it can't go on there; NULL: nothing is known against it */
 };
 struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stored,
                                                 const struct mr_pg_source_options *options);
 
-/* Makes or verifies what START_REPLICATION needs, in this order: server version, wal_level, tables,
- * publication (made before the slot, else the slot's first changes can't see it), slot. `conn` is the
- * replication connection on which the stream is to run, and `desk` another one, for questions about tables: the server keeps what
- * it looked up for one in the session's cache, and would read a backlog by it (docs/protocol.md).
- * Where `state` does not know the stream, a slot that exists is adopted, which
- * `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
+/* Makes or verifies what START_REPLICATION needs: the publication before the slot, else the slot's first changes can't see it.
+ * `conn` is the replication connection on which the stream is to run; `desk` is for questions about tables, which the server would
+ * keep in the stream's session and read a backlog by (docs/protocol.md). Where `state` does not know the stream, a slot that exists
+ * is adopted, which `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
 mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                       const struct mr_pg_source_options *options,
                       const struct mr_pg_stream_state *state, bool *ret_adopted,
@@ -36,11 +30,10 @@ mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
  * that the next start sees whether they are, and no two attempts have one number. */
 struct mr_pg_copy_slot {
     char name[96];
-    uint32_t attempt; /* 1, 2, 3 …; 0: nothing is to be copied */
-    bool replaces;    /* a slot that is there, which mr_pg_drop_replaced drops */
-    mr_lsn lsn;       /* what commits from here on is in the stream */
-    char snapshot
-        [64]; /* of that moment, until the connection's next command; "": the slot is older */
+    uint32_t attempt;  /* 1, 2, 3 …; 0: nothing is to be copied */
+    bool replaces;     /* a slot that is there, which mr_pg_drop_replaced drops */
+    mr_lsn lsn;        /* what commits from here on is in the stream */
+    char snapshot[64]; /* of that moment, until the next command; "": the slot is older */
 };
 
 struct mr_pg_facts;
@@ -78,9 +71,8 @@ mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_
 mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_pg_copy_slot *slot, struct mr_error *ret_error);
 
-/* Asks PostgreSQL, by a connection of its own, whether a stream may go on as `options` say, which have tables that it does not have
- * yet, `added`. Reports what the rules find of those, as for a new stream, and what would end the stream when it goes on. MR_AGAIN:
- * not while another instance stands by; other errors: it could not be asked. Any thread. */
+/* Asks, by a connection of its own, whether a stream may go on as `options` say, which have tables that it does not have yet, `added`;
+ * reports what the rules find of those. MR_AGAIN: not while another instance stands by. Any thread. */
 mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
                              const struct mr_table_name *added, uint32_t added_count, int stop_fd,
                              mr_finding_fn report, void *context, struct mr_error *ret_error);
@@ -91,8 +83,8 @@ mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, b
                                    int stop_fd, mr_finding_fn report, void *context,
                                    struct mr_error *ret_error);
 
-/* Looks at everything that could keep the stream from starting or from being complete, also from going on at `stored` (NULL: nothing
- * is stored), and reports each finding; connects by itself (ordinary and replication connection) and changes nothing. */
+/* Reports everything that could keep the stream from starting, from being complete, or from going on at `stored` (NULL: nothing is
+ * stored); connects by itself and changes nothing. */
 void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_checkpoint *stored,
                  mr_finding_fn report, void *context);
 

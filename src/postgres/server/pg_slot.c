@@ -38,35 +38,31 @@ struct mr_pg_slot {
     int64_t looked_ns;
 };
 
-static const char *const status_names[] = {
-    [MR_WAL_UNKNOWN] = "unknown",   [MR_WAL_RESERVED] = "reserved",
-    [MR_WAL_EXTENDED] = "extended", [MR_WAL_UNRESERVED] = "unreserved",
-    [MR_WAL_LOST] = "lost",
-};
+static const char *const status_names[] = {"unknown", "reserved", "extended", "unreserved", "lost"};
 
 const char *mr_wal_status_name(enum mr_wal_status status)
 {
     return status_names[status];
 }
 
+/* Which of the names it is; `count`: none. */
+static uint32_t place_of(const char *name, const char *const *names, uint32_t count)
+{
+    uint32_t place = 0;
+    while (place < count && strcmp(names[place], name) != 0) {
+        place++;
+    }
+    return place;
+}
+
 static enum mr_wal_status status_of(const char *name)
 {
-    for (uint32_t i = 0; name != NULL && i < MR_WAL_STATUS_COUNT; i++) {
-        if (strcmp(status_names[i], name) == 0) {
-            return (enum mr_wal_status)i;
-        }
-    }
-    return MR_WAL_UNKNOWN;
+    uint32_t place = name == NULL ? 0 : place_of(name, status_names, MR_WAL_STATUS_COUNT);
+    return place == MR_WAL_STATUS_COUNT ? MR_WAL_UNKNOWN : (enum mr_wal_status)place;
 }
 
 static const char *const invalidation_names[] = {
-    [MR_INVALIDATION_NONE] = "none",
-    [MR_INVALIDATION_WAL_REMOVED] = "wal_removed",
-    [MR_INVALIDATION_ROWS_REMOVED] = "rows_removed",
-    [MR_INVALIDATION_WAL_LEVEL] = "wal_level_insufficient",
-    [MR_INVALIDATION_IDLE_TIMEOUT] = "idle_timeout",
-    [MR_INVALIDATION_OTHER] = "other",
-};
+    "none", "wal_removed", "rows_removed", "wal_level_insufficient", "idle_timeout", "other"};
 
 const char *mr_invalidation_name(enum mr_invalidation invalidation)
 {
@@ -75,15 +71,9 @@ const char *mr_invalidation_name(enum mr_invalidation invalidation)
 
 static enum mr_invalidation invalidation_of(const char *name)
 {
-    if (name == NULL) {
-        return MR_INVALIDATION_NONE;
-    }
-    for (uint32_t i = 0; i < MR_INVALIDATION_OTHER; i++) {
-        if (strcmp(invalidation_names[i], name) == 0) {
-            return (enum mr_invalidation)i;
-        }
-    }
-    return MR_INVALIDATION_OTHER;
+    return name == NULL
+               ? MR_INVALIDATION_NONE
+               : (enum mr_invalidation)place_of(name, invalidation_names, MR_INVALIDATION_OTHER);
 }
 
 /* ---- the forecast ---- */
@@ -180,28 +170,25 @@ enum column {
 };
 
 /* A standby has no position to write at; it replays. */
-static mr_status query(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
-                       struct mr_pg_result **ret_result, struct mr_error *ret_error)
+static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                       const struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBS", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_format(&sql,
-                   "SELECT lsn, s.wal_status, s.safe_wal_size, "
-                   "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
-                   "s.confirmed_flush_lsn, s.active, s.slot_name, "
-                   /* Columns that only PostgreSQL 17 and later have. */
-                   "(pg_catalog.to_jsonb(s)->>'failover')::boolean, "
-                   "(pg_catalog.to_jsonb(s)->>'synced')::boolean, "
-                   "pg_catalog.to_jsonb(s)->>'invalidation_reason' "
-                   "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
-                   "THEN pg_catalog.pg_last_wal_replay_lsn() "
-                   "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
-                   "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = "
-                   "(SELECT slot_name FROM pg_catalog.pg_replication_slots "
-                   "WHERE " IS_THE_SLOT " "
-                   "ORDER BY length(slot_name), slot_name LIMIT 1)",
-                   slot->options.slot);
-    return mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
+    return mr_pg_askf(conn, &shape, ret_result, ret_error,
+                      "SELECT lsn, s.wal_status, s.safe_wal_size, "
+                      "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
+                      "s.confirmed_flush_lsn, s.active, s.slot_name, "
+                      /* Columns that only PostgreSQL 17 and later have. */
+                      "(pg_catalog.to_jsonb(s)->>'failover')::boolean, "
+                      "(pg_catalog.to_jsonb(s)->>'synced')::boolean, "
+                      "pg_catalog.to_jsonb(s)->>'invalidation_reason' "
+                      "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
+                      "THEN pg_catalog.pg_last_wal_replay_lsn() "
+                      "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
+                      "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = "
+                      "(SELECT slot_name FROM pg_catalog.pg_replication_slots "
+                      "WHERE " IS_THE_SLOT " ORDER BY length(slot_name), slot_name LIMIT 1)",
+                      slot->options.slot);
 }
 
 static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result)
@@ -247,7 +234,7 @@ static void keep_holder(struct mr_pg_slot *slot, const char *text)
 
 enum holder_column { HOLDER_PID, HOLDER_ROLE, HOLDER_GID };
 
-static void tell_holder(struct mr_pg_slot *slot, const struct mr_pg_result *result)
+static void log_holder(struct mr_pg_slot *slot, const struct mr_pg_result *result)
 {
     const char *role = mr_pg_result_value(result, 0, HOLDER_ROLE);
     const char *gid = mr_pg_result_value(result, 0, HOLDER_GID);
@@ -256,8 +243,7 @@ static void tell_holder(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     struct mr_text remedy = {0};
     if (gid != NULL) {
         snprintf(holder, sizeof(holder), "a prepared transaction (pg_prepared_xacts)");
-        mr_text_string(&remedy, "COMMIT PREPARED or ROLLBACK PREPARED ");
-        mr_sql_add_literal(&remedy, gid);
+        mr_sql_format(&remedy, "COMMIT PREPARED or ROLLBACK PREPARED %L", gid);
     } else {
         snprintf(holder, sizeof(holder), "the transaction of role %s, process %lld",
                  role == NULL ? "(unknown)" : role, pid);
@@ -281,24 +267,21 @@ static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                             struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"what the slot waits for", "NSS", 0, 1};
-    struct mr_text sql = {0};
-    mr_text_format(&sql,
-                   "SELECT h.pid::bigint, a.usename::text, p.gid FROM pg_replication_slots s"
-                   " JOIN pg_locks w ON w.pid = s.active_pid AND w.locktype = 'transactionid'"
-                   " AND NOT w.granted LEFT JOIN pg_locks h ON h.locktype = 'transactionid'"
-                   " AND h.transactionid = w.transactionid AND h.granted"
-                   " LEFT JOIN pg_stat_activity a ON a.pid = h.pid"
-                   " LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid"
-                   " WHERE s." IS_THE_SLOT " LIMIT 1",
-                   slot->options.slot);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT h.pid::bigint, a.usename::text, p.gid FROM pg_replication_slots s"
+                      " JOIN pg_locks w ON w.pid = s.active_pid AND w.locktype = 'transactionid'"
+                      " AND NOT w.granted LEFT JOIN pg_locks h ON h.locktype = 'transactionid'"
+                      " AND h.transactionid = w.transactionid AND h.granted"
+                      " LEFT JOIN pg_stat_activity a ON a.pid = h.pid"
+                      " LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid"
+                      " WHERE s." IS_THE_SLOT " LIMIT 1",
+                      slot->options.slot));
     if (mr_pg_result_rows(result) == 1) {
-        tell_holder(slot, result);
+        log_holder(slot, result);
     } else {
         keep_holder(slot, "");
     }
-    mr_pg_result_free(result);
     return MR_OK;
 }
 
@@ -324,34 +307,27 @@ static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *con
 }
 
 /* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
-static mr_status look(struct mr_pg_slot *slot, char *ret_sqlstate, struct mr_error *ret_error)
+static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
-    MR_TRY(mr_pg_try_connect(slot->options.connection, false, slot->stop_fd, &conn, ret_sqlstate,
-                             ret_error));
-    struct mr_pg_result *result;
+    MR_TRY(mr_pg_connect(slot->options.connection, false, slot->stop_fd, &conn, ret_error));
+    const struct mr_pg_result *result;
     mr_status status = query(slot, conn, &result, ret_error);
     if (status == MR_OK) {
         take_result(slot, result);
-        mr_pg_result_free(result);
         status = look_for_holder(slot, conn, ret_error);
     }
     mr_pg_close(conn);
     return status;
 }
 
-/* 57P03, cannot_connect_now: it starts, or it shuts down (ProcessStartupPacket and BackendInitialize in
- * src/backend/tcop). While a stream runs it can only be the latter; the source forgets it as it connects. */
-static void note_shutdown(const struct mr_pg_slot *slot, const char *sqlstate)
+static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
 {
-    if (slot->options.server_stops != NULL && strcmp(sqlstate, "57P03") == 0) {
+    /* 57P03, cannot_connect_now: it starts, or it shuts down (ProcessStartupPacket and BackendInitialize in src/backend/tcop). While
+     * a stream runs it can only be the latter; the source forgets it as it connects. */
+    if (slot->options.server_stops != NULL && strstr(error->text, "(57P03)") != NULL) {
         slot->options.server_stops(slot->options.context);
     }
-}
-
-static void look_failed(struct mr_pg_slot *slot, const char *sqlstate, const struct mr_error *error)
-{
-    note_shutdown(slot, sqlstate);
     pthread_mutex_lock(&slot->lock);
     slot->view.errors++;
     pthread_mutex_unlock(&slot->lock);
@@ -379,12 +355,11 @@ static void *slot_main(void *context)
     struct pollfd stop = {.fd = slot->stop_fd, .events = POLLIN};
     do {
         struct mr_error error = {0};
-        char sqlstate[MR_SQLSTATE_SIZE] = "";
-        mr_status status = look(slot, sqlstate, &error);
+        mr_status status = look(slot, &error);
         if (status == MR_OK) {
             slot->failed = 0;
         } else if (status != MR_AGAIN) {
-            look_failed(slot, sqlstate, &error);
+            look_failed(slot, &error);
         }
     } while (poll(&stop, 1, pause_ms(slot)) <= 0);
     return NULL;
@@ -430,9 +405,7 @@ void mr_pg_slot_stop(struct mr_pg_slot *slot)
     if (!slot->started) {
         return;
     }
-    uint64_t one = 1;
-    ssize_t written = write(slot->stop_fd, &one, sizeof(one));
-    (void)written;
+    eventfd_write(slot->stop_fd, 1);
     pthread_join(slot->thread, NULL);
     slot->started = false;
 }

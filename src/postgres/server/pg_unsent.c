@@ -35,14 +35,11 @@ static mr_status pause_for(const struct search *search, int fd, int ms, struct m
 /* The end of the last record is told as the end of its page, or as where the next begins behind the page's header. */
 static mr_status read_end(struct mr_pg_conn *conn, mr_lsn *ret_end, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the end of the WAL", "l", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
-                         " ELSE pg_current_wal_flush_lsn() END");
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
-    mr_lsn end = mr_pg_result_lsn(result, 0, 0);
-    mr_pg_result_free(result);
+    int64_t lsn;
+    MR_TRY(mr_pg_ask_number(conn, "the end of the WAL", 'l', &lsn, ret_error,
+                            "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+                            " ELSE pg_current_wal_flush_lsn() END"));
+    mr_lsn end = (mr_lsn)lsn;
     *ret_end = end % PAGE <= PAGE_HEADER_MAX ? end - end % PAGE : end;
     return MR_OK;
 }

@@ -1,13 +1,10 @@
 /* `millrace check`: tables whose records would have another key than Debezium's connector gives them. */
-#include <stdio.h>
-
 #include "postgres/catalog/pg_sql.h"
-#include "postgres/server/pg_check_keys.h"
 #include "postgres/server/pg_rules.h"
 
 enum column { SCHEMA, TABLE, OURS, THEIRS, IS_ORDER };
 
-enum { TABLES_MAX = 20, NAME_MAX = 600 };
+enum { TABLES_MAX = 20 };
 
 /* Of an index' columns, those of its key. */
 #define KEY_OF(index) "(" index ".indkey::int2[])[0:" index ".indnkeyatts - 1]"
@@ -23,17 +20,14 @@ enum { TABLES_MAX = 20, NAME_MAX = 600 };
  * (JdbcConnection.readPrimaryKeyOrUniqueIndexNames; the driver's getPrimaryKeys and getIndexInfo). */
 static void add_query(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
-    mr_text_string(
-        sql,
-        "SELECT k.nspname, k.relname, " NAMES_OF("k.ours") ", " NAMES_OF(
-            "k.theirs") ", coalesce(" SORTED("k.ours") " = " SORTED("k.theirs") ", false)"
-                                                                                " FROM (SELECT "
-                                                                                "s.*, ");
+    mr_text_string(sql, "SELECT k.nspname, k.relname, " NAMES_OF("k.ours") ", ");
+    mr_text_string(sql, NAMES_OF("k.theirs") ", coalesce(" SORTED("k.ours") " = ");
+    mr_text_string(sql, SORTED("k.theirs") ", false) FROM (SELECT s.*, ");
     const char *ours = "CASE c.relreplident WHEN 'i' THEN " KEY_OF("i") " ELSE " KEY_OF("p") " END";
     if (options->key_order == MR_KEY_ORDER_INDEX) {
         mr_text_string(sql, ours);
     } else {
-        mr_text_format(sql, "(SELECT array_agg(x ORDER BY x) FROM unnest(%s) x)", ours);
+        mr_text_format(sql, SORTED("%s"), ours);
     }
     mr_text_string(sql, " AS ours, coalesce(" KEY_OF("p") ", u.indkey::int2[]) AS theirs FROM (");
     mr_sql_add_streamed(sql, options, version);
@@ -48,66 +42,49 @@ static void add_query(struct mr_text *sql, const struct mr_pg_source_options *op
                    " array_to_string(k.theirs, ' ') ORDER BY 1, 2");
 }
 
-static bool is_chosen(const struct mr_pg_source_options *options, const struct mr_table_name *table)
-{
-    for (uint32_t i = 0; i < options->key_count; i++) {
-        if (mr_table_name_equal(&options->keys[i].table, table)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void tell(const struct mr_pg_reporter *to, const struct mr_pg_source_options *options,
-                 const struct mr_pg_result *result, uint32_t row)
+static void rule_key(struct mr_pg_reporter *to, const struct mr_pg_source_options *options,
+                     const struct mr_pg_result *result, uint32_t row)
 {
     const struct mr_table_name table = {mr_pg_result_value(result, row, SCHEMA),
                                         mr_pg_result_value(result, row, TABLE)};
     const char *ours = mr_pg_result_value(result, row, OURS);
     const char *theirs = mr_pg_result_value(result, row, THEIRS);
-    if (is_chosen(options, &table) || theirs == NULL) {
+    bool is_order = mr_pg_result_true(result, row, IS_ORDER);
+    mr_pg_about(to, "key of table \"%s\".\"%s\"", table.schema, table.table);
+    if (mr_pg_key_of(options, mr_slice_of(table.schema), mr_slice_of(table.table)) != NULL ||
+        theirs == NULL || (options->key_order != MR_KEY_ORDER_INDEX && !is_order)) {
         return;
     }
-    char subject[NAME_MAX];
-    snprintf(subject, sizeof(subject), "key of table \"%s\".\"%s\"", table.schema, table.table);
     if (options->key_order != MR_KEY_ORDER_INDEX) {
-        if (mr_pg_result_true(result, row, IS_ORDER)) {
-            MR_FOUND_OK(to, subject,
-                        "is (%s), in the table's order; Debezium's is (%s): with key_order = "
-                        "\"index\" it is the same",
-                        ours, theirs);
-        }
+        MR_FOUND_OK(to,
+                    "is (%s), in the table's order; Debezium's is (%s): with key_order = "
+                    "\"index\" it is the same",
+                    ours, theirs);
         return;
     }
-    struct mr_text remedy = {0};
-    mr_text_format(&remedy, "to go on with Debezium's keys, set key_columns = [\"%s.%s:%s\"]",
-                   table.schema, table.table, theirs);
-    if (ours != NULL) {
-        mr_text_string(&remedy, ", and REPLICA IDENTITY FULL, so that deletes have it");
-    }
-    MR_FOUND_WARNING(to, subject, remedy.data, "is %s%s%s; Debezium's is (%s)",
-                     ours == NULL ? "null" : "(", ours == NULL ? "" : ours,
+    mr_pg_remedy(to, "to go on with Debezium's keys, set key_columns = [\"%s.%s:%s\"]%s",
+                 table.schema, table.table, theirs,
+                 ours == NULL ? "" : ", and REPLICA IDENTITY FULL, so that deletes have it");
+    MR_FOUND_WARNING(to, "is %s%s%s; Debezium's is (%s)", ours == NULL ? "null" : "(",
+                     ours == NULL ? "" : ours,
                      ours == NULL ? "" : "), the columns of its replica identity", theirs);
-    mr_text_done(&remedy);
 }
 
-mr_status mr_pg_check_keys(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           mr_finding_fn report, void *context, struct mr_error *ret_error)
+mr_status mr_pg_rules_of_keys(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                              struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the keys", "iiSSb", 0, UINT32_MAX};
-    const struct mr_pg_reporter to = {.report = report, .context = context};
     struct mr_text sql = {0};
-    add_query(&sql, options, mr_pg_server_version(conn));
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(conn, &sql, &shape, &result, ret_error));
+    add_query(&sql, facts->options, facts->version);
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     for (uint32_t row = 0; row < rows && row < TABLES_MAX; row++) {
-        tell(&to, options, result, row);
+        rule_key(to, facts->options, result, row);
     }
     if (rows > TABLES_MAX) {
-        MR_FOUND_OK(&to, "keys", "of %u more tables may differ from Debezium's, too",
-                    rows - TABLES_MAX);
+        mr_pg_about(to, "keys");
+        MR_FOUND_OK(to, "of %u more tables may differ from Debezium's, too", rows - TABLES_MAX);
     }
-    mr_pg_result_free(result);
     return MR_OK;
 }
