@@ -28,7 +28,8 @@ struct pg_source {
     struct mr_pg_source_options options;
     struct mr_pg_conn *conn;
     struct mr_pgoutput *decoder;
-    const struct mr_source_handler *handler; /* of the last receive; told of relations that end */
+    const struct mr_source_handler
+        *handler; /* of the last receive; which learns of relations that end */
     struct mr_pg_catalog catalog;
     struct mr_pg_home home;
     struct mr_pg_conn *asked; /* for questions while the stream runs; NULL: not open */
@@ -49,12 +50,6 @@ struct pg_source {
 static struct pg_source *source_of(const struct mr_source *source)
 {
     return (struct pg_source *)(uintptr_t)source;
-}
-
-static void remember_database(struct pg_source *source)
-{
-    free(source->database);
-    source->database = MR_STRDUP(mr_pg_database(source->conn));
 }
 
 /* Tables that are gone since this process has looked at them have left; they are not written wrong. */
@@ -94,7 +89,8 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     mr_status status = prepare(source, desk, &state, ret_error);
     mr_pg_close(desk);
     MR_TRY(status);
-    remember_database(source);
+    free(source->database);
+    source->database = MR_STRDUP(mr_pg_database(source->conn));
     source->start = start;
     return mr_pg_start_replication(source->conn, options->slot, options->publication,
                                    options->messages, start, ret_error);
@@ -216,11 +212,8 @@ static mr_status begin_asking(struct pg_source *source, struct mr_error *ret_err
 static mr_status answer_question(struct pg_source *source, struct mr_error *ret_error)
 {
     mr_status status = begin_asking(source, ret_error);
-    if (status == MR_OK) {
-        status = mr_pg_catalog_ask(&source->catalog, source->asked, ret_error);
-    } else {
-        status = mr_pg_catalog_drop(&source->catalog, status, ret_error);
-    }
+    status = status == MR_OK ? mr_pg_catalog_ask(&source->catalog, source->asked, ret_error)
+                             : mr_pg_catalog_drop(&source->catalog, status, ret_error);
     if (status == MR_FULL) {
         poll(NULL, 0, MR_PG_ASK_AGAIN_MS);
         return MR_OK;

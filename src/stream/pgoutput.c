@@ -483,7 +483,7 @@ static struct mr_relation_view view_anew(const struct mr_relation_cache *cache,
     return view;
 }
 
-static void tell_narrowed(const struct mr_relation *root, const struct mr_relation *leaf)
+static void log_narrowed(const struct mr_relation *root, const struct mr_relation *leaf)
 {
     mr_log(
         MR_LOG_WARN, "partition_identity",
@@ -519,7 +519,7 @@ __attribute__((cold, noinline)) static void follow_partition(struct decoding *de
         return;
     }
     if (leaf->narrows != 0) {
-        tell_narrowed(root, leaf);
+        log_narrowed(root, leaf);
     }
     replace_relation(decoding, mr_relation_new(&view));
 }

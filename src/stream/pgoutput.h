@@ -1,9 +1,6 @@
-/* Decoder for pgoutput, protocol version 1: the payload of one XLogData message to handler calls.
- *
- * Source of the layouts: PostgreSQL documentation, "Logical Replication Message Formats" (53.9 in the
- * manual of version 15), and "Streaming Replication Protocol" for what surrounds them.
- * The decoder owns the relation cache and the state of the running transaction; it knows nothing of
- * connections. One thread.
+/* Decoder for pgoutput, protocol version 1: the payload of one XLogData message to handler calls. Layouts: PostgreSQL documentation,
+ * "Logical Replication Message Formats". The decoder owns the relation cache and the state of the running transaction; it knows
+ * nothing of connections. One thread.
  */
 #ifndef MR_SOURCE_PGOUTPUT_H
 #define MR_SOURCE_PGOUTPUT_H
@@ -34,21 +31,15 @@ void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
 /* Frees relations without a word to anyone. Takes NULL. */
 void mr_pgoutput_free(struct mr_pgoutput *decoder);
 
-/* Forgets transaction, positions and relations, as after a reconnect. relation_end is called for each
- * relation. */
+/* Forgets transaction, positions and relations, as after a reconnect, with a relation_end for each relation. */
 void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handler *handler);
 
-/* Decodes one message (without the XLogData header) whose record begins at `lsn`.
+/* Decodes one message (without the XLogData header) whose record begins at `lsn`. MR_FULL: the handler had no room; call again with the
+ * same message, for which all positions are the same again. MR_ERR_PROTOCOL: not what the manual allows; nothing of the message was
+ * handed over, and the text names its type and LSN and holds no row data. Whatever the handler answers otherwise is passed on.
  *
- * MR_OK: done. MR_FULL: the handler had no room; call again with the same message, nothing has changed
- * but what the handler itself keeps, and all positions are the same again. MR_ERR_PROTOCOL: not what
- * the manual allows (unknown type, length that lies, change outside a transaction, unknown relation,
- * position that does not grow, trailing bytes); nothing of the message was handed over, and the text
- * names its type and LSN and holds no row data. Whatever the handler answers otherwise is passed on.
- *
- * Values that the handler gets are slices of `message`; the transaction is the decoder's and stays as
- * it is until the next Begin; a relation stays until relation_end. No allocation but for Relation
- * messages that bring a new shape. */
+ * Values that the handler gets are slices of `message`; the transaction is the decoder's and stays as it is until the next Begin; a
+ * relation stays until relation_end. No allocation but for Relation messages that bring a new shape. */
 mr_status mr_pgoutput_decode(struct mr_pgoutput *decoder, mr_lsn lsn, mr_slice message,
                              const struct mr_source_handler *handler, struct mr_error *ret_error);
 

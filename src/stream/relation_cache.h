@@ -1,9 +1,5 @@
-/* The decoder's relations by OID: the version that the stream announced last.
- *
- * A relation is one block of memory (description, columns and names together), so a new version costs
- * one allocation, and the same version announced again costs none: it is compared while it is still
- * slices of its message.
- */
+/* The decoder's relations by OID: the version that the stream announced last. Each is one block of memory, so a new version costs one
+ * allocation; the same one again costs none, for it is compared while it is still slices of its message. */
 #ifndef MR_SOURCE_RELATION_CACHE_H
 #define MR_SOURCE_RELATION_CACHE_H
 
@@ -25,8 +21,7 @@ struct mr_relation_cache {
 /* Finds without the shortcut; NULL when the OID is not known. */
 struct mr_relation *mr_relation_cache_find(const struct mr_relation_cache *cache, uint32_t oid);
 
-/* Puts a relation in, in the place of the one of the same OID if there is one. The cache owns it then.
- * Answers the relation that it replaced, now the caller's, or NULL. */
+/* Puts a relation in, which the cache owns then. Answers the one of the same OID that it replaced, now the caller's, or NULL. */
 MR_MUST_USE struct mr_relation *mr_relation_cache_put(struct mr_relation_cache *cache,
                                                       struct mr_relation *relation);
 

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "postgres/catalog/pg_sql.h"
 
-enum { TOLD_MAX = 10 };
+enum { NAMES_MAX = 10 };
 
 /* Those of the wish among leaves that are sent, or whose tables are. */
 static void add_candidates(struct mr_text *sql, const struct mr_attached_wish *wish)
@@ -71,8 +71,8 @@ mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source
     const struct mr_pg_result *result;
     add_query(&sql, options, wish, mr_pg_server_version(conn));
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
-    uint32_t told = 0;
-    for (uint32_t i = 0; i < mr_pg_result_rows(result) && told < TOLD_MAX; i++) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < mr_pg_result_rows(result) && count < NAMES_MAX; i++) {
         const char *names[6];
         for (uint32_t c = 0; c < MR_ARRAY_LEN(names); c++) {
             names[c] = mr_pg_result_value(result, i, c);
@@ -82,7 +82,7 @@ mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source
         if (is_ours) {
             add_name(ret_names, names[0], names[1]);
             add_name(ret_roots, names[4], names[5]);
-            told++;
+            count++;
         }
     }
     return MR_OK;

@@ -141,13 +141,13 @@ enum fact_column {
 
 /* The transaction of a catalog row, 0 for one that is far behind, or was before the numbers went round: the numbers can't be
  * compared then, and need not. */
-static void add_born(struct mr_text *sql, const char *xmin, const char *name)
-{
-    mr_text_format(sql,
-                   "CASE WHEN age(%s) BETWEEN 0 AND 1000000000 THEN %s::text::bigint ELSE 0 END"
-                   " AS %s",
-                   xmin, xmin, name);
-}
+#define BORN(xmin)                                                                                 \
+    "CASE WHEN age(" xmin ") BETWEEN 0 AND 1000000000 THEN " xmin "::text::bigint ELSE 0 END"
+#define TABLE_BORN   BORN("o.xmin")
+#define KEY_BORN     BORN("p.xmin")
+#define UNSENT_BORN  BORN("u.xmin")
+#define COLUMN_BORN  BORN("a.xmin")
+#define DROPPED_BORN BORN("x.xmin")
 
 /* Of the index that is the replica identity, or was before it became FULL. */
 #define GENERATED_OF_IDENTITY                                                                      \
@@ -171,59 +171,46 @@ static void add_tables(struct mr_text *sql, const char *publication, int version
 /* What a row of pg_depend says of an object and what it needs is written when the object is made. Those of a primary key's constraint
  * and its columns stay until it is dropped (CreateConstraintEntry in pg_constraint.c), while its rows of pg_constraint and pg_index
  * are written anew by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and others. */
-static void add_made_by(struct mr_text *sql, const char *class, const char *object,
-                        const char *part, const char *needed)
-{
-    mr_text_format(sql,
-                   "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.%s'::regclass"
-                   " AND d.objid = %s AND d.objsubid = %s"
-                   " AND d.refclassid = 'pg_catalog.%s'::regclass LIMIT 1)",
-                   class, object, part, needed);
-}
+#define KEY_MADE                                                                                   \
+    "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.pg_constraint'::regclass"       \
+    " AND d.objid = k.oid AND d.objsubid = 0"                                                      \
+    " AND d.refclassid = 'pg_catalog.pg_class'::regclass LIMIT 1)"
 
 /* ALTER COLUMN … TYPE makes the key of a column anew, and writes the column's description in that transaction. So does ADD PRIMARY
  * KEY where the column may be null until then; but the former has the column need its collation anew, unless that is built in
  * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned). */
-static void add_collated(struct mr_text *sql)
-{
-    mr_text_string(sql, ", a.xmin = p.xmin AND p.xmin = ");
-    add_made_by(sql, "pg_class", "c.oid", "a.attnum", "pg_collation");
-    mr_text_string(sql, " AS collated, ");
-}
+#define COLLATION_MADE                                                                             \
+    "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.pg_class'::regclass"            \
+    " AND d.objid = c.oid AND d.objsubid = a.attnum"                                               \
+    " AND d.refclassid = 'pg_catalog.pg_collation'::regclass LIMIT 1)"
 
 /* The row of the column tableoid is written when the table is made and never again. */
 static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
 {
-    mr_text_string(sql, "SELECT s.*, t.* FROM (SELECT " WAL_END ") s LEFT JOIN (SELECT c.oid, ");
-    add_born(sql, "o.xmin", "table_born");
-    mr_text_string(sql, ", d.generated, coalesce(d.born, 0) AS dropped, ");
-    add_born(sql, "p.xmin", "key_born");
-    mr_text_string(sql, ", CASE WHEN current_setting('track_commit_timestamp') = 'on' THEN"
-                        " (extract(epoch FROM pg_xact_commit_timestamp(p.xmin)) * 1000000)::bigint"
-                        " END, p.condeferrable, u.attname AS unsent, ");
-    add_born(sql, "u.xmin", "unsent_born");
-    mr_text_string(sql, ", a.attname, a.atttypid, a.atttypmod");
-    add_collated(sql);
-    add_born(sql, "a.xmin", "born");
     mr_text_string(
-        sql, ", (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0"
-             "  AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
-             " FROM pg_class c"
-             " JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
-             " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable, ");
-    add_made_by(sql, "pg_constraint", "k.oid", "0", "pg_class");
+        sql,
+        "SELECT s.*, t.* FROM (SELECT " WAL_END ") s LEFT JOIN (SELECT c.oid, " TABLE_BORN
+        " AS table_born, d.generated, coalesce(d.born, 0) AS dropped, " KEY_BORN " AS key_born,"
+        " CASE WHEN current_setting('track_commit_timestamp') = 'on' THEN"
+        " (extract(epoch FROM pg_xact_commit_timestamp(p.xmin)) * 1000000)::bigint END,"
+        " p.condeferrable, u.attname AS unsent, " UNSENT_BORN " AS unsent_born, a.attname,"
+        " a.atttypid, a.atttypmod, a.xmin = p.xmin AND p.xmin = " COLLATION_MADE " AS collated, ");
     mr_text_string(
-        sql, " AS xmin FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
-             " LEFT JOIN LATERAL (SELECT g.attname,"
-             "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS xmin" GENERATED_OF_IDENTITY
-             "  ORDER BY g.attnum LIMIT 1) u ON true"
-             " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
-             " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
-             "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, ");
-    add_born(sql, "x.xmin", "born");
-    mr_text_string(sql, "  FROM pg_attribute x WHERE x.attrelid = c.oid AND x.attisdropped) y"
-                        "  WHERE age >= 0 ORDER BY age LIMIT 1) AS born"
-                        "  FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) d WHERE ");
+        sql, COLUMN_BORN
+        " AS born, (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid"
+        "  AND b.attnum > 0 AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
+        " FROM pg_class c JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
+        " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable, " KEY_MADE " AS xmin"
+        "  FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
+        " LEFT JOIN LATERAL (SELECT g.attname,"
+        "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS xmin" GENERATED_OF_IDENTITY
+        "  ORDER BY g.attnum LIMIT 1) u ON true"
+        " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
+        " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
+        "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, " DROPPED_BORN " AS born"
+        "  FROM pg_attribute x WHERE x.attrelid = c.oid AND x.attisdropped) y"
+        "  WHERE age >= 0 ORDER BY age LIMIT 1) AS born"
+        "  FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) d WHERE ");
     add_tables(sql, publication, version, oid);
     mr_text_string(sql, ") t ON true ORDER BY t.oid, t.place");
 }

@@ -5,9 +5,8 @@
 #include "base/text.h"
 #include "postgres/catalog/pg_options.h"
 
-enum {
-    MR_PG_SHAPED_VERSION_MIN = 150000
-}; /* publications have row filters, column lists and whole schemas */
+/* Publications have row filters, column lists and whole schemas. */
+enum { MR_PG_SHAPED_VERSION_MIN = 150000 };
 
 /* For a WITH, without asking anything that waits for a lock on a table. `sent(oid, attrs, qual, generated)`: a row for each
  * table that the publication sends, leaves or roots of partitioned ones as it says; which columns (NULL: all of them, and
@@ -22,12 +21,12 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
     "CASE WHEN s.attrs IS NULL THEN a.attgenerated = '' OR s.generated AND a.attgenerated = 's'"   \
     " ELSE a.attnum = ANY (s.attrs) END"
 
-/* One row about server, slot and publication; columns as enum mr_server_column. */
 /* Of a row of pg_replication_slots, after another condition. The second column only PostgreSQL 17 and later have. */
 #define MR_SQL_SLOT_IS_USABLE                                                                      \
     " AND wal_status IS DISTINCT FROM 'lost'"                                                      \
     " AND to_jsonb(pg_replication_slots)->>'invalidation_reason' IS NULL"
 
+/* One row about server, slot and publication; columns as enum mr_server_column. */
 void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options);
 
 enum mr_server_column {

@@ -8,10 +8,7 @@
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_hosts.h"
 
-enum {
-    CONNINFO_MAX = 72, /* keywords we pass */
-    TRANSACTION_TIMEOUT_VERSION_MIN = 170000,
-};
+enum { CONNINFO_MAX = 72 }; /* keywords we pass */
 
 /* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own time limit may be off,
  * and does not count for a session that only waits. The last one also ends a stream that nobody reads; it is longer than
@@ -162,44 +159,36 @@ static void keywords_fill(struct keywords *keywords, const struct attempt *attem
     keyword_add(keywords, "replication", attempt->replication ? "database" : NULL);
 }
 
-/* Settings that depend on the server.
- *
- * A server that does not know what its bytes mean can't convert them, and a single row that is not UTF-8 would end
- * every attempt to stream. So they come as they are, and what is not UTF-8 is replaced by the encoder.
- * transaction_timeout (PostgreSQL 17) also counts for the transaction in which a walsender decodes. */
-static void add_for_server(const struct mr_pg_conn *conn, struct mr_text *sql)
+/* A server that does not know what its bytes mean can't convert them, and a single row that is not UTF-8 would end
+ * every attempt to stream. So they come as they are, and what is not UTF-8 is replaced by the encoder. */
+static const char *set_encoding(const struct mr_pg_conn *conn)
 {
     const char *encoding = PQparameterStatus(conn->libpq, "server_encoding");
-    if (encoding != NULL && strcmp(encoding, "SQL_ASCII") == 0) {
-        mr_text_string(sql, "SET client_encoding = 'SQL_ASCII'; ");
-    }
-    if (mr_pg_server_version(conn) >= TRANSACTION_TIMEOUT_VERSION_MIN) {
-        mr_text_string(sql, "SET transaction_timeout = 0; ");
-    }
+    bool is_ascii = encoding != NULL && strcmp(encoding, "SQL_ASCII") == 0;
+    return is_ascii ? "SET client_encoding = 'SQL_ASCII'; " : "";
+}
+
+/* transaction_timeout (PostgreSQL 17) also counts for the transaction in which a walsender decodes. */
+static const char *set_timeout(const struct mr_pg_conn *conn)
+{
+    return mr_pg_server_version(conn) >= 170000 ? "SET transaction_timeout = 0; " : "";
 }
 
 static mr_status set_for_server(struct mr_pg_conn *conn, struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    add_for_server(conn, &sql);
-    mr_status status =
-        sql.len == 0 ? MR_OK : mr_pg_command(conn, sql.data, MR_PG_ANSWER_MS, ret_error);
-    mr_text_done(&sql);
-    return status;
+    const char *encoding = set_encoding(conn);
+    const char *timeout = set_timeout(conn);
+    return encoding[0] == '\0' && timeout[0] == '\0'
+               ? MR_OK
+               : mr_pg_commandf(conn, MR_PG_ANSWER_MS, ret_error, "%s%s", encoding, timeout);
 }
 
 mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, const char *before, const char *settings,
                              struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    mr_text_string(&sql, before);
-    mr_text_string(&sql, "RESET ALL; RESET ROLE; ");
-    add_for_server(conn, &sql);
-    mr_text_string(&sql, mr_pg_without_views(conn));
-    mr_text_string(&sql, settings);
-    mr_status status = mr_pg_command(conn, sql.data, MR_PG_ANSWER_MS, ret_error);
-    mr_text_done(&sql);
-    return status;
+    return mr_pg_commandf(conn, MR_PG_ANSWER_MS, ret_error, "%sRESET ALL; RESET ROLE; %s%s%s%s",
+                          before, set_encoding(conn), set_timeout(conn), mr_pg_without_views(conn),
+                          settings);
 }
 
 /* Notices would be written to standard error as they are, and may quote rows. Before there is a connection of ours. */

@@ -128,15 +128,16 @@ static mr_status take_row(struct mr_pg_result *result, const PGresult *libpq,
     if (result->rows == shape->rows_max) {
         return wrong_answer(shape, "more rows than there can be", ret_error);
     }
-    if (bytes_with(result, 0) > ANSWER_BYTES_MAX) {
-        return wrong_answer(shape, "more than 8 MiB", ret_error);
-    }
     MR_GROW(result->at, result->values_size, (result->rows + 1) * result->columns);
     for (uint32_t i = 0; i < result->columns; i++) {
         uint32_t *at = &result->at[(size_t)result->rows * result->columns + i];
         char kind = shape->columns[i];
         bool may_be_null = kind >= 'A' && kind <= 'Z';
+        size_t len = (size_t)PQgetlength(libpq, 0, (int)i);
         *at = 0;
+        if (bytes_with(result, len) > ANSWER_BYTES_MAX) {
+            return wrong_answer(shape, "more than 8 MiB", ret_error);
+        }
         if (PQgetisnull(libpq, 0, (int)i)) {
             if (!may_be_null) {
                 return wrong_answer(shape, "a null where a value must be", ret_error);
@@ -144,13 +145,9 @@ static mr_status take_row(struct mr_pg_result *result, const PGresult *libpq,
             continue;
         }
         const char *text = PQgetvalue(libpq, 0, (int)i);
-        size_t len = (size_t)PQgetlength(libpq, 0, (int)i);
         if (PQfformat(libpq, (int)i) != 0 || strlen(text) != len ||
             !value_fits((char)(kind | 0x20), text)) {
             return wrong_answer(shape, "a value of another type", ret_error);
-        }
-        if (bytes_with(result, len) > ANSWER_BYTES_MAX) {
-            return wrong_answer(shape, "more than 8 MiB", ret_error);
         }
         keep_value(result, at, text, len);
     }

@@ -48,14 +48,12 @@ static const struct {
      "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {"42704", "publication", MR_ERR_HISTORY,
      "the publication is younger than the slot's position or was dropped, and the stream can't be "
-     "read "
-     "without it; " RECIPE},
+     "read without it; " RECIPE},
     {"42704", "replication slot", MR_ERR_HISTORY,
      "the slot is gone and with it the rows since its position; " MR_RECIPE_OF_COPY},
     {"22021", NULL, MR_ERR_POISON,
      "a row holds bytes that are not valid in the database's encoding, so the server can't send it "
-     "as "
-     "UTF-8"},
+     "as UTF-8"},
     {"22P05", NULL, MR_ERR_POISON,
      "a row holds a character that UTF-8 does not have in the database's encoding; correct it"},
     {"XX", NULL, MR_ERR_TRANSIENT, ""},

@@ -22,7 +22,7 @@ struct mr_pg_heartbeat {
     int stop_fd;
     pthread_t thread;
     bool started;
-    bool told; /* that it fails */
+    bool logged; /* that it fails */
     _Atomic uint64_t queries;
     _Atomic uint64_t errors;
 };
@@ -58,11 +58,11 @@ static void beat(struct mr_pg_heartbeat *heartbeat)
             return; /* a stop */
         }
         atomic_fetch_add(status == MR_OK ? &heartbeat->queries : &heartbeat->errors, 1);
-        if (status != MR_OK && !heartbeat->told) {
+        if (status != MR_OK && !heartbeat->logged) {
             mr_log(MR_LOG_WARN, "heartbeat_failed", error.text,
                    MR_LOG_STR("remedy", "correct heartbeat.query, or give the role what it needs"));
         }
-        heartbeat->told = status != MR_OK;
+        heartbeat->logged = status != MR_OK;
     }
     if (options->beat != NULL) {
         options->beat(options->context);

@@ -1,6 +1,6 @@
 /* Beats while a stream is open: a query of the user's, on a connection of its own, and then whatever the owner does.
  *
- * A failure is counted and told once, until a beat succeeds; the stream does not notice. The connection lives for one beat,
+ * A failure is counted and logged once, until a beat succeeds; the stream does not notice. The connection lives for one beat,
  * because one that is kept open would hold up a "smart" shutdown of the server.
  */
 #ifndef MR_POSTGRES_PG_HEARTBEAT_H

@@ -51,6 +51,8 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
     row ".locktype = 'advisory' AND " row ".granted AND " row ".objsubid = 1 AND ((" row           \
         ".classid::bigint << 32) | " row ".objid::bigint) = hashtextextended(%L, 0)"
 
+#define IS_PIPELINE IS_LOCK("b")
+
 /* Locks of this database, and whose they are. */
 #define LOCKS                                                                                      \
     " FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE a.database ="            \
@@ -74,9 +76,9 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
                       "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
-                      " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND " IS_LOCK(
-                          "b") "), " MAY_REPLICATE ", coalesce(s.usename::text, '')" LOCKS
-                               " AND a.mode = 'ExclusiveLock'",
+                      " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND " IS_PIPELINE
+                      "), " MAY_REPLICATE ", coalesce(s.usename::text, '')" LOCKS
+                      " AND a.mode = 'ExclusiveLock'",
                       lock_name(options, true).text, lock_name(options, false).text));
     struct mr_pg_owner owner = {0};
     if (mr_pg_result_rows(result) == 1) {
@@ -95,8 +97,8 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
 }
 
 /* The lock can't be had past whoever has it; but it must not end us either, nor hold us up without a word. */
-static void tell_intruder(const struct mr_pg_source_options *options,
-                          const struct mr_pg_owner *owner)
+static void log_intruder(const struct mr_pg_source_options *options,
+                         const struct mr_pg_owner *owner)
 {
     char remedy[96];
     snprintf(remedy, sizeof(remedy), "SELECT pg_terminate_backend(%u), and ask whose it is",
@@ -122,7 +124,7 @@ static mr_status refuse_stranger(struct mr_pg_conn *conn,
     atomic_store_explicit(stands_by, !is_intruder, memory_order_relaxed);
     if (is_intruder) {
         if (tries / STRANGER_TRIES % INTRUDER_LOOKS == 0) {
-            tell_intruder(options, &owner);
+            log_intruder(options, &owner);
         }
         return MR_OK;
     }
@@ -137,7 +139,7 @@ static mr_status refuse_stranger(struct mr_pg_conn *conn,
         options->slot, owner.who);
 }
 
-static void tell_standby(const struct mr_pg_source_options *options, _Atomic bool *stands_by)
+static void log_standby(const struct mr_pg_source_options *options, _Atomic bool *stands_by)
 {
     mr_log(MR_LOG_INFO, "standby",
            "another instance streams from this slot; standing by to take over",
@@ -161,7 +163,7 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options
             return MR_OK;
         }
         if (tries == 0) {
-            tell_standby(options, stands_by);
+            log_standby(options, stands_by);
         }
         MR_TRY(refuse_stranger(conn, options, tries, stands_by, ret_error));
         struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};

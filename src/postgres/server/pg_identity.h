@@ -22,10 +22,9 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
 mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                             bool *ret_standby, struct mr_error *ret_error);
 
-/* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies
- * with it. So a standby takes over within a tenth of a second of the first one's end. A second lock, shared, says which
- * pipeline it is: one that finds another pipeline's instance at work is refused (MR_ERR_CONFIG) after two seconds. MR_AGAIN once
- * the connection's stop_fd is readable. `stands_by` is true while it waits. */
+/* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies with it, so that a
+ * standby takes over within a tenth of a second. A second lock, shared, says which pipeline it is: beside another pipeline's instance
+ * it is refused (MR_ERR_CONFIG) after two seconds. `stands_by` is true while it waits. */
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       _Atomic bool *stands_by, struct mr_error *ret_error);
 

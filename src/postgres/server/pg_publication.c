@@ -8,7 +8,7 @@
 
 enum {
     HELD_PAUSE_MS = 2000,
-    HELD_TOLD_TRIES = 4, /* about 10 s */
+    HELD_LOGGED_TRIES = 4, /* about 10 s */
 };
 
 /* ---- what it is made of ---- */
@@ -97,14 +97,15 @@ static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_option
     mr_text_done(&table);
 }
 
-/* Once for each holder, and every few tries. `told`: what was logged last. */
-static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              uint32_t tries, struct mr_pg_holder *told, struct mr_error *ret_error)
+/* Once for each holder, and every few tries. `logged`: the last one. */
+static mr_status log_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             uint32_t tries, struct mr_pg_holder *logged,
+                             struct mr_error *ret_error)
 {
     struct mr_pg_holder holder;
     struct mr_text table = {0};
     MR_TRY(mr_pg_holder_of_tables(conn, options, &holder, &table, ret_error));
-    if (tries % HELD_TOLD_TRIES == 0 || strcmp(holder.who, told->who) != 0) {
+    if (tries % HELD_LOGGED_TRIES == 0 || strcmp(holder.who, logged->who) != 0) {
         mr_log(MR_LOG_WARN, "publication_held_up",
                "the publication can't be made while one of its tables is locked; it is tried "
                "again, and nothing is locked meanwhile",
@@ -113,7 +114,7 @@ static mr_status tell_held_up(struct mr_pg_conn *conn, const struct mr_pg_source
                MR_LOG_STR("remedy", holder.remedy));
     }
     mr_text_done(&table);
-    *told = holder;
+    *logged = holder;
     return MR_OK;
 }
 
@@ -140,13 +141,13 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
 {
     struct mr_error error = {0};
     struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};
-    struct mr_pg_holder told = {0};
+    struct mr_pg_holder logged = {0};
     int64_t patience_ms;
     MR_TRY(read_patience(conn, &patience_ms, ret_error));
     mr_status status;
     for (uint32_t tries = 0;
          is_locked(status = create_once(conn, command, patience_ms, &error), &error); tries++) {
-        MR_TRY(tell_held_up(conn, options, tries, &told, ret_error));
+        MR_TRY(log_held_up(conn, options, tries, &logged, ret_error));
         if (poll(&stop, 1, HELD_PAUSE_MS) > 0) {
             return MR_AGAIN;
         }

@@ -1,8 +1,5 @@
-/* What must be true of server, publication, tables and slot before the stream starts: each rule once.
- *
- * `millrace check` prints every finding; the start stops at the first error and logs the warnings. A finding begins with
- * a verb, so that it reads as a sentence after its subject. Inside postgres/ only.
- */
+/* What must be true of server, publication, tables and slot before the stream starts: each rule once. A finding begins with a verb, so
+ * that it reads as a sentence after its subject. Inside postgres/ only. */
 #ifndef MR_POSTGRES_PG_RULES_H
 #define MR_POSTGRES_PG_RULES_H
 

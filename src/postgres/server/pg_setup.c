@@ -96,10 +96,8 @@ static mr_status adopt(struct setup *setup)
     setup->adopted = true;
     mr_log(MR_LOG_WARN, "slot_adopted",
            "the slot exists, but no position is stored for it; starting where the slot stands. "
-           "Right for a "
-           "slot that was made for this start; if a position was stored before, rows may be "
-           "missing or come "
-           "twice",
+           "Right for a slot that was made for this start; if a position was stored before, rows "
+           "may be missing or come twice",
            MR_LOG_STR("slot", options->slot), MR_LOG_STR("start", confirmed));
     return MR_OK;
 }
@@ -116,7 +114,7 @@ static mr_status use_slot(struct setup *setup)
     return set_failover(setup);
 }
 
-/* What follows CREATE_REPLICATION_SLOT … LOGICAL pgoutput; `snapshot` is what to do with its own, of PostgreSQL 15 on and before. */
+/* Of CREATE_REPLICATION_SLOT … LOGICAL pgoutput. */
 static const char *slot_options(const struct setup *setup, bool exports)
 {
     if (setup->facts->version >= FAILOVER_VERSION_MIN && setup->options->failover) {
@@ -146,8 +144,7 @@ static mr_status create_slot(struct setup *setup)
                           slot_options(setup, false)));
     mr_log(MR_LOG_WARN, "slot_created",
            "the slot did not exist and was created: the stream begins here, rows that are in the "
-           "tables "
-           "already are not copied",
+           "tables already are not copied",
            MR_LOG_STR("slot", options->slot));
     return MR_OK;
 }
@@ -397,6 +394,8 @@ static mr_status setup_all(struct setup *setup)
 static mr_status set_up(struct setup *setup)
 {
     struct mr_pg_facts facts;
+    MR_ASSERT(setup->conn !=
+              setup->desk); /* what one was asked for is read while the other is asked */
     MR_TRY(mr_pg_facts_read(setup->desk, setup->options, &facts, setup->ret_error));
     facts.tables_are_known = setup->stream.tables_are_known;
     facts.slot_is_replaced = setup->copy != NULL && mr_pg_replaces_slot(setup->options->copies);

@@ -30,7 +30,7 @@ struct mr_pg_slot {
     /* The thread's own. */
     uint32_t failed;   /* looks in a row */
     int64_t making_ns; /* since when it is being made; 0: it is not */
-    bool told_held_up;
+    bool held_up_is_logged;
 
     pthread_mutex_t lock; /* over all that follows */
     struct mr_slot_view view;
@@ -250,8 +250,8 @@ static void log_holder(struct mr_pg_slot *slot, const struct mr_pg_result *resul
         mr_text_format(&remedy, "have it end, or SELECT pg_terminate_backend(%lld)", pid);
     }
     keep_holder(slot, holder);
-    if (!slot->told_held_up) {
-        slot->told_held_up = true;
+    if (!slot->held_up_is_logged) {
+        slot->held_up_is_logged = true;
         mr_log(MR_LOG_WARN, "slot_held_up",
                "the slot is being made, which PostgreSQL can end only after every transaction that "
                "was open then; waiting for it",
@@ -296,7 +296,7 @@ static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *con
 {
     if (!is_being_made(slot)) {
         slot->making_ns = 0;
-        slot->told_held_up = false;
+        slot->held_up_is_logged = false;
         keep_holder(slot, "");
         return MR_OK;
     }

@@ -11,7 +11,7 @@
 
 #include "postgres/catalog/pg_options.h"
 
-/* `change`: as mr_pg_failed_change told it. `from`: all that the publication sends and that commits before it has come. The slot
+/* `change`: as mr_pg_failed_change has it. `from`: all that the publication sends and that commits before it has come. The slot
  * must be free. MR_ERR_TRANSIENT: not found within 30 s. */
 mr_status mr_pg_unsent_find(const struct mr_pg_source_options *options, mr_lsn change, mr_lsn from,
                             int stop_fd, mr_lsn *ret_commit_lsn, struct mr_error *ret_error);
