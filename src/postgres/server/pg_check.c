@@ -237,7 +237,7 @@ static mr_status check_owner(struct mr_pg_conn *conn, const struct mr_pg_facts *
     return MR_OK;
 }
 
-/* Such a gap no copy mends: it is a wrong connection (find_gap in stream/pg_source.c). */
+/* Such a gap no copy mends: it is a wrong connection (find_gap in copy/pg_server.c). */
 static bool is_of_other_cluster(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                                 const struct mr_checkpoint *stored)
 {
