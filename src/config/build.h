@@ -11,14 +11,19 @@
 /* Of the one of two options that is there. */
 #define LINE_OF(config, a, b) (LINE(config, a) != 0 ? LINE(config, a) : LINE(config, b))
 /* A problem of an option, by its place in the table, at its line; the text follows its name. */
-#define REFUSE(config, option, format, ...)                                                        \
+#define REFUSE_AT(config, option, format, ...)                                                     \
     mr_problem_add(&(config)->problems, true, (config)->values.lines[option], "%s" format,         \
                    mr_option_at(option)->path, ##__VA_ARGS__)
+/* The same by its field. */
+#define REFUSE(config, field, ...) REFUSE_AT(config, MR_INDEX_##field, __VA_ARGS__)
 
 struct mr_config *mr_config_new(const char *name);
 
 /* Memory that lives as long as the configuration; returns it. */
 void *mr_config_keep(struct mr_config *config, void *memory);
+
+/* A text that lives as long. */
+char *mr_config_text(struct mr_config *config, const char *format, ...) MR_PRINTF(2, 3);
 
 /* The same for a secret, which is wiped before it is freed, and for an expression. NULL is fine. */
 char *mr_config_keep_secret(struct mr_config *config, char *secret);

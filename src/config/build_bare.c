@@ -17,9 +17,7 @@ static bool take_field(struct mr_config *config, const char *text, const char *p
         (alias != NULL && (alias[0] == '\0' || strchr(alias, ':') != NULL))) {
         return false;
     }
-    size_t size = strlen(prefix) + strlen(text) + 1;
-    char *name = mr_config_keep(config, MR_ALLOC(size));
-    snprintf(name, size, "%s%s", prefix, alias == NULL ? text : alias);
+    char *name = mr_config_text(config, "%s%s", prefix, alias == NULL ? text : alias);
     if (alias == NULL && has_part) {
         *strchr(name + strlen(prefix), '.') = '_';
     }
@@ -27,26 +25,26 @@ static bool take_field(struct mr_config *config, const char *text, const char *p
     return true;
 }
 
-static const struct mr_added_field *build_fields(struct mr_config *config, const char *option,
-                                                 uint32_t line, const struct mr_strings *texts,
+static const struct mr_added_field *build_fields(struct mr_config *config, uint32_t option,
                                                  const char *prefix, uint32_t *ret_count)
 {
+    const struct mr_strings *texts = mr_value_of(&config->values, option);
     struct mr_added_field *fields =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_added_field, texts->count));
     for (uint32_t i = 0; i < texts->count; i++) {
         if (!take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
-            PROBLEM(config, line,
-                    "%s: \"%s\" is not a field of the envelope; write \"op\", \"ts_ms\", "
-                    "\"source.lsn\" or another of docs/events.md, with a name of its own behind a "
-                    "colon",
-                    option, texts->items[i]);
+            REFUSE_AT(config, option,
+                      ": \"%s\" is not a field of the envelope; write \"op\", \"ts_ms\", "
+                      "\"source.lsn\" or another of docs/events.md, with a name of its own behind "
+                      "a colon",
+                      texts->items[i]);
             return fields;
         }
         const char *name = fields[*ret_count].name;
         for (uint32_t k = 0; k < *ret_count; k++) {
             if (strcmp(fields[k].name, name) == 0) {
-                PROBLEM(config, line, "%s: \"%s\" is there twice; give one a name of its own",
-                        option, name);
+                REFUSE_AT(config, option, ": \"%s\" is there twice; give one a name of its own",
+                          name);
             }
         }
         (*ret_count)++;
@@ -59,9 +57,8 @@ void mr_config_build_bare(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     struct mr_bare_options *bare = &config->encode.bare;
     bare->deletes = (enum mr_delete_mode)values->row_deletes;
-    bare->fields = build_fields(config, "row.add_fields", LINE(config, row_fields),
-                                &values->row_fields, values->row_fields_prefix, &bare->field_count);
+    bare->fields =
+        build_fields(config, MR_INDEX_row_fields, values->row_fields_prefix, &bare->field_count);
     bare->headers =
-        build_fields(config, "row.add_headers", LINE(config, row_headers), &values->row_headers,
-                     values->row_headers_prefix, &bare->header_count);
+        build_fields(config, MR_INDEX_row_headers, values->row_headers_prefix, &bare->header_count);
 }

@@ -115,10 +115,8 @@ static void build_stream_columns(struct mr_config *config, const struct mr_strea
                                  const struct mr_route *route, struct rules *rules)
 {
     for (uint32_t i = 0; i < MR_STREAM_COLUMNS; i++) {
-        enum { OPTION_SIZE = 32 };
-        char *option = mr_config_keep(config, MR_ALLOC(OPTION_SIZE));
-        snprintf(option, OPTION_SIZE, "streams.%s",
-                 mr_option_at(MR_INDEX_columns_include + i)->path);
+        const char *option =
+            mr_config_text(config, "streams.%s", mr_option_at(MR_INDEX_columns_include + i)->path);
         const struct columns columns = {option, (enum mr_column_action)i, &stream->columns[i],
                                         stream->line, route};
         build_columns(config, &columns, rules);
@@ -182,9 +180,8 @@ static void build_wheres(struct mr_config *config)
         struct mr_reason reason = {"write \"schema.table: condition\""};
         if (condition[0] == '\0' ||
             !mr_names_table_pattern(config, text, colon, &wheres[i].table, &reason)) {
-            PROBLEM(config, LINE(config, snapshot_where),
-                    "snapshot.where: \"%s\" is no condition on a table's rows: %s", text,
-                    reason.text);
+            REFUSE(config, snapshot_where, ": \"%s\" is no condition on a table's rows: %s", text,
+                   reason.text);
         }
         wheres[i].condition = condition;
         mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "snapshot.where",
@@ -214,9 +211,8 @@ static void take_salt(struct mr_config *config)
             "columns.hash_salt_env");
         return;
     }
-    config->encode.hash_salt = mr_config_keep_secret(
-        config, mr_secret_read("salt", values->columns_hash_salt_env, "",
-                               LINE(config, columns_hash_salt_env), &config->problems));
+    config->encode.hash_salt =
+        mr_config_secret(config, "salt", MR_INDEX_columns_hash_salt_env, MR_NO_OPTION);
 }
 
 void mr_config_build_columns(struct mr_config *config)

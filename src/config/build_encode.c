@@ -16,7 +16,7 @@ static void check_prefix(struct mr_config *config)
         fault = "is longer than 121 characters, and schema and table must fit behind it";
     }
     if (fault != NULL) {
-        PROBLEM(config, LINE(config, topic_prefix), "topic_prefix: \"%s\" %s", prefix, fault);
+        REFUSE(config, topic_prefix, ": \"%s\" %s", prefix, fault);
     }
 }
 
@@ -71,9 +71,8 @@ static void build_modes(struct mr_config *config)
     config->encode.schema_topic = mr_config_or_null(values->schema_topic);
     if (values->topic_delimiter[0] == '\0' ||
         values->topic_delimiter[strspn(values->topic_delimiter, "._-")] != '\0') {
-        PROBLEM(config, LINE(config, topic_delimiter),
-                "topic_delimiter: \"%s\" is not made of dots, underscores and hyphens",
-                values->topic_delimiter);
+        REFUSE(config, topic_delimiter, ": \"%s\" is not made of dots, underscores and hyphens",
+               values->topic_delimiter);
     }
 }
 
@@ -88,8 +87,8 @@ static void build_transactions(struct mr_config *config)
                                                       "", values->topic_transaction));
     const char *fault = mr_topic_fault(name);
     if (fault != NULL || values->topic_transaction[0] == '\0') {
-        PROBLEM(config, LINE(config, topic_transaction), "topic_transaction: the topic \"%s\" %s",
-                name, fault == NULL ? "needs a last part" : fault);
+        REFUSE(config, topic_transaction, ": the topic \"%s\" %s", name,
+               fault == NULL ? "needs a last part" : fault);
     }
     encode->transaction_topic = name;
 }
@@ -111,10 +110,10 @@ static void build_heartbeat(struct mr_config *config)
         return;
     }
     if (config->encode.format == MR_FORMAT_AVRO || config->encode.format == MR_FORMAT_CLOUDEVENTS) {
-        PROBLEM(config, LINE(config, heartbeat_prefix),
-                "heartbeat.topic_prefix: records of heartbeats are plain JSON, which format = "
-                "\"avro\" and \"cloudevents\" don't mix with; a heartbeat.query that updates a "
-                "captured table does");
+        REFUSE(config, heartbeat_prefix,
+               ": records of heartbeats are plain JSON, which format = \"avro\" and "
+               "\"cloudevents\" don't mix with; a heartbeat.query that updates a captured table "
+               "does");
     }
     char *name =
         mr_config_keep(config, mr_topic_name(values->heartbeat_prefix, values->topic_delimiter, "",
@@ -122,9 +121,8 @@ static void build_heartbeat(struct mr_config *config)
     const char *of_prefix = mr_topic_fault(values->heartbeat_prefix);
     const char *fault = of_prefix == NULL ? mr_topic_fault(name) : of_prefix;
     if (fault != NULL) {
-        PROBLEM(config, LINE(config, heartbeat_prefix),
-                "heartbeat.topic_prefix: the topic \"%s\" %s",
-                of_prefix == NULL ? name : values->heartbeat_prefix, fault);
+        REFUSE(config, heartbeat_prefix, ": the topic \"%s\" %s",
+               of_prefix == NULL ? name : values->heartbeat_prefix, fault);
     }
     config->encode.heartbeat_topic = name;
 }

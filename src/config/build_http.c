@@ -17,12 +17,8 @@ static const char *wanted_address(struct mr_config *config)
         return values->http_address;
     }
     const char *host = values->observability_address;
-    bool v6 = strchr(host, ':') != NULL;
-    size_t size = strlen(host) + 16;
-    char *text = mr_config_keep(config, MR_ALLOC(size));
-    snprintf(text, size, v6 ? "[%s]:%d" : "%s:%d", host[0] == '\0' ? "127.0.0.1" : host,
-             (int)values->observability_port);
-    return text;
+    return mr_config_text(config, strchr(host, ':') != NULL ? "[%s]:%d" : "%s:%d",
+                          host[0] == '\0' ? "127.0.0.1" : host, (int)values->observability_port);
 }
 
 static void build_tls(struct mr_config *config)
@@ -30,39 +26,32 @@ static void build_tls(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     bool certificate = values->http_tls_certificate[0] != '\0';
     if (certificate != (values->http_tls_key[0] != '\0')) {
-        PROBLEM(config, LINE(config, http_tls_certificate),
-                "http.tls_certificate and http.tls_key belong together; set both or none");
+        REFUSE(config, http_tls_certificate, " and http.tls_key belong together; set both or none");
     } else if (certificate) {
-        config->http.certificate = mr_config_keep(
-            config, mr_public_file_read("certificate", values->http_tls_certificate,
-                                        LINE(config, http_tls_certificate), &config->problems));
-        config->http.key = mr_config_keep_secret(
-            config, mr_secret_read("certificate's key", "", values->http_tls_key,
-                                   LINE(config, http_tls_key), &config->problems));
+        config->http.certificate =
+            mr_config_public_file(config, "certificate", MR_INDEX_http_tls_certificate);
+        config->http.key =
+            mr_config_secret(config, "certificate's key", MR_NO_OPTION, MR_INDEX_http_tls_key);
     }
 }
 
 static void build_password(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    const char *password = mr_config_keep_secret(
-        config,
-        mr_secret_read("HTTP password", values->http_password_env, values->http_password_file,
-                       LINE_OF(config, http_password_env, http_password_file), &config->problems));
+    config->http.username = mr_config_or_null(values->http_username);
+    config->http.password = mr_config_secret(config, "HTTP password", MR_INDEX_http_password_env,
+                                             MR_INDEX_http_password_file);
     bool password_wanted =
         values->http_password_env[0] != '\0' || values->http_password_file[0] != '\0';
     if (password_wanted != (values->http_username[0] != '\0')) {
-        PROBLEM(config, LINE(config, http_username),
-                "http.username and http.password_env or password_file belong together; set both "
-                "or none");
+        REFUSE(config, http_username,
+               " and http.password_env or password_file belong together; set both or none");
     }
     if (values->http_last_events != 0 && !password_wanted) {
-        PROBLEM(config, LINE(config, http_last_events),
-                "http.last_events shows rows to whoever may ask; set http.username and "
-                "http.password_env or password_file");
+        REFUSE(config, http_last_events,
+               " shows rows to whoever may ask; set http.username and http.password_env or "
+               "password_file");
     }
-    config->http.username = values->http_username[0] == '\0' ? NULL : values->http_username;
-    config->http.password = password;
 }
 
 void mr_config_build_http(struct mr_config *config)
@@ -76,7 +65,7 @@ void mr_config_build_http(struct mr_config *config)
     http->host_names = (const char *const *)values->http_host_names.items;
     http->host_name_count = values->http_host_names.count;
     if (mr_address_parse(wanted_address(config), &http->address, &error) != MR_OK) {
-        PROBLEM(config, LINE(config, http_address), "http.address: %s", error.text);
+        REFUSE(config, http_address, ": %s", error.text);
     }
     if (http->enabled) {
         build_tls(config);
@@ -118,6 +107,15 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
     return cJSON_CreateNumber((double)*(const int64_t *)field);
 }
 
+/* The object as text. */
+static char *printed(cJSON *object)
+{
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    MR_ASSERT(text != NULL);
+    return text;
+}
+
 /* Whose value of the option is in effect. */
 static const struct mr_config *in_effect(const struct mr_config *config,
                                          const struct mr_config *reloaded, uint32_t index)
@@ -139,10 +137,7 @@ char *mr_config_origins_json(const struct mr_config *config, const struct mr_con
             cJSON_AddStringToObject(object, mr_option_at(i)->path, "MILLRACE_TABLES");
         }
     }
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
-    MR_ASSERT(text != NULL);
-    return text;
+    return printed(object);
 }
 
 char *mr_config_units_json(void)
@@ -154,10 +149,7 @@ char *mr_config_units_json(void)
             cJSON_AddStringToObject(object, mr_option_at(i)->path, unit);
         }
     }
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
-    MR_ASSERT(text != NULL);
-    return text;
+    return printed(object);
 }
 
 char *mr_config_json(const struct mr_config *config, const struct mr_config *reloaded)
@@ -174,8 +166,5 @@ char *mr_config_json(const struct mr_config *config, const struct mr_config *rel
         cJSON_AddStringToObject(properties, values->properties[i].name,
                                 values->properties[i].value);
     }
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
-    MR_ASSERT(text != NULL);
-    return text;
+    return printed(object);
 }

@@ -48,10 +48,9 @@ static void build_outbox_tables(struct mr_config *config)
                 mr_slice_of(config->source.captured.tables[k].table));
         }
         if (!streamed) {
-            PROBLEM(config, LINE(config, outbox_tables),
-                    "outbox.tables: \"%s\" is none of the tables that are streamed; add it to "
-                    "tables",
-                    names->items[i]);
+            REFUSE(config, outbox_tables,
+                   ": \"%s\" is none of the tables that are streamed; add it to tables",
+                   names->items[i]);
         }
     }
     config->outbox.tables = tables;
@@ -94,24 +93,24 @@ static void build_fields(struct mr_config *config)
     bool has_partition = false;
     for (uint32_t i = 0; i < texts->count; i++) {
         if (!take_field(config, texts->items[i], &fields[i])) {
-            PROBLEM(config, LINE(config, outbox_fields),
-                    "outbox.fields: \"%s\" does not say where a column goes; write "
-                    "\"column:header\", \"column:envelope\" or \"column:partition\", and a name "
-                    "behind another colon where it has another",
-                    texts->items[i]);
+            REFUSE(config, outbox_fields,
+                   ": \"%s\" does not say where a column goes; write \"column:header\", "
+                   "\"column:envelope\" or \"column:partition\", and a name behind another colon "
+                   "where it has another",
+                   texts->items[i]);
             continue;
         }
         bool is_partition = fields[i].placement == MR_OUTBOX_PARTITION;
         if (is_partition && has_partition) {
-            PROBLEM(config, LINE(config, outbox_fields),
-                    "outbox.fields: \"%s\" is the second one that names the partition; keep one",
-                    texts->items[i]);
+            REFUSE(config, outbox_fields,
+                   ": \"%s\" is the second one that names the partition; keep one",
+                   texts->items[i]);
         }
         if (fields[i].placement == MR_OUTBOX_HEADER && strncmp(fields[i].name, "mr-", 3) == 0) {
-            PROBLEM(config, LINE(config, outbox_fields),
-                    "outbox.fields: \"%s\" is a header that looks like one of millrace's own; take "
-                    "a name that does not begin with mr-",
-                    texts->items[i]);
+            REFUSE(config, outbox_fields,
+                   ": \"%s\" is a header that looks like one of millrace's own; take a name that "
+                   "does not begin with mr-",
+                   texts->items[i]);
         }
         has_partition |= is_partition;
         has_envelope |= fields[i].placement == MR_OUTBOX_ENVELOPE;
@@ -119,9 +118,9 @@ static void build_fields(struct mr_config *config)
     config->outbox.fields = fields;
     config->outbox.field_count = texts->count;
     if (config->outbox.expands && !config->outbox.value_is_json && !has_envelope) {
-        PROBLEM(config, LINE(config, outbox_expand),
-                "outbox.expand_json is for values that are JSON; set outbox.value_format = "
-                "\"json\", or leave it out: with \"text\" the payload is sent as it is");
+        REFUSE(config, outbox_expand,
+               " is for values that are JSON; set outbox.value_format = \"json\", or leave it "
+               "out: with \"text\" the payload is sent as it is");
     }
 }
 

@@ -65,10 +65,9 @@ static void build_memory(struct mr_config *config)
     enum { CHANGE_MAX_LEAST = 65536 };
     struct mr_config_values *values = &config->values;
     if (values->change_max != 0 && values->change_max < CHANGE_MAX_LEAST) {
-        PROBLEM(config, LINE(config, change_max),
-                "pipeline.change_max is out of range: it goes from %d bytes; 0 is what "
-                "pipeline.memory allows",
-                CHANGE_MAX_LEAST);
+        REFUSE(config, change_max,
+               " is out of range: it goes from %d bytes; 0 is what pipeline.memory allows",
+               CHANGE_MAX_LEAST);
         return;
     }
     uint64_t limit = (uint64_t)values->memory;
@@ -118,10 +117,9 @@ static void build_copy(struct mr_config *config)
     config->pipeline.lanes_beside = config->copies.workers;
     /* Each lane has a batch at hand, and others must be on their way. */
     if (config->pipeline.batches != 0 && config->copies.workers > config->pipeline.batches / 2) {
-        PROBLEM(config, LINE(config, snapshot_threads),
-                "snapshot.max.threads is %u, and pipeline.batches only %u; at most half as many "
-                "threads as batches",
-                config->copies.workers, config->pipeline.batches);
+        REFUSE(config, snapshot_threads,
+               " is %u, and pipeline.batches only %u; at most half as many threads as batches",
+               config->copies.workers, config->pipeline.batches);
     }
     enum { SLOT_NAME_MAX = 63 - (sizeof("_snapshot_63") - 1) };
     if (strlen(values->slot_name) > SLOT_NAME_MAX) {
@@ -149,10 +147,9 @@ void mr_config_build_pipeline(struct mr_config *config)
     build_copy(config);
     if (values->profiling_endpoints && config->http.username == NULL &&
         !mr_address_is_local(&config->http.address)) {
-        PROBLEM(config, LINE(config, profiling_endpoints),
-                "profiling.endpoints: profiles tell what runs inside, and other machines can reach "
-                "http.address without a password; set http.username and a password, or a loopback "
-                "address");
+        REFUSE(config, profiling_endpoints,
+               ": profiles tell what runs inside, and other machines can reach http.address "
+               "without a password; set http.username and a password, or a loopback address");
     }
     config->log_level = (enum mr_log_level)values->log_level;
     config->log_format = (enum mr_log_format)values->log_format;

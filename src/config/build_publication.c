@@ -5,7 +5,7 @@
 #include "config/names.h"
 
 /* The entry of that table, made if there is none; NULL: the table is not one that may have one, which is told. */
-static struct mr_published *entry_of(struct mr_config *config, const char *option, uint32_t line,
+static struct mr_published *entry_of(struct mr_config *config, uint32_t option,
                                      struct mr_published *entries, struct mr_table_name table)
 {
     struct mr_pg_source_options *source = &config->source;
@@ -15,9 +15,9 @@ static struct mr_published *entry_of(struct mr_config *config, const char *optio
         i++;
     }
     if (i == source->captured.table_count) {
-        PROBLEM(config, line,
-                "%s: %s.%s is none of the tables that \"tables\" names; name it there", option,
-                table.schema, table.table);
+        REFUSE_AT(config, option,
+                  ": %s.%s is none of the tables that \"tables\" names; name it there",
+                  table.schema, table.table);
         return NULL;
     }
     for (i = 0; i < source->captured.published_count; i++) {
@@ -31,21 +31,20 @@ static struct mr_published *entry_of(struct mr_config *config, const char *optio
 
 static void take_where(struct mr_config *config, const char *text, struct mr_published *entries)
 {
-    uint32_t line = LINE(config, publication_where);
     const char *colon;
     const char *condition = mr_names_condition(text, &colon);
     struct mr_table_name table;
     if (condition[0] == '\0' || !mr_names_table(config, text, colon, false, &table)) {
-        PROBLEM(config, line,
-                "publication.where: \"%s\" is no condition on a table's rows: write "
-                "\"schema.table: condition\", with names and no patterns",
-                text);
+        REFUSE(config, publication_where,
+               ": \"%s\" is no condition on a table's rows: write \"schema.table: condition\", "
+               "with names and no patterns",
+               text);
         return;
     }
-    struct mr_published *entry = entry_of(config, "publication.where", line, entries, table);
+    struct mr_published *entry = entry_of(config, MR_INDEX_publication_where, entries, table);
     if (entry != NULL && entry->where != NULL) {
-        PROBLEM(config, line, "publication.where: table %s.%s is listed twice", table.schema,
-                table.table);
+        REFUSE(config, publication_where, ": table %s.%s is listed twice", table.schema,
+               table.table);
     } else if (entry != NULL) {
         entry->where = condition;
     }
@@ -61,14 +60,13 @@ static void check_patterns(struct mr_config *config, const struct mr_published *
             const struct mr_pattern *schema = &source->captured.patterns[k].schema;
             bool all = !mr_pattern_is_name(schema);
             if (entry->column_count > 0 || all || strcmp(schema->text, entry->table.schema) == 0) {
-                PROBLEM(config,
-                        entry->column_count > 0 ? LINE(config, publication_columns)
-                                                : LINE(config, publication_where),
-                        "publication.%s: patterns in tables make it a publication of %s, which "
-                        "sends table %s.%s whole; name the tables one by one",
-                        entry->column_count > 0 ? "columns" : "where",
-                        all ? "all tables" : "whole schemas", entry->table.schema,
-                        entry->table.table);
+                REFUSE_AT(config,
+                          entry->column_count > 0 ? MR_INDEX_publication_columns
+                                                  : MR_INDEX_publication_where,
+                          ": patterns in tables make it a publication of %s, which sends table "
+                          "%s.%s whole; name the tables one by one",
+                          all ? "all tables" : "whole schemas", entry->table.schema,
+                          entry->table.table);
                 return;
             }
         }
@@ -89,11 +87,10 @@ void mr_config_build_publication(struct mr_config *config)
     for (uint32_t i = 0; i < wheres->count; i++) {
         take_where(config, wheres->items[i], entries);
     }
-    uint32_t line = LINE(config, publication_columns);
     const struct mr_table_key *lists = mr_names_lists(config, MR_INDEX_publication_columns);
     for (uint32_t i = 0; lists != NULL && i < columns->count; i++) {
         struct mr_published *entry =
-            entry_of(config, "publication.columns", line, entries, lists[i].table);
+            entry_of(config, MR_INDEX_publication_columns, entries, lists[i].table);
         if (entry != NULL) {
             entry->columns = lists[i].columns;
             entry->column_count = lists[i].column_count;

@@ -29,21 +29,17 @@ static void check_url(struct mr_config *config, const char *url)
 {
     const char *host = strstr(url, "://");
     bool is_http = strncmp(url, "http://", 7) == 0;
-    uint32_t line = LINE(config, registry_url);
     const char *fault;
     if (host == NULL || (!is_http && strncmp(url, "https://", 8) != 0)) {
-        PROBLEM(config, line, "schema_registry.url: \"%s\" does not begin with http:// or https://",
-                url);
+        REFUSE(config, registry_url, ": \"%s\" does not begin with http:// or https://", url);
     } else if (strchr(host, '@') != NULL) {
-        PROBLEM(config, line,
-                "schema_registry.url has a user name in it; set schema_registry.username and "
-                "password_env");
+        REFUSE(config, registry_url,
+               " has a user name in it; set schema_registry.username and password_env");
     } else if ((fault = host_fault(host + 3)) != NULL) {
-        PROBLEM(config, line, "schema_registry.url: \"%s\" %s", url, fault);
+        REFUSE(config, registry_url, ": \"%s\" %s", url, fault);
     } else if (is_http && config->registry.username != NULL && !is_here(host + 3)) {
-        PROBLEM(config, line,
-                "schema_registry.url: the password would go to \"%s\" in the clear; set https://",
-                url);
+        REFUSE(config, registry_url, ": the password would go to \"%s\" in the clear; set https://",
+               url);
     }
 }
 
@@ -54,14 +50,11 @@ static void build_login(struct mr_config *config)
         return;
     }
     config->registry.username = values->registry_username;
-    config->registry.password = mr_config_keep_secret(
-        config, mr_secret_read("schema registry's password", values->registry_password_env,
-                               values->registry_password_file,
-                               LINE_OF(config, registry_password_env, registry_password_file),
-                               &config->problems));
+    config->registry.password =
+        mr_config_secret(config, "schema registry's password", MR_INDEX_registry_password_env,
+                         MR_INDEX_registry_password_file);
     if (values->registry_password_env[0] == '\0' && values->registry_password_file[0] == '\0') {
-        PROBLEM(config, LINE(config, registry_username),
-                "schema_registry.username needs password_env or password_file");
+        REFUSE(config, registry_username, " needs password_env or password_file");
     }
 }
 
@@ -79,18 +72,15 @@ void mr_config_build_registry(struct mr_config *config)
     config->registry.backoff_max_ms = (uint32_t)values->reconnect_max;
     config->registry.registers = values->registry_registers != 0;
     if (values->registry_ca[0] != '\0') {
-        config->registry.authority = mr_config_keep(
-            config, mr_public_file_read("registry's certificates", values->registry_ca,
-                                        LINE(config, registry_ca), &config->problems));
+        config->registry.authority =
+            mr_config_public_file(config, "registry's certificates", MR_INDEX_registry_ca);
     }
     if (config->encode.types != MR_TYPES_DEBEZIUM) {
-        PROBLEM(config, LINE(config, format),
-                "format = \"avro\" has Debezium's types; set types = \"debezium\"");
+        REFUSE(config, format, " = \"avro\" has Debezium's types; set types = \"debezium\"");
     }
     if (values->registry_url.count == 0) {
-        PROBLEM(config, LINE(config, format),
-                "format = \"avro\" needs a schema registry; set [schema_registry] url = "
-                "[\"http://…\"]");
+        REFUSE(config, format,
+               " = \"avro\" needs a schema registry; set [schema_registry] url = [\"http://…\"]");
     }
     for (uint32_t i = 0; i < values->registry_url.count; i++) {
         check_url(config, values->registry_url.items[i]);

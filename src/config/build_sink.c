@@ -38,8 +38,7 @@ static void check_sasl(struct mr_config *config)
     }
     if (strcmp(mechanism, "PLAIN") != 0 && strcmp(mechanism, "SCRAM-SHA-256") != 0 &&
         strcmp(mechanism, "SCRAM-SHA-512") != 0) {
-        PROBLEM(config, LINE(config, sasl_mechanism),
-                "sink.kafka.sasl.mechanism must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512");
+        REFUSE(config, sasl_mechanism, " must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512");
     }
     if (values->sasl_username[0] == '\0' ||
         (values->sasl_password_env[0] == '\0' && values->sasl_password_file[0] == '\0')) {
@@ -65,18 +64,13 @@ static void build_kafka_properties(struct mr_config *config)
     add_property(properties, &count, "ssl.certificate.location", values->tls_certificate_location);
     add_property(properties, &count, "ssl.key.location", values->tls_key_location);
     add_property(properties, &count, "ssl.key.password",
-                 mr_config_keep_secret(config, mr_secret_read("TLS key's password",
-                                                              values->tls_key_password_env, "",
-                                                              LINE(config, tls_key_password_env),
-                                                              &config->problems)));
+                 mr_config_secret(config, "TLS key's password", MR_INDEX_tls_key_password_env,
+                                  MR_NO_OPTION));
     add_property(properties, &count, "sasl.mechanism", values->sasl_mechanism);
     add_property(properties, &count, "sasl.username", values->sasl_username);
     add_property(properties, &count, "sasl.password",
-                 mr_config_keep_secret(
-                     config, mr_secret_read("Kafka password", values->sasl_password_env,
-                                            values->sasl_password_file,
-                                            LINE_OF(config, sasl_password_env, sasl_password_file),
-                                            &config->problems)));
+                 mr_config_secret(config, "Kafka password", MR_INDEX_sasl_password_env,
+                                  MR_INDEX_sasl_password_file));
     for (uint32_t i = 0; i < values->property_count; i++) {
         mr_kafka_property_check(config, &values->properties[i]);
         add_property(properties, &count, values->properties[i].name, values->properties[i].value);
@@ -98,8 +92,7 @@ static void check_brokers(struct mr_config *config)
             snprintf(broker, sizeof(broker), "%.*s", (int)len, at);
             const char *fault = mr_names_host_fault(broker);
             if (fault != NULL) {
-                PROBLEM(config, LINE(config, brokers), "sink.kafka.brokers: \"%s\" %s", broker,
-                        fault);
+                REFUSE(config, brokers, ": \"%s\" %s", broker, fault);
             }
             at += len + (at[len] == ',');
         } while (*at != '\0');
@@ -126,27 +119,22 @@ static bool may_be_pem(const char *path)
 }
 
 /* Said here with its name, for OpenSSL would only say a number, and only once a broker is reached. */
-static void check_file(struct mr_config *config, const char *option, const char *path,
-                       uint32_t line)
+static void check_file(struct mr_config *config, uint32_t option)
 {
+    const char *path = *(char *const *)mr_value_of(&config->values, option);
     if (path[0] != '\0' && access(path, R_OK) != 0) {
-        PROBLEM(config, line, "%s: %s can't be read: %s", option, path, strerror(errno));
+        REFUSE_AT(config, option, ": %s can't be read: %s", path, strerror(errno));
     } else if (path[0] != '\0' && !may_be_pem(path)) {
-        PROBLEM(config, line, "%s: %s is not a file of PEM, which has a line \"-----BEGIN …\"",
-                option, path);
+        REFUSE_AT(config, option, ": %s is not a file of PEM, which has a line \"-----BEGIN …\"",
+                  path);
     }
 }
 
 static const char *join(struct mr_config *config, const struct mr_strings *strings)
 {
-    size_t size = 1;
+    const char *text = "";
     for (uint32_t i = 0; i < strings->count; i++) {
-        size += strlen(strings->items[i]) + 1;
-    }
-    char *text = mr_config_keep(config, MR_ALLOC(size));
-    for (uint32_t i = 0; i < strings->count; i++) {
-        strcat(text, i == 0 ? "" : ",");
-        strcat(text, strings->items[i]);
+        text = mr_config_text(config, "%s%s%s", text, i == 0 ? "" : ",", strings->items[i]);
     }
     return text;
 }
@@ -163,14 +151,10 @@ static void build_state(struct mr_config *config)
         PROBLEM(config, LINE(config, state_topic),
                 "exactly-once keeps its position in sink.kafka.state_topic; name one");
     }
-    if (values->state_name[0] != '\0') {
-        config->kafka.state_name = values->state_name;
-        return;
-    }
-    size_t size = strlen(values->topic_prefix) + strlen(values->slot_name) + 2;
-    char *name = mr_config_keep(config, MR_ALLOC(size));
-    snprintf(name, size, "%s/%s", values->topic_prefix, values->slot_name);
-    config->kafka.state_name = name;
+    config->kafka.state_name =
+        values->state_name[0] != '\0'
+            ? values->state_name
+            : mr_config_text(config, "%s/%s", values->topic_prefix, values->slot_name);
 }
 
 static void build_oversize(struct mr_config *config)
@@ -182,9 +166,9 @@ static void build_oversize(struct mr_config *config)
     /* Its content goes out in base64, and its prefix twice. */
     if (config->source.messages &&
         values->message_size_max / 3 * 4 + MESSAGE_FORM_MAX > values->message_max) {
-        PROBLEM(config, LINE(config, message_size_max),
-                "messages.max_size makes records larger than sink.kafka.message_max, and one "
-                "message could stop the stream; lower the one or raise the other");
+        REFUSE(config, message_size_max,
+               " makes records larger than sink.kafka.message_max, and one message could stop the "
+               "stream; lower the one or raise the other");
     }
     const char *topic = values->dead_letter_topic;
     if (topic[0] == '\0') {
@@ -209,12 +193,9 @@ static void build_kafka(struct mr_config *config)
                 "both or none");
     }
     check_brokers(config);
-    check_file(config, "sink.kafka.tls_ca_location", values->tls_ca_location,
-               LINE(config, tls_ca_location));
-    check_file(config, "sink.kafka.tls_certificate_location", values->tls_certificate_location,
-               LINE(config, tls_certificate_location));
-    check_file(config, "sink.kafka.tls_key_location", values->tls_key_location,
-               LINE(config, tls_key_location));
+    check_file(config, MR_INDEX_tls_ca_location);
+    check_file(config, MR_INDEX_tls_certificate_location);
+    check_file(config, MR_INDEX_tls_key_location);
     check_sasl(config);
     build_kafka_properties(config);
     config->kafka.brokers = join(config, &values->brokers);
@@ -278,10 +259,9 @@ void mr_config_build_sink(struct mr_config *config)
                 "sink.file.path is missing; set path = \"…\"");
     }
     if (config->sink_kind != MR_SINK_KAFKA && config->encode.cloud.mode == MR_CLOUD_BINARY) {
-        PROBLEM(
-            config, LINE(config, cloud_mode),
-            "cloudevents.mode = \"binary\" needs headers, which only Kafka's records have; take "
-            "\"structured\", or [sink.kafka]");
+        REFUSE(config, cloud_mode,
+               " = \"binary\" needs headers, which only Kafka's records have; take "
+               "\"structured\", or [sink.kafka]");
     }
     config->file.path =
         config->sink_kind == MR_SINK_FILE ? mr_config_or_null(values->file_path) : NULL;

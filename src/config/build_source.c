@@ -16,44 +16,37 @@ static const char *application_name(struct mr_config *config)
 {
     char host[HOST_SIZE] = "";
     gethostname(host, sizeof(host) - 1);
-    size_t size = HOST_SIZE + strlen(config->values.topic_prefix) + 64;
-    char *name = mr_config_keep(config, MR_ALLOC(size));
-    snprintf(name, size, "millrace %s:%d %s", host, (int)getpid(), config->values.topic_prefix);
-    return name;
+    return mr_config_text(config, "millrace %s:%d %s", host, (int)getpid(),
+                          config->values.topic_prefix);
 }
 
-/* What the options of one section say of a connection; the lines are where. */
+/* The options that say of a connection, by their places in the table. */
 struct described {
-    const char *section;
-    const char *connection, *connection_env, *password_env, *password_file;
-    uint32_t line, env_line, password_line;
+    uint32_t text, env, password_env, password_file;
 };
 
 static void build_connection(struct mr_config *config, const struct described *described,
                              struct mr_pg_options *connection)
 {
-    if (described->line != 0) {
-        if (described->env_line != 0) {
-            PROBLEM(config, described->line,
-                    "%s.connection and connection_env are both set; keep one of the two",
-                    described->section);
+    const char *text = *(char *const *)mr_value_of(&config->values, described->text);
+    bool by_variable = config->values.lines[described->env] != 0 &&
+                       (*(char *const *)mr_value_of(&config->values, described->env))[0] != '\0';
+    if (config->values.lines[described->text] != 0 && (text[0] != '\0' || !by_variable)) {
+        if (by_variable) {
+            REFUSE_AT(config, described->text,
+                      " and connection_env are both set; keep one of the two");
         }
-        if (mr_secret_in_conninfo(described->connection)) {
-            PROBLEM(config, described->line,
-                    "%s.connection holds a password; take it out and set password_env or "
-                    "password_file",
-                    described->section);
+        if (mr_secret_in_conninfo(text)) {
+            REFUSE_AT(config, described->text,
+                      " holds a password; take it out and set password_env or password_file");
         }
-        connection->conninfo = described->connection;
+        connection->conninfo = text;
     } else {
-        connection->conninfo = mr_config_keep_secret(
-            config, mr_secret_read("connection string", described->connection_env, "",
-                                   described->env_line, &config->problems));
+        connection->conninfo =
+            mr_config_secret(config, "connection string", described->env, MR_NO_OPTION);
     }
-    connection->password =
-        mr_config_keep_secret(config, mr_secret_read("PostgreSQL password", described->password_env,
-                                                     described->password_file,
-                                                     described->password_line, &config->problems));
+    connection->password = mr_config_secret(config, "PostgreSQL password", described->password_env,
+                                            described->password_file);
     connection->application_name = application_name(config);
     connection->connect_timeout_ms = (uint32_t)config->values.connect_timeout;
     connection->insecure_tls = config->values.source_insecure_tls != 0;
@@ -61,17 +54,8 @@ static void build_connection(struct mr_config *config, const struct described *d
 
 static void build_stream_connection(struct mr_config *config)
 {
-    const struct mr_config_values *values = &config->values;
-    const struct described described = {
-        .section = "source.postgres",
-        .connection = values->connection,
-        .connection_env = values->connection_env,
-        .password_env = values->password_env,
-        .password_file = values->password_file,
-        .line = LINE(config, connection),
-        .env_line = LINE(config, connection_env),
-        .password_line = LINE_OF(config, password_env, password_file),
-    };
+    static const struct described described = {MR_INDEX_connection, MR_INDEX_connection_env,
+                                               MR_INDEX_password_env, MR_INDEX_password_file};
     build_connection(config, &described, &config->source.connection);
     if (config->source.connection.insecure_tls) {
         WARNING(config, LINE(config, source_insecure_tls),
@@ -83,34 +67,26 @@ static void build_stream_connection(struct mr_config *config)
 /* The one that copies have for themselves, if any. A password without a connection of its own would go with nobody. */
 static void build_copying_connection(struct mr_config *config)
 {
+    static const struct described described = {
+        MR_INDEX_snapshot_connection, MR_INDEX_snapshot_connection_env,
+        MR_INDEX_snapshot_password_env, MR_INDEX_snapshot_password_file};
     const struct mr_config_values *values = &config->values;
-    const struct described described = {
-        .section = "snapshot",
-        .connection = values->snapshot_connection,
-        .connection_env = values->snapshot_connection_env,
-        .password_env = values->snapshot_password_env,
-        .password_file = values->snapshot_password_file,
-        .line = values->snapshot_connection[0] == '\0' ? 0 : LINE(config, snapshot_connection),
-        .env_line =
-            values->snapshot_connection_env[0] == '\0' ? 0 : LINE(config, snapshot_connection_env),
-        .password_line = LINE_OF(config, snapshot_password_env, snapshot_password_file),
-    };
-    if (described.line == 0 && described.env_line == 0) {
-        if (described.password_env[0] != '\0' || described.password_file[0] != '\0') {
-            PROBLEM(config, described.password_line,
+    bool has_text = values->snapshot_connection[0] != '\0';
+    bool has_variable = values->snapshot_connection_env[0] != '\0';
+    if (!has_text && !has_variable) {
+        if (values->snapshot_password_env[0] != '\0' || values->snapshot_password_file[0] != '\0') {
+            PROBLEM(config, LINE_OF(config, snapshot_password_env, snapshot_password_file),
                     "snapshot.password_env and password_file belong to snapshot.connection or "
                     "connection_env; set one of these, or none of all four");
         }
-        return;
+    } else if (has_variable && LINE(config, connection) == 0 &&
+               strcmp(values->snapshot_connection_env, values->connection_env) == 0) {
+        REFUSE(config, snapshot_connection_env,
+               " names the variable that source.postgres.connection_env does; leave it out, for "
+               "then copies use that connection string");
+    } else {
+        build_connection(config, &described, &config->source.copying);
     }
-    if (described.env_line != 0 && LINE(config, connection) == 0 &&
-        strcmp(described.connection_env, values->connection_env) == 0) {
-        PROBLEM(config, described.env_line,
-                "snapshot.connection_env names the variable that source.postgres.connection_env "
-                "does; leave it out, for then copies use that connection string");
-        return;
-    }
-    build_connection(config, &described, &config->source.copying);
 }
 
 /* What PostgreSQL takes as a slot's name. */
@@ -161,34 +137,38 @@ static int compare_texts(const void *a, const void *b)
 }
 
 /* In whatever order they are written. */
-static uint64_t add_list(uint64_t hash, const char *const *texts, uint32_t count)
+static uint64_t add_list(uint64_t hash, const struct mr_strings *texts)
 {
-    const char **sorted = MR_NEW_ARRAY(const char *, count);
-    for (uint32_t i = 0; i < count; i++) {
-        sorted[i] = texts[i];
-    }
-    qsort(sorted, count, sizeof(*sorted), compare_texts);
-    for (uint32_t i = 0; i < count; i++) {
+    char **sorted = MR_NEW_ARRAY(char *, texts->count + 1);
+    memcpy(sorted, texts->items == NULL ? sorted : texts->items, texts->count * sizeof(*sorted));
+    qsort(sorted, texts->count, sizeof(*sorted), compare_texts);
+    for (uint32_t i = 0; i < texts->count; i++) {
         hash = add_to_hash(hash, sorted[i]);
     }
     free(sorted);
     return add_to_hash(hash, "");
 }
 
+static uint64_t add_tables(uint64_t hash, const struct mr_pg_captured_options *captured)
+{
+    struct mr_strings tables = {0};
+    for (uint32_t i = 0; i < captured->table_count; i++) {
+        const struct mr_table_name *table = &captured->tables[i];
+        char name[4 * 2 * MR_NAME_MAX + 2];
+        snprintf(name, sizeof(name), "%s\n%s", table->schema, table->table);
+        mr_strings_add(&tables, name);
+    }
+    hash = add_list(hash, &tables);
+    mr_strings_done(&tables);
+    return hash;
+}
+
 /* Slot and publication, what is sent and how it is named, and where it goes: who differs in one of them would deliver other
- * events than the one whose place it takes. */
-static char *pipeline_name(const struct mr_config *config, const struct mr_config *tables_of)
+ * events than the one whose place it takes. `tables_of` has the tables; the result is its memory. */
+static const char *pipeline_name(const struct mr_config *config, struct mr_config *tables_of)
 {
     const struct mr_config_values *values = &config->values;
-    const struct mr_pg_source_options *source = &tables_of->source;
-    uint32_t count = source->captured.table_count;
-    char **tables = MR_NEW_ARRAY(char *, count);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct mr_table_name *table = &source->captured.tables[i];
-        size_t size = strlen(table->schema) + strlen(table->table) + 2;
-        tables[i] = MR_ALLOC(size);
-        snprintf(tables[i], size, "%s\n%s", table->schema, table->table);
-    }
+    const struct mr_pg_captured_options *captured = &tables_of->source.captured;
     bool is_kafka = config->sink_kind == MR_SINK_KAFKA;
     static const char *const formats[] = {"debezium", "avro", "flat", "cloudevents", "row"};
     const char *const names[] = {
@@ -204,38 +184,27 @@ static char *pipeline_name(const struct mr_config *config, const struct mr_confi
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
         hash = add_to_hash(hash, names[i]);
     }
-    hash = add_list(hash, (const char *const *)tables, count);
-    if (source->captured.pattern_count > 0) {
-        const struct mr_strings *names_of = &tables_of->values.tables;
-        const struct mr_strings *excluded = &tables_of->values.excluded_tables;
-        hash = add_list(hash, (const char *const *)names_of->items, names_of->count);
-        hash = add_list(hash, (const char *const *)excluded->items, excluded->count);
+    hash = add_tables(hash, captured);
+    if (captured->pattern_count > 0) {
+        hash = add_list(hash, &tables_of->values.tables);
+        hash = add_list(hash, &tables_of->values.excluded_tables);
     }
-    if (source->captured.published_count > 0) {
-        const struct mr_strings *wheres = &tables_of->values.publication_where;
-        const struct mr_strings *columns = &tables_of->values.publication_columns;
-        hash = add_list(hash, (const char *const *)wheres->items, wheres->count);
-        hash = add_list(hash, (const char *const *)columns->items, columns->count);
+    if (captured->published_count > 0) {
+        hash = add_list(hash, &tables_of->values.publication_where);
+        hash = add_list(hash, &tables_of->values.publication_columns);
     }
     if (is_kafka) {
-        hash = add_list(hash, (const char *const *)values->brokers.items, values->brokers.count);
+        hash = add_list(hash, &values->brokers);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        free(tables[i]);
-    }
-    free(tables);
-    enum { HEX_SIZE = 17 };
-    char *name = MR_ALLOC(HEX_SIZE);
-    snprintf(name, HEX_SIZE, "%016" PRIx64, hash);
-    return name;
+    return mr_config_text(tables_of, "%016" PRIx64, hash);
 }
 
 void mr_config_name_pipeline(struct mr_config *config)
 {
-    config->source.captured.pipeline = mr_config_keep(config, pipeline_name(config, config));
+    config->source.captured.pipeline = pipeline_name(config, config);
 }
 
 void mr_config_name_reloaded(const struct mr_config *running, struct mr_config *wanted)
 {
-    wanted->source.captured.pipeline = mr_config_keep(wanted, pipeline_name(running, wanted));
+    wanted->source.captured.pipeline = pipeline_name(running, wanted);
 }

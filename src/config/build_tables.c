@@ -95,8 +95,8 @@ static void build_patterns(struct mr_config *config)
     config->source.captured.patterns = patterns;
     config->source.captured.excluded = less;
     if (excluded->count > 0 && config->source.captured.pattern_count == 0) {
-        PROBLEM(config, LINE(config, excluded_tables),
-                "excluded_tables takes from what patterns in tables mean, and there is none");
+        REFUSE(config, excluded_tables,
+               " takes from what patterns in tables mean, and there is none");
     }
 }
 
@@ -114,15 +114,12 @@ static void build_tables(struct mr_config *config)
         }
         if (!mr_names_table(config, names->items[i], names->items[i] + strlen(names->items[i]),
                             false, &table)) {
-            PROBLEM(config, LINE(config, tables),
-                    "tables: \"%s\" is not a table's name; write \"schema.table\", and quote parts "
-                    "that "
-                    "hold "
-                    "dots",
-                    names->items[i]);
+            REFUSE(config, tables,
+                   ": \"%s\" is not a table's name; write \"schema.table\", and quote parts that "
+                   "hold dots",
+                   names->items[i]);
         } else if (!add_table(tables, &count, table)) {
-            PROBLEM(config, LINE(config, tables), "tables: \"%s\" is listed twice; keep it once",
-                    names->items[i]);
+            REFUSE(config, tables, ": \"%s\" is listed twice; keep it once", names->items[i]);
         } else if (strcmp(table.schema, "public") == 0 &&
                    strcmp(table.table, MR_CONVERT_PLACEHOLDER) == 0) {
             PROBLEM(config, LINE(config, tables),
@@ -246,9 +243,8 @@ static void build_signal_table(struct mr_config *config)
     struct mr_table_name *signal = &tables[source->captured.table_count];
     if (mr_names_is_pattern(text) ||
         !mr_names_table(config, text, text + strlen(text), false, signal)) {
-        PROBLEM(config, LINE(config, signal_table),
-                "snapshot.signal_table: \"%s\" is not a table's name; write \"schema.table\"",
-                text);
+        REFUSE(config, signal_table, ": \"%s\" is not a table's name; write \"schema.table\"",
+               text);
         return;
     }
     mr_slice schema = mr_slice_of(signal->schema);
@@ -287,8 +283,7 @@ void mr_config_build_tables(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
     if (values->stream_count > 0 && values->tables.count > 0) {
-        REFUSE(config, MR_INDEX_tables,
-               " and [[streams]] both say what is streamed; keep one of the two");
+        REFUSE(config, tables, " and [[streams]] both say what is streamed; keep one of the two");
     }
     if (values->stream_count > 0) {
         build_routes_from_streams(config);

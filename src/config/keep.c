@@ -1,4 +1,6 @@
 /* A configuration's memory. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +23,17 @@ void *mr_config_keep(struct mr_config *config, void *memory)
 {
     add(&config->memory, memory);
     return memory;
+}
+
+char *mr_config_text(struct mr_config *config, const char *format, ...)
+{
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int len = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    MR_ASSERT(len >= 0);
+    return mr_config_keep(config, text);
 }
 
 char *mr_config_keep_secret(struct mr_config *config, char *secret)

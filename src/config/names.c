@@ -127,7 +127,7 @@ bool mr_names_take_pattern(struct mr_config *config, uint32_t option, const char
     } else if (mr_names_table_pattern(config, text, text + strlen(text), ret, &reason)) {
         return true;
     }
-    REFUSE(config, option, ": \"%s\" names no table: %s", text, reason.text);
+    REFUSE_AT(config, option, ": \"%s\" names no table: %s", text, reason.text);
     return false;
 }
 
@@ -183,15 +183,15 @@ static void check_list(struct mr_config *config, uint32_t option, const struct m
     for (uint32_t k = 1; k < list->column_count; k++) {
         for (uint32_t before = 0; before < k; before++) {
             if (strcmp(list->columns[k], list->columns[before]) == 0) {
-                REFUSE(config, option, ": column \"%s\" of table %s.%s is listed twice",
-                       list->columns[k], list->table.schema, list->table.table);
+                REFUSE_AT(config, option, ": column \"%s\" of table %s.%s is listed twice",
+                          list->columns[k], list->table.schema, list->table.table);
             }
         }
     }
     for (uint32_t k = 0; k < i; k++) {
         if (mr_table_name_equal(&list->table, &lists[k].table)) {
-            REFUSE(config, option, ": table %s.%s is listed twice", list->table.schema,
-                   list->table.table);
+            REFUSE_AT(config, option, ": table %s.%s is listed twice", list->table.schema,
+                      list->table.table);
         }
     }
 }
@@ -204,7 +204,7 @@ const struct mr_table_key *mr_names_lists(struct mr_config *config, uint32_t opt
     for (uint32_t i = 0; i < texts->count; i++) {
         lists[i].option = mr_option_at(option)->path;
         if (!take_list(config, texts->items[i], &lists[i])) {
-            REFUSE(
+            REFUSE_AT(
                 config, option,
                 ": \"%s\" does not name columns of a table; write "
                 "\"schema.table:column,column\", and quote parts that hold dots, colons or commas",

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/build.h"
+
 enum { SECRET_FILE_MAX = 64 * 1024 };
 
 static char *read_env(const char *what, const char *name, uint32_t line,
@@ -83,27 +85,39 @@ static char *read_file(const char *what, const char *path, bool is_secret, uint3
     return text;
 }
 
-char *mr_secret_read(const char *what, const char *env, const char *file, uint32_t line,
-                     struct mr_problems *problems)
+static const char *text_of(const struct mr_config *config, uint32_t option)
 {
-    if (env[0] != '\0' && file[0] != '\0') {
-        mr_problem_add(problems, true, line,
-                       "the %s is given by a variable and by a file; keep one of the two", what);
-        return NULL;
-    }
-    if (problems->without_secrets) {
-        return env[0] == '\0' && file[0] == '\0' ? NULL : MR_STRDUP("");
-    }
-    if (env[0] != '\0') {
-        return read_env(what, env, line, problems);
-    }
-    return file[0] == '\0' ? NULL : read_file(what, file, true, line, problems);
+    return option == MR_NO_OPTION ? "" : *(char *const *)mr_value_of(&config->values, option);
 }
 
-char *mr_public_file_read(const char *what, const char *file, uint32_t line,
-                          struct mr_problems *problems)
+const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
+                             uint32_t file)
 {
-    return problems->without_secrets ? MR_STRDUP("") : read_file(what, file, false, line, problems);
+    const char *variable = text_of(config, env);
+    const char *path = text_of(config, file);
+    uint32_t line = env == MR_NO_OPTION ? 0 : config->values.lines[env];
+    line = line == 0 && file != MR_NO_OPTION ? config->values.lines[file] : line;
+    if (variable[0] == '\0' && path[0] == '\0') {
+        return NULL;
+    }
+    if (variable[0] != '\0' && path[0] != '\0') {
+        PROBLEM(config, line, "the %s is given by a variable and by a file; keep one of the two",
+                what);
+        return NULL;
+    }
+    char *secret = config->problems.without_secrets ? MR_STRDUP("")
+                   : path[0] == '\0' ? read_env(what, variable, line, &config->problems)
+                                     : read_file(what, path, true, line, &config->problems);
+    return mr_config_keep_secret(config, secret);
+}
+
+const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file)
+{
+    const char *path = text_of(config, file);
+    char *text = config->problems.without_secrets
+                     ? MR_STRDUP("")
+                     : read_file(what, path, false, config->values.lines[file], &config->problems);
+    return mr_config_keep(config, text);
 }
 
 bool mr_secret_in_conninfo(const char *conninfo)

@@ -3,16 +3,17 @@
 #ifndef MR_CONFIG_SECRETS_H
 #define MR_CONFIG_SECRETS_H
 
-#include "config/values.h"
+#include "config/config.h"
 
-/* The secret that `env` (name of a variable) or `file` (path) holds, for the option of that line; NULL when
- * neither is set or something is wrong (told). The caller wipes and frees it. */
-char *mr_secret_read(const char *what, const char *env, const char *file, uint32_t line,
-                     struct mr_problems *problems);
+enum { MR_NO_OPTION = MR_OPTION_COUNT };
 
-/* The same for a file that everybody may read: a certificate. */
-char *mr_public_file_read(const char *what, const char *file, uint32_t line,
-                          struct mr_problems *problems);
+/* The secret that two options say, `env` by the name of a variable and `file` by a path; MR_NO_OPTION: there is no such
+ * option. NULL when neither is set or something is wrong, which is added to the problems. The configuration's. */
+const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
+                             uint32_t file);
+
+/* The same of a file that everybody may read: a certificate. */
+const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file);
 
 /* True when a connection string holds a password, which a file must not. */
 bool mr_secret_in_conninfo(const char *conninfo);

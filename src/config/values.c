@@ -27,7 +27,7 @@ const void *mr_value_of(const struct mr_config_values *values, uint32_t index)
 
 /* ---- one value ---- */
 
-static void strings_free(struct mr_strings *strings)
+void mr_strings_done(struct mr_strings *strings)
 {
     for (uint32_t i = 0; i < strings->count; i++) {
         free(strings->items[i]);
@@ -57,7 +57,7 @@ static bool read_strings(const struct mr_toml_node *node, struct mr_strings *to)
     if (node->kind != MR_TOML_ARRAY) {
         return false;
     }
-    strings_free(to);
+    mr_strings_done(to);
     for (uint32_t i = 0; i < node->count; i++) {
         if (node->children[i].kind != MR_TOML_STRING) {
             return false;
@@ -371,7 +371,7 @@ static void stream_done(struct mr_stream *stream)
     for (size_t i = 0; i < MR_ARRAY_LEN(stream_keys); i++) {
         void *value = (char *)stream + stream_keys[i].offset;
         if (stream_keys[i].is_list) {
-            strings_free(value);
+            mr_strings_done(value);
         } else {
             free(*(char **)value);
         }
@@ -385,7 +385,7 @@ void mr_values_done(struct mr_config_values *values)
         if (kind == MR_KIND_STRING || kind == MR_KIND_TOPIC) {
             free(*(char **)value_at(values, i));
         } else if (kind == MR_KIND_STRINGS) {
-            strings_free(value_at(values, i));
+            mr_strings_done(value_at(values, i));
         }
     }
     for (uint32_t i = 0; i < values->property_count; i++) {

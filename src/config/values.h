@@ -70,6 +70,7 @@ void mr_values_done(struct mr_config_values *values);
 #define MR_VALUE_LINE(values, field) ((values)->lines[MR_INDEX_##field])
 
 void mr_strings_add(struct mr_strings *strings, const char *text);
+void mr_strings_done(struct mr_strings *strings);
 
 /* In schema public; what `millrace convert` writes where it can't know which tables are meant. Nothing starts with it. */
 #define MR_CONVERT_PLACEHOLDER "name_your_tables_here"

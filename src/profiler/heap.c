@@ -7,13 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/jemalloc.h"
 
-enum { THREADS_MAX = 256, DUMP_MAX = 256 * 1024 * 1024 };
+enum { THREADS_MAX = 256 };
 
 static bool read_flag(const char *name)
 {
@@ -83,8 +80,6 @@ void mr_heap_name_thread(const char *name)
  *   t<number>: …                                             what that thread has allocated there
  * MAPPED_LIBRARIES: */
 struct dump {
-    const char *at;
-    const char *end;
     double rate;
     struct mr_profile *profile;
     struct {
@@ -100,20 +95,6 @@ struct counts {
     uint64_t inuse_objects, inuse_bytes, all_objects, all_bytes;
     char name[32];
 };
-
-static bool next_line(struct dump *dump, char *line, size_t size)
-{
-    if (dump->at >= dump->end) {
-        return false;
-    }
-    const char *newline = memchr(dump->at, '\n', (size_t)(dump->end - dump->at));
-    size_t len = (size_t)((newline == NULL ? dump->end : newline) - dump->at);
-    size_t kept = len < size - 1 ? len : size - 1;
-    memcpy(line, dump->at, kept);
-    line[kept] = '\0';
-    dump->at += newline == NULL ? len : len + 1;
-    return true;
-}
 
 /* False for the whole process's line too: threads add up to it. */
 static bool parse_counts(const char *line, struct counts *ret)
@@ -143,33 +124,13 @@ static uint32_t thread_name(const struct dump *dump, uint64_t number)
     return mr_symbols_intern("thread");
 }
 
-static enum mr_thread_role role_of_name(const char *name)
-{
-    static const struct {
-        const char *prefix;
-        enum mr_thread_role role;
-    } roles[] = {
-        {"mr-source", MR_THREAD_SOURCE},   {"mr-sink", MR_THREAD_SINK},
-        {"rdk:", MR_THREAD_KAFKA},         {"mr-http", MR_THREAD_HTTP},
-        {"mr-monitor", MR_THREAD_MONITOR}, {"mr-profiler", MR_THREAD_PROFILER},
-    };
-    for (size_t i = 0; i < MR_ARRAY_LEN(roles); i++) {
-        if (strncmp(name, roles[i].prefix, strlen(roles[i].prefix)) == 0) {
-            return roles[i].role;
-        }
-    }
-    return MR_THREAD_MAIN;
-}
-
 static void add_counts(struct dump *dump, const struct counts *counts)
 {
     double inuse = unbias(dump, counts->inuse_objects, counts->inuse_bytes);
     double all = unbias(dump, counts->all_objects, counts->all_bytes);
-    uint32_t thread = thread_name(dump, counts->number);
     struct mr_profile_entry entry = {
         .stack_count = dump->stack.count,
-        .thread = thread,
-        .role = role_of_name(mr_symbols_text(thread)),
+        .thread = thread_name(dump, counts->number),
         .values = {llround(all * (double)counts->all_objects),
                    llround(all * (double)counts->all_bytes),
                    llround(inuse * (double)counts->inuse_objects),
@@ -201,11 +162,12 @@ static void parse_stack(struct dump *dump, const char *line)
     }
 }
 
-static void parse_lines(struct dump *dump)
+static void parse_lines(struct dump *dump, FILE *from)
 {
-    char line[8192];
+    char *line = NULL;
+    size_t room = 0;
     bool in_stack = false;
-    while (next_line(dump, line, sizeof(line)) && strncmp(line, "MAPPED_LIBRARIES", 16) != 0) {
+    while (getline(&line, &room, from) > 0 && strncmp(line, "MAPPED_LIBRARIES", 16) != 0) {
         struct counts counts;
         if (line[0] == '@') {
             in_stack = true;
@@ -219,34 +181,30 @@ static void parse_lines(struct dump *dump)
             }
         }
     }
+    free(line);
 }
 
-mr_status mr_heap_parse(const char *text, size_t len, struct mr_profile *ret,
-                        struct mr_error *ret_error)
+mr_status mr_heap_parse(FILE *from, struct mr_profile *ret, struct mr_error *ret_error)
 {
-    struct dump *dump = MR_NEW(struct dump);
-    dump->at = text;
-    dump->end = text + len;
-    dump->profile = ret;
-    char line[256] = "";
+    char head[64] = "";
     uint64_t rate = 0;
-    bool known =
-        next_line(dump, line, sizeof(line)) && sscanf(line, "heap_v2/%" SCNu64, &rate) == 1;
-    if (known) {
-        dump->rate = (double)rate;
-        mr_profile_init(ret, MR_PROFILE_HEAP);
-        ret->period = (int64_t)rate;
-        mr_symbols_lock();
-        parse_lines(dump);
-        mr_symbols_unlock();
-        ret->rooted = ret->samples;
+    if (fgets(head, sizeof(head), from) == NULL || sscanf(head, "heap_v2/%" SCNu64, &rate) != 1) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM,
+                       "jemalloc's dump has a form that is not known here (\"%.*s\"); millrace "
+                       "reads heap_v2, as jemalloc 5 writes it",
+                       (int)strcspn(head, "\n"), head);
     }
+    struct dump *dump = MR_NEW(struct dump);
+    dump->rate = (double)rate;
+    dump->profile = ret;
+    mr_profile_init(ret, MR_PROFILE_HEAP);
+    ret->period = (int64_t)rate;
+    mr_symbols_lock();
+    parse_lines(dump, from);
+    mr_symbols_unlock();
+    ret->rooted = ret->samples;
     free(dump);
-    return known ? MR_OK
-                 : mr_fail(ret_error, MR_ERR_SYSTEM,
-                           "jemalloc's dump has a form that is not known here (\"%.32s\"); "
-                           "millrace reads heap_v2, as jemalloc 5 writes it",
-                           line);
+    return MR_OK;
 }
 
 /* jemalloc writes to a file by name; this one is only in memory. */
@@ -259,36 +217,19 @@ static mr_status dump_to(int fd, struct mr_error *ret_error)
                      "can't write its profile", ret_error);
 }
 
-static mr_status parse_file(int fd, struct mr_profile *ret, struct mr_error *ret_error)
-{
-    struct stat about;
-    if (fstat(fd, &about) != 0 || about.st_size <= 0 || about.st_size > DUMP_MAX) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc's profile has %lld bytes, which is %s",
-                       (long long)about.st_size, about.st_size > 0 ? "too many" : "none");
-    }
-    size_t len = (size_t)about.st_size;
-    void *text = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (text == MAP_FAILED) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "jemalloc's profile can't be read: %s",
-                       strerror(errno));
-    }
-    mr_status status = mr_heap_parse(text, len, ret, ret_error);
-    munmap(text, len);
-    return status;
-}
-
 mr_status mr_heap_profile(struct mr_profile *ret, struct mr_error *ret_error)
 {
     MR_TRY(mr_heap_available(ret_error));
     int fd = memfd_create("heap", MFD_CLOEXEC);
-    if (fd < 0) {
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (file == NULL) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no memory for a heap profile: %s",
                        strerror(errno));
     }
     mr_status status = dump_to(fd, ret_error);
     if (status == MR_OK) {
-        status = parse_file(fd, ret, ret_error);
+        status = mr_heap_parse(file, ret, ret_error);
     }
-    close(fd);
+    fclose(file);
     return status;
 }

@@ -6,6 +6,8 @@
 #ifndef MR_PROF_HEAP_H
 #define MR_PROF_HEAP_H
 
+#include <stdio.h>
+
 #include "base/status.h"
 #include "profiler/profile.h"
 
@@ -22,9 +24,8 @@ mr_status mr_heap_reset(uint32_t lg_sample, struct mr_error *ret_error);
 /* What is allocated now and what was since sampling began, un-biased; the caller's. */
 mr_status mr_heap_profile(struct mr_profile *ret, struct mr_error *ret_error);
 
-/* The same from the text of a dump, for tests. */
-mr_status mr_heap_parse(const char *text, size_t len, struct mr_profile *ret,
-                        struct mr_error *ret_error);
+/* The same from a dump. */
+mr_status mr_heap_parse(FILE *from, struct mr_profile *ret, struct mr_error *ret_error);
 
 /* The calling thread's name in heap profiles. */
 void mr_heap_name_thread(const char *name);

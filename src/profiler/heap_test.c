@@ -5,9 +5,19 @@
 #include "profiler/heap.h"
 #include "testing/test.h"
 
+static mr_status parse_part(const char *text, size_t len, struct mr_profile *ret,
+                            struct mr_error *ret_error)
+{
+    FILE *file = fmemopen((void *)(uintptr_t)text, len + (len == 0), "r");
+    assert_non_null(file);
+    mr_status status = mr_heap_parse(file, ret, ret_error);
+    fclose(file);
+    return status;
+}
+
 static mr_status parse(const char *text, struct mr_profile *ret, struct mr_error *ret_error)
 {
-    return mr_heap_parse(text, strlen(text), ret, ret_error);
+    return parse_part(text, strlen(text), ret, ret_error);
 }
 
 /* Value `value` of all entries of a thread. */
@@ -56,8 +66,10 @@ static void test_counts_by_thread_and_stack(void **state)
     assert_int_equal(sum(&profile, "mr-source", 3), 400);
     assert_int_equal(sum(&profile, "mr-sink", 1), 300);
     assert_int_equal(sum(&profile, "mr-sink", 3), 200);
-    assert_int_equal(profile.entries[0].role, MR_THREAD_SOURCE);
-    assert_int_equal(profile.entries[1].role, MR_THREAD_SINK);
+    mr_symbols_lock();
+    assert_int_equal(mr_profile_stage(&profile, &profile.entries[0]), MR_STAGE_RECEIVE);
+    assert_int_equal(mr_profile_stage(&profile, &profile.entries[1]), MR_STAGE_PRODUCE);
+    mr_symbols_unlock();
     mr_profile_done(&profile);
 }
 
@@ -101,7 +113,7 @@ static void test_damaged_dumps(void **state)
         "heap_v2/1\n  t*: 1: 2 [3: 4]\n  t1: 1: 2 [3: 4] name\n@ 0x1 0x2 zz\n"
         "  t*: 1: 2 [3: 4]\n  t1: 1: 2 [3: 4]\n  t7: 1: 2 [3: 4]\n@\n  t1: 9";
     for (size_t len = strlen("heap_v2/1\n"); len <= strlen(dump); len++) {
-        assert_int_equal(mr_heap_parse(dump, len, &profile, &error), MR_OK);
+        assert_int_equal(parse_part(dump, len, &profile, &error), MR_OK);
         assert_true(profile.count <= 2);
         mr_profile_done(&profile);
     }

@@ -1,4 +1,5 @@
-/* libdw's view of the program and the libraries of this process. */
+/* libdw's view of this process: the program and its libraries, and stacks of samples, which it follows in their copy by the
+ * objects' unwinding tables. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "profiler/registers.h"
 #include "profiler/symbols_internal.h"
 
 enum { REPORT_PAUSE_NS = 1000000000 };
@@ -67,7 +69,76 @@ static bool report(void)
     return dwfl_report_end(dwfl, NULL, NULL) == 0 && good;
 }
 
-Dwfl *mr_objects_dwfl(void)
+/* ---- reading the copy of a stack ---- */
+
+static const struct mr_sample *unwound; /* what libdw's callbacks look at */
+
+static pid_t next_thread(Dwfl *of, void *argument, void **thread_argument)
+{
+    (void)of;
+    bool is_first = *thread_argument == NULL;
+    *thread_argument = argument;
+    return is_first ? getpid() : 0;
+}
+
+static bool get_thread(Dwfl *of, pid_t tid, void *argument, void **thread_argument)
+{
+    (void)of;
+    (void)tid;
+    *thread_argument = argument;
+    return true;
+}
+
+/* A return address without its signature; any other word as it is. */
+static Dwarf_Word bare(Dwarf_Word word)
+{
+    Dwarf_Word address = word & ~unwound->signature;
+    bool signed_code = address != word && dwfl_addrmodule(dwfl, address) != NULL;
+    return signed_code ? address : word;
+}
+
+/* Only the copy is read: the thread has gone on. libdw knows nothing of signatures unless a
+ * tracer tells it their bits, and then not in each version. */
+static bool memory_read(Dwfl *of, Dwarf_Addr address, Dwarf_Word *ret, void *argument)
+{
+    (void)of;
+    (void)argument;
+    uint64_t offset = address - unwound->stack_address;
+    if (address < unwound->stack_address || unwound->stack_len < sizeof(*ret) ||
+        offset > unwound->stack_len - sizeof(*ret)) {
+        return false;
+    }
+    memcpy(ret, unwound->stack + offset, sizeof(*ret));
+    *ret = bare(*ret);
+    return true;
+}
+
+static bool set_registers(Dwfl_Thread *thread, void *argument)
+{
+    (void)argument;
+    Dwarf_Word words[MR_DWARF_REGISTERS + 1];
+    for (int i = 0; i <= MR_DWARF_REGISTERS; i++) {
+        words[i] = bare(unwound->registers[i]);
+    }
+#if defined(__x86_64__)
+    return dwfl_thread_state_registers(thread, 0, MR_DWARF_REGISTERS + 1, words);
+#else
+    dwfl_thread_state_register_pc(thread, words[MR_DWARF_REGISTERS]);
+    return dwfl_thread_state_registers(thread, 0, MR_DWARF_REGISTERS, words);
+#endif
+}
+
+static const Dwfl_Thread_Callbacks unwinding = {
+    .next_thread = next_thread,
+    .get_thread = get_thread,
+    .memory_read = memory_read,
+    .set_initial_registers = set_registers,
+};
+
+/* ---- objects ---- */
+
+/* Whether the objects are known. */
+static bool find_objects(void)
 {
     static char where[] = ":.debug:/usr/lib/debug", *path = where;
     static const Dwfl_Callbacks callbacks = {
@@ -76,29 +147,29 @@ Dwfl *mr_objects_dwfl(void)
         .debuginfo_path = &path,
     };
     if (dwfl != NULL) {
-        return dwfl;
+        return true;
     }
     elf_version(EV_CURRENT);
     dwfl = dwfl_begin(&callbacks);
     if (dwfl == NULL) {
-        return NULL;
+        return false;
     }
     reported_ns = mr_monotonic_ns();
     if (own_elf == NULL) {
         int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
         own_elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
     }
-    if (!report() || !dwfl_attach_state(dwfl, own_elf, getpid(), &mr_unwind_callbacks, &dwfl)) {
+    if (!report() || !dwfl_attach_state(dwfl, own_elf, getpid(), &unwinding, &dwfl)) {
         dwfl_end(dwfl);
         dwfl = NULL;
     }
-    return dwfl;
+    return dwfl != NULL;
 }
 
 /* Objects may be loaded at any time (SASL plug-ins): an address of none is a reason to look again, once a second. */
 Dwfl_Module *mr_objects_find(uint64_t address)
 {
-    if (mr_objects_dwfl() == NULL) {
+    if (!find_objects()) {
         return NULL;
     }
     Dwfl_Module *module = dwfl_addrmodule(dwfl, address);
@@ -108,4 +179,32 @@ Dwfl_Module *mr_objects_find(uint64_t address)
         module = dwfl_addrmodule(dwfl, address);
     }
     return module;
+}
+
+/* ---- stacks ---- */
+
+static int on_frame(Dwfl_Frame *frame, void *context)
+{
+    struct mr_stack *stack = context;
+    Dwarf_Addr address;
+    bool is_activation;
+    if (stack->count == MR_STACK_FRAMES_MAX || !dwfl_frame_pc(frame, &address, &is_activation)) {
+        return DWARF_CB_ABORT;
+    }
+    stack->locations[stack->count++] = mr_symbols_location(address, !is_activation);
+    return DWARF_CB_OK;
+}
+
+void mr_symbols_unwind(const struct mr_sample *sample, struct mr_stack *ret)
+{
+    ret->count = 0;
+    ret->rooted = false;
+    unwound = sample;
+    uint64_t address = sample->registers[MR_DWARF_REGISTERS];
+    if (mr_objects_find(address) != NULL) {
+        ret->rooted = dwfl_getthread_frames(dwfl, getpid(), on_frame, ret) == 0;
+    }
+    if (ret->count == 0) {
+        ret->locations[ret->count++] = mr_symbols_location(address, false);
+    }
 }

@@ -105,7 +105,7 @@ static Pprof__Sample *make_sample(struct writer *writer, const struct mr_profile
         struct item location = {.a = profile->stacks[entry->stack_first + i]};
         sample->location_id[i] = number_of(&writer->locations, location);
     }
-    sample->n_value = mr_profile_value_count(profile->kind);
+    sample->n_value = mr_profile_values[profile->kind].count;
     sample->value = keep(writer, sizeof(int64_t) * sample->n_value);
     memcpy(sample->value, entry->values, sizeof(int64_t) * sample->n_value);
     sample->label = keep_list(writer, 3);
@@ -260,8 +260,8 @@ static Pprof__ValueType *make_type(struct writer *writer, uint32_t value)
     enum mr_profile_kind kind = writer->profile->kind;
     Pprof__ValueType *type = keep(writer, sizeof(*type));
     pprof__value_type__init(type);
-    type->type = text_of(writer, mr_profile_value_name(kind, value));
-    type->unit = text_of(writer, mr_profile_value_unit(kind, value));
+    type->type = text_of(writer, mr_profile_values[kind].types[value].name);
+    type->unit = text_of(writer, mr_profile_values[kind].types[value].unit);
     return type;
 }
 
@@ -269,7 +269,7 @@ static void make_head(struct writer *writer)
 {
     const struct mr_profile *profile = writer->profile;
     Pprof__Profile *file = &writer->file;
-    uint32_t values = mr_profile_value_count(profile->kind);
+    uint32_t values = mr_profile_values[profile->kind].count;
     file->sample_type = keep_list(writer, values);
     for (uint32_t i = 0; i < values; i++) {
         file->sample_type[file->n_sample_type++] = make_type(writer, i);

@@ -294,8 +294,7 @@ static void test_profile_merge_and_difference(void **state)
     mr_profile_init(&a, MR_PROFILE_CPU);
     mr_profile_init(&b, MR_PROFILE_CPU);
     static const uint32_t stack[] = {3, 2, 1};
-    struct mr_profile_entry entry = {
-        .stack_count = 3, .thread = 1, .role = MR_THREAD_MAIN, .values = {1, 10}};
+    struct mr_profile_entry entry = {.stack_count = 3, .thread = 1, .values = {1, 10}};
     mr_profile_add(&a, stack, &entry);
     mr_profile_add(&a, stack, &entry);
     entry.stack_count = 2;

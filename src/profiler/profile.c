@@ -110,43 +110,16 @@ void mr_profile_merge(struct mr_profile *profile, const struct mr_profile *from,
 
 /* ---- values ---- */
 
-static const struct {
-    const char *name, *unit;
-} value_types[][MR_PROFILE_VALUES] = {
-    [MR_PROFILE_CPU] = {{"samples", "count"}, {"cpu", "nanoseconds"}},
-    [MR_PROFILE_HEAP] = {{"alloc_objects", "count"},
-                         {"alloc_space", "bytes"},
-                         {"inuse_objects", "count"},
-                         {"inuse_space", "bytes"}},
+const struct mr_profile_values mr_profile_values[] = {
+    [MR_PROFILE_CPU] = {2, {{"samples", "count"}, {"cpu", "nanoseconds"}}},
+    [MR_PROFILE_HEAP] = {4,
+                         {{"alloc_objects", "count"},
+                          {"alloc_space", "bytes"},
+                          {"inuse_objects", "count"},
+                          {"inuse_space", "bytes"}}},
 };
 
-uint32_t mr_profile_value_count(enum mr_profile_kind kind)
-{
-    return kind == MR_PROFILE_HEAP ? 4 : 2;
-}
-
-const char *mr_profile_value_name(enum mr_profile_kind kind, uint32_t value)
-{
-    return value_types[kind][value].name;
-}
-
-const char *mr_profile_value_unit(enum mr_profile_kind kind, uint32_t value)
-{
-    return value_types[kind][value].unit;
-}
-
 /* ---- stages and frames ---- */
-
-static enum mr_stage stage_of_role(enum mr_thread_role role)
-{
-    static const enum mr_stage stages[MR_THREAD_ROLES] = {
-        [MR_THREAD_MAIN] = MR_STAGE_OTHER,        [MR_THREAD_SOURCE] = MR_STAGE_RECEIVE,
-        [MR_THREAD_SINK] = MR_STAGE_PRODUCE,      [MR_THREAD_KAFKA] = MR_STAGE_FLUSH,
-        [MR_THREAD_HTTP] = MR_STAGE_HTTP,         [MR_THREAD_MONITOR] = MR_STAGE_OTHER,
-        [MR_THREAD_PROFILER] = MR_STAGE_PROFILER,
-    };
-    return stages[role];
-}
 
 typedef enum mr_stage (*frame_fn)(const char *function);
 
@@ -195,16 +168,18 @@ static enum mr_stage profilers(const char *function)
 enum mr_stage mr_profile_stage(const struct mr_profile *profile,
                                const struct mr_profile_entry *entry)
 {
+    enum mr_stage of_thread =
+        mr_flame_stage_of(mr_slice_of(mr_symbols_text(entry->thread)), MR_STAGE_OTHER);
     enum mr_stage stage = MR_STAGE_NONE;
     if (profile->kind == MR_PROFILE_HEAP) {
         stage = ask_frames(profile, entry, profilers);
     }
-    /* Only our own threads change their stage by function. */
-    bool varies = entry->role == MR_THREAD_SOURCE || entry->role == MR_THREAD_SINK;
+    /* Only the threads of the flow change their stage by function. */
+    bool varies = of_thread == MR_STAGE_RECEIVE || of_thread == MR_STAGE_PRODUCE;
     if (stage == MR_STAGE_NONE && varies) {
         stage = ask_frames(profile, entry, stage_of_caller);
     }
-    return stage != MR_STAGE_NONE ? stage : stage_of_role(entry->role);
+    return stage != MR_STAGE_NONE ? stage : of_thread;
 }
 
 static bool is_in(const struct mr_profile *profile, const struct mr_profile_entry *entry,
@@ -313,13 +288,12 @@ char *mr_profile_svg(const struct mr_profile *profile, uint32_t value, enum mr_p
 {
     struct mr_flame *flame = flame_of(profile, value, root);
     char subtitle[200];
-    snprintf(subtitle, sizeof(subtitle), "%s, %s; %.1f s, %" PRIu64 " samples, %" PRIu64 " lost",
-             mr_profile_value_name(profile->kind, value),
-             mr_profile_value_unit(profile->kind, value), (double)profile->duration_ns / 1e9,
-             profile->samples, profile->lost);
     struct mr_flame_drawing with = *drawing;
     with.subtitle = subtitle;
-    with.unit = mr_profile_value_unit(profile->kind, value);
+    with.unit = mr_profile_values[profile->kind].types[value].unit;
+    snprintf(subtitle, sizeof(subtitle), "%s, %s; %.1f s, %" PRIu64 " samples, %" PRIu64 " lost",
+             mr_profile_values[profile->kind].types[value].name, with.unit,
+             (double)profile->duration_ns / 1e9, profile->samples, profile->lost);
     char *picture = mr_flame_svg(flame, &with, ret_len);
     mr_flame_free(flame);
     return picture;

@@ -23,7 +23,6 @@ struct mr_profile_entry {
     uint32_t stack_count;
     uint32_t thread; /* texts */
     uint32_t table;
-    enum mr_thread_role role;
     int64_t values[MR_PROFILE_VALUES];
 };
 
@@ -54,10 +53,14 @@ void mr_profile_add(struct mr_profile *profile, const uint32_t *locations,
 /* Adds everything of `from`; `sign` -1 subtracts it (entries whose values become 0 stay). */
 void mr_profile_merge(struct mr_profile *profile, const struct mr_profile *from, int sign);
 
-/* Number and names of the values. */
-uint32_t mr_profile_value_count(enum mr_profile_kind kind);
-const char *mr_profile_value_name(enum mr_profile_kind kind, uint32_t value);
-const char *mr_profile_value_unit(enum mr_profile_kind kind, uint32_t value);
+/* What the values of a kind are. */
+struct mr_profile_values {
+    uint32_t count;
+    struct {
+        const char *name, *unit;
+    } types[MR_PROFILE_VALUES];
+};
+extern const struct mr_profile_values mr_profile_values[];
 
 /* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
  * "[library.so]", as draw/ reads it. Needs no lock. */

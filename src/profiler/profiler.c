@@ -106,7 +106,6 @@ static void on_sample(void *context, const struct mr_sample *sample)
         .stack_count = stack.count,
         .thread = mr_symbols_intern(sample->thread),
         .table = mr_symbols_intern(sample->table),
-        .role = sample->role,
         .values = {(int64_t)sample->count, (int64_t)sample->cpu_ns},
     };
     add_to_all(&stack, &entry, sample->truncated);
@@ -126,7 +125,6 @@ static void add_unsampled(void)
     struct mr_profile_entry entry = {
         .stack_count = 1,
         .thread = mr_symbols_intern("other"),
-        .role = MR_THREAD_MAIN,
         .values = {cpu_ns / period_ns, cpu_ns},
     };
     add_to_all(&stack, &entry, false);
@@ -160,6 +158,12 @@ static void attribute(const struct mr_profile *profile)
     }
 }
 
+/* Counters never go back, though the estimates may. */
+static void raise_to(uint64_t *counter, uint64_t estimate)
+{
+    *counter = estimate > *counter ? estimate : *counter;
+}
+
 /* What was allocated since the start, as far as jemalloc's samples tell; the newest look counts. */
 static void attribute_heap(void)
 {
@@ -178,12 +182,8 @@ static void attribute_heap(void)
     }
     mr_symbols_unlock();
     for (int i = 0; i < MR_STAGES; i++) {
-        /* Counters never go back, though the estimates may. */
-        struct mr_profiler_stats *stats = &state.stats;
-        stats->stage_alloc_objects[i] =
-            objects[i] > stats->stage_alloc_objects[i] ? objects[i] : stats->stage_alloc_objects[i];
-        stats->stage_alloc_bytes[i] =
-            bytes[i] > stats->stage_alloc_bytes[i] ? bytes[i] : stats->stage_alloc_bytes[i];
+        raise_to(&state.stats.stage_alloc_objects[i], objects[i]);
+        raise_to(&state.stats.stage_alloc_bytes[i], bytes[i]);
     }
     mr_profile_done(&profile);
 }
@@ -195,7 +195,6 @@ static void turn_bucket(int64_t now_ns)
     attribute(full);
     state.bucket = (state.bucket + 1) % BUCKETS;
     mr_profile_done(&state.buckets[state.bucket]);
-    mr_profile_init(&state.buckets[state.bucket], MR_PROFILE_CPU);
     state.bucket_start_ns = now_ns;
 }
 
@@ -231,12 +230,12 @@ static void drain(void)
     if (state.hz == 0) {
         return;
     }
-    mr_symbols_lock();
-    mr_sampler_drain(on_sample, NULL);
     int64_t now_ns = mr_monotonic_ns();
-    if (now_ns - state.looked_ns >= LOOK_INTERVAL_NS) {
+    bool looks = now_ns - state.looked_ns >= LOOK_INTERVAL_NS;
+    mr_symbols_lock();
+    mr_sampler_drain(on_sample, NULL, looks);
+    if (looks) {
         state.looked_ns = now_ns;
-        mr_sampler_rename();
         add_unsampled();
     }
     note_lost();
@@ -342,9 +341,6 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
     state.stop = false;
     init_conditions();
     int64_t now_ns = mr_monotonic_ns();
-    for (uint32_t i = 0; i < BUCKETS; i++) {
-        mr_profile_init(&state.buckets[i], MR_PROFILE_CPU);
-    }
     state.bucket_start_ns = now_ns;
     uint32_t delay_s = options->interval_s > 2 * START_DELAY_S ? START_DELAY_S : 0;
     mr_profile_init(&state.interval, MR_PROFILE_CPU);

@@ -35,33 +35,43 @@ struct wish {
     struct mr_flame_drawing drawing;
 };
 
+struct list {
+    char text[200];
+};
+
+static struct list list_of(const char *const *words)
+{
+    struct list list = {0};
+    for (int i = 0; words[i] != NULL; i++) {
+        size_t len = strlen(list.text);
+        snprintf(list.text + len, sizeof(list.text) - len, "%s%s", i == 0 ? "" : ", ", words[i]);
+    }
+    return list;
+}
+
 /* The number of the word that a parameter has; `fallback` without it; -1: it is none of them, and that is the answer. */
 static int wanted_word(struct mr_http_request *request, const char *name, const char *const *words,
                        int fallback)
 {
     const char *given = mr_http_parameter(request, name);
-    char list[200] = "";
-    if (given == NULL) {
-        return fallback;
-    }
-    for (int i = 0; words[i] != NULL; i++) {
-        size_t len = strlen(list);
-        snprintf(list + len, sizeof(list) - len, "%s%s", i == 0 ? "" : ", ", words[i]);
+    for (int i = 0; given != NULL && words[i] != NULL; i++) {
         if (strcmp(given, words[i]) == 0) {
             return i;
         }
     }
-    mr_http_fail(request, 400, "parameter %s must be one of: %s", name, list);
-    return -1;
+    if (given != NULL) {
+        mr_http_fail(request, 400, "parameter %s must be one of: %s", name, list_of(words).text);
+    }
+    return given == NULL ? fallback : -1;
 }
 
 /* The value that ?sample= names, else the kind's last. */
 static int wanted_value(struct mr_http_request *request, enum mr_profile_kind kind)
 {
     const char *names[MR_PROFILE_VALUES + 1] = {0};
-    uint32_t count = mr_profile_value_count(kind);
+    uint32_t count = mr_profile_values[kind].count;
     for (uint32_t i = 0; i < count; i++) {
-        names[i] = mr_profile_value_name(kind, i);
+        names[i] = mr_profile_values[kind].types[i].name;
     }
     return wanted_word(request, "sample", names, (int)count - 1);
 }
@@ -134,13 +144,8 @@ static bool are_names_good(struct mr_http_request *request, const char *const *o
     memcpy(known + count, common, sizeof(common));
     const char *unknown = mr_http_parameter_beyond(request, known);
     if (unknown != NULL) {
-        char names[200] = "";
-        for (size_t i = 0; known[i] != NULL; i++) {
-            size_t len = strlen(names);
-            snprintf(names + len, sizeof(names) - len, "%s%s", i == 0 ? "" : ", ", known[i]);
-        }
         mr_http_fail(request, 400, "there is no parameter %.64s here; there are %s", unknown,
-                     names);
+                     list_of(known).text);
     }
     return unknown == NULL;
 }

@@ -354,7 +354,6 @@ static void drain_ring(struct thread *thread, mr_sample_fn fn, void *context)
             head += RING_BYTES - at;
         } else {
             struct mr_sample sample = {
-                .role = thread->role,
                 .thread = thread->name,
                 .table = record->table,
                 .count = record->count,
@@ -393,19 +392,6 @@ static void set_draining(bool now)
     pthread_mutex_unlock(&lock);
 }
 
-void mr_sampler_drain(mr_sample_fn fn, void *context)
-{
-    set_draining(true);
-    for (struct thread *thread = next_thread(NULL); thread != NULL; thread = next_thread(thread)) {
-        if (thread->ring != NULL) {
-            drain_ring(thread, fn, context);
-        }
-    }
-    set_draining(false);
-}
-
-/* ---- names, and threads that never registered ---- */
-
 static void read_thread_name(pid_t tid, char *to, size_t size)
 {
     char path[64];
@@ -420,12 +406,15 @@ static void read_thread_name(pid_t tid, char *to, size_t size)
     }
 }
 
-void mr_sampler_rename(void)
+void mr_sampler_drain(mr_sample_fn fn, void *context, bool renames)
 {
     set_draining(true);
     for (struct thread *thread = next_thread(NULL); thread != NULL; thread = next_thread(thread)) {
-        if (thread->role == MR_THREAD_KAFKA && !atomic_load(&thread->ended)) {
+        if (renames && thread->role == MR_THREAD_KAFKA && !atomic_load(&thread->ended)) {
             read_thread_name(thread->tid, thread->name, sizeof(thread->name));
+        }
+        if (thread->ring != NULL) {
+            drain_ring(thread, fn, context);
         }
     }
     set_draining(false);

@@ -21,7 +21,6 @@ enum {
 
 /* One sample, valid during the call of the drain. */
 struct mr_sample {
-    enum mr_thread_role role;
     const char *thread;
     const char *table; /* "" when none is known */
     uint64_t count;    /* periods of CPU time that it stands for */
@@ -45,11 +44,9 @@ void mr_sampler_watch(void);
  * Any thread. */
 void mr_sampler_set(uint32_t hz);
 
-/* Hands over what the rings hold and forgets threads that have ended. One thread at a time. */
-void mr_sampler_drain(mr_sample_fn fn, void *context);
-
-/* Threads may change their names: librdkafka's do when they learn their broker's number. Between drains. */
-void mr_sampler_rename(void);
+/* Hands over what the rings hold and forgets threads that have ended. `renames`: reads the names of librdkafka's threads
+ * again, which change when they learn their broker's number. One thread at a time. */
+void mr_sampler_drain(mr_sample_fn fn, void *context, bool renames);
 
 /* CPU time that threads which never registered have used since the last call; the first answers for all before. */
 uint64_t mr_sampler_unsampled(void);

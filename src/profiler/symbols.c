@@ -231,7 +231,7 @@ static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, st
     bool is_sure = symbol.st_size > 0 || location->address - offset == start;
     if (name != NULL && is_sure) {
         place.function = mr_symbols_intern(name);
-    } else if (start != 0 && dwfl_addrmodule(mr_objects_dwfl(), start) == module &&
+    } else if (start != 0 && mr_objects_find(start) == module &&
                dwfl_module_getelf(module, &bias) != NULL) {
         char text[256];
         snprintf(text, sizeof(text), "%s!0x%" PRIx64, mr_symbols_object(location), start - bias);

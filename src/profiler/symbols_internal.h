@@ -1,5 +1,5 @@
-/* Shared by objects.c (what this process is made of), unwind.c (stacks) and symbols.c (locations and names). All want
- * the lock of symbols.h. */
+/* Shared by objects.c (what this process is made of, stacks) and symbols.c (locations and names). All want the lock of
+ * symbols.h. */
 #ifndef MR_PROF_SYMBOLS_INTERNAL_H
 #define MR_PROF_SYMBOLS_INTERNAL_H
 
@@ -7,13 +7,7 @@
 
 #include "profiler/symbols.h"
 
-/* The objects of this process, found at the first call; NULL: they can't be. */
-Dwfl *mr_objects_dwfl(void);
-
-/* The object that holds the address, or NULL. */
+/* The object that holds the address, or NULL. Finds the objects of this process at the first call. */
 Dwfl_Module *mr_objects_find(uint64_t address);
-
-/* How libdw reads the thread and the stack of the sample that is unwound. */
-extern const Dwfl_Thread_Callbacks mr_unwind_callbacks;
 
 #endif

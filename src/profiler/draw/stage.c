@@ -18,9 +18,13 @@ static const struct {
 } rules[] = {
     /* Threads, which are the roots: what no function of theirs tells. */
     {"mr-source", MR_STAGE_RECEIVE},
+    {"mr-chunks", MR_STAGE_RECEIVE},
+    {"mr-copy-*", MR_STAGE_RECEIVE},
     {"mr-sink", MR_STAGE_PRODUCE},
     {"rdk:*", MR_STAGE_FLUSH},
+    {"mr-kafka-end", MR_STAGE_FLUSH},
     {"mr-http*", MR_STAGE_HTTP},
+    {"mr-registry", MR_STAGE_HTTP},
     {"mr-profiler", MR_STAGE_PROFILER},
 
     {"[receive]", MR_STAGE_RECEIVE},
