@@ -109,7 +109,7 @@ def run(arguments, environment):
 
 
 PAGES = ("/", "/live_page.js", "/live_page.css", "/metrics", "/status", "/healthz", "/readyz", "/api/history",
-         "/no/such/page", "/pprof/", "/debug/pprof/cmdline", "/pprof/last-minute/folded", "/pprof/last-minute/flamegraph",
+         "/no/such/page", "/pprof/", "/pprof/last-minute/folded", "/pprof/last-minute/flamegraph",
          "/pprof/profile/folded?seconds=1", "/pprof/profile/flamegraph?seconds=1",
          "/pprof/heap/folded")
 

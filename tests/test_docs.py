@@ -51,7 +51,7 @@ def options():
 def test_generated_documents_are_those_of_the_program():
     for command, path in (("config", "docs/configuration.md"), ("metrics", "docs/metrics.md"),
                           ("debezium", "docs/debezium-options.md")):
-        assert printed("reference", command) == read(path), f"millrace reference {command} > {path}"
+        assert printed("reference", command) in read(path), f"put what millrace reference {command} prints into {path}"
 
 
 def test_metrics_exist():

@@ -110,7 +110,7 @@ static bool print_config_options(const char *name, bool (*has)(const char *path,
             continue;
         }
         char *text = mr_option_describe(option);
-        fprintf(to, "  %s (%s%s%s)\n%*s", option->path, mr_option_kind_name(option),
+        fprintf(to, "  %s (%s%s%s)\n%*s", option->path, mr_kinds[option->kind].name,
                 option->fallback[0] == '\0' ? "" : ", default ", option->fallback, OPTION_INDENT,
                 "");
         print_wrapped(to, text, OPTION_INDENT, OPTION_INDENT);

@@ -19,6 +19,28 @@
 
 struct mr_config *mr_config_new(const char *name);
 
+enum { MR_NO_OPTION = MR_OPTION_COUNT };
+
+/* The secret that two options say, `env` by the name of an environment variable, which is emptied, and `file` by the path of a
+ * file that only its owner may read; MR_NO_OPTION: there is no such option. NULL when neither is set or something is wrong,
+ * which is added to the problems. The configuration's. */
+const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
+                             uint32_t file);
+
+/* The same of a file that everybody may read: a certificate. */
+const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file);
+
+/* Whether a connection string holds a password, which a file must not; whether a property of librdkafka is a secret. */
+bool mr_secret_in_conninfo(const char *conninfo);
+bool mr_secret_property(const char *name);
+
+/* Adds what is wrong with a property of librdkafka to the problems, and with what they ask together once all are known. */
+void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property);
+void mr_kafka_kerberos_check(struct mr_config *config);
+
+/* The names of those that may be set, for the reference. */
+void mr_kafka_properties_print(FILE *to);
+
 /* Memory that lives as long as the configuration; returns it. */
 void *mr_config_keep(struct mr_config *config, void *memory);
 
@@ -55,7 +77,6 @@ void mr_config_check_streamed(struct mr_config *config, uint32_t option, const c
 /* ---- in this order ---- */
 
 void mr_config_build_encode(struct mr_config *config);
-void mr_config_build_bare(struct mr_config *config);
 void mr_config_build_tables(struct mr_config *config);
 void mr_config_build_columns(struct mr_config *config);
 void mr_config_build_outbox(struct mr_config *config);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "config/names.h"
-#include "config/secrets.h"
 
 struct columns {
     const char *option;

@@ -1,10 +1,9 @@
-/* How events look: format, values, operations, topics of their own. */
+/* How events look: format, values, operations, topics of their own, what is added to rows without an envelope. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/names.h"
-
-/* ---- topics ---- */
 
 /* Two names of 63 bytes and two dots must still fit behind it. */
 static void check_prefix(struct mr_config *config)
@@ -19,8 +18,6 @@ static void check_prefix(struct mr_config *config)
         REFUSE(config, topic_prefix, ": \"%s\" %s", prefix, fault);
     }
 }
-
-/* ---- operations ---- */
 
 static const struct {
     const char *name;
@@ -55,24 +52,12 @@ uint32_t mr_config_operations(struct mr_config *config, const struct mr_strings 
     return bits;
 }
 
-/* ---- modes ---- */
-
-static void build_modes(struct mr_config *config)
+static void check_delimiter(struct mr_config *config)
 {
-    struct mr_config_values *values = &config->values;
-    config->encode.modes = (struct mr_value_modes){
-        .decimal = (enum mr_decimal_mode)values->decimal_mode,
-        .time = (enum mr_time_mode)values->time_mode,
-        .binary = (enum mr_binary_mode)values->binary_mode,
-        .interval = (enum mr_interval_mode)values->interval_mode,
-        .hstore = (enum mr_hstore_mode)values->hstore_mode,
-    };
-    config->encode.topic_delimiter = values->topic_delimiter;
-    config->encode.schema_topic = mr_config_or_null(values->schema_topic);
-    if (values->topic_delimiter[0] == '\0' ||
-        values->topic_delimiter[strspn(values->topic_delimiter, "._-")] != '\0') {
+    const char *delimiter = config->values.topic_delimiter;
+    if (delimiter[0] == '\0' || delimiter[strspn(delimiter, "._-")] != '\0') {
         REFUSE(config, topic_delimiter, ": \"%s\" is not made of dots, underscores and hyphens",
-               values->topic_delimiter);
+               delimiter);
     }
 }
 
@@ -97,7 +82,6 @@ static void build_heartbeat(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
     bool has_topic = values->heartbeat_prefix[0] != '\0';
-    config->heartbeat_ms = (uint32_t)values->heartbeat_interval;
     if ((values->heartbeat_interval != 0) != (has_topic || values->heartbeat_query[0] != '\0')) {
         PROBLEM(config,
                 LINE(config, heartbeat_interval) != 0
@@ -127,34 +111,85 @@ static void build_heartbeat(struct mr_config *config)
     config->encode.heartbeat_topic = name;
 }
 
+/* "source.ts_ms", "lsn" or "lsn:name": the field is called "<prefix>source_ts_ms", "<prefix>lsn" or "<prefix>name"
+ * (AbstractExtractNewRecordState.FieldReference). */
+static bool take_field(struct mr_config *config, const char *text, const char *prefix,
+                       struct mr_added_field *ret)
+{
+    size_t len = strcspn(text, ":");
+    const char *alias = text[len] == ':' ? text + len + 1 : NULL;
+    bool has_part;
+    if (!mr_event_field_find((mr_slice){.data = (const uint8_t *)text, .len = len}, &ret->field,
+                             &has_part) ||
+        (alias != NULL && (alias[0] == '\0' || strchr(alias, ':') != NULL))) {
+        return false;
+    }
+    char *name = mr_config_text(config, "%s%s", prefix, alias == NULL ? text : alias);
+    if (alias == NULL && has_part) {
+        *strchr(name + strlen(prefix), '.') = '_';
+    }
+    ret->name = name;
+    return true;
+}
+
+static const struct mr_added_field *build_fields(struct mr_config *config, uint32_t option,
+                                                 const char *prefix, uint32_t *ret_count)
+{
+    const struct mr_strings *texts = mr_value_of(&config->values, option);
+    struct mr_added_field *fields =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_added_field, texts->count));
+    for (uint32_t i = 0; i < texts->count; i++) {
+        if (!take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
+            REFUSE_AT(config, option,
+                      ": \"%s\" is not a field of the envelope; write \"op\", \"ts_ms\", "
+                      "\"source.lsn\" or another of docs/events.md, with a name of its own behind "
+                      "a colon",
+                      texts->items[i]);
+            return fields;
+        }
+        const char *name = fields[*ret_count].name;
+        for (uint32_t k = 0; k < *ret_count; k++) {
+            if (strcmp(fields[k].name, name) == 0) {
+                REFUSE_AT(config, option, ": \"%s\" is there twice; give one a name of its own",
+                          name);
+            }
+        }
+        (*ret_count)++;
+    }
+    return fields;
+}
+
+static void build_bare(struct mr_config *config)
+{
+    struct mr_config_values *values = &config->values;
+    struct mr_bare_options *bare = &config->encode.bare;
+    bare->fields =
+        build_fields(config, MR_INDEX_row_fields, values->row_fields_prefix, &bare->field_count);
+    bare->headers =
+        build_fields(config, MR_INDEX_row_headers, values->row_headers_prefix, &bare->header_count);
+}
+
 void mr_config_build_encode(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    config->encode.format = (enum mr_format)values->format;
-    bool flat = config->encode.format == MR_FORMAT_FLAT;
-    config->encode.cloud = (struct mr_cloud_options){
-        .mode = (enum mr_cloud_mode)values->cloud_mode,
-        .id = (enum mr_cloud_id)values->cloud_id,
-        .extensions = values->cloud_extensions != 0,
-    };
-    config->encode.types = (enum mr_types)values->types;
-    config->encode.invalid_utf8 = (enum mr_invalid_utf8)values->invalid_utf8;
-    config->encode.topic_prefix = values->topic_prefix;
-    config->encode.tombstones = values->tombstones != 0;
-    const char *fallback = flat ? "__outboxx_unknown_value__" : "__debezium_unavailable_value";
-    config->encode.unavailable_value =
-        LINE(config, unavailable_value) == 0 ? fallback : values->unavailable_value;
-    config->encode.skipped_operations = mr_config_operations(
-        config, &values->skipped_operations, LINE(config, skipped_operations), false);
-    config->encode.message_prefixes = (const char *const *)values->message_prefixes.items;
-    config->encode.message_prefix_count = values->message_prefixes.count;
-    config->encode.message_bytes_max = (size_t)values->message_size_max;
-    config->encode.message_excluded = (const char *const *)values->message_excluded.items;
-    config->encode.message_excluded_count = values->message_excluded.count;
-    config->encode.skip_unchanged = values->skip_unchanged != 0;
-    build_modes(config);
+    struct mr_encode_options *encode = &config->encode;
+    if (LINE(config, unavailable_value) != 0) {
+        encode->unavailable_value = values->unavailable_value;
+    } else {
+        encode->unavailable_value = encode->format == MR_FORMAT_FLAT
+                                        ? "__outboxx_unknown_value__"
+                                        : "__debezium_unavailable_value";
+    }
+    encode->skipped_operations = mr_config_operations(config, &values->skipped_operations,
+                                                      LINE(config, skipped_operations), false);
+    encode->message_prefixes = (const char *const *)values->message_prefixes.items;
+    encode->message_prefix_count = values->message_prefixes.count;
+    encode->message_excluded = (const char *const *)values->message_excluded.items;
+    encode->message_excluded_count = values->message_excluded.count;
+    check_delimiter(config);
     build_transactions(config);
     build_heartbeat(config);
+    build_bare(config);
     check_prefix(config);
-    config->encode.kept_topic = mr_config_or_null(values->state_topic);
+    encode->kept_topic = mr_config_or_null(values->state_topic);
 }

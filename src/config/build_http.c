@@ -3,9 +3,6 @@
 #include <string.h>
 
 #include "config/build.h"
-#include "config/secrets.h"
-
-/* ---- http ---- */
 
 /* Outboxx's [observability] names address and port apart. */
 static const char *wanted_address(struct mr_config *config)
@@ -59,9 +56,6 @@ void mr_config_build_http(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     struct mr_http_options *http = &config->http;
     struct mr_error error = {0};
-    http->enabled = values->http_enabled != 0;
-    http->required = values->http_required != 0;
-    http->connections = (uint32_t)values->http_connections;
     http->host_names = (const char *const *)values->http_host_names.items;
     http->host_name_count = values->http_host_names.count;
     if (mr_address_parse(wanted_address(config), &http->address, &error) != MR_OK) {
@@ -72,8 +66,6 @@ void mr_config_build_http(struct mr_config *config)
         build_password(config);
     }
 }
-
-/* ---- the configuration in effect ---- */
 
 /* Values of options are no secrets: those come from variables and files, and the texts that might hold one are
  * refused when the file is read (build_source.c, build_sink.c). */
@@ -144,7 +136,7 @@ char *mr_config_units_json(void)
 {
     cJSON *object = cJSON_CreateObject();
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        const char *unit = mr_option_unit(mr_option_at(i));
+        const char *unit = mr_kinds[mr_option_at(i)->kind].unit;
         if (unit != NULL) {
             cJSON_AddStringToObject(object, mr_option_at(i)->path, unit);
         }

@@ -136,8 +136,6 @@ static void build_route(struct mr_config *config)
     }
     mr_names_check_topic(config, MR_INDEX_outbox_topic, values->outbox_topic,
                          LINE_OF(config, outbox_topic, outbox_tables));
-    route->topics_max = (uint32_t)values->outbox_topics_max;
-    route->fallback_topic = mr_config_or_null(values->outbox_fallback);
 }
 
 void mr_config_build_outbox(struct mr_config *config)
@@ -146,22 +144,8 @@ void mr_config_build_outbox(struct mr_config *config)
     if (values->outbox_tables.count == 0 && values->outbox_messages[0] == '\0') {
         return;
     }
-    config->outbox = (struct mr_outbox_options){
-        .id = values->outbox_id,
-        .key = values->outbox_key,
-        .payload = values->outbox_payload,
-        .route_by = values->outbox_route_by,
-        .timestamp = mr_config_or_null(values->outbox_timestamp),
-        .fields_may_lack = values->outbox_missing != 0,
-        .key_is_json = values->outbox_key_format != 0,
-        .value_is_json = values->outbox_value_format != 0,
-        .expands = values->outbox_expand != 0,
-        .keeps_nulls = values->outbox_nulls != 0,
-        .keeps_empty = values->outbox_empty != 0,
-        .tombstones = values->outbox_tombstones != 0,
-        .update = (enum mr_outbox_update)values->outbox_updates,
-        .messages = mr_config_or_null(values->outbox_messages),
-    };
+    config->outbox.timestamp = mr_config_or_null(values->outbox_timestamp);
+    config->outbox.messages = mr_config_or_null(values->outbox_messages);
     build_outbox_tables(config);
     build_fields(config);
     build_route(config);

@@ -135,13 +135,6 @@ void mr_config_build_pipeline(struct mr_config *config)
     const struct mr_config_values *values = &config->values;
     config->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
                        values->profiling_recorder;
-    config->pipeline = (struct mr_pipeline_options){
-        .batch_bytes = (size_t)values->batch_size,
-        .latency_us = (uint32_t)values->latency,
-        .status_interval_ms = (uint32_t)values->status_interval,
-        .shutdown_deadline_ms = (uint32_t)values->shutdown_deadline,
-        .backoff_max_ms = (uint32_t)values->reconnect_max,
-    };
     config->source.copies = snapshot_modes[values->snapshot_mode];
     build_memory(config);
     build_copy(config);
@@ -151,6 +144,4 @@ void mr_config_build_pipeline(struct mr_config *config)
                ": profiles tell what runs inside, and other machines can reach http.address "
                "without a password; set http.username and a password, or a loopback address");
     }
-    config->log_level = (enum mr_log_level)values->log_level;
-    config->log_format = (enum mr_log_format)values->log_format;
 }

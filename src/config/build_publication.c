@@ -82,8 +82,6 @@ void mr_config_build_publication(struct mr_config *config)
     struct mr_published *entries =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_published, wheres->count + columns->count));
     source->captured.published = entries;
-    source->via_root = values->publication_via_root != 0;
-    source->captured.alter_publication = values->publication_alter != 0;
     for (uint32_t i = 0; i < wheres->count; i++) {
         take_where(config, wheres->items[i], entries);
     }

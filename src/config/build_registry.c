@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "config/names.h"
-#include "config/secrets.h"
 
 static bool is_here(const char *host)
 {
@@ -65,12 +64,9 @@ void mr_config_build_registry(struct mr_config *config)
         return;
     }
     build_login(config);
-    config->encode.subjects = (enum mr_subject_strategy)values->registry_subjects;
     config->registry.urls = (const char *const *)values->registry_url.items;
     config->registry.url_count = values->registry_url.count;
-    config->registry.timeout_ms = (uint32_t)values->registry_timeout;
     config->registry.backoff_max_ms = (uint32_t)values->reconnect_max;
-    config->registry.registers = values->registry_registers != 0;
     if (values->registry_ca[0] != '\0') {
         config->registry.authority =
             mr_config_public_file(config, "registry's certificates", MR_INDEX_registry_ca);

@@ -29,8 +29,6 @@ void mr_config_build_routing(struct mr_config *config)
     build_rewrite(config, &routing->key, LINE_OF(config, routing_key_regex, routing_key_value),
                   "routing.key_regex and routing.key_value", values->routing_key_regex,
                   values->routing_key_value);
-    routing->sharing = (enum mr_sharing)values->routing_sharing;
-    routing->key_field = values->routing_key_field;
     if (routing->sharing == MR_SHARING_IN_KEY &&
         (routing->topic.regex == NULL || routing->key_field[0] == '\0')) {
         PROBLEM(config, LINE(config, routing_sharing),

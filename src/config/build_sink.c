@@ -6,9 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/kafka_properties.h"
 #include "config/names.h"
-#include "config/secrets.h"
 
 enum { MESSAGE_FORM_MAX = 8192 /* of an event that holds a message, without its content */ };
 
@@ -205,14 +203,6 @@ static void build_kafka(struct mr_config *config)
                 "sink.kafka.linger has no effect any more: records gather while the request before "
                 "is on its way; take the line out");
     }
-    config->kafka.statistics_interval_ms = (uint32_t)values->statistics_interval;
-    config->kafka.batch_bytes = (size_t)values->kafka_batch_size;
-    config->kafka.message_bytes_max = (size_t)values->message_max;
-    config->kafka.create_topics = values->create_topics != 0;
-    config->kafka.partitions = (int32_t)values->partitions;
-    config->kafka.replication = (int32_t)values->replication_factor;
-    config->kafka.null_keys = (enum mr_null_keys)values->null_keys;
-    config->kafka.headers = values->headers != 0;
     build_state(config);
     build_oversize(config);
 }
@@ -265,5 +255,4 @@ void mr_config_build_sink(struct mr_config *config)
     }
     config->file.path =
         config->sink_kind == MR_SINK_FILE ? mr_config_or_null(values->file_path) : NULL;
-    config->file.sync = values->file_sync != 0;
 }

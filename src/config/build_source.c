@@ -7,7 +7,6 @@
 
 #include "base/hash.h"
 #include "config/names.h"
-#include "config/secrets.h"
 
 enum { HOST_SIZE = 65 };
 
@@ -101,18 +100,10 @@ void mr_config_build_source(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     build_stream_connection(config);
     build_copying_connection(config);
-    config->source.slot = values->slot_name;
-    config->source.publication = values->publication_name;
-    config->source.create_slot = values->create_slot != 0;
-    config->source.create_publication = values->create_publication != 0;
     config->source.messages =
         values->outbox_messages[0] != '\0' ||
         (values->message_prefixes.count > 0 && config->encode.format != MR_FORMAT_FLAT &&
          (config->encode.skipped_operations & (1u << MR_OP_MESSAGE)) == 0);
-    config->source.failover = values->failover != 0;
-    config->source.adopt_slot = values->adopt_slot != 0;
-    config->slot_interval_ms = (uint32_t)values->slot_interval;
-    config->metrics_tables_max = (uint32_t)values->metrics_max_tables;
     if (!slot_name_good(values->slot_name)) {
         PROBLEM(config, LINE(config, slot_name),
                 "slot_name \"%s\" is not what PostgreSQL takes: up to 63 of a-z, 0-9 and _",

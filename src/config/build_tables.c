@@ -4,8 +4,6 @@
 
 #include "config/names.h"
 
-/* ---- what other options say of tables ---- */
-
 void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *rule)
 {
     struct mr_pg_source_options *source = &config->source;
@@ -52,8 +50,6 @@ void mr_config_check_streamed(struct mr_config *config, uint32_t option, const c
                 mr_option_at(option)->path, schema, table);
     }
 }
-
-/* ---- tables ---- */
 
 /* False when the table is in the list already. */
 static bool add_table(struct mr_table_name *tables, uint32_t *count, struct mr_table_name table)
@@ -292,8 +288,6 @@ void mr_config_build_tables(struct mr_config *config)
     }
     build_keys(config);
 }
-
-/* ---- topics ---- */
 
 struct named_topic {
     char *name;

@@ -22,9 +22,10 @@
 
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
 
+/* What lives as long as the configuration, and how it ends. */
 struct mr_kept {
-    void **items;
-    uint32_t count;
+    void *item;
+    void (*free)(void *item);
 };
 
 /* The modules' options, ready for use, and the memory behind them. */
@@ -48,9 +49,8 @@ struct mr_config {
     const char *path; /* the file's, of the caller; NULL: there is none */
     struct mr_config_values values;
     struct mr_problems problems; /* warnings of a good file, errors of a bad one */
-    struct mr_kept memory;       /* allocated for the structs above */
-    struct mr_kept regexes;
-    struct mr_kept secrets; /* wiped before they are freed */
+    struct mr_kept *kept;        /* for the structs above */
+    uint32_t kept_count;
     struct mr_outbox_options outbox;
     struct mr_routing routing;
 };
@@ -109,7 +109,7 @@ void mr_config_differences(const struct mr_config *running, const struct mr_conf
                            const struct mr_config *wanted, mr_config_difference_fn take,
                            void *context);
 
-/* docs/configuration.md, and the table of docs/operations.md about what a reload takes up. */
+/* The tables of docs/configuration.md, and the table of docs/operations.md about what a reload takes up. */
 void mr_config_print_reference(FILE *to);
 void mr_config_print_reloads(FILE *to);
 

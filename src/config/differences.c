@@ -3,20 +3,6 @@
 
 #include "config/build.h"
 
-static bool texts_equal(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
-static bool lists_equal(const struct mr_strings *a, const struct mr_strings *b)
-{
-    bool equal = a->count == b->count;
-    for (uint32_t i = 0; i < a->count && equal; i++) {
-        equal = strcmp(a->items[i], b->items[i]) == 0;
-    }
-    return equal;
-}
-
 /* An option that neither file sets may have been worked out from others. */
 static bool values_equal(const struct mr_config_values *a, const struct mr_config_values *b,
                          uint32_t index)
@@ -31,37 +17,20 @@ static bool values_equal(const struct mr_config_values *a, const struct mr_confi
     case MR_KIND_TOPIC:
         return strcmp(*(char *const *)one, *(char *const *)other) == 0;
     case MR_KIND_STRINGS:
-        return lists_equal(one, other);
+        return mr_strings_equal(one, other);
     default:
         return *(const int64_t *)one == *(const int64_t *)other;
     }
 }
 
-static bool stream_has_columns(const struct mr_stream *stream)
+static bool have_columns(const struct mr_config_values *values)
 {
-    for (uint32_t i = 0; i < MR_STREAM_COLUMNS; i++) {
-        if (stream->columns[i].count > 0) {
+    for (uint32_t i = 0; i < values->stream_count * MR_STREAM_COLUMNS; i++) {
+        if (values->streams[i / MR_STREAM_COLUMNS].columns[i % MR_STREAM_COLUMNS].count > 0) {
             return true;
         }
     }
     return false;
-}
-
-static bool streams_equal(const struct mr_config_values *a, const struct mr_config_values *b)
-{
-    bool equal = a->stream_count == b->stream_count;
-    for (uint32_t i = 0; i < a->stream_count && equal; i++) {
-        const struct mr_stream *one = &a->streams[i];
-        const struct mr_stream *other = &b->streams[i];
-        equal = texts_equal(one->resource, other->resource) &&
-                texts_equal(one->destination, other->destination) &&
-                texts_equal(one->routing_key, other->routing_key) &&
-                lists_equal(&one->operations, &other->operations);
-        for (uint32_t k = 0; k < MR_STREAM_COLUMNS && equal; k++) {
-            equal = lists_equal(&one->columns[k], &other->columns[k]);
-        }
-    }
-    return equal;
 }
 
 static bool properties_equal(const struct mr_config_values *a, const struct mr_config_values *b)
@@ -77,14 +46,7 @@ static bool properties_equal(const struct mr_config_values *a, const struct mr_c
 /* Rules for columns stay as they are, and a stream's are known by its topic. */
 static bool stream_columns_stay(const struct mr_config_values *a, const struct mr_config_values *b)
 {
-    bool have = false;
-    for (uint32_t i = 0; i < a->stream_count; i++) {
-        have |= stream_has_columns(&a->streams[i]);
-    }
-    for (uint32_t i = 0; i < b->stream_count; i++) {
-        have |= stream_has_columns(&b->streams[i]);
-    }
-    return !have || streams_equal(a, b);
+    return (!have_columns(a) && !have_columns(b)) || mr_streams_equal(a, b);
 }
 
 const char *mr_config_reload_fault(const struct mr_config *running, const struct mr_config *wanted)
@@ -119,7 +81,7 @@ void mr_config_differences(const struct mr_config *running, const struct mr_conf
             take(context, option);
         }
     }
-    if (!streams_equal(&newest->values, &wanted->values)) {
+    if (!mr_streams_equal(&newest->values, &wanted->values)) {
         take(context, &streams);
     }
     if (!properties_equal(&running->values, &wanted->values)) {

@@ -6,130 +6,6 @@
 #include <strings.h>
 
 #include "config/build.h"
-#include "config/kafka_properties.h"
-#include "config/secrets.h"
-
-enum kind {
-    PASSED, /* as it is */
-    CHECK,  /* part of what makes TLS safe: passed while it says yes, else insecure_tls allows it */
-    COMMAND, /* librdkafka puts it into a command of the shell */
-    DEBUG,
-    PROTOCOL,
-    MECHANISM,
-    REFUSED, /* with a reason */
-};
-
-/* In groups, as the reference prints them. */
-static const struct {
-    const char *name;
-    enum kind kind;
-    const char *reason; /* REFUSED; CHECK: the word that means yes */
-} properties[] = {
-    /* The connection */
-    {"client.id", PASSED, NULL},
-    {"client.rack", PASSED, NULL},
-    {"client.dns.lookup", PASSED, NULL},
-    {"broker.address.family", PASSED, NULL},
-    {"broker.address.ttl", PASSED, NULL},
-    {"socket.timeout.ms", PASSED, NULL},
-    {"socket.send.buffer.bytes", PASSED, NULL},
-    {"socket.receive.buffer.bytes", PASSED, NULL},
-    {"socket.keepalive.enable", PASSED, NULL},
-    {"socket.nagle.disable", PASSED, NULL},
-    {"socket.max.fails", PASSED, NULL},
-    {"socket.connection.setup.timeout.ms", PASSED, NULL},
-    {"connections.max.idle.ms", PASSED, NULL},
-    {"reconnect.backoff.ms", PASSED, NULL},
-    {"reconnect.backoff.max.ms", PASSED, NULL},
-    {"receive.message.max.bytes", PASSED, NULL},
-    {"api.version.request.timeout.ms", PASSED, NULL},
-    /* What is known of the cluster */
-    {"topic.metadata.refresh.interval.ms", PASSED, NULL},
-    {"topic.metadata.refresh.fast.interval.ms", PASSED, NULL},
-    {"topic.metadata.refresh.sparse", PASSED, NULL},
-    {"topic.metadata.propagation.max.ms", PASSED, NULL},
-    {"metadata.max.age.ms", PASSED, NULL},
-    {"metadata.recovery.strategy", PASSED, NULL},
-    {"metadata.recovery.rebootstrap.trigger.ms", PASSED, NULL},
-    /* Requests */
-    {"max.in.flight.requests.per.connection", PASSED, NULL},
-    {"max.in.flight", PASSED, NULL},
-    {"queue.buffering.max.messages", PASSED, NULL},
-    {"queue.buffering.max.kbytes", PASSED, NULL},
-    {"queue.buffering.backpressure.threshold", PASSED, NULL},
-    {"batch.num.messages", PASSED, NULL},
-    {"message.copy.max.bytes", PASSED, NULL},
-    {"message.send.max.retries", PASSED, NULL},
-    {"retries", PASSED, NULL},
-    {"retry.backoff.ms", PASSED, NULL},
-    {"retry.backoff.max.ms", PASSED, NULL},
-    {"request.timeout.ms", PASSED, NULL},
-    {"compression.level", PASSED, NULL},
-    /* TLS */
-    {"ssl.cipher.suites", PASSED, NULL},
-    {"ssl.curves.list", PASSED, NULL},
-    {"ssl.sigalgs.list", PASSED, NULL},
-    {"ssl.crl.location", PASSED, NULL},
-    {"ssl.ca.pem", PASSED, NULL},
-    {"ssl.certificate.pem", PASSED, NULL},
-    {"enable.ssl.certificate.verification", CHECK, "true"},
-    {"ssl.endpoint.identification.algorithm", CHECK, "https"},
-    {"security.protocol", PROTOCOL, NULL},
-    /* Logins other than by password */
-    {"sasl.mechanism", MECHANISM, NULL},
-    {"sasl.mechanisms", MECHANISM, NULL},
-    {"sasl.kerberos.service.name", COMMAND, NULL},
-    {"sasl.kerberos.principal", COMMAND, NULL},
-    {"sasl.kerberos.keytab", COMMAND, NULL},
-    {"sasl.kerberos.min.time.before.relogin", PASSED, NULL},
-    {"sasl.oauthbearer.method", PASSED, NULL},
-    {"sasl.oauthbearer.client.id", PASSED, NULL},
-    {"sasl.oauthbearer.scope", PASSED, NULL},
-    {"sasl.oauthbearer.extensions", PASSED, NULL},
-    {"sasl.oauthbearer.token.endpoint.url", PASSED, NULL},
-    /* Logs */
-    {"debug", DEBUG, NULL},
-    {"log_level", PASSED, NULL},
-    {"log.thread.name", PASSED, NULL},
-    {"log.connection.close", PASSED, NULL},
-
-    {"acks", REFUSED, "every record is acknowledged by all replicas"},
-    {"request.required.acks", REFUSED, "every record is acknowledged by all replicas"},
-    {"enable.idempotence", REFUSED, "it keeps order and prevents duplicates"},
-    {"enable.gapless.guarantee", REFUSED, "a failed batch must not leave a hole"},
-    {"message.timeout.ms", REFUSED, "a record waits until it is delivered or its session ends"},
-    {"delivery.timeout.ms", REFUSED, "a record waits until it is delivered or its session ends"},
-    {"partitioner", REFUSED, "keys are placed as Java clients place them, by murmur2"},
-    {"sticky.partitioning.linger.ms", REFUSED, "a record without a key has one fixed partition"},
-    {"queuing.strategy", REFUSED, "records go out in the order of the stream"},
-    {"delivery.report.only.error", REFUSED, "positions move by delivery reports"},
-    {"plugin.library.paths", REFUSED, "it loads foreign code into the process"},
-    {"ssl.engine.location", REFUSED, "it loads foreign code into the process"},
-    {"ssl.engine.id", REFUSED, "it loads foreign code into the process"},
-    {"ssl.providers", REFUSED, "it loads foreign code into the process"},
-    {"sasl.kerberos.kinit.cmd", REFUSED, "it runs a command of the shell"},
-    {"enable.sasl.oauthbearer.unsecure.jwt", REFUSED,
-     "anybody could make the token that it logs in with"},
-    {"internal.termination.signal", REFUSED, "signals are millrace's own"},
-    {"log.queue", REFUSED, "log lines go one way"},
-    {"allow.auto.create.topics", REFUSED, "set sink.kafka.create_topics"},
-    {"bootstrap.servers", REFUSED, "set sink.kafka.brokers"},
-    {"metadata.broker.list", REFUSED, "set sink.kafka.brokers"},
-    {"compression.codec", REFUSED, "set sink.kafka.compression"},
-    {"compression.type", REFUSED, "set sink.kafka.compression"},
-    {"linger.ms", REFUSED, "set pipeline.latency"},
-    {"queue.buffering.max.ms", REFUSED, "set pipeline.latency"},
-    {"batch.size", REFUSED, "set sink.kafka.batch_size"},
-    {"message.max.bytes", REFUSED, "set sink.kafka.message_max"},
-    {"statistics.interval.ms", REFUSED, "set sink.kafka.statistics_interval"},
-    {"transactional.id", REFUSED, "set sink.kafka.delivery and sink.kafka.state_name"},
-    {"transaction.timeout.ms", REFUSED, "it goes together with time-outs that millrace sets"},
-    {"isolation.level", REFUSED, "nothing is read by a producer but the stored position"},
-    {"ssl.ca.location", REFUSED, "set sink.kafka.tls_ca_location"},
-    {"ssl.certificate.location", REFUSED, "set sink.kafka.tls_certificate_location"},
-    {"ssl.key.location", REFUSED, "set sink.kafka.tls_key_location"},
-    {"sasl.username", REFUSED, "set sink.kafka.sasl.username"},
-};
 
 /* As librdkafka reads a value: white space around it and the case do not count (rdkafka_conf.c,
  * rd_kafka_anyconf_set_prop). */
@@ -153,8 +29,10 @@ static bool is_yes(const char *value, const char *yes)
 }
 
 /* TLS or not is said in one place, and a file that says it in two must say the same. */
-static void check_protocol(struct mr_config *config, const struct mr_property *property)
+static void check_protocol(struct mr_config *config, const struct mr_property *property,
+                           const char *word)
 {
+    (void)word;
     bool plain =
         is_word(property->value, "plaintext") || is_word(property->value, "sasl_plaintext");
     bool encrypted = is_word(property->value, "ssl") || is_word(property->value, "sasl_ssl");
@@ -171,8 +49,10 @@ static void check_protocol(struct mr_config *config, const struct mr_property *p
     }
 }
 
-static void check_mechanism(struct mr_config *config, const struct mr_property *property)
+static void check_mechanism(struct mr_config *config, const struct mr_property *property,
+                            const char *word)
 {
+    (void)word;
     if (config->values.sasl_mechanism[0] != '\0') {
         PROBLEM(config, property->line,
                 "Kafka property \"%s\" and sink.kafka.sasl.mechanism are both set; keep "
@@ -187,8 +67,10 @@ static void check_mechanism(struct mr_config *config, const struct mr_property *
 }
 
 /* librdkafka's rdkafka_sasl_cyrus.c puts these into the command that it renews tickets with. */
-static void check_command(struct mr_config *config, const struct mr_property *property)
+static void check_command(struct mr_config *config, const struct mr_property *property,
+                          const char *word)
 {
+    (void)word;
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                "._/@:-";
     if (property->value[strspn(property->value, good)] != '\0' || property->value[0] == '-') {
@@ -200,17 +82,19 @@ static void check_command(struct mr_config *config, const struct mr_property *pr
 }
 
 /* Contexts that tell of requests and states; the others print the configuration or the login. */
-static void check_debug(struct mr_config *config, const struct mr_property *property)
+static void check_debug(struct mr_config *config, const struct mr_property *property,
+                        const char *word)
 {
+    (void)word;
     static const char *const good[] = {"broker", "topic",    "metadata", "feature", "queue",
                                        "msg",    "protocol", "admin",    "eos"};
     char list[256];
     snprintf(list, sizeof(list), "%s", property->value);
     char *rest = NULL;
-    for (char *word = strtok_r(list, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest)) {
+    for (char *one = strtok_r(list, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest)) {
         bool found = false;
         for (size_t i = 0; i < MR_ARRAY_LEN(good); i++) {
-            found = found || is_word(word, good[i]);
+            found = found || is_word(one, good[i]);
         }
         if (!found || strlen(property->value) >= sizeof(list)) {
             PROBLEM(config, property->line,
@@ -221,37 +105,137 @@ static void check_debug(struct mr_config *config, const struct mr_property *prop
     }
 }
 
-static void check_known(struct mr_config *config, const struct mr_property *property, size_t i)
+/* Part of what makes TLS safe: passed while it says yes, else insecure_tls allows it. */
+static void check_tls(struct mr_config *config, const struct mr_property *property, const char *yes)
 {
-    switch (properties[i].kind) {
-    case REFUSED:
-        PROBLEM(config, property->line, "Kafka property \"%s\" can't be set: %s", property->name,
-                properties[i].reason);
-        break;
-    case CHECK:
-        if (!is_yes(property->value, properties[i].reason) && !config->values.insecure_tls) {
-            PROBLEM(config, property->line,
-                    "Kafka property \"%s\" switches off a check of TLS; if that is wanted, set "
-                    "sink.kafka.insecure_tls = true",
-                    property->name);
-        }
-        break;
-    case COMMAND:
-        check_command(config, property);
-        break;
-    case DEBUG:
-        check_debug(config, property);
-        break;
-    case PROTOCOL:
-        check_protocol(config, property);
-        break;
-    case MECHANISM:
-        check_mechanism(config, property);
-        break;
-    case PASSED:
-        break;
+    if (!is_yes(property->value, yes) && !config->values.insecure_tls) {
+        PROBLEM(config, property->line,
+                "Kafka property \"%s\" switches off a check of TLS; if that is wanted, set "
+                "sink.kafka.insecure_tls = true",
+                property->name);
     }
 }
+
+static void refuse(struct mr_config *config, const struct mr_property *property, const char *reason)
+{
+    PROBLEM(config, property->line, "Kafka property \"%s\" can't be set: %s", property->name,
+            reason);
+}
+
+typedef void (*check_fn)(struct mr_config *config, const struct mr_property *property,
+                         const char *word);
+
+/* In groups, as the reference prints them. */
+static const struct {
+    const char *name;
+    check_fn check;   /* NULL: any value will do */
+    const char *word; /* of `check` */
+} properties[] = {
+    /* The connection */
+    {"client.id", NULL, NULL},
+    {"client.rack", NULL, NULL},
+    {"client.dns.lookup", NULL, NULL},
+    {"broker.address.family", NULL, NULL},
+    {"broker.address.ttl", NULL, NULL},
+    {"socket.timeout.ms", NULL, NULL},
+    {"socket.send.buffer.bytes", NULL, NULL},
+    {"socket.receive.buffer.bytes", NULL, NULL},
+    {"socket.keepalive.enable", NULL, NULL},
+    {"socket.nagle.disable", NULL, NULL},
+    {"socket.max.fails", NULL, NULL},
+    {"socket.connection.setup.timeout.ms", NULL, NULL},
+    {"connections.max.idle.ms", NULL, NULL},
+    {"reconnect.backoff.ms", NULL, NULL},
+    {"reconnect.backoff.max.ms", NULL, NULL},
+    {"receive.message.max.bytes", NULL, NULL},
+    {"api.version.request.timeout.ms", NULL, NULL},
+    /* What is known of the cluster */
+    {"topic.metadata.refresh.interval.ms", NULL, NULL},
+    {"topic.metadata.refresh.fast.interval.ms", NULL, NULL},
+    {"topic.metadata.refresh.sparse", NULL, NULL},
+    {"topic.metadata.propagation.max.ms", NULL, NULL},
+    {"metadata.max.age.ms", NULL, NULL},
+    {"metadata.recovery.strategy", NULL, NULL},
+    {"metadata.recovery.rebootstrap.trigger.ms", NULL, NULL},
+    /* Requests */
+    {"max.in.flight.requests.per.connection", NULL, NULL},
+    {"max.in.flight", NULL, NULL},
+    {"queue.buffering.max.messages", NULL, NULL},
+    {"queue.buffering.max.kbytes", NULL, NULL},
+    {"queue.buffering.backpressure.threshold", NULL, NULL},
+    {"batch.num.messages", NULL, NULL},
+    {"message.copy.max.bytes", NULL, NULL},
+    {"message.send.max.retries", NULL, NULL},
+    {"retries", NULL, NULL},
+    {"retry.backoff.ms", NULL, NULL},
+    {"retry.backoff.max.ms", NULL, NULL},
+    {"request.timeout.ms", NULL, NULL},
+    {"compression.level", NULL, NULL},
+    /* TLS */
+    {"ssl.cipher.suites", NULL, NULL},
+    {"ssl.curves.list", NULL, NULL},
+    {"ssl.sigalgs.list", NULL, NULL},
+    {"ssl.crl.location", NULL, NULL},
+    {"ssl.ca.pem", NULL, NULL},
+    {"ssl.certificate.pem", NULL, NULL},
+    {"enable.ssl.certificate.verification", check_tls, "true"},
+    {"ssl.endpoint.identification.algorithm", check_tls, "https"},
+    {"security.protocol", check_protocol, NULL},
+    /* Logins other than by password */
+    {"sasl.mechanism", check_mechanism, NULL},
+    {"sasl.mechanisms", check_mechanism, NULL},
+    {"sasl.kerberos.service.name", check_command, NULL},
+    {"sasl.kerberos.principal", check_command, NULL},
+    {"sasl.kerberos.keytab", check_command, NULL},
+    {"sasl.kerberos.min.time.before.relogin", NULL, NULL},
+    {"sasl.oauthbearer.method", NULL, NULL},
+    {"sasl.oauthbearer.client.id", NULL, NULL},
+    {"sasl.oauthbearer.scope", NULL, NULL},
+    {"sasl.oauthbearer.extensions", NULL, NULL},
+    {"sasl.oauthbearer.token.endpoint.url", NULL, NULL},
+    /* Logs */
+    {"debug", check_debug, NULL},
+    {"log_level", NULL, NULL},
+    {"log.thread.name", NULL, NULL},
+    {"log.connection.close", NULL, NULL},
+
+    {"acks", refuse, "every record is acknowledged by all replicas"},
+    {"request.required.acks", refuse, "every record is acknowledged by all replicas"},
+    {"enable.idempotence", refuse, "it keeps order and prevents duplicates"},
+    {"enable.gapless.guarantee", refuse, "a failed batch must not leave a hole"},
+    {"message.timeout.ms", refuse, "a record waits until it is delivered or its session ends"},
+    {"delivery.timeout.ms", refuse, "a record waits until it is delivered or its session ends"},
+    {"partitioner", refuse, "keys are placed as Java clients place them, by murmur2"},
+    {"sticky.partitioning.linger.ms", refuse, "a record without a key has one fixed partition"},
+    {"queuing.strategy", refuse, "records go out in the order of the stream"},
+    {"delivery.report.only.error", refuse, "positions move by delivery reports"},
+    {"plugin.library.paths", refuse, "it loads foreign code into the process"},
+    {"ssl.engine.location", refuse, "it loads foreign code into the process"},
+    {"ssl.engine.id", refuse, "it loads foreign code into the process"},
+    {"ssl.providers", refuse, "it loads foreign code into the process"},
+    {"sasl.kerberos.kinit.cmd", refuse, "it runs a command of the shell"},
+    {"enable.sasl.oauthbearer.unsecure.jwt", refuse,
+     "anybody could make the token that it logs in with"},
+    {"internal.termination.signal", refuse, "signals are millrace's own"},
+    {"log.queue", refuse, "log lines go one way"},
+    {"allow.auto.create.topics", refuse, "set sink.kafka.create_topics"},
+    {"bootstrap.servers", refuse, "set sink.kafka.brokers"},
+    {"metadata.broker.list", refuse, "set sink.kafka.brokers"},
+    {"compression.codec", refuse, "set sink.kafka.compression"},
+    {"compression.type", refuse, "set sink.kafka.compression"},
+    {"linger.ms", refuse, "set pipeline.latency"},
+    {"queue.buffering.max.ms", refuse, "set pipeline.latency"},
+    {"batch.size", refuse, "set sink.kafka.batch_size"},
+    {"message.max.bytes", refuse, "set sink.kafka.message_max"},
+    {"statistics.interval.ms", refuse, "set sink.kafka.statistics_interval"},
+    {"transactional.id", refuse, "set sink.kafka.delivery and sink.kafka.state_name"},
+    {"transaction.timeout.ms", refuse, "it goes together with time-outs that millrace sets"},
+    {"isolation.level", refuse, "nothing is read by a producer but the stored position"},
+    {"ssl.ca.location", refuse, "set sink.kafka.tls_ca_location"},
+    {"ssl.certificate.location", refuse, "set sink.kafka.tls_certificate_location"},
+    {"ssl.key.location", refuse, "set sink.kafka.tls_key_location"},
+    {"sasl.username", refuse, "set sink.kafka.sasl.username"},
+};
 
 void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property)
 {
@@ -265,7 +249,9 @@ void mr_kafka_property_check(struct mr_config *config, const struct mr_property 
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(properties); i++) {
         if (strcmp(property->name, properties[i].name) == 0) {
-            check_known(config, property, i);
+            if (properties[i].check != NULL) {
+                properties[i].check(config, property, properties[i].word);
+            }
             return;
         }
     }
@@ -278,7 +264,7 @@ void mr_kafka_property_check(struct mr_config *config, const struct mr_property 
 void mr_kafka_properties_print(FILE *to)
 {
     const char *mark = "";
-    for (size_t i = 0; i < MR_ARRAY_LEN(properties) && properties[i].kind != REFUSED; i++) {
+    for (size_t i = 0; i < MR_ARRAY_LEN(properties) && properties[i].check != refuse; i++) {
         fprintf(to, "%s`%s`", mark, properties[i].name);
         mark = (i + 1) % 4 == 0 ? ",\n" : ", ";
     }

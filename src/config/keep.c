@@ -13,16 +13,39 @@ struct mr_config *mr_config_new(const char *name)
     return config;
 }
 
-static void add(struct mr_kept *kept, void *item)
+static void *keep(struct mr_config *config, void *item, void (*end)(void *item))
 {
-    kept->items = MR_REALLOC(kept->items, (kept->count + 1) * sizeof(*kept->items));
-    kept->items[kept->count++] = item;
+    config->kept = MR_REALLOC(config->kept, (config->kept_count + 1) * sizeof(*config->kept));
+    config->kept[config->kept_count++] = (struct mr_kept){.item = item, .free = end};
+    return item;
 }
 
 void *mr_config_keep(struct mr_config *config, void *memory)
 {
-    add(&config->memory, memory);
-    return memory;
+    return keep(config, memory, free);
+}
+
+static void free_secret(void *secret)
+{
+    if (secret != NULL) {
+        explicit_bzero(secret, strlen(secret));
+    }
+    free(secret);
+}
+
+char *mr_config_keep_secret(struct mr_config *config, char *secret)
+{
+    return keep(config, secret, free_secret);
+}
+
+static void free_regex(void *regex)
+{
+    mr_regex_free(regex);
+}
+
+struct mr_regex *mr_config_keep_regex(struct mr_config *config, struct mr_regex *regex)
+{
+    return keep(config, regex, free_regex);
 }
 
 char *mr_config_text(struct mr_config *config, const char *format, ...)
@@ -34,22 +57,6 @@ char *mr_config_text(struct mr_config *config, const char *format, ...)
     va_end(arguments);
     MR_ASSERT(len >= 0);
     return mr_config_keep(config, text);
-}
-
-char *mr_config_keep_secret(struct mr_config *config, char *secret)
-{
-    if (secret != NULL) {
-        add(&config->secrets, secret);
-    }
-    return secret;
-}
-
-struct mr_regex *mr_config_keep_regex(struct mr_config *config, struct mr_regex *regex)
-{
-    if (regex != NULL) {
-        add(&config->regexes, regex);
-    }
-    return regex;
 }
 
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size)
@@ -72,19 +79,10 @@ void mr_config_free(struct mr_config *config)
     if (config == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < config->secrets.count; i++) {
-        explicit_bzero(config->secrets.items[i], strlen(config->secrets.items[i]));
-        free(config->secrets.items[i]);
+    for (uint32_t i = 0; i < config->kept_count; i++) {
+        config->kept[i].free(config->kept[i].item);
     }
-    for (uint32_t i = 0; i < config->regexes.count; i++) {
-        mr_regex_free(config->regexes.items[i]);
-    }
-    for (uint32_t i = 0; i < config->memory.count; i++) {
-        free(config->memory.items[i]);
-    }
-    free(config->secrets.items);
-    free(config->regexes.items);
-    free(config->memory.items);
+    free(config->kept);
     mr_rewrite_done(&config->outbox.route.rewrite);
     mr_rewrite_done(&config->routing.topic);
     mr_rewrite_done(&config->routing.key);

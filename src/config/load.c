@@ -1,5 +1,6 @@
 /* From a file, or the environment alone, to a configuration. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +31,63 @@ static void imply(struct mr_config *config)
     }
 }
 
+/* A configuration with the defaults alone. */
+static struct mr_config *defaults_new(const char *name)
+{
+    struct mr_config *config = mr_config_new(name);
+    mr_values_read(&config->values, NULL, &config->problems);
+    return config;
+}
+
+#define AT(place)                                                                                  \
+    {                                                                                              \
+        offsetof(struct mr_config, place), sizeof(((struct mr_config *)NULL)->place)               \
+    }
+#define NOWHERE                                                                                    \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+/* Copies each value that a module takes as it is into the module's options. */
+static void place_values(struct mr_config *config)
+{
+    static const struct {
+        size_t offset, size;
+    } places[] = {
+#define MR_OPTION(path, kind, field, place, ...) place,
+#include "config/options.def"
+#undef MR_OPTION
+    };
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        void *to = (char *)config + places[i].offset;
+        const void *value = mr_value_of(&config->values, i);
+        enum mr_option_kind kind = mr_option_at(i)->kind;
+        if (places[i].size == 0) {
+            continue;
+        }
+        if (kind == MR_KIND_STRING) {
+            *(const char **)to = *(char *const *)value;
+        } else if (kind == MR_KIND_TOPIC) {
+            *(const char **)to = mr_config_or_null(*(char *const *)value);
+        } else if (places[i].size == sizeof(bool)) {
+            *(bool *)to = *(const int64_t *)value != 0;
+        } else if (places[i].size == sizeof(uint32_t)) {
+            *(uint32_t *)to = (uint32_t) * (const int64_t *)value;
+        } else {
+            MR_ASSERT(places[i].size == sizeof(uint64_t));
+            *(uint64_t *)to = (uint64_t) * (const int64_t *)value;
+        }
+    }
+}
+
 static mr_status build(struct mr_config *config)
 {
     /* A value of the wrong kind has been told; what follows from it would only be noise. */
     if (config->problems.errors == 0) {
         imply(config);
+        place_values(config);
         mr_values_check_needs(&config->values, &config->problems);
         mr_config_build_encode(config);
-        mr_config_build_bare(config);
         mr_config_build_tables(config);
         mr_config_build_columns(config);
         mr_config_build_outbox(config);
@@ -81,9 +131,8 @@ mr_status mr_config_load_text(const char *name, const char *text, size_t len,
 /* Tables from MILLRACE_TABLES="public.a,public.b", everything else by default. */
 static mr_status load_environment(struct mr_config **ret_config)
 {
-    struct mr_config *config = mr_config_new("environment");
+    struct mr_config *config = defaults_new("environment");
     *ret_config = config;
-    mr_values_read(&config->values, NULL, &config->problems);
     const char *names = getenv("MILLRACE_TABLES");
     char *list = MR_STRDUP(names == NULL ? "" : names);
     char *rest = NULL;
@@ -167,8 +216,7 @@ mr_status mr_config_reload(const struct mr_config *running, struct mr_config **r
     if (running->path != NULL) {
         return load_file(running->path, build, true, ret_config);
     }
-    *ret_config = mr_config_new("environment");
-    mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
+    *ret_config = defaults_new("environment");
     PROBLEM(*ret_config, 0,
             "there is no file to read again, for millrace was started without one; start it with "
             "--config FILE");
@@ -178,6 +226,7 @@ mr_status mr_config_reload(const struct mr_config *running, struct mr_config **r
 static mr_status build_http_alone(struct mr_config *config)
 {
     if (config->problems.errors == 0) {
+        place_values(config);
         mr_config_build_http(config);
     }
     return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
@@ -188,8 +237,7 @@ mr_status mr_config_load_http(const char *path, struct mr_config **ret_config)
     if (path != NULL) {
         return load_file(path, build_http_alone, false, ret_config);
     }
-    *ret_config = mr_config_new("defaults");
-    mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
+    *ret_config = defaults_new("defaults");
     return build_http_alone(*ret_config);
 }
 

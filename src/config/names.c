@@ -13,8 +13,6 @@ size_t mr_names_characters(const char *text)
     return count;
 }
 
-/* ---- patterns ---- */
-
 /* What makes a name that is not quoted an expression. */
 #define EXPRESSION_SIGNS "*+?[({|\\^"
 
@@ -131,8 +129,6 @@ bool mr_names_take_pattern(struct mr_config *config, uint32_t option, const char
     return false;
 }
 
-/* ---- names ---- */
-
 const char *mr_names_name(struct mr_config *config, const char *begin, const char *end,
                           const char *apart, bool fold)
 {
@@ -223,8 +219,6 @@ const char *mr_names_condition(const char *text, const char **ret_table_end)
     *ret_table_end = colon;
     return condition + strspn(condition, " \t\r\n");
 }
-
-/* ---- hosts and topics ---- */
 
 const char *mr_names_host_fault(const char *broker)
 {

@@ -8,24 +8,18 @@
 #include "base/text.h"
 
 /* CHOICE rows hold their words where the others hold the lower bound. */
-#define LOW_STRING(low)      NULL, 0
-#define LOW_TOPIC(low)       NULL, 0
-#define LOW_STRINGS(low)     NULL, 0
-#define LOW_BOOL(low)        NULL, 0
-#define LOW_CHOICE(low)      (low), 0
-#define LOW_COUNT(low)       NULL, (low)
-#define LOW_DURATION(low)    NULL, (low)
-#define LOW_DURATION_US(low) NULL, (low)
-#define LOW_SIZE(low)        NULL, (low)
+#define WORDS(low) _Generic((low), int : NULL, default : (low))
+#define BOUND(low) _Generic((low), int : (low), default : 0)
 
 #define ONLY(what) (what), true
 #define IDLE(what) (what), false
 #define NONE       NULL, false
 
 static const struct mr_option options[] = {
-#define MR_OPTION(path_, kind_, field_, fallback_, low_, high_, reload_, part_, needs_, text_)     \
-    {path_,           MR_KIND_##kind_, fallback_, LOW_##kind_(low_), high_, MR_RELOAD_##reload_,   \
-     MR_PART_##part_, needs_,          text_},
+#define MR_OPTION(path_, kind_, field_, place_, fallback_, low_, high_, reload_, part_, needs_,    \
+                  text_)                                                                           \
+    {path_, MR_KIND_##kind_,     fallback_,       WORDS(low_), BOUND(low_),                        \
+     high_, MR_RELOAD_##reload_, MR_PART_##part_, needs_,      text_},
 #include "config/options.def"
 #undef MR_OPTION
 };
@@ -63,26 +57,20 @@ bool mr_option_is_live(const struct mr_option *option)
     return option->reload != MR_RELOAD_RESTART && option->reload != MR_RELOAD_RULE;
 }
 
-/* ---- kinds and their units ---- */
-
-struct unit {
+struct mr_unit {
     const char *name;
     int64_t factor;
 };
 
-static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
-static const struct unit sizes[] = {
+static const struct mr_unit no_units[] = {{"", 1}, {NULL, 0}};
+static const struct mr_unit sizes[] = {
     {"", 1},      {"B", 1},     {"KiB", 1024},   {"MiB", 1048576},   {"GiB", 1073741824},
     {"kB", 1000}, {"KB", 1000}, {"MB", 1000000}, {"GB", 1000000000}, {NULL, 0}};
-static const struct unit ms_units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {0}};
-static const struct unit us_units[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}, {0}};
+static const struct mr_unit ms_units[] = {
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {0}};
+static const struct mr_unit us_units[] = {{"us", 1}, {"ms", 1000}, {"s", 1000000}, {0}};
 
-static const struct kind {
-    const char *name;
-    const char *example;
-    const char *unit;
-    const struct unit *units;
-} kinds[] = {
+const struct mr_kind mr_kinds[] = {
     [MR_KIND_STRING] = {.name = "string", .example = "a string"},
     [MR_KIND_TOPIC] = {.name = "string", .example = "a string"},
     [MR_KIND_STRINGS] = {.name = "list", .example = "a list of strings, [\"…\", \"…\"]"},
@@ -95,21 +83,6 @@ static const struct kind {
     [MR_KIND_CHOICE] = {.name = "word"},
 };
 
-const char *mr_option_kind_name(const struct mr_option *option)
-{
-    return kinds[option->kind].name;
-}
-
-const char *mr_option_example(const struct mr_option *option)
-{
-    return kinds[option->kind].example;
-}
-
-const char *mr_option_unit(const struct mr_option *option)
-{
-    return kinds[option->kind].unit;
-}
-
 static bool parse_number(const char *text, enum mr_option_kind kind, int64_t *ret)
 {
     char *end;
@@ -118,7 +91,7 @@ static bool parse_number(const char *text, enum mr_option_kind kind, int64_t *re
     if (end == text || errno != 0 || (number < 0 && kind != MR_KIND_COUNT)) {
         return false;
     }
-    for (const struct unit *unit = kinds[kind].units; unit->name != NULL; unit++) {
+    for (const struct mr_unit *unit = mr_kinds[kind].units; unit->name != NULL; unit++) {
         if (strcmp(end, unit->name) == 0) {
             return !__builtin_mul_overflow((int64_t)number, unit->factor, ret);
         }
@@ -183,17 +156,15 @@ struct mr_option_value mr_option_write(const struct mr_option *option, int64_t v
         snprintf(ret.text, sizeof(ret.text), "%s", value != 0 ? "true" : "false");
         return ret;
     }
-    const struct unit *best = kinds[option->kind].units;
+    const struct mr_unit *best = mr_kinds[option->kind].units;
     MR_ASSERT(best != NULL);
-    for (const struct unit *unit = best; unit->name != NULL; unit++) {
+    for (const struct mr_unit *unit = best; unit->name != NULL; unit++) {
         bool fits = value != 0 && value % unit->factor == 0;
         best = fits && unit->factor > best->factor ? unit : best;
     }
     snprintf(ret.text, sizeof(ret.text), "%lld%s", (long long)(value / best->factor), best->name);
     return ret;
 }
-
-/* ---- for people ---- */
 
 static void add_words(struct mr_text *to, const char *words, const char *quote, const char *between)
 {

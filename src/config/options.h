@@ -65,10 +65,12 @@ const struct mr_option *mr_option_at(uint32_t index);
 bool mr_option_find(const char *path, uint32_t *ret_index);
 bool mr_option_is_section(const char *path);
 
-/* "duration", for people; "a duration such as …", for the message about another; "ms", "us", "bytes" or NULL. */
-const char *mr_option_kind_name(const struct mr_option *option);
-const char *mr_option_example(const struct mr_option *option);
-const char *mr_option_unit(const struct mr_option *option);
+extern const struct mr_kind {
+    const char *name;    /* "duration", for people */
+    const char *example; /* "a duration such as …", for the message about another */
+    const char *unit;    /* "ms", "us", "bytes" or NULL */
+    const struct mr_unit *units;
+} mr_kinds[];
 
 /* A reload takes up another value while the stream runs. */
 bool mr_option_is_live(const struct mr_option *option);

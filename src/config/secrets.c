@@ -1,5 +1,4 @@
-#include "config/secrets.h"
-
+/* Secrets: read from an environment variable, or from a file that only its owner may read. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -9,8 +9,6 @@ enum { PATH_MAX_LEN = 256 };
 
 #define PROBLEM(problems, line, ...) mr_problem_add((problems), true, (line), __VA_ARGS__)
 
-/* ---- what may have been meant ---- */
-
 static bool is_between(char c)
 {
     return c == '.' || c == '_' || c == '\0';
@@ -155,8 +153,6 @@ static const char *meant_by_section(const char *path, const struct mr_toml_node 
     return mr_option_nearest(path);
 }
 
-/* ---- what is said ---- */
-
 static void unknown_section(const char *path, const struct mr_toml_node *node,
                             struct mr_problems *problems)
 {
@@ -242,8 +238,6 @@ void mr_config_unknown(const char *path, const struct mr_toml_node *node,
         unknown_key(path, node->line, problems);
     }
 }
-
-/* ---- other files ---- */
 
 /* Both are what `millrace convert` reads. A file of Debezium Server names the class behind a prefix. */
 static const char *other_form(const char *text)

@@ -25,8 +25,6 @@ const void *mr_value_of(const struct mr_config_values *values, uint32_t index)
     return value_at((struct mr_config_values *)(uintptr_t)values, index);
 }
 
-/* ---- one value ---- */
-
 void mr_strings_done(struct mr_strings *strings)
 {
     for (uint32_t i = 0; i < strings->count; i++) {
@@ -40,6 +38,15 @@ void mr_strings_add(struct mr_strings *strings, const char *text)
 {
     strings->items = MR_REALLOC(strings->items, (strings->count + 1) * sizeof(*strings->items));
     strings->items[strings->count++] = MR_STRDUP(text);
+}
+
+bool mr_strings_equal(const struct mr_strings *a, const struct mr_strings *b)
+{
+    bool equal = a->count == b->count;
+    for (uint32_t i = 0; i < a->count && equal; i++) {
+        equal = strcmp(a->items[i], b->items[i]) == 0;
+    }
+    return equal;
 }
 
 static bool read_string(const struct mr_toml_node *node, char **to)
@@ -70,16 +77,14 @@ static bool read_strings(const struct mr_toml_node *node, struct mr_strings *to)
 static bool read_number(const struct mr_option *option, const struct mr_toml_node *node,
                         int64_t *ret)
 {
-    bool is_bare = option->kind == MR_KIND_BOOL ? node->kind == MR_TOML_BOOLEAN
-                   : option->kind == MR_KIND_COUNT
-                       ? node->kind == MR_TOML_INTEGER
-                       : option->kind == MR_KIND_SIZE && node->kind == MR_TOML_INTEGER;
-    bool is_text = option->kind != MR_KIND_BOOL && option->kind != MR_KIND_COUNT;
-    if (is_bare) {
+    bool takes_text = option->kind != MR_KIND_BOOL && option->kind != MR_KIND_COUNT;
+    bool takes_number = option->kind == MR_KIND_COUNT || option->kind == MR_KIND_SIZE;
+    if (node->kind == MR_TOML_BOOLEAN ? option->kind == MR_KIND_BOOL
+                                      : takes_number && node->kind == MR_TOML_INTEGER) {
         *ret = node->integer;
         return true;
     }
-    return is_text && node->kind == MR_TOML_STRING && mr_option_parse(option, node->string, ret);
+    return takes_text && node->kind == MR_TOML_STRING && mr_option_parse(option, node->string, ret);
 }
 
 static bool read_value(const struct mr_option *option, const struct mr_toml_node *node, void *to)
@@ -126,7 +131,8 @@ static void read_option(struct mr_config_values *values, uint32_t index,
     } else if (option->kind == MR_KIND_CHOICE) {
         PROBLEM(problems, node->line, "%s must be one of %s", option->path, option->choices);
     } else {
-        PROBLEM(problems, node->line, "%s must be %s", option->path, mr_option_example(option));
+        PROBLEM(problems, node->line, "%s must be %s", option->path,
+                mr_kinds[option->kind].example);
     }
 }
 
@@ -142,8 +148,6 @@ static void fill_default(struct mr_config_values *values, uint32_t index)
         mr_strings_add(to, option->fallback);
     }
 }
-
-/* ---- what an option needs ---- */
 
 /* A text that is not empty, a list with something in it, a number but 0, true. */
 static bool is_set(const struct mr_config_values *values, uint32_t index)
@@ -165,30 +169,21 @@ static bool has_needed(const struct mr_config_values *values, const char *needs)
 {
     const char *equals = strchr(needs, '=');
     const char *words = equals == NULL ? needs : equals + 1;
-    uint32_t index = 0;
-    char name[64];
-    snprintf(name, sizeof(name), "%.*s", equals == NULL ? 0 : (int)(equals - needs), needs);
-    MR_ASSERT(equals == NULL || mr_option_find(name, &index));
-    for (;; words++) {
-        size_t len = strcspn(words, "|");
-        snprintf(name, sizeof(name), "%.*s", (int)len, words);
+    bool found = false;
+    for (size_t len; !found && *words != '\0'; words += len + (words[len] == '|')) {
+        char path[64];
+        char word[64];
+        uint32_t index;
         int64_t wanted;
-        if (equals == NULL) {
-            MR_ASSERT(mr_option_find(name, &index));
-            if (is_set(values, index)) {
-                return true;
-            }
-        } else {
-            MR_ASSERT(mr_option_parse(mr_option_at(index), name, &wanted));
-            if (*(const int64_t *)mr_value_of(values, index) == wanted) {
-                return true;
-            }
-        }
-        words += len;
-        if (*words == '\0') {
-            return false;
-        }
+        len = strcspn(words, "|");
+        snprintf(word, sizeof(word), "%.*s", (int)len, words);
+        snprintf(path, sizeof(path), "%.*s", (int)(equals == NULL ? 0 : equals - needs), needs);
+        MR_ASSERT(mr_option_find(equals == NULL ? word : path, &index));
+        MR_ASSERT(equals == NULL || mr_option_parse(mr_option_at(index), word, &wanted));
+        found = equals == NULL ? is_set(values, index)
+                               : *(const int64_t *)mr_value_of(values, index) == wanted;
     }
+    return found;
 }
 
 void mr_values_check_needs(const struct mr_config_values *values, struct mr_problems *problems)
@@ -207,8 +202,6 @@ void mr_values_check_needs(const struct mr_config_values *values, struct mr_prob
         free(needs);
     }
 }
-
-/* ---- parts that are no plain options ---- */
 
 static void read_properties(struct mr_config_values *values, const struct mr_toml_node *table,
                             struct mr_problems *problems)
@@ -233,31 +226,48 @@ static void read_properties(struct mr_config_values *values, const struct mr_tom
     }
 }
 
-#define STREAM_STRING(path, field)                                                                 \
-    {                                                                                              \
-        (path), offsetof(struct mr_stream, field), false                                           \
-    }
-#define STREAM_LIST(path, field)                                                                   \
-    {                                                                                              \
-        (path), offsetof(struct mr_stream, field), true                                            \
-    }
+#define PLACE(field) offsetof(struct mr_stream, field)
 
 static const struct {
     const char *path;
     size_t offset;
     bool is_list;
 } stream_keys[] = {
-    STREAM_STRING("name", name),
-    STREAM_STRING("source.resource", resource),
-    STREAM_STRING("sink.destination", destination),
-    STREAM_STRING("sink.routing_key", routing_key),
-    STREAM_LIST("source.operations", operations),
-    STREAM_LIST("columns.include", columns[0]),
-    STREAM_LIST("columns.exclude", columns[1]),
-    STREAM_LIST("columns.mask", columns[2]),
-    STREAM_LIST("columns.truncate", columns[3]),
-    STREAM_LIST("columns.hash", columns[4]),
+    {"name", PLACE(name), false},
+    {"source.resource", PLACE(resource), false},
+    {"sink.destination", PLACE(destination), false},
+    {"sink.routing_key", PLACE(routing_key), false},
+    {"source.operations", PLACE(operations), true},
+    {"columns.include", PLACE(columns[0]), true},
+    {"columns.exclude", PLACE(columns[1]), true},
+    {"columns.mask", PLACE(columns[2]), true},
+    {"columns.truncate", PLACE(columns[3]), true},
+    {"columns.hash", PLACE(columns[4]), true},
 };
+
+static bool stream_equal(const struct mr_stream *one, const struct mr_stream *other)
+{
+    bool equal = true;
+    for (size_t i = 1; i < MR_ARRAY_LEN(stream_keys) && equal; i++) { /* 0: the name */
+        const void *a = (const char *)one + stream_keys[i].offset;
+        const void *b = (const char *)other + stream_keys[i].offset;
+        const char *left = stream_keys[i].is_list ? NULL : *(char *const *)a;
+        const char *right = stream_keys[i].is_list ? NULL : *(char *const *)b;
+        equal = stream_keys[i].is_list          ? mr_strings_equal(a, b)
+                : left == NULL || right == NULL ? left == right
+                                                : strcmp(left, right) == 0;
+    }
+    return equal;
+}
+
+bool mr_streams_equal(const struct mr_config_values *a, const struct mr_config_values *b)
+{
+    bool equal = a->stream_count == b->stream_count;
+    for (uint32_t i = 0; i < a->stream_count && equal; i++) {
+        equal = stream_equal(&a->streams[i], &b->streams[i]);
+    }
+    return equal;
+}
 
 static void read_stream_key(struct mr_stream *stream, const char *path,
                             const struct mr_toml_node *node, struct mr_problems *problems)
@@ -321,8 +331,6 @@ static void read_streams(struct mr_config_values *values, const struct mr_toml_n
         PROBLEM(problems, node->line, "streams must be written as [[streams]]");
     }
 }
-
-/* ---- the tree ---- */
 
 static void note_section(struct mr_config_values *values, const char *path, uint32_t line)
 {

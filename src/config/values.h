@@ -71,6 +71,10 @@ void mr_values_done(struct mr_config_values *values);
 
 void mr_strings_add(struct mr_strings *strings, const char *text);
 void mr_strings_done(struct mr_strings *strings);
+bool mr_strings_equal(const struct mr_strings *a, const struct mr_strings *b);
+
+/* Whether the streams are the same but for their names. */
+bool mr_streams_equal(const struct mr_config_values *a, const struct mr_config_values *b);
 
 /* In schema public; what `millrace convert` writes where it can't know which tables are meant. Nothing starts with it. */
 #define MR_CONVERT_PLACEHOLDER "name_your_tables_here"

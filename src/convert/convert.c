@@ -33,8 +33,6 @@ static const struct row *find_row(const char *name)
     return NULL;
 }
 
-/* ---- one option after the other ---- */
-
 /* The word of "given|given=ours|…" for a value, in any case, or for the last part of a class' name;
  * NULL: there is none. */
 static const char *find_word(struct mr_convert *c, const char *words, const char *value)
@@ -151,7 +149,9 @@ static void convert_transform_line(struct mr_convert *c, struct mr_cv_line *line
     const char *alias = strchr(line->name, '.') + 1;
     const char *option = strchr(alias, '.');
     const struct mr_cv_line *type =
-        option == NULL ? NULL : mr_cv_take(c, "transforms.%.*s.type", (int)(option - alias), alias);
+        option == NULL
+            ? NULL
+            : mr_cv_take(c, mr_cv_text(c, "transforms.%.*s.type", (int)(option - alias), alias));
     line->done = true;
     bool is_carried =
         type != NULL && (c->has_outbox || !mr_cv_is_class(type->value, "EventRouter"));
@@ -175,14 +175,12 @@ static void convert_lines(struct mr_convert *c)
     }
 }
 
-/* ---- names, and what is not there ---- */
-
 /* An option that the file does not have is at Debezium's default, which ours may not be. */
 static void add_defaults(struct mr_convert *c)
 {
     static const char *const names[] = {"slot.name", "publication.name", "snapshot.mode"};
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        if (mr_cv_find(c, "%s", names[i]) == NULL) {
+        if (mr_cv_find(c, names[i]) == NULL) {
             mr_cv_line_add(c, names[i], find_row(names[i])->fallback);
         }
     }
@@ -195,7 +193,7 @@ static void rename_old(struct mr_convert *c)
         struct mr_cv_line *line = &c->lines[i];
         const struct row *row = find_row(line->name);
         if (row != NULL && row->fate == OLD) {
-            line->done = mr_cv_find(c, "%s", row->to) != NULL;
+            line->done = mr_cv_find(c, row->to) != NULL;
             IDLE(c, line->given, "is an old name of %s%s", row->to,
                  line->done ? ", which is there too" : "");
             line->name = line->done ? line->name : row->to;
@@ -253,8 +251,6 @@ mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, F
     return good ? MR_OK : MR_ERR_CONFIG;
 }
 
-/* ---- the reference ---- */
-
 /* "|" would end a cell. */
 static void put_cell(FILE *to, const char *before, const char *text)
 {
@@ -304,17 +300,7 @@ static void put_fate(FILE *to, const struct row *row)
 
 void mr_convert_print_reference(FILE *to)
 {
-    fputs("# Debezium's options\n\n"
-          "<!-- Made by `millrace reference debezium`; a test compares the two. -->\n\n"
-          "The table lists the options of Debezium's PostgreSQL connector 3.7.0, of its "
-          "transformations, and of Kafka Connect, and\n"
-          "says what [`millrace convert`](migrating-from-debezium.md) does with each. `*` stands "
-          "for the rest of a name, and\n"
-          "`@Class.option` for an option of a transformation or a converter of that class. \"Needs "
-          "nothing\" means that the option can be left\n"
-          "out; the reason follows.\n\n"
-          "| option | default | what becomes of it |\n|---|---|---|\n",
-          to);
+    fputs("| option | default | what becomes of it |\n|---|---|---|\n", to);
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
         const char *tick = rows[i].fallback[0] == '\0' ? "" : "`";
         fprintf(to, "| `%s` | %s%s%s | ", rows[i].name, tick, rows[i].fallback, tick);

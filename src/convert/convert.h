@@ -24,7 +24,7 @@ mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, F
 bool mr_convert_offset(const char *text, size_t len, struct mr_handed_over *ret, char *ret_reason,
                        size_t reason_size);
 
-/* docs/debezium-options.md. */
+/* The table of docs/debezium-options.md. */
 void mr_convert_print_reference(FILE *to);
 
 #endif

@@ -63,8 +63,8 @@ bool mr_cv_read(struct mr_convert *c, const char *text, size_t len, char *ret_re
                 size_t reason_size);
 
 /* The option of that name, or NULL; mr_cv_take marks it as done. */
-struct mr_cv_line *mr_cv_find(struct mr_convert *c, const char *format, ...) MR_PRINTF(2, 3);
-struct mr_cv_line *mr_cv_take(struct mr_convert *c, const char *format, ...) MR_PRINTF(2, 3);
+struct mr_cv_line *mr_cv_find(struct mr_convert *c, const char *name);
+struct mr_cv_line *mr_cv_take(struct mr_convert *c, const char *name);
 /* Takes its value; NULL: not there, or an expression of a config provider, which a note says. */
 const char *mr_cv_value(struct mr_convert *c, const char *name);
 bool mr_cv_is_expression(const char *value);

@@ -11,8 +11,6 @@
 #include "base/json.h"
 #include "convert/convert_internal.h"
 
-/* ---- memory ---- */
-
 static void *kept(struct mr_convert *c, void *memory)
 {
     c->memory = MR_REALLOC(c->memory, (c->memory_count + 1) * sizeof(void *));
@@ -25,22 +23,15 @@ const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len)
     return kept(c, MR_STRNDUP(text, len));
 }
 
-MR_PRINTF(2, 0)
-static const char *text_of(struct mr_convert *c, const char *format, va_list arguments)
-{
-    char *text = NULL;
-    int len = vasprintf(&text, format, arguments);
-    MR_ASSERT(len >= 0);
-    return kept(c, text);
-}
-
 const char *mr_cv_text(struct mr_convert *c, const char *format, ...)
 {
+    char *text = NULL;
     va_list arguments;
     va_start(arguments, format);
-    const char *text = text_of(c, format, arguments);
+    int len = vasprintf(&text, format, arguments);
     va_end(arguments);
-    return text;
+    MR_ASSERT(len >= 0);
+    return kept(c, text);
 }
 
 void mr_cv_done(struct mr_convert *c)
@@ -54,8 +45,6 @@ void mr_cv_done(struct mr_convert *c)
     mr_text_done(&c->properties);
     mr_text_done(&c->notes);
 }
-
-/* ---- lists and lines ---- */
 
 /* A list's room is the power of two from its count on. */
 void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text)
@@ -97,7 +86,7 @@ static const char *plain_name(struct mr_convert *c, const char *given)
     return mr_cv_text(c, "%s%s", prefixes[i][1], given + strlen(prefixes[i][0]));
 }
 
-static struct mr_cv_line *find_line(const struct mr_convert *c, const char *name)
+struct mr_cv_line *mr_cv_find(struct mr_convert *c, const char *name)
 {
     for (uint32_t i = 0; i < c->line_count; i++) {
         if (strcmp(c->lines[i].name, name) == 0) {
@@ -112,7 +101,7 @@ void mr_cv_line_add(struct mr_convert *c, const char *name, const char *value)
     struct mr_cv_line line = {.given = mr_cv_text(c, "%s", name),
                               .name = plain_name(c, name),
                               .value = mr_cv_text(c, "%s", value)};
-    struct mr_cv_line *earlier = find_line(c, line.name);
+    struct mr_cv_line *earlier = mr_cv_find(c, line.name);
     if (earlier == NULL) {
         c->lines = MR_REALLOC(c->lines, (c->line_count + 1) * sizeof(*c->lines));
         earlier = &c->lines[c->line_count++];
@@ -120,21 +109,9 @@ void mr_cv_line_add(struct mr_convert *c, const char *name, const char *value)
     *earlier = line;
 }
 
-struct mr_cv_line *mr_cv_find(struct mr_convert *c, const char *format, ...)
+struct mr_cv_line *mr_cv_take(struct mr_convert *c, const char *name)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    struct mr_cv_line *line = find_line(c, text_of(c, format, arguments));
-    va_end(arguments);
-    return line;
-}
-
-struct mr_cv_line *mr_cv_take(struct mr_convert *c, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    struct mr_cv_line *line = find_line(c, text_of(c, format, arguments));
-    va_end(arguments);
+    struct mr_cv_line *line = mr_cv_find(c, name);
     if (line != NULL) {
         line->done = true;
     }
@@ -155,7 +132,7 @@ bool mr_cv_is_expression(const char *value)
 
 const char *mr_cv_value(struct mr_convert *c, const char *name)
 {
-    const struct mr_cv_line *line = mr_cv_take(c, "%s", name);
+    const struct mr_cv_line *line = mr_cv_take(c, name);
     if (line != NULL && mr_cv_is_expression(line->value)) {
         TO_DO(c, line->given,
               "its value comes from a config provider of Connect; write it in yourself");
@@ -171,8 +148,6 @@ bool mr_cv_is_class(const char *java, const char *name)
     size_t len = strcspn(last, "$");
     return len == strlen(name) && strncmp(last, name, len) == 0;
 }
-
-/* ---- properties ---- */
 
 struct reader {
     const char *at, *end;
@@ -298,8 +273,6 @@ static void read_properties(const char *text, size_t len, struct mr_convert *c)
         }
     }
 }
-
-/* ---- JSON ---- */
 
 /* False: it is nothing that an option has. */
 static bool read_member(const cJSON *member, struct mr_convert *c)

@@ -22,8 +22,6 @@ static void convert_brokers(struct mr_convert *c)
     mr_cv_set_list(c, "sink.kafka.brokers", &brokers);
 }
 
-/* ---- security ---- */
-
 /* What is in quotes after `name`= in a login of JAAS; NULL: nothing. */
 static const char *jaas_part(struct mr_convert *c, const char *jaas, const char *name)
 {
@@ -40,6 +38,17 @@ static const char *jaas_part(struct mr_convert *c, const char *jaas, const char 
         }
     }
     return NULL;
+}
+
+/* A user, NULL where nobody knows, and a variable for the password. */
+static void set_login(struct mr_convert *c, const char *section, const char *user,
+                      const char *variable, const char *given)
+{
+    mr_cv_set(c, mr_cv_text(c, "%s.username", section), user == NULL ? "name_the_user_here" : user);
+    mr_cv_set(c, mr_cv_text(c, "%s.password_env", section), variable);
+    TO_DO(c, given, "%sput the password into the environment variable %s",
+          user == NULL ? mr_cv_text(c, "name the user in %s.username, and ", section) : "",
+          variable);
 }
 
 static void convert_login(struct mr_convert *c)
@@ -64,11 +73,8 @@ static void convert_login(struct mr_convert *c)
                            ? NULL
                            : jaas_part(c, jaas->value, "username");
     mr_cv_set(c, "sink.kafka.sasl.mechanism", kind);
-    mr_cv_set(c, "sink.kafka.sasl.username", user == NULL ? "name_the_user_here" : user);
-    mr_cv_set(c, "sink.kafka.sasl.password_env", "MILLRACE_KAFKA_PASSWORD");
-    TO_DO(c, jaas != NULL ? jaas->given : mechanism->given,
-          "%sput the password into the environment variable MILLRACE_KAFKA_PASSWORD",
-          user == NULL ? "name the user in sink.kafka.sasl.username, and " : "");
+    set_login(c, "sink.kafka.sasl", user, "MILLRACE_KAFKA_PASSWORD",
+              jaas != NULL ? jaas->given : mechanism->given);
 }
 
 static void convert_tls(struct mr_convert *c)
@@ -98,8 +104,6 @@ static void convert_tls(struct mr_convert *c)
     }
 }
 
-/* ---- converters ---- */
-
 /* An option of a converter; NULL: of another thing. */
 static const char *option_of(const struct mr_cv_line *line, const char *side)
 {
@@ -109,16 +113,16 @@ static const char *option_of(const struct mr_cv_line *line, const char *side)
     return is_of ? line->name + len + 11 : NULL;
 }
 
-/* The values' converter and its options, by their rows; `otherwise` is said of those that have
- * none. */
-static void convert_values(struct mr_convert *c, const char *java, const char *otherwise)
+/* A converter's options, by the rows of its class; `otherwise` is said of those that have none. NULL: no class has. */
+static void convert_options(struct mr_convert *c, const char *side, const char *java,
+                            const char *otherwise)
 {
     for (uint32_t i = 0; i < c->line_count; i++) {
         struct mr_cv_line *line = &c->lines[i];
-        const char *option = option_of(line, "value");
+        const char *option = option_of(line, side);
         if (option != NULL && !line->done) {
             line->done = true;
-            if (!mr_cv_class_line(c, line, java, option)) {
+            if (java == NULL || !mr_cv_class_line(c, line, java, option)) {
                 LOST(c, line->given, "%s", otherwise);
             }
         }
@@ -131,8 +135,8 @@ static void convert_cloud_events(struct mr_convert *c)
     bool has_schemas = mr_cv_find(c, "value.converter.json.schemas.enable") == NULL;
     mr_cv_set(c, "format", "cloudevents");
     mr_cv_set(c, "cloudevents.id", "debezium");
-    convert_values(
-        c, "CloudEventsConverter",
+    convert_options(
+        c, "value", "CloudEventsConverter",
         "CloudEvents are JSON without schemas, made of the event itself (docs/formats.md)");
     if (has_schemas) {
         LOST(c, "value.converter.json.schemas.enable",
@@ -144,7 +148,7 @@ static void convert_cloud_events(struct mr_convert *c)
 /* Characters that Avro does not take in a name become underscores (docs/formats.md). */
 static void convert_names(struct mr_convert *c, const char *option)
 {
-    const struct mr_cv_line *line = mr_cv_take(c, "%s", option);
+    const struct mr_cv_line *line = mr_cv_take(c, option);
     if (line != NULL && strcmp(line->value, "avro") != 0 && strcmp(line->value, "none") != 0) {
         LOST(c, line->given,
              "names are written as with \"avro\": other characters become underscores");
@@ -153,19 +157,15 @@ static void convert_names(struct mr_convert *c, const char *option)
 
 static void convert_registry_login(struct mr_convert *c, const char *option)
 {
-    const struct mr_cv_line *line = mr_cv_take(c, "value.converter.%s", option);
+    const struct mr_cv_line *line = mr_cv_take(c, mr_cv_text(c, "value.converter.%s", option));
     if (line == NULL) {
         return;
     }
     const char *colon = strchr(line->value, ':');
     bool known = colon != NULL && !mr_cv_is_expression(line->value);
-    mr_cv_set(c, "schema_registry.username",
-              known ? mr_cv_part(c, line->value, (size_t)(colon - line->value))
-                    : "name_the_user_here");
-    mr_cv_set(c, "schema_registry.password_env", "MILLRACE_REGISTRY_PASSWORD");
-    TO_DO(c, line->given,
-          "%sput the password into the environment variable MILLRACE_REGISTRY_PASSWORD",
-          known ? "" : "name the user in schema_registry.username, and ");
+    set_login(c, "schema_registry",
+              known ? mr_cv_part(c, line->value, (size_t)(colon - line->value)) : NULL,
+              "MILLRACE_REGISTRY_PASSWORD", line->given);
 }
 
 /* Keys and values have one registry: what the file says of keys it must say of values. */
@@ -182,9 +182,9 @@ static void convert_avro_keys(struct mr_convert *c, const char *java)
             continue;
         }
         const char *rest = strncmp(option, "key.", 4) == 0 ? option + 4 : NULL;
-        const struct mr_cv_line *other = rest == NULL
-                                             ? mr_cv_find(c, "value.converter.%s", option)
-                                             : mr_cv_find(c, "value.converter.value.%s", rest);
+        const struct mr_cv_line *other =
+            rest == NULL ? mr_cv_find(c, mr_cv_text(c, "value.converter.%s", option))
+                         : mr_cv_find(c, mr_cv_text(c, "value.converter.value.%s", rest));
         line->done = true;
         if (strcmp(option, "schemas.enable") != 0 &&
             (other == NULL || strcmp(other->value, line->value) != 0)) {
@@ -196,7 +196,7 @@ static void convert_avro_keys(struct mr_convert *c, const char *java)
 static void convert_avro(struct mr_convert *c, const char *java)
 {
     static const char apicurio[] = "value.converter.apicurio.registry.url";
-    const struct mr_cv_line *own_api = mr_cv_take(c, "%s", apicurio);
+    const struct mr_cv_line *own_api = mr_cv_take(c, apicurio);
     mr_cv_take(c, "value.converter");
     mr_cv_set(c, "format", "avro");
     convert_avro_keys(c, java);
@@ -208,7 +208,7 @@ static void convert_avro(struct mr_convert *c, const char *java)
               "set schema_registry.url to Apicurio's API for Confluent's clients, whose path is "
               "/apis/ccompat/v7");
     }
-    convert_values(c, "AvroConverter", "see [schema_registry] in docs/configuration.md");
+    convert_options(c, "value", "AvroConverter", "see [schema_registry] in docs/configuration.md");
     convert_names(c, "schema.name.adjustment.mode");
     convert_names(c, "field.name.adjustment.mode");
 }
@@ -251,24 +251,17 @@ static void note_converter(struct mr_convert *c, const char *side, const struct 
 /* What belongs to a converter is said once, by the converter, unless it is JSON. */
 static void convert_side(struct mr_convert *c, const char *side)
 {
-    const struct mr_cv_line *line = mr_cv_take(c, "%s.converter", side);
+    const struct mr_cv_line *line = mr_cv_take(c, mr_cv_text(c, "%s.converter", side));
     if (line != NULL && strcmp(side, "value") == 0 &&
         mr_cv_is_class(line->value, "CloudEventsConverter")) {
         convert_cloud_events(c);
         return;
     }
-    const struct mr_cv_line *schemas = mr_cv_take(c, "%s.converter.schemas.enable", side);
+    const struct mr_cv_line *schemas =
+        mr_cv_take(c, mr_cv_text(c, "%s.converter.schemas.enable", side));
     bool is_json = line == NULL || mr_cv_is_class(line->value, "JsonConverter");
-    for (uint32_t i = 0; i < c->line_count; i++) {
-        struct mr_cv_line *part = &c->lines[i];
-        const char *option = option_of(part, side);
-        if (option != NULL && !part->done) {
-            part->done = true;
-            if (!is_json || !mr_cv_class_line(c, part, "JsonConverter", option)) {
-                LOST(c, part->given, "see %s.converter", side);
-            }
-        }
-    }
+    convert_options(c, side, is_json ? "JsonConverter" : NULL,
+                    mr_cv_text(c, "see %s.converter", side));
     note_converter(c, side, line, schemas);
 }
 

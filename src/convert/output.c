@@ -1,15 +1,13 @@
 /* Our options as they are gathered, the notes about those that did not become any, and the file
  * made of both. */
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/json.h"
 #include "convert/convert_internal.h"
-
-/* ---- notes ---- */
 
 /* A line break in a name must not end the comment, and a name may have been cut. */
 static void make_printable(struct mr_text *text)
@@ -50,8 +48,6 @@ void mr_cv_note(struct mr_convert *c, enum mr_cv_kind kind, const char *option, 
     mr_text_done(&note);
 }
 
-/* ---- values ---- */
-
 /* A TOML string. */
 static void add_quoted(struct mr_text *out, const char *text)
 {
@@ -70,21 +66,15 @@ static void add_quoted(struct mr_text *out, const char *text)
 }
 
 /* Debezium's words are taken in any case. */
-static bool write_choice(struct mr_text *out, const char *choices, const char *word)
+static bool write_choice(struct mr_text *out, const struct mr_option *option, const char *word)
 {
-    size_t len = strlen(word);
-    for (const char *at = choices; len > 0; at++) {
-        size_t size = strcspn(at, "|");
-        if (size == len && strncasecmp(at, word, len) == 0) {
-            mr_text_format(out, "\"%.*s\"", (int)len, at);
-            return true;
-        }
-        at += size;
-        if (*at == '\0') {
-            break;
-        }
+    struct mr_option_value lower = {0};
+    for (size_t i = 0; i < sizeof(lower.text) - 1 && word[i] != '\0'; i++) {
+        lower.text[i] = (char)tolower((unsigned char)word[i]);
     }
-    return false;
+    int64_t value;
+    mr_text_format(out, "\"%s\"", lower.text);
+    return mr_option_parse(option, lower.text, &value);
 }
 
 /* Numbers are in the unit that Debezium's options have: milliseconds, bytes. */
@@ -107,7 +97,7 @@ static bool write_value(struct mr_text *out, const struct mr_option *option, con
         mr_text_format(out, "\"%lldms\"", number);
         return in_range;
     case MR_KIND_CHOICE:
-        return write_choice(out, option->choices, value);
+        return write_choice(out, option, value);
     case MR_KIND_STRING:
     case MR_KIND_TOPIC:
         add_quoted(out, value);
@@ -117,28 +107,18 @@ static bool write_value(struct mr_text *out, const struct mr_option *option, con
     }
 }
 
-static uint32_t option_index(const char *path)
-{
-    uint32_t index = 0;
-    while (index < MR_OPTION_COUNT && strcmp(mr_option_at(index)->path, path) != 0) {
-        index++;
-    }
-    return index;
-}
-
 /* Takes the text over. */
 static void set_option(struct mr_convert *c, uint32_t index, struct mr_text *text)
 {
-    MR_ASSERT(index < MR_OPTION_COUNT);
     c->options[index] = mr_cv_text(c, "%s", text->data);
     mr_text_done(text);
 }
 
 bool mr_cv_set(struct mr_convert *c, const char *path, const char *value)
 {
-    uint32_t index = option_index(path);
+    uint32_t index;
     struct mr_text text = {0};
-    if (index == MR_OPTION_COUNT || !write_value(&text, mr_option_at(index), value)) {
+    if (!mr_option_find(path, &index) || !write_value(&text, mr_option_at(index), value)) {
         mr_text_done(&text);
         return false;
     }
@@ -148,6 +128,8 @@ bool mr_cv_set(struct mr_convert *c, const char *path, const char *value)
 
 void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_list *list)
 {
+    uint32_t index;
+    MR_ASSERT(mr_option_find(path, &index));
     struct mr_text text = {0};
     mr_text_string(&text, "[");
     for (uint32_t i = 0; i < list->count; i++) {
@@ -155,7 +137,7 @@ void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_l
         add_quoted(&text, list->items[i]);
     }
     mr_text_string(&text, "]");
-    set_option(c, option_index(path), &text);
+    set_option(c, index, &text);
 }
 
 void mr_cv_set_property(struct mr_convert *c, const char *name, const char *value)
@@ -165,8 +147,6 @@ void mr_cv_set_property(struct mr_convert *c, const char *name, const char *valu
     add_quoted(&c->properties, value);
     mr_text_string(&c->properties, "\n");
 }
-
-/* ---- the file ---- */
 
 /* Length of "source.postgres" in "source.postgres.slot_name"; 0: no section. */
 static size_t section_len(const char *path)

@@ -8,8 +8,6 @@
 
 enum { TEXTS_MAX = 1000, DEPTH_MAX = 20, PARTS_MAX = 3 };
 
-/* ---- lists ---- */
-
 struct mr_cv_list mr_cv_split(struct mr_convert *c, const char *text, char separator)
 {
     struct mr_cv_list ret = {0};
@@ -46,8 +44,6 @@ static void add_all(struct mr_convert *c, struct mr_cv_list *list, const struct 
         mr_cv_add(c, list, more->items[i]);
     }
 }
-
-/* ---- expressions that are lists of texts ---- */
 
 /* Without "^" and "$" around it. */
 static const char *without_anchors(struct mr_convert *c, const char *pattern)
@@ -178,8 +174,6 @@ bool mr_cv_expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *
     return good;
 }
 
-/* ---- expressions in parts ---- */
-
 /* Where a part of an expression ends: at a dot that does not repeat and stands in no bracket,
  * escaped or not. */
 static const char *part_end(const char *at)
@@ -248,8 +242,6 @@ bool mr_cv_has_upper(const char *text)
 {
     return text[strcspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")] != '\0';
 }
-
-/* ---- expressions of Java's ---- */
 
 /* A set, from its bracket on; `*at` comes to stand on the last one. False: it is an intersection or
  * a set in a set. */

@@ -88,20 +88,19 @@ static bool tables_of(struct mr_convert *c, const char *java, bool negate, struc
 enum mr_cv_scope mr_cv_scope_of(struct mr_convert *c, const char *alias, bool takes,
                                 struct mr_cv_list *ret)
 {
-    struct mr_cv_line *predicate = mr_cv_find(c, "transforms.%s.predicate", alias);
-    struct mr_cv_line *negate = mr_cv_find(c, "transforms.%s.negate", alias);
+    struct mr_cv_line *predicate = mr_cv_find(c, mr_cv_text(c, "transforms.%s.predicate", alias));
+    struct mr_cv_line *negate = mr_cv_find(c, mr_cv_text(c, "transforms.%s.negate", alias));
     const char *name = predicate == NULL ? "" : predicate->value;
-    struct mr_cv_line *type = mr_cv_find(c, "predicates.%s.type", name);
-    struct mr_cv_line *pattern = mr_cv_find(c, "predicates.%s.pattern", name);
+    struct mr_cv_line *type = mr_cv_find(c, mr_cv_text(c, "predicates.%s.type", name));
+    struct mr_cv_line *pattern = mr_cv_find(c, mr_cv_text(c, "predicates.%s.pattern", name));
     struct mr_cv_line *listed = mr_cv_find(c, "predicates"); /* Connect knows those */
     struct mr_cv_list names = mr_cv_split(c, listed == NULL ? NULL : listed->value, ',');
     bool negates = negate != NULL && strcasecmp(negate->value, "true") == 0;
-    struct mr_cv_line *own[] = {predicate, negate};
-    struct mr_cv_line *shared[] = {type, pattern, listed};
-    for (size_t i = 0; takes && i < MR_ARRAY_LEN(own); i++) {
-        if (own[i] != NULL) {
-            own[i]->done = true;
-        }
+    if (takes && predicate != NULL) {
+        predicate->done = true;
+    }
+    if (takes && negate != NULL) {
+        negate->done = true;
     }
     if (name[0] == '\0') {
         return MR_CV_ALL;
@@ -109,8 +108,8 @@ enum mr_cv_scope mr_cv_scope_of(struct mr_convert *c, const char *alias, bool ta
     bool known = type != NULL && pattern != NULL && mr_cv_holds(&names, name) &&
                  mr_cv_is_class(type->value, "TopicNameMatches") && !c->has_router &&
                  tables_of(c, pattern->value, negates, ret);
-    for (size_t i = 0; takes && known && i < MR_ARRAY_LEN(shared); i++) {
-        shared[i]->done = true;
+    if (takes && known) {
+        type->done = pattern->done = listed->done = true;
     }
     if (takes && !known) {
         LOST(c, predicate->given,

@@ -3,8 +3,6 @@
 
 #include "convert/convert_internal.h"
 
-/* ---- the connection ---- */
-
 /* key='value', as libpq reads it (its manual, "Connection Strings"). */
 static void add_keyword(struct mr_text *out, const char *keyword, const char *value)
 {
@@ -79,7 +77,7 @@ static void convert_connection(struct mr_convert *c)
     struct mr_text connection = {0};
     bool complete = true;
     for (size_t i = 0; i < MR_ARRAY_LEN(keywords); i++) {
-        const struct mr_cv_line *line = mr_cv_take(c, "%s", keywords[i][0]);
+        const struct mr_cv_line *line = mr_cv_take(c, keywords[i][0]);
         if (line != NULL && line->value[0] != '\0') {
             complete &= !mr_cv_is_expression(line->value);
             add_keyword(&connection, keywords[i][1], line->value);
@@ -98,7 +96,7 @@ static void convert_connection(struct mr_convert *c)
     } else {
         mr_cv_set(c, "source.postgres.connection_env", "DATABASE_URL");
         for (size_t i = 0; i < MR_ARRAY_LEN(keywords); i++) {
-            const struct mr_cv_line *line = mr_cv_take(c, "%s", keywords[i][0]);
+            const struct mr_cv_line *line = mr_cv_take(c, keywords[i][0]);
             if (line != NULL) {
                 TO_DO(c, line->given, "belongs into DATABASE_URL");
             }
@@ -109,8 +107,6 @@ static void convert_connection(struct mr_convert *c)
     }
     mr_text_done(&connection);
 }
-
-/* ---- slot and publication ---- */
 
 static void convert_slot(struct mr_convert *c)
 {
@@ -133,8 +129,6 @@ static void convert_slot(struct mr_convert *c)
              "only");
     }
 }
-
-/* ---- signals and heartbeats ---- */
 
 static const char *or_else(const struct mr_cv_line *line, const char *fallback)
 {
@@ -187,8 +181,6 @@ static void convert_heartbeat(struct mr_convert *c)
         mr_cv_set(c, "heartbeat.interval", "0");
     }
 }
-
-/* ---- operations and messages ---- */
 
 /* Answers whether messages are skipped. Without the option truncate is, here as there. */
 static bool convert_operations(struct mr_convert *c)

@@ -9,6 +9,15 @@ static const char list_tables[] = "in psql: SELECT format('%I.%I', schemaname, t
 static const char same_case[] = "Debezium does not tell upper from lower case, PostgreSQL and %s "
                                 "do: see that %s is written as its %s";
 
+/* `what` is what `text` is to be written as. */
+static void note_case(struct mr_convert *c, const struct mr_cv_line *line, const char *option,
+                      const char *text, const char *name, const char *what)
+{
+    if (mr_cv_has_upper(text)) {
+        TO_DO(c, line->given, same_case, option, name, what);
+    }
+}
+
 /* Whether it is "schema.table" as the option "tables" has it. */
 static bool is_table(const char *text)
 {
@@ -44,10 +53,7 @@ static void add_pattern(struct mr_convert *c, const struct mr_cv_line *line, con
               nth, list_tables);
         return;
     }
-    if (mr_cv_has_upper(text)) {
-        TO_DO(c, line->given, same_case, "\"tables\"", mr_cv_text(c, "pattern %u", nth),
-              "tables are");
-    }
+    note_case(c, line, "\"tables\"", text, mr_cv_text(c, "pattern %u", nth), "tables are");
     mr_cv_add(c, &c->patterns, text);
 }
 
@@ -92,9 +98,7 @@ static void convert_list(struct mr_convert *c)
               "the tables are not named in it; name them in \"tables\" (%s)", list_tables);
     }
     for (uint32_t i = 0; i < c->tables.count; i++) {
-        if (mr_cv_has_upper(c->tables.items[i])) {
-            TO_DO(c, line->given, same_case, "\"tables\"", c->tables.items[i], "table is");
-        }
+        note_case(c, line, "\"tables\"", c->tables.items[i], c->tables.items[i], "table is");
     }
 }
 
@@ -104,7 +108,7 @@ static void convert_filters(struct mr_convert *c)
     static const char *const names[] = {"table.exclude.list", "schema.include.list",
                                         "schema.exclude.list"};
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        struct mr_cv_line *line = mr_cv_find(c, "%s", names[i]);
+        struct mr_cv_line *line = mr_cv_find(c, names[i]);
         if (line == NULL || line->done) { /* excluded_tables has it */
             continue;
         }
@@ -156,8 +160,6 @@ void mr_cv_tables(struct mr_convert *c)
     convert_keys(c);
 }
 
-/* ---- columns ---- */
-
 static void add_columns(struct mr_convert *c, const struct mr_cv_line *line, const char *option,
                         const char *length, struct mr_cv_list *columns)
 {
@@ -171,10 +173,7 @@ static void add_columns(struct mr_convert *c, const struct mr_cv_line *line, con
                  i + 1, option);
             continue;
         }
-        if (mr_cv_has_upper(text)) {
-            TO_DO(c, line->given, same_case, option, mr_cv_text(c, "pattern %u", i + 1),
-                  "columns are");
-        }
+        note_case(c, line, option, text, mr_cv_text(c, "pattern %u", i + 1), "columns are");
         mr_cv_add(c, columns, mr_cv_text(c, "%s%s", text, length));
     }
 }

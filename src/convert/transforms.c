@@ -8,15 +8,13 @@
 static const struct mr_cv_line *option_of(struct mr_convert *c, const char *alias,
                                           const char *option)
 {
-    return mr_cv_take(c, "transforms.%s.%s", alias, option);
+    return mr_cv_take(c, mr_cv_text(c, "transforms.%s.%s", alias, option));
 }
 
 static bool is_not(const struct mr_cv_line *line, const char *word)
 {
     return line == NULL || strcasecmp(line->value, word) != 0;
 }
-
-/* ---- routers ---- */
 
 /* Debezium's ByLogicalTableRouter adds a field to keys unless an option says not to. */
 static void convert_uniqueness(struct mr_convert *c, const char *alias, const char *given)
@@ -58,8 +56,6 @@ static void convert_router(struct mr_convert *c, const char *alias, const char *
     }
 }
 
-/* ---- EventRouter ---- */
-
 /* After ExtractNewRecordState no event has the envelope that EventRouter looks for (both:
  * SmtManager.isValidEnvelope). */
 static void convert_event_router(struct mr_convert *c, const char *alias, const char *given,
@@ -88,8 +84,6 @@ static void convert_event_router(struct mr_convert *c, const char *alias, const 
               "outbox.topic (docs/outbox.md)");
     }
 }
-
-/* ---- ExtractNewRecordState ---- */
 
 /* What the older two options come to (LegacyDeleteHandlingStrategy of Debezium 2.5 to 3.0). */
 static const char *legacy_mode(bool drops, const struct mr_cv_line *deletes)
@@ -153,8 +147,6 @@ static void convert_unwrap(struct mr_convert *c, const char *alias)
     convert_fields(c, alias, "add.fields", "row.add_fields");
     convert_fields(c, alias, "add.headers", "row.add_headers");
 }
-
-/* ---- one after the other ---- */
 
 /* Whether the transformation is for all tables whose rows are no events of an outbox: what it
  * becomes is. `in`: those it is for. */
@@ -223,7 +215,8 @@ static void convert_transform(struct mr_convert *c, const char *alias)
 static void find_outboxes(struct mr_convert *c, const struct mr_cv_list *aliases)
 {
     for (uint32_t i = 0; i < aliases->count; i++) {
-        const struct mr_cv_line *type = mr_cv_find(c, "transforms.%s.type", aliases->items[i]);
+        const struct mr_cv_line *type =
+            mr_cv_find(c, mr_cv_text(c, "transforms.%s.type", aliases->items[i]));
         struct mr_cv_list in = {0};
         if (type != NULL && mr_cv_is_class(type->value, "EventRouter")) {
             if (mr_cv_scope_of(c, aliases->items[i], false, &in) == MR_CV_TABLES) {

@@ -15,8 +15,6 @@
 #include "base/log.h"
 #include "profiler/draw/flame.h"
 
-/* ---- one file, one folder ---- */
-
 static mr_status write_all(int fd, const char *bytes, size_t len)
 {
     while (len > 0) {
@@ -81,8 +79,6 @@ mr_status mr_file_check_folder(const char *folder, struct mr_error *ret_error)
                          "millrace's user, or name another in profiling.path",
                          folder, strerror(failed));
 }
-
-/* ---- intervals ---- */
 
 /* Only names of our own form are ever removed. */
 static bool is_ours(const char *name, const char *prefix, const char *suffix)

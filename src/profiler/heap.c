@@ -70,8 +70,6 @@ void mr_heap_name_thread(const char *name)
     }
 }
 
-/* ---- the dump ---- */
-
 /* heap_v2/<mean bytes between samples>
  *   t*: <objects>: <bytes> [<all objects>: <all bytes>]      the whole process
  *   t<number>: … <name of the thread>

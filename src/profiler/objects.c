@@ -69,8 +69,6 @@ static bool report(void)
     return dwfl_report_end(dwfl, NULL, NULL) == 0 && good;
 }
 
-/* ---- reading the copy of a stack ---- */
-
 static const struct mr_sample *unwound; /* what libdw's callbacks look at */
 
 static pid_t next_thread(Dwfl *of, void *argument, void **thread_argument)
@@ -135,8 +133,6 @@ static const Dwfl_Thread_Callbacks unwinding = {
     .set_initial_registers = set_registers,
 };
 
-/* ---- objects ---- */
-
 /* Whether the objects are known. */
 static bool find_objects(void)
 {
@@ -180,8 +176,6 @@ Dwfl_Module *mr_objects_find(uint64_t address)
     }
     return module;
 }
-
-/* ---- stacks ---- */
 
 static int on_frame(Dwfl_Frame *frame, void *context)
 {

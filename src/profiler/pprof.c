@@ -11,8 +11,6 @@
 #include "profiler/profile.h"
 #include "profiler/profile.pb-c.h"
 
-/* ---- numbers of the file ---- */
-
 struct item {
     uint32_t a, b;
 };
@@ -81,8 +79,6 @@ static int64_t text_of(struct writer *writer, const char *string)
     return text(writer, mr_symbols_intern(string));
 }
 
-/* ---- samples ---- */
-
 static void add_label(struct writer *writer, Pprof__Sample *sample, const char *key, uint32_t value)
 {
     if (value != 0) {
@@ -132,8 +128,6 @@ static void make_samples(struct writer *writer)
     }
 }
 
-/* ---- what samples refer to ---- */
-
 static void add_line(struct writer *writer, Pprof__Location *location, const struct mr_frame *frame)
 {
     if (frame->function != 0) { /* else pprof shows object and address */
@@ -146,9 +140,9 @@ static void add_line(struct writer *writer, Pprof__Location *location, const str
     }
 }
 
-static Pprof__Location *make_location(struct writer *writer, uint32_t id, uint32_t ours)
+static void *make_location(struct writer *writer, uint32_t id, struct item ours)
 {
-    const struct mr_location *location = mr_symbols_get(ours);
+    const struct mr_location *location = mr_symbols_get(ours.a);
     Pprof__Location *made = keep(writer, sizeof(*made));
     pprof__location__init(made);
     made->id = id;
@@ -165,9 +159,9 @@ static Pprof__Location *make_location(struct writer *writer, uint32_t id, uint32
 }
 
 /* Functions without a name show as "libpq.so.5!0x3c1a0"; readers that are to look for others are told so (`-symbolize=force`). */
-static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t id, uint32_t ours)
+static void *make_mapping(struct writer *writer, uint32_t id, struct item ours)
 {
-    const struct mr_mapping *mapping = mr_symbols_mapping(ours);
+    const struct mr_mapping *mapping = mr_symbols_mapping(ours.a);
     Pprof__Mapping *made = keep(writer, sizeof(*made));
     pprof__mapping__init(made);
     made->id = id;
@@ -183,7 +177,7 @@ static Pprof__Mapping *make_mapping(struct writer *writer, uint32_t id, uint32_t
     return made;
 }
 
-static Pprof__Function *make_function(struct writer *writer, uint32_t id, struct item function)
+static void *make_function(struct writer *writer, uint32_t id, struct item function)
 {
     Pprof__Function *made = keep(writer, sizeof(*made));
     pprof__function__init(made);
@@ -194,6 +188,18 @@ static Pprof__Function *make_function(struct writer *writer, uint32_t id, struct
     return made;
 }
 
+/* A list of one message for each item. */
+static void *make_all(struct writer *writer, const struct numbering *of, size_t *ret_count,
+                      void *(*make)(struct writer *writer, uint32_t id, struct item item))
+{
+    void **list = keep_list(writer, of->index.count);
+    for (uint32_t i = 0; i < of->index.count; i++) {
+        list[i] = make(writer, i + 1, of->items[i]);
+    }
+    *ret_count = of->index.count;
+    return list;
+}
+
 static void make_tables(struct writer *writer)
 {
     Pprof__Profile *file = &writer->file;
@@ -201,20 +207,9 @@ static void make_tables(struct writer *writer)
     if (mr_symbols_program() != 0) {
         number_of(&writer->mappings, (struct item){.a = mr_symbols_program()});
     }
-    file->location = keep_list(writer, writer->locations.index.count);
-    for (uint32_t i = 0; i < writer->locations.index.count; i++) {
-        file->location[file->n_location++] =
-            make_location(writer, i + 1, writer->locations.items[i].a);
-    }
-    file->mapping = keep_list(writer, writer->mappings.index.count);
-    for (uint32_t i = 0; i < writer->mappings.index.count; i++) {
-        file->mapping[file->n_mapping++] = make_mapping(writer, i + 1, writer->mappings.items[i].a);
-    }
-    file->function = keep_list(writer, writer->functions.index.count);
-    for (uint32_t i = 0; i < writer->functions.index.count; i++) {
-        file->function[file->n_function++] =
-            make_function(writer, i + 1, writer->functions.items[i]);
-    }
+    file->location = make_all(writer, &writer->locations, &file->n_location, make_location);
+    file->mapping = make_all(writer, &writer->mappings, &file->n_mapping, make_mapping);
+    file->function = make_all(writer, &writer->functions, &file->n_function, make_function);
 }
 
 enum { COMMENTS = 2, COMMENT_ROOM = 200 };
@@ -252,8 +247,6 @@ static void make_texts(struct writer *writer)
              profile->dropped);
     add_comment(file, comment);
 }
-
-/* ---- the file ---- */
 
 static Pprof__ValueType *make_type(struct writer *writer, uint32_t value)
 {

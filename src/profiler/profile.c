@@ -24,8 +24,6 @@ void mr_profile_done(struct mr_profile *profile)
     *profile = (struct mr_profile){.kind = profile->kind};
 }
 
-/* ---- entries ---- */
-
 static uint64_t hash_of(const uint32_t *locations, uint32_t count, uint32_t thread, uint32_t table)
 {
     uint64_t hash = mr_hash_number(mr_hash_number(count, thread), table);
@@ -33,17 +31,6 @@ static uint64_t hash_of(const uint32_t *locations, uint32_t count, uint32_t thre
         hash = mr_hash_number(hash, locations[i]);
     }
     return hash;
-}
-
-static uint32_t keep_stack(struct mr_profile *profile, const uint32_t *locations, uint32_t count)
-{
-    MR_GROW(profile->stacks, profile->stacks_room, (size_t)profile->stacks_count + count);
-    uint32_t first = profile->stacks_count;
-    if (count > 0) {
-        memcpy(profile->stacks + first, locations, sizeof(uint32_t) * count);
-    }
-    profile->stacks_count += count;
-    return first;
 }
 
 static bool is_same(const struct mr_profile *profile, const struct mr_profile_entry *entry,
@@ -70,8 +57,13 @@ static uint32_t find_or_add(struct mr_profile *profile, const uint32_t *location
         number = mr_index_add(&profile->by_stack, hash);
         MR_GROW(profile->entries, profile->room, ++profile->count);
         profile->entries[number] = *wanted;
-        profile->entries[number].stack_first = keep_stack(profile, locations, wanted->stack_count);
+        profile->entries[number].stack_first = profile->stacks_count;
         memset(profile->entries[number].values, 0, sizeof(wanted->values));
+        MR_GROW(profile->stacks, profile->stacks_room,
+                (size_t)profile->stacks_count + wanted->stack_count);
+        for (uint32_t i = 0; i < wanted->stack_count; i++) {
+            profile->stacks[profile->stacks_count++] = locations[i];
+        }
     }
     return number;
 }
@@ -108,8 +100,6 @@ void mr_profile_merge(struct mr_profile *profile, const struct mr_profile *from,
     }
 }
 
-/* ---- values ---- */
-
 const struct mr_profile_values mr_profile_values[] = {
     [MR_PROFILE_CPU] = {2, {{"samples", "count"}, {"cpu", "nanoseconds"}}},
     [MR_PROFILE_HEAP] = {4,
@@ -118,8 +108,6 @@ const struct mr_profile_values mr_profile_values[] = {
                           {"inuse_objects", "count"},
                           {"inuse_space", "bytes"}}},
 };
-
-/* ---- stages and frames ---- */
 
 typedef enum mr_stage (*frame_fn)(const char *function);
 
@@ -208,24 +196,16 @@ void mr_profile_filter(struct mr_profile *profile, const char *thread, enum mr_s
 {
     for (uint32_t i = 0; i < profile->count; i++) {
         struct mr_profile_entry *entry = &profile->entries[i];
-        bool stays = (thread == NULL || strcmp(mr_symbols_text(entry->thread), thread) == 0) &&
+        bool is_ours = profile->kind == MR_PROFILE_HEAP && stage != MR_STAGE_PROFILER &&
+                       is_in(profile, entry, MR_STAGE_PROFILER);
+        bool stays = !is_ours &&
+                     (thread == NULL || strcmp(mr_symbols_text(entry->thread), thread) == 0) &&
                      (stage == MR_STAGE_NONE || is_in(profile, entry, stage));
         if (!stays) {
             memset(entry->values, 0, sizeof(entry->values));
         }
     }
 }
-
-void mr_profile_leave_out(struct mr_profile *profile, enum mr_stage stage)
-{
-    for (uint32_t i = 0; i < profile->count; i++) {
-        if (is_in(profile, &profile->entries[i], stage)) {
-            memset(profile->entries[i].values, 0, sizeof(profile->entries[i].values));
-        }
-    }
-}
-
-/* ---- flame graph ---- */
 
 enum { FRAME_NAME_MAX = 256 };
 struct frame_names {

@@ -72,12 +72,9 @@ void mr_profile_name(const char *function, const char *object, char *to, size_t 
 enum mr_stage mr_profile_stage(const struct mr_profile *profile,
                                const struct mr_profile_entry *entry);
 
-/* Sets to 0 what has another thread (NULL: any) or another stage (MR_STAGE_NONE: any). To MR_STAGE_MALLOC belongs what
- * the allocator does, for whichever stage. */
+/* Sets to 0 what has another thread (NULL: any) or another stage (MR_STAGE_NONE: any), and in a heap profile what the profiler
+ * asked for, unless its stage is wanted. To MR_STAGE_MALLOC belongs what the allocator does, for whichever stage. */
 void mr_profile_filter(struct mr_profile *profile, const char *thread, enum mr_stage stage);
-
-/* Sets everything of the stage to 0. */
-void mr_profile_leave_out(struct mr_profile *profile, enum mr_stage stage);
 
 /* ---- written forms; the caller frees them ---- */
 

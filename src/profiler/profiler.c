@@ -56,8 +56,6 @@ static struct {
     struct mr_profiler_stats stats;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- what samples go into ---- */
-
 /* Whether the continuous profiler runs. */
 static bool is_continuous(void)
 {
@@ -143,8 +141,6 @@ static void note_lost(void)
     state.lost_before = lost;
 }
 
-/* ---- attribution ---- */
-
 /* A bucket is over: its time goes to the accounts of stages and tables. */
 static void attribute(const struct mr_profile *profile)
 {
@@ -197,8 +193,6 @@ static void turn_bucket(int64_t now_ns)
     mr_profile_done(&state.buckets[state.bucket]);
     state.bucket_start_ns = now_ns;
 }
-
-/* ---- the thread ---- */
 
 static uint32_t wanted_hz(void)
 {
@@ -319,8 +313,6 @@ static void *profiler_main(void *context)
     return NULL;
 }
 
-/* ---- start and stop ---- */
-
 static void init_conditions(void)
 {
     pthread_condattr_t attributes;
@@ -371,8 +363,6 @@ void mr_profiler_stop(void)
     mr_profile_done(&state.session);
     state.running = false;
 }
-
-/* ---- sessions ---- */
 
 mr_status mr_profiler_session_begin(uint32_t frequency_hz)
 {

@@ -11,15 +11,6 @@
 #include "profiler/routes.h"
 #include "profiler/sampler.h"
 
-static mr_status start_heap(struct mr_error *ret_error)
-{
-    mr_status status = mr_heap_set_active(true, ret_error);
-    if (status == MR_OK) {
-        mr_log(MR_LOG_INFO, "heap_profiling", "allocations are sampled, one in 512 KiB");
-    }
-    return status;
-}
-
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)
 {
     const struct mr_config_values *values = &config->values;
@@ -38,7 +29,8 @@ mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *htt
     mr_sampler_watch();
     mr_thread_begin(MR_THREAD_MAIN, "millrace");
     if (values->profiling_heap) {
-        MR_TRY(start_heap(ret_error));
+        MR_TRY(mr_heap_set_active(true, ret_error));
+        mr_log(MR_LOG_INFO, "heap_profiling", "allocations are sampled, one in 512 KiB");
     }
     if (!config->profiles) {
         return MR_OK;
@@ -65,8 +57,6 @@ void mr_profiling_end(void)
     mr_profiler_stop();
     mr_thread_end();
 }
-
-/* ---- metrics ---- */
 
 /* By stage, but for the allocator's, whose time is its caller's. */
 static void expose_stages(struct mr_exposition *out, enum mr_metric_id metric,

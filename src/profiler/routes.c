@@ -21,8 +21,6 @@ enum {
 
 static const char *graph_title;
 
-/* ---- what is asked for ---- */
-
 enum form { FORM_PPROF, FORM_SVG, FORM_FOLDED };
 
 /* Everything but which samples. */
@@ -149,8 +147,6 @@ static bool are_names_good(struct mr_http_request *request, const char *const *o
     }
     return unknown == NULL;
 }
-
-/* ---- the answer ---- */
 
 static void answer(struct mr_http_request *request, const struct mr_profile *profile,
                    const struct wish *wish)
@@ -281,8 +277,6 @@ static bool collect_last_minute(struct mr_http_request *request, struct mr_profi
     return false;
 }
 
-/* ---- routes ---- */
-
 static const struct source {
     bool (*collect)(struct mr_http_request *request, struct mr_profile *ret);
     enum mr_profile_kind kind;
@@ -324,9 +318,6 @@ static void answer_page(void *context, struct mr_http_request *request)
     }
     mr_profiler_name_all();
     mr_symbols_lock();
-    if (source->kind == MR_PROFILE_HEAP && wish.stage != MR_STAGE_PROFILER) {
-        mr_profile_leave_out(&profile, MR_STAGE_PROFILER);
-    }
     mr_profile_filter(&profile, wish.thread, wish.stage);
     mr_symbols_unlock();
     answer(request, &profile, &wish);
@@ -353,21 +344,6 @@ static void answer_index(void *context, struct mr_http_request *request)
         "switch heap\n"
         "profiling.\n",
         body);
-}
-
-/* As Go's: the arguments, separated by NUL. Ours hold a file name and no secret. */
-static void answer_cmdline(void *context, struct mr_http_request *request)
-{
-    (void)context;
-    FILE *body = mr_http_body(request, "text/plain; charset=utf-8");
-    FILE *from = fopen("/proc/self/cmdline", "re");
-    int byte;
-    while (from != NULL && (byte = fgetc(from)) != EOF) {
-        fputc(byte, body);
-    }
-    if (from != NULL) {
-        fclose(from);
-    }
 }
 
 /* What a POST does to heap profiling is in its path. */
@@ -420,7 +396,6 @@ void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options, c
         {.path = "/pprof/heap/reset", .handler = switch_heap, .context = texts[2], .post = true},
         {.path = "/pprof/", .title = "profiles", .handler = answer_index, .context = texts[3]},
         {.path = "/debug/pprof/", .handler = answer_index, .context = texts[4]},
-        {.path = "/debug/pprof/cmdline", .handler = answer_cmdline},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(others); i++) {
         mr_http_add(http, &others[i]);

@@ -67,7 +67,7 @@ static uint64_t ended_cpu_ns; /* of threads that have ended */
 
 /* Of all threads; handlers add to them. */
 static struct {
-    _Atomic uint64_t samples, lost, truncated, handler_ns;
+    _Atomic uint64_t samples, lost, truncated, handler_ns, handler_runs;
     _Atomic uint64_t handler_times[HANDLER_BUCKETS];
 } totals;
 
@@ -169,6 +169,7 @@ static void on_signal(int signal_number, siginfo_t *info, void *context)
     count(&totals.handler_ns, took_ns);
     uint64_t bucket = took_ns / HANDLER_BUCKET_NS;
     count(&totals.handler_times[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1], 1);
+    count(&totals.handler_runs, 1); /* last: a bucket has each run that is counted */
     errno = saved_errno;
 }
 
@@ -225,20 +226,15 @@ static void arm(struct thread *thread, uint32_t hz)
     timer_settime(thread->timer, 0, &spec, NULL);
 }
 
-static void install_handler(void)
-{
-    /* Stays for good: a signal that is still on its way must find it. */
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGPROF, &action, NULL);
-}
-
 void mr_sampler_set(uint32_t hz)
 {
     MR_ASSERT(hz <= MR_SAMPLER_HZ_MAX);
     pthread_mutex_lock(&lock);
     if (hz != current_hz) {
-        install_handler();
+        /* Stays for good: a signal that is still on its way must find it. */
+        struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+        sigemptyset(&action.sa_mask);
+        sigaction(SIGPROF, &action, NULL);
         for (struct thread *thread = threads; thread != NULL; thread = thread->next) {
             if (hz == 0) {
                 disarm(thread);
@@ -268,8 +264,6 @@ static void forget_ended(void)
         }
     }
 }
-
-/* ---- registration ---- */
 
 static uintptr_t stack_top(uintptr_t frame)
 {
@@ -440,15 +434,10 @@ uint64_t mr_sampler_unsampled(void)
     return since_ns;
 }
 
-/* ---- accounts ---- */
-
 /* The time that this part of the handler's runs took at most. */
 static uint64_t quantile(double part)
 {
-    uint64_t calls = 0;
-    for (int i = 0; i < HANDLER_BUCKETS; i++) {
-        calls += totals.handler_times[i];
-    }
+    uint64_t calls = totals.handler_runs;
     uint64_t seen = 0;
     for (int i = 0; i < HANDLER_BUCKETS; i++) {
         seen += totals.handler_times[i];

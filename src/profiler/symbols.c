@@ -26,8 +26,6 @@ void mr_symbols_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- texts ---- */
-
 /* Text 0 is "", which is not in here. */
 static struct {
     char **texts; /* texts[0] is text 1 */
@@ -59,8 +57,6 @@ const char *mr_symbols_text(uint32_t id)
     return id == 0 ? "" : interned.texts[id - 1];
 }
 
-/* ---- locations ---- */
-
 static struct {
     struct mr_location *items; /* items[0] is location 1 */
     uint32_t room;
@@ -88,8 +84,6 @@ uint32_t mr_symbols_location(uint64_t address, bool is_return)
     }
     return number + 1;
 }
-
-/* ---- names ---- */
 
 static uint32_t intern_build_id(Dwfl_Module *module)
 {

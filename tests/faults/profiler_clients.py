@@ -99,7 +99,7 @@ class Clients:
             f"/debug/pprof/profile?seconds={seconds}",
             f"/pprof/heap/{form}", f"/pprof/heap/{form}?seconds={seconds}", "/debug/pprof/heap",
             "/debug/pprof/allocs",
-            f"/pprof/last-minute/{form}", "/debug/pprof/cmdline", "/metrics"])
+            f"/pprof/last-minute/{form}", "/debug/pprof/", "/metrics"])
 
     def _ask(self, chance):
         path = self.draw(chance)

@@ -53,8 +53,6 @@ static unsigned deepest(const struct canvas *canvas)
     return depth;
 }
 
-/* ---- text ---- */
-
 /* U+FFFE and U+FFFF are UTF-8 but no XML. */
 static bool is_xml(const uint8_t *at, size_t len)
 {
@@ -87,8 +85,6 @@ static void write_xml(struct mr_text *text, mr_slice bytes)
     }
 }
 
-/* ---- colours ---- */
-
 static double share(uint64_t value, uint64_t total)
 {
     return total == 0 ? 0 : (double)value / (double)total;
@@ -115,8 +111,6 @@ static void colour_by_change(double change, char ret_colour[COLOUR_MAX])
         snprintf(ret_colour, COLOUR_MAX, "rgb(%u,%u,255)", pale, pale);
     }
 }
-
-/* ---- frames ---- */
 
 /* As much of the name as the width holds; not within a UTF-8 sequence. */
 static mr_slice fitting(mr_slice name, double width)
@@ -201,8 +195,6 @@ static void write_subtree(struct canvas *canvas, uint32_t node, uint64_t begin)
     }
 }
 
-/* ---- around them ---- */
-
 static void write_legend(struct canvas *canvas)
 {
     struct mr_text *out = &canvas->out;
@@ -231,13 +223,6 @@ static void write_legend(struct canvas *canvas)
     }
 }
 
-static void write_attribute(struct mr_text *out, const char *name, const char *value)
-{
-    mr_text_format(out, " %s=\"", name);
-    write_xml(out, mr_slice_of(value));
-    mr_text_string(out, "\"");
-}
-
 static void write_text(struct mr_text *out, const char *id, unsigned x, unsigned y,
                        const char *attributes, const char *text)
 {
@@ -254,12 +239,13 @@ static void write_head(struct canvas *canvas)
         out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
         "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%u\" height=\"%u\" "
-        "viewBox=\"0 0 %u %u\" data-left=\"%d\" data-room=\"%u\" data-total=\"%llu\"",
+        "viewBox=\"0 0 %u %u\" data-left=\"%d\" data-room=\"%u\" data-total=\"%llu\" "
+        "data-search=\"",
         canvas->width, canvas->height, canvas->width, canvas->height, MARGIN,
         canvas->width - 2 * MARGIN, (unsigned long long)canvas->total[drawing->side]);
-    write_attribute(out, "data-search", drawing->search == NULL ? "" : drawing->search);
+    write_xml(out, mr_slice_of(drawing->search == NULL ? "" : drawing->search));
     mr_text_format(out,
-                   ">\n<style>%s</style>\n"
+                   "\">\n<style>%s</style>\n"
                    "<rect id=\"ground\" width=\"100%%\" height=\"100%%\"/>\n",
                    mr_flame_style);
     write_text(out, "title", canvas->width / 2, 22, "",
@@ -273,16 +259,11 @@ static void write_head(struct canvas *canvas)
     write_text(out, "details", MARGIN, canvas->height - 30, "", "");
 }
 
-static unsigned clamp(unsigned value, unsigned low, unsigned high)
-{
-    return value < low ? low : value > high ? high : value;
-}
-
 static void canvas_measure(struct canvas *canvas)
 {
     const struct mr_flame_drawing *drawing = canvas->drawing;
-    canvas->width =
-        clamp(drawing->width == 0 ? WIDTH_DEFAULT : drawing->width, WIDTH_MIN, WIDTH_MAX);
+    unsigned width = drawing->width == 0 ? WIDTH_DEFAULT : drawing->width;
+    canvas->width = width < WIDTH_MIN ? WIDTH_MIN : width > WIDTH_MAX ? WIDTH_MAX : width;
     canvas->min_width = drawing->min_width > 0 ? drawing->min_width : 0.2;
     uint64_t total = canvas->total[drawing->side];
     canvas->scale = total == 0 ? 0 : (double)(canvas->width - 2 * MARGIN) / (double)total;

@@ -19,23 +19,17 @@ static uint64_t hash_name(mr_slice text)
     return mr_hash_add(MR_HASH_BEGIN, text.data, text.len);
 }
 
-static uint32_t name_find(const struct mr_flame *flame, mr_slice text)
-{
-    uint32_t at = 0;
-    uint32_t name;
-    do {
-        name = mr_index_next(&flame->names_by_text, hash_name(text), &at);
-    } while (name != MR_INDEX_NONE && !mr_slice_equal(mr_flame_name_of(flame, name), text));
-    return name;
-}
-
 /* The name's index, or NONE when there are too many. */
 static uint32_t name_intern(struct mr_flame *flame, mr_slice text)
 {
     if (text.len > MR_FLAME_NAME_MAX) {
         text.len = MR_FLAME_NAME_MAX;
     }
-    uint32_t name = name_find(flame, text);
+    uint32_t at = 0;
+    uint32_t name;
+    do {
+        name = mr_index_next(&flame->names_by_text, hash_name(text), &at);
+    } while (name != MR_INDEX_NONE && !mr_slice_equal(mr_flame_name_of(flame, name), text));
     if (name != MR_INDEX_NONE) {
         return name;
     }
@@ -165,8 +159,6 @@ uint64_t mr_flame_total(const struct mr_flame *flame, mr_flame_side side)
 {
     return flame->nodes[MR_FLAME_ROOT].total[side];
 }
-
-/* ---- stages ---- */
 
 void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
                      uint64_t ret_values[MR_STAGES])
