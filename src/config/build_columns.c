@@ -13,7 +13,6 @@ struct columns {
     const struct mr_route *stream; /* whose columns they are; NULL: each text names the table */
 };
 
-/* The rules that are made. */
 struct rules {
     struct mr_column_rule *items;
     uint32_t count;

@@ -99,7 +99,6 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
     return cJSON_CreateNumber((double)*(const int64_t *)field);
 }
 
-/* The object as text. */
 static char *printed(cJSON *object)
 {
     char *text = cJSON_PrintUnformatted(object);
@@ -108,7 +107,6 @@ static char *printed(cJSON *object)
     return text;
 }
 
-/* Whose value of the option is in effect. */
 static const struct mr_config *in_effect(const struct mr_config *config,
                                          const struct mr_config *reloaded, uint32_t index)
 {

@@ -88,7 +88,6 @@ static void build_copying_connection(struct mr_config *config)
     }
 }
 
-/* What PostgreSQL takes as a slot's name. */
 static bool slot_name_good(const char *name)
 {
     size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");

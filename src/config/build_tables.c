@@ -51,7 +51,6 @@ void mr_config_check_streamed(struct mr_config *config, uint32_t option, const c
     }
 }
 
-/* False when the table is in the list already. */
 static bool add_table(struct mr_table_name *tables, uint32_t *count, struct mr_table_name table)
 {
     for (uint32_t i = 0; i < *count; i++) {

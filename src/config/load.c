@@ -31,7 +31,6 @@ static void imply(struct mr_config *config)
     }
 }
 
-/* A configuration with the defaults alone. */
 static struct mr_config *defaults_new(const char *name)
 {
     struct mr_config *config = mr_config_new(name);

@@ -171,7 +171,6 @@ static bool take_list(struct mr_config *config, const char *text, struct mr_tabl
     return good;
 }
 
-/* No column twice, and no table. */
 static void check_list(struct mr_config *config, uint32_t option, const struct mr_table_key *lists,
                        uint32_t i)
 {

@@ -11,14 +11,13 @@
 
 enum { SECRET_FILE_MAX = 64 * 1024 };
 
-static char *read_env(const char *what, const char *name, uint32_t line,
-                      struct mr_problems *problems)
+static char *read_env(struct mr_config *config, const char *what, const char *name, uint32_t line)
 {
     char *value = getenv(name);
     if (value == NULL || value[0] == '\0') {
-        mr_problem_add(problems, true, line,
-                       "environment variable %s, which should hold the %s, is not set; export %s=…",
-                       name, what, name);
+        PROBLEM(config, line,
+                "environment variable %s, which should hold the %s, is not set; export %s=…", name,
+                what, name);
         return NULL;
     }
     char *copy = MR_STRDUP(value);
@@ -50,15 +49,15 @@ static bool others_may_read(const struct stat *about)
     return (about->st_mode & wrong) != 0;
 }
 
-static char *read_file(const char *what, const char *path, bool is_secret, uint32_t line,
-                       struct mr_problems *problems)
+static char *read_file(struct mr_config *config, const char *what, const char *path, bool is_secret,
+                       uint32_t line)
 {
     int fd =
         open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe: not to wait for its writer */
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
-        mr_problem_add(problems, true, line, "file %s, which should hold the %s, can't be read: %s",
-                       path, what, strerror(errno));
+        PROBLEM(config, line, "file %s, which should hold the %s, can't be read: %s", path, what,
+                strerror(errno));
         if (fd >= 0) {
             close(fd);
         }
@@ -66,17 +65,14 @@ static char *read_file(const char *what, const char *path, bool is_secret, uint3
     }
     char *text = NULL;
     if (!S_ISREG(about.st_mode)) {
-        mr_problem_add(problems, true, line, "%s, which should hold the %s, is not a regular file",
-                       path, what);
+        PROBLEM(config, line, "%s, which should hold the %s, is not a regular file", path, what);
     } else if (about.st_size == 0) {
-        mr_problem_add(problems, true, line, "file %s, which should hold the %s, is empty", path,
-                       what);
+        PROBLEM(config, line, "file %s, which should hold the %s, is empty", path, what);
     } else if (is_secret && others_may_read(&about)) {
-        mr_problem_add(problems, true, line,
-                       "file %s holds the %s but others may read it; run chmod 600 %s", path, what,
-                       path);
+        PROBLEM(config, line, "file %s holds the %s but others may read it; run chmod 600 %s", path,
+                what, path);
     } else if (about.st_size > SECRET_FILE_MAX) {
-        mr_problem_add(problems, true, line, "file %s is too large to be the %s", path, what);
+        PROBLEM(config, line, "file %s is too large to be the %s", path, what);
     } else {
         text = read_open_file(fd, (size_t)about.st_size);
     }
@@ -105,8 +101,8 @@ const char *mr_config_secret(struct mr_config *config, const char *what, uint32_
         return NULL;
     }
     char *secret = config->problems.without_secrets ? MR_STRDUP("")
-                   : path[0] == '\0' ? read_env(what, variable, line, &config->problems)
-                                     : read_file(what, path, true, line, &config->problems);
+                   : path[0] == '\0'                ? read_env(config, what, variable, line)
+                                                    : read_file(config, what, path, true, line);
     return mr_config_keep_secret(config, secret);
 }
 
@@ -115,7 +111,7 @@ const char *mr_config_public_file(struct mr_config *config, const char *what, ui
     const char *path = text_of(config, file);
     char *text = config->problems.without_secrets
                      ? MR_STRDUP("")
-                     : read_file(what, path, false, config->values.lines[file], &config->problems);
+                     : read_file(config, what, path, false, config->values.lines[file]);
     return mr_config_keep(config, text);
 }
 

@@ -54,9 +54,7 @@ static const char *last_part(const char *path)
     return dot == NULL ? path : dot + 1;
 }
 
-typedef bool (*match_fn)(const char *known, const char *path);
-
-/* The one in the section first. */
+/* The last part is a word of a known one's, in the same section. */
 static bool is_word_of_section(const char *known, const char *path)
 {
     size_t section = (size_t)(last_part(path) - path);
@@ -64,56 +62,36 @@ static bool is_word_of_section(const char *known, const char *path)
            mr_option_has_word(known + section, path + section);
 }
 
-static bool is_elsewhere(const char *known, const char *path)
-{
-    return strcmp(last_part(known), last_part(path)) == 0;
-}
+/* How little a known option is what `path` means; NOT_AT_ALL: it is not. */
+enum { STEP = MR_NEAREST_FAR, NOT_AT_ALL = 6 * STEP };
 
-static bool has_its_word(const char *known, const char *path)
+static uint32_t misfit(const char *known, const char *path)
 {
-    return mr_option_has_word(last_part(known), last_part(path));
-}
-
-static const char *first_that(match_fn match, const char *path)
-{
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        const char *known = mr_option_at(i)->path;
-        if (is_own(known) && match(known, path)) {
-            return known;
-        }
-    }
-    return NULL;
-}
-
-static const char *slip_of(const char *path)
-{
-    const char *paths[MR_OPTION_COUNT + 1];
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        if (is_own(mr_option_at(i)->path)) {
-            paths[count++] = mr_option_at(i)->path;
-        }
-    }
-    paths[count] = NULL;
-    return mr_nearest(path, paths);
+    char as_name[PATH_MAX_LEN + sizeof("_name")];
+    snprintf(as_name, sizeof(as_name), "%.*s_name", PATH_MAX_LEN, path);
+    uint32_t distance = mr_edit_distance(path, known);
+    return strchr(path, '.') != NULL && ends_with_words(known, path) ? 0
+           : distance <= mr_slip_max(path)                           ? STEP + distance
+           : ends_with_words(known, as_name)                         ? 2 * STEP
+           : is_word_of_section(known, path)                         ? 3 * STEP
+           : strcmp(last_part(known), last_part(path)) == 0          ? 4 * STEP
+           : mr_option_has_word(last_part(known), last_part(path))   ? 5 * STEP
+                                                                     : NOT_AT_ALL;
 }
 
 const char *mr_option_nearest(const char *path)
 {
-    char as_name[PATH_MAX_LEN + sizeof("_name")];
-    snprintf(as_name, sizeof(as_name), "%.*s_name", PATH_MAX_LEN, path);
-    const char *found = strchr(path, '.') != NULL ? first_that(ends_with_words, path) : NULL;
-    if (found == NULL) {
-        found = slip_of(path);
+    const char *best = NULL;
+    uint32_t least = NOT_AT_ALL;
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const char *known = mr_option_at(i)->path;
+        uint32_t found = is_own(known) ? misfit(known, path) : NOT_AT_ALL;
+        if (found < least) {
+            best = known;
+            least = found;
+        }
     }
-    if (found == NULL) {
-        found = first_that(ends_with_words, as_name);
-    }
-    static const match_fn matches[] = {is_word_of_section, is_elsewhere, has_its_word};
-    for (size_t i = 0; found == NULL && i < MR_ARRAY_LEN(matches); i++) {
-        found = first_that(matches[i], path);
-    }
-    return found;
+    return best;
 }
 
 /* The known section nearest to a wrong one, as an option's path up to `*ret_len`; NULL: none is near. */
@@ -128,7 +106,8 @@ static const char *nearest_section(const char *path, size_t *ret_len)
             size_t len = (size_t)(dot - known);
             snprintf(section, sizeof(section), "%.*s", (int)len, known);
             /* [kafka] for [sink.kafka] */
-            uint32_t distance = is_elsewhere(section, path) ? 0 : mr_edit_distance(path, section);
+            bool is_elsewhere = strcmp(last_part(section), last_part(path)) == 0;
+            uint32_t distance = is_elsewhere ? 0 : mr_edit_distance(path, section);
             if (distance < best_distance) {
                 best = known;
                 best_distance = distance;
@@ -145,9 +124,11 @@ static const char *meant_by_section(const char *path, const struct mr_toml_node 
     for (uint32_t i = 0; i < node->count; i++) {
         char key[PATH_MAX_LEN];
         snprintf(key, sizeof(key), "%s.%s", path, node->children[i].key);
-        const char *known = first_that(ends_with_words, key);
-        if (known != NULL) {
-            return known;
+        for (uint32_t k = 0; k < MR_OPTION_COUNT; k++) {
+            const char *known = mr_option_at(k)->path;
+            if (is_own(known) && ends_with_words(known, key)) {
+                return known;
+            }
         }
     }
     return mr_option_nearest(path);

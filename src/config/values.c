@@ -100,7 +100,6 @@ static bool read_value(const struct mr_option *option, const struct mr_toml_node
     }
 }
 
-/* A value of the right kind. */
 static void check_value(const struct mr_option *option, const void *value, uint32_t line,
                         struct mr_problems *problems)
 {

@@ -46,8 +46,6 @@ struct mr_convert {
     bool unwraps_outboxes;                /* before an EventRouter would see their events */
 };
 
-/* ---- input.c ---- */
-
 const char *mr_cv_text(struct mr_convert *c, const char *format, ...) MR_PRINTF(2, 3);
 const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len);
 void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text);
@@ -73,8 +71,6 @@ bool mr_cv_is_expression(const char *value);
  * at. */
 bool mr_cv_is_class(const char *java, const char *name);
 
-/* ---- output.c ---- */
-
 enum mr_cv_kind { MR_CV_TO_DO, MR_CV_LOST, MR_CV_IDLE, MR_CV_UNKNOWN };
 
 /* Says something about an option, on standard error and as a comment. */
@@ -90,8 +86,6 @@ bool mr_cv_set(struct mr_convert *c, const char *path, const char *value);
 void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_list *list);
 void mr_cv_set_property(struct mr_convert *c, const char *name, const char *value);
 void mr_cv_write(const struct mr_convert *c, FILE *to);
-
-/* ---- patterns.c ---- */
 
 /* The parts of a list, trimmed; a separator after a backslash belongs to its part. NULL: an empty
  * list. */

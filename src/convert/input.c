@@ -191,7 +191,6 @@ static void add_code_point(struct mr_text *out, unsigned code)
     }
 }
 
-/* What follows a backslash. */
 static void add_escaped(struct reader *reader, struct mr_text *out)
 {
     if (reader->at == reader->end) {

@@ -48,7 +48,6 @@ void mr_cv_note(struct mr_convert *c, enum mr_cv_kind kind, const char *option, 
     mr_text_done(&note);
 }
 
-/* A TOML string. */
 static void add_quoted(struct mr_text *out, const char *text)
 {
     mr_text_string(out, "\"");

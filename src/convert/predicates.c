@@ -19,7 +19,6 @@ static const char *delimiter_of(struct mr_convert *c)
     return line == NULL || line->value[0] == '\0' ? "." : line->value;
 }
 
-/* Whether the topic of a table, "schema.table", matches. */
 static bool table_matches(struct mr_convert *c, const struct mr_regex *regex, const char *table)
 {
     const char *dot = strchr(table, '.');

@@ -133,7 +133,6 @@ static const Dwfl_Thread_Callbacks unwinding = {
     .set_initial_registers = set_registers,
 };
 
-/* Whether the objects are known. */
 static bool find_objects(void)
 {
     static char where[] = ":.debug:/usr/lib/debug", *path = where;

@@ -188,7 +188,6 @@ static void *make_function(struct writer *writer, uint32_t id, struct item funct
     return made;
 }
 
-/* A list of one message for each item. */
 static void *make_all(struct writer *writer, const struct numbering *of, size_t *ret_count,
                       void *(*make)(struct writer *writer, uint32_t id, struct item item))
 {

@@ -56,7 +56,6 @@ static struct {
     struct mr_profiler_stats stats;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Whether the continuous profiler runs. */
 static bool is_continuous(void)
 {
     return state.options.path[0] != '\0';
@@ -67,7 +66,6 @@ static bool interval_is_open(void)
     return is_continuous() && mr_monotonic_ns() >= state.interval_start_ns;
 }
 
-/* Every profile that is being made. */
 static uint32_t open_profiles(struct mr_profile *ret[3])
 {
     uint32_t count = 0;

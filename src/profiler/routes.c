@@ -84,7 +84,6 @@ static int wanted_stage(struct mr_http_request *request)
     return wanted_word(request, "stage", names, MR_STAGE_NONE);
 }
 
-/* False: a parameter is wrong. */
 static bool wanted_drawing(struct mr_http_request *request, struct mr_flame_drawing *ret)
 {
     int64_t width;
