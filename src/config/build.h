@@ -70,6 +70,9 @@ void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *
 void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
                          const char *column);
 
+/* Whether it is one of the tables that are streamed by their names. */
+bool mr_config_names_table(const struct mr_config *config, const struct mr_table_name *table);
+
 /* Warns where an option names a table that is not streamed. */
 void mr_config_check_streamed(struct mr_config *config, uint32_t option, const char *schema,
                               const char *table);

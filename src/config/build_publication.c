@@ -9,18 +9,13 @@ static struct mr_published *entry_of(struct mr_config *config, uint32_t option,
                                      struct mr_published *entries, struct mr_table_name table)
 {
     struct mr_pg_source_options *source = &config->source;
-    uint32_t i = 0;
-    while (i < source->captured.table_count &&
-           !mr_table_name_equal(&source->captured.tables[i], &table)) {
-        i++;
-    }
-    if (i == source->captured.table_count) {
+    if (!mr_config_names_table(config, &table)) {
         REFUSE_AT(config, option,
                   ": %s.%s is none of the tables that \"tables\" names; name it there",
                   table.schema, table.table);
         return NULL;
     }
-    for (i = 0; i < source->captured.published_count; i++) {
+    for (uint32_t i = 0; i < source->captured.published_count; i++) {
         if (mr_table_name_equal(&entries[i].table, &table)) {
             return &entries[i];
         }

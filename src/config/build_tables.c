@@ -33,17 +33,23 @@ void mr_config_want_held(struct mr_config *config, const char *option, const str
     source->checked.held = held;
 }
 
+bool mr_config_names_table(const struct mr_config *config, const struct mr_table_name *table)
+{
+    const struct mr_table_name *tables = config->source.captured.tables;
+    uint32_t i = 0;
+    while (i < config->source.captured.table_count && !mr_table_name_equal(&tables[i], table)) {
+        i++;
+    }
+    return i < config->source.captured.table_count;
+}
+
 void mr_config_check_streamed(struct mr_config *config, uint32_t option, const char *schema,
                               const char *table)
 {
     const struct mr_pg_source_options *source = &config->source;
     const struct mr_table_name name = {.schema = schema, .table = table};
-    for (uint32_t i = 0; i < source->captured.table_count; i++) {
-        if (mr_table_name_equal(&source->captured.tables[i], &name)) {
-            return;
-        }
-    }
-    if (!mr_table_patterns_match(source->captured.patterns, source->captured.pattern_count,
+    if (!mr_config_names_table(config, &name) &&
+        !mr_table_patterns_match(source->captured.patterns, source->captured.pattern_count,
                                  mr_slice_of(schema), mr_slice_of(table))) {
         WARNING(config, config->values.lines[option],
                 "%s: %s.%s is none of the tables that \"tables\" names; correct it, or take it out",
@@ -248,9 +254,7 @@ static void build_signal_table(struct mr_config *config)
                                              source->captured.pattern_count, schema, table) &&
                      !mr_table_patterns_match(source->captured.excluded,
                                               source->captured.excluded_count, schema, table);
-    for (uint32_t i = 0; i < source->captured.table_count; i++) {
-        is_listed |= mr_table_name_equal(&tables[i], signal);
-    }
+    is_listed |= mr_config_names_table(config, signal);
     source->signal_table = signal;
     source->captured.signal_is_hidden = !is_listed;
     if (!is_listed) {

@@ -1,7 +1,6 @@
 /* Which of librdkafka's properties a file may set: those listed here, in kinds, and no other. librdkafka has properties
  * that load code, run commands, write secrets into the log or undo what an option of ours says, and every version has
  * more of them. */
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -11,14 +10,10 @@
  * rd_kafka_anyconf_set_prop). */
 static bool is_word(const char *value, const char *word)
 {
-    while (isspace((unsigned char)*value)) {
-        value++;
-    }
-    size_t len = strlen(value);
-    while (len > 0 && isspace((unsigned char)value[len - 1])) {
-        len--;
-    }
-    return len == strlen(word) && strncasecmp(value, word, len) == 0;
+    static const char space[] = " \t\n\v\f\r";
+    size_t len = strlen(word);
+    value += strspn(value, space);
+    return strncasecmp(value, word, len) == 0 && value[len + strspn(value + len, space)] == '\0';
 }
 
 /* The same function takes t and 1 for true. */

@@ -271,18 +271,14 @@ static void put_words(FILE *to, const char *words)
 
 static void put_fate(FILE *to, const struct row *row)
 {
+    static const struct {
+        const char *before, *behind; /* what the option becomes */
+    } becomes[] = {
+        [CARRIED] = {"becomes `", "`"}, [LISTED] = {"becomes `", "`"},
+        [MAPPED] = {"becomes `", "`"},  [WORKED] = {"becomes ", ""},
+        [OLD] = {"old name of `", "`"},
+    };
     switch (row->fate) {
-    case CARRIED:
-    case LISTED:
-    case MAPPED:
-        fprintf(to, "becomes `%s`", row->to);
-        break;
-    case OLD:
-        fprintf(to, "old name of `%s`", row->to);
-        break;
-    case WORKED:
-        fprintf(to, "becomes %s", row->to);
-        break;
     case SAME:
         fputs("with ", to);
         put_words(to, row->to);
@@ -295,6 +291,8 @@ static void put_fate(FILE *to, const struct row *row)
     case LOST:
         put_cell(to, "**not carried over**: ", row->text);
         break;
+    default:
+        fprintf(to, "%s%s%s", becomes[row->fate].before, row->to, becomes[row->fate].behind);
     }
 }
 

@@ -149,33 +149,8 @@ bool mr_cv_is_class(const char *java, const char *name)
     return len == strlen(name) && strncmp(last, name, len) == 0;
 }
 
-struct reader {
-    const char *at, *end;
-};
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\f';
-}
-
-static void skip_blanks(struct reader *reader)
-{
-    while (reader->at < reader->end && is_blank(*reader->at)) {
-        reader->at++;
-    }
-}
-
-static bool at_newline(const struct reader *reader)
-{
-    return reader->at < reader->end && (*reader->at == '\n' || *reader->at == '\r');
-}
-
-/* The end of a line is \n, \r or both. */
-static void skip_newline(struct reader *reader)
-{
-    bool both = reader->end - reader->at > 1 && reader->at[0] == '\r' && reader->at[1] == '\n';
-    reader->at += both ? 2 : 1;
-}
+#define BLANKS " \t\f"
+#define ENDS   "\n\r" /* of lines, each alone or both */
 
 /* What \uXXXX can say, as UTF-8; half of a pair stands for nothing. */
 static void add_code_point(struct mr_text *out, unsigned code)
@@ -191,61 +166,56 @@ static void add_code_point(struct mr_text *out, unsigned code)
     }
 }
 
-static void add_escaped(struct reader *reader, struct mr_text *out)
+/* What follows a backslash; answers where that ends. */
+static const char *add_escaped(const char *at, struct mr_text *out)
 {
-    if (reader->at == reader->end) {
-        return;
-    }
-    if (at_newline(reader)) {
-        skip_newline(reader);
-        skip_blanks(reader);
-        return;
-    }
-    char c = *reader->at++;
     static const char letters[] = "tnrf";
-    const char *letter = c == '\0' ? NULL : strchr(letters, c);
-    if (c == 'u' && reader->end - reader->at >= 4) {
-        char digits[5] = {0};
-        memcpy(digits, reader->at, 4);
-        char *rest;
-        unsigned code = (unsigned)strtoul(digits, &rest, 16);
-        if (*rest == '\0' && code != 0) {
-            reader->at += 4;
-            add_code_point(out, code);
-        }
-    } else {
-        mr_text_add(out, letter == NULL ? &c : &"\t\n\r\f"[letter - letters], 1);
+    const char *letter = strchr(letters, *at);
+    if (*at == '\0') {
+        return at;
     }
+    if (strchr(ENDS, *at) != NULL) {
+        at += at[0] == '\r' && at[1] == '\n' ? 2 : 1;
+        return at + strspn(at, BLANKS);
+    }
+    if (*at != 'u' || strnlen(at, 5) < 5) {
+        mr_text_add(out, letter == NULL ? at : &"\t\n\r\f"[letter - letters], 1);
+        return at + 1;
+    }
+    char digits[5] = {at[1], at[2], at[3], at[4]};
+    char *rest;
+    unsigned code = (unsigned)strtoul(digits, &rest, 16);
+    if (*rest != '\0' || code == 0) {
+        return at + 1;
+    }
+    add_code_point(out, code);
+    return at + 5;
 }
 
-/* Up to the end of the line, or of the name. */
-static void read_part(struct reader *reader, bool is_name, struct mr_text *out)
+/* Up to the end of the line, or of the name; answers where that is. */
+static const char *read_part(const char *at, bool is_name, struct mr_text *out)
 {
-    while (reader->at < reader->end && !at_newline(reader)) {
-        char c = *reader->at;
-        if (is_name && (c == '=' || c == ':' || is_blank(c))) {
-            return;
-        }
-        reader->at++;
-        if (c == '\\') {
-            add_escaped(reader, out);
-        } else if (c != '\0') {
-            mr_text_add(out, &c, 1);
+    while (*at != '\0' && strchr(is_name ? ENDS BLANKS "=:" : ENDS, *at) == NULL) {
+        if (*at == '\\') {
+            at = add_escaped(at + 1, out);
+        } else {
+            mr_text_add(out, at++, 1);
         }
     }
+    return at;
 }
 
-static void read_property(struct reader *reader, struct mr_convert *c)
+static const char *read_property(struct mr_convert *c, const char *at)
 {
     struct mr_text name = {0};
     struct mr_text value = {0};
-    read_part(reader, true, &name);
-    skip_blanks(reader);
-    if (reader->at < reader->end && (*reader->at == '=' || *reader->at == ':')) {
-        reader->at++;
-        skip_blanks(reader);
+    at = read_part(at, true, &name);
+    at += strspn(at, BLANKS);
+    if (*at == '=' || *at == ':') {
+        at++;
+        at += strspn(at, BLANKS);
     }
-    read_part(reader, false, &value);
+    at = read_part(at, false, &value);
     if (name.len > 0) {
         mr_cv_line_add(c, name.data, value.data == NULL ? "" : value.data);
     }
@@ -254,22 +224,20 @@ static void read_property(struct reader *reader, struct mr_convert *c)
     }
     mr_text_done(&name);
     mr_text_done(&value);
+    return at;
 }
 
-static void read_properties(const char *text, size_t len, struct mr_convert *c)
+static void read_properties(struct mr_convert *c, const char *text, size_t len)
 {
-    struct reader reader = {.at = text, .end = text + len};
-    while (reader.at < reader.end) {
-        skip_blanks(&reader);
-        if (at_newline(&reader)) {
-            skip_newline(&reader);
-        } else if (reader.at < reader.end && (*reader.at == '#' || *reader.at == '!')) {
-            while (reader.at < reader.end && !at_newline(&reader)) {
-                reader.at++;
-            }
-        } else {
-            read_property(&reader, c);
-        }
+    char *copy = kept(c, MR_ALLOC(len + 1));
+    char *to = copy;
+    for (size_t i = 0; i < len; i++) {
+        *to = text[i];
+        to += text[i] != '\0';
+    }
+    *to = '\0';
+    for (const char *at = copy; *(at += strspn(at, ENDS BLANKS)) != '\0';) {
+        at = *at == '#' || *at == '!' ? at + strcspn(at, ENDS) : read_property(c, at);
     }
 }
 
@@ -338,7 +306,7 @@ bool mr_cv_read(struct mr_convert *c, const char *text, size_t len, char *ret_re
             return false;
         }
     } else {
-        read_properties(text, len, c);
+        read_properties(c, text, len);
     }
     if (c->line_count == 0) {
         snprintf(ret_reason, reason_size, "there is no option in it");

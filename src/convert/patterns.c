@@ -10,30 +10,21 @@ enum { TEXTS_MAX = 1000, DEPTH_MAX = 20, PARTS_MAX = 3 };
 
 struct mr_cv_list mr_cv_split(struct mr_convert *c, const char *text, char separator)
 {
+    static const char space[] = " \t\r\n";
     struct mr_cv_list ret = {0};
-    const char *from = text;
-    for (const char *at = text; text != NULL; at++) {
-        if (*at == '\\' && at[1] != '\0') {
-            at++;
-            continue;
-        }
-        if (*at != separator && *at != '\0') {
-            continue;
+    for (const char *at = text; at != NULL;) {
+        const char *from = at + strspn(at, space);
+        for (; *at != '\0' && *at != separator; at++) {
+            at += *at == '\\' && at[1] != '\0';
         }
         const char *to = at;
-        while (from < to && strchr(" \t\r\n", *from) != NULL) {
-            from++;
-        }
-        while (to > from && strchr(" \t\r\n", to[-1]) != NULL) {
+        while (to > from && strchr(space, to[-1]) != NULL) {
             to--;
         }
         if (to > from) {
             mr_cv_add(c, &ret, mr_cv_part(c, from, (size_t)(to - from)));
         }
-        if (*at == '\0') {
-            break;
-        }
-        from = at + 1;
+        at = *at == '\0' ? NULL : at + 1;
     }
     return ret;
 }

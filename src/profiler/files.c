@@ -15,22 +15,6 @@
 #include "base/log.h"
 #include "profiler/draw/flame.h"
 
-static mr_status write_all(int fd, const char *bytes, size_t len)
-{
-    while (len > 0) {
-        ssize_t written = write(fd, bytes, len);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return MR_ERR_SYSTEM;
-        }
-        bytes += written;
-        len -= (size_t)written;
-    }
-    return MR_OK;
-}
-
 mr_status mr_file_write_whole(const char *folder, const char *name, const void *bytes, size_t len,
                               struct mr_error *ret_error)
 {
@@ -48,16 +32,15 @@ mr_status mr_file_write_whole(const char *folder, const char *name, const void *
         return mr_fail(ret_error, MR_ERR_SYSTEM, "\"%s\" can't be written: %s", temporary,
                        strerror(errno));
     }
-    mr_status status = write_all(fd, bytes, len);
+    FILE *file = fdopen(fd, "w");
+    MR_ASSERT(file != NULL);
+    bool good =
+        fwrite(bytes, 1, len, file) == len && fflush(file) == 0 && rename(temporary, path) == 0;
     int error_number = errno;
-    close(fd);
-    if (status == MR_OK && rename(temporary, path) != 0) {
-        error_number = errno;
-        status = MR_ERR_SYSTEM;
-    }
-    if (status != MR_OK) {
+    fclose(file);
+    if (!good) {
         unlink(temporary);
-        return mr_fail(ret_error, status, "\"%s\" can't be written: %s", path,
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "\"%s\" can't be written: %s", path,
                        strerror(error_number));
     }
     return MR_OK;

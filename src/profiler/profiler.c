@@ -266,13 +266,8 @@ static bool interval_is_over(void)
 
 static void wait_a_round(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += DRAIN_INTERVAL_MS * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    int64_t until_ns = mr_monotonic_ns() + DRAIN_INTERVAL_MS * INT64_C(1000000);
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
     if (state.hz == 0) {
         pthread_cond_wait(&state.wake, &state.lock);
     } else {
