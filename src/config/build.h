@@ -66,6 +66,9 @@ uint32_t mr_config_operations(struct mr_config *config, const struct mr_strings 
 /* A pattern of an option, so that what it means can be compared with what there is. */
 void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *rule);
 
+/* The same of a column of one table, or of the table alone. */
+void mr_config_name_column(struct mr_config *config, const struct mr_named_column *column);
+
 /* Updates and deletes of that table need the column's value of before, so its identity must hold it; `option` says so. */
 void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
                          const char *column);

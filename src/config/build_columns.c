@@ -136,16 +136,13 @@ static void name_columns(struct mr_config *config, const struct columns *all,
                          const struct rules *rules)
 {
     uint32_t streams = config->encode.routes_only ? config->encode.route_count : 0;
-    struct mr_named_column *named =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column, rules->count + streams));
-    config->source.checked.named = named;
     for (uint32_t i = 0; i < streams; i++) {
         const struct mr_route *route = &config->encode.routes[i];
-        named[config->source.checked.named_count++] =
-            (struct mr_named_column){.option = "streams.source.resource",
-                                     .table = {.schema = route->schema, .table = route->table},
-                                     .column = "",
-                                     .must_fit = true};
+        mr_config_name_column(config, &(struct mr_named_column){
+                                          .option = "streams.source.resource",
+                                          .table = {.schema = route->schema, .table = route->table},
+                                          .column = "",
+                                          .must_fit = true});
     }
     for (uint32_t i = 0; i < rules->count; i++) {
         const struct mr_column_rule *rule = &rules->items[i];
@@ -157,12 +154,13 @@ static void name_columns(struct mr_config *config, const struct columns *all,
             mr_config_check_streamed(config, MR_INDEX_columns_include + rule->action,
                                      rule->table.schema.text, rule->table.table.text);
         }
-        named[config->source.checked.named_count++] = (struct mr_named_column){
-            .option = columns->option,
-            .table = {.schema = rule->table.schema.text, .table = rule->table.table.text},
-            .column = mr_pattern_is_name(&rule->column) ? rule->column.text : "",
-            .must_fit = true,
-        };
+        mr_config_name_column(
+            config,
+            &(struct mr_named_column){
+                .option = columns->option,
+                .table = {.schema = rule->table.schema.text, .table = rule->table.table.text},
+                .column = mr_pattern_is_name(&rule->column) ? rule->column.text : "",
+                .must_fit = true});
     }
 }
 

@@ -4,29 +4,6 @@
 
 #include "config/names.h"
 
-/* What is streamed under the names of its partitions is compared with what there is. */
-static void name_outboxes(struct mr_config *config)
-{
-    struct mr_pg_source_options *source = &config->source;
-    const struct mr_outbox_options *outbox = &config->outbox;
-    struct mr_named_column *named =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column,
-                                            source->checked.named_count + outbox->table_count));
-    for (uint32_t i = 0; i < source->checked.named_count; i++) {
-        named[i] = source->checked.named[i];
-    }
-    for (uint32_t i = 0; i < outbox->table_count; i++) {
-        const struct mr_table_pattern *table = &outbox->tables[i];
-        if (mr_pattern_is_name(&table->schema) && mr_pattern_is_name(&table->table)) {
-            named[source->checked.named_count++] = (struct mr_named_column){
-                .option = "outbox.tables",
-                .table = {.schema = table->schema.text, .table = table->table.text},
-                .column = ""};
-        }
-    }
-    source->checked.named = named;
-}
-
 static void build_outbox_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.outbox_tables;
@@ -41,6 +18,14 @@ static void build_outbox_tables(struct mr_config *config)
         mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "outbox.tables",
                                                              .text = names->items[i],
                                                              .table = *table});
+        /* What is streamed under the names of its partitions is compared with what there is. */
+        if (mr_pattern_is_name(&table->schema) && mr_pattern_is_name(&table->table)) {
+            mr_config_name_column(config,
+                                  &(struct mr_named_column){.option = "outbox.tables",
+                                                            .table = {.schema = table->schema.text,
+                                                                      .table = table->table.text},
+                                                            .column = ""});
+        }
         bool streamed = config->source.captured.pattern_count > 0;
         for (uint32_t k = 0; k < config->source.captured.table_count && !streamed; k++) {
             streamed = mr_table_pattern_matches(
@@ -54,7 +39,6 @@ static void build_outbox_tables(struct mr_config *config)
         }
     }
     config->outbox.tables = tables;
-    name_outboxes(config);
 }
 
 /* "column:placement" or "column:placement:name"; no part has a colon. */

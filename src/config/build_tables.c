@@ -13,6 +13,15 @@ void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *
     source->checked.rules = rules;
 }
 
+void mr_config_name_column(struct mr_config *config, const struct mr_named_column *column)
+{
+    struct mr_pg_source_options *source = &config->source;
+    struct mr_named_column *named =
+        mr_config_grow(config, source->checked.named, source->checked.named_count, sizeof(*named));
+    named[source->checked.named_count++] = *column;
+    source->checked.named = named;
+}
+
 void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
                          const char *column)
 {
