@@ -295,10 +295,16 @@ static void leave_after(uint32_t wait_ms)
     }
 }
 
+/* The next of the signals that have come; 0: there is none. */
+static uint32_t next_signal(int signal_fd)
+{
+    struct signalfd_siginfo info;
+    return read(signal_fd, &info, sizeof(info)) == sizeof(info) ? info.ssi_signo : 0;
+}
+
 /* Passes signals on until the pipeline has ended. The second stop leaves no time for anything. */
 static void wait_for_end(const struct app *app, int signal_fd, int done_fd)
 {
-    uint32_t left_ms = 0;
     bool stopped = false;
     struct pollfd fds[2] = {
         {.fd = done_fd, .events = POLLIN},
@@ -308,20 +314,15 @@ static void wait_for_end(const struct app *app, int signal_fd, int done_fd)
         if (poll(fds, 2, -1) < 0) {
             continue;
         }
-        struct signalfd_siginfo info;
-        while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
-            if (info.ssi_signo == SIGHUP) {
+        for (uint32_t number; (number = next_signal(signal_fd)) != 0;) {
+            if (number == SIGHUP) {
                 mr_reload_ask(app->reload);
                 continue;
             }
             mr_log(MR_LOG_INFO, "stopping", "asked to stop: delivering what was read",
-                   MR_LOG_INT("signal", info.ssi_signo));
+                   MR_LOG_INT("signal", number));
             mr_pipeline_stop(app->pipeline);
-            if (!stopped) {
-                left_ms = mr_pipeline_shutdown_ms(app->pipeline);
-            }
-            leave_after(left_ms + LEAVE_MS);
-            left_ms = 0;
+            leave_after((stopped ? 0 : mr_pipeline_shutdown_ms(app->pipeline)) + LEAVE_MS);
             stopped = true;
         }
     }
@@ -346,14 +347,8 @@ static void stay_up(const struct app *app, int signal_fd, mr_status status,
     mr_log(MR_LOG_ERROR, "stays_up", error->text, MR_LOG_INT("exit_code", code));
     mr_pg_heartbeat_stop(app->heartbeat);
     struct pollfd wait = {.fd = signal_fd, .events = POLLIN};
-    bool stopped = false;
-    while (!stopped) {
-        struct signalfd_siginfo info;
-        poll(&wait, 1, -1);
-        while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
-            stopped |=
-                info.ssi_signo != SIGHUP; /* there is nothing left that a file could change */
-        }
+    for (uint32_t number = 0; number == 0 || number == SIGHUP; number = next_signal(signal_fd)) {
+        poll(&wait, 1, -1); /* SIGHUP: there is nothing left that a file could change */
     }
 }
 

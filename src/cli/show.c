@@ -115,22 +115,20 @@ struct mr_show_text mr_show_bytes(double value)
 
 struct mr_show_text mr_show_seconds(double seconds)
 {
+    static const struct {
+        double below, unit;
+        int digits;
+        const char *name;
+    } units[] = {{0.001, 1e-6, 0, "µs"}, {1, 1e-3, 1, "ms"},     {120, 1, 1, "s"},
+                 {7200, 60, 0, "min"},   {172800, 3600, 1, "h"}, {INFINITY, 86400, 1, "days"}};
     struct mr_show_text ret = {"-"};
-    if (!isfinite(seconds)) {
-        return ret;
+    size_t i = 0;
+    while (isfinite(seconds) && seconds >= units[i].below) {
+        i++;
     }
-    if (seconds < 0.001) {
-        snprintf(ret.bytes, sizeof(ret.bytes), "%.0f µs", seconds * 1e6);
-    } else if (seconds < 1) {
-        snprintf(ret.bytes, sizeof(ret.bytes), "%.1f ms", seconds * 1e3);
-    } else if (seconds < 120) {
-        snprintf(ret.bytes, sizeof(ret.bytes), "%.1f s", seconds);
-    } else if (seconds < 7200) {
-        snprintf(ret.bytes, sizeof(ret.bytes), "%.0f min", seconds / 60);
-    } else if (seconds < 172800) {
-        snprintf(ret.bytes, sizeof(ret.bytes), "%.1f h", seconds / 3600);
-    } else {
-        snprintf(ret.bytes, sizeof(ret.bytes), "%.1f days", seconds / 86400);
+    if (isfinite(seconds)) {
+        snprintf(ret.bytes, sizeof(ret.bytes), "%.*f %s", units[i].digits, seconds / units[i].unit,
+                 units[i].name);
     }
     return ret;
 }

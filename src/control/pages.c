@@ -159,26 +159,19 @@ static const struct {
 
 static void live_page(void *context, struct mr_http_request *request)
 {
-    (void)context;
+    size_t i = (uintptr_t)context;
+    mr_slice bytes = live_files[i].bytes();
     /* Nothing from elsewhere, nothing inline, in no frame. */
     mr_http_header(
         request, "Content-Security-Policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
-    for (size_t i = 0; i < MR_ARRAY_LEN(live_files); i++) {
-        if (strcmp(live_files[i].path, mr_http_path(request)) == 0) {
-            mr_slice bytes = live_files[i].bytes();
-            fwrite(bytes.data, 1, bytes.len, mr_http_body(request, live_files[i].type));
-        }
-    }
+    fwrite(bytes.data, 1, bytes.len, mr_http_body(request, live_files[i].type));
 }
 
 void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
 {
     static const struct mr_http_route routes[] = {
-        {.path = "/", .handler = live_page},
-        {.path = "/live_page.css", .handler = live_page},
-        {.path = "/live_page.js", .handler = live_page},
         {.path = "/metrics", .title = "Metrics", .handler = metrics},
         {.path = "/status", .title = "Status", .handler = status},
         {.path = "/api/history", .handler = history},
@@ -186,6 +179,11 @@ void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
         {.path = "/readyz", .title = "Ready", .handler = readyz, .open = true},
         {.path = "/api/last-event", .handler = last_event},
     };
+    for (uintptr_t i = 0; i < MR_ARRAY_LEN(live_files); i++) {
+        mr_http_add(http, &(struct mr_http_route){.path = live_files[i].path,
+                                                  .handler = live_page,
+                                                  .context = (void *)i /* NOLINT */});
+    }
     size_t count = MR_ARRAY_LEN(routes) - (pages->last_events == NULL);
     mr_http_add_all(http, routes, count, (void *)(uintptr_t)pages);
 }
