@@ -1,14 +1,15 @@
--- The role millrace runs as, with no more rights than it needs, and its publication.
+-- The role that millrace runs as, with only the rights that it needs, and its publication.
 --
 --   psql -d shop -v role=millrace -v password="$PASSWORD" -v publication=millrace \
 --        -v tables='public.orders, public.items' -f scripts/role.sql
 --
--- Run it as the owner of the tables with CREATEROLE (REPLICATION is a superuser's to give before PostgreSQL 16).
+-- Run it as a superuser, or from PostgreSQL 16 on as the owner of the tables with CREATEROLE and REPLICATION. A managed service
+-- may allow neither: docs/operations.md, "Managed services". The limit of connections is that of docs/sizing.md.
 -- A role with REPLICATION can read the changes of every database of the server through a slot: guard its password,
 -- and let it in from millrace's machine only (pg_hba.conf, hostssl, the line of the database).
 \set ON_ERROR_STOP on
 BEGIN;
-CREATE ROLE :"role" LOGIN REPLICATION NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS NOINHERIT CONNECTION LIMIT 4
+CREATE ROLE :"role" LOGIN REPLICATION NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS NOINHERIT CONNECTION LIMIT 16
     PASSWORD :'password';
 SELECT format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), :'role') \gexec
 SELECT DISTINCT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, :'role')
