@@ -63,6 +63,45 @@ def test_metrics_exist():
             assert known & {name, base} or name in NO_METRICS, f"{path} names {name}"
 
 
+def arguments_of(call):
+    """The arguments of a call in C, from behind its parenthesis on."""
+    depth, begin, found = 0, 0, []
+    for at, (sign, quoted) in enumerate(zip(call, quotes(call))):
+        if quoted:
+            continue
+        if depth == 0 and sign in ",)":
+            found.append(call[begin:at])
+            begin = at + 1
+        if sign == ")" and depth == 0:
+            return found
+        depth += (sign in "([{") - (sign in ")]}")
+    return found
+
+
+def quotes(text):
+    """For each character: is it within a string?"""
+    inside = escaped = False
+    for sign in text:
+        yield inside
+        inside ^= sign == '"' and not escaped
+        escaped = inside and sign == "\\" and not escaped
+
+
+def logged_events():
+    """Every event that a line of code logs: the second argument of mr_log, or both ends of its condition."""
+    for path in files("src/**/*.c"):
+        if not path.endswith("_test.c") and not path.startswith("src/testing/"):
+            for call in re.split(r"\bmr_log(?:_write)?\(", read(path))[1:]:
+                yield from re.findall(r'"([a-z_]+)"', (arguments_of(call[:4000]) + ["", ""])[1])
+
+
+def test_every_logged_event_is_described():
+    table = read("docs/operations.md").split("## What it logs")[1].split("\n## ")[0]
+    events = {*logged_events()}
+    assert {"started", "incremental_resumed", "offset_taken", "slot_unseen"} <= events and len(events) > 70
+    assert sorted(event for event in events if f"`{event}`" not in table) == []
+
+
 def test_every_folder_is_described_and_its_includes_are_checked():
     table, checked = read("docs/architecture.md"), read("scripts/style.sh")
     for folder in os.listdir(os.path.join(ROOT, "src")):
