@@ -157,7 +157,7 @@ static mr_status plan_forms(struct mr_plan *plan, const struct mr_encode_options
         forms[i] = mr_type_form(options, &relation->columns[i]);
         status = mr_shape_column(options, plan, i, &forms[i], ret_error);
         plan->columns[i].writer = forms[i].writer;
-        plan->columns[i].is_int = forms[i].conversion.detail == MR_INT_BYTES;
+        plan->columns[i].rule = forms[i].conversion.rule;
         count += forms[i].writer == MR_WRITE_CONVERT;
     }
     plan->type_forms = MR_NEW_ARRAY(struct mr_type_form, count);

@@ -27,13 +27,20 @@ enum mr_writer {
     MR_WRITE_ABSENT,  /* the column is left out */
 };
 
+/* The rule by which the values of a type are written (values/rules.def). */
+enum mr_rule {
+#define MR_RULE(name, ...) MR_RULE_##name,
+#include "encode/values/rules.def"
+#undef MR_RULE
+};
+
 struct mr_type_form;
 
 struct mr_plan_column {
     mr_slice
         prefix; /* `{"name":` of the first column, `,"name":` of the others; empty: it is left out */
     enum mr_writer writer;
-    bool is_int;                     /* of MR_WRITE_NUMBER: of 32 bits */
+    enum mr_rule rule;
     const struct mr_type_form *form; /* NULL but with MR_WRITE_CONVERT */
 };
 

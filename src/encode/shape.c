@@ -63,17 +63,15 @@ static mr_status refuse(const struct mr_relation *relation, const char *column, 
 static void shape(struct mr_type_form *form, const struct mr_encode_options *options,
                   const struct mr_column_rule *rule)
 {
-    static const mr_convert_fn writes[] = {[MR_COLUMN_MASK] = mr_convert_mask,
-                                           [MR_COLUMN_TRUNCATE] = mr_convert_truncated,
-                                           [MR_COLUMN_HASH] = mr_convert_hash};
-    if (form->writer == MR_WRITE_ABSENT ||
-        (rule->action == MR_COLUMN_TRUNCATE && form->writer != MR_WRITE_STRING)) {
-        return;
+    static const enum mr_rule rules[] = {[MR_COLUMN_MASK] = MR_RULE_MASK,
+                                         [MR_COLUMN_TRUNCATE] = MR_RULE_TRUNCATED,
+                                         [MR_COLUMN_HASH] = MR_RULE_HASH};
+    if (form->writer != MR_WRITE_ABSENT &&
+        (rule->action != MR_COLUMN_TRUNCATE || form->writer == MR_WRITE_STRING)) {
+        *form = mr_type_form_of(rules[rule->action], -1);
+        form->conversion.salt = options->hash_salt;
+        form->conversion.detail = (int32_t)rule->length;
     }
-    *form = (struct mr_type_form){.writer = MR_WRITE_CONVERT,
-                                  .conversion = {.write = writes[rule->action],
-                                                 .salt = options->hash_salt,
-                                                 .detail = (int32_t)rule->length}};
 }
 
 mr_status mr_shape_column(const struct mr_encode_options *options, const struct mr_plan *plan,
@@ -89,12 +87,12 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
         if (is_key) {
             return refuse(relation, column, "left out", ret_error);
         }
-        *form = (struct mr_type_form){.writer = MR_WRITE_ABSENT};
+        *form = mr_type_form_of(MR_RULE_ABSENT, -1);
         return MR_OK;
     }
     if (!is_key && is_named(options, plan, NULL, MR_COLUMN_INCLUDE) &&
         !is_named(options, plan, column, MR_COLUMN_INCLUDE)) {
-        *form = (struct mr_type_form){.writer = MR_WRITE_ABSENT};
+        *form = mr_type_form_of(MR_RULE_ABSENT, -1);
         return MR_OK;
     }
     const struct mr_column_rule *rule = value_rule(options, plan, column);
@@ -118,25 +116,18 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
 
 MR_CONVERT(mask)
 {
-    (void)text;
-    (void)scratch;
     size_t len = (size_t)how->detail;
-    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
-    mr_put_json(out, MR_SLICE("\""));
+    uint8_t *string = mr_put_text(out);
     uint8_t *room = mr_buffer_reserve(out, len);
     if (room != NULL) {
         memset(room, '*', len);
     }
-    mr_put_json(out, MR_SLICE("\""));
-    if (gap != NULL) {
-        mr_avro_close(out, gap, how->detail);
-    }
+    mr_put_text_end(out, string);
     return true;
 }
 
 MR_CONVERT(truncated)
 {
-    (void)scratch;
     size_t len = 0;
     for (int32_t i = 0; i < how->detail && len < text.len; i++) {
         size_t sequence = mr_utf8_sequence(text.data + len, text.len - len);
@@ -148,7 +139,6 @@ MR_CONVERT(truncated)
 
 MR_CONVERT(hash)
 {
-    (void)scratch;
     uint8_t bytes[MR_SHA256_BYTES];
     mr_sha256(mr_slice_of(how->salt), text, bytes);
     mr_convert_binary(out, MR_BINARY_HEX, bytes, sizeof(bytes));

@@ -13,11 +13,10 @@ struct mr_transaction_table {
     size_t name_at; /* in `names` */
     size_t name_len;
     uint64_t events;
-    uint32_t hash;
-    uint32_t next; /* of its bucket: 1 + its index; 0: none */
+    uint32_t hash; /* Java's */
 };
 
-enum { TABLES_MIN = 16, NAMES_MIN = 1024 };
+enum { NAMES_MIN = 1024 };
 
 void mr_transaction_init(struct mr_transaction_counts *counts, const struct mr_topic *topic)
 {
@@ -27,9 +26,9 @@ void mr_transaction_init(struct mr_transaction_counts *counts, const struct mr_t
 void mr_transaction_done(struct mr_transaction_counts *counts)
 {
     free(counts->tables);
-    free(counts->heads);
-    free(counts->tails);
+    mr_index_done(&counts->index);
     free(counts->names.data);
+    free(counts->order.data);
 }
 
 void mr_transaction_reset(struct mr_transaction_counts *counts,
@@ -39,47 +38,11 @@ void mr_transaction_reset(struct mr_transaction_counts *counts,
     counts->begin_lsn = transaction->begin_lsn;
     counts->number++;
     counts->total = 0;
-    counts->table_count = 0;
+    mr_index_clear(&counts->index);
     counts->names.len = 0;
-    if (counts->heads != NULL) {
-        memset(counts->heads, 0, counts->bucket_count * sizeof(*counts->heads));
-    }
 }
 
-/* ---- tables, as the HashMap<String, Long> that Debezium has of them ---- */
-
-static void link_table(struct mr_transaction_counts *counts, uint32_t i)
-{
-    uint32_t bucket = counts->tables[i].hash & (counts->bucket_count - 1);
-    counts->tables[i].next = 0;
-    if (counts->heads[bucket] == 0) {
-        counts->heads[bucket] = i + 1;
-    } else {
-        counts->tables[counts->tails[bucket] - 1].next = i + 1;
-    }
-    counts->tails[bucket] = i + 1;
-}
-
-/* Tables of one bucket keep their order when a HashMap grows (HashMap.resize). */
-static void make_room(struct mr_transaction_counts *counts)
-{
-    uint32_t buckets = mr_java_buckets(counts->table_count + 1);
-    if (buckets > counts->bucket_count) {
-        counts->heads = MR_REALLOC(counts->heads, buckets * sizeof(*counts->heads));
-        counts->tails = MR_REALLOC(counts->tails, buckets * sizeof(*counts->tails));
-        counts->bucket_count = buckets;
-        memset(counts->heads, 0, buckets * sizeof(*counts->heads));
-        for (uint32_t i = 0; i < counts->table_count; i++) {
-            link_table(counts, i);
-        }
-    }
-    if (counts->table_count == counts->table_capacity) {
-        counts->table_capacity =
-            counts->table_capacity == 0 ? TABLES_MIN : 2 * counts->table_capacity;
-        counts->tables =
-            MR_REALLOC(counts->tables, counts->table_capacity * sizeof(*counts->tables));
-    }
-}
+/* ---- tables ---- */
 
 /* The name of a table behind the others', as TableId.toString has it. */
 static mr_slice append_name(struct mr_transaction_counts *counts, const char *schema,
@@ -108,20 +71,20 @@ static uint32_t find_table(struct mr_transaction_counts *counts, const char *sch
 {
     mr_slice name = append_name(counts, schema, table);
     uint32_t hash = mr_java_hash(name);
-    uint32_t at = counts->heads == NULL ? 0 : counts->heads[hash & (counts->bucket_count - 1)];
-    for (; at != 0; at = counts->tables[at - 1].next) {
-        const struct mr_transaction_table *known = &counts->tables[at - 1];
-        mr_slice other = {.data = counts->names.data + known->name_at, .len = known->name_len};
-        if (known->hash == hash && mr_slice_equal(name, other)) {
-            return at - 1;
+    uint32_t at = 0;
+    uint32_t i;
+    while ((i = mr_index_next(&counts->index, hash, &at)) != MR_INDEX_NONE) {
+        const struct mr_transaction_table *known = &counts->tables[i];
+        if (mr_slice_equal(name, (mr_slice){.data = counts->names.data + known->name_at,
+                                            .len = known->name_len})) {
+            return i;
         }
     }
-    make_room(counts);
-    uint32_t i = counts->table_count++;
+    MR_GROW(counts->tables, counts->table_capacity, counts->index.count + 1);
+    i = mr_index_add(&counts->index, hash);
     counts->tables[i] = (struct mr_transaction_table){
         .name_at = counts->names.len, .name_len = name.len, .hash = hash};
     counts->names.len += name.len;
-    link_table(counts, i);
     return i;
 }
 
@@ -209,23 +172,29 @@ void mr_transaction_begin(struct mr_buffer *out, const struct mr_transaction_cou
     end_record(out, transaction, ret_record);
 }
 
-static void append_tables(struct mr_buffer *out, const struct mr_transaction_counts *counts)
+/* In the order of the HashMap<String, Long> that Debezium has of them. */
+static void append_tables(struct mr_buffer *out, struct mr_transaction_counts *counts)
 {
-    const char *separator = "{\"data_collection\":";
-    for (uint32_t bucket = 0; counts->table_count > 0 && bucket < counts->bucket_count; bucket++) {
-        for (uint32_t at = counts->heads[bucket]; at != 0; at = counts->tables[at - 1].next) {
-            const struct mr_transaction_table *table = &counts->tables[at - 1];
-            mr_buffer_slice(out, mr_slice_of(separator));
-            mr_json_string(out, counts->names.data + table->name_at, table->name_len);
-            MR_BUFFER_LITERAL(out, ",\"event_count\":");
-            mr_json_u64(out, table->events);
-            MR_BUFFER_LITERAL(out, "}");
-            separator = ",{\"data_collection\":";
-        }
+    uint32_t count = counts->index.count;
+    uint32_t buckets = mr_java_buckets(count);
+    mr_text_begin(&counts->order, mr_java_order_bytes(count, buckets));
+    uint32_t *hashes = (uint32_t *)(void *)counts->order.data;
+    for (uint32_t i = 0; i < count; i++) {
+        hashes[i] = counts->tables[i].hash;
+    }
+    const uint32_t *order = mr_java_order(hashes, count, buckets);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct mr_transaction_table *table = &counts->tables[order[i]];
+        mr_buffer_slice(out, i == 0 ? MR_SLICE("{\"data_collection\":")
+                                    : MR_SLICE(",{\"data_collection\":"));
+        mr_json_string(out, counts->names.data + table->name_at, table->name_len);
+        MR_BUFFER_LITERAL(out, ",\"event_count\":");
+        mr_json_u64(out, table->events);
+        MR_BUFFER_LITERAL(out, "}");
     }
 }
 
-void mr_transaction_end(struct mr_buffer *out, const struct mr_transaction_counts *counts,
+void mr_transaction_end(struct mr_buffer *out, struct mr_transaction_counts *counts,
                         const struct mr_transaction_end *end, bool tables,
                         struct mr_record *ret_record)
 {

@@ -6,6 +6,7 @@
 #ifndef MR_ENCODE_TRANSACTION_H
 #define MR_ENCODE_TRANSACTION_H
 
+#include "base/index.h"
 #include "encode/plan.h"
 
 struct mr_transaction_table;
@@ -18,11 +19,10 @@ struct mr_transaction_counts {
     bool begin_waits; /* for the transaction's first record */
     uint64_t total;
     struct mr_transaction_table *tables; /* that have events in it */
-    uint32_t table_count, table_capacity;
-    uint32_t *heads,
-        *tails; /* of buckets, which are Java's: they say in which order END has the tables */
-    uint32_t bucket_count;
+    uint32_t table_capacity;
+    struct mr_index index; /* of them, by name */
     struct mr_text names;
+    struct mr_text order; /* in which END has them */
     struct mr_transaction_slot messages;
 };
 
@@ -48,7 +48,7 @@ void mr_transaction_begin(struct mr_buffer *out, const struct mr_transaction_cou
                           struct mr_record *ret_record);
 
 /* END. Without `tables` they are left out. */
-void mr_transaction_end(struct mr_buffer *out, const struct mr_transaction_counts *counts,
+void mr_transaction_end(struct mr_buffer *out, struct mr_transaction_counts *counts,
                         const struct mr_transaction_end *end, bool tables,
                         struct mr_record *ret_record);
 

@@ -19,41 +19,16 @@ static void latch_misfit(struct mr_buffer *out, struct mr_encoder *encoder, uint
     }
 }
 
-static void put_number(struct mr_buffer *out, struct mr_encoder *encoder,
-                       const struct mr_plan *plan, uint32_t column, mr_slice text)
-{
-    bool good = text.len > 0;
-    for (size_t i = text.len > 1 && text.data[0] == '-'; i < text.len; i++) {
-        good &= (uint8_t)(text.data[i] - '0') <= 9;
-    }
-    if (MR_UNLIKELY(!good)) {
-        mr_encoder_latch(encoder, column, MR_FAULT_NUMBER);
-        return;
-    }
-    mr_avro_digits(out, text, plan->columns[column].is_int);
-}
-
 static void put_text(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                      uint32_t column, const struct mr_datum *value)
 {
     const struct mr_plan_column *planned = &plan->columns[column];
+    const struct mr_rule_line *rule = &mr_rules[planned->rule];
+    const struct mr_conversion simple = {.detail = rule->detail};
     mr_slice text = {.data = value->data, .len = value->len};
-    if (planned->writer == MR_WRITE_CONVERT) {
-        const struct mr_conversion *how = &planned->form->conversion;
-        if (MR_UNLIKELY(!how->write(out, how, text, &encoder->scratch))) {
-            mr_encoder_latch(encoder, column, MR_FAULT_TEXT);
-        }
-    } else if (planned->writer == MR_WRITE_NUMBER) {
-        put_number(out, encoder, plan, column, text);
-    } else if (planned->writer == MR_WRITE_BOOL) {
-        bool is_true = text.len == 1 && text.data[0] == 't';
-        if (MR_UNLIKELY(!is_true && (text.len != 1 || text.data[0] != 'f'))) {
-            mr_encoder_latch(encoder, column, MR_FAULT_BOOL);
-        }
-        mr_put_bool(out, is_true);
-    } else {
-        MR_ASSERT(planned->writer != MR_WRITE_FLOAT); /* is none of Debezium's types */
-        mr_avro_string(out, text.data, text.len);
+    if (MR_UNLIKELY(!rule->write(out, planned->form == NULL ? &simple : &planned->form->conversion,
+                                 text, &encoder->scratch))) {
+        mr_encoder_latch(encoder, column, mr_row_fault(planned->writer));
     }
 }
 

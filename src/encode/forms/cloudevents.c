@@ -9,22 +9,12 @@
 
 enum {
     ID_MAX = 1024,
-    SEQUENCE_MAX = 64,
-    NUMBER_MAX = 24,
+    NAME_MAX_BYTES = 64,
     POSITION_LEN = 16 + 1 + 10 + 1 + 1, /* as in the header mr-pos */
 };
 
-/* What Debezium's source block says of an event. */
 struct cloud_event {
-    const char *schema, *table;
-    char op;
-    enum mr_copy_mark mark;
-    mr_lsn lsn, last_commit_lsn;
-    int64_t time_us;
-    uint32_t xid;
-    bool has_xid;
-    mr_slice origin;
-    mr_lsn origin_lsn;
+    struct mr_source source;
     struct mr_position position;
     uint32_t part;
 };
@@ -62,23 +52,6 @@ static mr_slice written(const uint8_t *begin, const struct mr_buffer *out)
 {
     MR_ASSERT(!out->full);
     return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
-}
-
-/* Numbers are strings: an attribute's integer has 32 bits (spec.md, Type System). */
-static void put_number(struct attributes *to, const char *name, int64_t value)
-{
-    uint8_t bytes[NUMBER_MAX];
-    struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
-    mr_json_i64(&out, value);
-    put(to, name, written(bytes, &out));
-}
-
-static void put_lsn(struct attributes *to, const char *name, mr_lsn value)
-{
-    uint8_t bytes[NUMBER_MAX];
-    struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
-    mr_json_u64(&out, value);
-    put(to, name, written(bytes, &out));
 }
 
 static void append_digits(struct mr_buffer *out, uint64_t value, unsigned width, unsigned base)
@@ -128,20 +101,6 @@ static void append_time(struct mr_buffer *out, int64_t time_us)
     MR_BUFFER_LITERAL(out, "Z");
 }
 
-/* `[null,"22305072"]` */
-static void append_sequence(struct mr_buffer *out, const struct cloud_event *event)
-{
-    if (event->last_commit_lsn == 0) {
-        MR_BUFFER_LITERAL(out, "[null,\"");
-    } else {
-        MR_BUFFER_LITERAL(out, "[\"");
-        mr_json_u64(out, event->last_commit_lsn);
-        MR_BUFFER_LITERAL(out, "\",\"");
-    }
-    mr_json_u64(out, event->lsn);
-    MR_BUFFER_LITERAL(out, "\"]");
-}
-
 static void append_id(struct mr_buffer *out, const struct mr_encoder *encoder,
                       const struct cloud_event *event)
 {
@@ -152,51 +111,46 @@ static void append_id(struct mr_buffer *out, const struct mr_encoder *encoder,
     MR_BUFFER_LITERAL(out, "name:");
     mr_buffer_slice(out, mr_slice_of(encoder->options.topic_prefix));
     MR_BUFFER_LITERAL(out, ";lsn:");
-    mr_json_u64(out, event->lsn);
+    mr_json_u64(out, event->source.lsn);
     MR_BUFFER_LITERAL(out, ";txId:");
-    if (event->has_xid) {
-        mr_json_u64(out, event->xid);
-    } else {
-        MR_BUFFER_LITERAL(out, "null");
-    }
+    mr_source_put_value(out, &event->source, MR_FIELD_SOURCE_TXID);
     MR_BUFFER_LITERAL(out, ";sequence:");
-    append_sequence(out, event);
+    uint8_t room[MR_SEQUENCE_MAX];
+    mr_buffer_slice(out, mr_source_value(&event->source, MR_FIELD_SOURCE_SEQUENCE, room).text);
 }
 
-/* In the order of Debezium's source block. */
-static void put_extensions(struct attributes *to, const struct mr_encoder *encoder,
-                           const struct cloud_event *event)
+/* A field of the source block. Numbers are strings: an attribute's integer has 32 bits (spec.md, Type System). Names of attributes
+ * are lower case; Debezium's converter leaves that of txId as it is in JSON. */
+static void put_field(struct attributes *to, const struct mr_source *source,
+                      enum mr_event_field field)
 {
-    uint8_t bytes[SEQUENCE_MAX];
-    struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
-    append_sequence(&out, event);
-    put(to, "ce_iodebeziumop", (mr_slice){.data = (const uint8_t *)&event->op, .len = 1});
-    put(to, "ce_iodebeziumversion", MR_SLICE(MR_VERSION));
-    put(to, "ce_iodebeziumconnector", MR_SLICE("postgresql"));
-    put(to, "ce_iodebeziumname", mr_slice_of(encoder->options.topic_prefix));
-    put_number(to, "ce_iodebeziumtsms", mr_floor_div(event->time_us, 1000));
-    put(to, "ce_iodebeziumsnapshot", mr_slice_of(mr_mark_text(event->mark)));
-    put(to, "ce_iodebeziumdb", mr_slice_of(encoder->database));
-    put(to, "ce_iodebeziumsequence", written(bytes, &out));
-    put_number(to, "ce_iodebeziumtsus", event->time_us);
-    put_number(to, "ce_iodebeziumtsns", event->time_us * 1000);
-    put(to, "ce_iodebeziumschema", mr_slice_of(event->schema));
-    put(to, "ce_iodebeziumtable", mr_slice_of(event->table));
-    /* Names of attributes are lower case; Debezium's converter leaves this one as it is. */
-    const char *xid = to->binary ? "ce_iodebeziumtxid" : "ce_iodebeziumtxId";
-    if (event->has_xid) {
-        put_number(to, xid, event->xid);
-    } else {
-        put_null(to, xid);
+    char name[NAME_MAX_BYTES] = "ce_iodebezium";
+    size_t len = strlen(name);
+    for (const char *at = mr_source_fields[field].name; *at != '\0'; at++) {
+        if (*at != '_') {
+            name[len++] = (char)(to->binary && *at >= 'A' && *at <= 'Z' ? *at | 0x20 : *at);
+        }
     }
-    put_lsn(to, "ce_iodebeziumlsn", event->lsn);
-    put_null(to, "ce_iodebeziumxmin");
-    if (event->origin.len > 0) {
-        put(to, "ce_iodebeziumorigin", event->origin);
-        put_lsn(to, "ce_iodebeziumoriginlsn", event->origin_lsn);
-    } else {
-        put_null(to, "ce_iodebeziumorigin");
-        put_null(to, "ce_iodebeziumoriginlsn");
+    uint8_t room[MR_SEQUENCE_MAX];
+    struct mr_field_value value = mr_source_value(source, field, room);
+    if (value.is_null) {
+        put_null(to, name);
+        return;
+    }
+    if (!mr_source_fields[field].is_text) {
+        struct mr_buffer digits = mr_buffer_init(room, sizeof(room));
+        mr_json_i64(&digits, value.number);
+        value.text = written(room, &digits);
+    }
+    put(to, name, value.text);
+}
+
+static void put_extensions(struct attributes *to, const struct cloud_event *event)
+{
+    put_field(to, &event->source, MR_FIELD_OP);
+    for (enum mr_event_field field = MR_FIELD_SOURCE_VERSION; field <= MR_FIELD_SOURCE_ORIGIN_LSN;
+         field++) {
+        put_field(to, &event->source, field);
     }
     put_null(to, "ce_iodebeziumtxid");
     put_null(to, "ce_iodebeziumtxtotalorder");
@@ -217,13 +171,13 @@ static void put_attributes(struct attributes *to, const struct mr_encoder *encod
     put(to, "ce_specversion", MR_SLICE("1.0"));
     put(to, "ce_type", MR_SLICE("io.debezium.connector.postgresql.DataChangeEvent"));
     out = mr_buffer_init(bytes, sizeof(bytes));
-    append_time(&out, event->time_us);
+    append_time(&out, event->source.time_us);
     put(to, "ce_time", written(bytes, &out));
     if (!to->binary) {
         put(to, "ce_datacontenttype", MR_SLICE("application/json"));
     }
     if (encoder->options.cloud.extensions) {
-        put_extensions(to, encoder, event);
+        put_extensions(to, event);
     }
 }
 
@@ -267,45 +221,23 @@ static void write_headers(struct mr_buffer *out, const struct mr_encoder *encode
 
 /* ---- changes ---- */
 
-static struct cloud_event event_of(const struct mr_change *change, const struct mr_event *event)
+static struct cloud_event event_of(const struct mr_encoder *encoder, const struct mr_change *change,
+                                   const struct mr_event *event)
 {
-    const struct mr_transaction *transaction = change->transaction;
-    return (struct cloud_event){
-        .schema = change->relation->schema,
-        .table = change->relation->table,
-        .op = mr_op_letter(event->op),
-        .mark = change->copy_mark,
-        .lsn = change->lsn,
-        .last_commit_lsn = transaction->last_commit_lsn,
-        .time_us = transaction->commit_time_us,
-        .xid = transaction->xid,
-        .has_xid = true,
-        .origin = transaction->origin,
-        .origin_lsn = transaction->origin_lsn,
-        .position = change->position,
-        .part = event->part,
-    };
-}
-
-static void write_row(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
-                      const struct mr_tuple *row, const struct mr_tuple *old)
-{
-    if (row->kind == MR_TUPLE_NONE) {
-        MR_BUFFER_LITERAL(out, "null");
-    } else {
-        mr_row_object(out, encoder, plan, row, old);
-    }
+    return (struct cloud_event){.source = mr_source_of_change(encoder, change, event->op),
+                                .position = change->position,
+                                .part = event->part};
 }
 
 static void cloud_value(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                         const struct mr_change *change, const struct mr_event *event)
 {
-    const struct cloud_event cloud = event_of(change, event);
+    const struct cloud_event cloud = event_of(encoder, change, event);
     begin_value(out, encoder, &cloud);
     MR_BUFFER_LITERAL(out, "{\"before\":");
-    write_row(out, encoder, plan, event->before, NULL);
+    mr_row_or_null(out, encoder, plan, event->before, NULL);
     MR_BUFFER_LITERAL(out, ",\"after\":");
-    write_row(out, encoder, plan, event->after, &change->before);
+    mr_row_or_null(out, encoder, plan, event->after, &change->before);
     mr_row_missing(out, encoder, plan);
     MR_BUFFER_LITERAL(out, "}");
     end_value(out, encoder);
@@ -323,7 +255,7 @@ static void cloud_headers(struct mr_buffer *out, const struct mr_encoder *encode
                           struct mr_record *record)
 {
     if (record->value != NULL) {
-        const struct cloud_event cloud = event_of(change, event);
+        const struct cloud_event cloud = event_of(encoder, change, event);
         write_headers(out, encoder, &cloud, record);
     }
     mr_append_other_key(out, event);
@@ -346,25 +278,10 @@ static mr_status cloud_change(struct mr_encoder *encoder, struct mr_plan *plan,
 static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                           struct mr_buffer *out, struct mr_record *ret_record)
 {
-    const struct mr_transaction *transaction = message->transaction;
     struct mr_record record = mr_message_record(encoder, message);
-    const struct cloud_event event = {
-        .schema = "",
-        .table = "",
-        .op = 'm',
-        .lsn = message->lsn,
-        .last_commit_lsn = transaction != NULL ? transaction->last_commit_lsn : 0,
-        .time_us = record.commit_time_us,
-        .xid = record.xid,
-        .has_xid = transaction != NULL,
-        .position = message->position,
-    };
-    record.key = out->at;
-    MR_BUFFER_LITERAL(out, "{\"prefix\":");
-    mr_row_key_text(out, message->prefix.data, message->prefix.len);
-    MR_BUFFER_LITERAL(out, "}");
-    record.value = out->at;
-    record.key_len = (uint32_t)(record.value - record.key);
+    const struct cloud_event event = {.source = mr_source_of_message(encoder, message),
+                                      .position = message->position};
+    mr_message_key(out, message, &record);
     begin_value(out, encoder, &event);
     MR_BUFFER_LITERAL(out, "{\"message\":");
     mr_message_content(out, encoder, message);

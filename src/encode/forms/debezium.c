@@ -5,120 +5,6 @@
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 
-enum { SEQUENCE_MAX = 64 };
-
-const char *mr_mark_text(enum mr_copy_mark mark)
-{
-    static const char *const texts[] = {
-        [MR_COPY_NONE] = "false",
-        [MR_COPY_FIRST] = "first",
-        [MR_COPY_FIRST_IN_TABLE] = "first_in_data_collection",
-        [MR_COPY_ROW] = "true",
-        [MR_COPY_LAST_IN_TABLE] = "last_in_data_collection",
-        [MR_COPY_LAST] = "last",
-        [MR_COPY_INCREMENTAL] = "incremental",
-    };
-    return texts[mark];
-}
-
-char mr_op_letter(enum mr_op op)
-{
-    static const char letters[] = {
-        [MR_OP_INSERT] = 'c',   [MR_OP_UPDATE] = 'u',  [MR_OP_DELETE] = 'd',
-        [MR_OP_TRUNCATE] = 't', [MR_OP_MESSAGE] = 'm', [MR_OP_READ] = 'r',
-    };
-    return letters[op];
-}
-
-/* ---- the source block ---- */
-
-/* What a block says besides the table and the change's own LSN. */
-struct source {
-    const struct mr_encoder *encoder;
-    int64_t time_us;
-    mr_lsn last_commit_lsn;
-    enum mr_copy_mark mark;
-    uint32_t xid;
-    bool has_xid;
-    mr_slice origin;
-    mr_lsn origin_lsn;
-};
-
-/* The block up to its `sequence`. */
-static void source_head(struct mr_buffer *out, const struct source *source)
-{
-    const struct mr_encoder *encoder = source->encoder;
-    mr_put_field(out, MR_SLICE(",\"source\":"), false);
-    mr_put_record(out, MR_SLICE("{\"version\":"), false);
-    mr_put_slice(out, MR_SLICE(MR_VERSION));
-    mr_put_field(out, MR_SLICE(",\"connector\":"), false);
-    mr_put_slice(out, MR_SLICE("postgresql"));
-    mr_put_field(out, MR_SLICE(",\"name\":"), false);
-    mr_put_slice(out, mr_slice_of(encoder->options.topic_prefix));
-    mr_put_field(out, MR_SLICE(",\"ts_ms\":"), false);
-    mr_put_long(out, mr_floor_div(source->time_us, 1000));
-    mr_put_field(out, MR_SLICE(",\"snapshot\":"), true);
-    mr_put_slice(out, mr_slice_of(mr_mark_text(source->mark)));
-    mr_put_field(out, MR_SLICE(",\"db\":"), false);
-    mr_put_slice(out, mr_slice_of(encoder->database));
-    mr_put_field(out, MR_SLICE(",\"sequence\":"), true);
-}
-
-/* The text of `sequence` up to the change's LSN, which `"]` follows: `["22305072","` */
-static mr_slice sequence_begin(uint8_t room[SEQUENCE_MAX], mr_lsn last_commit_lsn)
-{
-    struct mr_buffer out = mr_buffer_init(room, SEQUENCE_MAX);
-    if (last_commit_lsn == 0) {
-        MR_BUFFER_LITERAL(&out, "[null,\"");
-    } else {
-        MR_BUFFER_LITERAL(&out, "[\"");
-        mr_json_u64(&out, last_commit_lsn);
-        MR_BUFFER_LITERAL(&out, "\",\"");
-    }
-    return mr_text_since(&out, room);
-}
-
-/* From there to the value of `lsn`. */
-static void source_middle(struct mr_buffer *out, const struct source *source, const char *schema,
-                          const char *table)
-{
-    mr_put_field(out, MR_SLICE(",\"ts_us\":"), true);
-    mr_put_long(out, source->time_us);
-    mr_put_field(out, MR_SLICE(",\"ts_ns\":"), true);
-    mr_put_long(out, source->time_us * 1000);
-    mr_put_field(out, MR_SLICE(",\"schema\":"), false);
-    mr_put_slice(out, mr_slice_of(schema));
-    mr_put_field(out, MR_SLICE(",\"table\":"), false);
-    mr_put_slice(out, mr_slice_of(table));
-    mr_put_field(out, MR_SLICE(",\"txId\":"), true);
-    if (source->has_xid) {
-        mr_put_long(out, source->xid);
-    } else {
-        mr_put_null(out);
-    }
-    mr_put_field(out, MR_SLICE(",\"lsn\":"), true);
-}
-
-/* From the LSN to the end of the block. */
-static void source_tail(struct mr_buffer *out, const struct source *source)
-{
-    mr_put_field(out, MR_SLICE(",\"xmin\":"), true);
-    mr_put_null(out);
-    mr_put_field(out, MR_SLICE(",\"origin\":"), true);
-    if (source->origin.len == 0) {
-        mr_put_null(out);
-    } else {
-        mr_put_slice(out, source->origin);
-    }
-    mr_put_field(out, MR_SLICE(",\"origin_lsn\":"), true);
-    if (source->origin.len == 0) {
-        mr_put_null(out);
-    } else {
-        mr_put_long(out, (int64_t)source->origin_lsn);
-    }
-    mr_put_json(out, MR_SLICE("}"));
-}
-
 static void no_transaction(struct mr_buffer *out)
 {
     mr_put_field(out, MR_SLICE(",\"transaction\":"), true);
@@ -131,15 +17,8 @@ void mr_render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
     const struct mr_transaction *transaction = change->transaction;
     const struct mr_relation *relation = plan->relation;
     struct mr_rendered *rendered = &plan->rendered;
-    const struct source source = {.encoder = encoder,
-                                  .time_us = transaction->commit_time_us,
-                                  .last_commit_lsn = transaction->last_commit_lsn,
-                                  .mark = change->copy_mark,
-                                  .xid = transaction->xid,
-                                  .has_xid = true,
-                                  .origin = transaction->origin,
-                                  .origin_lsn = transaction->origin_lsn};
-    uint8_t room[SEQUENCE_MAX];
+    const struct mr_source source = mr_source_of_change(encoder, change, change->op);
+    uint8_t room[MR_SEQUENCE_MAX];
     mr_encoder_set_commit_time(encoder, transaction->commit_time_us);
     rendered->commit_lsn = transaction->commit_lsn;
     rendered->mark = change->copy_mark;
@@ -150,8 +29,10 @@ void mr_render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
     out.splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     out.is_avro = plan->form == &mr_form_avro;
     const uint8_t *begin = out.at;
-    source_head(&out, &source);
-    mr_slice sequence = sequence_begin(room, transaction->last_commit_lsn);
+    mr_put_field(&out, MR_SLICE(",\"source\":"), false);
+    mr_source_put(&out, &source, MR_FIELD_SOURCE_VERSION, MR_FIELD_SOURCE_DB);
+    mr_put_field(&out, MR_SLICE(",\"sequence\":"), true);
+    mr_slice sequence = mr_source_sequence(room, transaction->last_commit_lsn);
     if (out.is_avro) {
         rendered->head = mr_text_since(&out, begin);
         begin = out.at;
@@ -165,10 +46,12 @@ void mr_render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
         begin = out.at;
         MR_BUFFER_LITERAL(&out, "\\\"]\"");
     }
-    source_middle(&out, &source, relation->schema, relation->table);
+    mr_source_put(&out, &source, MR_FIELD_SOURCE_TS_US, MR_FIELD_SOURCE_TXID);
+    mr_put_field(&out, MR_SLICE(",\"lsn\":"), true);
     rendered->middle = mr_text_since(&out, begin);
     begin = out.at;
-    source_tail(&out, &source);
+    mr_source_put(&out, &source, MR_FIELD_SOURCE_XMIN, MR_FIELD_SOURCE_ORIGIN_LSN);
+    mr_put_json(&out, MR_SLICE("}"));
     rendered->ends_open = plan->tells_transaction && change->copy_mark == MR_COPY_NONE;
     if (!rendered->ends_open) {
         no_transaction(&out);
@@ -194,23 +77,13 @@ __attribute__((cold)) void mr_event_transaction(struct mr_buffer *out, struct mr
 
 /* ---- changes ---- */
 
-static void write_row(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
-                      const struct mr_tuple *row, const struct mr_tuple *old)
-{
-    if (row->kind == MR_TUPLE_NONE) {
-        MR_BUFFER_LITERAL(out, "null");
-    } else {
-        mr_row_object(out, encoder, plan, row, old);
-    }
-}
-
 static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                            const struct mr_change *change, const struct mr_event *event)
 {
     MR_BUFFER_LITERAL(out, "{\"before\":");
-    write_row(out, encoder, plan, event->before, NULL);
+    mr_row_or_null(out, encoder, plan, event->before, NULL);
     MR_BUFFER_LITERAL(out, ",\"after\":");
-    write_row(out, encoder, plan, event->after, &change->before);
+    mr_row_or_null(out, encoder, plan, event->after, &change->before);
     mr_row_missing(out, encoder, plan);
     mr_buffer_slice(out, plan->rendered.head);
     const uint8_t *lsn_begin = out->at;
@@ -242,14 +115,11 @@ static mr_status debezium_change(struct mr_encoder *encoder, struct mr_plan *pla
 struct mr_record mr_message_record(const struct mr_encoder *encoder,
                                    const struct mr_message_event *message)
 {
-    const struct mr_transaction *transaction = message->transaction;
-    return (struct mr_record){
-        .topic = encoder->names.message,
-        .position = message->position,
-        .commit_time_us =
-            transaction != NULL ? transaction->commit_time_us : encoder->stamp.now_ns / 1000,
-        .xid = transaction != NULL ? transaction->xid : 0,
-    };
+    const struct mr_source source = mr_source_of_message(encoder, message);
+    return (struct mr_record){.topic = encoder->names.message,
+                              .position = message->position,
+                              .commit_time_us = source.time_us,
+                              .xid = source.xid};
 }
 
 void mr_message_content(struct mr_buffer *out, const struct mr_encoder *encoder,
@@ -267,27 +137,15 @@ void mr_message_envelope(struct mr_buffer *out, struct mr_encoder *encoder,
                          const struct mr_message_event *message)
 {
     const struct mr_transaction *transaction = message->transaction;
-    const struct source source = {.encoder = encoder,
-                                  .time_us = mr_message_record(encoder, message).commit_time_us,
-                                  .last_commit_lsn =
-                                      transaction != NULL ? transaction->last_commit_lsn : 0,
-                                  .xid = transaction != NULL ? transaction->xid : 0,
-                                  .has_xid = transaction != NULL};
+    const struct mr_source source = mr_source_of_message(encoder, message);
     int64_t now_us = encoder->stamp.now_ns / 1000;
-    uint8_t room[SEQUENCE_MAX];
-    struct mr_buffer text = mr_buffer_init(room, sizeof(room));
-    text.at += sequence_begin(room, source.last_commit_lsn).len;
-    mr_json_u64(&text, message->lsn);
-    MR_BUFFER_LITERAL(&text, "\"]");
     mr_put_record(out, MR_SLICE("{\"op\":"), false);
     mr_put_slice(out, MR_SLICE("m"));
     mr_put_field(out, MR_SLICE(",\"ts_ms\":"), true);
     mr_put_long(out, mr_floor_div(now_us > source.time_us ? now_us : source.time_us, 1000));
-    source_head(out, &source);
-    mr_put_slice(out, mr_text_since(&text, room));
-    source_middle(out, &source, "", "");
-    mr_put_long(out, (int64_t)message->lsn);
-    source_tail(out, &source);
+    mr_put_field(out, MR_SLICE(",\"source\":"), false);
+    mr_source_put(out, &source, MR_FIELD_SOURCE_VERSION, MR_FIELD_SOURCE_ORIGIN_LSN);
+    mr_put_json(out, MR_SLICE("}"));
     if (transaction != NULL && encoder->transaction.topic != NULL) {
         struct mr_transaction_counts *counts = &encoder->transaction;
         mr_transaction_add(counts, &counts->messages, NULL, NULL, 0);
@@ -300,16 +158,22 @@ void mr_message_envelope(struct mr_buffer *out, struct mr_encoder *encoder,
     mr_put_json(out, MR_SLICE("}"));
 }
 
+void mr_message_key(struct mr_buffer *out, const struct mr_message_event *message,
+                    struct mr_record *record)
+{
+    record->key = out->at;
+    MR_BUFFER_LITERAL(out, "{\"prefix\":");
+    mr_row_key_text(out, message->prefix.data, message->prefix.len);
+    MR_BUFFER_LITERAL(out, "}");
+    record->value = out->at;
+    record->key_len = (uint32_t)(record->value - record->key);
+}
+
 bool mr_debezium_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                          struct mr_buffer *out, struct mr_record *ret_record)
 {
     struct mr_record record = mr_message_record(encoder, message);
-    record.key = out->at;
-    MR_BUFFER_LITERAL(out, "{\"prefix\":");
-    mr_row_key_text(out, message->prefix.data, message->prefix.len);
-    MR_BUFFER_LITERAL(out, "}");
-    record.value = out->at;
-    record.key_len = (uint32_t)(record.value - record.key);
+    mr_message_key(out, message, &record);
     mr_message_envelope(out, encoder, message);
     record.value_len = (uint32_t)(out->at - record.value);
     *ret_record = record;

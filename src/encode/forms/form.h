@@ -34,11 +34,66 @@ static inline bool mr_plan_is_outbox(const struct mr_plan *plan)
     return plan->form == &mr_form_outbox;
 }
 
+/* ---- what an event says besides its row ---- */
+
+struct mr_source_field {
+    const char *part, *name;
+    const char *json; /* `,"name":` */
+    bool is_text;     /* else a number of 64 bits */
+    bool nullable;    /* in Avro */
+};
+
+extern const struct mr_source_field mr_source_fields[]; /* by enum mr_event_field */
+
+/* What the fields of an event are made of. Everything it points to is its maker's. */
+struct mr_source {
+    const struct mr_encoder *encoder;
+    enum mr_op op;
+    enum mr_copy_mark mark;
+    const char *schema, *table;
+    mr_lsn lsn, last_commit_lsn;
+    int64_t time_us;
+    uint32_t xid;
+    bool has_xid;
+    mr_slice origin;
+    mr_lsn origin_lsn;
+};
+
+struct mr_source mr_source_of_change(const struct mr_encoder *encoder,
+                                     const struct mr_change *change, enum mr_op op);
+struct mr_source mr_source_of_message(const struct mr_encoder *encoder,
+                                      const struct mr_message_event *message);
+
+struct mr_field_value {
+    bool is_null;
+    mr_slice text;  /* of a field that is text; … */
+    int64_t number; /* … else this */
+};
+
+enum { MR_SEQUENCE_MAX = 64 };
+
+/* `room` holds a text that is made for it. */
+struct mr_field_value mr_source_value(const struct mr_source *source, enum mr_event_field field,
+                                      uint8_t room[MR_SEQUENCE_MAX]);
+
+/* The value alone, and fields in a row with their names; the block's first one opens it. In JSON or Avro. */
+void mr_source_put_value(struct mr_buffer *out, const struct mr_source *source,
+                         enum mr_event_field field);
+void mr_source_put(struct mr_buffer *out, const struct mr_source *source, enum mr_event_field first,
+                   enum mr_event_field last);
+
+/* The text of `sequence` up to the event's LSN, which `"]` follows: `["22305072","` */
+mr_slice mr_source_sequence(uint8_t room[MR_SEQUENCE_MAX], mr_lsn last_commit_lsn);
+
 /* ---- Debezium's envelope, in JSON or Avro ---- */
 
 /* What a message's record has but for key and value. */
 struct mr_record mr_message_record(const struct mr_encoder *encoder,
                                    const struct mr_message_event *message);
+
+/* Writes the record's key, `{"prefix":…}`, after which its value begins. */
+void mr_message_key(struct mr_buffer *out, const struct mr_message_event *message,
+                    struct mr_record *record);
 
 /* `{"prefix":…,"content":…}` */
 void mr_message_content(struct mr_buffer *out, const struct mr_encoder *encoder,

@@ -164,11 +164,9 @@ static bool is_known(const struct mr_datum *value)
 /* True when its bytes are sent: it is a bytea, and columns.* makes nothing else of it. */
 static bool is_bytea(const struct row *row, uint32_t column)
 {
-    const struct mr_plan_column *planned = &row->plan->columns[column];
-    mr_convert_fn write =
-        planned->writer == MR_WRITE_CONVERT ? planned->form->conversion.write : NULL;
-    return row->plan->relation->columns[column].type.oid == BYTEA_OID && write != mr_convert_mask &&
-           write != mr_convert_truncated && write != mr_convert_hash;
+    enum mr_rule rule = row->plan->columns[column].rule;
+    return row->plan->relation->columns[column].type.oid == BYTEA_OID && rule != MR_RULE_MASK &&
+           rule != MR_RULE_TRUNCATED && rule != MR_RULE_HASH;
 }
 
 static void write_json(struct mr_buffer *out, const struct row *row, uint32_t column)
@@ -186,12 +184,9 @@ static void write_json(struct mr_buffer *out, const struct row *row, uint32_t co
  * itself, of which a string has quotes of its own. */
 static bool is_bare(const struct mr_plan_column *column)
 {
-    if (column->writer == MR_WRITE_CONVERT) {
-        mr_convert_fn write = column->form->conversion.write;
-        return write == mr_convert_decimal || write == mr_convert_scaled_decimal ||
-               write == mr_convert_json;
-    }
-    return column->writer == MR_WRITE_STRING || column->writer == MR_WRITE_PLAIN;
+    return column->writer == MR_WRITE_STRING || column->writer == MR_WRITE_PLAIN ||
+           column->rule == MR_RULE_DECIMAL || column->rule == MR_RULE_SCALED_DECIMAL ||
+           column->rule == MR_RULE_JSON;
 }
 
 /* The value without the quotes that it has in JSON; not null. */
@@ -266,9 +261,7 @@ static bool expand_payload(struct mr_buffer *out, const struct row *row, uint32_
 {
     const struct mr_plan_column *planned = &row->plan->columns[column];
     const struct mr_datum *value = datum_of(row, column);
-    bool is_text =
-        planned->writer == MR_WRITE_STRING ||
-        (planned->writer == MR_WRITE_CONVERT && planned->form->conversion.write == mr_convert_json);
+    bool is_text = planned->writer == MR_WRITE_STRING || planned->rule == MR_RULE_JSON;
     const struct mr_outbox_options *outbox = row->encoder->options.outbox;
     if (!outbox->expands || !is_text || value->kind != MR_DATUM_TEXT) {
         return false;

@@ -26,14 +26,16 @@ typedef bool (*mr_convert_fn)(struct mr_buffer *out, const struct mr_conversion 
 struct mr_conversion {
     mr_convert_fn write;
     const char *salt; /* of a hash */
-    int32_t detail;   /* digits behind the point, or what else the function says */
+    enum mr_rule rule;
+    int32_t detail; /* digits behind the point, or what else the function says */
     const struct mr_conversion *element; /* of an array */
 };
 
 /* Declares the functions of a conversion. */
 #define MR_CONVERT(name)                                                                           \
-    bool mr_convert_##name(struct mr_buffer *out, const struct mr_conversion *how, mr_slice text,  \
-                           struct mr_scratch *scratch)
+    bool mr_convert_##name(                                                                        \
+        struct mr_buffer *out, __attribute__((unused)) const struct mr_conversion *how,            \
+        __attribute__((unused)) mr_slice text, __attribute__((unused)) struct mr_scratch *scratch)
 
 /* Any text, in quotes. */
 MR_CONVERT(string);
@@ -71,24 +73,18 @@ MR_CONVERT(bits);
 MR_CONVERT(days);
 MR_CONVERT(epoch);
 MR_CONVERT(clock);
-/* ISO 8601 in UTC, seconds and zone always told; `detail` digits behind the second. */
-MR_CONVERT(zoned_epoch);
-MR_CONVERT(zoned_clock);
+/* ISO 8601, as the rule says: of types without a zone as it is, or as if it were UTC, with a Z after it; with `detail` digits
+ * of the second (-1: as many as there are), moved to UTC or with its own zone. */
+MR_CONVERT(date_text);
+MR_CONVERT(stamp_text);
+MR_CONVERT(clock_text);
 /* Microseconds, a month being a twelfth of 365.25 days. */
 MR_CONVERT(interval);
 
 /* All six parts with their units, zeros too. */
 MR_CONVERT(interval_text);
 
-/* ISO 8601 of types without a zone, as if they were UTC: with a Z behind them. */
-MR_CONVERT(utc_date);
-MR_CONVERT(utc_clock);
-MR_CONVERT(utc_stamp);
-
-/* ISO 8601: date, timestamp with and without zone, timetz, interval. */
-MR_CONVERT(iso_date);
-MR_CONVERT(iso_stamp);
-MR_CONVERT(iso_clock);
+/* ISO 8601, without the parts that are zero. */
 MR_CONVERT(iso_interval);
 
 /* The value of a json or jsonb column as JSON, without white space between its parts. */
@@ -162,6 +158,15 @@ uint32_t mr_java_hash(mr_slice text);
 /* Of a HashMap that has got so many entries: it begins with 16 and doubles them when it is over three quarters full. */
 uint32_t mr_java_buckets(uint32_t entries);
 
+/* The numbers of a HashMap's entries in its order, which is that of their buckets; those of one bucket come as they were added,
+ * also when the map has grown since (HashMap.resize). After the hashes there is room for mr_java_order_bytes in all. */
+const uint32_t *mr_java_order(uint32_t *hashes, uint32_t count, uint32_t buckets);
+
+static inline size_t mr_java_order_bytes(uint32_t count, uint32_t buckets)
+{
+    return (2 * (size_t)count + buckets) * sizeof(uint32_t);
+}
+
 /* A place in a text that is being read. */
 struct mr_cursor {
     const uint8_t *at;
@@ -186,9 +191,37 @@ static inline bool mr_cursor_take(struct mr_cursor *cursor, char byte)
     return found;
 }
 
+/* The same of a word. */
+static inline bool mr_cursor_take_word(struct mr_cursor *cursor, mr_slice word)
+{
+    bool found = (size_t)(cursor->end - cursor->at) >= word.len &&
+                 memcmp(cursor->at, word.data, word.len) == 0;
+    cursor->at += found ? word.len : 0;
+    return found;
+}
+
+/* What stands before the next of two signs, or the end. */
+static inline mr_slice mr_cursor_until(struct mr_cursor *cursor, char a, char b)
+{
+    const uint8_t *begin = cursor->at;
+    while (cursor->at < cursor->end && *cursor->at != (uint8_t)a && *cursor->at != (uint8_t)b) {
+        cursor->at++;
+    }
+    return (mr_slice){.data = begin, .len = (size_t)(cursor->at - begin)};
+}
+
 static inline bool mr_cursor_digit(const struct mr_cursor *cursor)
 {
     return cursor->at < cursor->end && (uint8_t)(*cursor->at - '0') <= 9;
+}
+
+static inline mr_slice mr_cursor_digits(struct mr_cursor *cursor)
+{
+    const uint8_t *begin = cursor->at;
+    while (mr_cursor_digit(cursor)) {
+        cursor->at++;
+    }
+    return (mr_slice){.data = begin, .len = (size_t)(cursor->at - begin)};
 }
 
 /* At least `least` and at most `most` (18 or fewer) digits. */

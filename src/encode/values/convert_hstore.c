@@ -24,15 +24,10 @@ static bool take_text(struct mr_cursor *cursor, mr_slice *ret)
 static bool take_pair(struct mr_cursor *cursor, struct pair *ret)
 {
     *ret = (struct pair){0};
-    if (!take_text(cursor, &ret->key) || !mr_cursor_take(cursor, '=') ||
-        !mr_cursor_take(cursor, '>')) {
+    if (!take_text(cursor, &ret->key) || !mr_cursor_take_word(cursor, MR_SLICE("=>"))) {
         return false;
     }
-    if (mr_cursor_take(cursor, 'N')) {
-        return mr_cursor_take(cursor, 'U') && mr_cursor_take(cursor, 'L') &&
-               mr_cursor_take(cursor, 'L');
-    }
-    return take_text(cursor, &ret->value);
+    return mr_cursor_take_word(cursor, MR_SLICE("NULL")) || take_text(cursor, &ret->value);
 }
 
 /* The next pair, or false behind the last; `*good` turns false where the text is wrong. */
@@ -41,8 +36,7 @@ static bool next_pair(struct mr_cursor *cursor, bool first, struct pair *ret, bo
     if (mr_cursor_ended(cursor)) {
         return false;
     }
-    *good = first || (mr_cursor_take(cursor, ',') && mr_cursor_take(cursor, ' '));
-    *good = *good && take_pair(cursor, ret);
+    *good = (first || mr_cursor_take_word(cursor, MR_SLICE(", "))) && take_pair(cursor, ret);
     return *good;
 }
 
@@ -58,8 +52,7 @@ static void write_part(struct mr_buffer *out, const uint8_t *text, size_t len)
 /* The text without its escapes, as a string. */
 static void write_text(struct mr_buffer *out, mr_slice text)
 {
-    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
-    mr_put_json(out, MR_SLICE("\""));
+    uint8_t *string = mr_put_text(out);
     size_t begin = 0;
     for (size_t at = 0; at < text.len; at++) {
         if (text.data[at] == '\\' && at + 1 < text.len) {
@@ -68,10 +61,7 @@ static void write_text(struct mr_buffer *out, mr_slice text)
         }
     }
     write_part(out, text.data + begin, text.len - begin);
-    mr_put_json(out, MR_SLICE("\""));
-    if (gap != NULL) {
-        mr_avro_close(out, gap, out->at - gap - 1);
-    }
+    mr_put_text_end(out, string);
 }
 
 static void write_pair(struct mr_buffer *out, const struct pair *pair, bool first)
@@ -98,8 +88,6 @@ static bool write_bytes(struct mr_buffer *out, mr_slice text)
 
 MR_CONVERT(hstore_object)
 {
-    (void)how;
-    (void)scratch;
     if (write_bytes(out, text)) {
         return true;
     }
@@ -152,13 +140,6 @@ uint32_t mr_java_hash(mr_slice text)
     return hash_text(text, false);
 }
 
-/* A pair of a bucket; pairs of one bucket keep their order. */
-struct entry {
-    struct pair pair;
-    uint32_t hash;
-    uint32_t next; /* 1 + its index; 0: none */
-};
-
 uint32_t mr_java_buckets(uint32_t entries)
 {
     uint32_t buckets = 16;
@@ -168,65 +149,52 @@ uint32_t mr_java_buckets(uint32_t entries)
     return buckets;
 }
 
-static void link_entries(struct entry *entries, uint32_t count, uint32_t *heads, uint32_t *tails,
-                         uint32_t buckets)
+const uint32_t *mr_java_order(uint32_t *hashes, uint32_t count, uint32_t buckets)
 {
-    memset(heads, 0, buckets * sizeof(*heads));
+    uint32_t *order = hashes + count;
+    uint32_t *ends = order + count;
+    memset(ends, 0, buckets * sizeof(*ends));
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t bucket = entries[i].hash & (buckets - 1);
-        if (heads[bucket] == 0) {
-            heads[bucket] = i + 1;
-        } else {
-            entries[tails[bucket] - 1].next = i + 1;
-        }
-        tails[bucket] = i + 1;
+        ends[hashes[i] & (buckets - 1)]++;
     }
-}
-
-static void write_in_order(struct mr_buffer *out, const struct entry *entries,
-                           const uint32_t *heads, uint32_t buckets)
-{
-    bool first = true;
-    for (uint32_t bucket = 0; bucket < buckets; bucket++) {
-        for (uint32_t at = heads[bucket]; at != 0; at = entries[at - 1].next) {
-            write_pair(out, &entries[at - 1].pair, first);
-            first = false;
-        }
+    for (uint32_t bucket = 1; bucket < buckets; bucket++) {
+        ends[bucket] += ends[bucket - 1];
     }
-    mr_put_json(out, first ? MR_SLICE("{}") : MR_SLICE("}"));
+    for (uint32_t i = count; i-- > 0;) {
+        order[--ends[hashes[i] & (buckets - 1)]] = i;
+    }
+    return order;
 }
 
 /* Reads the pairs and writes them in the order of their buckets. */
 static bool write_ordered(struct mr_buffer *out, mr_slice text, struct mr_scratch *scratch)
 {
-    /* `"a"=>""` is the shortest pair but for the comma behind it. */
-    size_t most = text.len / 7 + 1;
-    size_t buckets_max = mr_java_buckets((uint32_t)most);
+    /* `"a"=>""` is the shortest pair but for the comma after it. */
+    uint32_t most = (uint32_t)(text.len / 7 + 1);
     mr_text_begin(&scratch->number,
-                  most * sizeof(struct entry) + 2 * buckets_max * sizeof(uint32_t));
-    struct entry *entries = (struct entry *)(void *)scratch->number.data;
+                  most * sizeof(struct pair) + mr_java_order_bytes(most, mr_java_buckets(most)));
+    struct pair *pairs = (struct pair *)(void *)scratch->number.data;
+    uint32_t *hashes = (uint32_t *)(void *)(pairs + most);
     struct mr_cursor cursor = mr_cursor_of(text);
     uint32_t count = 0;
     bool good = true;
     struct pair pair;
     while (next_pair(&cursor, count == 0, &pair, &good)) {
         MR_ASSERT(count < most);
-        entries[count++] = (struct entry){.pair = pair, .hash = hash_text(pair.key, true)};
+        hashes[count] = hash_text(pair.key, true);
+        pairs[count++] = pair;
     }
-    uint32_t buckets = mr_java_buckets(count);
-    uint32_t *heads = (uint32_t *)(void *)(entries + most);
-    link_entries(entries, count, heads, heads + buckets, buckets);
-    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
-    write_in_order(out, entries, heads, buckets);
-    if (gap != NULL) {
-        mr_avro_close_list(out, gap, count);
+    const uint32_t *order = mr_java_order(hashes, count, mr_java_buckets(count));
+    uint8_t *list = mr_put_list(out, MR_SLICE(""));
+    for (uint32_t i = 0; i < count; i++) {
+        write_pair(out, &pairs[order[i]], i == 0);
     }
+    mr_put_list_end(out, list, count, count == 0 ? MR_SLICE("{}") : MR_SLICE("}"));
     return good;
 }
 
 MR_CONVERT(hstore_map)
 {
-    (void)how;
     if (MR_UNLIKELY(write_bytes(out, text))) {
         out->misfit = true; /* a string is no map */
         return true;
@@ -237,7 +205,6 @@ MR_CONVERT(hstore_map)
 /* As JSON first, which then is the text of a string. */
 MR_CONVERT(hstore_string)
 {
-    (void)how;
     if (write_bytes(out, text)) {
         return true;
     }

@@ -65,11 +65,7 @@ static bool take_string(struct mr_cursor *cursor)
 
 static bool take_digits(struct mr_cursor *cursor)
 {
-    const uint8_t *begin = cursor->at;
-    while (mr_cursor_digit(cursor)) {
-        cursor->at++;
-    }
-    return cursor->at > begin;
+    return mr_cursor_digits(cursor).len > 0;
 }
 
 /* RFC 8259, section 6. */
@@ -91,108 +87,131 @@ static bool take_number(struct mr_cursor *cursor)
     return true;
 }
 
-static bool take_literal(struct mr_cursor *cursor, mr_slice word)
-{
-    if ((size_t)(cursor->end - cursor->at) < word.len ||
-        memcmp(cursor->at, word.data, word.len) != 0) {
-        return false;
-    }
-    cursor->at += word.len;
-    return true;
-}
-
 static bool take_scalar(struct mr_cursor *cursor)
 {
     if (mr_cursor_is_at(cursor, '"')) {
         return take_string(cursor);
     }
-    return take_literal(cursor, MR_SLICE("true")) || take_literal(cursor, MR_SLICE("false")) ||
-           take_literal(cursor, MR_SLICE("null")) || take_number(cursor);
+    return mr_cursor_take_word(cursor, MR_SLICE("true")) ||
+           mr_cursor_take_word(cursor, MR_SLICE("false")) ||
+           mr_cursor_take_word(cursor, MR_SLICE("null")) || take_number(cursor);
 }
 
-/* Whether each open level is an object: a bit a level. */
-struct json_levels {
-    uint8_t *bits;
-    unsigned count;
+/* A bit a level. */
+static bool bit_at(const uint8_t *bits, unsigned level)
+{
+    return (bits[level / 8] >> (level % 8) & 1) != 0;
+}
+
+static void set_bit(uint8_t *bits, unsigned level, bool value)
+{
+    uint8_t bit = (uint8_t)(1u << (level % 8));
+    bits[level / 8] = (uint8_t)(value ? bits[level / 8] | bit : bits[level / 8] & ~bit);
+}
+
+/* A JSON text, token by token. */
+struct walk {
+    struct mr_cursor cursor;
+    enum json_state state;
+    uint8_t *objects; /* whether each open level is one */
+    unsigned depth;   /* levels that are open */
+    bool good;        /* at the end: the text is JSON */
+    /* The token at hand, the state and the depth before it, and whether it is a key. */
+    mr_slice token;
+    enum json_state before;
+    unsigned depth_before;
+    bool is_key;
 };
 
-static bool level_open(struct json_levels *levels, bool is_object)
-{
-    if (levels->count == JSON_DEPTH_MAX) {
-        return false;
-    }
-    uint8_t bit = (uint8_t)(1u << (levels->count % 8));
-    uint8_t *byte = &levels->bits[levels->count / 8];
-    *byte = (uint8_t)(is_object ? *byte | bit : *byte & ~bit);
-    levels->count++;
-    return true;
-}
+enum { LEVELS_BYTES = JSON_DEPTH_MAX / 8 + 1 };
 
-static bool level_is_object(const struct json_levels *levels)
+static bool is_in_object(const struct walk *walk)
 {
-    unsigned last = levels->count - 1;
-    return (levels->bits[last / 8] >> (last % 8) & 1) != 0;
+    return bit_at(walk->objects, walk->depth - 1);
 }
 
 /* One token; false when it may not stand there. */
-static bool json_step(struct mr_cursor *cursor, struct json_levels *levels, enum json_state *state)
+static bool walk_step(struct walk *walk)
 {
-    bool is_key = *state == JSON_KEY || *state == JSON_KEY_END;
-    bool may_end = *state == JSON_BEHIND || *state == JSON_KEY_END || *state == JSON_VALUE_END;
+    struct mr_cursor *cursor = &walk->cursor;
+    enum json_state state = walk->state;
+    bool may_end = state == JSON_BEHIND || state == JSON_KEY_END || state == JSON_VALUE_END;
     uint8_t byte = *cursor->at;
     if (byte == '}' || byte == ']') {
-        if (!may_end || levels->count == 0 || level_is_object(levels) != (byte == '}')) {
+        if (!may_end || walk->depth == 0 || is_in_object(walk) != (byte == '}')) {
             return false;
         }
         cursor->at++;
-        levels->count--;
-        *state = JSON_BEHIND;
+        walk->depth--;
+        walk->state = JSON_BEHIND;
         return true;
     }
-    if (*state == JSON_BEHIND) {
-        if (levels->count == 0 || !mr_cursor_take(cursor, ',')) {
+    if (state == JSON_BEHIND) {
+        if (walk->depth == 0 || !mr_cursor_take(cursor, ',')) {
             return false;
         }
-        *state = level_is_object(levels) ? JSON_KEY : JSON_VALUE;
+        walk->state = is_in_object(walk) ? JSON_KEY : JSON_VALUE;
         return true;
     }
-    if (is_key) {
-        *state = JSON_VALUE;
+    if (state == JSON_KEY || state == JSON_KEY_END) {
+        walk->state = JSON_VALUE;
+        walk->is_key = true;
         return take_string(cursor);
     }
     if (byte == '{' || byte == '[') {
         cursor->at++;
-        *state = byte == '{' ? JSON_KEY_END : JSON_VALUE_END;
-        return level_open(levels, byte == '{');
+        walk->state = byte == '{' ? JSON_KEY_END : JSON_VALUE_END;
+        if (walk->depth == JSON_DEPTH_MAX) {
+            return false;
+        }
+        set_bit(walk->objects, walk->depth++, byte == '{');
+        return true;
     }
-    *state = JSON_BEHIND;
+    walk->state = JSON_BEHIND;
     return take_scalar(cursor);
+}
+
+/* The next token, and after a key the colon; false at the end, or where the text is wrong. */
+static bool walk_next(struct walk *walk)
+{
+    struct mr_cursor *cursor = &walk->cursor;
+    skip_space(cursor);
+    if (mr_cursor_ended(cursor)) {
+        walk->good = walk->depth == 0 && walk->state == JSON_BEHIND;
+        return false;
+    }
+    const uint8_t *begin = cursor->at;
+    walk->before = walk->state;
+    walk->depth_before = walk->depth;
+    walk->is_key = false;
+    if (!walk_step(walk)) {
+        return false;
+    }
+    walk->token = (mr_slice){.data = begin, .len = (size_t)(cursor->at - begin)};
+    if (walk->is_key) {
+        skip_space(cursor);
+        return mr_cursor_take(cursor, ':');
+    }
+    return true;
+}
+
+static struct walk walk_of(mr_slice text, uint8_t *objects)
+{
+    return (struct walk){.cursor = mr_cursor_of(text), .state = JSON_VALUE, .objects = objects};
 }
 
 /* What is written without quotes must be seen to be JSON, or a server could write the rest of the event. */
 MR_CONVERT(json)
 {
-    (void)how;
-    mr_text_begin(&scratch->number, JSON_DEPTH_MAX / 8);
-    struct json_levels levels = {.bits = scratch->number.data};
-    struct mr_cursor cursor = mr_cursor_of(text);
-    enum json_state state = JSON_VALUE;
-    for (skip_space(&cursor); !mr_cursor_ended(&cursor); skip_space(&cursor)) {
-        const uint8_t *begin = cursor.at;
-        bool is_key = state == JSON_KEY || state == JSON_KEY_END;
-        if (!json_step(&cursor, &levels, &state)) {
-            return false;
-        }
-        mr_buffer_append(out, begin, (size_t)(cursor.at - begin));
-        if (is_key && state == JSON_VALUE) {
-            skip_space(&cursor);
-            if (!mr_cursor_take(&cursor, ':')) {
-                return false;
-            }
+    mr_text_begin(&scratch->number, LEVELS_BYTES);
+    struct walk walk = walk_of(text, scratch->number.data);
+    while (walk_next(&walk)) {
+        mr_buffer_slice(out, walk.token);
+        if (walk.is_key) {
             MR_BUFFER_LITERAL(out, ":");
         }
     }
-    return levels.count == 0 && state == JSON_BEHIND;
+    return walk.good;
 }
 
 /* ---- the members of an object ---- */
@@ -200,78 +219,58 @@ MR_CONVERT(json)
 bool mr_json_members(mr_slice text, struct mr_scratch *scratch,
                      void (*tell)(void *context, mr_slice name, mr_slice value), void *context)
 {
-    mr_text_begin(&scratch->number, JSON_DEPTH_MAX / 8);
-    struct json_levels levels = {.bits = scratch->number.data};
-    struct mr_cursor cursor = mr_cursor_of(text);
-    enum json_state state = JSON_VALUE;
+    mr_text_begin(&scratch->number, LEVELS_BYTES);
+    struct walk walk = walk_of(text, scratch->number.data);
     mr_slice name = {0};
     const uint8_t *value = NULL; /* of the member at hand */
-    skip_space(&cursor);
-    if (!mr_cursor_is_at(&cursor, '{')) {
+    skip_space(&walk.cursor);
+    if (!mr_cursor_is_at(&walk.cursor, '{')) {
         return false;
     }
-    for (; !mr_cursor_ended(&cursor); skip_space(&cursor)) {
-        const uint8_t *begin = cursor.at;
-        bool is_key = state == JSON_KEY || state == JSON_KEY_END;
-        bool begins = levels.count == 1 && state == JSON_VALUE;
-        if (!json_step(&cursor, &levels, &state)) {
-            return false;
+    while (walk_next(&walk)) {
+        if (walk.depth_before == 1 && walk.before == JSON_VALUE) {
+            value = walk.token.data;
         }
-        value = begins ? begin : value;
-        if (is_key && state == JSON_VALUE) {
-            if (levels.count == 1) {
-                name = (mr_slice){.data = begin, .len = (size_t)(cursor.at - begin)};
-            }
-            skip_space(&cursor);
-            if (!mr_cursor_take(&cursor, ':')) {
-                return false;
-            }
-        } else if (levels.count == 1 && state == JSON_BEHIND) {
-            tell(context, name, (mr_slice){.data = value, .len = (size_t)(cursor.at - value)});
+        if (walk.depth != 1) {
+            continue;
+        }
+        if (walk.is_key) {
+            name = walk.token;
+        } else if (walk.state == JSON_BEHIND) {
+            tell(context, name, (mr_slice){.data = value, .len = (size_t)(walk.cursor.at - value)});
         }
     }
-    return levels.count == 0 && state == JSON_BEHIND;
+    return walk.good;
 }
 
 /* ---- expanded ---- */
 
 /* What is being written, and what may have to be taken back. */
 struct expanding {
+    struct walk walk;
     struct mr_buffer *out;
-    struct json_levels levels; /* which of them are objects */
-    uint8_t *filled;           /* a bit a level: something is in it */
-    uint8_t *field;            /* where the last field begins, with its comma, */
-    bool field_was_first;
+    const struct mr_expansion *how;
     struct mr_scratch *scratch;
-    bool java; /* numbers as Java prints them */
+    uint8_t *filled; /* a bit a level: something is in it */
+    uint8_t *field;  /* where the last field begins, with its comma */
+    bool field_was_first;
 };
 
-static bool is_filled(const struct expanding *expanding)
-{
-    unsigned level = expanding->levels.count;
-    return (expanding->filled[level / 8] >> (level % 8) & 1) != 0;
-}
-
-static void set_filled(struct expanding *expanding, bool filled)
-{
-    unsigned level = expanding->levels.count;
-    uint8_t bit = (uint8_t)(1u << (level % 8));
-    uint8_t *byte = &expanding->filled[level / 8];
-    *byte = (uint8_t)(filled ? *byte | bit : *byte & ~bit);
-}
-
+/* At the depth of what it is in. */
 static void begin_member(struct expanding *expanding)
 {
-    mr_buffer_append(expanding->out, ",", is_filled(expanding));
-    set_filled(expanding, true);
+    unsigned depth = expanding->walk.depth_before;
+    mr_buffer_append(expanding->out, ",", bit_at(expanding->filled, depth));
+    set_bit(expanding->filled, depth, true);
 }
 
+/* Takes back the field at hand, of the object that is open now. */
 static void drop_field(struct expanding *expanding)
 {
     if (!expanding->out->full) {
         expanding->out->at = expanding->field;
     }
-    set_filled(expanding, !expanding->field_was_first);
+    set_bit(expanding->filled, expanding->walk.depth, !expanding->field_was_first);
 }
 
 /* A string with its quotes, escaped as everywhere else. */
@@ -291,7 +290,7 @@ static void write_scalar(struct expanding *expanding, mr_slice token)
     uint8_t first = token.data[0];
     if (first == '"') {
         write_string(expanding, token);
-    } else if (expanding->java && is_fraction && first <= '9') {
+    } else if (expanding->how->java_numbers && is_fraction && first <= '9') {
         uint8_t *begin = expanding->out->at;
         mr_convert_double(expanding->out, token, expanding->scratch);
         if (!expanding->out->full && *begin == '"') { /* larger than any double */
@@ -303,84 +302,67 @@ static void write_scalar(struct expanding *expanding, mr_slice token)
     }
 }
 
-static void write_token(struct expanding *expanding, const struct mr_expansion *how, mr_slice token,
-                        enum json_state before, unsigned depth)
+static void write_token(struct expanding *expanding)
 {
-    uint8_t first = token.data[0];
-    bool in_object = depth > 0 && expanding->levels.count >= depth &&
-                     (expanding->levels.bits[(depth - 1) / 8] >> ((depth - 1) % 8) & 1) != 0;
+    const struct walk *walk = &expanding->walk;
+    uint8_t first = walk->token.data[0];
+    bool in_object = walk->depth_before > 0 && bit_at(walk->objects, walk->depth_before - 1);
     if (first == ',') {
         return;
     }
     if (first == '}' || first == ']') {
-        MR_ASSERT(expanding->levels.count + 1 == depth);
-        bool of_field = depth > 1 && level_is_object(&expanding->levels);
-        if (before == JSON_VALUE_END && of_field && !how->keeps_empty) {
+        bool of_field = walk->depth > 0 && is_in_object(walk);
+        if (walk->before == JSON_VALUE_END && of_field && !expanding->how->keeps_empty) {
             drop_field(expanding);
         } else {
-            mr_buffer_append(expanding->out, &first, 1);
+            mr_buffer_slice(expanding->out, walk->token);
         }
         return;
     }
     if (!in_object) { /* else its key has begun it */
-        unsigned count = expanding->levels.count;
-        expanding->levels.count = depth;
         begin_member(expanding);
-        expanding->levels.count = count;
     }
     if (first == '{' || first == '[') {
-        mr_buffer_append(expanding->out, &first, 1);
-        set_filled(expanding, false);
-    } else if (first == 'n' && in_object && !how->keeps_nulls) {
+        mr_buffer_slice(expanding->out, walk->token);
+        set_bit(expanding->filled, walk->depth, false);
+    } else if (first == 'n' && in_object && !expanding->how->keeps_nulls) {
         drop_field(expanding);
     } else {
-        write_scalar(expanding, token);
+        write_scalar(expanding, walk->token);
     }
 }
 
-static bool write_key(struct expanding *expanding, struct mr_cursor *cursor, mr_slice token)
+static void write_key(struct expanding *expanding)
 {
     expanding->field = expanding->out->at;
-    expanding->field_was_first = !is_filled(expanding);
+    expanding->field_was_first = !bit_at(expanding->filled, expanding->walk.depth);
     begin_member(expanding);
-    write_string(expanding, token);
+    write_string(expanding, expanding->walk.token);
     MR_BUFFER_LITERAL(expanding->out, ":");
-    skip_space(cursor);
-    return mr_cursor_take(cursor, ':');
 }
 
 bool mr_json_expand(struct mr_buffer *out, const struct mr_expansion *how, mr_slice text,
                     struct mr_scratch *scratch)
 {
-    enum { LEVELS_BYTES = JSON_DEPTH_MAX / 8 + 1 };
     mr_text_begin(&scratch->part, 2 * LEVELS_BYTES);
-    struct expanding expanding = {.out = out,
-                                  .levels = {.bits = scratch->part.data},
-                                  .filled = scratch->part.data + LEVELS_BYTES,
-                                  .field = out->at,
+    struct expanding expanding = {.walk = walk_of(text, scratch->part.data),
+                                  .out = out,
+                                  .how = how,
                                   .scratch = scratch,
-                                  .java = how->java_numbers};
-    set_filled(&expanding, false);
-    struct mr_cursor cursor = mr_cursor_of(text);
-    enum json_state state = JSON_VALUE;
-    skip_space(&cursor);
-    if (!mr_cursor_is_at(&cursor, '{') && !mr_cursor_is_at(&cursor, '[')) {
+                                  .filled = scratch->part.data + LEVELS_BYTES,
+                                  .field = out->at};
+    set_bit(expanding.filled, 0, false);
+    skip_space(&expanding.walk.cursor);
+    if (!mr_cursor_is_at(&expanding.walk.cursor, '{') &&
+        !mr_cursor_is_at(&expanding.walk.cursor, '[')) {
         return false;
     }
-    for (; !mr_cursor_ended(&cursor); skip_space(&cursor)) {
-        const uint8_t *begin = cursor.at;
-        enum json_state before = state;
-        unsigned depth = expanding.levels.count;
-        if (!json_step(&cursor, &expanding.levels, &state)) {
-            return false;
-        }
-        mr_slice token = {.data = begin, .len = (size_t)(cursor.at - begin)};
-        bool is_key = (before == JSON_KEY || before == JSON_KEY_END) && state == JSON_VALUE;
-        if (!is_key) {
-            write_token(&expanding, how, token, before, depth);
-        } else if (!write_key(&expanding, &cursor, token)) {
-            return false;
+    while (walk_next(&expanding.walk)) {
+        if (expanding.walk.is_key) {
+            write_key(&expanding);
+        } else {
+            write_token(&expanding);
         }
     }
-    return expanding.levels.count == 0 && state == JSON_BEHIND;
+    return expanding.walk.good;
 }

@@ -40,16 +40,6 @@ static bool take_quoted(struct mr_cursor *cursor, struct mr_text *room, mr_slice
     return mr_cursor_take(cursor, '"');
 }
 
-/* Up to the delimiter, which is a comma for most types (pg_type.typdelim). */
-static mr_slice take_bare(struct mr_cursor *cursor, char delimiter)
-{
-    const uint8_t *begin = cursor->at;
-    while (cursor->at < cursor->end && *cursor->at != (uint8_t)delimiter && *cursor->at != '}') {
-        cursor->at++;
-    }
-    return (mr_slice){.data = begin, .len = (size_t)(cursor->at - begin)};
-}
-
 static bool write_element(struct mr_buffer *out, const struct mr_conversion *how,
                           struct mr_cursor *cursor, struct mr_scratch *scratch)
 {
@@ -59,7 +49,7 @@ static bool write_element(struct mr_buffer *out, const struct mr_conversion *how
         return take_quoted(cursor, &scratch->element, &text) &&
                how->element->write(out, how->element, text, scratch);
     }
-    text = take_bare(cursor, (char)how->detail);
+    text = mr_cursor_until(cursor, (char)how->detail, '}'); /* pg_type.typdelim */
     if (mr_slice_equal(text, MR_SLICE("NULL"))) {
         mr_put_null(out);
         return true;
@@ -114,10 +104,8 @@ MR_CONVERT(array)
     if (!skip_bounds(&cursor)) {
         return false;
     }
-    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
+    uint8_t *list = mr_put_list(out, MR_SLICE(""));
     int64_t count = write_lists(out, how, &cursor, scratch);
-    if (gap != NULL && count >= 0) {
-        mr_avro_close_list(out, gap, count);
-    }
+    mr_put_list_end(out, list, count, MR_SLICE(""));
     return count >= 0;
 }

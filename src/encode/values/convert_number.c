@@ -15,23 +15,14 @@ struct decimal {
     mr_slice fraction;
 };
 
-static mr_slice take_digits(struct mr_cursor *cursor)
-{
-    const uint8_t *begin = cursor->at;
-    while (mr_cursor_digit(cursor)) {
-        cursor->at++;
-    }
-    return (mr_slice){.data = begin, .len = (size_t)(cursor->at - begin)};
-}
-
 static bool parse_decimal(mr_slice text, struct decimal *ret)
 {
     struct mr_cursor cursor = mr_cursor_of(text);
     ret->negative = mr_cursor_take(&cursor, '-');
-    ret->integer = take_digits(&cursor);
+    ret->integer = mr_cursor_digits(&cursor);
     ret->fraction = (mr_slice){.data = cursor.at, .len = 0};
     if (mr_cursor_take(&cursor, '.')) {
-        ret->fraction = take_digits(&cursor);
+        ret->fraction = mr_cursor_digits(&cursor);
     }
     return ret->integer.len > 0 && mr_cursor_ended(&cursor);
 }
@@ -136,7 +127,6 @@ MR_CONVERT(decimal)
 
 MR_CONVERT(scaled_decimal)
 {
-    (void)how;
     struct decimal decimal;
     if (is_no_number(text)) {
         mr_put_null(out);
@@ -158,8 +148,6 @@ MR_CONVERT(scaled_decimal)
 
 MR_CONVERT(decimal_text)
 {
-    (void)how;
-    (void)scratch;
     struct decimal decimal;
     if (is_no_number(text)) {
         /* As Debezium names them (its SpecialValueDecimal). */
@@ -186,10 +174,7 @@ static bool parse_money(mr_slice text, char *room, mr_slice *ret)
     for (size_t i = 0; i < text.len; i++) {
         char byte = (char)text.data[i];
         bool kept = (byte >= '0' && byte <= '9') || byte == '.' || byte == '-';
-        if (!kept && byte != '$' && byte != ',') {
-            return false;
-        }
-        if (kept && len == MONEY_MAX) {
+        if (kept ? len == MONEY_MAX : byte != '$' && byte != ',') {
             return false;
         }
         if (kept) {
@@ -209,8 +194,6 @@ MR_CONVERT(money)
 
 MR_CONVERT(plain_money)
 {
-    (void)how;
-    (void)scratch;
     char room[MONEY_MAX];
     mr_slice amount;
     struct decimal decimal;
@@ -231,10 +214,9 @@ static bool has_idle_zero(mr_slice digits)
 
 MR_CONVERT(integer)
 {
-    (void)scratch;
     struct mr_cursor cursor = mr_cursor_of(text);
     mr_cursor_take(&cursor, '-');
-    mr_slice digits = take_digits(&cursor);
+    mr_slice digits = mr_cursor_digits(&cursor);
     if (digits.len == 0 || has_idle_zero(digits) || !mr_cursor_ended(&cursor)) {
         return false;
     }
@@ -248,8 +230,6 @@ MR_CONVERT(integer)
 
 MR_CONVERT(bool)
 {
-    (void)how;
-    (void)scratch;
     bool is_true = text.len == 1 && text.data[0] == 't';
     mr_put_bool(out, is_true);
     return is_true || (text.len == 1 && text.data[0] == 'f');
@@ -267,10 +247,10 @@ static bool parse_floating(mr_slice text, struct floating *ret)
 {
     struct mr_cursor cursor = mr_cursor_of(text);
     *ret = (struct floating){.negative = mr_cursor_take(&cursor, '-')};
-    mr_slice integer = take_digits(&cursor);
+    mr_slice integer = mr_cursor_digits(&cursor);
     mr_slice fraction = {.data = cursor.at, .len = 0};
     if (mr_cursor_take(&cursor, '.')) {
-        fraction = take_digits(&cursor);
+        fraction = mr_cursor_digits(&cursor);
         if (fraction.len == 0) {
             return false;
         }
@@ -317,17 +297,10 @@ static void closest_two_digits(mr_slice text, int32_t bytes, struct floating *fl
     }
     memcpy(copy, text.data, text.len);
     copy[text.len] = '\0';
-    bool same;
-    if (bytes == 4) {
-        float value = strtof(copy, NULL);
-        snprintf(form, sizeof(form), "%.1e", (double)value);
-        same = strtof(form, NULL) == value;
-    } else {
-        double value = strtod(copy, NULL);
-        snprintf(form, sizeof(form), "%.1e", value);
-        same = strtod(form, NULL) == value;
-    }
-    if (same) {
+    bool is_double = bytes == MR_DOUBLE_BYTES;
+    double value = is_double ? strtod(copy, NULL) : (double)strtof(copy, NULL);
+    snprintf(form, sizeof(form), "%.1e", value);
+    if ((is_double ? strtod(form, NULL) : (double)strtof(form, NULL)) == value) {
         parse_floating(mr_slice_of(form), floating);
     }
 }
@@ -401,7 +374,6 @@ static void put_floating(struct mr_buffer *out, const struct floating *floating,
 
 MR_CONVERT(java_float)
 {
-    (void)scratch;
     bool is_double = how->detail != MR_FLOAT_BYTES;
     if (is_no_number(text)) {
         put_no_number(out, text, is_double);
@@ -443,19 +415,17 @@ bool mr_convert_double(struct mr_buffer *out, mr_slice text, struct mr_scratch *
         return true;
     }
     if (isinf(value)) {
-        mr_json_string(out, (const uint8_t *)(value < 0 ? "-Infinity" : "Infinity"),
-                       value < 0 ? 9 : 8);
+        mr_put_slice(out, value < 0 ? MR_SLICE("-Infinity") : MR_SLICE("Infinity"));
         return true;
     }
     char room[32];
-    static const struct mr_conversion as_double = {.detail = 8};
+    static const struct mr_conversion as_double = {.detail = MR_DOUBLE_BYTES};
     return mr_convert_java_float(out, &as_double, shortest_digits(value, room, sizeof(room)),
                                  scratch);
 }
 
 MR_CONVERT(decimal_double)
 {
-    (void)how;
     char money[MONEY_MAX];
     struct decimal decimal;
     if (is_no_number(text)) {
@@ -469,19 +439,35 @@ MR_CONVERT(decimal_double)
     return mr_convert_double(out, text, scratch);
 }
 
+/* RFC 8259, section 6. */
+static bool is_float(mr_slice text)
+{
+    struct mr_cursor cursor = mr_cursor_of(text);
+    mr_cursor_take(&cursor, '-');
+    mr_slice integer = mr_cursor_digits(&cursor);
+    bool good = integer.len > 0 && !has_idle_zero(integer);
+    if (mr_cursor_take(&cursor, '.')) {
+        good &= mr_cursor_digits(&cursor).len > 0;
+    }
+    if (mr_cursor_take(&cursor, 'e')) {
+        if (!mr_cursor_take(&cursor, '+')) {
+            mr_cursor_take(&cursor, '-');
+        }
+        good &= mr_cursor_digits(&cursor).len > 0;
+    }
+    return good && mr_cursor_ended(&cursor);
+}
+
 MR_CONVERT(float)
 {
-    (void)how;
-    (void)scratch;
-    struct floating floating;
+    if (is_float(text)) {
+        mr_buffer_slice(out, text);
+        return true;
+    }
     if (is_no_number(text)) {
         mr_json_string(out, text.data, text.len);
-    } else if (parse_floating(text, &floating)) {
-        mr_buffer_slice(out, text);
-    } else {
-        return false;
     }
-    return true;
+    return is_no_number(text);
 }
 
 /* ---- bytes and bits ---- */
@@ -567,8 +553,6 @@ MR_CONVERT(bytes)
 
 MR_CONVERT(bit)
 {
-    (void)how;
-    (void)scratch;
     if (text.len == 0) { /* a varbit(1) */
         mr_put_null(out);
         return true;
@@ -580,7 +564,6 @@ MR_CONVERT(bit)
 
 MR_CONVERT(bits)
 {
-    (void)how;
     size_t len = 0; /* up to the highest bit that is set */
     mr_text_begin(&scratch->number, text.len / 8 + 1);
     uint8_t *bytes = scratch->number.data;
@@ -602,8 +585,6 @@ MR_CONVERT(bits)
 
 MR_CONVERT(string)
 {
-    (void)how;
-    (void)scratch;
     mr_put_slice(out, text);
     return true;
 }

@@ -19,36 +19,32 @@ struct point {
     struct number y;
 };
 
-/* Up to one of the signs that can stand behind a number. */
-static bool take_number(struct mr_cursor *cursor, struct number *ret)
+/* Up to the sign that ends it. */
+static bool take_number(struct mr_cursor *cursor, char end, struct number *ret)
 {
     char copy[NUMBER_MAX];
-    const uint8_t *begin = cursor->at;
-    while (cursor->at < cursor->end && *cursor->at != '\0' && strchr(",)>}", *cursor->at) == NULL) {
-        cursor->at++;
-    }
-    size_t len = (size_t)(cursor->at - begin);
-    if (len == 0 || len >= sizeof(copy)) {
+    mr_slice text = mr_cursor_until(cursor, ',', end);
+    if (text.len == 0 || text.len >= sizeof(copy)) {
         return false;
     }
-    memcpy(copy, begin, len);
-    copy[len] = '\0';
-    char *end;
-    *ret = (struct number){.text = {.data = begin, .len = len}, .value = strtod(copy, &end)};
-    return *end == '\0';
+    memcpy(copy, text.data, text.len);
+    copy[text.len] = '\0';
+    char *rest;
+    *ret = (struct number){.text = text, .value = strtod(copy, &rest)};
+    return rest == copy + text.len;
 }
 
 /* (x,y) */
 static bool take_point(struct mr_cursor *cursor, struct point *ret)
 {
-    return mr_cursor_take(cursor, '(') && take_number(cursor, &ret->x) &&
-           mr_cursor_take(cursor, ',') && take_number(cursor, &ret->y) &&
+    return mr_cursor_take(cursor, '(') && take_number(cursor, ',', &ret->x) &&
+           mr_cursor_take(cursor, ',') && take_number(cursor, ')', &ret->y) &&
            mr_cursor_take(cursor, ')');
 }
 
 static bool write_number(struct mr_buffer *out, const struct number *number)
 {
-    static const struct mr_conversion as_double = {.detail = 8};
+    static const struct mr_conversion as_double = {.detail = MR_DOUBLE_BYTES};
     return mr_convert_java_float(out, &as_double, number->text, NULL);
 }
 
@@ -101,8 +97,6 @@ static bool write_point(struct mr_buffer *out, const struct point *point)
 
 MR_CONVERT(point)
 {
-    (void)how;
-    (void)scratch;
     struct mr_cursor cursor = mr_cursor_of(text);
     struct point point;
     return take_point(&cursor, &point) && mr_cursor_ended(&cursor) && write_point(out, &point);
@@ -111,13 +105,11 @@ MR_CONVERT(point)
 /* <(x,y),r> */
 MR_CONVERT(circle)
 {
-    (void)how;
-    (void)scratch;
     struct mr_cursor cursor = mr_cursor_of(text);
     struct point center;
     struct number radius;
     if (!mr_cursor_take(&cursor, '<') || !take_point(&cursor, &center) ||
-        !mr_cursor_take(&cursor, ',') || !take_number(&cursor, &radius) ||
+        !mr_cursor_take(&cursor, ',') || !take_number(&cursor, '>', &radius) ||
         !mr_cursor_take(&cursor, '>') || !mr_cursor_ended(&cursor)) {
         return false;
     }
@@ -132,21 +124,14 @@ MR_CONVERT(circle)
 /* {A,B,C} */
 MR_CONVERT(line)
 {
-    (void)how;
-    (void)scratch;
-    static const char *const names[] = {"{\"a\":", ",\"b\":", ",\"c\":"};
+    static const char *const names[] = {"\"a\":", ",\"b\":", ",\"c\":"};
     struct mr_cursor cursor = mr_cursor_of(text);
+    mr_put_record(out, MR_SLICE("{"), false);
     for (unsigned i = 0; i < 3; i++) {
         struct number number;
-        if (!mr_cursor_take(&cursor, i == 0 ? '{' : ',') || !take_number(&cursor, &number)) {
-            return false;
-        }
-        if (i == 0) {
-            mr_put_record(out, mr_slice_of(names[i]), false);
-        } else {
-            mr_put_field(out, mr_slice_of(names[i]), false);
-        }
-        if (!write_number(out, &number)) {
+        mr_put_field(out, mr_slice_of(names[i]), false);
+        if (!mr_cursor_take(&cursor, i == 0 ? '{' : ',') || !take_number(&cursor, '}', &number) ||
+            !write_number(out, &number)) {
             return false;
         }
     }
@@ -189,22 +174,15 @@ static void write_shape(struct mr_buffer *out, const uint8_t *wkb, const uint8_t
     mr_put_field(out, MR_SLICE(",\"srid\":"), true);
     mr_put_null(out);
     mr_put_field(out, MR_SLICE(",\"extensions\":"), true);
-    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
-    out->nullable = false;
-    mr_put_json(out, MR_SLICE("{"));
-    mr_put_slice(out, MR_SLICE("type"));
-    mr_put_json(out, MR_SLICE(":"));
-    mr_put_slice(out, mr_slice_of(type));
-    if (closed != NULL) {
-        mr_put_json(out, MR_SLICE(","));
-        mr_put_slice(out, MR_SLICE("closed"));
-        mr_put_json(out, MR_SLICE(":"));
-        mr_put_slice(out, mr_slice_of(closed));
+    const char *const words[] = {"type", type, "closed", closed};
+    const char *const before[] = {"", ":", ",", ":"};
+    size_t count = closed == NULL ? 2 : 4;
+    uint8_t *map = mr_put_list(out, MR_SLICE("{"));
+    for (size_t i = 0; i < count; i++) {
+        mr_put_field(out, mr_slice_of(before[i]), false);
+        mr_put_slice(out, mr_slice_of(words[i]));
     }
-    mr_put_json(out, MR_SLICE("}}"));
-    if (gap != NULL) {
-        mr_avro_close_list(out, gap, closed == NULL ? 1 : 2);
-    }
+    mr_put_list_end(out, map, (int64_t)count / 2, MR_SLICE("}}"));
 }
 
 /* `ends`: the signs around the points. */
@@ -227,14 +205,12 @@ static bool write_line(struct mr_buffer *out, mr_slice text, const char *ends, c
 /* [(x,y),(x,y)] */
 MR_CONVERT(lseg)
 {
-    (void)how;
     return write_line(out, text, "[]", "lseg", NULL, scratch);
 }
 
 /* [(x,y),…] is open, ((x,y),…) closed */
 MR_CONVERT(path)
 {
-    (void)how;
     bool is_open = text.len > 0 && text.data[0] == '[';
     return write_line(out, text, is_open ? "[]" : "()", "path", is_open ? "false" : "true",
                       scratch);
@@ -248,10 +224,9 @@ static uint8_t *put_ring(uint8_t *wkb, uint32_t count)
 
 enum { RING_AT = WKB_HEADER + 2 * sizeof(uint32_t) };
 
-/* ((x,y),…): the first point is told once more at the end. */
+/* ((x,y),…): the first point is repeated at the end. */
 MR_CONVERT(polygon)
 {
-    (void)how;
     struct mr_cursor cursor = mr_cursor_of(text);
     uint8_t *wkb = wkb_room(scratch, text);
     struct point first;
@@ -268,8 +243,6 @@ MR_CONVERT(polygon)
 /* (x,y),(x,y): upper right, lower left. A ring that begins at the upper right and goes down first. */
 MR_CONVERT(box)
 {
-    (void)how;
-    (void)scratch;
     struct mr_cursor cursor = mr_cursor_of(text);
     struct point high;
     struct point low;

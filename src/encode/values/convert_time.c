@@ -96,8 +96,7 @@ static bool take_era(struct mr_cursor *cursor, struct day *day)
         return true;
     }
     day->year = 1 - day->year;
-    return mr_cursor_take(cursor, ' ') && mr_cursor_take(cursor, 'B') &&
-           mr_cursor_take(cursor, 'C') && mr_cursor_ended(cursor);
+    return mr_cursor_take_word(cursor, MR_SLICE(" BC")) && mr_cursor_ended(cursor);
 }
 
 static int infinity_of(mr_slice text)
@@ -138,17 +137,13 @@ enum { DAYS_INFINITE = 2146033979, DAYS_MINUS_INFINITE = -2147472691 };
 
 MR_CONVERT(days)
 {
-    (void)how;
-    (void)scratch;
     struct moment moment;
     if (!parse_date(text, &moment)) {
         return false;
     }
-    if (moment.infinite != 0) {
-        mr_put_int(out, moment.infinite > 0 ? DAYS_INFINITE : DAYS_MINUS_INFINITE);
-    } else {
-        mr_put_int(out, days_since_1970(moment.day));
-    }
+    mr_put_int(out, moment.infinite == 0  ? days_since_1970(moment.day)
+                    : moment.infinite > 0 ? DAYS_INFINITE
+                                          : DAYS_MINUS_INFINITE);
     return true;
 }
 
@@ -185,7 +180,6 @@ enum { YEAR_FIRST = -4713, YEAR_LAST = 294276 };
  * (TimeUnit.toMicros), which is what it has for the infinity. */
 MR_CONVERT(epoch)
 {
-    (void)scratch;
     struct moment moment;
     bool zoned = false;
     if (!parse_stamp(text, &moment, &zoned) || zoned) {
@@ -215,7 +209,6 @@ MR_CONVERT(epoch)
 
 MR_CONVERT(clock)
 {
-    (void)scratch;
     struct mr_cursor cursor = mr_cursor_of(text);
     int64_t micros;
     if (!take_clock(&cursor, 2, &micros) || !mr_cursor_ended(&cursor)) {
@@ -268,172 +261,97 @@ static void quote(struct mr_buffer *out, const char *text, int len)
     MR_BUFFER_LITERAL(out, "\"");
 }
 
-/* The server prints in UTC, because the connection says so. */
-static bool parse_utc(mr_slice text, struct moment *ret)
+/* An infinity: of types without a zone as a constant of the driver, else as PostgreSQL prints it. */
+static void put_infinity(struct mr_buffer *out, mr_slice text, const char *constant)
 {
-    bool zoned = false;
-    return parse_stamp(text, ret, &zoned) &&
-           (ret->infinite != 0 || (zoned && ret->zone_seconds == 0));
+    mr_put_slice(out, constant == NULL ? text : mr_slice_of(constant));
 }
 
-static void write_stamp(struct mr_buffer *out, const struct moment *moment, int digits, bool zoned)
+/* A date; as UTC with a Z after it. */
+MR_CONVERT(date_text)
 {
-    char room[2 * ISO_MAX];
-    int len = print_day(room, moment->day);
-    room[len++] = 'T';
-    len += print_clock(room + len, ISO_MAX, moment->micros, digits);
-    if (zoned) {
-        room[len++] = 'Z';
-    }
-    quote(out, room, len);
-}
-
-MR_CONVERT(zoned_epoch)
-{
-    (void)scratch;
-    struct moment moment;
-    if (!parse_utc(text, &moment)) {
-        return false;
-    }
-    if (moment.infinite != 0) {
-        mr_put_slice(out, text);
-    } else {
-        write_stamp(out, &moment, how->detail, true);
-    }
-    return true;
-}
-
-static bool parse_zoned_clock(mr_slice text, int64_t *ret_micros, int64_t *ret_zone)
-{
-    struct mr_cursor cursor = mr_cursor_of(text);
-    return take_clock(&cursor, 2, ret_micros) && take_zone(&cursor, ret_zone) &&
-           mr_cursor_ended(&cursor);
-}
-
-MR_CONVERT(zoned_clock)
-{
-    (void)how;
-    (void)scratch;
-    int64_t micros;
-    int64_t zone;
-    if (!parse_zoned_clock(text, &micros, &zone)) {
-        return false;
-    }
-    /* Debezium's PostgresTimeBoundary keeps it; where the zone moves it, it is a time of the next day. */
-    bool is_midnight = micros == MICROS_A_DAY && zone == 0;
-    micros = is_midnight ? micros : (micros - zone * MICROS_A_SECOND) % MICROS_A_DAY;
-    char room[ISO_MAX];
-    int len = print_clock(room, ISO_MAX, micros < 0 ? micros + MICROS_A_DAY : micros, -1);
-    room[len++] = 'Z';
-    quote(out, room, len);
-    return true;
-}
-
-MR_CONVERT(iso_date)
-{
-    (void)how;
-    (void)scratch;
+    bool is_utc = how->rule == MR_RULE_UTC_DATE;
     struct moment moment;
     if (!parse_date(text, &moment)) {
         return false;
     }
-    char room[ISO_MAX];
     if (moment.infinite != 0) {
-        mr_put_slice(out, text);
-    } else {
-        quote(out, room, print_day(room, moment.day));
-    }
-    return true;
-}
-
-MR_CONVERT(iso_stamp)
-{
-    (void)how;
-    (void)scratch;
-    struct moment moment;
-    bool zoned = false;
-    if (!parse_stamp(text, &moment, &zoned) || moment.zone_seconds != 0) {
-        return false;
-    }
-    if (moment.infinite != 0) {
-        mr_put_slice(out, text);
-    } else {
-        write_stamp(out, &moment, -1, zoned);
-    }
-    return true;
-}
-
-/* The infinities are the driver's constants, as days and as a time. */
-MR_CONVERT(utc_date)
-{
-    (void)how;
-    (void)scratch;
-    struct moment moment;
-    if (!parse_date(text, &moment)) {
-        return false;
-    }
-    char room[ISO_MAX];
-    if (moment.infinite != 0) {
-        mr_put_slice(out, moment.infinite > 0 ? MR_SLICE("+5877611-06-21Z")
-                                              : MR_SLICE("-5877611-06-22Z"));
+        put_infinity(out, text,
+                     !is_utc               ? NULL
+                     : moment.infinite > 0 ? "+5877611-06-21Z"
+                                           : "-5877611-06-22Z");
         return true;
     }
-    int len = print_day(room, moment.day);
-    room[len++] = 'Z';
-    quote(out, room, len);
-    return true;
-}
-
-MR_CONVERT(utc_clock)
-{
-    (void)how;
-    (void)scratch;
-    struct mr_cursor cursor = mr_cursor_of(text);
-    int64_t micros;
-    if (!take_clock(&cursor, 2, &micros) || !mr_cursor_ended(&cursor)) {
-        return false;
-    }
     char room[ISO_MAX];
-    int len = print_clock(room, ISO_MAX, micros % MICROS_A_DAY, -1); /* 24:00 is 00:00 */
-    room[len++] = 'Z';
-    quote(out, room, len);
+    int len = print_day(room, moment.day);
+    room[len] = 'Z';
+    quote(out, room, len + is_utc);
     return true;
 }
 
-MR_CONVERT(utc_stamp)
+/* A timestamp. The server prints in UTC, because the connection says so. */
+MR_CONVERT(stamp_text)
 {
-    (void)how;
-    (void)scratch;
+    bool is_utc = how->rule == MR_RULE_UTC_STAMP;
     struct moment moment;
     bool zoned = false;
-    if (!parse_stamp(text, &moment, &zoned) || zoned) {
+    if (!parse_stamp(text, &moment, &zoned) || moment.zone_seconds != 0 || (is_utc && zoned)) {
         return false;
     }
     if (moment.infinite != 0) {
-        mr_put_slice(out, moment.infinite > 0 ? MR_SLICE("+292278994-08-16T23:00:00Z")
-                                              : MR_SLICE("-292275055-05-16T23:00:00Z"));
-    } else {
-        write_stamp(out, &moment, -1, true);
+        put_infinity(out, text,
+                     !is_utc               ? NULL
+                     : moment.infinite > 0 ? "+292278994-08-16T23:00:00Z"
+                                           : "-292275055-05-16T23:00:00Z");
+        return true;
     }
+    if (how->rule == MR_RULE_ZONED_EPOCH && !zoned) {
+        return false;
+    }
+    char room[2 * ISO_MAX];
+    int len = print_day(room, moment.day);
+    room[len++] = 'T';
+    len += print_clock(room + len, ISO_MAX, moment.micros, how->detail);
+    room[len] = 'Z';
+    quote(out, room, len + (is_utc || zoned));
     return true;
 }
 
-MR_CONVERT(iso_clock)
+static int print_zone(char *room, int64_t zone)
 {
-    (void)how;
-    (void)scratch;
+    int64_t seconds = zone < 0 ? -zone : zone;
+    int len = snprintf(room, ISO_MAX, "%c%02d:%02d", zone < 0 ? '-' : '+', (int)(seconds / 3600),
+                       (int)(seconds / 60 % 60));
+    if (seconds % 60 != 0) {
+        len += snprintf(room + len, 8, ":%02d", (int)(seconds % 60));
+    }
+    return len;
+}
+
+/* A time: with its zone (ISO), moved to UTC (ZONED), or without one, as if it were UTC. */
+MR_CONVERT(clock_text)
+{
+    struct mr_cursor cursor = mr_cursor_of(text);
     int64_t micros;
-    int64_t zone;
-    if (!parse_zoned_clock(text, &micros, &zone)) {
+    int64_t zone = 0;
+    if (!take_clock(&cursor, 2, &micros) ||
+        (how->rule != MR_RULE_UTC_CLOCK && !take_zone(&cursor, &zone)) ||
+        !mr_cursor_ended(&cursor)) {
         return false;
+    }
+    /* Debezium's PostgresTimeBoundary keeps the midnight of UTC that ends a day; else 24:00 is the next day's. */
+    bool is_kept = how->rule == MR_RULE_ISO_CLOCK ||
+                   (how->rule == MR_RULE_ZONED_CLOCK && micros == MICROS_A_DAY && zone == 0);
+    if (!is_kept) {
+        micros = (micros - zone * MICROS_A_SECOND) % MICROS_A_DAY;
+        micros += micros < 0 ? MICROS_A_DAY : 0;
     }
     char room[2 * ISO_MAX];
     int len = print_clock(room, ISO_MAX, micros, -1);
-    int64_t seconds = zone < 0 ? -zone : zone;
-    len += snprintf(room + len, ISO_MAX, "%c%02d:%02d", zone < 0 ? '-' : '+', (int)(seconds / 3600),
-                    (int)(seconds / 60 % 60));
-    if (seconds % 60 != 0) {
-        len += snprintf(room + len, 8, ":%02d", (int)(seconds % 60));
+    if (how->rule == MR_RULE_ISO_CLOCK) {
+        len += print_zone(room + len, zone);
+    } else {
+        room[len++] = 'Z';
     }
     quote(out, room, len);
     return true;
@@ -447,16 +365,13 @@ struct span {
     int64_t micros;
 };
 
-static bool take_word(struct mr_cursor *cursor, const char *word)
+/* In the singular or the plural. */
+static bool take_unit(struct mr_cursor *cursor, mr_slice word)
 {
-    struct mr_cursor at = *cursor;
-    for (; *word != '\0'; word++) {
-        if (!mr_cursor_take(&at, *word)) {
-            return false;
-        }
+    if (!mr_cursor_take_word(cursor, word)) {
+        return false;
     }
-    mr_cursor_take(&at, 's');
-    *cursor = at;
+    mr_cursor_take(cursor, 's');
     return true;
 }
 
@@ -482,11 +397,11 @@ static bool take_part(struct mr_cursor *cursor, struct span *span)
     if (!mr_cursor_take(cursor, ' ')) {
         return false;
     }
-    if (take_word(cursor, "year")) {
+    if (take_unit(cursor, MR_SLICE("year"))) {
         span->months += 12 * sign * number;
-    } else if (take_word(cursor, "mon")) {
+    } else if (take_unit(cursor, MR_SLICE("mon"))) {
         span->months += sign * number;
-    } else if (take_word(cursor, "day")) {
+    } else if (take_unit(cursor, MR_SLICE("day"))) {
         span->days += sign * number;
     } else {
         return false;
@@ -511,8 +426,6 @@ static bool parse_span(mr_slice text, struct span *ret)
 
 MR_CONVERT(interval)
 {
-    (void)how;
-    (void)scratch;
     struct span span;
     int infinite = infinity_of(text);
     if (infinite != 0) { /* PostgreSQL 17 and later */
@@ -530,11 +443,19 @@ MR_CONVERT(interval)
     return true;
 }
 
+/* The fraction of a second without the zeros at its end; nothing for zero. */
+static int print_fraction(char *room, int fraction)
+{
+    int len = fraction == 0 ? 0 : snprintf(room, ISO_MAX, ".%06d", abs(fraction));
+    while (len > 0 && room[len - 1] == '0') {
+        len--;
+    }
+    return len;
+}
+
 /* As Debezium's Interval.toIsoString, each part with its unit. */
 MR_CONVERT(interval_text)
 {
-    (void)how;
-    (void)scratch;
     struct span span;
     if (infinity_of(text) != 0) { /* PostgreSQL 17 and later */
         mr_put_slice(out, text);
@@ -544,7 +465,7 @@ MR_CONVERT(interval_text)
         return false;
     }
     int64_t seconds = span.micros / MICROS_A_SECOND;
-    int fraction = abs((int)(span.micros % MICROS_A_SECOND));
+    int fraction = (int)(span.micros % MICROS_A_SECOND);
     char room[8 * ISO_MAX];
     int len =
         snprintf(room, sizeof(room), "P%lldY%lldM%lldDT%lldH%lldM%s%d",
@@ -552,12 +473,7 @@ MR_CONVERT(interval_text)
                  (long long)(seconds / 3600), (long long)(seconds / 60 % 60),
                  span.micros < 0 && (seconds % 60 != 0 || fraction != 0) ? "-" : "",
                  abs((int)(seconds % 60)));
-    if (fraction != 0) {
-        len += snprintf(room + len, ISO_MAX, ".%06d", fraction);
-        while (room[len - 1] == '0') {
-            len--;
-        }
-    }
+    len += print_fraction(room + len, fraction);
     room[len++] = 'S';
     quote(out, room, len);
     return true;
@@ -572,8 +488,6 @@ static int print_part(char *room, int64_t number, char unit)
 /* ISO 8601, with signs by part, as PostgreSQL itself does with IntervalStyle iso_8601. */
 MR_CONVERT(iso_interval)
 {
-    (void)how;
-    (void)scratch;
     struct span span;
     if (infinity_of(text) != 0) {
         mr_put_slice(out, text);
@@ -594,11 +508,9 @@ MR_CONVERT(iso_interval)
         len += print_part(room + len, seconds / 3600, 'H');
         len += print_part(room + len, seconds / 60 % 60, 'M');
         if (fraction != 0) {
-            len += snprintf(room + len, ISO_MAX, "%s%d.%06d", span.micros < 0 ? "-" : "",
-                            abs((int)(seconds % 60)), abs(fraction));
-            while (room[len - 1] == '0') {
-                len--;
-            }
+            len += snprintf(room + len, ISO_MAX, "%s%d", span.micros < 0 ? "-" : "",
+                            abs((int)(seconds % 60)));
+            len += print_fraction(room + len, fraction);
             room[len++] = 'S';
         } else if (seconds % 60 != 0 || seconds == 0) {
             len += snprintf(room + len, ISO_MAX, "%dS", (int)(seconds % 60));

@@ -113,6 +113,37 @@ static inline void mr_put_json(struct mr_buffer *out, mr_slice text)
     }
 }
 
+/* A list: what is appended between the two calls are its elements. `json` stands around them there. */
+static inline uint8_t *mr_put_list(struct mr_buffer *out, mr_slice json)
+{
+    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
+    mr_put_json(out, json);
+    return gap;
+}
+
+static inline void mr_put_list_end(struct mr_buffer *out, uint8_t *gap, int64_t count,
+                                   mr_slice json)
+{
+    mr_put_json(out, json);
+    if (gap != NULL) {
+        mr_avro_close_list(out, gap, count);
+    }
+}
+
+/* A string: what is appended between the two calls is its content, escaped already. */
+static inline uint8_t *mr_put_text(struct mr_buffer *out)
+{
+    return mr_put_list(out, MR_SLICE("\""));
+}
+
+static inline void mr_put_text_end(struct mr_buffer *out, uint8_t *gap)
+{
+    mr_put_json(out, MR_SLICE("\""));
+    if (gap != NULL) {
+        mr_avro_close(out, gap, out->at - gap - 1);
+    }
+}
+
 /* Begins a field of a record: `json` is `,"name":`. */
 static inline void mr_put_field(struct mr_buffer *out, mr_slice json, bool nullable)
 {

@@ -8,15 +8,6 @@ __attribute__((cold, noinline)) static void latch(struct mr_encoder *encoder, ui
     mr_encoder_latch(encoder, column, what);
 }
 
-static size_t digits(const uint8_t *text, size_t at, size_t len)
-{
-    size_t begin = at;
-    while (at < len && (uint8_t)(text[at] - '0') <= 9) {
-        at++;
-    }
-    return at - begin;
-}
-
 /* What is written without quotes is a number, or a server could write the rest of the event. False: it is not one. */
 static bool write_integer(struct mr_buffer *out, const struct mr_datum *value)
 {
@@ -36,61 +27,29 @@ static bool write_integer(struct mr_buffer *out, const struct mr_datum *value)
     return good;
 }
 
-/* RFC 8259, section 6, but for leading zeros, which no server writes and no harm comes from. */
-static bool is_float(const struct mr_datum *value)
-{
-    const uint8_t *text = value->data;
-    size_t len = value->len;
-    size_t at = len > 0 && text[0] == '-';
-    size_t count = digits(text, at, len);
-    at += count;
-    if (count > 0 && at < len && text[at] == '.') {
-        count = digits(text, at + 1, len);
-        at += 1 + count;
-    }
-    if (count > 0 && at < len && text[at] == 'e') {
-        at++;
-        at += at < len && (text[at] == '+' || text[at] == '-');
-        count = digits(text, at, len);
-        at += count;
-    }
-    return count > 0 && at == len;
-}
-
-static bool is_no_number(const struct mr_datum *value)
-{
-    mr_slice text = {.data = value->data, .len = value->len};
-    return mr_slice_equal(text, MR_SLICE("NaN")) || mr_slice_equal(text, MR_SLICE("Infinity")) ||
-           mr_slice_equal(text, MR_SLICE("-Infinity"));
-}
-
 static void write_text(struct mr_buffer *out, struct mr_encoder *encoder,
                        const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
 {
     const struct mr_plan_column *planned = &plan->columns[column];
     enum mr_writer writer = planned->writer;
-    if (writer == MR_WRITE_STRING || (writer == MR_WRITE_FLOAT && is_no_number(value))) {
+    mr_slice text = {.data = value->data, .len = value->len};
+    if (writer == MR_WRITE_STRING) {
         mr_json_string(out, value->data, value->len);
     } else if (writer == MR_WRITE_PLAIN) {
         mr_json_plain(out, value->data, value->len);
     } else if (writer == MR_WRITE_BOOL) {
-        bool is_true = value->len == 1 && value->data[0] == 't';
-        if (MR_UNLIKELY(!is_true && (value->len != 1 || value->data[0] != 'f'))) {
+        if (MR_UNLIKELY(!mr_convert_bool(out, NULL, text, NULL))) {
             latch(encoder, column, MR_FAULT_BOOL);
         }
-        mr_buffer_slice(out, is_true ? MR_SLICE("true") : MR_SLICE("false"));
     } else if (writer == MR_WRITE_CONVERT) {
         const struct mr_conversion *how = &planned->form->conversion;
-        mr_slice text = {.data = value->data, .len = value->len};
         if (MR_UNLIKELY(!how->write(out, how, text, &encoder->scratch))) {
             latch(encoder, column, MR_FAULT_TEXT);
         }
-    } else if (MR_UNLIKELY(writer == MR_WRITE_ABSENT)) {
-        return;
-    } else if (writer == MR_WRITE_NUMBER ? !write_integer(out, value) : !is_float(value)) {
+    } else if (writer != MR_WRITE_ABSENT &&
+               MR_UNLIKELY(writer == MR_WRITE_NUMBER ? !write_integer(out, value)
+                                                     : !mr_convert_float(out, NULL, text, NULL))) {
         latch(encoder, column, MR_FAULT_NUMBER);
-    } else if (writer == MR_WRITE_FLOAT) {
-        mr_buffer_append(out, value->data, value->len);
     }
 }
 
@@ -220,6 +179,16 @@ void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const stru
     mr_row_close(out, begin);
 }
 
+void mr_row_or_null(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                    const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    if (row->kind == MR_TUPLE_NONE) {
+        MR_BUFFER_LITERAL(out, "null");
+    } else {
+        mr_row_object(out, encoder, plan, row, old);
+    }
+}
+
 const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct mr_plan *plan,
                                         uint32_t n, const struct mr_tuple *row,
                                         const struct mr_tuple *old)
@@ -265,8 +234,7 @@ static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
     write_text(out, encoder, plan, column, value);
     size_t len = (size_t)(out->at - begin);
     if (MR_LIKELY(len != sizeof(null) - 1 || memcmp(begin, null, len) != 0) ||
-        plan->columns[column].form == NULL ||
-        plan->columns[column].form->conversion.write == mr_convert_json) {
+        plan->columns[column].form == NULL || plan->columns[column].rule == MR_RULE_JSON) {
         return;
     }
     out->at = begin;

@@ -22,6 +22,10 @@ void mr_row_columns(struct mr_buffer *out, struct mr_encoder *encoder, const str
 void mr_row_object(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                    const struct mr_tuple *row, const struct mr_tuple *old);
 
+/* The same, or null where there is no row. */
+void mr_row_or_null(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                    const struct mr_tuple *row, const struct mr_tuple *old);
+
 /* The end of an object whose columns, each with its prefix, were written from `begin` on. */
 void mr_row_close(struct mr_buffer *out, uint8_t *begin);
 
@@ -51,5 +55,12 @@ void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
 #define MR_FAULT_BOOL   "the server sent a boolean that is neither t nor f"
 #define MR_FAULT_NUMBER "the server sent something else than a number"
 #define MR_FAULT_BINARY "the server sent it in binary form, which was not asked for"
+
+static inline const char *mr_row_fault(enum mr_writer writer)
+{
+    return writer == MR_WRITE_BOOL                                 ? MR_FAULT_BOOL
+           : writer == MR_WRITE_NUMBER || writer == MR_WRITE_FLOAT ? MR_FAULT_NUMBER
+                                                                   : MR_FAULT_TEXT;
+}
 
 #endif

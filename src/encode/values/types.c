@@ -4,75 +4,31 @@
 
 #include "encode/values/put.h"
 
-enum rule {
-    RULE_ABSENT,
-    RULE_STRING,
-    RULE_ASCII, /* a string that can't hold anything to escape */
-    RULE_BOOL,
-    RULE_INTEGER, /* of 32 bits */
-    RULE_LONG,
-    RULE_FLOAT,
-    RULE_JAVA_FLOAT,
-    RULE_JAVA_DOUBLE,
-    RULE_DECIMAL,
-    RULE_MONEY,
-    RULE_PLAIN_MONEY,
-    RULE_BYTES,
-    RULE_BITS,
-    RULE_DAYS,
-    RULE_CLOCK,
-    RULE_EPOCH,
-    RULE_ZONED_CLOCK,
-    RULE_ZONED_EPOCH,
-    RULE_INTERVAL,
-    RULE_ISO_DATE,
-    RULE_ISO_CLOCK,
-    RULE_ISO_STAMP,
-    RULE_ISO_INTERVAL,
-    RULE_JSON,
-    RULE_POINT,
-    RULE_LSEG,
-    RULE_PATH,
-    RULE_BOX,
-    RULE_POLYGON,
-    RULE_LINE,
-    RULE_CIRCLE,
-    /* What modes make of the above. */
-    RULE_DECIMAL_TEXT,
-    RULE_DECIMAL_DOUBLE,
-    RULE_BASE64,
-    RULE_BASE64_URL,
-    RULE_HEX,
-    RULE_MILLIS_CLOCK,
-    RULE_MICROS_CLOCK,
-    RULE_NANOS_CLOCK,
-    RULE_MILLIS_EPOCH,
-    RULE_MICROS_EPOCH,
-    RULE_NANOS_EPOCH,
-    RULE_UTC_DATE,
-    RULE_UTC_CLOCK,
-    RULE_UTC_STAMP,
-    RULE_INTERVAL_TEXT,
-    RULE_LIST, /* of the rule of the element */
+const struct mr_rule_line mr_rules[] = {
+#define MR_RULE(name, writer, conversion, detail, avro, avro_name, unknown)                        \
+    {MR_WRITE_##writer, mr_convert_##conversion, detail, MR_AVRO_##avro,                           \
+     avro_name,         MR_UNKNOWN_##unknown},
+#include "encode/values/rules.def"
+#undef MR_RULE
 };
 
 struct type {
     const char *name;
     uint32_t oid;
     uint32_t array_oid;
-    enum rule debezium;
-    enum rule debezium_array;
-    enum rule plain;
+    enum mr_rule debezium;
+    enum mr_rule debezium_array;
+    enum mr_rule plain;
 };
 
 static const struct type types[] = {
 #define MR_TYPE(name, oid, array_oid, debezium, debezium_array, plain)                             \
-    {#name, oid, array_oid, RULE_##debezium, RULE_##debezium_array, RULE_##plain},
+    {#name, oid, array_oid, MR_RULE_##debezium, MR_RULE_##debezium_array, MR_RULE_##plain},
 #include "encode/values/types.def"
 #undef MR_TYPE
 };
 
-enum { TYPE_COUNT = sizeof(types) / sizeof(types[0]), MONEY_DIGITS = 2, BOX_OID = 603 };
+enum { BOX_OID = 603 };
 
 /* numeric.c: numeric_typmod_scale. Eleven bits with a sign; below zero, digits before the point are zero. */
 static int32_t numeric_scale(int32_t modifier)
@@ -87,149 +43,92 @@ static int32_t digits_of(int32_t modifier)
     return modifier >= 0 && modifier <= 6 ? modifier : 6;
 }
 
-/* Milliseconds where the type has no more, else microseconds. */
-static int32_t time_digits(int32_t modifier)
+/* The rule of a type that has the modifier, for those that it tells apart. */
+static enum mr_rule rule_with(enum mr_rule rule, int32_t modifier)
 {
-    return modifier >= 0 && modifier <= 3 ? 3 : 6;
-}
-
-/* Of the rules that need to know no more than `detail`. */
-static const struct conversion {
-    mr_convert_fn write;
-    int32_t detail;
-} conversions[] = {
-    [RULE_ABSENT] = {mr_convert_string, 0},
-    [RULE_STRING] = {mr_convert_string, 0},
-    [RULE_ASCII] = {mr_convert_string, 0},
-    [RULE_BOOL] = {mr_convert_bool, 0},
-    [RULE_INTEGER] = {mr_convert_integer, MR_INT_BYTES},
-    [RULE_LONG] = {mr_convert_integer, MR_LONG_BYTES},
-    [RULE_FLOAT] = {mr_convert_float, 0},
-    [RULE_JAVA_FLOAT] = {mr_convert_java_float, MR_FLOAT_BYTES},
-    [RULE_JAVA_DOUBLE] = {mr_convert_java_float, MR_DOUBLE_BYTES},
-    [RULE_DECIMAL] = {mr_convert_decimal, 0},
-    [RULE_MONEY] = {mr_convert_money, MONEY_DIGITS},
-    [RULE_PLAIN_MONEY] = {mr_convert_plain_money, 0},
-    [RULE_BYTES] = {mr_convert_bytes, MR_BINARY_BYTES},
-    [RULE_BITS] = {mr_convert_bits, 0},
-    [RULE_DAYS] = {mr_convert_days, 0},
-    [RULE_CLOCK] = {mr_convert_clock, 0},
-    [RULE_EPOCH] = {mr_convert_epoch, 0},
-    [RULE_ZONED_CLOCK] = {mr_convert_zoned_clock, 0},
-    [RULE_ZONED_EPOCH] = {mr_convert_zoned_epoch, 0},
-    [RULE_INTERVAL] = {mr_convert_interval, 0},
-    [RULE_ISO_DATE] = {mr_convert_iso_date, 0},
-    [RULE_ISO_CLOCK] = {mr_convert_iso_clock, 0},
-    [RULE_ISO_STAMP] = {mr_convert_iso_stamp, 0},
-    [RULE_ISO_INTERVAL] = {mr_convert_iso_interval, 0},
-    [RULE_JSON] = {mr_convert_json, 0},
-    [RULE_POINT] = {mr_convert_point, 0},
-    [RULE_LSEG] = {mr_convert_lseg, 0},
-    [RULE_PATH] = {mr_convert_path, 0},
-    [RULE_BOX] = {mr_convert_box, 0},
-    [RULE_POLYGON] = {mr_convert_polygon, 0},
-    [RULE_LINE] = {mr_convert_line, 0},
-    [RULE_CIRCLE] = {mr_convert_circle, 0},
-    [RULE_DECIMAL_TEXT] = {mr_convert_decimal_text, 0},
-    [RULE_DECIMAL_DOUBLE] = {mr_convert_decimal_double, 0},
-    [RULE_BASE64] = {mr_convert_bytes, MR_BINARY_BASE64},
-    [RULE_BASE64_URL] = {mr_convert_bytes, MR_BINARY_BASE64_URL},
-    [RULE_HEX] = {mr_convert_bytes, MR_BINARY_HEX},
-    [RULE_MILLIS_CLOCK] = {mr_convert_clock, 3},
-    [RULE_MICROS_CLOCK] = {mr_convert_clock, 6},
-    [RULE_NANOS_CLOCK] = {mr_convert_clock, 9},
-    [RULE_MILLIS_EPOCH] = {mr_convert_epoch, 3},
-    [RULE_MICROS_EPOCH] = {mr_convert_epoch, 6},
-    [RULE_NANOS_EPOCH] = {mr_convert_epoch, 9},
-    [RULE_UTC_DATE] = {mr_convert_utc_date, 0},
-    [RULE_UTC_CLOCK] = {mr_convert_utc_clock, 0},
-    [RULE_UTC_STAMP] = {mr_convert_utc_stamp, 0},
-    [RULE_INTERVAL_TEXT] = {mr_convert_interval_text, 0},
-    [RULE_LIST] = {mr_convert_string, 0},
-};
-
-static struct mr_conversion conversion_of(enum rule rule, int32_t modifier)
-{
-    struct mr_conversion made = {.write = conversions[rule].write,
-                                 .detail = conversions[rule].detail};
-    if (rule == RULE_DECIMAL && modifier < 0) {
-        made.write = mr_convert_scaled_decimal;
-    } else if (rule == RULE_DECIMAL) {
-        made.detail = numeric_scale(modifier);
-    } else if (rule == RULE_BITS && modifier == 1) {
-        made.write = mr_convert_bit;
-    } else if (rule == RULE_CLOCK || rule == RULE_EPOCH) {
-        made.detail = time_digits(modifier);
-    } else if (rule == RULE_ZONED_EPOCH) {
-        made.detail = digits_of(modifier);
-    }
-    return made;
-}
-
-/* Scalars that need no function of their own have the shorter way of row.c. */
-static enum mr_writer writer_of(enum rule rule)
-{
+    bool is_coarse = modifier >= 0 && modifier <= 3; /* milliseconds are enough */
     switch (rule) {
-    case RULE_ABSENT:
-        return MR_WRITE_ABSENT;
-    case RULE_STRING:
-        return MR_WRITE_STRING;
-    case RULE_ASCII:
-        return MR_WRITE_PLAIN;
-    case RULE_BOOL:
-        return MR_WRITE_BOOL;
-    case RULE_INTEGER:
-    case RULE_LONG:
-        return MR_WRITE_NUMBER;
-    case RULE_FLOAT:
-        return MR_WRITE_FLOAT;
+    case MR_RULE_DECIMAL:
+        return modifier < 0 ? MR_RULE_SCALED_DECIMAL : rule;
+    case MR_RULE_BITS:
+        return modifier == 1 ? MR_RULE_BIT : rule;
+    case MR_RULE_CLOCK:
+        return is_coarse ? MR_RULE_MILLIS_CLOCK : MR_RULE_MICROS_CLOCK;
+    case MR_RULE_EPOCH:
+        return is_coarse ? MR_RULE_MILLIS_EPOCH : MR_RULE_MICROS_EPOCH;
     default:
-        return MR_WRITE_CONVERT;
+        return rule;
     }
+}
+
+static struct mr_conversion conversion_of(enum mr_rule rule, int32_t modifier)
+{
+    rule = rule_with(rule, modifier);
+    return (struct mr_conversion){.write = mr_rules[rule].write,
+                                  .rule = rule,
+                                  .detail = rule == MR_RULE_DECIMAL       ? numeric_scale(modifier)
+                                            : rule == MR_RULE_ZONED_EPOCH ? digits_of(modifier)
+                                                                          : mr_rules[rule].detail};
+}
+
+struct mr_type_form mr_type_form_of(enum mr_rule rule, int32_t modifier)
+{
+    struct mr_conversion conversion = conversion_of(rule, modifier);
+    return (struct mr_type_form){.writer = mr_rules[conversion.rule].writer,
+                                 .conversion = conversion};
+}
+
+static struct mr_type_form list_of(struct mr_conversion element, char delimiter)
+{
+    struct mr_type_form list = mr_type_form_of(MR_RULE_LIST, -1);
+    list.conversion.detail = delimiter;
+    list.element = element;
+    return list;
 }
 
 /* ---- modes ---- */
 
 /* What a time mode makes of the four types without a zone; ABSENT leaves the rule as it is. */
 static const struct time_rules {
-    enum rule date, clock, epoch;
+    enum mr_rule date, clock, epoch;
 } time_rules[] = {
-    [MR_TIME_ADAPTIVE] = {RULE_DAYS, RULE_CLOCK, RULE_EPOCH},
-    [MR_TIME_ADAPTIVE_MICROSECONDS] = {RULE_DAYS, RULE_MICROS_CLOCK, RULE_EPOCH},
-    [MR_TIME_CONNECT] = {RULE_DAYS, RULE_MILLIS_CLOCK, RULE_MILLIS_EPOCH},
-    [MR_TIME_ISOSTRING] = {RULE_UTC_DATE, RULE_UTC_CLOCK, RULE_UTC_STAMP},
-    [MR_TIME_MICROSECONDS] = {RULE_DAYS, RULE_MICROS_CLOCK, RULE_MICROS_EPOCH},
-    [MR_TIME_NANOSECONDS] = {RULE_DAYS, RULE_NANOS_CLOCK, RULE_NANOS_EPOCH},
+    [MR_TIME_ADAPTIVE] = {MR_RULE_DAYS, MR_RULE_CLOCK, MR_RULE_EPOCH},
+    [MR_TIME_ADAPTIVE_MICROSECONDS] = {MR_RULE_DAYS, MR_RULE_MICROS_CLOCK, MR_RULE_EPOCH},
+    [MR_TIME_CONNECT] = {MR_RULE_DAYS, MR_RULE_MILLIS_CLOCK, MR_RULE_MILLIS_EPOCH},
+    [MR_TIME_ISOSTRING] = {MR_RULE_UTC_DATE, MR_RULE_UTC_CLOCK, MR_RULE_UTC_STAMP},
+    [MR_TIME_MICROSECONDS] = {MR_RULE_DAYS, MR_RULE_MICROS_CLOCK, MR_RULE_MICROS_EPOCH},
+    [MR_TIME_NANOSECONDS] = {MR_RULE_DAYS, MR_RULE_NANOS_CLOCK, MR_RULE_NANOS_EPOCH},
 };
 
-static enum rule decimal_rule(enum rule rule, enum mr_decimal_mode mode)
+static enum mr_rule decimal_rule(enum mr_rule rule, enum mr_decimal_mode mode)
 {
     if (mode == MR_DECIMAL_PRECISE) {
         return rule;
     }
-    return mode == MR_DECIMAL_DOUBLE ? RULE_DECIMAL_DOUBLE
-           : rule == RULE_MONEY      ? RULE_PLAIN_MONEY
-                                     : RULE_DECIMAL_TEXT;
+    return mode == MR_DECIMAL_DOUBLE ? MR_RULE_DECIMAL_DOUBLE
+           : rule == MR_RULE_MONEY   ? MR_RULE_PLAIN_MONEY
+                                     : MR_RULE_DECIMAL_TEXT;
 }
 
 /* A rule of Debezium's family under the modes. */
-static enum rule rule_under(enum rule rule, const struct mr_value_modes *modes)
+static enum mr_rule rule_under(enum mr_rule rule, const struct mr_value_modes *modes)
 {
-    static const enum rule bytes[] = {RULE_BYTES, RULE_BASE64, RULE_BASE64_URL, RULE_HEX};
+    static const enum mr_rule bytes[] = {MR_RULE_BYTES, MR_RULE_BASE64, MR_RULE_BASE64_URL,
+                                         MR_RULE_HEX};
     switch (rule) {
-    case RULE_DECIMAL:
-    case RULE_MONEY:
+    case MR_RULE_DECIMAL:
+    case MR_RULE_MONEY:
         return decimal_rule(rule, modes->decimal);
-    case RULE_BYTES:
+    case MR_RULE_BYTES:
         return bytes[modes->binary];
-    case RULE_DAYS:
+    case MR_RULE_DAYS:
         return time_rules[modes->time].date;
-    case RULE_CLOCK:
+    case MR_RULE_CLOCK:
         return time_rules[modes->time].clock;
-    case RULE_EPOCH:
+    case MR_RULE_EPOCH:
         return time_rules[modes->time].epoch;
-    case RULE_INTERVAL:
-        return modes->interval == MR_INTERVAL_STRING ? RULE_INTERVAL_TEXT : rule;
+    case MR_RULE_INTERVAL:
+        return modes->interval == MR_INTERVAL_STRING ? MR_RULE_INTERVAL_TEXT : rule;
     default:
         return rule;
     }
@@ -237,7 +136,7 @@ static enum rule rule_under(enum rule rule, const struct mr_value_modes *modes)
 
 static const struct type *find_type(uint32_t oid, bool *ret_is_array)
 {
-    for (uint32_t i = 0; i < TYPE_COUNT; i++) {
+    for (uint32_t i = 0; i < MR_ARRAY_LEN(types); i++) {
         if (types[i].oid == oid || types[i].array_oid == oid) {
             *ret_is_array = types[i].array_oid == oid;
             return &types[i];
@@ -266,97 +165,82 @@ void mr_type_name(struct mr_buffer *out, uint32_t oid)
     mr_buffer_slice(out, is_array ? MR_SLICE("[]\"") : MR_SLICE("\""));
 }
 
-static struct mr_type_form list_of(struct mr_conversion element, char delimiter)
-{
-    return (struct mr_type_form){.writer = MR_WRITE_CONVERT,
-                                 .conversion = {.write = mr_convert_array, .detail = delimiter},
-                                 .element = element};
-}
-
 static struct mr_type_form family_form(const struct mr_encode_options *options,
                                        const struct type *type, bool is_array, int32_t modifier)
 {
-    enum mr_types family = options->types;
-    enum rule rule =
-        family == MR_TYPES_DEBEZIUM ? rule_under(type->debezium, &options->modes) : type->plain;
+    bool debezium = options->types == MR_TYPES_DEBEZIUM;
+    enum mr_rule rule = debezium ? rule_under(type->debezium, &options->modes) : type->plain;
     if (!is_array) {
-        return (struct mr_type_form){.writer = writer_of(rule),
-                                     .conversion = conversion_of(rule, modifier)};
+        return mr_type_form_of(rule, modifier);
     }
-    if (family == MR_TYPES_DEBEZIUM && type->debezium_array == RULE_ABSENT) {
-        return (struct mr_type_form){.writer = MR_WRITE_ABSENT};
+    if (debezium && type->debezium_array == MR_RULE_ABSENT) {
+        return mr_type_form_of(MR_RULE_ABSENT, -1);
     }
     return list_of(conversion_of(rule, modifier), type->oid == BOX_OID ? ';' : ',');
 }
 
 /* Outboxx's: numbers and booleans, and PostgreSQL's text of everything else. */
-static enum mr_writer text_writer(const struct type *type, bool is_array)
+static enum mr_rule text_rule(const struct type *type)
 {
-    if (is_array) {
-        return MR_WRITE_STRING;
-    }
     switch (type->plain) {
-    case RULE_BOOL:
-    case RULE_FLOAT:
-    case RULE_INTEGER:
-    case RULE_LONG:
-        return type->debezium == RULE_ABSENT ? MR_WRITE_STRING : writer_of(type->plain);
-    case RULE_ISO_DATE:
-    case RULE_ISO_CLOCK:
-    case RULE_ISO_STAMP:
-    case RULE_ASCII:
-        return MR_WRITE_PLAIN;
+    case MR_RULE_BOOL:
+    case MR_RULE_FLOAT:
+    case MR_RULE_INTEGER:
+    case MR_RULE_LONG:
+        return type->debezium == MR_RULE_ABSENT ? MR_RULE_STRING : type->plain;
+    case MR_RULE_ISO_DATE:
+    case MR_RULE_ISO_CLOCK:
+    case MR_RULE_ISO_STAMP:
+    case MR_RULE_ASCII:
+        return MR_RULE_ASCII;
     default:
-        return MR_WRITE_STRING;
+        return MR_RULE_STRING;
     }
+}
+
+static enum mr_rule user_rule(const struct mr_encode_options *options, const struct mr_type *type)
+{
+    bool debezium = options->types == MR_TYPES_DEBEZIUM;
+    bool is_array = false;
+    const struct type *base;
+    switch (type->kind) {
+    case MR_TYPE_HSTORE:
+        return !debezium                                ? MR_RULE_HSTORE_OBJECT
+               : options->modes.hstore == MR_HSTORE_MAP ? MR_RULE_HSTORE_MAP
+                                                        : MR_RULE_HSTORE_STRING;
+    case MR_TYPE_GEOMETRY:
+        return debezium ? MR_RULE_GEOMETRY : MR_RULE_STRING;
+    case MR_TYPE_GEOGRAPHY:
+        return debezium ? MR_RULE_GEOGRAPHY : MR_RULE_STRING;
+    case MR_TYPE_VECTOR:
+        return debezium ? MR_RULE_VECTOR : MR_RULE_PLAIN_VECTOR;
+    case MR_TYPE_HALFVEC:
+        return debezium ? MR_RULE_HALFVEC : MR_RULE_PLAIN_VECTOR;
+    case MR_TYPE_SPARSEVEC:
+        return debezium ? MR_RULE_SPARSEVEC : MR_RULE_STRING;
+    case MR_TYPE_BUILT_IN: /* an array of a domain */
+        base = find_type(type->oid, &is_array);
+        return base == NULL || is_array ? MR_RULE_STRING : base->plain;
+    case MR_TYPE_UNKNOWN:
+    case MR_TYPE_TEXT:
+    case MR_TYPE_OPAQUE:
+        break;
+    }
+    return MR_RULE_STRING;
 }
 
 /* A type that is not built in. Debezium's connector leaves out what it has no rule for, and arrays of domains. */
 static struct mr_type_form user_form(const struct mr_encode_options *options,
                                      const struct mr_type *type)
 {
-    bool debezium = options->types == MR_TYPES_DEBEZIUM;
-    struct mr_conversion element = {.write = mr_convert_string};
-    if (debezium && (type->kind == MR_TYPE_OPAQUE || type->is_of_domain)) {
-        return (struct mr_type_form){.writer = MR_WRITE_ABSENT};
+    bool is_place = type->kind == MR_TYPE_GEOMETRY || type->kind == MR_TYPE_GEOGRAPHY;
+    if (options->types == MR_TYPES_DEBEZIUM &&
+        (type->kind == MR_TYPE_OPAQUE || type->is_of_domain)) {
+        return mr_type_form_of(MR_RULE_ABSENT, -1);
     }
-    switch (type->kind) {
-    case MR_TYPE_HSTORE:
-        element.write = !debezium                                ? mr_convert_hstore_object
-                        : options->modes.hstore == MR_HSTORE_MAP ? mr_convert_hstore_map
-                                                                 : mr_convert_hstore_string;
-        break;
-    case MR_TYPE_GEOMETRY:
-    case MR_TYPE_GEOGRAPHY:
-        element.write = debezium ? mr_convert_ewkb : mr_convert_string;
-        element.detail = type->kind == MR_TYPE_GEOMETRY;
-        break;
-    case MR_TYPE_VECTOR:
-    case MR_TYPE_HALFVEC:
-        element.write = mr_convert_vector;
-        element.detail = !debezium ? 0 : type->kind == MR_TYPE_VECTOR ? 8 : 4;
-        break;
-    case MR_TYPE_SPARSEVEC:
-        element.write = debezium ? mr_convert_sparse_vector : mr_convert_string;
-        break;
-    case MR_TYPE_BUILT_IN: { /* an array of a domain */
-        bool is_array = false;
-        const struct type *base = find_type(type->oid, &is_array);
-        element = base == NULL || is_array ? element : conversion_of(base->plain, type->modifier);
-        break;
-    }
-    case MR_TYPE_UNKNOWN:
-    case MR_TYPE_TEXT:
-    case MR_TYPE_OPAQUE:
-        break;
-    }
-    if (type->is_array) {
-        bool is_place = type->kind == MR_TYPE_GEOMETRY || type->kind == MR_TYPE_GEOGRAPHY;
-        return list_of(element, is_place ? ':' : ',');
-    }
-    bool is_text = element.write == mr_convert_string;
-    return (struct mr_type_form){.writer = is_text ? MR_WRITE_STRING : MR_WRITE_CONVERT,
-                                 .conversion = element};
+    enum mr_rule rule = user_rule(options, type);
+    return type->is_array ? list_of(conversion_of(rule, type->modifier), is_place ? ':' : ',')
+                          : mr_type_form_of(rule, type->modifier);
 }
 
 struct mr_type_form mr_type_form(const struct mr_encode_options *options,
@@ -365,8 +249,7 @@ struct mr_type_form mr_type_form(const struct mr_encode_options *options,
     bool is_array = false;
     const struct type *type = find_type(column->type_oid, &is_array);
     if (options->types == MR_TYPES_TEXT) {
-        return (struct mr_type_form){.writer = type == NULL ? MR_WRITE_STRING
-                                                            : text_writer(type, is_array)};
+        return mr_type_form_of(type == NULL || is_array ? MR_RULE_STRING : text_rule(type), -1);
     }
     int32_t modifier = column->type_modifier;
     if (column->type.kind != MR_TYPE_UNKNOWN) {
@@ -376,95 +259,53 @@ struct mr_type_form mr_type_form(const struct mr_encode_options *options,
         type = find_type(column->type.oid, &is_array);
         modifier = column->type.modifier;
     }
-    return type == NULL ? (struct mr_type_form){.writer = MR_WRITE_STRING}
+    return type == NULL ? mr_type_form_of(MR_RULE_STRING, -1)
                         : family_form(options, type, is_array, modifier);
 }
 
 /* ---- what stands for a value that is not known ---- */
 
-/* Whether a conversion's values are strings. */
-static bool writes_text(const struct mr_conversion *how)
-{
-    static const mr_convert_fn others[] = {
-        mr_convert_bool,           mr_convert_integer,       mr_convert_float,
-        mr_convert_java_float,     mr_convert_decimal,       mr_convert_scaled_decimal,
-        mr_convert_decimal_double, mr_convert_money,         mr_convert_bit,
-        mr_convert_bits,           mr_convert_days,          mr_convert_epoch,
-        mr_convert_clock,          mr_convert_interval,      mr_convert_json,
-        mr_convert_hstore_map,     mr_convert_hstore_object, mr_convert_array,
-        mr_convert_point,          mr_convert_circle,        mr_convert_line,
-        mr_convert_lseg,           mr_convert_path,          mr_convert_box,
-        mr_convert_polygon,        mr_convert_ewkb,          mr_convert_vector,
-        mr_convert_sparse_vector,
-    };
-    for (size_t i = 0; i < MR_ARRAY_LEN(others); i++) {
-        if (how->write == others[i]) {
-            return false;
-        }
-    }
-    return how->write != mr_convert_bytes || how->detail != MR_BINARY_BYTES;
-}
-
 /* Where a type of Avro can't hold the text, it is null. */
-static void write_unavailable(struct mr_buffer *out, bool is_text, const char *text)
+static void write_unknown(struct mr_buffer *out, enum mr_rule rule, const char *text)
 {
-    if (out->is_avro && !is_text) {
+    enum mr_unknown form = mr_rules[rule].unknown;
+    if (form == MR_UNKNOWN_BYTES) {
+        mr_convert_binary(out, (enum mr_binary_mode)mr_rules[rule].detail, (const uint8_t *)text,
+                          strlen(text));
+    } else if (out->is_avro && form != MR_UNKNOWN_TEXT) {
         mr_put_null(out);
     } else {
         mr_put_slice(out, mr_slice_of(text));
     }
 }
 
-static void write_unavailable_value(struct mr_buffer *out, const struct mr_conversion *how,
-                                    const char *text)
-{
-    if (how->write == mr_convert_bytes && how->detail != MR_BINARY_HEX) {
-        mr_convert_binary(out, (enum mr_binary_mode)how->detail, (const uint8_t *)text,
-                          strlen(text));
-    } else {
-        write_unavailable(out, writes_text(how), text);
-    }
-}
-
 /* As Debezium: lists of numbers have the bytes of the text. */
-static void write_unavailable_list(struct mr_buffer *out, const struct mr_conversion *element,
-                                   const char *text)
+static void write_unknown_list(struct mr_buffer *out, enum mr_rule element, const char *text)
 {
-    bool is_number = element->write == mr_convert_integer || element->write == mr_convert_days;
+    bool is_number = mr_rules[element].unknown == MR_UNKNOWN_NUMBER;
     size_t count = is_number ? strlen(text) : 1;
-    uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;
-    mr_put_json(out, MR_SLICE("["));
+    uint8_t *list = mr_put_list(out, MR_SLICE("["));
     for (size_t i = 0; i < count; i++) {
         mr_put_field(out, i == 0 ? MR_SLICE("") : MR_SLICE(","), true);
         if (is_number) {
             mr_put_long(out, (uint8_t)text[i]);
         } else {
-            write_unavailable_value(out, element, text);
+            write_unknown(out, element, text);
         }
     }
-    mr_put_json(out, MR_SLICE("]"));
-    if (gap != NULL) {
-        mr_avro_close_list(out, gap, (int64_t)count);
-    }
+    mr_put_list_end(out, list, (int64_t)count, MR_SLICE("]"));
 }
 
 void mr_type_unavailable(struct mr_buffer *out, const struct mr_plan_column *column,
                          const char *text)
 {
-    if (column->writer != MR_WRITE_CONVERT) {
-        write_unavailable(
-            out, column->writer == MR_WRITE_STRING || column->writer == MR_WRITE_PLAIN, text);
-        return;
-    }
-    const struct mr_type_form *form = column->form;
-    bool is_array = form->conversion.write == mr_convert_array;
-    const struct mr_conversion *how = is_array ? &form->element : &form->conversion;
-    if (how->write == mr_convert_ewkb || how->write == mr_convert_vector ||
-        how->write == mr_convert_sparse_vector) {
+    bool is_list = column->rule == MR_RULE_LIST;
+    enum mr_rule rule = is_list ? column->form->element.rule : column->rule;
+    if (mr_rules[rule].unknown == MR_UNKNOWN_NONE) {
         mr_put_null(out); /* as Debezium: these hold no text */
-    } else if (is_array) {
-        write_unavailable_list(out, how, text);
+    } else if (is_list) {
+        write_unknown_list(out, rule, text);
     } else {
-        write_unavailable_value(out, how, text);
+        write_unknown(out, rule, text);
     }
 }

@@ -422,8 +422,8 @@ static void test_unavailable(void **state)
         struct mr_type_form form = mr_type_form(&as_debezium, &column);
         char room[128];
         struct mr_buffer out = mr_buffer_init((uint8_t *)room, sizeof(room) - 1);
-        mr_type_unavailable(&out, &(struct mr_plan_column){.writer = form.writer, .form = &form},
-                            "gone");
+        mr_type_unavailable(
+            &out, &(struct mr_plan_column){.rule = form.conversion.rule, .form = &form}, "gone");
         *out.at = '\0';
         assert_string_equal(room, cases[i].json);
     }
