@@ -7,15 +7,11 @@
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 
-static const struct mr_form_ops *form_of(enum mr_format format)
-{
-    static const struct mr_form_ops *const forms[] = {
-        [MR_FORMAT_DEBEZIUM] = &mr_form_debezium, [MR_FORMAT_AVRO] = &mr_form_avro,
-        [MR_FORMAT_FLAT] = &mr_form_flat,         [MR_FORMAT_CLOUDEVENTS] = &mr_form_cloudevents,
-        [MR_FORMAT_ROW] = &mr_form_row,
-    };
-    return forms[format];
-}
+static const struct mr_form_ops *const forms[] = {
+    [MR_FORMAT_DEBEZIUM] = &mr_form_debezium, [MR_FORMAT_AVRO] = &mr_form_avro,
+    [MR_FORMAT_FLAT] = &mr_form_flat,         [MR_FORMAT_CLOUDEVENTS] = &mr_form_cloudevents,
+    [MR_FORMAT_ROW] = &mr_form_row,
+};
 
 bool mr_tally(struct mr_tally *tally, int64_t now_ns)
 {
@@ -46,7 +42,7 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     struct mr_encoder *encoder = MR_NEW(struct mr_encoder);
     encoder->options = *options;
     encoder->topics = topics;
-    encoder->form = form_of(options->format);
+    encoder->form = forms[options->format];
     if (options->counts != NULL) {
         encoder->messages = mr_table_counts_messages(options->counts);
     }
@@ -409,8 +405,8 @@ static uint32_t tell_before(struct mr_encoder *encoder, const struct mr_plan *fi
         return told;
     }
     if (encoder->transaction.begin_waits && change->transaction->xid != 0) {
-        mr_transaction_begin(buffer, &encoder->transaction, change->transaction, change->position,
-                             &ret_records[told++]);
+        mr_transaction_record(buffer, &encoder->transaction, change->transaction, change->position,
+                              MR_TRANSACTION_BEGIN, &ret_records[told++]);
     }
     if (first->tells_schema) {
         mr_schema_event(encoder, first, change, buffer, &ret_records[told++]);
@@ -563,8 +559,8 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     uint32_t told = 0;
     if (message->transaction != NULL && encoder->transaction.begin_waits) {
-        mr_transaction_begin(buffer, &encoder->transaction, message->transaction, message->position,
-                             &ret_records[told++]);
+        mr_transaction_record(buffer, &encoder->transaction, message->transaction,
+                              message->position, MR_TRANSACTION_BEGIN, &ret_records[told++]);
     }
     if (!encoder->form->message(encoder, message, buffer, &ret_records[told])) {
         return mr_fail(ret_error, MR_ERR_POISON, /* no text makes it so */
@@ -648,15 +644,14 @@ mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transacti
     uint32_t told = 0;
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     if (encoder->transaction.begin_waits) {
-        mr_transaction_begin(buffer, &encoder->transaction, end->transaction, end->position,
-                             &ret_records[told++]);
+        mr_transaction_record(buffer, &encoder->transaction, end->transaction, end->position,
+                              MR_TRANSACTION_BEGIN, &ret_records[told++]);
     }
-    mr_transaction_end(buffer, &encoder->transaction, end, tables, &ret_records[told++]);
-    if (buffer->full) {
-        return MR_FULL;
-    }
+    mr_transaction_record(buffer, &encoder->transaction, end->transaction, end->position,
+                          tables ? MR_TRANSACTION_END : MR_TRANSACTION_SHORT_END,
+                          &ret_records[told++]);
     *ret_count = told;
-    return MR_OK;
+    return buffer->full ? MR_FULL : MR_OK;
 }
 
 /* ---- heartbeats ---- */
@@ -668,26 +663,22 @@ static mr_status encode_heartbeat(struct mr_encoder *encoder, const struct mr_he
 {
     struct mr_record record = {
         .topic = encoder->names.heartbeat,
-        .key = buffer->at,
         .position = heartbeat->position,
         .commit_time_us = heartbeat->wall_ns / 1000,
     };
+    const uint8_t *begin = buffer->at;
     MR_BUFFER_LITERAL(buffer, "{\"serverName\":");
-    mr_slice server = mr_slice_of(encoder->options.topic_prefix);
-    mr_json_string(buffer, server.data, server.len);
+    mr_put_slice(buffer, mr_slice_of(encoder->options.topic_prefix));
     MR_BUFFER_LITERAL(buffer, "}");
-    record.value = buffer->at;
-    record.key_len = (uint32_t)(record.value - record.key);
+    mr_record_set_key(&record, mr_text_since(buffer, begin));
+    begin = buffer->at;
     MR_BUFFER_LITERAL(buffer, "{\"ts_ms\":");
     mr_json_i64(buffer, heartbeat->wall_ns / 1000000);
     MR_BUFFER_LITERAL(buffer, "}");
-    record.value_len = (uint32_t)(buffer->at - record.value);
-    if (buffer->full) {
-        return MR_FULL;
-    }
+    mr_record_set_value(&record, mr_text_since(buffer, begin));
     ret_records[0] = record;
     *ret_count = 1;
-    return MR_OK;
+    return buffer->full ? MR_FULL : MR_OK;
 }
 
 mr_status mr_encode_other(struct mr_encoder *encoder, const struct mr_item *item,

@@ -1,8 +1,7 @@
 /* From a change to the records a consumer reads: one plan a relation version, then only appends.
  *
- * A plan holds everything that does not differ from row to row (topic, key columns, column names already
- * escaped, how each type is written), so that a row costs copies and escapes and nothing else. Keys and
- * values are written once, straight into the batch. Source thread; knows neither libpq nor librdkafka.
+ * A plan (plan.h) holds what does not differ from row to row, so that a row costs copies and escapes. Keys and values are
+ * written once, straight into the batch. Source thread.
  *
  * The form of `debezium` events is that of Debezium 3.7 for PostgreSQL without schemas; `flat` is Outboxx's.
  */
@@ -128,10 +127,9 @@ struct mr_value_modes {
 struct mr_route {
     const char *schema;
     const char *table;
-    const char *topic; /* NULL: "<prefix>.<schema>.<table>" */
-    const char
-        *key_column;     /* flat format: the column whose text is the key; NULL: the primary key */
-    uint32_t operations; /* bits of the operations that are passed on */
+    const char *topic;      /* NULL: "<prefix>.<schema>.<table>" */
+    const char *key_column; /* flat format: its text is the key; NULL: the primary key's */
+    uint32_t operations;    /* bits of the operations that are passed on */
 };
 
 /* What becomes of columns. The first rule that fits a column holds; a table with an INCLUDE has only the columns that one
@@ -154,8 +152,7 @@ struct mr_column_rule {
 
 /* Topics that a value of an outbox's rows names. A value whose topic can't be is an error, or goes to the fallback. */
 struct mr_value_route {
-    struct mr_rewrite rewrite;  /* regex NULL: the value itself, … */
-    mr_slice before, behind;    /* … between these */
+    struct mr_rewrite rewrite;  /* of the value */
     const char *fallback_topic; /* NULL: an error */
     uint32_t topics_max;        /* of all topics that values name */
 };
@@ -172,8 +169,7 @@ struct mr_routing {
     struct mr_rewrite topic; /* regex NULL: they stay */
     enum mr_sharing sharing;
     const char *key_field;
-    struct mr_rewrite
-        key; /* of the topic's first name, for that field; regex NULL: it is that name */
+    struct mr_rewrite key; /* of the topic's first name, for that field; regex NULL: it stays */
 };
 
 /* Where a further column of an outbox goes. */
@@ -239,10 +235,9 @@ struct mr_encode_options {
     uint32_t skipped_operations;
     const struct mr_column_rule *column_rules;
     uint32_t column_rule_count;
-    const char *hash_salt; /* NULL: no rule hashes */
-    bool skip_unchanged;   /* updates after which all columns are as they were */
-    const struct mr_route
-        *routes; /* tables without a route are passed on with the defaults, unless … */
+    const char *hash_salt;         /* NULL: no rule hashes */
+    bool skip_unchanged;           /* updates after which all columns are as they were */
+    const struct mr_route *routes; /* other tables are passed on with the defaults, unless … */
     uint32_t route_count;
     bool routes_only;                    /* … this is set: then only routed tables are */
     const char *const *message_prefixes; /* of the logical messages that are passed on; "*": all */

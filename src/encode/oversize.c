@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "encode/forms/form.h"
 #include "encode/oversize.h"
+#include "encode/values/put.h"
 
 enum {
     CUT_FACTOR = 4,    /* from one try at how long values may be to the next */
@@ -67,8 +67,7 @@ static mr_status encode_into(struct placing *placing, const struct mr_item *item
 
 struct cut {
     struct mr_change change; /* as the original, but for its tuples */
-    struct mr_datum *before; /* of all columns; the originals or cut ones */
-    struct mr_datum *after;
+    struct mr_datum *values; /* of all columns of both; the originals or cut ones */
 };
 
 static bool may_cut(const struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column)
@@ -96,16 +95,9 @@ static struct mr_tuple cut_tuple(const struct mr_encoder *encoder, const struct 
 
 static struct cut cut_new(const struct mr_change *change)
 {
-    uint32_t count = change->relation->column_count;
     return (struct cut){.change = *change,
-                        .before = MR_NEW_ARRAY(struct mr_datum, count + 1),
-                        .after = MR_NEW_ARRAY(struct mr_datum, count + 1)};
-}
-
-static void cut_done(struct cut *cut)
-{
-    free(cut->before);
-    free(cut->after);
+                        .values =
+                            MR_NEW_ARRAY(struct mr_datum, 2 * change->relation->column_count + 1)};
 }
 
 /* Encodes the change with no value longer than `longest`, keys aside. */
@@ -117,8 +109,9 @@ static mr_status encode_cut(struct placing *placing, struct cut *cut, size_t lon
     struct mr_plan *first;
     MR_TRY(mr_plan_for(placing->encoder, change->relation, &first, placing->error));
     const struct mr_plan *plan = encoder->placing.only != NULL ? encoder->placing.only : first;
-    cut->change.before = cut_tuple(encoder, plan, &change->before, longest, cut->before);
-    cut->change.after = cut_tuple(encoder, plan, &change->after, longest, cut->after);
+    struct mr_datum *after = cut->values + change->relation->column_count;
+    cut->change.before = cut_tuple(encoder, plan, &change->before, longest, cut->values);
+    cut->change.after = cut_tuple(encoder, plan, &change->after, longest, after);
     return encode_into(placing, &(struct mr_item){.change = &cut->change}, out);
 }
 
@@ -157,30 +150,20 @@ static bool lacks(const struct mr_change *change, uint32_t column, bool before, 
     return (before && old) || (after && (taken || is_cut(&change->after, column)));
 }
 
-static void append_columns(struct mr_buffer *out, const struct mr_change *change, bool before,
+/* The names of the columns that are left out; false: there are none. */
+static bool append_columns(struct mr_buffer *out, const struct mr_change *change, bool before,
                            bool after)
 {
-    bool first = true;
-    MR_BUFFER_LITERAL(out, "[");
+    bool found = false;
     for (uint32_t i = 0; i < change->relation->column_count; i++) {
         if (lacks(change, i, before, after)) {
-            const char *name = change->relation->columns[i].name;
-            mr_buffer_append(out, ",", first ? 0 : 1);
-            mr_json_string(out, (const uint8_t *)name, strlen(name));
-            first = false;
+            mr_buffer_append(out, found ? "," : "[", 1);
+            mr_put_slice(out, mr_slice_of(change->relation->columns[i].name));
+            found = true;
         }
     }
-    MR_BUFFER_LITERAL(out, "]");
-}
-
-static bool has_cut(const struct mr_change *change, bool before, bool after)
-{
-    for (uint32_t i = 0; i < change->relation->column_count; i++) {
-        if (lacks(change, i, before, after)) {
-            return true;
-        }
-    }
-    return false;
+    mr_buffer_append(out, "]", found);
+    return found;
 }
 
 /* Tells in the record's headers that it stands for one of `bytes`, without these columns (none: no word of them). The
@@ -213,11 +196,9 @@ static void note_change(struct placing *placing, const struct mr_change *change,
         bool last = i + 1 == count;
         bool before = change->op != MR_OP_UPDATE || count == 1 || !last;
         bool after = change->op != MR_OP_UPDATE || last;
-        if (records[i].value != NULL && has_cut(change, before, after)) {
-            const uint8_t *columns = out->at;
-            append_columns(out, change, before, after);
-            note(out, &records[i], placing->oversize.bytes,
-                 (mr_slice){.data = columns, .len = (size_t)(out->at - columns)});
+        const uint8_t *columns = out->at;
+        if (records[i].value != NULL && append_columns(out, change, before, after)) {
+            note(out, &records[i], placing->oversize.bytes, mr_text_since(out, columns));
         }
     }
 }
@@ -228,24 +209,20 @@ static mr_status place_change(struct placing *placing)
     struct cut cut = cut_new(placing->item->change);
     mr_status status;
     size_t longest = placing->oversize.limit / 2;
-    for (;; longest = longest > CUT_LAST ? longest / CUT_FACTOR : 0) {
-        struct mr_buffer out = *placing->out;
-        status = encode_cut(placing, &cut, longest, &out);
-        if (status != MR_OK) {
-            break;
-        }
-        if (fits(placing)) {
-            note_change(placing, &cut.change, &out);
-            status = out.full ? MR_FULL : MR_OK;
-            *placing->out = out;
-            break;
-        }
-        if (longest == 0) {
-            status = fail_still(placing);
-            break;
-        }
+    struct mr_buffer out = *placing->out;
+    while ((status = encode_cut(placing, &cut, longest, &out)) == MR_OK && !fits(placing) &&
+           longest > 0) {
+        longest = longest > CUT_LAST ? longest / CUT_FACTOR : 0;
+        out = *placing->out;
     }
-    cut_done(&cut);
+    if (status == MR_OK && !fits(placing)) {
+        status = fail_still(placing);
+    } else if (status == MR_OK) {
+        note_change(placing, &cut.change, &out);
+        status = out.full ? MR_FULL : MR_OK;
+        *placing->out = out;
+    }
+    free(cut.values);
     return status;
 }
 
@@ -273,7 +250,7 @@ static mr_status place_message(struct placing *placing)
 static void append_name(struct mr_buffer *out, const char *field, const char *value)
 {
     mr_buffer_append(out, field, strlen(field));
-    mr_json_string(out, (const uint8_t *)value, strlen(value));
+    mr_put_slice(out, mr_slice_of(value));
 }
 
 static void append_key(struct mr_buffer *out, const struct mr_record *record, mr_slice key)
@@ -360,7 +337,7 @@ static mr_status encode_small(struct placing *placing, struct mr_buffer *out)
     }
     struct cut cut = cut_new(placing->item->change);
     mr_status status = encode_cut(placing, &cut, 0, out);
-    cut_done(&cut);
+    free(cut.values);
     return status;
 }
 
@@ -420,15 +397,6 @@ static mr_status place_stream(struct placing *placing)
     return status == MR_OK || status == MR_FULL ? place_item(placing) : status;
 }
 
-static size_t count_streams(const struct mr_plan *first)
-{
-    size_t streams = 0;
-    for (const struct mr_plan *plan = first; plan != NULL; plan = plan->next) {
-        streams++;
-    }
-    return streams;
-}
-
 static mr_status place_streams(struct placing *placing, const struct mr_plan *first)
 {
     struct mr_encoder *encoder = placing->encoder;
@@ -436,7 +404,11 @@ static mr_status place_streams(struct placing *placing, const struct mr_plan *fi
     uint32_t total = 0;
     uint8_t number = 0;
     mr_status status = MR_OK;
-    each.oversize.limit /= placing->oversize.is_shared ? count_streams(first) : 1;
+    size_t streams = 0;
+    for (const struct mr_plan *plan = first; plan != NULL; plan = plan->next) {
+        streams++;
+    }
+    each.oversize.limit /= placing->oversize.is_shared ? streams : 1;
     for (const struct mr_plan *plan = first; plan != NULL && status == MR_OK; plan = plan->next) {
         each.records = placing->records + total;
         each.count = 0;

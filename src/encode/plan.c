@@ -91,17 +91,6 @@ static const struct mr_route *find_route(const struct mr_encode_options *options
     return NULL;
 }
 
-static bool find_column(const struct mr_relation *relation, const char *name, uint32_t *ret_index)
-{
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        if (strcmp(relation->columns[i].name, name) == 0) {
-            *ret_index = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options *options,
                            struct mr_error *ret_error)
 {
@@ -110,7 +99,8 @@ static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options 
     plan->key.count = relation->key_count;
     plan->key.may_be_null = relation->key_is_chosen;
     if (plan->route != NULL && plan->route->key_column != NULL) {
-        if (!find_column(relation, plan->route->key_column, &plan->key.routing_column)) {
+        if (!mr_find_column(relation, mr_slice_of(plan->route->key_column),
+                            &plan->key.routing_column)) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
                            "routing key \"%s\" is not a published column of table %s.%s; set "
                            "streams.sink.routing_key to one that is",
@@ -132,7 +122,7 @@ static mr_slice render_prefix(struct mr_buffer *out, const char *name, bool firs
     mr_json_string(out, (const uint8_t *)name, strlen(name));
     MR_BUFFER_LITERAL(out, ":");
     MR_ASSERT(!out->full);
-    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+    return mr_text_since(out, begin);
 }
 
 /* What it takes, which is mostly far from the most that it could. */

@@ -16,6 +16,12 @@ struct mr_text {
 /* An empty buffer over `text` with at least `size` bytes, and its end. */
 struct mr_buffer mr_text_begin(struct mr_text *text, size_t size);
 
+/* What was appended since then. */
+static inline mr_slice mr_text_since(const struct mr_buffer *out, const uint8_t *begin)
+{
+    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+}
+
 /* How a value's text is written. */
 enum mr_writer {
     MR_WRITE_STRING,  /* quoted and escaped */
@@ -37,8 +43,7 @@ enum mr_rule {
 struct mr_type_form;
 
 struct mr_plan_column {
-    mr_slice
-        prefix; /* `{"name":` of the first column, `,"name":` of the others; empty: it is left out */
+    mr_slice prefix; /* `{"name":` of the first column, `,"name":` of others; empty: left out */
     enum mr_writer writer;
     enum mr_rule rule;
     const struct mr_type_form *form; /* NULL but with MR_WRITE_CONVERT */
@@ -84,8 +89,7 @@ struct mr_plan {
     const struct mr_route *route; /* NULL: none configured */
     uint32_t operations;          /* bits that are passed on */
     struct mr_table_line *line;   /* where its events are counted; NULL: nowhere */
-    struct mr_plan
-        *next; /* of the table's next stream; what comes once a change is the first one's */
+    struct mr_plan *next; /* of the table's next stream; schema and BEGIN are the first one's */
     const struct mr_form_ops *form;
     union { /* what the form needs */
         struct mr_outbox_columns *outbox;
@@ -118,6 +122,19 @@ static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)
         }
     }
     return false;
+}
+
+/* The number of the relation's column of that name; false: it has none. */
+static inline bool mr_find_column(const struct mr_relation *relation, mr_slice name,
+                                  uint32_t *ret_column)
+{
+    uint32_t i = 0;
+    while (i < relation->column_count &&
+           !mr_slice_equal(mr_slice_of(relation->columns[i].name), name)) {
+        i++;
+    }
+    *ret_column = i;
+    return i < relation->column_count;
 }
 
 /* `error` is filled when the relation can't be passed on as configured (NULL plan). */

@@ -1,34 +1,23 @@
 /* Events that tell the form of a table: `{"schema":…,"table":…,"identity":…,"key":[…],"columns":[…],"source":{…}}`. */
-#include "base/json.h"
+#include "encode/values/put.h"
 #include "encode/values/row.h"
 #include "encode/values/types.h"
 
-static void write_name(struct mr_buffer *out, const char *name)
-{
-    mr_json_string(out, (const uint8_t *)name, strlen(name));
-}
-
 static const char *identity_name(enum mr_replica_identity identity)
 {
-    switch (identity) {
-    case MR_IDENTITY_DEFAULT:
-        return "default";
-    case MR_IDENTITY_NOTHING:
-        return "nothing";
-    case MR_IDENTITY_FULL:
-        return "full";
-    case MR_IDENTITY_INDEX:
-        return "index";
-    }
-    return "unknown";
+    return identity == MR_IDENTITY_DEFAULT   ? "default"
+           : identity == MR_IDENTITY_NOTHING ? "nothing"
+           : identity == MR_IDENTITY_FULL    ? "full"
+           : identity == MR_IDENTITY_INDEX   ? "index"
+                                             : "unknown";
 }
 
 static void write_table(struct mr_buffer *out, const struct mr_relation *relation)
 {
     MR_BUFFER_LITERAL(out, "{\"schema\":");
-    write_name(out, relation->schema);
+    mr_put_slice(out, mr_slice_of(relation->schema));
     MR_BUFFER_LITERAL(out, ",\"table\":");
-    write_name(out, relation->table);
+    mr_put_slice(out, mr_slice_of(relation->table));
 }
 
 static void write_columns(struct mr_buffer *out, const struct mr_plan *plan)
@@ -41,10 +30,10 @@ static void write_columns(struct mr_buffer *out, const struct mr_plan *plan)
             continue;
         }
         mr_buffer_slice(out, mr_slice_of(separator));
-        write_name(out, column->name);
+        mr_put_slice(out, mr_slice_of(column->name));
         MR_BUFFER_LITERAL(out, ",\"type\":");
         if (column->type_name != NULL) {
-            write_name(out, column->type_name);
+            mr_put_slice(out, mr_slice_of(column->type_name));
         } else {
             mr_type_name(out, column->type_oid);
         }
@@ -81,20 +70,18 @@ void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
     const uint8_t *value = out->at;
     write_table(out, relation);
     MR_BUFFER_LITERAL(out, ",\"identity\":");
-    write_name(out, identity_name(relation->identity));
+    mr_put_slice(out, mr_slice_of(identity_name(relation->identity)));
     MR_BUFFER_LITERAL(out, ",\"key\":[");
     for (uint32_t i = 0; i < plan->key.count; i++) {
         mr_buffer_append(out, ",", i > 0);
-        write_name(out, relation->columns[plan->key.columns[i]].name);
+        mr_put_slice(out, mr_slice_of(relation->columns[plan->key.columns[i]].name));
     }
     MR_BUFFER_LITERAL(out, "],\"columns\":[");
     write_columns(out, plan);
     write_source(out, change);
     *ret_record = mr_record_of(plan, change, MR_PART_SCHEMA);
     ret_record->topic = encoder->names.schema;
-    ret_record->key = key;
-    ret_record->key_len = (uint32_t)(value - key);
-    ret_record->value = value;
-    ret_record->value_len = (uint32_t)(out->at - value);
+    mr_record_set_key(ret_record, (mr_slice){.data = key, .len = (size_t)(value - key)});
+    mr_record_set_value(ret_record, mr_text_since(out, value));
     ret_record->kind = MR_RECORD_SCHEMA;
 }

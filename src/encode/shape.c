@@ -18,29 +18,31 @@ static bool rule_fits(const struct mr_column_rule *rule, const struct mr_plan *p
            (column == NULL || mr_pattern_matches(&rule->column, mr_slice_of(column)));
 }
 
-/* Whether a rule of that kind names the column; NULL: any of the table's. */
-static bool is_named(const struct mr_encode_options *options, const struct mr_plan *plan,
-                     const char *column, enum mr_column_action action)
+/* The first rule of these kinds that names the column (NULL: any of the table's); NULL: none does. */
+static const struct mr_column_rule *find_rule(const struct mr_encode_options *options,
+                                              const struct mr_plan *plan, const char *column,
+                                              enum mr_column_action first,
+                                              enum mr_column_action last)
 {
     for (uint32_t i = 0; i < options->column_rule_count; i++) {
         const struct mr_column_rule *rule = &options->column_rules[i];
-        if (rule->action == action && rule_fits(rule, plan, column)) {
-            return true;
+        if (rule->action >= first && rule->action <= last && rule_fits(rule, plan, column)) {
+            return rule;
         }
     }
-    return false;
+    return NULL;
+}
+
+static bool is_named(const struct mr_encode_options *options, const struct mr_plan *plan,
+                     const char *column, enum mr_column_action action)
+{
+    return find_rule(options, plan, column, action, action) != NULL;
 }
 
 static const struct mr_column_rule *value_rule(const struct mr_encode_options *options,
                                                const struct mr_plan *plan, const char *column)
 {
-    for (uint32_t i = 0; i < options->column_rule_count; i++) {
-        const struct mr_column_rule *rule = &options->column_rules[i];
-        if (rule->action >= MR_COLUMN_MASK && rule_fits(rule, plan, column)) {
-            return rule;
-        }
-    }
-    return NULL;
+    return find_rule(options, plan, column, MR_COLUMN_MASK, MR_COLUMN_HASH);
 }
 
 bool mr_shape_names(const struct mr_encode_options *options, const struct mr_plan *plan,
@@ -99,14 +101,13 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
     if (rule == NULL) {
         return MR_OK;
     }
-    if (is_key && rule->action == MR_COLUMN_MASK) {
-        return refuse(relation, column, "masked", ret_error);
-    }
-    if (is_key && rule->action == MR_COLUMN_TRUNCATE) {
-        return refuse(relation, column, "cut", ret_error);
-    }
-    if (is_key && plan->key.is_text) {
-        return refuse(relation, column, "hashed, which a key of bare text can't be", ret_error);
+    if (is_key && (rule->action != MR_COLUMN_HASH || plan->key.is_text)) {
+        return refuse(relation, column,
+                      rule->action == MR_COLUMN_MASK       ? "masked"
+                      : rule->action == MR_COLUMN_TRUNCATE ? "cut"
+                                                           : "hashed, which a key of bare text "
+                                                             "can't be",
+                      ret_error);
     }
     shape(form, options, rule);
     return MR_OK;
@@ -114,6 +115,7 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
 
 /* ---- values ---- */
 
+/* `detail` asterisks. */
 MR_CONVERT(mask)
 {
     size_t len = (size_t)how->detail;
@@ -126,6 +128,7 @@ MR_CONVERT(mask)
     return true;
 }
 
+/* The first `detail` characters. */
 MR_CONVERT(truncated)
 {
     size_t len = 0;
@@ -137,6 +140,7 @@ MR_CONVERT(truncated)
     return true;
 }
 
+/* SHA-256 of the salt and the text, in hexadecimal. */
 MR_CONVERT(hash)
 {
     uint8_t bytes[MR_SHA256_BYTES];

@@ -15,8 +15,7 @@ enum { MR_OP_COUNT = MR_OP_READ + 1 };
 
 /* A line as it was when it was read. */
 struct mr_table_count {
-    const char
-        *table; /* "schema.table"; "other" for those beyond the limit, "" for logical messages */
+    const char *table; /* "schema.table"; "other": beyond the limit; "": logical messages */
     uint64_t events[MR_OP_COUNT]; /* by enum mr_op */
 };
 

@@ -127,51 +127,6 @@ void mr_transaction_block(struct mr_buffer *out, const struct mr_transaction_cou
     mr_put_json(out, MR_SLICE("}"));
 }
 
-/* Key and beginning of the value, up to what BEGIN does not have. */
-static struct mr_record begin_record(struct mr_buffer *out,
-                                     const struct mr_transaction_counts *counts,
-                                     const struct mr_transaction *transaction,
-                                     struct mr_position position, bool ends)
-{
-    mr_lsn lsn = ends ? transaction->end_lsn : counts->begin_lsn;
-    struct mr_record record = {
-        .topic = counts->topic,
-        .key = out->at,
-        .position = position,
-        .commit_time_us = transaction->commit_time_us,
-        .xid = transaction->xid,
-        .part = ends ? PART_END : PART_BEGIN,
-        .kind = MR_RECORD_TRANSACTION,
-    };
-    MR_BUFFER_LITERAL(out, "{\"id\":");
-    put_id(out, transaction->xid, lsn);
-    MR_BUFFER_LITERAL(out, "}");
-    record.value = out->at;
-    record.key_len = (uint32_t)(record.value - record.key);
-    mr_buffer_slice(out, ends ? MR_SLICE("{\"status\":\"END\",\"id\":")
-                              : MR_SLICE("{\"status\":\"BEGIN\",\"id\":"));
-    put_id(out, transaction->xid, lsn);
-    return record;
-}
-
-static void end_record(struct mr_buffer *out, const struct mr_transaction *transaction,
-                       struct mr_record *record)
-{
-    MR_BUFFER_LITERAL(out, ",\"ts_ms\":");
-    mr_json_i64(out, mr_floor_div(transaction->commit_time_us, 1000));
-    MR_BUFFER_LITERAL(out, "}");
-    record->value_len = (uint32_t)(out->at - record->value);
-}
-
-void mr_transaction_begin(struct mr_buffer *out, const struct mr_transaction_counts *counts,
-                          const struct mr_transaction *transaction, struct mr_position position,
-                          struct mr_record *ret_record)
-{
-    *ret_record = begin_record(out, counts, transaction, position, false);
-    MR_BUFFER_LITERAL(out, ",\"event_count\":null,\"data_collections\":null");
-    end_record(out, transaction, ret_record);
-}
-
 /* In the order of the HashMap<String, Long> that Debezium has of them. */
 static void append_tables(struct mr_buffer *out, struct mr_transaction_counts *counts)
 {
@@ -183,6 +138,7 @@ static void append_tables(struct mr_buffer *out, struct mr_transaction_counts *c
         hashes[i] = counts->tables[i].hash;
     }
     const uint32_t *order = mr_java_order(hashes, count, buckets);
+    MR_BUFFER_LITERAL(out, "[");
     for (uint32_t i = 0; i < count; i++) {
         const struct mr_transaction_table *table = &counts->tables[order[i]];
         mr_buffer_slice(out, i == 0 ? MR_SLICE("{\"data_collection\":")
@@ -192,22 +148,52 @@ static void append_tables(struct mr_buffer *out, struct mr_transaction_counts *c
         mr_json_u64(out, table->events);
         MR_BUFFER_LITERAL(out, "}");
     }
+    MR_BUFFER_LITERAL(out, "]");
 }
 
-void mr_transaction_end(struct mr_buffer *out, struct mr_transaction_counts *counts,
-                        const struct mr_transaction_end *end, bool tables,
-                        struct mr_record *ret_record)
+static void append_counts(struct mr_buffer *out, struct mr_transaction_counts *counts, bool tables)
 {
-    *ret_record = begin_record(out, counts, end->transaction, end->position, true);
     MR_BUFFER_LITERAL(out, ",\"event_count\":");
     mr_json_u64(out, counts->total);
     MR_BUFFER_LITERAL(out, ",\"data_collections\":");
     if (tables) {
-        MR_BUFFER_LITERAL(out, "[");
         append_tables(out, counts);
-        MR_BUFFER_LITERAL(out, "]");
     } else {
         MR_BUFFER_LITERAL(out, "null");
     }
-    end_record(out, end->transaction, ret_record);
+}
+
+void mr_transaction_record(struct mr_buffer *out, struct mr_transaction_counts *counts,
+                           const struct mr_transaction *transaction, struct mr_position position,
+                           enum mr_transaction_part part, struct mr_record *ret_record)
+{
+    bool ends = part != MR_TRANSACTION_BEGIN;
+    mr_lsn lsn = ends ? transaction->end_lsn : counts->begin_lsn;
+    struct mr_record record = {
+        .topic = counts->topic,
+        .position = position,
+        .commit_time_us = transaction->commit_time_us,
+        .xid = transaction->xid,
+        .part = ends ? PART_END : PART_BEGIN,
+        .kind = MR_RECORD_TRANSACTION,
+    };
+    const uint8_t *begin = out->at;
+    MR_BUFFER_LITERAL(out, "{\"id\":");
+    put_id(out, transaction->xid, lsn);
+    MR_BUFFER_LITERAL(out, "}");
+    mr_record_set_key(&record, mr_text_since(out, begin));
+    begin = out->at;
+    mr_buffer_slice(out, ends ? MR_SLICE("{\"status\":\"END\",\"id\":")
+                              : MR_SLICE("{\"status\":\"BEGIN\",\"id\":"));
+    put_id(out, transaction->xid, lsn);
+    if (ends) {
+        append_counts(out, counts, part == MR_TRANSACTION_END);
+    } else {
+        MR_BUFFER_LITERAL(out, ",\"event_count\":null,\"data_collections\":null");
+    }
+    MR_BUFFER_LITERAL(out, ",\"ts_ms\":");
+    mr_json_i64(out, mr_floor_div(transaction->commit_time_us, 1000));
+    MR_BUFFER_LITERAL(out, "}");
+    mr_record_set_value(&record, mr_text_since(out, begin));
+    *ret_record = record;
 }

@@ -42,14 +42,15 @@ void mr_transaction_block(struct mr_buffer *out, const struct mr_transaction_cou
                           const struct mr_transaction_slot *slot, uint32_t xid, mr_lsn lsn,
                           uint32_t ahead);
 
-/* BEGIN, with the position of the first record of the transaction, which follows it. */
-void mr_transaction_begin(struct mr_buffer *out, const struct mr_transaction_counts *counts,
-                          const struct mr_transaction *transaction, struct mr_position position,
-                          struct mr_record *ret_record);
+enum mr_transaction_part {
+    MR_TRANSACTION_BEGIN,
+    MR_TRANSACTION_END,
+    MR_TRANSACTION_SHORT_END, /* without the counts of tables */
+};
 
-/* END. Without `tables` they are left out. */
-void mr_transaction_end(struct mr_buffer *out, struct mr_transaction_counts *counts,
-                        const struct mr_transaction_end *end, bool tables,
-                        struct mr_record *ret_record);
+/* BEGIN, with the position of the transaction's first record, which follows it; or END. */
+void mr_transaction_record(struct mr_buffer *out, struct mr_transaction_counts *counts,
+                           const struct mr_transaction *transaction, struct mr_position position,
+                           enum mr_transaction_part part, struct mr_record *ret_record);
 
 #endif

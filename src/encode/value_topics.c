@@ -43,18 +43,6 @@ static const struct mr_topic *find(const struct mr_value_topics *known, mr_slice
     return NULL;
 }
 
-/* False: it is too long, has a NUL, or takes the expression too many steps. */
-static bool make_name(const struct mr_value_route *route, mr_slice value, struct mr_buffer *out)
-{
-    if (route->rewrite.regex != NULL) {
-        return mr_rewrite_apply(&route->rewrite, value, out);
-    }
-    mr_buffer_slice(out, route->before);
-    mr_buffer_slice(out, value);
-    mr_buffer_slice(out, route->behind);
-    return !out->full && (value.len == 0 || memchr(value.data, '\0', value.len) == NULL);
-}
-
 static const struct mr_topic *name_topic(struct mr_topics *topics,
                                          const struct mr_value_route *route, mr_slice value,
                                          const char **ret_fault)
@@ -62,7 +50,7 @@ static const struct mr_topic *name_topic(struct mr_topics *topics,
     uint8_t name[NAME_BYTES];
     struct mr_buffer out = mr_buffer_init(name, sizeof(name) - 1);
     const struct mr_topic *topic = NULL;
-    bool can_be = make_name(route, value, &out);
+    bool can_be = mr_rewrite_apply(&route->rewrite, value, &out);
     *ret_fault = "is longer than the 249 characters of a topic's name, has a NUL, or takes "
                  "topic_regex too many steps";
     if (can_be) {

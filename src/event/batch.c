@@ -23,10 +23,7 @@ static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
     if (found != NULL) {
         return found;
     }
-    if (topics->count == topics->capacity) {
-        topics->capacity = topics->capacity == 0 ? 16 : topics->capacity * 2;
-        topics->items = MR_REALLOC(topics->items, topics->capacity * sizeof(*topics->items));
-    }
+    MR_GROW(topics->items, topics->capacity, topics->count + 1);
     struct mr_topic *topic = MR_NEW(struct mr_topic);
     topic->name = MR_STRDUP(name);
     topic->index = topics->count;
@@ -184,20 +181,24 @@ static void block_made(struct mr_pool *pool, size_t size)
     }
 }
 
-static void block_freed(struct mr_pool *pool, size_t size)
-{
-    atomic_fetch_sub_explicit(&pool->arena_bytes, size, memory_order_relaxed);
-}
-
 /* Gives up the block of a batch. */
 static void block_drop(struct mr_pool *pool, struct mr_batch *batch)
 {
     free(batch->block);
     batch->block = NULL;
-    block_freed(pool, batch->block_size);
+    atomic_fetch_sub_explicit(&pool->arena_bytes, batch->block_size, memory_order_relaxed);
     if (mr_batch_is_large(pool, batch)) {
         atomic_fetch_sub(&pool->grown_bytes, batch->block_size);
     }
+}
+
+/* A block of `size` bytes for a batch that has none. */
+static void block_take(struct mr_pool *pool, struct mr_batch *batch, size_t size)
+{
+    batch->block_size = size;
+    batch->block = MR_ALLOC(size);
+    batch->bytes_at = batch->block;
+    block_made(pool, size);
 }
 
 bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, size_t size)
@@ -225,9 +226,7 @@ bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
     if (!admitted) {
         return false;
     }
-    batch->block = MR_ALLOC(batch->block_size);
-    block_made(pool, batch->block_size);
-    batch->bytes_at = batch->block;
+    block_take(pool, batch, batch->block_size);
     return true;
 }
 
@@ -235,14 +234,10 @@ void mr_batch_shrink(struct mr_pool *pool, struct mr_batch *batch)
 {
     MR_ASSERT(batch->state == MR_BATCH_FILLING);
     MR_ASSERT(batch->record_count == 0);
-    if (!mr_batch_is_large(pool, batch)) {
-        return;
+    if (mr_batch_is_large(pool, batch)) {
+        block_drop(pool, batch);
+        block_take(pool, batch, pool->block_size);
     }
-    block_drop(pool, batch);
-    batch->block_size = pool->block_size;
-    batch->block = MR_ALLOC(batch->block_size);
-    block_made(pool, batch->block_size);
-    batch->bytes_at = batch->block;
 }
 
 void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max)
@@ -278,9 +273,7 @@ struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
     }
     MR_ASSERT(batch->state == MR_BATCH_FREE);
     if (batch->block == NULL) {
-        batch->block_size = pool->block_size;
-        batch->block = MR_ALLOC(batch->block_size);
-        block_made(pool, batch->block_size);
+        block_take(pool, batch, pool->block_size);
     }
     batch->state = MR_BATCH_FILLING;
     batch->bytes_at = batch->block;

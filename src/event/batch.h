@@ -78,15 +78,14 @@ struct mr_record {
     uint32_t key_len;
     uint32_t value_len;
     struct mr_position position;
-    int64_t commit_time_us; /* since 1970 */
-    uint32_t xid;           /* 0: none */
-    uint8_t
-        part; /* 0, 1, 2: a change of a key makes three records at one position; 9: schema; 8, 9: transaction */
+    int64_t commit_time_us;  /* since 1970 */
+    uint32_t xid;            /* 0: none */
+    uint8_t part;            /* 0, 1, 2: of a changed key; 9: of a schema; 8, 9: of a transaction */
     uint8_t kind;            /* enum mr_record_kind */
     uint8_t key_content : 4; /* enum mr_content */
     uint8_t value_content : 4;
     bool
-        has_headers; /* of its own (event/headers.h), right behind the value, or the key if that is null */
+        has_headers; /* of its own (event/headers.h), after the value, or the key if that is null */
     /* The sink's own, once it has the batch: whose record it is, and the next that waits with it or where it is in
      * flight. */
     struct mr_batch *batch;
@@ -95,6 +94,18 @@ struct mr_record {
         void *flight;
     };
 };
+
+static inline void mr_record_set_key(struct mr_record *record, mr_slice key)
+{
+    record->key = key.data;
+    record->key_len = (uint32_t)key.len;
+}
+
+static inline void mr_record_set_value(struct mr_record *record, mr_slice value)
+{
+    record->value = value.data;
+    record->value_len = (uint32_t)value.len;
+}
 
 /* Its own headers; NULL: none. */
 static inline const uint8_t *mr_record_headers(const struct mr_record *record)
@@ -124,10 +135,9 @@ struct mr_batch {
     enum mr_batch_state state;
     uint32_t lane;    /* who filled it: flow/lane.h */
     uint32_t session; /* the sink session it was filled for; the sink drops what is of an old one */
-    uint64_t sequence; /* 1, 2, 3 … in order of the lane's hand-over within a session */
-    mr_lsn
-        confirm_lsn; /* may be confirmed once this batch and all before it are delivered; 0: none */
-    uint64_t step;   /* of its lane, that is safe with it: ports/companion.h; 0: none */
+    uint64_t sequence;  /* 1, 2, 3 … in order of the lane's hand-over within a session */
+    mr_lsn confirm_lsn; /* may be confirmed once it and all before it are acknowledged; 0: none */
+    uint64_t step;      /* of its lane, that is safe with it: ports/companion.h; 0: none */
     uint8_t *block;
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */

@@ -18,8 +18,7 @@ struct mr_identity {
 
 /* Of two records at one position the one with the higher rank is further. */
 struct mr_section_rank {
-    mr_lsn
-        begins; /* the stream is to begin there, and is not stored as begun; 0: says nothing of that */
+    mr_lsn begins;  /* the stream is to begin there, and is not stored as begun; 0: not said */
     bool no_stream; /* none is to begin */
     uint64_t major, minor;
     uint32_t version; /* of the record: a build that only knows lower ones must not go on from it */

@@ -107,8 +107,7 @@ struct mr_column {
     uint32_t type_oid;
     int32_t type_modifier;
     struct mr_type type;
-    char *
-        type_name; /* with its schema, as the stream tells it; NULL: of a built-in type, and of copied rows */
+    char *type_name;  /* with its schema, as streamed; NULL: of a built-in type, or a copied row */
     bool in_identity; /* part of the replica identity, as the server says; but see is_narrowed */
     bool is_flagged;  /* what the server says of it, whatever partitions have */
 };
@@ -138,9 +137,8 @@ struct mr_relation {
     bool is_signal;     /* what is inserted into it asks for something */
     bool is_narrowed;   /* its identity is what all its partitions' have of it; */
     uint32_t narrows;   /* of a partition that has less of it the table's OID, else 0 */
-    enum mr_replica_identity
-        told_identity; /* what the server says of it, whatever partitions have */
-    size_t bytes;      /* of memory, with all that it points to */
+    enum mr_replica_identity told_identity; /* the server's word, whatever partitions have */
+    size_t bytes;                           /* of memory, with all that it points to */
 };
 
 enum mr_datum_kind {

@@ -153,13 +153,18 @@ mr_status mr_schemas_resolve(struct mr_schemas *schemas, struct mr_batch *batch,
 
 /* ---- the registry's thread ---- */
 
+/* Waits with the lock held; false once the time is over, or waits are ended. */
+static bool wait_until(struct mr_schemas *schemas, const struct timespec *until)
+{
+    return !schemas->ended && pthread_cond_timedwait(&schemas->change, &schemas->lock, until) == 0;
+}
+
 static struct timespec in_ms(uint32_t ms)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
     until.tv_nsec += (long)(ms % 1000) * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     return until;
 }
@@ -181,8 +186,7 @@ const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t lim
     struct timespec until = in_ms(limit_ms);
     pthread_mutex_lock(&schemas->lock);
     const struct mr_schema *found = next_pending(schemas);
-    while (found == NULL && !schemas->ended &&
-           pthread_cond_timedwait(&schemas->change, &schemas->lock, &until) == 0) {
+    while (found == NULL && wait_until(schemas, &until)) {
         found = next_pending(schemas);
     }
     found = schemas->ended ? NULL : found;
@@ -194,8 +198,7 @@ void mr_schemas_pause(struct mr_schemas *schemas, uint32_t ms)
 {
     struct timespec until = in_ms(ms);
     pthread_mutex_lock(&schemas->lock);
-    while (!schemas->ended &&
-           pthread_cond_timedwait(&schemas->change, &schemas->lock, &until) == 0) {
+    while (wait_until(schemas, &until)) {
     }
     pthread_mutex_unlock(&schemas->lock);
 }

@@ -23,11 +23,26 @@ static void put_text(struct mr_buffer *out, struct mr_encoder *encoder, const st
                      uint32_t column, const struct mr_datum *value)
 {
     const struct mr_plan_column *planned = &plan->columns[column];
-    const struct mr_rule_line *rule = &mr_rules[planned->rule];
-    const struct mr_conversion simple = {.detail = rule->detail};
     mr_slice text = {.data = value->data, .len = value->len};
-    if (MR_UNLIKELY(!rule->write(out, planned->form == NULL ? &simple : &planned->form->conversion,
-                                 text, &encoder->scratch))) {
+    const struct mr_conversion *how;
+    static const struct mr_conversion narrow = {.detail = MR_INT_BYTES}, wide;
+    bool good = true;
+    switch (planned->writer) {
+    case MR_WRITE_CONVERT:
+        how = &planned->form->conversion;
+        good = how->write(out, how, text, &encoder->scratch);
+        break;
+    case MR_WRITE_NUMBER:
+        how = planned->rule == MR_RULE_INTEGER ? &narrow : &wide;
+        good = mr_convert_integer(out, how, text, NULL);
+        break;
+    case MR_WRITE_BOOL:
+        good = mr_convert_boolean(out, NULL, text, NULL);
+        break;
+    default: /* MR_WRITE_FLOAT is of none of Debezium's types */
+        mr_avro_string(out, text.data, text.len);
+    }
+    if (MR_UNLIKELY(!good)) {
         mr_encoder_latch(encoder, column, mr_row_fault(planned->writer));
     }
 }
@@ -145,11 +160,10 @@ static void put_envelope(struct mr_buffer *out, struct mr_encoder *encoder, stru
 static mr_status avro_change(struct mr_encoder *encoder, struct mr_plan *plan,
                              const struct mr_change *change, struct mr_buffer *out,
                              struct mr_record *ret_records, uint32_t *ret_count,
-                             struct mr_error *ret_error)
+                             __attribute__((unused)) struct mr_error *ret_error)
 {
     static const struct mr_skeleton form = {
         .key = put_key, .value = put_envelope, .content = MR_CONTENT_FRAMED};
-    (void)ret_error;
     out->is_avro = true;
     uint32_t count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
     out->is_avro = false;

@@ -1,7 +1,7 @@
 /* Rows without an envelope: what Debezium's ExtractNewRecordState makes of its events (3.7, ExtractNewRecordState.doApply,
  * DefaultDeleteHandlingStrategy), with fields of the envelope added to value and headers. */
-#include "base/json.h"
 #include "encode/forms/skeleton.h"
+#include "encode/values/put.h"
 
 /* Null, or the value. "false" is a default of `snapshot`, which added fields don't have. */
 static bool is_null(const struct mr_source *source, enum mr_event_field field,
@@ -16,7 +16,7 @@ static void add_field(struct mr_buffer *out, const struct mr_added_field *field,
     uint8_t room[MR_SEQUENCE_MAX];
     struct mr_field_value value = mr_source_value(source, field->field, room);
     MR_BUFFER_LITERAL(out, ",");
-    mr_json_string(out, (const uint8_t *)field->name, strlen(field->name));
+    mr_put_slice(out, mr_slice_of(field->name));
     MR_BUFFER_LITERAL(out, ":");
     if (is_null(source, field->field, &value)) {
         MR_BUFFER_LITERAL(out, "null");
@@ -99,20 +99,19 @@ static void bare_value(struct mr_buffer *out, struct mr_encoder *encoder, struct
     mr_row_close(out, begin);
 }
 
-static bool has_headers(const struct mr_encoder *encoder, const struct mr_record *record)
+static bool has_headers(const struct mr_encoder *encoder,
+                        __attribute__((unused)) const struct mr_record *record)
 {
-    (void)record;
     return encoder->options.bare.header_count > 0;
 }
 
 /* A tombstone that follows its delete has nothing but the operation. */
 static void bare_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
                          const struct mr_change *change, const struct mr_event *event,
-                         struct mr_record *record)
+                         __attribute__((unused)) struct mr_record *record)
 {
     const struct mr_bare_options *options = &encoder->options.bare;
     const struct mr_source source = mr_source_of_change(encoder, change, event->op);
-    (void)record;
     mr_append_other_key(out, event);
     for (uint32_t i = 0; i < options->header_count; i++) {
         if (!event->is_tombstone || options->headers[i].field == MR_FIELD_OP) {
@@ -133,14 +132,13 @@ static struct mr_delete_form bare_deletes(const struct mr_encode_options *option
 static mr_status bare_change(struct mr_encoder *encoder, struct mr_plan *plan,
                              const struct mr_change *change, struct mr_buffer *out,
                              struct mr_record *ret_records, uint32_t *ret_count,
-                             struct mr_error *ret_error)
+                             __attribute__((unused)) struct mr_error *ret_error)
 {
     static const struct mr_skeleton form = {.key = mr_row_key_object,
                                             .value = bare_value,
                                             .headers = bare_headers,
                                             .has_headers = has_headers,
                                             .deletes = bare_deletes};
-    (void)ret_error;
     *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
     return MR_OK;
 }

@@ -6,6 +6,7 @@
  * headers, the id first. */
 #include "base/json.h"
 #include "encode/forms/skeleton.h"
+#include "encode/values/put.h"
 
 enum {
     ID_MAX = 1024,
@@ -25,33 +26,31 @@ struct attributes {
     bool binary;
 };
 
-/* `name` is that of the header; without ce_ it is the attribute's. */
+/* `name` is that of the header; without ce_ it is the attribute's. Where there is no value, JSON has null and headers nothing. */
 static void put(struct attributes *to, const char *name, mr_slice value)
 {
     if (to->binary) {
-        mr_header_append(to->out, name, value);
+        if (value.data != NULL) {
+            mr_header_append(to->out, name, value);
+        }
         return;
     }
     MR_BUFFER_LITERAL(to->out, ",\"");
     mr_buffer_append(to->out, name + 3, strlen(name) - 3);
     MR_BUFFER_LITERAL(to->out, "\":");
-    mr_json_string(to->out, value.data, value.len);
-}
-
-/* An attribute without a value: JSON has null, headers have nothing. */
-static void put_null(struct attributes *to, const char *name)
-{
-    if (!to->binary) {
-        MR_BUFFER_LITERAL(to->out, ",\"");
-        mr_buffer_append(to->out, name + 3, strlen(name) - 3);
-        MR_BUFFER_LITERAL(to->out, "\":null");
+    if (value.data != NULL) {
+        mr_put_slice(to->out, value);
+    } else {
+        MR_BUFFER_LITERAL(to->out, "null");
     }
 }
+
+static const mr_slice null = {0};
 
 static mr_slice written(const uint8_t *begin, const struct mr_buffer *out)
 {
     MR_ASSERT(!out->full);
-    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+    return mr_text_since(out, begin);
 }
 
 static void append_digits(struct mr_buffer *out, uint64_t value, unsigned width, unsigned base)
@@ -133,16 +132,12 @@ static void put_field(struct attributes *to, const struct mr_source *source,
     }
     uint8_t room[MR_SEQUENCE_MAX];
     struct mr_field_value value = mr_source_value(source, field, room);
-    if (value.is_null) {
-        put_null(to, name);
-        return;
-    }
     if (!mr_source_fields[field].is_text) {
         struct mr_buffer digits = mr_buffer_init(room, sizeof(room));
         mr_json_i64(&digits, value.number);
         value.text = written(room, &digits);
     }
-    put(to, name, value.text);
+    put(to, name, value.is_null ? null : value.text);
 }
 
 static void put_extensions(struct attributes *to, const struct cloud_event *event)
@@ -152,9 +147,9 @@ static void put_extensions(struct attributes *to, const struct cloud_event *even
          field++) {
         put_field(to, &event->source, field);
     }
-    put_null(to, "ce_iodebeziumtxid");
-    put_null(to, "ce_iodebeziumtxtotalorder");
-    put_null(to, "ce_iodebeziumtxdatacollectionorder");
+    put(to, "ce_iodebeziumtxid", null);
+    put(to, "ce_iodebeziumtxtotalorder", null);
+    put(to, "ce_iodebeziumtxdatacollectionorder", null);
 }
 
 static void put_attributes(struct attributes *to, const struct mr_encoder *encoder,
@@ -264,13 +259,12 @@ static void cloud_headers(struct mr_buffer *out, const struct mr_encoder *encode
 static mr_status cloud_change(struct mr_encoder *encoder, struct mr_plan *plan,
                               const struct mr_change *change, struct mr_buffer *out,
                               struct mr_record *ret_records, uint32_t *ret_count,
-                              struct mr_error *ret_error)
+                              __attribute__((unused)) struct mr_error *ret_error)
 {
     static const struct mr_skeleton form = {.key = mr_row_key_object,
                                             .value = cloud_value,
                                             .headers = cloud_headers,
                                             .has_headers = has_headers};
-    (void)ret_error;
     *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
     return MR_OK;
 }

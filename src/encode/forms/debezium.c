@@ -102,10 +102,9 @@ static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, st
 static mr_status debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
                                  const struct mr_change *change, struct mr_buffer *out,
                                  struct mr_record *ret_records, uint32_t *ret_count,
-                                 struct mr_error *ret_error)
+                                 __attribute__((unused)) struct mr_error *ret_error)
 {
     static const struct mr_skeleton form = {.key = mr_row_key_object, .value = write_envelope};
-    (void)ret_error;
     *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
     return MR_OK;
 }

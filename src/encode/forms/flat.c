@@ -17,16 +17,24 @@ static void render_meta(struct mr_plan *plan, const struct mr_transaction *trans
     mr_json_i64(&out, transaction->commit_time_us / 1000000);
     MR_BUFFER_LITERAL(&out, ",\"lsn\":\"");
     MR_ASSERT(!out.full);
-    plan->rendered.head = (mr_slice){.data = begin, .len = (size_t)(out.at - begin)};
+    plan->rendered.head = mr_text_since(&out, begin);
     plan->rendered.commit_lsn = transaction->commit_lsn;
 }
 
-static mr_slice write_bare_key(struct mr_buffer *out, struct mr_encoder *encoder,
-                               const struct mr_plan *plan, const struct mr_tuple *row,
-                               const struct mr_tuple *old)
+/* The bare text of one column, or an object. */
+static mr_slice write_key(struct mr_buffer *out, struct mr_encoder *encoder,
+                          const struct mr_plan *plan, const struct mr_tuple *row,
+                          const struct mr_tuple *old)
 {
-    const struct mr_datum *value = mr_row_key_datum(encoder, plan, 0, row, old);
     const uint8_t *begin = out->at;
+    if (!plan->key.is_text) {
+        if (plan->key.count == 0) {
+            return (mr_slice){0};
+        }
+        mr_row_key_object(out, encoder, plan, row, old);
+        return mr_text_since(out, begin);
+    }
+    const struct mr_datum *value = mr_row_key_datum(encoder, plan, 0, row, old);
     if (value->kind != MR_DATUM_TEXT) {
         MR_BUFFER_LITERAL(out, "null");
     } else if (plan->columns[plan->key.columns[0]].writer == MR_WRITE_BOOL) {
@@ -35,22 +43,7 @@ static mr_slice write_bare_key(struct mr_buffer *out, struct mr_encoder *encoder
     } else {
         mr_buffer_append(out, value->data, value->len);
     }
-    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
-}
-
-static mr_slice write_flat_key(struct mr_buffer *out, struct mr_encoder *encoder,
-                               const struct mr_plan *plan, const struct mr_tuple *row,
-                               const struct mr_tuple *old)
-{
-    if (plan->key.is_text) {
-        return write_bare_key(out, encoder, plan, row, old);
-    }
-    if (plan->key.count == 0) {
-        return (mr_slice){0};
-    }
-    const uint8_t *begin = out->at;
-    mr_row_key_object(out, encoder, plan, row, old);
-    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+    return mr_text_since(out, begin);
 }
 
 /* A key tuple holds only the identity's columns; the others are not null, they are not known. */
@@ -69,16 +62,10 @@ static void write_identity(struct mr_buffer *out, struct mr_encoder *encoder,
 
 static mr_slice op_text(enum mr_op op)
 {
-    switch (op) {
-    case MR_OP_INSERT:
-        return MR_SLICE("{\"op\":\"INSERT\",\"data\":");
-    case MR_OP_READ:
-        return MR_SLICE("{\"op\":\"READ\",\"data\":");
-    case MR_OP_UPDATE:
-        return MR_SLICE("{\"op\":\"UPDATE\",\"data\":");
-    default:
-        return MR_SLICE("{\"op\":\"DELETE\",\"data\":");
-    }
+    return op == MR_OP_INSERT   ? MR_SLICE("{\"op\":\"INSERT\",\"data\":")
+           : op == MR_OP_READ   ? MR_SLICE("{\"op\":\"READ\",\"data\":")
+           : op == MR_OP_UPDATE ? MR_SLICE("{\"op\":\"UPDATE\",\"data\":")
+                                : MR_SLICE("{\"op\":\"DELETE\",\"data\":");
 }
 
 static void append_hex(struct mr_buffer *out, uint32_t value)
@@ -101,18 +88,20 @@ static void append_lsn(struct mr_buffer *out, mr_lsn lsn)
     MR_BUFFER_LITERAL(out, "\"}}");
 }
 
-static uint32_t write_change(struct mr_encoder *encoder, struct mr_plan *plan,
+static mr_status flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
                              const struct mr_change *change, struct mr_buffer *out,
-                             struct mr_record *ret_records)
+                             struct mr_record *ret_records, uint32_t *ret_count,
+                             __attribute__((unused)) struct mr_error *ret_error)
 {
-    if (change->op == MR_OP_TRUNCATE) {
-        return 0; /* the form has no event for it */
+    *ret_count = change->op != MR_OP_TRUNCATE; /* for which the form has no event */
+    if (*ret_count == 0) {
+        return MR_OK;
     }
     if (plan->rendered.commit_lsn != change->transaction->commit_lsn) {
         render_meta(plan, change->transaction);
     }
     const struct mr_tuple *row = change->op == MR_OP_DELETE ? &change->before : &change->after;
-    mr_slice key = write_flat_key(out, encoder, plan, row, &change->before);
+    mr_slice key = write_key(out, encoder, plan, row, &change->before);
     const uint8_t *value = out->at;
     mr_buffer_slice(out, op_text(change->op));
     if (row->kind == MR_TUPLE_KEY) {
@@ -124,21 +113,9 @@ static uint32_t write_change(struct mr_encoder *encoder, struct mr_plan *plan,
     mr_buffer_slice(out, plan->rendered.head);
     append_lsn(out, change->lsn);
     ret_records[0] = mr_record_of(plan, change, 0);
-    ret_records[0].key = key.data;
-    ret_records[0].key_len = (uint32_t)key.len;
+    mr_record_set_key(&ret_records[0], key);
     ret_records[0].key_content = plan->key.is_text ? MR_CONTENT_TEXT : MR_CONTENT_JSON;
-    ret_records[0].value = value;
-    ret_records[0].value_len = (uint32_t)(out->at - value);
-    return 1;
-}
-
-static mr_status flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
-                             const struct mr_change *change, struct mr_buffer *out,
-                             struct mr_record *ret_records, uint32_t *ret_count,
-                             struct mr_error *ret_error)
-{
-    (void)ret_error;
-    *ret_count = write_change(encoder, plan, change, out, ret_records);
+    mr_record_set_value(&ret_records[0], mr_text_since(out, value));
     return MR_OK;
 }
 

@@ -117,9 +117,6 @@ void mr_event_transaction(struct mr_buffer *out, struct mr_encoder *encoder, str
 /* Debezium's word of an operation. */
 char mr_op_letter(enum mr_op op);
 
-/* How a row came to be copied, in Debezium's words. */
-const char *mr_mark_text(enum mr_copy_mark mark);
-
 static inline int64_t mr_floor_div(int64_t value, int64_t by)
 {
     return value / by - (value % by < 0);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "encode/forms/form.h"
+#include "encode/values/put.h"
 #include "event/headers.h"
 
 enum {
@@ -36,13 +37,10 @@ bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, c
 
 static uint32_t column_of(const struct mr_plan *plan, const char *name)
 {
-    for (uint32_t i = 0; i < plan->relation->column_count; i++) {
-        if (strcmp(plan->relation->columns[i].name, name) == 0 &&
-            plan->columns[i].writer != MR_WRITE_ABSENT) {
-            return i;
-        }
-    }
-    return NO_COLUMN;
+    uint32_t column;
+    bool found = mr_find_column(plan->relation, mr_slice_of(name), &column) &&
+                 plan->columns[column].writer != MR_WRITE_ABSENT;
+    return found ? column : NO_COLUMN;
 }
 
 static mr_status need_column(const struct mr_plan *plan, const char *option, const char *name,
@@ -238,7 +236,7 @@ static mr_slice write_bare(struct mr_buffer *out, const struct row *row, uint32_
     } else {
         write_text(out, row, column);
     }
-    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+    return mr_text_since(out, begin);
 }
 
 /* ---- the payload ---- */
@@ -299,7 +297,7 @@ static void write_envelope(struct mr_buffer *out, const struct row *row)
         if (outbox->fields[i].placement == MR_OUTBOX_ENVELOPE && column != NO_COLUMN) {
             const char *name = outbox->fields[i].name;
             MR_BUFFER_LITERAL(out, ",");
-            mr_json_string(out, (const uint8_t *)name, strlen(name));
+            mr_put_slice(out, mr_slice_of(name));
             MR_BUFFER_LITERAL(out, ":");
             write_json(out, row, column);
         }
@@ -324,7 +322,7 @@ static mr_slice write_value(struct mr_buffer *out, const struct row *row,
     } else {
         return write_bare(out, row, columns->payload, false, ret_content);
     }
-    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
+    return mr_text_since(out, begin);
 }
 
 /* ---- headers, partition, time ---- */
@@ -499,10 +497,8 @@ static mr_status outbox_change(struct mr_encoder *encoder, struct mr_plan *plan,
         return MR_OK; /* a tombstone of nothing, which a compacted topic refuses */
     }
     write_headers(out, &row);
-    record.key = key.data;
-    record.key_len = (uint32_t)key.len;
-    record.value = value.data;
-    record.value_len = (uint32_t)value.len;
+    mr_record_set_key(&record, key);
+    mr_record_set_value(&record, value);
     record.key_content = key_content & 0xF;
     record.value_content = value_content & 0xF;
     record.has_headers = true;

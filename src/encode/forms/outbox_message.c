@@ -23,20 +23,10 @@ bool mr_is_message(const struct mr_relation *relation)
     return relation->schema[0] == '\0'; /* no table's is */
 }
 
-static uint32_t find_column(const struct mr_outbox_message *row, mr_slice name)
-{
-    uint32_t i = 0;
-    while (i < row->relation.column_count &&
-           !mr_slice_equal(mr_slice_of(row->columns[i].name), name)) {
-        i++;
-    }
-    return i;
-}
-
 static void add_column(struct mr_outbox_message *row, const char *name, uint32_t type_oid)
 {
-    uint32_t i = name == NULL ? 0 : find_column(row, mr_slice_of(name));
-    if (name == NULL || i < row->relation.column_count) {
+    uint32_t i;
+    if (name == NULL || mr_find_column(&row->relation, mr_slice_of(name), &i)) {
         return;
     }
     row->columns[i] = (struct mr_column){
@@ -104,9 +94,9 @@ static void take_member(void *context, mr_slice key, mr_slice value)
 {
     struct mr_outbox_message *row = context;
     uint8_t *to = row->bytes.data + row->bytes.len; /* texts are no longer than their JSON */
-    uint32_t i = find_column(
-        row, (mr_slice){.data = to, .len = mr_json_unescape(to, key.data + 1, key.len - 2)});
-    if (i == row->relation.column_count) {
+    uint32_t i;
+    size_t name_len = mr_json_unescape(to, key.data + 1, key.len - 2);
+    if (!mr_find_column(&row->relation, (mr_slice){.data = to, .len = name_len}, &i)) {
         return;
     }
     size_t len = value.len;

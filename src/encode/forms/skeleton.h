@@ -42,11 +42,6 @@ struct mr_skeleton {
 
 #define MR_SKELETON static inline __attribute__((always_inline))
 
-MR_SKELETON mr_slice mr_text_since(const struct mr_buffer *out, const uint8_t *begin)
-{
-    return (mr_slice){.data = begin, .len = (size_t)(out->at - begin)};
-}
-
 /* The key of the row, in the form's own writing or in JSON. */
 MR_SKELETON mr_slice mr_skeleton_key(const struct mr_skeleton *form, struct mr_buffer *out,
                                      struct mr_encoder *encoder, const struct mr_plan *plan,
@@ -81,8 +76,7 @@ MR_SKELETON struct mr_record mr_skeleton_record(const struct mr_skeleton *form,
                                                 mr_slice key)
 {
     struct mr_record record = mr_record_of(plan, change, part);
-    record.key = key.data;
-    record.key_len = (uint32_t)key.len;
+    mr_record_set_key(&record, key);
     record.key_content = form->content & 0xF;
     record.value_content = form->content & 0xF;
     return record;
@@ -120,9 +114,9 @@ MR_SKELETON void mr_skeleton_event(const struct mr_skeleton *form, struct mr_enc
                                    const struct mr_event *event, struct mr_buffer *out,
                                    struct mr_record *record)
 {
-    record->value = out->at;
+    const uint8_t *begin = out->at;
     form->value(out, encoder, plan, change, event);
-    record->value_len = (uint32_t)(out->at - record->value);
+    mr_record_set_value(record, mr_text_since(out, begin));
     mr_skeleton_headers(form, encoder, change, event, out, record);
 }
 

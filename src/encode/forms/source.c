@@ -50,7 +50,7 @@ bool mr_event_field_find(mr_slice text, enum mr_event_field *ret_field, bool *re
     return false;
 }
 
-const char *mr_mark_text(enum mr_copy_mark mark)
+static const char *mark_text(enum mr_copy_mark mark)
 {
     static const char *const texts[] = {
         [MR_COPY_NONE] = "false",
@@ -119,7 +119,7 @@ mr_slice mr_source_sequence(uint8_t room[MR_SEQUENCE_MAX], mr_lsn last_commit_ls
         mr_json_u64(&out, last_commit_lsn);
         MR_BUFFER_LITERAL(&out, "\",\"");
     }
-    return (mr_slice){.data = room, .len = (size_t)(out.at - room)};
+    return mr_text_since(&out, room);
 }
 
 static mr_slice whole_sequence(const struct mr_source *source, uint8_t room[MR_SEQUENCE_MAX])
@@ -128,7 +128,7 @@ static mr_slice whole_sequence(const struct mr_source *source, uint8_t room[MR_S
     out.at += mr_source_sequence(room, source->last_commit_lsn).len;
     mr_json_u64(&out, source->lsn);
     MR_BUFFER_LITERAL(&out, "\"]");
-    return (mr_slice){.data = room, .len = (size_t)(out.at - room)};
+    return mr_text_since(&out, room);
 }
 
 static mr_slice text_of(const struct mr_source *source, enum mr_event_field field,
@@ -145,7 +145,7 @@ static mr_slice text_of(const struct mr_source *source, enum mr_event_field fiel
     case MR_FIELD_SOURCE_NAME:
         return mr_slice_of(source->encoder->options.topic_prefix);
     case MR_FIELD_SOURCE_SNAPSHOT:
-        return mr_slice_of(mr_mark_text(source->mark));
+        return mr_slice_of(mark_text(source->mark));
     case MR_FIELD_SOURCE_DB:
         return mr_slice_of(source->encoder->database);
     case MR_FIELD_SOURCE_SEQUENCE:

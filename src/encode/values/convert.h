@@ -37,90 +37,12 @@ struct mr_conversion {
         struct mr_buffer *out, __attribute__((unused)) const struct mr_conversion *how,            \
         __attribute__((unused)) mr_slice text, __attribute__((unused)) struct mr_scratch *scratch)
 
-/* Any text, in quotes. */
-MR_CONVERT(string);
-/* t, f */
-MR_CONVERT(bool);
 enum { MR_INT_BYTES = 4, MR_LONG_BYTES = 8, MR_FLOAT_BYTES = 4, MR_DOUBLE_BYTES = 8 };
 
-/* The integer itself, of `detail` bytes. */
-MR_CONVERT(integer);
-/* As PostgreSQL prints it, the three that are not numbers quoted. */
-MR_CONVERT(float);
-/* As Java prints it; `detail` 4 or 8 bytes. */
-MR_CONVERT(java_float);
-
-/* Base64 of the number without its point, `detail` digits behind it; not-a-number is null. */
-MR_CONVERT(decimal);
-/* `{"scale":…,"value":…}` of the same. */
-MR_CONVERT(scaled_decimal);
-/* The number in quotes, as it is; and as Java's double. Of both also what is not a number, and of the second also money. */
-MR_CONVERT(decimal_text);
-MR_CONVERT(decimal_double);
-/* `detail` as for decimal, the text that the server has for money. */
-MR_CONVERT(money);
-/* The same as an exact decimal in quotes. */
-MR_CONVERT(plain_money);
-
-/* Hexadecimal to what the binary mode `detail` says. */
-MR_CONVERT(bytes);
-/* One bit: true, false. */
-MR_CONVERT(bit);
-/* More bits: base64, least significant byte first, without the zeros at its end. */
-MR_CONVERT(bits);
-
-/* Days, or milli-, micro- or nanoseconds (`detail` 3, 6 or 9), since 1970 or midnight. */
-MR_CONVERT(days);
-MR_CONVERT(epoch);
-MR_CONVERT(clock);
-/* ISO 8601, as the rule says: of types without a zone as it is, or as if it were UTC, with a Z after it; with `detail` digits
- * of the second (-1: as many as there are), moved to UTC or with its own zone. */
-MR_CONVERT(date_text);
-MR_CONVERT(stamp_text);
-MR_CONVERT(clock_text);
-/* Microseconds, a month being a twelfth of 365.25 days. */
-MR_CONVERT(interval);
-
-/* All six parts with their units, zeros too. */
-MR_CONVERT(interval_text);
-
-/* ISO 8601, without the parts that are zero. */
-MR_CONVERT(iso_interval);
-
-/* The value of a json or jsonb column as JSON, without white space between its parts. */
-MR_CONVERT(json);
-/* `{"key":"value",…}`; as text in a string, in the order of Java's HashMap (string), or as it is (object). */
-MR_CONVERT(hstore_string);
-MR_CONVERT(hstore_object);
-/* An object in the order of Java's HashMap. */
-MR_CONVERT(hstore_map);
-
-/* A list of the elements' conversions; lists of lists for more dimensions. */
-MR_CONVERT(array);
-
-/* Well-known binary in base64, with what the type has besides. */
-MR_CONVERT(point);
-MR_CONVERT(circle);
-MR_CONVERT(line);
-MR_CONVERT(lseg);
-MR_CONVERT(path);
-MR_CONVERT(box);
-MR_CONVERT(polygon);
-
-/* PostGIS's EWKB in base64, with its number of a reference system; `detail`: with extensions, as a geometry has them. */
-MR_CONVERT(ewkb);
-
-/* pgvector's lists: numbers as Java prints them (`detail` 4 or 8 bytes), or as PostgreSQL does (0). */
-MR_CONVERT(vector);
-/* Its sparse ones: `{"dimensions":…,"vector":[[index,number],…]}`, in the order of Java's HashMap. */
-MR_CONVERT(sparse_vector);
-
-/* `detail` asterisks, whatever the value is. */
-MR_CONVERT(mask);
-/* The first `detail` characters of a text. */
-MR_CONVERT(truncated);
-/* SHA-256 of `salt` and the text, in hexadecimal. */
-MR_CONVERT(hash);
+/* All that the rules name; what each writes stands above its definition. */
+#define MR_RULE(name, writer, conversion, ...) MR_CONVERT(conversion);
+#include "encode/values/rules.def"
+#undef MR_RULE
 
 /* Bytes in quotes, in base64 or hexadecimal. */
 void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const uint8_t *bytes,

@@ -86,6 +86,7 @@ static bool write_bytes(struct mr_buffer *out, mr_slice text)
     return true;
 }
 
+/* `{"key":"value",…}` in the order of the text. */
 MR_CONVERT(hstore_object)
 {
     if (write_bytes(out, text)) {
@@ -193,6 +194,7 @@ static bool write_ordered(struct mr_buffer *out, mr_slice text, struct mr_scratc
     return good;
 }
 
+/* The same in the order of Java's HashMap. */
 MR_CONVERT(hstore_map)
 {
     if (MR_UNLIKELY(write_bytes(out, text))) {

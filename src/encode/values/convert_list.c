@@ -98,6 +98,7 @@ static int64_t write_lists(struct mr_buffer *out, const struct mr_conversion *ho
     return mr_cursor_ended(cursor) ? count : -1;
 }
 
+/* A list of the elements' conversions; lists of lists for more dimensions. `detail`: the delimiter. */
 MR_CONVERT(array)
 {
     struct mr_cursor cursor = mr_cursor_of(text);

@@ -111,6 +111,7 @@ static void write_unscaled(struct mr_buffer *out, const struct decimal *decimal,
     mr_put_bytes(out, bytes, write_bytes(bytes, &number, decimal->negative));
 }
 
+/* Base64 of the number without its point, `detail` digits after it; not-a-number is null. */
 MR_CONVERT(decimal)
 {
     struct decimal decimal;
@@ -125,6 +126,7 @@ MR_CONVERT(decimal)
     return true;
 }
 
+/* `{"scale":…,"value":…}` of the same. */
 MR_CONVERT(scaled_decimal)
 {
     struct decimal decimal;
@@ -146,6 +148,7 @@ MR_CONVERT(scaled_decimal)
     return true;
 }
 
+/* The number in quotes, as it is. */
 MR_CONVERT(decimal_text)
 {
     struct decimal decimal;
@@ -192,6 +195,7 @@ MR_CONVERT(money)
     return parse_money(text, room, &amount) && mr_convert_decimal(out, how, amount, scratch);
 }
 
+/* An exact decimal in quotes. */
 MR_CONVERT(plain_money)
 {
     char room[MONEY_MAX];
@@ -212,23 +216,23 @@ static bool has_idle_zero(mr_slice digits)
     return digits.len > 1 && digits.data[0] == '0';
 }
 
+/* Of `detail` bytes. */
 MR_CONVERT(integer)
 {
-    struct mr_cursor cursor = mr_cursor_of(text);
-    mr_cursor_take(&cursor, '-');
-    mr_slice digits = mr_cursor_digits(&cursor);
-    if (digits.len == 0 || has_idle_zero(digits) || !mr_cursor_ended(&cursor)) {
-        return false;
+    size_t begin = text.len > 0 && text.data[0] == '-';
+    bool good = text.len > begin && (text.data[begin] != '0' || text.len == begin + 1);
+    for (size_t i = begin; i < text.len; i++) {
+        good &= (uint8_t)(text.data[i] - '0') <= 9;
     }
-    if (MR_UNLIKELY(out->is_avro)) {
+    if (good && MR_UNLIKELY(out->is_avro)) {
         mr_avro_digits(out, text, how->detail == MR_INT_BYTES);
-    } else {
+    } else if (good) {
         mr_buffer_slice(out, text);
     }
-    return true;
+    return good;
 }
 
-MR_CONVERT(bool)
+MR_CONVERT(boolean)
 {
     bool is_true = text.len == 1 && text.data[0] == 't';
     mr_put_bool(out, is_true);
@@ -372,6 +376,7 @@ static void put_floating(struct mr_buffer *out, const struct floating *floating,
     mr_avro_real(out, strtod(text, NULL), is_double);
 }
 
+/* As Java prints it; of `detail` bytes. */
 MR_CONVERT(java_float)
 {
     bool is_double = how->detail != MR_FLOAT_BYTES;
@@ -424,6 +429,7 @@ bool mr_convert_double(struct mr_buffer *out, mr_slice text, struct mr_scratch *
                                  scratch);
 }
 
+/* A numeric or money as Java's double. */
 MR_CONVERT(decimal_double)
 {
     char money[MONEY_MAX];
@@ -458,6 +464,7 @@ static bool is_float(mr_slice text)
     return good && mr_cursor_ended(&cursor);
 }
 
+/* As PostgreSQL prints it, the three that are not numbers quoted. */
 MR_CONVERT(float)
 {
     if (is_float(text)) {
@@ -541,6 +548,7 @@ bool mr_convert_digits(mr_slice digits, struct mr_scratch *scratch, mr_slice *re
     return wrong >= 0 && digits.len % 2 == 0;
 }
 
+/* Hexadecimal to what the binary mode `detail` says. */
 MR_CONVERT(bytes)
 {
     mr_slice bytes;
@@ -562,6 +570,7 @@ MR_CONVERT(bit)
     return text.len == 1 && (is_set || text.data[0] == '0');
 }
 
+/* Base64, least significant byte first, without the zeros at its end. */
 MR_CONVERT(bits)
 {
     size_t len = 0; /* up to the highest bit that is set */

@@ -261,7 +261,7 @@ MR_CONVERT(box)
 }
 
 /* EWKB (PostGIS manual, 4.1.2): a 1 where the bytes are little-endian, a number for what it is, and, if that has this bit, the
- * number of a reference system. */
+ * number of a reference system. `detail`: with extensions, as a geometry has them. */
 MR_CONVERT(ewkb)
 {
     enum { SRID_BIT = 0x20, SRID_END = 9 };

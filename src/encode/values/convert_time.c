@@ -135,6 +135,7 @@ static bool parse_stamp(mr_slice text, struct moment *ret, bool *ret_zoned)
 /* What Debezium 3.7 makes of the infinities: the low 32 bits of the days of the driver's constants. */
 enum { DAYS_INFINITE = 2146033979, DAYS_MINUS_INFINITE = -2147472691 };
 
+/* Since 1970. */
 MR_CONVERT(days)
 {
     struct moment moment;
@@ -207,6 +208,7 @@ MR_CONVERT(epoch)
     return true;
 }
 
+/* Milli-, micro- or nanoseconds (`detail` 3, 6 or 9) since midnight. */
 MR_CONVERT(clock)
 {
     struct mr_cursor cursor = mr_cursor_of(text);
@@ -424,6 +426,7 @@ static bool parse_span(mr_slice text, struct span *ret)
 /* Of a month: a twelfth of 365.25 days. */
 #define MICROS_A_MONTH (INT64_C(2629800) * MICROS_A_SECOND)
 
+/* In microseconds. */
 MR_CONVERT(interval)
 {
     struct span span;

@@ -2,6 +2,7 @@
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
 
+/* Numbers as Java prints them (of `detail` bytes), or as PostgreSQL does (0). */
 MR_CONVERT(vector)
 {
     mr_convert_fn write = how->detail == 0 ? mr_convert_float : mr_convert_java_float;
@@ -73,6 +74,7 @@ static bool put_element(struct mr_buffer *out, const struct element *element, bo
     return good;
 }
 
+/* `{"dimensions":…,"vector":[[index,number],…]}`, in the order of Java's HashMap. */
 MR_CONVERT(sparse_vector)
 {
     /* `1:1,` is the shortest element. */

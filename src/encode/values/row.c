@@ -38,7 +38,7 @@ static void write_text(struct mr_buffer *out, struct mr_encoder *encoder,
     } else if (writer == MR_WRITE_PLAIN) {
         mr_json_plain(out, value->data, value->len);
     } else if (writer == MR_WRITE_BOOL) {
-        if (MR_UNLIKELY(!mr_convert_bool(out, NULL, text, NULL))) {
+        if (MR_UNLIKELY(!mr_convert_boolean(out, NULL, text, NULL))) {
             latch(encoder, column, MR_FAULT_BOOL);
         }
     } else if (writer == MR_WRITE_CONVERT) {
