@@ -13,6 +13,7 @@ COPY scripts/lib/base.sh scripts/lib/
 RUN scripts/setup.sh --build-only && rm -rf /var/lib/apt/lists/*
 COPY CMakeLists.txt CMakePresets.json ./
 COPY src src
+COPY docs/runbook.md docs/
 RUN cmake --preset release -D MILLRACE_TESTS=OFF -D MILLRACE_LOAD=OFF -D MILLRACE_JEMALLOC=ON \
     && cmake --build --preset release --target millrace
 COPY docker/rootfs.sh docker/

@@ -7,11 +7,13 @@
 
 #include "cli/arguments.h"
 #include "cli/help.h"
+#include "cli/runbook.h"
 
 static int end_with(mr_status status, const struct mr_error *error)
 {
     if (status != MR_OK && error->text[0] != '\0') {
         fprintf(stderr, "millrace: %s\n", error->text);
+        mr_runbook_print_see(stderr, "see ", error->text, status);
     }
     return mr_status_exit_code(status);
 }
@@ -31,7 +33,9 @@ static int run_command(const struct mr_arguments *arguments)
     struct mr_error error = {0};
     mr_status status = mr_config_load(arguments->config_path, &config);
     mr_config_print_problems(config, stderr);
-    if (status == MR_OK) {
+    if (status != MR_OK) {
+        mr_runbook_print_see(stderr, "see ", "", status);
+    } else {
         mr_log_configure(config->log_level, config->log_format);
         config->pipeline.stop_after_events = arguments->stop_after;
         config->pipeline.skip_commit_lsn = arguments->skip_commit_lsn;

@@ -16,6 +16,7 @@ static _Atomic int log_level = MR_LOG_INFO;
 static enum mr_log_format log_format = MR_LOG_TEXT;
 static mr_log_observer_fn log_observer;
 static void *log_observer_context;
+void (*mr_log_see)(mr_slice said, char ret_see[MR_LOG_SEE_MAX]);
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
@@ -112,6 +113,12 @@ static size_t format(char bytes[MR_LOG_LINE_MAX], enum mr_log_level level, const
         append_fields(&line, fields);
         make_printable((uint8_t *)bytes, (size_t)((char *)line.at - bytes));
     }
+    char see[MR_LOG_SEE_MAX] = "";
+    if (mr_log_see != NULL && level >= MR_LOG_WARN) {
+        mr_log_see((mr_slice){(uint8_t *)bytes, (size_t)((char *)line.at - bytes)}, see);
+    }
+    const struct mr_log_field field[] = {MR_LOG_STR("see", see), {0}};
+    append_fields(&line, see[0] == '\0' ? NULL : field);
     append(&line, log_format == MR_LOG_JSON ? "}\n" : "\n");
     if (line.full) { /* too long for a line: the event's name survives, its fields don't */
         return format(bytes, level, event, "(record too long)", NULL);

@@ -33,6 +33,10 @@ typedef void (*mr_log_observer_fn)(void *context, enum mr_log_level level, const
                                    const char *sentence, const struct mr_log_field *fields);
 void mr_log_observe(mr_log_observer_fn observer, void *context);
 
+/* Fills the field `see` of warnings and errors; "": nothing. On the thread that logs. Set before the first thread. */
+enum { MR_LOG_SEE_MAX = 64 };
+extern void (*mr_log_see)(mr_slice said, char ret_see[MR_LOG_SEE_MAX]);
+
 /* Records dropped because stderr did not take them. */
 uint64_t mr_log_dropped(void);
 

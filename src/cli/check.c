@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/runbook.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +42,9 @@ static void print_finding(void *context, enum mr_finding_level level, mr_status 
             finding);
     if (remedy != NULL) {
         fprintf(report->to, "         remedy: %s\n", remedy);
+    }
+    if (level == MR_FINDING_ERROR) {
+        mr_runbook_print_see(report->to, "         see: ", finding, status);
     }
     report->warnings += level == MR_FINDING_WARNING;
     report->errors += level == MR_FINDING_ERROR;

@@ -17,12 +17,6 @@ const struct mr_cli_option_text mr_cli_options[] = {
 #include "cli/commands.def"
 };
 
-const struct mr_exit_code_text mr_exit_codes[] = {
-#define MR_EXIT_CODE(code, text) {code, text},
-#include "cli/commands.def"
-    {0, ""},
-};
-
 enum mr_cli_command mr_cli_command_find(const char *name)
 {
     enum mr_cli_command command = 0;

@@ -31,14 +31,8 @@ struct mr_cli_option_text {
     const char *text;
 };
 
-struct mr_exit_code_text {
-    int code;
-    const char *text;
-};
-
 extern const struct mr_cli_command_text mr_cli_commands[MR_COMMAND_COUNT];
 extern const struct mr_cli_option_text mr_cli_options[MR_CLI_OPTION_COUNT];
-extern const struct mr_exit_code_text mr_exit_codes[]; /* ends with an empty text */
 
 /* The command of that name; MR_COMMAND_COUNT: there is none. */
 enum mr_cli_command mr_cli_command_find(const char *name);

@@ -6,6 +6,7 @@
 
 #include "base/jemalloc.h"
 #include "base/nearest.h"
+#include "cli/runbook.h"
 #include "config/config.h"
 #include "config/unknown.h"
 #include "postgres/conn/pg_conn.h"
@@ -84,15 +85,6 @@ void mr_help_print_command(enum mr_cli_command command, FILE *to)
     }
 }
 
-static void print_exit_codes(FILE *to)
-{
-    for (const struct mr_exit_code_text *code = mr_exit_codes; code->text[0] != '\0'; code++) {
-        char label[16];
-        snprintf(label, sizeof(label), "%3d", code->code);
-        print_row(to, label, 8, code->text);
-    }
-}
-
 /* Options of the file: one, those of a section, all (an empty name). */
 static bool is_or_is_below(const char *path, const char *name)
 {
@@ -109,7 +101,7 @@ static bool print_config_options(const char *name, bool (*has)(const char *path,
         if (!has(option->path, name)) {
             continue;
         }
-        char *text = mr_option_describe(option);
+        char *text = mr_plain(mr_option_describe(option));
         fprintf(to, "  %s (%s%s%s)\n%*s", option->path, mr_kinds[option->kind].name,
                 option->fallback[0] == '\0' ? "" : ", default ", option->fallback, OPTION_INDENT,
                 "");
@@ -149,16 +141,12 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
         print_config_options("", is_or_is_below, to);
         return MR_OK;
     }
-    if (strcmp(topic, "exit-codes") == 0) {
-        print_exit_codes(to);
-        return MR_OK;
-    }
     enum mr_cli_command command = mr_cli_command_find(topic);
     if (command != MR_COMMAND_COUNT) {
         mr_help_print_command(command, to);
         return MR_OK;
     }
-    if (print_config_options(topic, is_or_is_below, to) ||
+    if (mr_runbook_print(topic, to) || print_config_options(topic, is_or_is_below, to) ||
         print_config_options(topic, mr_option_has_word, to)) {
         return MR_OK;
     }

@@ -6,12 +6,17 @@
 #include <string.h>
 
 #include "cli/help.h"
+#include "cli/runbook.h"
 #include "config/config.h"
 #include "convert/convert.h"
 #include "metrics/metrics.h"
 
 /* man(7) wants a date; that of the last change to what the pages say. */
-#define MR_MAN_DATE "2026-11-22"
+#define MR_MAN_DATE "2026-11-26"
+
+#define MAN_FILES                                                                                  \
+    ".SH FILES\n.TP\n.I /etc/millrace/config.toml\nread by the unit of the packages\n"             \
+    ".SH EXAMPLES\n.EX\n"
 
 static const char *const parts[] = {"config",     "reload", "metrics", "debezium", "man",
                                     "man-config", "bash",   "zsh",     "fish"};
@@ -83,20 +88,17 @@ static void print_man(FILE *to)
     fputs(".SH OPTIONS OF ALL COMMANDS\n", to);
     put_man_option(to, MR_CLI_HELP);
     put_man_option(to, MR_CLI_VERSION);
-    fputs(".SH EXIT STATUS\n", to);
-    for (const struct mr_exit_code_text *code = mr_exit_codes; code->text[0] != '\0'; code++) {
-        fprintf(to, ".TP\n.B %d\n", code->code);
-        put_roff_line(to, code->text);
-    }
-    fputs(".SH FILES\n.TP\n.I /etc/millrace/config.toml\nwhat the systemd unit of the packages "
-          "reads\n"
-          ".SH SEE ALSO\n.BR millrace.toml (5)\n",
+    fputs(".SH EXIT STATUS\n.nf\n", to);
+    mr_runbook_print("exit-codes", to);
+    fputs(".fi\n" MAN_FILES "millrace check \\-\\-config config.toml\n"
+          "millrace \\-\\-config config.toml\nmillrace help E\\-slot\\-lost\n.EE\n"
+          ".SH SEE ALSO\n.BR millrace.toml (5),\n.BR pg_recvlogical (1)\n",
           to);
 }
 
 static void put_man_config(FILE *to, const struct mr_option *option)
 {
-    char *text = mr_option_describe(option);
+    char *text = mr_plain(mr_option_describe(option));
     fputs(".TP\n.B ", to);
     put_roff(to, option->path);
     if (option->fallback[0] != '\0') {
@@ -120,7 +122,12 @@ static void print_man_config(FILE *to)
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         put_man_config(to, mr_option_at(i));
     }
-    fputs(".SH SEE ALSO\n.BR millrace (1)\n", to);
+    fputs(MAN_FILES
+          "tables = [\"public.orders\", \"public.customers\"]\n"
+          "topic_prefix = \"shop\"\n\n[source.postgres]\nconnection_env = \"DATABASE_URL\"\n\n"
+          "[sink.kafka]\nbrokers = [\"localhost:9092\"]\n.EE\n"
+          ".SH SEE ALSO\n.BR millrace (1)\n",
+          to);
 }
 
 /* ---- completions ---- */

@@ -13,6 +13,7 @@
 #include "cli/confinement.h"
 #include "cli/help.h"
 #include "cli/reload.h"
+#include "cli/runbook.h"
 #include "control/monitor.h"
 #include "control/pages.h"
 #include "control/snapshot.h"
@@ -428,6 +429,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
     struct mr_confinement confinement = mr_confine_process(config);
+    mr_log_see = mr_runbook_see;
     mr_log_start();
     app_wire(&app);
     http_wire(&app);

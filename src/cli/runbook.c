@@ -1,0 +1,68 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "cli/runbook.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *mr_plain(char *markdown)
+{
+    static const char marks[] = "^(?:```|<!--).*\\n|`([^`]+)`|\\[([^]\\[]+)\\]\\([^)]+\\)|\\*\\*";
+    size_t size = strlen(markdown) + 1;
+    char *plain = MR_ALLOC(size);
+    int error;
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)marks, PCRE2_ZERO_TERMINATED, PCRE2_MULTILINE,
+                                     &error, &(size_t){0}, NULL);
+    int found = pcre2_substitute(code, (PCRE2_SPTR)markdown, size - 1, 0,
+                                 PCRE2_SUBSTITUTE_GLOBAL | PCRE2_SUBSTITUTE_UNSET_EMPTY, NULL, NULL,
+                                 (PCRE2_SPTR) "$1$2", 4, (PCRE2_UCHAR *)plain, &size);
+    MR_ASSERT(found >= 0);
+    pcre2_code_free(code);
+    free(markdown);
+    return plain;
+}
+
+bool mr_runbook_print(const char *name, FILE *to)
+{
+    char heading[80];
+    snprintf(heading, sizeof(heading), "\n### %s\n", name);
+    const char *begin = strcasestr((const char *)mr_runbook_md().data, heading);
+    if (begin == NULL) {
+        return false;
+    }
+    begin += strlen(heading) + 1;
+    const char *end = strstr(begin, "\n##");
+    char *plain = mr_plain(MR_STRNDUP(begin, end == NULL ? strlen(begin) : (size_t)(end - begin)));
+    fputs(plain, to);
+    free(plain);
+    return true;
+}
+
+void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX])
+{
+    static const char mark[] = "- seen as `";
+    const char *heading = "";
+    size_t longest = 0;
+    ret_see[0] = '\0';
+    for (const char *line = (const char *)mr_runbook_md().data; *line != '\0';
+         line += strcspn(line, "\n") + 1) {
+        const char *part = line + strlen(mark);
+        heading = strncmp(line, "### ", 4) == 0 ? line + 4 : heading;
+        size_t len = strncmp(line, mark, strlen(mark)) == 0 ? strcspn(part, "`") : 0;
+        if (len > longest && memmem(said.data, said.len, part, len) != NULL) {
+            longest = len;
+            snprintf(ret_see, MR_LOG_SEE_MAX, "millrace help %.*s", (int)strcspn(heading, "\n"),
+                     heading);
+        }
+    }
+}
+
+void mr_runbook_print_see(FILE *to, const char *lead, const char *text, mr_status status)
+{
+    char said[MR_ERROR_TEXT_MAX + 32];
+    char see[MR_LOG_SEE_MAX];
+    int len = snprintf(said, sizeof(said), "exit_code=%d %.*s", mr_status_exit_code(status),
+                       MR_ERROR_TEXT_MAX, text);
+    mr_runbook_see((mr_slice){(const uint8_t *)said, (size_t)len}, see);
+    fprintf(to, "%s%s\n", lead, see);
+}

@@ -1,0 +1,25 @@
+/* docs/runbook.md, which the program carries: a section for each exit code, alert and error that a person meets. */
+#ifndef MR_CLI_RUNBOOK_H
+#define MR_CLI_RUNBOOK_H
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/status.h"
+
+/* The page; a NUL follows it. */
+mr_slice mr_runbook_md(void);
+
+/* Markdown without its marks of code, weight and links. Frees `markdown`; the caller frees what it returns. */
+char *mr_plain(char *markdown);
+
+/* False: there is no section of that name. */
+bool mr_runbook_print(const char *name, FILE *to);
+
+/* mr_log_see: the section with the longest "- seen as `…`" that `said` contains. Any thread. */
+void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX]);
+
+/* The same of an error, as a line after `lead`; in the end its exit code has a section. */
+void mr_runbook_print_see(FILE *to, const char *lead, const char *text, mr_status status);
+
+#endif

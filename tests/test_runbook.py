@@ -1,0 +1,170 @@
+"""docs/runbook.md: a section for each exit code, error and alert, both ways, and the program that shows it."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+import kit
+from documents import anchors
+from kit import BINARY
+from test_docs import files, read
+
+PAGE = read("docs/runbook.md")
+PARTS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
+SECTIONS = dict(re.findall(r"^### (\S+)\n((?:(?!##).*\n)*)", PAGE, re.MULTILINE))
+SEEN = {name: re.findall(r"^- seen as `([^`\n]+)`(.*)$", text, re.MULTILINE) for name, text in SECTIONS.items()}
+STRING = r'"(?:[^"\\\n]|\\.)*"'
+# An abort is no exit code of millrace's own, an orderly end is what no error says.
+NEVER_LOGGED = {"E-exit-0", "E-exit-1", "E-exit-134"}
+
+
+def names_of(part):
+    return re.findall(r"^### (\S+)$", PARTS[part], re.MULTILINE)
+
+
+def sources():
+    return {path: read(path) for path in files("src/**/*.c", "src/**/*.h")
+            if not path.endswith("_test.c") and not path.startswith("src/testing/")}
+
+
+def sentences():
+    """Texts of the source; neighbours are one, as for the compiler."""
+    for text in sources().values():
+        for found in re.findall(rf"{STRING}(?:\s*{STRING})*", text.replace("\\\n", "\n")):
+            yield "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', found))
+
+
+def helped(topic):
+    return subprocess.run([BINARY, "help", topic], capture_output=True, text=True, timeout=20, check=False)
+
+
+# ---- what there is ----
+
+def test_every_exit_code_has_a_section():
+    codes = {int(code) for code in re.findall(r'\[MR_\w+\] = \{"\w+", (\d+)\}', read("src/base/status.c"))} | {1}
+    listed = [int(code) for code in re.findall(r"^- `(\d+)`", SECTIONS["exit-codes"], re.MULTILINE)]
+    assert set(listed) == codes and listed == sorted(listed)
+    sections = [name for name in names_of("Exit codes") if name != "exit-codes"]
+    assert sections[0] == "E-exit-10"  # what a person looks for at night comes first
+    assert {int(name.removeprefix("E-exit-")) for name in sections} == codes | {134}
+    for code in codes - {0, 1}:
+        assert [part for part, _ in SEEN[f"E-exit-{code}"]][:2] == [f"exit_code={code}", f'exit_code":{code}']
+
+
+def test_every_alert_has_a_section_and_says_where():
+    rules = read("grafana/prometheus/rules.yml")
+    alerts = dict(re.findall(r"- alert: (\w+)\n(?:(?!- alert).*\n)*? +runbook_url: (\S+)", rules))
+    assert sorted(alerts) == sorted(re.findall(r"- alert: (\w+)", rules)) == sorted(names_of("Alerts"))
+    for alert, url in alerts.items():
+        assert url.endswith(f"/docs/runbook.md#{alert.lower()}"), alert
+
+
+def test_every_cause_of_a_standstill_has_a_section():
+    for cause in set(re.findall(r'\[MR_CAUSE_\w+\] = "(\w+)"', read("src/base/standstill.c"))) - {"none", "ended"}:
+        assert any(part == cause for seen in SEEN.values() for part, _ in seen) or f"`{cause}`" in SECTIONS["MillraceNotReady"], cause
+
+
+def test_what_sections_say_is_what_the_program_says():
+    said = "\n".join(sentences())
+    parts = [(name, part, rest) for name, seen in SEEN.items() for part, rest in seen]
+    assert len({part for _, part, _ in parts}) == len(parts)
+    for name, part, rest in parts:
+        if "words)" not in rest and not part.startswith("exit_code"):
+            assert part.replace('"', '\\"') in said, f"{name}: nothing says {part}"
+    for name in SECTIONS:
+        assert name == "exit-codes" or SEEN[name] or name.startswith("Millrace") or name in NEVER_LOGGED, name
+
+
+def test_an_error_is_found_before_its_exit_code():
+    """The longest part decides: those of errors that end millrace are longer than the exit code's."""
+    for name, seen in SEEN.items():
+        for part, rest in seen:
+            assert name.startswith("E-exit") or re.fullmatch(r"[a-z_]+", part) or len(part) > len('exit_code":10'), (name, part)
+
+
+ERRORS_OF_HISTORY = re.compile(rf"MR_ERR_HISTORY,\s*(?:subject, remedy,\s*)?((?:{STRING}|\s|MR_\w+|RECIPE)+)")
+
+
+def test_every_end_with_exit_code_10_has_a_section_of_its_own():
+    parts = [part for seen in SEEN.values() for part, _ in seen]
+    texts = [(path, "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', found)))
+             for path, text in sources().items() for found in ERRORS_OF_HISTORY.findall(text)]
+    assert len(texts) > 12
+    for path, text in texts:
+        if " " in text:
+            assert any(part in text for part in parts), f"{path}: {text}"
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_sections_say_what_to_do_and_what_is_lost(name):
+    text = SECTIONS[name]
+    assert name.lower() in anchors(PAGE)  # of the name alone, so that it stays
+    if name != "exit-codes":
+        assert text.lstrip().startswith("**") and re.search(r"^\*\*Do[.,]", text, re.MULTILINE) and "\n**Lost.**" in text
+
+
+# ---- what the program shows ----
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_help_prints_the_section_as_plain_text(name):
+    done = helped(name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert helped(name.upper()).stdout == done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert not re.search(r"\*\*|```|<!--|\]\(", done.stdout) and "`" not in done.stdout
+    words = re.sub(r"(?s)<!--.*?-->|```\w*|`|\*\*|\[([^\]]+)\]\([^)]+\)", r"\1", SECTIONS[name]).split()
+    assert done.stdout.split() == words
+
+
+def test_help_of_options_and_manual_pages_have_no_markdown():
+    for text in (helped("options").stdout, *(subprocess.run([BINARY, "reference", part], capture_output=True, text=True, timeout=20,
+                                                            check=True).stdout for part in ("man", "man-config"))):
+        assert "formats.md)" in text or "E\\-slot\\-lost" in text
+        assert not re.search(r"\]\(|`", text)
+
+
+def test_check_names_the_section():
+    done = subprocess.run([BINARY, "check"], env={**os.environ, "DATABASE_URL": "postgresql://x@127.0.0.1:1/x", "MILLRACE_TABLES": "t"},
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 69 and "see: millrace help E-postgresql-away" in done.stdout
+
+
+def test_a_wrong_file_names_the_section(tmp_path):
+    done = subprocess.run([BINARY, "check", "--config", str(tmp_path / "none")], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 78 and done.stderr.endswith("see millrace help E-exit-78\n")
+
+
+def test_a_dropped_slot_names_its_section(database, millrace):
+    """The last line of the log, and check before the next start."""
+    database.run("CREATE TABLE orders (id bigserial PRIMARY KEY)")
+    process = millrace(("public.orders",)).start().streaming()
+    database.run("INSERT INTO orders DEFAULT VALUES")
+    assert process.stop() == 0
+    database.run(f"SELECT pg_drop_replication_slot('{database.slot}')")
+    assert process.run_to_end()[0] == 10
+    assert process.log("stopped")[-1]["see"] == "millrace help E-slot-gone"
+    code, text = kit.check(process)
+    assert code == 10 and "see: millrace help E-slot-gone" in text
+
+
+def test_kafka_away_names_its_section(database, millrace):
+    database.run("CREATE TABLE orders (id bigserial PRIMARY KEY)")
+    process = millrace(("public.orders",), sink__kafka__brokers='["127.0.0.1:1"]').start()
+    process.wait_for("kafka_unreachable")
+    assert process.log("kafka_unreachable")[0]["see"] == "millrace help E-kafka-away"
+    process.stop()
+
+
+# ---- events of the log ----
+
+EVENT_CALL = re.compile(r'\bmr_log(?:_write)?\(\s*[^"();]*(?:\([^()]*\)[^"();]*)*,\s*(?:[^"(),;]*\?\s*)?"([a-z_]+)"(?:\s*:\s*"([a-z_]+)")?')
+
+
+def events_of_the_source():
+    found = set()
+    for text in sources().values():
+        for names in EVENT_CALL.findall(text):
+            found |= {name for name in names if name}
+    return found
