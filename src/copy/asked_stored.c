@@ -32,18 +32,35 @@ struct mr_asked_place mr_asked_place_copy(const struct mr_asked_place *place)
     return copy;
 }
 
+void mr_asked_table_done(struct mr_asked_table *table)
+{
+    free(table->schema);
+    free(table->table);
+    free(table->where);
+    free(table->key);
+    mr_asked_place_done(&table->place);
+}
+
+struct mr_asked_table mr_asked_table_copy(const struct mr_asked_table *table,
+                                          const struct mr_asked_place *place)
+{
+    return (struct mr_asked_table){
+        .id = table->id,
+        .schema = MR_STRDUP(table->schema),
+        .table = MR_STRDUP(table->table),
+        .where = table->where == NULL ? NULL : MR_STRDUP(table->where),
+        .key = table->key == NULL ? NULL : MR_STRDUP(table->key),
+        .place = mr_asked_place_copy(place),
+    };
+}
+
 void mr_asked_stored_free(struct mr_asked_stored *state)
 {
     if (state == NULL) {
         return;
     }
     for (uint32_t i = 0; i < state->count; i++) {
-        struct mr_asked_table *one = &state->tables[i];
-        free(one->schema);
-        free(one->table);
-        free(one->where);
-        free(one->key);
-        mr_asked_place_done(&one->place);
+        mr_asked_table_done(&state->tables[i]);
     }
     free(state->tables);
     free(state->known);

@@ -25,6 +25,12 @@ struct mr_asked_table {
     struct mr_asked_place place;
 };
 
+void mr_asked_table_done(struct mr_asked_table *table);
+
+/* At that place. */
+struct mr_asked_table mr_asked_table_copy(const struct mr_asked_table *table,
+                                          const struct mr_asked_place *place);
+
 struct mr_asked_stored {
     uint64_t step;    /* grows with whatever is asked or done */
     uint64_t last_id; /* that was given to a request */

@@ -120,7 +120,8 @@ static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
 static void begin_held(struct mr_chunks *chunks)
 {
     mr_chunks_close_window(chunks);
-    mr_chunk_request_repeat(&chunks->requests, chunks->current);
+    mr_chunk_request_did(&chunks->requests, chunks->current,
+                         &(struct mr_chunks_done){.repeated = 1});
     chunks->held.since_ns = mr_monotonic_ns();
     chunks->held.logged_ns = 0;
     chunks->due_ns = chunks->held.since_ns + MR_CHUNKS_AGAIN_NS;
@@ -140,7 +141,7 @@ static void tell_held(struct mr_chunks *chunks, const struct mr_chunk_holder *ho
     mr_log(MR_LOG_WARN, "incremental_held_up",
            "the copy of a table's existing rows waits for a transaction that began before it, or "
            "that the stream has had and others do not see yet; in whatever database",
-           MR_LOG_STR("schema", current->schema), MR_LOG_STR("table", current->table),
+           MR_LOG_STR("schema", current->asked.schema), MR_LOG_STR("table", current->asked.table),
            MR_LOG_STR("holder", holder->who), MR_LOG_STR("since", holder->since),
            MR_LOG_STR("remedy", holder->remedy),
            MR_LOG_INT("seconds", (now_ns - chunks->held.since_ns) / 1000000000));
@@ -205,8 +206,7 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         mr_error_set(&error, MR_ERR_PROTOCOL,
                      "two rows of table %s.%s have the same key, or one has none",
                      chunks->form.copied->schema, chunks->form.copied->table);
-        mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
-        mr_chunks_leave(chunks);
+        mr_chunks_fail(chunks, &error);
         return;
     }
     adapt(chunks, job->ns);
@@ -214,8 +214,8 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         mr_log(MR_LOG_WARN, "incremental_anew",
                "the key by which a table is copied is another one than when its copy began: it is "
                "copied from its first row on",
-               MR_LOG_STR("schema", chunks->current->schema),
-               MR_LOG_STR("table", chunks->current->table));
+               MR_LOG_STR("schema", chunks->current->asked.schema),
+               MR_LOG_STR("table", chunks->current->asked.table));
     }
     chunks->out.at = 0;
     mr_chunks_set_phase(chunks, MR_CHUNKS_WAITS);
@@ -282,10 +282,10 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         mr_chunk_requests_first(&chunks->requests, MR_REQUEST_CHECKED);
     if (unchecked != NULL) {
         ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_FIND,
-                                           .request = unchecked->id,
-                                           .schema = unchecked->schema,
-                                           .name = unchecked->table,
-                                           .key = unchecked->key});
+                                           .request = unchecked->asked.id,
+                                           .schema = unchecked->asked.schema,
+                                           .name = unchecked->asked.table,
+                                           .key = unchecked->asked.key});
         return;
     }
     if (chunks->phase == MR_CHUNKS_NUMBER) {
@@ -303,16 +303,16 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         struct mr_chunk_request *current = chunks->current;
         struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
                                    .wish = {.table = mr_chunks_table(chunks),
-                                            .where = chunks->current->where,
-                                            .key = chunks->current->key,
+                                            .where = chunks->current->asked.where,
+                                            .key = chunks->current->asked.key,
                                             .after = (const char *const *)chunks->place.after,
                                             .after_count = chunks->place.after_count,
                                             .form = chunks->place.form,
                                             .rows_max = chunks->room.rows,
                                             .bytes_max = chunks->room.bytes,
                                             .row_bytes_max = chunks->options.row_bytes_max,
-                                            .named_schema = current->schema,
-                                            .named_table = current->table,
+                                            .named_schema = current->asked.schema,
+                                            .named_table = current->asked.table,
                                             .part_count = current->part_count,
                                             .since = chunks->first_number}};
         job.wish.parts = current->part + 1 == current->part_count ? current->parts : NULL;

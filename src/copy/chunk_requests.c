@@ -40,9 +40,7 @@ struct mr_chunk_note {
 
 static void request_free(struct mr_chunk_request *request)
 {
-    mr_asked_place_done(&request->safe);
-    free(request->where);
-    free(request->key);
+    mr_asked_table_done(&request->asked);
     free(request->parts);
     free(request);
 }
@@ -140,13 +138,13 @@ static char *text_of(const char *text)
 
 static size_t text_size(const struct mr_chunk_request *request)
 {
-    return (request->where == NULL ? 0 : strlen(request->where)) +
-           (request->key == NULL ? 0 : strlen(request->key));
+    return (request->asked.where == NULL ? 0 : strlen(request->asked.where)) +
+           (request->asked.key == NULL ? 0 : strlen(request->asked.key));
 }
 
 static bool is_named(const struct mr_chunk_request *request, const char *schema, const char *table)
 {
-    return strcmp(request->schema, schema) == 0 && strcmp(request->table, table) == 0;
+    return strcmp(request->asked.schema, schema) == 0 && strcmp(request->asked.table, table) == 0;
 }
 
 /* With the lock. One that is to stop does not bring all rows any more. */
@@ -165,12 +163,12 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
                        uint64_t *ret_id)
 {
     struct mr_chunk_request *request = MR_NEW(struct mr_chunk_request);
-    bool fits = snprintf(request->schema, sizeof(request->schema), "%s", wish->schema) <
-                    (int)sizeof(request->schema) &&
-                snprintf(request->table, sizeof(request->table), "%s", wish->table) <
-                    (int)sizeof(request->table);
-    request->where = text_of(wish->where);
-    request->key = text_of(wish->key);
+    bool fits =
+        strlen(wish->schema) <= MR_IDENTIFIER_MAX && strlen(wish->table) <= MR_IDENTIFIER_MAX;
+    request->asked = (struct mr_asked_table){.schema = MR_STRDUP(wish->schema),
+                                             .table = MR_STRDUP(wish->table),
+                                             .where = text_of(wish->where),
+                                             .key = text_of(wish->key)};
     size_t text = text_size(request);
     for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
         text += is_open(one) ? text_size(one) : 0;
@@ -186,8 +184,8 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
         request_free(request);
         return fault;
     }
-    request->id = ++requests->last_id;
-    *ret_id = request->id;
+    request->asked.id = ++requests->last_id;
+    *ret_id = request->asked.id;
     append(requests, request);
     note_wish(requests);
     return NULL;
@@ -207,8 +205,9 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
     return MR_OK;
 }
 
-void mr_chunk_requests_follow(struct mr_chunk_requests *requests, bool follows)
+void mr_copies_follow(struct mr_copies *copies, bool follows)
 {
+    struct mr_chunk_requests *requests = copies->requests;
     pthread_mutex_lock(&requests->lock);
     requests->follows = follows;
     if (!follows) {
@@ -230,9 +229,10 @@ static bool is_known(struct mr_chunk_requests *requests, const struct mr_streame
     return add(requests, &wish, &id) == NULL || is_asked(requests, table->schema, table->table);
 }
 
-void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
-                                const struct mr_streamed_table *tables, uint32_t count)
+void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
+                        uint32_t count)
 {
+    struct mr_chunk_requests *requests = copies->requests;
     uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
     uint32_t known_count = 0;
     pthread_mutex_lock(&requests->lock);
@@ -263,20 +263,19 @@ static bool keeps_others(void *context, const char *schema, const char *table)
     return meant[1] != NULL && (strcmp(meant[0], schema) != 0 || strcmp(meant[1], table) != 0);
 }
 
-uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
-                                const char *table)
+uint32_t mr_copies_stop(struct mr_copies *copies, const char *schema, const char *table)
 {
     const char *meant[] = {schema, table};
-    return mr_chunk_requests_keep(requests, keeps_others, meant);
+    return mr_copies_keep(copies, keeps_others, meant);
 }
 
-uint32_t mr_chunk_requests_keep(struct mr_chunk_requests *requests, mr_copy_keeps_fn keeps,
-                                void *context)
+uint32_t mr_copies_keep(struct mr_copies *copies, mr_copy_keeps_fn keeps, void *context)
 {
+    struct mr_chunk_requests *requests = copies->requests;
     uint32_t count = 0;
     pthread_mutex_lock(&requests->lock);
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        if (is_open(one) && !keeps(context, one->schema, one->table)) {
+        if (is_open(one) && !keeps(context, one->asked.schema, one->asked.table)) {
             one->stops = true;
             count++;
         }
@@ -289,8 +288,9 @@ uint32_t mr_chunk_requests_keep(struct mr_chunk_requests *requests, mr_copy_keep
     return count;
 }
 
-void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses)
+void mr_copies_pause(struct mr_copies *copies, bool pauses)
 {
+    struct mr_chunk_requests *requests = copies->requests;
     pthread_mutex_lock(&requests->lock);
     bool is_new = atomic_exchange(&requests->paused, pauses) != pauses;
     if (is_new) {
@@ -305,9 +305,10 @@ void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses)
     mr_port_want(requests->owner);
 }
 
-uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
-                                uint32_t max, bool *ret_paused)
+uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *ret, uint32_t max,
+                            bool *ret_paused)
 {
+    struct mr_chunk_requests *requests = copies->requests;
     uint32_t count = 0;
     *ret_paused = atomic_load(&requests->paused);
     int64_t now_ns = mr_monotonic_ns();
@@ -317,44 +318,46 @@ uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_co
         struct mr_copy_request *to = &ret[count++];
         int64_t end_ns = one->ended_ns != 0 ? one->ended_ns : now_ns;
         *to = (struct mr_copy_request){
-            .id = one->id,
+            .id = one->asked.id,
             .state = one->state,
-            .rows = one->rows,
+            .rows = one->done.rows,
             .rows_estimated = one->rows_estimated,
-            .passed_over = one->passed_over,
-            .chunks = one->chunks,
-            .repeated = one->repeated,
+            .passed_over = one->done.passed_over,
+            .chunks = one->done.chunks,
+            .repeated = one->done.repeated,
             .seconds = one->begun_ns == 0 ? 0 : (double)(end_ns - one->begun_ns) / 1e9,
         };
-        snprintf(to->table, sizeof(to->table), "%s.%s", one->schema, one->table);
+        snprintf(to->table, sizeof(to->table), "%s.%s", one->asked.schema, one->asked.table);
         memcpy(to->error, one->error, sizeof(to->error));
     }
     pthread_mutex_unlock(&requests->lock);
     return count;
 }
 
-bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests)
+bool mr_copies_is_stored(struct mr_copies *copies)
 {
+    struct mr_chunk_requests *requests = copies->requests;
     pthread_mutex_lock(&requests->lock);
     bool is_stored = !requests->stores || requests->wish == MR_WISH_STORED;
     pthread_mutex_unlock(&requests->lock);
     return is_stored;
 }
 
-struct mr_incremental_stats mr_chunk_requests_stats(struct mr_chunk_requests *requests)
+struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies)
 {
+    struct mr_chunk_requests *requests = copies->requests;
     pthread_mutex_lock(&requests->lock);
-    struct mr_held_up held = requests->held;
-    pthread_mutex_unlock(&requests->lock);
-    return (struct mr_incremental_stats){
-        .held = held,
+    struct mr_incremental_stats stats = {
+        .held = requests->held,
         .paused = atomic_load(&requests->paused),
         .tables = atomic_load(&requests->open),
-        .rows = atomic_load_explicit(&requests->rows, memory_order_relaxed),
-        .passed_over = atomic_load_explicit(&requests->passed_over, memory_order_relaxed),
-        .chunks = atomic_load_explicit(&requests->chunks, memory_order_relaxed),
-        .repeated = atomic_load_explicit(&requests->repeated, memory_order_relaxed),
+        .rows = requests->done.rows,
+        .passed_over = requests->done.passed_over,
+        .chunks = requests->done.chunks,
+        .repeated = requests->done.repeated,
     };
+    pthread_mutex_unlock(&requests->lock);
+    return stats;
 }
 
 /* ---- source thread ---- */
@@ -376,7 +379,7 @@ bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
 
 static void name_of(const struct mr_chunk_request *request, char *name, size_t size)
 {
-    snprintf(name, size, "%s.%s", request->schema, request->table);
+    snprintf(name, size, "%s.%s", request->asked.schema, request->asked.table);
 }
 
 static void tell_end(const struct mr_chunk_request *request)
@@ -385,7 +388,7 @@ static void tell_end(const struct mr_chunk_request *request)
     name_of(request, name, sizeof(name));
     if (request->state == MR_REQUEST_FAILED) {
         mr_log(MR_LOG_ERROR, "incremental_failed", request->error, MR_LOG_STR("table", name),
-               MR_LOG_INT("rows", request->rows));
+               MR_LOG_INT("rows", request->done.rows));
         return;
     }
     int64_t ns = request->begun_ns == 0 ? 0 : request->ended_ns - request->begun_ns;
@@ -393,9 +396,10 @@ static void tell_end(const struct mr_chunk_request *request)
            request->state == MR_REQUEST_DONE ? "incremental_done" : "incremental_stopped",
            request->state == MR_REQUEST_DONE ? "the existing rows of a table are copied"
                                              : "the copy of a table's existing rows was ended",
-           MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
-           MR_LOG_INT("passed_over", request->passed_over), MR_LOG_INT("chunks", request->chunks),
-           MR_LOG_INT("repeated", request->repeated), MR_LOG_INT("ms", ns / 1000000));
+           MR_LOG_STR("table", name), MR_LOG_INT("rows", request->done.rows),
+           MR_LOG_INT("passed_over", request->done.passed_over),
+           MR_LOG_INT("chunks", request->done.chunks),
+           MR_LOG_INT("repeated", request->done.repeated), MR_LOG_INT("ms", ns / 1000000));
 }
 
 void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
@@ -408,7 +412,7 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
     if (ends) {
         request->ended_ns = mr_monotonic_ns();
         atomic_fetch_sub(&requests->open, 1);
-        atomic_fetch_add(&requests->revision, !request->safe.settled);
+        atomic_fetch_add(&requests->revision, !request->asked.place.settled);
     }
     pthread_mutex_unlock(&requests->lock);
     if (ends) {
@@ -440,7 +444,7 @@ struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *reque
 static struct mr_chunk_request *find(const struct mr_chunk_requests *requests, uint64_t id)
 {
     struct mr_chunk_request *one = requests->first;
-    while (one != NULL && one->id != id) {
+    while (one != NULL && one->asked.id != id) {
         one = one->next;
     }
     return one;
@@ -471,10 +475,10 @@ struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
 {
     uint32_t oid = request->parts[request->part].oid;
     pthread_mutex_lock(&requests->lock);
-    bool goes_on = request->safe.oid != 0;
+    bool goes_on = request->asked.place.oid != 0;
     struct mr_asked_place place = {0};
-    if (request->safe.oid == oid) {
-        place = mr_asked_place_copy(&request->safe);
+    if (request->asked.place.oid == oid) {
+        place = mr_asked_place_copy(&request->asked.place);
     }
     pthread_mutex_unlock(&requests->lock);
     place.oid = oid;
@@ -484,7 +488,7 @@ struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
         mr_log(MR_LOG_INFO, goes_on ? "incremental_continued" : "incremental_begun",
                goes_on ? "goes on copying the existing rows of a table, while the stream runs"
                        : "copying the existing rows of a table, while the stream runs",
-               MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
+               MR_LOG_STR("table", name), MR_LOG_INT("rows", request->done.rows),
                MR_LOG_INT("parts", request->part_count),
                MR_LOG_INT("rows_estimated", request->rows_estimated));
         pthread_mutex_lock(&requests->lock);
@@ -500,7 +504,7 @@ struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
 static uint32_t part_of(const struct mr_chunk_request *request)
 {
     uint32_t part = 0;
-    while (part < request->part_count && request->parts[part].oid < request->safe.oid) {
+    while (part < request->part_count && request->parts[part].oid < request->asked.place.oid) {
         part++;
     }
     return request->part_count == 1 ? 0 : part;
@@ -525,17 +529,6 @@ void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_
                          request->part < count ? MR_REQUEST_WAITING : MR_REQUEST_SETTLED);
 }
 
-void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
-                           uint64_t sent, uint64_t passed_over)
-{
-    mr_counter_add(&requests->rows, sent);
-    mr_counter_add(&requests->passed_over, passed_over);
-    pthread_mutex_lock(&requests->lock);
-    request->rows += sent;
-    request->passed_over += passed_over;
-    pthread_mutex_unlock(&requests->lock);
-}
-
 static void tell_progress(struct mr_chunk_request *request, int64_t now_ns)
 {
     if (now_ns - request->told_ns < TOLD_INTERVAL_S * INT64_C(1000000000)) {
@@ -545,27 +538,31 @@ static void tell_progress(struct mr_chunk_request *request, int64_t now_ns)
     char name[2 * MR_IDENTIFIER_MAX + 2];
     name_of(request, name, sizeof(name));
     mr_log(MR_LOG_INFO, "incremental_progress", "copying existing rows, while the stream runs",
-           MR_LOG_STR("table", name), MR_LOG_INT("rows", request->rows),
+           MR_LOG_STR("table", name), MR_LOG_INT("rows", request->done.rows),
            MR_LOG_INT("rows_estimated", request->rows_estimated),
-           MR_LOG_INT("chunks", request->chunks), MR_LOG_INT("repeated", request->repeated),
+           MR_LOG_INT("chunks", request->done.chunks),
+           MR_LOG_INT("repeated", request->done.repeated),
            MR_LOG_INT("seconds", (now_ns - request->begun_ns) / 1000000000));
 }
 
-void mr_chunk_request_chunk(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+static void add_done(struct mr_chunks_done *to, const struct mr_chunks_done *more)
 {
-    mr_counter_add(&requests->chunks, 1);
-    pthread_mutex_lock(&requests->lock);
-    request->chunks++;
-    pthread_mutex_unlock(&requests->lock);
-    tell_progress(request, mr_monotonic_ns());
+    to->rows += more->rows;
+    to->passed_over += more->passed_over;
+    to->chunks += more->chunks;
+    to->repeated += more->repeated;
 }
 
-void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+void mr_chunk_request_did(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                          const struct mr_chunks_done *more)
 {
-    mr_counter_add(&requests->repeated, 1);
     pthread_mutex_lock(&requests->lock);
-    request->repeated++;
+    add_done(&requests->done, more);
+    add_done(&request->done, more);
     pthread_mutex_unlock(&requests->lock);
+    if (more->chunks > 0) {
+        tell_progress(request, mr_monotonic_ns());
+    }
 }
 
 /* With the lock. The step's note of that request, which may be there already: no batch has carried it yet. */
@@ -590,12 +587,12 @@ void mr_chunk_requests_note(struct mr_chunk_requests *requests, uint64_t step,
                             const struct mr_asked_place *place)
 {
     pthread_mutex_lock(&requests->lock);
-    struct mr_chunk_note *note = note_of(requests, step, request == NULL ? 0 : request->id);
+    struct mr_chunk_note *note = note_of(requests, step, request == NULL ? 0 : request->asked.id);
     if (request != NULL) {
         mr_asked_place_done(&note->place);
         note->place = mr_asked_place_copy(place);
-        note->place.rows = request->rows;
-        note->place.passed_over = request->passed_over;
+        note->place.rows = request->done.rows;
+        note->place.passed_over = request->done.passed_over;
         atomic_fetch_add(&requests->revision, 1);
     }
     note->revision = atomic_load(&requests->revision);
@@ -609,13 +606,13 @@ void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
         forget_note(requests);
     }
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        one->end = one->safe.settled ? MR_REQUEST_END_STORED : MR_REQUEST_END_OPEN;
+        one->end = one->asked.place.settled ? MR_REQUEST_END_STORED : MR_REQUEST_END_OPEN;
         if ((one->state == MR_REQUEST_COPIED || one->state == MR_REQUEST_SETTLED ||
              one->state == MR_REQUEST_WAITING) &&
-            !one->safe.settled) {
+            !one->asked.place.settled) {
             one->state = MR_REQUEST_CHECKED;
-            one->rows = one->safe.rows;
-            one->passed_over = one->safe.passed_over;
+            one->done.rows = one->asked.place.rows;
+            one->done.passed_over = one->asked.place.passed_over;
         }
     }
     pthread_mutex_unlock(&requests->lock);
@@ -631,8 +628,8 @@ void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
         struct mr_chunk_request *request =
             note->request == 0 ? NULL : find(requests, note->request);
         if (request != NULL) {
-            struct mr_asked_place former = request->safe;
-            request->safe = note->place;
+            struct mr_asked_place former = request->asked.place;
+            request->asked.place = note->place;
             note->place = former;
         }
         requests->safe = note->revision > requests->safe ? note->revision : requests->safe;
@@ -655,10 +652,10 @@ static uint64_t revision_of(const struct mr_chunk_requests *requests, uint64_t s
 static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk_request *request,
                        uint64_t step, struct mr_asked_stored *state)
 {
-    const struct mr_asked_place *place = &request->safe;
+    const struct mr_asked_place *place = &request->asked.place;
     for (const struct mr_chunk_note *note = requests->notes; note != NULL && note->step <= step;
          note = note->next) {
-        place = note->request == request->id ? &note->place : place;
+        place = note->request == request->asked.id ? &note->place : place;
     }
     request->told = true;
     if (place->settled && request->end == MR_REQUEST_END_OPEN) {
@@ -667,14 +664,7 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
     if (place->settled || request->stops) {
         return;
     }
-    state->tables[state->count++] = (struct mr_asked_table){
-        .id = request->id,
-        .schema = MR_STRDUP(request->schema),
-        .table = MR_STRDUP(request->table),
-        .where = text_of(request->where),
-        .key = text_of(request->key),
-        .place = mr_asked_place_copy(place),
-    };
+    state->tables[state->count++] = mr_asked_table_copy(&request->asked, place);
 }
 
 static uint32_t *copy_oids(const uint32_t *oids, uint32_t count)
@@ -724,7 +714,8 @@ void mr_chunk_requests_stored(struct mr_chunk_requests *requests)
     pthread_mutex_lock(&requests->lock);
     requests->wish = requests->wish == MR_WISH_TOLD ? MR_WISH_STORED : requests->wish;
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        bool ends = one->end == MR_REQUEST_END_TOLD || (!requests->stores && one->safe.settled);
+        bool ends =
+            one->end == MR_REQUEST_END_TOLD || (!requests->stores && one->asked.place.settled);
         one->end = ends ? MR_REQUEST_END_STORED : one->end;
     }
     pthread_mutex_unlock(&requests->lock);
@@ -735,7 +726,7 @@ static const struct mr_asked_table *stored_of(const struct mr_asked_stored *stor
 {
     for (uint32_t i = 0; i < stored->count; i++) {
         const struct mr_asked_table *one = &stored->tables[i];
-        if (one->id == request->id && is_named(request, one->schema, one->table)) {
+        if (one->id == request->asked.id && is_named(request, one->schema, one->table)) {
             return one;
         }
     }
@@ -748,14 +739,14 @@ static void adopt_ours(struct mr_chunk_requests *requests, struct mr_chunk_reque
 {
     const struct mr_asked_table *known = request->told ? stored_of(stored, request) : NULL;
     if (known != NULL) {
-        mr_asked_place_done(&request->safe);
-        request->safe = mr_asked_place_copy(&known->place);
-        request->rows = known->place.rows;
-        request->passed_over = known->place.passed_over;
-    } else if (!request->told && request->id <= stored->last_id) {
-        request->id = ++requests->last_id;
-    } else if (request->id <= stored->last_id) {
-        request->safe.settled = true;
+        mr_asked_place_done(&request->asked.place);
+        request->asked.place = mr_asked_place_copy(&known->place);
+        request->done.rows = known->place.rows;
+        request->done.passed_over = known->place.passed_over;
+    } else if (!request->told && request->asked.id <= stored->last_id) {
+        request->asked.id = ++requests->last_id;
+    } else if (request->asked.id <= stored->last_id) {
+        request->asked.place.settled = true;
         request->state = MR_REQUEST_SETTLED;
         request->end = MR_REQUEST_END_STORED;
     }
@@ -765,16 +756,10 @@ static void adopt_theirs(struct mr_chunk_requests *requests, const struct mr_ask
 {
     struct mr_chunk_request *request = MR_NEW(struct mr_chunk_request);
     *request = (struct mr_chunk_request){
-        .id = table->id,
-        .where = text_of(table->where),
-        .key = text_of(table->key),
-        .safe = mr_asked_place_copy(&table->place),
-        .rows = table->place.rows,
-        .passed_over = table->place.passed_over,
+        .asked = mr_asked_table_copy(table, &table->place),
+        .done = {.rows = table->place.rows, .passed_over = table->place.passed_over},
         .told = true,
     };
-    snprintf(request->schema, sizeof(request->schema), "%s", table->schema);
-    snprintf(request->table, sizeof(request->table), "%s", table->table);
     append(requests, request);
 }
 

@@ -3,13 +3,12 @@
  *
  * Where the sink stores positions, it stores this, too, as a section of the record. Each change of it is a revision. What the stream's
  * batch at hand brings is a note: of the step that the batch carries (ports/companion.h), the revision, and the place that a request
- * has come to. Once the step is safe, the place is the request's `safe` one, and the revision with it. */
+ * has come to. Once the step is safe, the place is the request's own, and the revision with it. */
 #ifndef MR_COPY_CHUNK_REQUESTS_H
 #define MR_COPY_CHUNK_REQUESTS_H
 
 #include <pthread.h>
 
-#include "base/counter.h"
 #include "copy/asked_stored.h"
 #include "copy/copies.h"
 
@@ -23,17 +22,19 @@ enum mr_request_end {
 /* How far what was asked for last is with the sink. */
 enum mr_wish_state { MR_WISH_STORED, MR_WISH_NEW, MR_WISH_TOLD };
 
+/* Rows that went out, or not, because the stream had them newer; chunks that were good, or read in vain. */
+struct mr_chunks_done {
+    uint64_t rows, passed_over, chunks, repeated;
+};
+
 struct mr_chunk_request {
     struct mr_chunk_request *next;
-    uint64_t id;
-    char schema[MR_IDENTIFIER_MAX + 1];
-    char table[MR_IDENTIFIER_MAX + 1];
-    char *where, *key; /* NULL: all rows; by the key of events */
+    struct mr_asked_table asked; /* at the place where it begins, or goes on after a loss */
     enum mr_copy_request_state state;
     bool stops; /* somebody wants its end */
-    uint64_t rows, passed_over, chunks, repeated, rows_estimated;
-    struct mr_asked_place safe; /* where it begins, or goes on after a loss */
-    bool told;                  /* the sink may have stored it */
+    struct mr_chunks_done done;
+    uint64_t rows_estimated;
+    bool told; /* the sink may have stored it */
     enum mr_request_end end;
     int64_t begun_ns, ended_ns;
     char error[sizeof(((struct mr_copy_request *)0)->error)];
@@ -62,9 +63,17 @@ struct mr_chunk_requests {
     bool has_known;
     uint32_t *known; /* mr_asked_stored.known */
     uint32_t known_count;
+    struct mr_chunks_done done; /* of all requests */
+};
 
-    /* Written by the source thread: of all requests. */
-    mr_counter rows, passed_over, chunks, repeated;
+/* What copies.h hides from others. */
+struct mr_copies {
+    struct mr_companion *snapshot; /* NULL: none is wanted */
+    struct mr_companion *chunks;
+    struct mr_chunk_requests *requests; /* the chunks' */
+    bool reads_chunks;                  /* the server does */
+    struct mr_companion *companions[2];
+    uint32_t count;
 };
 
 void mr_chunk_requests_init(struct mr_chunk_requests *requests, struct mr_companion *owner);
@@ -73,22 +82,9 @@ void mr_chunk_requests_done(struct mr_chunk_requests *requests);
 /* Before anything else but what is asked: whether the sink stores positions. */
 void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores);
 
-/* ---- any thread; as mr_copies_… ---- */
-
+/* As mr_copies_ask. Any thread. */
 mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
                                 uint64_t *ret_id, struct mr_error *ret_error);
-uint32_t mr_chunk_requests_stop(struct mr_chunk_requests *requests, const char *schema,
-                                const char *table);
-uint32_t mr_chunk_requests_keep(struct mr_chunk_requests *requests, mr_copy_keeps_fn keeps,
-                                void *context);
-void mr_chunk_requests_pause(struct mr_chunk_requests *requests, bool pauses);
-uint32_t mr_chunk_requests_look(struct mr_chunk_requests *requests, struct mr_copy_request *ret,
-                                uint32_t max, bool *ret_paused);
-bool mr_chunk_requests_is_stored(struct mr_chunk_requests *requests);
-void mr_chunk_requests_follow(struct mr_chunk_requests *requests, bool follows);
-void mr_chunk_requests_streamed(struct mr_chunk_requests *requests,
-                                const struct mr_streamed_table *tables, uint32_t count);
-struct mr_incremental_stats mr_chunk_requests_stats(struct mr_chunk_requests *requests);
 
 /* ---- source thread ---- */
 
@@ -114,11 +110,9 @@ struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
 void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
                             struct mr_chunk_table *parts, uint32_t count);
 
-/* What was done of it: rows that went out, or not; a chunk; a chunk in vain. */
-void mr_chunk_request_rows(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
-                           uint64_t sent, uint64_t passed_over);
-void mr_chunk_request_chunk(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
-void mr_chunk_request_repeat(struct mr_chunk_requests *requests, struct mr_chunk_request *request);
+/* Counts what was done of it since the last call. */
+void mr_chunk_request_did(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
+                          const struct mr_chunks_done *more);
 
 /* The request that is copied waits for that transaction; NULL: for none. True: it is another one than before. */
 bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,

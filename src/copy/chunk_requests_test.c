@@ -13,6 +13,13 @@ static void begin(struct mr_chunk_requests *requests)
     mr_chunk_requests_attach(requests, true);
 }
 
+static struct mr_copies *of(struct mr_chunk_requests *requests)
+{
+    static struct mr_copies copies;
+    copies.requests = requests;
+    return &copies;
+}
+
 static struct mr_chunk_request *ask(struct mr_chunk_requests *requests, const char *table)
 {
     uint64_t id;
@@ -38,7 +45,7 @@ static void note(struct mr_chunk_requests *requests, struct mr_chunk_request *re
     snprintf(text, sizeof(text), "%s", key);
     char *after[] = {text};
     struct mr_asked_place place = {.oid = 5, .form = 9, .after = after, .after_count = 1};
-    mr_chunk_request_rows(requests, request, 1, 0);
+    mr_chunk_request_did(requests, request, &(struct mr_chunks_done){.rows = 1});
     mr_chunk_requests_note(requests, step, request, &place);
 }
 
@@ -79,11 +86,11 @@ static void test_notes_count_with_their_steps(void **test_state)
     expect(&requests, 0, "");  /* and that changes nothing */
     mr_chunk_requests_safe(&requests, 1);
     expect(&requests, 0, "2");
-    assert_int_equal(request->safe.rows, 2);
+    assert_int_equal(request->asked.place.rows, 2);
     mr_chunk_requests_begin_anew(&requests); /* the third was lost */
     expect(&requests, 2, "2");
     assert_int_equal(request->state, MR_REQUEST_CHECKED);
-    assert_int_equal(request->rows, 2);
+    assert_int_equal(request->done.rows, 2);
     settle(&requests, request, 1);
     expect(&requests, 0, "2");
     expect(&requests, 1, "-");
@@ -109,7 +116,7 @@ static void test_found_goes_on_at_its_part(void **test_state)
         struct mr_chunk_requests requests;
         begin(&requests);
         struct mr_chunk_request *request = ask(&requests, "t");
-        request->safe.oid = cases[i].safe;
+        request->asked.place.oid = cases[i].safe;
         found(&requests, request, cases[i].first, cases[i].second);
         assert_int_equal(request->part, cases[i].part);
         assert_int_equal(request->state, cases[i].state);
@@ -149,7 +156,7 @@ static struct mr_asked_stored *stored_by_another(uint64_t *ret_step)
     begin(&other);
     struct mr_chunk_request *request = ask(&other, "t");
     ask(&other, "u");
-    mr_chunk_requests_pause(&other, true);
+    mr_copies_pause(of(&other), true);
     note(&other, request, "7", 1);
     struct mr_asked_stored *stored = mr_chunk_requests_state(&other, 1);
     *ret_step = stored->step;
@@ -170,22 +177,22 @@ static void test_adopt_at_a_start(void **test_state)
     assert_int_equal(requests.safe, step);
     struct mr_copy_request looks[8];
     bool paused;
-    assert_int_equal(mr_chunk_requests_look(&requests, looks, 8, &paused), 3);
+    assert_int_equal(mr_copies_requests(of(&requests), looks, 8, &paused), 3);
     assert_true(paused);
     assert_string_equal(looks[0].table, "s.early");
     assert_string_equal(looks[1].table, "s.t");
     assert_string_equal(looks[2].table, "s.u");
     assert_int_equal(looks[0].id, 3);
     assert_int_equal(looks[1].rows, 1);
-    assert_string_equal(mr_chunk_requests_of(&requests, 1)->where, "n > 1");
-    assert_null(mr_chunk_requests_of(&requests, 1)->key);
+    assert_string_equal(mr_chunk_requests_of(&requests, 1)->asked.where, "n > 1");
+    assert_null(mr_chunk_requests_of(&requests, 1)->asked.key);
     struct mr_asked_stored *again = mr_chunk_requests_state(&requests, 0);
     assert_int_equal(again->count, 3);
     assert_int_equal(again->last_id, 3);
     assert_string_equal(again->tables[1].place.after[0], "7");
     mr_chunk_requests_adopt(&requests, stored);
     assert_int_equal(requests.safe, step); /* nothing twice */
-    assert_int_equal(mr_chunk_requests_look(&requests, looks, 8, &paused), 3);
+    assert_int_equal(mr_copies_requests(of(&requests), looks, 8, &paused), 3);
     mr_asked_stored_free(again);
     mr_asked_stored_free(stored);
     mr_chunk_requests_done(&requests);
@@ -250,29 +257,29 @@ static void test_wishes_are_stored(void **test_state)
     (void)test_state;
     struct mr_chunk_requests requests;
     begin(&requests);
-    assert_true(mr_chunk_requests_is_stored(&requests));
+    assert_true(mr_copies_is_stored(of(&requests)));
     struct mr_chunk_request *request = ask(&requests, "t");
-    assert_false(mr_chunk_requests_is_stored(&requests));
+    assert_false(mr_copies_is_stored(of(&requests)));
     struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
     assert_int_equal(stored->count, 1);
     mr_asked_stored_free(stored);
-    assert_false(mr_chunk_requests_is_stored(&requests)); /* it is on its way */
-    assert_int_equal(mr_chunk_requests_stop(&requests, "s", "t"), 1);
+    assert_false(mr_copies_is_stored(of(&requests))); /* it is on its way */
+    assert_int_equal(mr_copies_stop(of(&requests), "s", "t"), 1);
     mr_chunk_requests_stored(&requests);
-    assert_false(mr_chunk_requests_is_stored(&requests)); /* what is stored is from before */
+    assert_false(mr_copies_is_stored(of(&requests))); /* what is stored is from before */
     stored = mr_chunk_requests_state(&requests, 1);
     assert_int_equal(stored->count, 0);
     mr_asked_stored_free(stored);
     mr_chunk_requests_stored(&requests);
-    assert_true(mr_chunk_requests_is_stored(&requests));
+    assert_true(mr_copies_is_stored(of(&requests)));
     note(&requests, request, "7", 1); /* how far a copy is is nobody's wish */
-    assert_true(mr_chunk_requests_is_stored(&requests));
-    mr_chunk_requests_pause(&requests, false); /* as it is */
-    assert_true(mr_chunk_requests_is_stored(&requests));
-    mr_chunk_requests_pause(&requests, true);
-    assert_false(mr_chunk_requests_is_stored(&requests));
+    assert_true(mr_copies_is_stored(of(&requests)));
+    mr_copies_pause(of(&requests), false); /* as it is */
+    assert_true(mr_copies_is_stored(of(&requests)));
+    mr_copies_pause(of(&requests), true);
+    assert_false(mr_copies_is_stored(of(&requests)));
     requests.stores = false;
-    assert_true(mr_chunk_requests_is_stored(&requests));
+    assert_true(mr_copies_is_stored(of(&requests)));
     mr_chunk_requests_done(&requests);
 }
 
@@ -283,7 +290,7 @@ static void streamed(struct mr_chunk_requests *requests, const char *const *tabl
     for (uint32_t i = 0; i < count; i++) {
         list[i] = (struct mr_streamed_table){.oid = first + i, .schema = "s", .table = tables[i]};
     }
-    mr_chunk_requests_streamed(requests, list, count);
+    mr_copies_streamed(of(requests), list, count);
 }
 
 /* The tables that are asked for, in their order: "ab". */
@@ -305,13 +312,13 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     static const char *const tables[] = {"a", "b", "c", "d"};
     struct mr_chunk_requests requests;
     begin(&requests);
-    mr_chunk_requests_follow(&requests, true);
+    mr_copies_follow(of(&requests), true);
     streamed(&requests, tables, 10, 1); /* what is stored is not known yet */
     assert_false(requests.has_known);
     mr_chunk_requests_adopt(&requests, NULL);
     streamed(&requests, tables, 10, 1);
     expect_asked(&requests, "");
-    assert_false(mr_chunk_requests_is_stored(&requests));
+    assert_false(mr_copies_is_stored(of(&requests)));
     uint64_t revision = requests.revision;
     streamed(&requests, tables, 10, 1);
     assert_int_equal(requests.revision, revision); /* nothing is new to be stored */
@@ -326,13 +333,13 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     assert_int_equal(stored->known[2], 12);
     struct mr_chunk_requests later;
     begin(&later);
-    mr_chunk_requests_follow(&later, true);
+    mr_copies_follow(of(&later), true);
     mr_chunk_requests_adopt(&later, stored);
     streamed(&later, tables, 10, 4);
     expect_asked(&later, "bcd");
     streamed(&later, tables, 10, 1); /* the others are gone, */
     expect_asked(&later, "bcd");
-    mr_chunk_requests_stop(&later, NULL, NULL);
+    mr_copies_stop(of(&later), NULL, NULL);
     streamed(&later, tables, 110, 1); /* and another table has a's name */
     expect_asked(&later, "a");
     mr_chunk_requests_done(&later);
@@ -355,23 +362,23 @@ static void test_streamed_waits_for_room(void **test_state)
     enum { COUNT = MR_COPY_REQUESTS_MAX + 50 };
     struct mr_chunk_requests requests;
     begin(&requests);
-    mr_chunk_requests_follow(&requests, true);
+    mr_copies_follow(of(&requests), true);
     mr_chunk_requests_adopt(&requests, NULL);
-    mr_chunk_requests_streamed(&requests, NULL, 0);
+    mr_copies_streamed(of(&requests), NULL, 0);
     static char names[COUNT][8];
     static struct mr_streamed_table list[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) {
         snprintf(names[i], sizeof(names[i]), "t%u", i);
         list[i] = (struct mr_streamed_table){.oid = i + 1, .schema = "s", .table = names[i]};
     }
-    mr_chunk_requests_streamed(&requests, list, COUNT);
+    mr_copies_streamed(of(&requests), list, COUNT);
     uint32_t first = requests.known_count;
     assert_in_range(first, 1, MR_COPY_REQUESTS_MAX);
     assert_int_equal(requests.open, first);
     for (struct mr_chunk_request *one = requests.first; one != NULL; one = one->next) {
         mr_chunk_request_set(&requests, one, MR_REQUEST_DONE);
     }
-    mr_chunk_requests_streamed(&requests, list, COUNT);
+    mr_copies_streamed(of(&requests), list, COUNT);
     assert_int_equal(requests.known_count, COUNT);
     assert_int_equal(requests.open, COUNT - first);
     mr_chunk_requests_done(&requests);

@@ -64,7 +64,7 @@ static void end_chunk(struct mr_chunks *chunks)
     mr_chunks_close_window(chunks);
     chunks->form.differed_stream = chunks->form.differed_copied = NULL;
     chunks->out.lacked = 0; /* the next chunk begins with another row */
-    mr_chunk_request_chunk(&chunks->requests, request);
+    mr_chunk_request_did(&chunks->requests, request, &(struct mr_chunks_done){.chunks = 1});
     if (!is_last) {
         mr_chunks_read_next(chunks);
         return;
@@ -93,8 +93,8 @@ static bool read_row_again(struct mr_chunks *chunks)
                    "other streams of the table only: what a topic has of these may be old or "
                    "nothing; ask for the table again, and for large values set REPLICA IDENTITY "
                    "FULL",
-                   MR_LOG_STR("schema", chunks->current->schema),
-                   MR_LOG_STR("table", chunks->current->table));
+                   MR_LOG_STR("schema", chunks->current->asked.schema),
+                   MR_LOG_STR("table", chunks->current->asked.table));
         }
         chunks->out.lacks_logged = true;
         return false;
@@ -125,21 +125,18 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks)
         if (mr_chunk_window_goes_out(chunks->window, chunks->out.at)) {
             status = send_row(chunks, &error);
             sent += status == MR_OK;
-            chunks->out.sent += status == MR_OK;
+            chunks->out.done.rows += status == MR_OK;
         } else if (mr_chunk_window_lacks(chunks->window, chunks->out.at) &&
                    read_row_again(chunks)) {
             return MR_OK;
         } else {
-            chunks->out.passed_over++;
+            chunks->out.done.passed_over++;
         }
     }
     chunks->since_ns = now_ns;
-    mr_chunk_request_rows(&chunks->requests, chunks->current, chunks->out.sent,
-                          chunks->out.passed_over);
-    chunks->out.sent = chunks->out.passed_over = 0;
+    mr_chunks_count_rows(chunks);
     if (status != MR_OK && status != MR_FULL) {
-        mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
-        mr_chunks_leave(chunks);
+        mr_chunks_fail(chunks, &error);
         return MR_OK;
     }
     if (chunks->out.at == chunk->rows) {

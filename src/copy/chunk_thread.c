@@ -78,6 +78,10 @@ static void *thread_main(void *context)
         int64_t begun_ns = mr_monotonic_ns();
         job->status = run_job(thread, job);
         job->ns = mr_monotonic_ns() - begun_ns;
+        if (job->status != MR_OK) {
+            thread->server->chunks->rest(
+                thread->reader); /* whatever failed, the connection begins again */
+        }
         atomic_store_explicit(&thread->state, MR_CHUNK_JOB_DONE, memory_order_release);
         mr_port_wake(thread->port);
     }

@@ -92,17 +92,27 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
     chunks->place = mr_chunk_request_begin(&chunks->requests, request);
 }
 
+void mr_chunks_fail(struct mr_chunks *chunks, const struct mr_error *error)
+{
+    mr_chunk_request_fail(&chunks->requests, chunks->current, error);
+    mr_chunks_leave(chunks);
+}
+
 const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks)
 {
     return &chunks->current->parts[chunks->current->part];
 }
 
+void mr_chunks_count_rows(struct mr_chunks *chunks)
+{
+    mr_chunk_request_did(&chunks->requests, chunks->current, &chunks->out.done);
+    chunks->out.done = (struct mr_chunks_done){0};
+}
+
 void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
-    mr_chunk_request_rows(&chunks->requests, chunks->current, chunks->out.sent,
-                          chunks->out.passed_over);
-    chunks->out.sent = chunks->out.passed_over = 0;
+    mr_chunks_count_rows(chunks);
     if (rows == 0) {
         return;
     }
@@ -173,16 +183,16 @@ bool mr_chunks_differs(struct mr_chunks *chunks)
         "table %s.%s has other columns, types or another key in the stream than in the "
         "catalog, and that for %u chunks in a row: ask again when nobody alters it; if that "
         "does not help, please report it with the table's definition",
-        chunks->current->schema, chunks->current->table, chunks->form.differed);
-    mr_chunk_request_fail(&chunks->requests, chunks->current, &error);
-    mr_chunks_leave(chunks);
+        chunks->current->asked.schema, chunks->current->asked.table, chunks->form.differed);
+    mr_chunks_fail(chunks, &error);
     return true;
 }
 
 void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns)
 {
     mr_chunks_close_window(chunks);
-    mr_chunk_request_repeat(&chunks->requests, chunks->current);
+    mr_chunk_request_did(&chunks->requests, chunks->current,
+                         &(struct mr_chunks_done){.repeated = 1});
     chunks->due_ns = wait_ns == 0 ? 0 : mr_monotonic_ns() + wait_ns;
     mr_chunks_read_next(chunks);
 }
@@ -207,7 +217,8 @@ static void end_requests(struct mr_chunks *chunks)
     if (one == NULL) {
         return;
     }
-    bool is_asked = chunks->asked.kind == MR_CHUNK_JOB_FIND && chunks->asked.request == one->id &&
+    bool is_asked = chunks->asked.kind == MR_CHUNK_JOB_FIND &&
+                    chunks->asked.request == one->asked.id &&
                     mr_chunk_thread_state(&chunks->thread) == MR_CHUNK_JOB_ASKED;
     if (is_asked) {
         return; /* the reader has its name */
@@ -424,7 +435,8 @@ static void attach(struct mr_companion *companion)
     mr_chunk_thread_init(&chunks->thread, chunks->options.server, companion->port);
 }
 
-struct mr_chunks *mr_chunks_new(const struct mr_copies_options *options)
+struct mr_companion *mr_chunks_new(const struct mr_copies_options *options,
+                                   struct mr_chunk_requests **ret_requests)
 {
     static const struct mr_companion_ops ops = {.name = "chunks",
                                                 .attach = attach,
@@ -446,14 +458,13 @@ struct mr_chunks *mr_chunks_new(const struct mr_copies_options *options)
     chunks->options = *options;
     chunks->room.bytes = mr_memory_chunk(options->change_bytes_max);
     mr_chunk_requests_init(&chunks->requests, &chunks->base);
-    return chunks;
+    *ret_requests = &chunks->requests;
+    return &chunks->base;
 }
 
-void mr_chunks_free(struct mr_chunks *chunks)
+void mr_chunks_free(struct mr_companion *companion)
 {
-    if (chunks == NULL) {
-        return;
-    }
+    struct mr_chunks *chunks = chunks_of(companion);
     if (chunks->base.port != NULL) {
         mr_chunk_thread_done(&chunks->thread);
     }
@@ -463,19 +474,4 @@ void mr_chunks_free(struct mr_chunks *chunks)
     mr_text_done(&chunks->key);
     free(chunks->held.holder.snapshot);
     free(chunks);
-}
-
-struct mr_companion *mr_chunks_companion(struct mr_chunks *chunks)
-{
-    return &chunks->base;
-}
-
-struct mr_chunk_requests *mr_chunks_requests(struct mr_chunks *chunks)
-{
-    return &chunks->requests;
-}
-
-bool mr_chunks_can_read(const struct mr_chunks *chunks)
-{
-    return chunks->options.server->chunks != NULL;
 }

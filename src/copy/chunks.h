@@ -11,16 +11,9 @@
 
 #include "copy/chunk_requests.h"
 
-struct mr_chunks;
-
-struct mr_chunks *mr_chunks_new(const struct mr_copies_options *options);
-void mr_chunks_free(struct mr_chunks *chunks); /* NULL is fine */
-struct mr_companion *mr_chunks_companion(struct mr_chunks *chunks);
-
-/* What is asked of it, for any thread. */
-struct mr_chunk_requests *mr_chunks_requests(struct mr_chunks *chunks);
-
-/* The server reads chunks. */
-bool mr_chunks_can_read(const struct mr_chunks *chunks);
+/* `*ret_requests`: what is asked of it, for any thread; the companion's. */
+struct mr_companion *mr_chunks_new(const struct mr_copies_options *options,
+                                   struct mr_chunk_requests **ret_requests);
+void mr_chunks_free(struct mr_companion *companion);
 
 #endif

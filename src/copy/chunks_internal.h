@@ -50,7 +50,7 @@ struct mr_chunk_out {
     uint32_t lacked;   /* times in a row that the first one was read again for its values */
     bool lacks_logged; /* of the table: that it was too often */
     bool appends;      /* the row is being appended */
-    uint64_t sent, passed_over; /* rows since the request's were counted */
+    struct mr_chunks_done done; /* rows since the request's were counted */
 };
 
 /* No chunk would be good before a transaction has ended. */
@@ -100,7 +100,13 @@ void mr_chunks_forget_relation(struct mr_chunks *chunks);
 /* A part of a request is the table at hand from now on / none is. */
 void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request);
 void mr_chunks_leave(struct mr_chunks *chunks);
+
+/* The request at hand has failed. */
+void mr_chunks_fail(struct mr_chunks *chunks, const struct mr_error *error);
 const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks);
+
+/* The request has the rows that went out, or did not, since the last call. */
+void mr_chunks_count_rows(struct mr_chunks *chunks);
 
 /* So many of the chunk's rows are dealt with: rows that went out, and did not, are counted, and the place is after them. */
 void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows);

@@ -75,7 +75,7 @@ struct mr_copy_table_stats {
 };
 
 /* Any thread, once there is a flow. */
-struct mr_copy_stats mr_copies_stats(const struct mr_copies *copies);
+struct mr_copy_stats mr_copies_stats(struct mr_copies *copies);
 
 /* How far the tables of the copy at hand or the last one are, those under way first; returns how many. Any thread. */
 uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *ret_tables,

@@ -151,31 +151,22 @@ void mr_copy_plan_free(struct mr_copy_plan *plan)
     free(plan);
 }
 
-uint32_t mr_copy_plan_tables(const struct mr_copy_plan *plan, uint64_t *ret_bytes)
+/* The place behind the last of a queue, which begins at `*first` of the array. */
+static uint32_t queue_end(void *items, size_t size, uint32_t *first, uint32_t count, uint32_t room)
 {
-    *ret_bytes = 0;
-    for (uint32_t i = 0; i < plan->count; i++) {
-        const struct mr_plan_table *table = &plan->tables[plan->order[i]];
-        for (uint32_t piece = 0; piece < table->pieces; piece++) {
-            *ret_bytes += piece_bytes(&plan->copy->tables[plan->order[i]], &table->ranges[piece]);
-        }
+    if (*first > count && *first + count == room) {
+        memmove(items, (char *)items + *first * size, count * size);
+        *first = 0;
     }
-    return plan->count;
+    return *first + count;
 }
 
 static void open_piece(struct mr_plan_lane *lane, const struct mr_copy_piece *piece)
 {
-    if (lane->first + lane->count == lane->capacity) {
-        if (lane->first > 0) {
-            memmove(lane->open, lane->open + lane->first, lane->count * sizeof(*lane->open));
-            lane->first = 0;
-        }
-        if (lane->count * 2 >= lane->capacity) {
-            lane->capacity = lane->capacity == 0 ? 8 : 2 * lane->capacity;
-            lane->open = MR_REALLOC(lane->open, lane->capacity * sizeof(*lane->open));
-        }
-    }
-    lane->open[lane->first + lane->count++] = *piece;
+    uint32_t end =
+        queue_end(lane->open, sizeof(*piece), &lane->first, lane->count++, lane->capacity);
+    MR_GROW(lane->open, lane->capacity, end + 1);
+    lane->open[end] = *piece;
 }
 
 bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_piece *ret_piece)
@@ -210,18 +201,10 @@ void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copi
 {
     pthread_mutex_lock(&plan->lock);
     struct mr_plan_lane *lane = &plan->lanes[index];
-    if (lane->first_note + lane->note_count == lane->note_capacity) {
-        if (lane->first_note > 0) {
-            memmove(lane->notes, lane->notes + lane->first_note,
-                    lane->note_count * sizeof(*lane->notes));
-            lane->first_note = 0;
-        }
-        if (lane->note_count * 2 >= lane->note_capacity) {
-            lane->note_capacity = lane->note_capacity == 0 ? 8 : 2 * lane->note_capacity;
-            lane->notes = MR_REALLOC(lane->notes, lane->note_capacity * sizeof(*lane->notes));
-        }
-    }
-    lane->notes[lane->first_note + lane->note_count++] = copied;
+    uint32_t end = queue_end(lane->notes, sizeof(copied), &lane->first_note, lane->note_count++,
+                             lane->note_capacity);
+    MR_GROW(lane->notes, lane->note_capacity, end + 1);
+    lane->notes[end] = copied;
     pthread_mutex_unlock(&plan->lock);
 }
 
@@ -326,30 +309,51 @@ double mr_copy_seconds_left(uint64_t done, uint64_t before, uint64_t total, doub
                            : (double)(total - done) / (double)(done - before) * seconds;
 }
 
+static bool is_left(const struct mr_plan_table *table)
+{
+    return table->pieces > 0 && atomic_load(&table->ended_ns) == 0;
+}
+
 static struct mr_copy_table_stats table_stats(const struct mr_plan_table *table)
 {
     int64_t begun_ns = atomic_load(&table->begun_ns);
     int64_t ended_ns = atomic_load(&table->ended_ns);
-    bool is_left = table->pieces > 0 && ended_ns == 0;
+    bool is_open = is_left(table);
     struct mr_copy_table_stats stats = {
-        .state = !is_left        ? MR_COPY_TABLE_DONE
+        .state = !is_open        ? MR_COPY_TABLE_DONE
                  : begun_ns != 0 ? MR_COPY_TABLE_READ
                                  : MR_COPY_TABLE_WAITS,
         .rows = atomic_load(&table->rows_read),
         .rows_estimated = table->rows_estimated,
         .bytes = atomic_load(&table->bytes_read),
         .bytes_total = table->bytes,
-        .seconds_left = is_left ? NAN : 0,
+        .seconds_left = is_open ? NAN : 0,
     };
     memcpy(stats.table, table->name, sizeof(stats.table));
     if (begun_ns != 0) {
-        stats.seconds = (double)((is_left ? mr_monotonic_ns() : ended_ns) - begun_ns) / 1e9;
+        stats.seconds = (double)((is_open ? mr_monotonic_ns() : ended_ns) - begun_ns) / 1e9;
     }
     if (stats.state == MR_COPY_TABLE_READ) {
         stats.seconds_left =
             mr_copy_seconds_left(stats.bytes, table->bytes_before, table->bytes, stats.seconds);
     }
     return stats;
+}
+
+struct mr_copy_stats mr_copy_plan_totals(const struct mr_copy_plan *plan, double seconds)
+{
+    struct mr_copy_stats totals = {.tables = plan->table_count, .seconds = seconds};
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < plan->table_count; i++) {
+        const struct mr_plan_table *table = &plan->tables[i];
+        totals.tables_done += !is_left(table);
+        totals.rows_estimated += table->rows_estimated;
+        totals.bytes += atomic_load(&table->bytes_read);
+        totals.bytes_total += table->bytes;
+        before += table->bytes_before;
+    }
+    totals.seconds_left = mr_copy_seconds_left(totals.bytes, before, totals.bytes_total, seconds);
+    return totals;
 }
 
 uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,

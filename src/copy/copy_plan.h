@@ -90,9 +90,6 @@ struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *orde
                                       uint32_t workers);
 void mr_copy_plan_free(struct mr_copy_plan *plan); /* NULL is fine */
 
-/* Tables there is something to read of; and the bytes of that. */
-uint32_t mr_copy_plan_tables(const struct mr_copy_plan *plan, uint64_t *ret_bytes);
-
 /* The next piece, of `lane` (0, 1, …) from now on; false: there is none left. Of one table all are handed out before the next
  * one's. Any worker. */
 bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_piece *ret_piece);
@@ -119,6 +116,9 @@ void mr_copy_plan_told(struct mr_copy_plan *plan, uint32_t table, uint64_t rows,
 
 /* By the rate so far; NaN: there is none yet. */
 double mr_copy_seconds_left(uint64_t done, uint64_t before, uint64_t total, double seconds);
+
+/* How far all of it is, after so many seconds; without its state, and the rows that were sent. */
+struct mr_copy_stats mr_copy_plan_totals(const struct mr_copy_plan *plan, double seconds);
 
 /* How far tables are: those under way first, then those that wait, then the others. Returns how many. */
 uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,

@@ -1,21 +1,15 @@
 #include "copy/copy_stored.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/text.h"
 
 /* Everything in hexadecimal: lsn attempt step rows, the tables that are done as differences, and those that are not:
  *
  *   '"' lsn " " attempt " " step " " rows " d" {difference ","} {"t" oid "," filenode {";" after "-" end}} '"'
  */
-enum {
-    HEAD_MAX = 80,
-    DONE_MAX = 9,  /* a difference and its comma */
-    PART_MAX = 18, /* without its ranges */
-    RANGE_MAX = 23,
-};
-
 void mr_copy_stored_free(struct mr_copy_stored *state)
 {
     if (state == NULL) {
@@ -29,39 +23,26 @@ void mr_copy_stored_free(struct mr_copy_stored *state)
     free(state);
 }
 
-static size_t text_size(const struct mr_copy_stored *state)
-{
-    size_t size = HEAD_MAX + (size_t)state->done_count * DONE_MAX;
-    for (uint32_t i = 0; i < state->part_count; i++) {
-        size += PART_MAX + (size_t)state->parts[i].range_count * RANGE_MAX;
-    }
-    return size;
-}
-
 char *mr_copy_stored_format(const struct mr_copy_stored *state)
 {
-    size_t size = text_size(state);
-    char *text = MR_NEW_ARRAY(char, size);
-    char *at = text;
-    char *end = text + size;
-    at += snprintf(at, (size_t)(end - at), "\"%" PRIx64 " %" PRIx32 " %" PRIx64 " %" PRIx64 " d",
-                   state->lsn, state->attempt, state->step, state->rows);
+    struct mr_text text = {0};
+    mr_text_format(&text, "\"%" PRIx64 " %" PRIx32 " %" PRIx64 " %" PRIx64 " d", state->lsn,
+                   state->attempt, state->step, state->rows);
     uint32_t before = 0;
     for (uint32_t i = 0; i < state->done_count; i++) {
-        at += snprintf(at, (size_t)(end - at), "%" PRIx32 ",", state->done[i] - before);
+        mr_text_format(&text, "%" PRIx32 ",", state->done[i] - before);
         before = state->done[i];
     }
     for (uint32_t i = 0; i < state->part_count; i++) {
         const struct mr_copy_part *part = &state->parts[i];
-        at += snprintf(at, (size_t)(end - at), "t%" PRIx32 ",%" PRIx32, part->oid, part->filenode);
+        mr_text_format(&text, "t%" PRIx32 ",%" PRIx32, part->oid, part->filenode);
         for (uint32_t r = 0; r < part->range_count; r++) {
-            at += snprintf(at, (size_t)(end - at), ";%" PRIx64 "-%" PRIx32, part->ranges[r].after,
+            mr_text_format(&text, ";%" PRIx64 "-%" PRIx32, part->ranges[r].after,
                            part->ranges[r].end);
         }
     }
-    at += snprintf(at, (size_t)(end - at), "\"");
-    MR_ASSERT(at < end);
-    return text;
+    mr_text_string(&text, "\"");
+    return text.data;
 }
 
 /* ---- reading it ---- */

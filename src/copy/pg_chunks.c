@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "copy/copy_text.h"
+#include "copy/pg_columns.h"
 #include "postgres/catalog/describe.h"
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_sql.h"
@@ -66,7 +67,7 @@ struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *opti
     return reader;
 }
 
-void mr_pg_chunks_rest(struct mr_chunk_reader *reader)
+static void chunks_rest(struct mr_chunk_reader *reader)
 {
     mr_pg_close(reader->conn);
     reader->conn = NULL;
@@ -91,12 +92,12 @@ static void forget_commands(struct mr_chunk_reader *reader)
     reader->oid = 0;
 }
 
-void mr_pg_chunks_free(struct mr_chunk_reader *reader)
+static void chunks_free(struct mr_chunk_reader *reader)
 {
     if (reader == NULL) {
         return;
     }
-    mr_pg_chunks_rest(reader);
+    chunks_rest(reader);
     forget_commands(reader);
     mr_relation_free(reader->relation);
     mr_relation_free(reader->former);
@@ -126,20 +127,11 @@ static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *re
     if (reader->conn != NULL && reader->streams == streams) {
         return MR_OK;
     }
-    mr_pg_chunks_rest(reader);
+    chunks_rest(reader);
     reader->streams = streams;
     MR_TRY(mr_pg_copying_connect_home(&reader->options, reader->home, reader->stop_fd,
                                       &reader->conn, ret_error));
     return set_settings(reader, "", ret_error);
-}
-
-/* After whatever failed the connection begins anew. */
-static mr_status close_if(struct mr_chunk_reader *reader, mr_status status)
-{
-    if (status != MR_OK) {
-        mr_pg_chunks_rest(reader);
-    }
-    return status;
 }
 
 static mr_status query(struct mr_chunk_reader *reader, struct mr_text *sql,
@@ -256,7 +248,6 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
 
 /* ---- what a chunk needs of its table ---- */
 
-enum part_column { PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY };
 enum table_column { TABLE_IDENTITY, TABLE_KIND, TABLE_FILTER };
 
 struct description {
@@ -265,29 +256,6 @@ struct description {
     uint32_t key[MR_COLUMNS_MAX];
     struct mr_relation_view view;
 };
-
-/* The columns that a Relation message has, flagged as there: logicalrep_write_attrs in src/backend/replication/logical/proto.c,
- * RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */
-static mr_status read_parts(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
-                            struct mr_pg_result **ret_result, struct mr_error *ret_error)
-{
-    static const struct mr_pg_shape shape = {"the columns to copy", "innb", 0, MR_COLUMNS_MAX};
-    struct mr_text sql = {0};
-    add_sent(reader, &sql);
-    mr_text_format(
-        &sql,
-        " SELECT a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident = 'f' OR"
-        " coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false)"
-        " FROM sent s JOIN pg_class c ON c.oid = s.oid"
-        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-        " AND " MR_SQL_IS_SENT
-        " LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indislive AND i.indisvalid AND"
-        " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
-        " WHEN 'i' THEN i.indisreplident ELSE false END"
-        " WHERE c.oid = %u ORDER BY a.attnum",
-        table->oid);
-    return query(reader, &sql, &shape, ret_result, ret_error);
-}
 
 static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
@@ -528,20 +496,12 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct descrip
 static void make_select(struct mr_chunk_reader *reader, const struct description *description,
                         const struct mr_chunk_table *table)
 {
-    const struct mr_relation *relation = reader->relation;
     const char *filter = mr_pg_result_value(description->table, 0, TABLE_FILTER);
     bool is_root = mr_pg_result_value(description->table, 0, TABLE_KIND)[0] == 'p';
     struct mr_text sql = {0};
-    mr_text_string(&sql, "COPY (SELECT ");
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        mr_text_string(&sql, i == 0 ? "" : ", ");
-        mr_sql_add_identifier(&sql, relation->columns[i].name);
-    }
-    mr_text_string(&sql, is_root ? " FROM " : " FROM ONLY ");
-    mr_sql_add_table(&sql, &(struct mr_table_name){.schema = table->schema, .table = table->table});
-    if (filter != NULL) {
-        mr_text_format(&sql, " WHERE (%s)", filter);
-    }
+    mr_pg_columns_add_select(
+        &sql, reader->relation, NULL,
+        &(struct mr_table_name){.schema = table->schema, .table = table->table}, is_root, filter);
     reader->has_filter = filter != NULL;
     reader->is_root = is_root;
     reader->select = sql.data;
@@ -600,7 +560,6 @@ static mr_status take_description(struct mr_chunk_reader *reader, struct descrip
                                   const struct mr_chunk_table *table, const char *by,
                                   struct mr_error *ret_error)
 {
-    const struct mr_pg_result *parts = description->parts;
     struct mr_relation_view *view = &description->view;
     *view = (struct mr_relation_view){
         .oid = table->oid,
@@ -608,18 +567,10 @@ static mr_status take_description(struct mr_chunk_reader *reader, struct descrip
         .table = mr_slice_of(table->table),
         .identity =
             (enum mr_replica_identity)mr_pg_result_value(description->table, 0, TABLE_IDENTITY)[0],
-        .columns = description->columns,
-        .column_count = mr_pg_result_rows(parts),
         .key_columns = description->key,
     };
-    for (uint32_t i = 0; i < view->column_count; i++) {
-        description->columns[i] = (struct mr_column_view){
-            .name = mr_slice_of(mr_pg_result_value(parts, i, PART_NAME)),
-            .type_oid = (uint32_t)mr_pg_result_number(parts, i, PART_TYPE),
-            .type_modifier = (int32_t)mr_pg_result_number(parts, i, PART_MODIFIER),
-            .in_identity = mr_pg_result_true(parts, i, PART_IN_IDENTITY),
-        };
-    }
+    uint32_t at = 0;
+    mr_pg_columns_take(description->parts, &at, view, description->columns);
     MR_TRY(find_key(reader, description, table, ret_error));
     MR_TRY(find_order(reader, description, table, view->key_columns, view->key_count, ret_error));
     return by == NULL ? MR_OK : find_other_order(reader, description, table, by, ret_error);
@@ -662,7 +613,8 @@ static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_
         status = table_gone(reader, table, ret_error);
     }
     if (status == MR_OK) {
-        status = read_parts(reader, table, &description->parts, ret_error);
+        status = mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->parts,
+                                    ret_error);
     }
     if (status == MR_OK) {
         status = take_description(reader, description, table, by, ret_error);
@@ -705,8 +657,8 @@ static void add_version(struct mr_text *sql, const struct mr_chunk_table *table)
 
 /* ---- numbers and chunks ---- */
 
-static mr_status take_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
-                             struct mr_error *ret_error)
+static mr_status chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
+                               struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"a transaction number", "n", 1, 1};
     MR_TRY(open_reader(reader, ret_error));
@@ -935,7 +887,7 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     MR_TRY(status);
     status = read_rows(reader, wish, chunk, ret_error);
     if (status == MR_FULL) {
-        mr_pg_chunks_rest(reader); /* cheaper than to read what nobody has room for */
+        chunks_rest(reader); /* cheaper than to read what nobody has room for */
         chunk->is_last = false;
     } else {
         MR_TRY(status);
@@ -946,16 +898,16 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     return chunk->is_last && wish->parts != NULL ? tell_attached(reader, wish, ret_error) : MR_OK;
 }
 
-mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,
-                            const char *key, struct mr_chunk_table **ret_tables,
-                            uint32_t *ret_count, struct mr_error *ret_error)
+static mr_status chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,
+                             const char *key, struct mr_chunk_table **ret_tables,
+                             uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_chunk_table *tables = NULL;
     uint32_t count = 0;
-    MR_TRY(close_if(reader, find_tables(reader, schema, table, &tables, &count, ret_error)));
+    MR_TRY(find_tables(reader, schema, table, &tables, &count, ret_error));
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < count && status == MR_OK; i++) {
-        status = close_if(reader, describe(reader, &tables[i], key, NULL, ret_error));
+        status = describe(reader, &tables[i], key, NULL, ret_error);
     }
     if (status != MR_OK) {
         free(tables);
@@ -966,14 +918,8 @@ mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, 
     return MR_OK;
 }
 
-mr_status mr_pg_chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
-                              struct mr_error *ret_error)
-{
-    return close_if(reader, take_number(reader, ret_xid, ret_error));
-}
-
-static mr_status find_holder(struct mr_chunk_reader *reader, uint32_t xid,
-                             struct mr_chunk_holder *ret_holder, struct mr_error *ret_error)
+static mr_status chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
+                               struct mr_chunk_holder *ret_holder, struct mr_error *ret_error)
 {
     struct mr_pg_holder holder;
     MR_TRY(open_reader(reader, ret_error));
@@ -982,12 +928,6 @@ static mr_status find_holder(struct mr_chunk_reader *reader, uint32_t xid,
     snprintf(ret_holder->since, sizeof(ret_holder->since), "%s", holder.since);
     snprintf(ret_holder->remedy, sizeof(ret_holder->remedy), "%s", holder.remedy);
     return MR_OK;
-}
-
-mr_status mr_pg_chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
-                              struct mr_chunk_holder *ret_holder, struct mr_error *ret_error)
-{
-    return close_if(reader, find_holder(reader, xid, ret_holder, ret_error));
 }
 
 /* What the rows are, the error says; a condition that does not parse is the asker's. */
@@ -1002,8 +942,8 @@ static mr_status fail_table(const struct mr_chunk_table *table, mr_status status
                    table->table, reason.text);
 }
 
-mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                            struct mr_chunk *chunk, struct mr_error *ret_error)
+static mr_status chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                             struct mr_chunk *chunk, struct mr_error *ret_error)
 {
     mr_status status = read_chunk(reader, wish, chunk, ret_error);
     if (status == MR_OK) {
@@ -1017,5 +957,12 @@ mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chun
                          "condition, and the functions that it calls",
                          MR_PG_ENDED_MAX);
     }
-    return fail_table(wish->table, close_if(reader, status), ret_error);
+    return fail_table(wish->table, status, ret_error);
 }
+
+const struct mr_chunk_ops mr_pg_chunk_ops = {.find = chunks_find,
+                                             .number = chunks_number,
+                                             .holder = chunks_holder,
+                                             .read = chunks_read,
+                                             .rest = chunks_rest,
+                                             .free = chunks_free};

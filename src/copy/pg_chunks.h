@@ -14,17 +14,8 @@
 /* The options are copied; the texts that they point to outlive the reader, and so does `home`. */
 struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *options,
                                          struct mr_pg_home *home, int stop_fd);
-void mr_pg_chunks_free(struct mr_chunk_reader *reader);
 
-mr_status mr_pg_chunks_find(struct mr_chunk_reader *reader, const char *schema, const char *table,
-                            const char *key, struct mr_chunk_table **ret_tables,
-                            uint32_t *ret_count, struct mr_error *ret_error);
-mr_status mr_pg_chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
-                              struct mr_error *ret_error);
-mr_status mr_pg_chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
-                              struct mr_chunk_holder *ret_holder, struct mr_error *ret_error);
-mr_status mr_pg_chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                            struct mr_chunk *chunk, struct mr_error *ret_error);
-void mr_pg_chunks_rest(struct mr_chunk_reader *reader);
+/* All but `new`. */
+extern const struct mr_chunk_ops mr_pg_chunk_ops;
 
 #endif

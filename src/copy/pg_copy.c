@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "copy/copy_text.h"
+#include "copy/pg_columns.h"
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_sql.h"
 
@@ -86,30 +87,6 @@ static mr_status read_tables(struct mr_pg_conn *keeper, const struct mr_pg_sourc
     return mr_pg_query(keeper, &sql, &tables_shape, ret_result, ret_error);
 }
 
-enum part_column { PART_TABLE, PART_NAME, PART_TYPE, PART_MODIFIER, PART_IN_IDENTITY };
-static const struct mr_pg_shape parts_shape = {"the columns to copy", "ninnb", 0, UINT32_MAX};
-
-/* The columns that a Relation message has, flagged as there: logicalrep_write_attrs in src/backend/replication/logical/
- * proto.c, RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */
-static mr_status read_columns(struct mr_pg_conn *keeper, const struct mr_pg_source_options *options,
-                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
-{
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "WITH ");
-    mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(keeper));
-    mr_text_string(
-        &sql, " SELECT s.oid::bigint, a.attname, a.atttypid::bigint, a.atttypmod,"
-              " c.relreplident = 'f' OR coalesce(a.attnum = ANY"
-              " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) FROM sent s"
-              " JOIN pg_class c ON c.oid = s.oid"
-              " JOIN pg_attribute a ON a.attrelid = s.oid AND a.attnum > 0 AND NOT a.attisdropped"
-              " AND " MR_SQL_IS_SENT
-              " LEFT JOIN pg_index i ON i.indrelid = s.oid AND i.indislive AND i.indisvalid AND"
-              " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
-              " WHEN 'i' THEN i.indisreplident ELSE false END ORDER BY 1, a.attnum");
-    return mr_pg_query(keeper, &sql, &parts_shape, ret_result, ret_error);
-}
-
 struct reading {
     struct mr_pg_copy *copy;
     const struct mr_pg_source_options *options;
@@ -124,30 +101,17 @@ static mr_status make_relation(struct reading *reading, uint32_t row,
                                struct mr_relation **ret_relation, struct mr_error *ret_error)
 {
     const struct mr_pg_result *tables = reading->tables;
-    const struct mr_pg_result *parts = reading->parts;
-    int64_t oid = mr_pg_result_number(tables, row, TABLE_OID);
+    uint32_t oid = (uint32_t)mr_pg_result_number(tables, row, TABLE_OID);
     struct mr_column_view columns[MR_COLUMNS_MAX];
     uint32_t key[MR_COLUMNS_MAX];
     struct mr_relation_view view = {
-        .oid = (uint32_t)oid,
+        .oid = oid,
         .schema = mr_slice_of(mr_pg_result_value(tables, row, TABLE_SCHEMA)),
         .table = mr_slice_of(mr_pg_result_value(tables, row, TABLE_NAME)),
         .identity = (enum mr_replica_identity)mr_pg_result_value(tables, row, TABLE_IDENTITY)[0],
-        .columns = columns,
         .key_columns = key,
     };
-    uint32_t part = reading->part;
-    for (; part < mr_pg_result_rows(parts) && mr_pg_result_number(parts, part, PART_TABLE) == oid &&
-           view.column_count < MR_COLUMNS_MAX;
-         part++) {
-        columns[view.column_count++] = (struct mr_column_view){
-            .name = mr_slice_of(mr_pg_result_value(parts, part, PART_NAME)),
-            .type_oid = (uint32_t)mr_pg_result_number(parts, part, PART_TYPE),
-            .type_modifier = (int32_t)mr_pg_result_number(parts, part, PART_MODIFIER),
-            .in_identity = mr_pg_result_true(parts, part, PART_IN_IDENTITY),
-        };
-    }
-    reading->part = part;
+    mr_pg_columns_take(reading->parts, &reading->part, &view, columns);
     mr_status status = mr_pg_catalog_describe(reading->catalog, &reading->copy->view.transaction,
                                               &view, columns, key, ret_error);
     if (status == MR_FULL) { /* all was read in this snapshot */
@@ -169,22 +133,10 @@ static struct command make_command(const struct reading *reading,
                                  .table = mr_pg_result_value(tables, row, LEAF_NAME)};
     struct mr_text sql = {0};
     bool has_places = mr_pg_result_true(tables, row, LEAF_HAS_PLACES);
-    mr_text_string(&sql, "COPY (SELECT ");
-    if (has_places) {
-        mr_text_string(&sql, relation->column_count == 0 ? "ctid" : "ctid, ");
-    }
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        mr_text_string(&sql, i == 0 ? "" : ", ");
-        mr_sql_add_identifier(&sql, relation->columns[i].name);
-    }
-    mr_text_string(&sql, " FROM ONLY ");
-    mr_sql_add_table(&sql, &leaf);
     const struct mr_copy_where *where = mr_pg_where_of(
         reading->options, mr_slice_of(relation->schema), mr_slice_of(relation->table),
         mr_slice_of(leaf.schema), mr_slice_of(leaf.table));
-    if (filter != NULL) {
-        mr_text_format(&sql, " WHERE (%s)", filter);
-    }
+    mr_pg_columns_add_select(&sql, relation, has_places ? "ctid" : NULL, &leaf, false, filter);
     if (where != NULL) { /* a comment at its end ends there, too */
         mr_text_format(&sql, "%s (%s\n)", filter != NULL ? " AND" : " WHERE", where->condition);
     }
@@ -254,11 +206,6 @@ static mr_status take_tables(struct reading *reading, struct mr_error *ret_error
     for (uint32_t row = 0; row < rows; row++) {
         uint32_t oid = (uint32_t)mr_pg_result_number(reading->tables, row, TABLE_OID);
         if (relation == NULL || relation->oid != oid) {
-            /* Both answers are in the order of the OIDs; a table without leaves is in one of them only. */
-            while (reading->part < mr_pg_result_rows(reading->parts) &&
-                   mr_pg_result_number(reading->parts, reading->part, PART_TABLE) < oid) {
-                reading->part++;
-            }
             MR_TRY(make_relation(reading, row, &relation, ret_error));
             copy->relations[copy->relation_count++] = relation;
         }
@@ -345,7 +292,7 @@ static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper,
     struct mr_pg_result *tables;
     struct mr_pg_result *parts;
     MR_TRY(read_tables(keeper, options, &tables, ret_error));
-    mr_status status = read_columns(keeper, options, &parts, ret_error);
+    mr_status status = mr_pg_columns_read(keeper, options, 0, &parts, ret_error);
     if (status == MR_OK) {
         reading->tables = tables;
         reading->parts = parts;

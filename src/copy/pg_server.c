@@ -13,6 +13,7 @@
 
 struct mr_pg_server {
     struct mr_copy_server functions;
+    struct mr_chunk_ops chunks;
     struct mr_source *source;
     struct mr_pg_copy *copy; /* NULL: none at hand */
     struct mr_pg_copy_slot slot;
@@ -174,17 +175,12 @@ struct mr_pg_server *mr_pg_server_new(struct mr_source *source)
                                                     .reader_next = mr_pg_reader_next,
                                                     .reader_rest = mr_pg_reader_rest,
                                                     .reader_free = mr_pg_reader_free};
-    static const struct mr_chunk_ops chunks = {.new = server_chunks_new,
-                                               .find = mr_pg_chunks_find,
-                                               .number = mr_pg_chunks_number,
-                                               .holder = mr_pg_chunks_holder,
-                                               .read = mr_pg_chunks_read,
-                                               .rest = mr_pg_chunks_rest,
-                                               .free = mr_pg_chunks_free};
     struct mr_pg_server *server = MR_NEW(struct mr_pg_server);
     server->source = source;
-    server->functions =
-        (struct mr_copy_server){.snapshot = &snapshot, .chunks = &chunks, .context = server};
+    server->chunks = mr_pg_chunk_ops;
+    server->chunks.new = server_chunks_new;
+    server->functions = (struct mr_copy_server){
+        .snapshot = &snapshot, .chunks = &server->chunks, .context = server};
     return server;
 }
 

@@ -148,7 +148,8 @@ struct mr_chunk_ops {
                         struct mr_chunk_holder *ret_holder, struct mr_error *ret_error);
     mr_status (*read)(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                       struct mr_chunk *chunk, struct mr_error *ret_error);
-    void (*rest)(struct mr_chunk_reader *reader); /* gives up the connection until it is asked */
+    /* Gives up the connection until it is asked; after an error, too. */
+    void (*rest)(struct mr_chunk_reader *reader);
     void (*free)(struct mr_chunk_reader *reader); /* NULL is fine */
 };
 

@@ -31,11 +31,12 @@ struct mr_signals {
     struct mr_source *source;
 };
 
+/* Ids, types and names are somebody's texts: a line has the beginning. */
+enum { SHOWN_MAX = 160 };
+
 struct signal {
     struct mr_signals *signals;
-    const char *channel; /* "source", "kafka" */
-    const char *id;
-    const char *type;
+    char id[SHOWN_MAX], type[SHOWN_MAX];
     const cJSON *data; /* an object */
     mr_lsn lsn;        /* of its row; 0: it has none */
     int64_t cpu_end_ns;
@@ -57,33 +58,24 @@ void mr_signals_free(struct mr_signals *signals)
 
 /* ---- telling ---- */
 
-/* Ids, types and names are somebody's texts: a line has the beginning. */
-enum { SHOWN_MAX = 160 };
-
 static void ignored(struct signal *signal, const char *reason)
 {
     if (signal->told++ >= TOLD_MAX) {
         return;
     }
-    char id[SHOWN_MAX];
-    char type[SHOWN_MAX];
-    snprintf(id, sizeof(id), "%s", signal->id);
-    snprintf(type, sizeof(type), "%s", signal->type);
-    mr_log(MR_LOG_WARN, "signal_ignored", reason, MR_LOG_STR("channel", signal->channel),
-           MR_LOG_STR("id", id), MR_LOG_STR("type", type));
+    mr_log(MR_LOG_WARN, "signal_ignored", reason, MR_LOG_STR("channel", "source"),
+           MR_LOG_STR("id", signal->id), MR_LOG_STR("type", signal->type));
     if (signal->told == TOLD_MAX) {
         mr_log(MR_LOG_WARN, "signal_ignored", "what else is wrong with it is not told",
-               MR_LOG_STR("channel", signal->channel), MR_LOG_STR("id", id),
-               MR_LOG_STR("type", type));
+               MR_LOG_STR("channel", "source"), MR_LOG_STR("id", signal->id),
+               MR_LOG_STR("type", signal->type));
     }
 }
 
 static void taken(const struct signal *signal)
 {
-    char id[SHOWN_MAX];
-    snprintf(id, sizeof(id), "%s", signal->id);
-    mr_log(MR_LOG_INFO, "signal_taken", "a signal came", MR_LOG_STR("channel", signal->channel),
-           MR_LOG_STR("id", id), MR_LOG_STR("type", signal->type));
+    mr_log(MR_LOG_INFO, "signal_taken", "a signal came", MR_LOG_STR("channel", "source"),
+           MR_LOG_STR("id", signal->id), MR_LOG_STR("type", signal->type));
 }
 
 /* ---- which tables ---- */
@@ -428,24 +420,18 @@ static mr_status act(struct signal *signal, struct mr_error *ret_error)
 
 /* ---- where they come from ---- */
 
-static char *text_of(const struct mr_datum *value)
+static void take_beginning(const struct mr_datum *value, char ret[SHOWN_MAX])
 {
     bool is_text = value->kind == MR_DATUM_TEXT;
-    size_t len = is_text ? value->len : 0;
-    char *text = MR_ALLOC(len + 1);
-    if (len > 0) {
-        memcpy(text, value->data, len);
-    }
-    text[len] = '\0';
-    return text;
+    snprintf(ret, SHOWN_MAX, "%.*s", is_text ? (int)value->len : 0,
+             is_text ? (const char *)value->data : "");
 }
 
 /* The first three columns, whatever their names (Debezium's SourceSignalChannel). */
 mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change *change,
                               struct mr_error *ret_error)
 {
-    struct signal signal = {
-        .signals = signals, .channel = "source", .id = "", .type = "", .lsn = change->lsn};
+    struct signal signal = {.signals = signals, .lsn = change->lsn};
     if (change->relation->column_count < 3) {
         ignored(&signal, "the table of signals must have three columns: id, type and data");
         return MR_OK;
@@ -455,12 +441,12 @@ mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change
         ignored(&signal, "it is larger than 64 KiB");
         return MR_OK;
     }
-    char *id = text_of(&values[0]);
-    char *type = text_of(&values[1]);
-    char *text = text_of(&values[2]);
+    take_beginning(&values[0], signal.id);
+    take_beginning(&values[1], signal.type);
+    bool is_text = values[2].kind == MR_DATUM_TEXT;
+    char *text =
+        MR_STRNDUP(is_text ? (const char *)values[2].data : "", is_text ? values[2].len : 0);
     cJSON *data = text[0] == '\0' ? cJSON_CreateObject() : cJSON_Parse(text);
-    signal.id = id;
-    signal.type = type;
     signal.data = data;
     mr_status status = MR_OK;
     if (cJSON_IsObject(data)) {
@@ -469,8 +455,6 @@ mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change
         ignored(&signal, "its data is no JSON object");
     }
     cJSON_Delete(data);
-    free(id);
-    free(type);
     free(text);
     return status;
 }

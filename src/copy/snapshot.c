@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/wake.h"
+#include "copy/chunk_requests.h"
 #include "copy/copy_plan.h"
 #include "flow/port.h"
 
@@ -23,19 +24,13 @@ enum {
     LOOK_INTERVAL_S = 2,  /* and the source asked whether the stream can follow */
 };
 
-/* Written by the source thread and the workers, read by any thread. */
-struct progress {
-    _Atomic int state; /* enum mr_copy_state */
-    _Atomic uint32_t tables, tables_done;
-    _Atomic uint64_t bytes, bytes_total, rows_estimated;
-    _Atomic uint64_t rows_before, bytes_before; /* of earlier attempts */
-    _Atomic int64_t begun_ns, ended_ns;
-};
-
 struct mr_snapshot {
     struct mr_companion base;
     struct mr_copies_options options;
-    struct progress progress;
+    _Atomic int
+        state; /* enum mr_copy_state; the source thread's, as what follows, and any thread looks at it */
+    _Atomic uint64_t rows_before; /* that are not of the attempt at hand */
+    _Atomic int64_t begun_ns, ended_ns;
     struct mr_identity identity; /* of the last attempt; source thread */
     struct copying *copying;     /* the attempt at hand; set before its workers run */
     /* Of the attempt at hand or the last one; NULL: there was none. Source thread; others read it, with the lock. */
@@ -61,6 +56,7 @@ struct worker {
     /* The row that was read last waits for the next one: only then is it known whether it was its table's last. */
     struct held_row held;
     bool has_held;
+    bool is_last;   /* it is the last of all, when the workers have ended */
     uint64_t piece; /* the one begun last; */
     bool in_piece;  /* it is not read to its end */
     /* How far the worker is by the rows appended so far, and with the one that is being appended. */
@@ -94,6 +90,24 @@ static bool is_stopped(const struct copying *copying)
 {
     struct pollfd stop = {.fd = copying->stop_fd, .events = POLLIN};
     return poll(&stop, 1, 0) == 1;
+}
+
+static struct mr_copy_stats snapshot_stats(struct mr_snapshot *snapshot)
+{
+    struct mr_copy_stats stats = {.seconds_left = NAN};
+    enum mr_copy_state state = (enum mr_copy_state)atomic_load(&snapshot->state);
+    bool is_running = state == MR_COPY_RUNNING;
+    int64_t end_ns = is_running ? mr_monotonic_ns() : atomic_load(&snapshot->ended_ns);
+    pthread_mutex_lock(&snapshot->lock);
+    if (snapshot->plan != NULL) {
+        double seconds = (double)(end_ns - atomic_load(&snapshot->begun_ns)) / 1e9;
+        stats = mr_copy_plan_totals(snapshot->plan, seconds);
+    }
+    pthread_mutex_unlock(&snapshot->lock);
+    stats.state = state;
+    stats.rows = mr_port_records_beside(snapshot->base.port) - atomic_load(&snapshot->rows_before);
+    stats.seconds_left = is_running ? stats.seconds_left : NAN;
+    return stats;
 }
 
 /* ---- a worker ---- */
@@ -194,36 +208,15 @@ static mr_status try_marked(struct worker *worker, enum mr_copy_mark mark,
     return MR_OK;
 }
 
-/* Another row of the held one's table is there. Its mark is decided again after each wait: the lock is never held over one. */
-static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
-{
-    struct mr_copy_plan *plan = worker->copying->plan;
-    const struct mr_plan_table *table = &plan->tables[worker->held.head];
-    for (;;) {
-        mr_status status;
-        if (MR_LIKELY(atomic_load_explicit(&table->began, memory_order_acquire))) {
-            status = try_held(worker, MR_COPY_ROW, ret_error);
-        } else {
-            pthread_mutex_lock(&plan->rows);
-            status = try_marked(worker, MR_COPY_ROW, ret_error);
-            pthread_mutex_unlock(&plan->rows);
-        }
-        if (MR_LIKELY(status != MR_FULL)) {
-            return status;
-        }
-        MR_TRY(wait_for_room(worker));
-    }
-}
-
 /* With plan->rows: the last row that the worker has of a table, if there is room. */
-static mr_status try_last(struct worker *worker, bool is_last_of_all, struct mr_error *ret_error)
+static mr_status try_last(struct worker *worker, struct mr_error *ret_error)
 {
     struct mr_copy_plan *plan = worker->copying->plan;
     uint32_t table = worker->held.head;
     bool is_last = mr_copy_plan_is_last(plan, table);
-    enum mr_copy_mark mark = is_last_of_all ? MR_COPY_LAST
-                             : is_last      ? MR_COPY_LAST_IN_TABLE
-                                            : MR_COPY_ROW;
+    enum mr_copy_mark mark = worker->is_last ? MR_COPY_LAST
+                             : is_last       ? MR_COPY_LAST_IN_TABLE
+                                             : MR_COPY_ROW;
     MR_TRY(try_marked(worker, mark, ret_error));
     if (!is_last) {
         hand_over(worker);
@@ -232,20 +225,16 @@ static mr_status try_last(struct worker *worker, bool is_last_of_all, struct mr_
     return MR_OK;
 }
 
-/* No piece of the held row's table is left to take. */
-static mr_status leave_table(struct worker *worker, struct mr_error *ret_error)
+/* Tries again after each wait for room: `plan->rows` is never held over one, and what is decided with it is decided again. */
+static mr_status until_room(struct worker *worker,
+                            mr_status (*try)(struct worker *worker, struct mr_error *ret_error),
+                            struct mr_error *ret_error)
 {
-    struct mr_copy_plan *plan = worker->copying->plan;
+    pthread_mutex_t *rows = &worker->copying->plan->rows;
     for (;;) {
-        mr_status status = MR_OK;
-        pthread_mutex_lock(&plan->rows);
-        while (status == MR_OK && !mr_copy_plan_settled(plan, worker->held.head)) {
-            status = is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
-        }
-        if (status == MR_OK) {
-            status = try_last(worker, false, ret_error);
-        }
-        pthread_mutex_unlock(&plan->rows);
+        pthread_mutex_lock(rows);
+        mr_status status = try(worker, ret_error);
+        pthread_mutex_unlock(rows);
         if (status != MR_FULL) {
             return status;
         }
@@ -253,11 +242,40 @@ static mr_status leave_table(struct worker *worker, struct mr_error *ret_error)
     }
 }
 
+static mr_status try_row(struct worker *worker, struct mr_error *ret_error)
+{
+    return try_marked(worker, MR_COPY_ROW, ret_error);
+}
+
+/* Another row of the held one's table is there. */
+static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
+{
+    const struct mr_plan_table *table = &worker->copying->plan->tables[worker->held.head];
+    while (MR_LIKELY(atomic_load_explicit(&table->began, memory_order_acquire))) {
+        mr_status status = try_held(worker, MR_COPY_ROW, ret_error);
+        if (MR_LIKELY(status != MR_FULL)) {
+            return status;
+        }
+        MR_TRY(wait_for_room(worker));
+    }
+    return until_room(worker, try_row, ret_error);
+}
+
+/* No piece of the held row's table is left to take. */
+static mr_status try_leave(struct worker *worker, struct mr_error *ret_error)
+{
+    while (!mr_copy_plan_settled(worker->copying->plan, worker->held.head)) {
+        if (is_stopped(worker->copying)) {
+            return MR_AGAIN;
+        }
+    }
+    return try_last(worker, ret_error);
+}
+
 static void tell_table(struct copying *copying, uint32_t table, uint64_t rows)
 {
     const struct mr_relation *relation = copying->copy->tables[table].relation;
     int64_t begun_ns = atomic_load(&copying->plan->tables[table].begun_ns);
-    atomic_fetch_add(&copying->snapshot->progress.tables_done, 1);
     char name[2 * MR_IDENTIFIER_MAX + 2];
     snprintf(name, sizeof(name), "%s.%s", relation->schema, relation->table);
     mr_log(MR_LOG_INFO, "snapshot_table", "the rows of a table are read", MR_LOG_STR("table", name),
@@ -280,7 +298,6 @@ static void tell_piece(struct worker *worker, const struct mr_copy_piece *piece,
     bytes = bytes > piece->bytes ? piece->bytes : bytes;
     uint64_t more = bytes > telling->bytes ? bytes - telling->bytes : 0;
     mr_copy_plan_told(copying->plan, piece->table, telling->rows, more);
-    atomic_fetch_add_explicit(&copying->snapshot->progress.bytes, more, memory_order_relaxed);
     telling->rows = 0;
     telling->bytes += more;
 }
@@ -313,7 +330,7 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
             return status == MR_END ? MR_OK : status;
         }
         if (MR_UNLIKELY(worker->has_held && worker->held.head != piece->head)) {
-            MR_TRY(leave_table(worker, ret_error));
+            MR_TRY(until_room(worker, try_leave, ret_error));
         }
         if (MR_LIKELY(worker->has_held)) {
             MR_TRY(send_row(worker, ret_error));
@@ -393,7 +410,7 @@ static void *worker_main(void *context)
 struct ordered {
     const struct mr_copy_table *table;
     uint32_t index;
-    uint64_t rows, bytes; /* of all tables of its relation */
+    uint64_t first, second; /* what it is ordered by */
 };
 
 static int compare_numbers(uint64_t a, uint64_t b)
@@ -402,49 +419,24 @@ static int compare_numbers(uint64_t a, uint64_t b)
 }
 
 /* Tables of one relation are equal but for their indexes, so they stay together. */
-static int compare_indexes(const struct ordered *a, const struct ordered *b, int so_far)
-{
-    return so_far != 0 ? so_far : compare_numbers(a->index, b->index);
-}
-
-/* By rows as far as they are known, else by bytes. */
-static int compare_sizes(const struct ordered *a, const struct ordered *b)
-{
-    int by_rows = compare_numbers(a->rows, b->rows);
-    return by_rows != 0 ? by_rows : compare_numbers(a->bytes, b->bytes);
-}
-
-static int compare_ascending(const void *a, const void *b)
-{
-    return compare_indexes(a, b, compare_sizes(a, b));
-}
-
-static int compare_descending(const void *a, const void *b)
-{
-    return compare_indexes(a, b, compare_sizes(b, a));
-}
-
-static int compare_listed(const void *a, const void *b)
+static int compare_tables(const void *a, const void *b)
 {
     const struct ordered *x = a;
     const struct ordered *y = b;
-    int order = compare_numbers(x->table->listed, y->table->listed);
+    int order = compare_numbers(x->first, y->first);
+    order = order != 0 ? order : compare_numbers(x->second, y->second);
     if (order == 0) {
         order = strcmp(x->table->relation->schema, y->table->relation->schema);
     }
     if (order == 0) {
         order = strcmp(x->table->relation->table, y->table->relation->table);
     }
-    return compare_indexes(x, y, order);
+    return order != 0 ? order : compare_numbers(x->index, y->index);
 }
 
+/* By their places in the list, or by rows as far as they are known, else by bytes; of tables with one relation that is one size. */
 static void order_tables(struct ordered *items, uint32_t count, enum mr_copy_order order)
 {
-    static int (*const comparisons[])(const void *, const void *) = {
-        [MR_COPY_AS_LISTED] = compare_listed,
-        [MR_COPY_ASCENDING] = compare_ascending,
-        [MR_COPY_DESCENDING] = compare_descending,
-    };
     for (uint32_t i = 0, end; i < count; i = end) {
         uint64_t rows = 0;
         uint64_t bytes = 0;
@@ -454,11 +446,13 @@ static void order_tables(struct ordered *items, uint32_t count, enum mr_copy_ord
             bytes += items[end].table->bytes;
         }
         for (uint32_t k = i; k < end; k++) {
-            items[k].rows = rows;
-            items[k].bytes = bytes;
+            bool is_listed = order == MR_COPY_AS_LISTED;
+            uint64_t turn = order == MR_COPY_DESCENDING ? UINT64_MAX : 0; /* the largest first */
+            items[k].first = is_listed ? items[k].table->listed : rows ^ turn;
+            items[k].second = is_listed ? 0 : bytes ^ turn;
         }
     }
-    qsort(items, count, sizeof(*items), comparisons[order]);
+    qsort(items, count, sizeof(*items), compare_tables);
 }
 
 /* Plans of all tables are made here, in each lane's encoder: topics and counts are the source thread's to make. */
@@ -529,7 +523,7 @@ static void tell_progress(struct copying *copying, int64_t now_ns)
         return;
     }
     copying->told_ns = now_ns;
-    struct mr_copy_stats stats = mr_snapshot_stats(copying->snapshot);
+    struct mr_copy_stats stats = snapshot_stats(copying->snapshot);
     struct mr_copy_table_stats table = {.table = ""};
     mr_copy_plan_progress(copying->plan, &table, 1);
     mr_log(
@@ -621,26 +615,6 @@ static mr_status read_rows(struct copying *copying, struct mr_error *ret_error)
     return status;
 }
 
-/* A row that its worker, which has ended, held back. */
-static mr_status send_last_row(struct worker *worker, bool is_last_of_all,
-                               struct mr_error *ret_error)
-{
-    struct mr_copy_plan *plan = worker->copying->plan;
-    mr_status status;
-    for (;;) {
-        pthread_mutex_lock(&plan->rows);
-        status = try_last(worker, is_last_of_all, ret_error);
-        pthread_mutex_unlock(&plan->rows);
-        if (status != MR_FULL) {
-            break;
-        }
-        MR_TRY(wait_for_room(worker));
-    }
-    MR_TRY(status);
-    hand_over(worker);
-    return MR_OK;
-}
-
 /* The workers are gone; what each of them held back is the last row of its last table, and one of them the last of all. */
 static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_error)
 {
@@ -652,7 +626,9 @@ static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_er
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         struct worker *worker = &copying->workers[i];
         if (worker->has_held) {
-            MR_TRY(send_last_row(worker, --left == 0, ret_error));
+            worker->is_last = --left == 0;
+            MR_TRY(until_room(worker, try_last, ret_error));
+            hand_over(worker);
         }
     }
     return MR_OK;
@@ -683,33 +659,22 @@ static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_err
 static void begin_progress(struct copying *copying)
 {
     const struct mr_copy *copy = copying->copy;
-    struct progress *progress = &copying->snapshot->progress;
-    uint64_t rows = 0;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < copy->table_count; i++) {
-        rows += copy->tables[i].rows;
-        bytes += copy->tables[i].bytes;
-    }
-    uint64_t bytes_left;
-    uint32_t left = mr_copy_plan_tables(copying->plan, &bytes_left);
+    struct mr_snapshot *snapshot = copying->snapshot;
     uint64_t earlier = copy->resumed == NULL ? 0 : copy->resumed->rows;
-    atomic_store(&progress->tables, copy->table_count);
-    atomic_store(&progress->tables_done, copy->table_count - left);
-    atomic_store(&progress->rows_before, mr_port_records_beside(copying->port) - earlier);
-    atomic_store(&progress->bytes, bytes > bytes_left ? bytes - bytes_left : 0);
-    atomic_store(&progress->bytes_before, atomic_load(&progress->bytes));
-    atomic_store(&progress->rows_estimated, rows);
-    atomic_store(&progress->bytes_total, bytes);
-    atomic_store(&progress->begun_ns, copying->begun_ns);
-    atomic_store(&progress->state, MR_COPY_RUNNING);
+    atomic_store(&snapshot->rows_before, mr_port_records_beside(copying->port) - earlier);
+    atomic_store(&snapshot->begun_ns, copying->begun_ns);
+    atomic_store(&snapshot->state, MR_COPY_RUNNING);
+    struct mr_copy_stats stats = snapshot_stats(snapshot);
     mr_log(MR_LOG_INFO, "snapshot_begun",
            copy->resumed == NULL
                ? "copying existing rows; the stream begins behind them"
                : "copying the existing rows that an earlier attempt has left; the stream begins "
                  "behind them",
-           MR_LOG_INT("tables", copy->table_count), MR_LOG_INT("tables_left", left),
-           MR_LOG_INT("rows_estimated", rows), MR_LOG_INT("rows_copied", earlier),
-           MR_LOG_INT("bytes", bytes), MR_LOG_INT("bytes_left", bytes_left),
+           MR_LOG_INT("tables", stats.tables),
+           MR_LOG_INT("tables_left", stats.tables - stats.tables_done),
+           MR_LOG_INT("rows_estimated", stats.rows_estimated), MR_LOG_INT("rows_copied", earlier),
+           MR_LOG_INT("bytes", stats.bytes_total),
+           MR_LOG_INT("bytes_left", stats.bytes_total - stats.bytes),
            MR_LOG_INT("attempt", copy->attempt), MR_LOG_LSN("stream_begins", copy->lsn));
 }
 
@@ -747,11 +712,11 @@ static void end_copying(struct copying *copying)
 /* The copy is the server's, and gone: `tables` it had. */
 static void tell_end(struct copying *copying, uint32_t tables, mr_status status)
 {
-    struct progress *progress = &copying->snapshot->progress;
-    uint64_t rows = mr_snapshot_stats(copying->snapshot).rows;
+    struct mr_snapshot *snapshot = copying->snapshot;
+    uint64_t rows = snapshot_stats(copying->snapshot).rows;
     int64_t ms = (mr_monotonic_ns() - copying->begun_ns) / 1000000;
-    atomic_store(&progress->ended_ns, mr_monotonic_ns());
-    atomic_store(&progress->state, status == MR_OK ? MR_COPY_DONE : MR_COPY_BROKEN_OFF);
+    atomic_store(&snapshot->ended_ns, mr_monotonic_ns());
+    atomic_store(&snapshot->state, status == MR_OK ? MR_COPY_DONE : MR_COPY_BROKEN_OFF);
     if (status == MR_OK) {
         mr_log(MR_LOG_INFO, "snapshot_done", "existing rows are copied",
                MR_LOG_INT("tables", tables), MR_LOG_INT("rows", rows), MR_LOG_INT("ms", ms));
@@ -798,7 +763,7 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
     struct mr_port *port = snapshot->base.port;
     struct mr_copy_plan *plan = snapshot->plan;
     if (!port->stores || plan == NULL || !plan->counts ||
-        atomic_load(&snapshot->progress.state) != MR_COPY_BROKEN_OFF) {
+        atomic_load(&snapshot->state) != MR_COPY_BROKEN_OFF) {
         return MR_OK;
     }
     for (uint32_t i = MR_LANE_STREAM + 1; i < port->lanes; i++) {
@@ -810,7 +775,7 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
     mr_port_known(port, &known);
     struct mr_checkpoint settled = {
         .identity = snapshot->identity, .end_lsn = known.end_lsn, .position = known.position};
-    struct mr_copy_stored *state = mr_copy_plan_state(plan, mr_snapshot_stats(snapshot).rows);
+    struct mr_copy_stored *state = mr_copy_plan_state(plan, snapshot_stats(snapshot).rows);
     mr_copy_stored_add(state, snapshot->options.only, &settled);
     mr_copy_stored_free(state);
     mr_port_set_known(port, &settled);
@@ -888,7 +853,7 @@ static bool mends(const struct mr_companion *companion)
 
 static bool is_busy(const struct mr_companion *companion)
 {
-    return atomic_load(&snapshot_of(companion)->progress.state) == MR_COPY_RUNNING;
+    return atomic_load(&snapshot_of(companion)->state) == MR_COPY_RUNNING;
 }
 
 static void lost(struct mr_companion *companion, enum mr_loss loss)
@@ -948,7 +913,7 @@ static void section(struct mr_companion *companion, const struct mr_reach *reach
             mr_copy_plan_safe(plan, i - MR_LANE_STREAM - 1, reach->steps[i]);
         }
         state = mr_copy_plan_state(plan, mr_port_records_beside(companion->port) -
-                                             atomic_load(&snapshot->progress.rows_before));
+                                             atomic_load(&snapshot->rows_before));
     }
     pthread_mutex_unlock(&snapshot->lock);
     if (state != NULL) {
@@ -970,42 +935,31 @@ const char *mr_copy_state_name(enum mr_copy_state state)
     return names[state];
 }
 
-struct mr_copy_stats mr_snapshot_stats(const struct mr_snapshot *snapshot)
+struct mr_copy_stats mr_copies_stats(struct mr_copies *copies)
 {
-    const struct progress *progress = &snapshot->progress;
-    struct mr_copy_stats stats = {
-        .state = (enum mr_copy_state)atomic_load(&progress->state),
-        .tables = atomic_load(&progress->tables),
-        .tables_done = atomic_load(&progress->tables_done),
-        .rows = mr_port_records_beside(snapshot->base.port) - atomic_load(&progress->rows_before),
-        .rows_estimated = atomic_load(&progress->rows_estimated),
-        .bytes = atomic_load(&progress->bytes),
-        .bytes_total = atomic_load(&progress->bytes_total),
-    };
-    int64_t end_ns =
-        stats.state == MR_COPY_RUNNING ? mr_monotonic_ns() : atomic_load(&progress->ended_ns);
-    stats.seconds = (double)(end_ns - atomic_load(&progress->begun_ns)) / 1e9;
-    stats.seconds_left =
-        stats.state != MR_COPY_RUNNING
-            ? NAN
-            : mr_copy_seconds_left(stats.bytes, atomic_load(&progress->bytes_before),
-                                   stats.bytes_total, stats.seconds);
-    return stats;
+    return copies->snapshot == NULL
+               ? (struct mr_copy_stats){.state = MR_COPY_IDLE, .seconds_left = NAN}
+               : snapshot_stats(snapshot_of(copies->snapshot));
 }
 
-uint32_t mr_snapshot_tables(struct mr_snapshot *snapshot, struct mr_copy_table_stats *ret_tables,
-                            uint32_t capacity)
+uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *ret_tables,
+                          uint32_t capacity)
 {
-    pthread_mutex_lock(&snapshot->lock);
-    uint32_t count =
-        snapshot->plan == NULL ? 0 : mr_copy_plan_progress(snapshot->plan, ret_tables, capacity);
-    pthread_mutex_unlock(&snapshot->lock);
+    uint32_t count = 0;
+    if (copies->snapshot != NULL) {
+        struct mr_snapshot *snapshot = snapshot_of(copies->snapshot);
+        pthread_mutex_lock(&snapshot->lock);
+        count = snapshot->plan == NULL
+                    ? 0
+                    : mr_copy_plan_progress(snapshot->plan, ret_tables, capacity);
+        pthread_mutex_unlock(&snapshot->lock);
+    }
     return count;
 }
 
 /* ---- life ---- */
 
-struct mr_snapshot *mr_snapshot_new(const struct mr_copies_options *options)
+struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options)
 {
     static const struct mr_companion_ops ops = {.name = "snapshot",
                                                 .prepare = prepare,
@@ -1020,20 +974,13 @@ struct mr_snapshot *mr_snapshot_new(const struct mr_copies_options *options)
     snapshot->base.ops = &ops;
     snapshot->options = *options;
     pthread_mutex_init(&snapshot->lock, NULL);
-    return snapshot;
+    return &snapshot->base;
 }
 
-void mr_snapshot_free(struct mr_snapshot *snapshot)
+void mr_snapshot_free(struct mr_companion *companion)
 {
-    if (snapshot == NULL) {
-        return;
-    }
+    struct mr_snapshot *snapshot = snapshot_of(companion);
     mr_copy_plan_free(snapshot->plan);
     pthread_mutex_destroy(&snapshot->lock);
     free(snapshot);
-}
-
-struct mr_companion *mr_snapshot_companion(struct mr_snapshot *snapshot)
-{
-    return &snapshot->base;
 }

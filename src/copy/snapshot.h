@@ -12,15 +12,7 @@
 
 #include "copy/copies.h"
 
-struct mr_snapshot;
-
-struct mr_snapshot *mr_snapshot_new(const struct mr_copies_options *options);
-void mr_snapshot_free(struct mr_snapshot *snapshot); /* NULL is fine */
-struct mr_companion *mr_snapshot_companion(struct mr_snapshot *snapshot);
-
-/* Any thread. */
-struct mr_copy_stats mr_snapshot_stats(const struct mr_snapshot *snapshot);
-uint32_t mr_snapshot_tables(struct mr_snapshot *snapshot, struct mr_copy_table_stats *ret_tables,
-                            uint32_t capacity);
+struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options);
+void mr_snapshot_free(struct mr_companion *companion);
 
 #endif

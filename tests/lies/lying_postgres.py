@@ -65,7 +65,7 @@ SIGNALLED = {
     "transaction number": (r"pg_current_xact_id\(\)", [[str(XID)]]),
     "chunk snapshot": (r"^SELECT pg_current_snapshot\(\)", [[f"{XID + 1}:{XID + 1}:", "0/2000", str(XID + 1), "77"]]),
     "chunk table": (r" SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)"]]),
-    "chunk columns": (r" SELECT a\.attname, a\.atttypid::bigint, a\.atttypmod, c", [["id", "20", "-1", "t"], ["name", "25", "-1", "f"]]),
+    "chunk columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t"], ["16385", "name", "25", "-1", "f"]]),
     "chunk order": (r"w\.attcollation = i\.indcollation", [["id", None, "pg_catalog", ">", "pg_catalog", "<", "0"]]),
 }
 # What is asked where the publication is to have a row filter and a list of columns: a draft of it, compared, and then altered.
