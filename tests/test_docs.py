@@ -180,7 +180,7 @@ HOUSE_WORDS = re.compile(r"\b(?:anew|whoever|mended|told of|for ever|as ever|bes
 
 @pytest.mark.parametrize("path", DOCUMENTS)
 def test_house_words_stay_away(path):
-    assert HOUSE_WORDS.findall(read(path).replace("\n", " ")) == []
+    assert HOUSE_WORDS.findall(re.sub(r"`[^`]*`", "", read(path)).replace("\n", " ")) == []
 
 
 # ---- commands ----
