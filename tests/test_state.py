@@ -374,6 +374,32 @@ def test_standby_is_a_state_of_its_own(database, millrace):
     assert second.stop() == 0
 
 
+def test_a_silent_instance_is_taken_over_from_by_the_timeout_of_its_connection(database, millrace, topic):
+    """docs/operations.md, "A second instance": wal_sender_timeout in the connection string says how long a frozen process,
+    or a host that vanished, keeps the stream."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    pair = [millrace(**EXACTLY_ONCE) for _ in range(2)]
+    for instance in pair:
+        instance.environment["TEST_URL"] += "?options=-c%20wal_sender_timeout%3D10s"
+    first, second = pair[0].start().streaming(), pair[1].start()
+    second.wait_for("standby")
+    database.run("INSERT INTO t VALUES (1)")
+    reader = topic(database.topic("t"))
+    reader.take(1)
+    os.kill(first.process.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        database.run("INSERT INTO t VALUES (2)")
+        assert reader.take(1)[0].json_key == {"id": 2}
+        assert 5 < time.monotonic() - began < 30
+    finally:
+        os.kill(first.process.pid, signal.SIGCONT)
+    first.wait_for("standby")
+    assert second.stop() == 0
+    first.wait_for("source_connected", times=2)
+    assert first.stop() == 0
+
+
 def test_frozen_instance_that_wakes_up_publishes_nothing(database, millrace, topic):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     first = millrace(**EXACTLY_ONCE).start().streaming()
