@@ -159,12 +159,61 @@ def test_kafka_away_names_its_section(database, millrace):
 
 # ---- events of the log ----
 
-EVENT_CALL = re.compile(r'\bmr_log(?:_write)?\(\s*[^"();]*(?:\([^()]*\)[^"();]*)*,\s*(?:[^"(),;]*\?\s*)?"([a-z_]+)"(?:\s*:\s*"([a-z_]+)")?')
-
-
-def events_of_the_source():
-    found = set()
-    for text in sources().values():
-        for names in EVENT_CALL.findall(text):
-            found |= {name for name in names if name}
+def arguments(text, begin):
+    """Of the call whose bracket is at `begin`."""
+    depth, found = 0, [""]
+    for token in re.findall(rf"{STRING}|.", text[begin:], re.DOTALL):
+        depth += token in "([{"
+        depth -= token in ")]}"
+        if depth == 0:
+            return found
+        if token == "," and depth == 1:
+            found.append("")
+        else:
+            found[-1] += token
     return found
+
+
+def events_of(text):
+    """Events that are logged there; of a function that is handed one (`event`), those of its callers."""
+    found = set()
+    for call in re.finditer(r"\bmr_log(?:_write)?(?=\()", text):
+        event = arguments(text, call.end())[1:2]
+        names = re.findall(r'"([a-z_]+)"', event[0]) if event else []
+        if not names and event and re.fullmatch(r"\s*event", event[0]):
+            wrapper = re.findall(r"\b(\w+)\([^;{}]*\bevent\b[^;{}]*\)\s*\{", text[:call.start()])[-1]
+            names = re.findall(rf'\b{wrapper}\([^;{{"]*"([a-z_]+)"', text)
+        found.update(names)
+    return found
+
+
+def logged_events():
+    found = {"log_dropped"}  # the log's own
+    for path, text in sources().items():
+        if not path.startswith("src/base/log."):
+            found |= events_of(re.sub(r"\bMR_MONITOR_MEMORY_EVENT\b", '"memory"', text))
+    return found
+
+
+def test_the_table_of_log_events_is_that_of_the_source():
+    pages = [path for path in files("docs/*.md") if "\n| event | when |\n" in read(path)]
+    assert len(pages) == 1, pages
+    table = read(pages[0]).split("\n| event | when |\n", 1)[1].split("\n\n", 1)[0]
+    told = [name for row in table.splitlines() for name in re.findall(r"`([a-z_]+)`", row.split(" | ")[0])]
+    assert len(told) == len(set(told))
+    assert set(told) == logged_events()
+
+
+def test_an_event_is_found_however_it_is_logged():
+    text = """static void warn(struct x *x, const char *event, const char *text)
+{
+    mr_log(MR_LOG_WARN, event, text, MR_LOG_STR("no_event", x->name));
+}
+{
+    warn(f(x), "by_a_function", "text");
+    mr_log(good ? MR_LOG_INFO : MR_LOG_WARN, good ? "one" : "other", "no_event");
+    mr_log(
+        MR_LOG_INFO, "alone", "a, (b");
+}
+"""
+    assert events_of(text) == {"by_a_function", "one", "other", "alone"}
