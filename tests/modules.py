@@ -20,7 +20,7 @@ OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_grafana test_harden
 
 SYSTEM = {
     "base": "test_limits test_errors test_canary test_clock",
-    "cli": "test_check test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",
+    "cli": "test_check test_runbook test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",
     "config": "test_bad_inputs test_errors test_reload test_canary",
     "confine": "test_confinement",
     "control": "test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
