@@ -138,7 +138,7 @@ sanitized() {
 at_full_length() {
     export MILLRACE_TEST_CHANGES=1000000 MILLRACE_TEST_CYCLES=30 MILLRACE_TEST_BIGTX=2000000
     export MILLRACE_TEST_LARGE_ROWS=1000 MILLRACE_TEST_TABLES=500
-    export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200
+    export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200 MILLRACE_TEST_PACE=0
 }
 
 # What the system tests don't need. It holds a lock until its end, for tests that want the machine for themselves, and

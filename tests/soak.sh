@@ -31,6 +31,7 @@ case " $* " in *" --peer debezium "*)
     "$REPO_ROOT/benchmarks/start-debezium.sh" --fetch
     ;;
 esac
+export MILLRACE_TEST_PACE=${MILLRACE_TEST_PACE:-0}
 STORM_SERVERS=pg-start # the director makes its own brokers
 . "$REPO_ROOT/tests/faults/stand.sh"
 "$MILLRACE_PYTHON" "$REPO_ROOT/tests/faults/director.py" "$@"

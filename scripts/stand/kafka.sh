@@ -110,6 +110,8 @@ transaction.state.log.num.partitions=5
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=5
+# Files of deleted topics stay for a minute by default, and a start has to look at them.
+log.segment.delete.delay.ms=1000
 # The default, 128 MB, is a quarter of this heap.
 log.cleaner.dedupe.buffer.size=16777216
 END

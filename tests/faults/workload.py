@@ -10,6 +10,8 @@ import time
 
 import psycopg
 
+from ledger import PACE
+
 ACCOUNTS = 40
 MONEY = 1000 * ACCOUNTS
 KEYS = 40  # of churn, for each writer
@@ -48,9 +50,8 @@ class Writer(threading.Thread):
     def run(self):
         try:
             while not self.workload.stopping.is_set():
-                if not self.workload.resting:
-                    self._transaction()
-                time.sleep(self.chance.uniform(0, 0.15))
+                rows = 0 if self.workload.resting else self._transaction()
+                time.sleep(self.chance.uniform(0, 0.15) + (rows / PACE if PACE else 0))
         except Exception as error:  # pylint: disable=broad-except # told by Workload.finish
             self.failure = error
         finally:
@@ -58,6 +59,7 @@ class Writer(threading.Thread):
                 self.connection.close()
 
     def _transaction(self):
+        """How many rows it tried to write."""
         self.txno += 1
         identity = (self.number, self.txno)
         rows = self.chance.choice([1, 1, 3, 10, 30, 100, self.chance.randint(1, 1000)])
@@ -71,7 +73,7 @@ class Writer(threading.Thread):
             if give_up:
                 self.connection.rollback()
                 self.journal.rolled_back[identity] = rows
-                return
+                return rows
             committing = True
             self.connection.commit()
             self.journal.committed[identity] = rows
@@ -84,6 +86,7 @@ class Writer(threading.Thread):
                 self.connection.close()
             self.connection = None
             time.sleep(0.1)
+        return rows
 
     def _changes(self, cursor, rows, mark):
         """`rows` rows of ledger in one to three statements, and other work between them."""
