@@ -82,8 +82,8 @@ check_includes() {
 # Of the build that was made last; without one it is made.
 check_symbols() {
     local folder newest arguments=()
-    newest=$(find build -maxdepth 2 -name libmr_cli.a -printf '%T@ %h\n' 2> /dev/null | sort -rn | sed -n '1s/^[^ ]* //p')
-    if [ -z "$newest" ] || [ ! -x "$newest/millrace" ]; then
+    newest=$(find build -maxdepth 2 -type f -name millrace -printf '%T@ %h\n' 2> /dev/null | sort -rn | sed -n '1s/^[^ ]* //p')
+    if [ -z "$newest" ]; then
         newest=build/clang
         cmake --preset clang > /dev/null
         cmake --build --preset clang --target millrace > /dev/null

@@ -3,8 +3,8 @@
 #
 # Installs what is missing, builds, and runs what each push has to pass. First the release build with GCC; then the
 # system tests on private PostgreSQL 15 servers and private Kafka brokers, and beside them, at a lower priority: unit tests
-# with GCC under the address and undefined-behaviour sanitizers, those that use threads under the thread sanitizer, a short
-# run of the fuzzers, which Clang builds, the checks of style (clang-format, clang-tidy for what has changed, shellcheck,
+# with Clang under the address and undefined-behaviour sanitizers, those that use threads with GCC under the thread sanitizer, a short
+# run of the fuzzers, the checks of style (clang-format, clang-tidy for what has changed, shellcheck,
 # the direction of the includes), and instructions per event against the committed baseline. Tests that measure wait
 # until nothing runs beside them. Warnings are errors. tests/nightly.py says which system tests are left out unless what they
 # look at has changed. A test that fails is run once more; one that passes then is named in red at the end as flaky, and three of
@@ -12,7 +12,7 @@
 # the slowest tests; build/test-durations.txt has all. What the steps beside the system tests say is printed when they have ended.
 #
 #   --quick   unit tests under the sanitizers only
-#   --full    everything: also all tests of tests/nightly.py, all unit tests under the thread sanitizer, a release build
+#   --full    everything: also all tests of tests/nightly.py, all unit tests under GCC's sanitizers, each of them, a release build
 #             with Clang, clang-tidy for every file, five times as many lies of servers, system tests on
 #             PostgreSQL 18, and system tests at full length: a million changes, 30 kills, 30 stops, a transaction of
 #             two million rows. .github/workflows/nightly.yml runs it
@@ -145,12 +145,14 @@ at_full_length() {
 # gives way to them: they have time limits, builds have none.
 beside() {
     local threads=threads style=(scripts/style.sh --changed)
-    if [ "$MODE" = full ]; then threads=unit style=(scripts/style.sh); fi
-    quick
+    if [ "$MODE" = full ]; then threads=unit style=(scripts/style.sh) && quick; fi
+    # One build is for the unit tests under these sanitizers and for the fuzzers, which are Clang's.
+    step "build: address and undefined-behaviour sanitizers, with Clang" build fuzz unit-tests out_of_memory_test fuzzers
+    step "unit tests: these sanitizers" unit_tests fuzz unit
     step "build: thread sanitizer" build tsan unit-tests out_of_memory_test millrace-micro
     step "unit tests: thread sanitizer" unit_tests tsan "$threads"
     [ "$MODE" != full ] || step "build: release with Clang" build clang
-    step "build and run: fuzzers, with Clang" scripts/fuzz.sh --seconds 3
+    step "fuzzers" scripts/fuzz.sh --seconds 3
     step "style" "${style[@]}"
     export MILLRACE_PRESET=ci
     step "instructions per event" benchmarks/micro.sh --check
@@ -164,7 +166,7 @@ system_tests() {
     else
         export MILLRACE_TEST_NIGHTLY=${MILLRACE_TEST_NIGHTLY-changed} MILLRACE_TEST_LIES=${MILLRACE_TEST_LIES:-100}
     fi
-    export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-3} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
+    export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-4} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
     step "system tests" tests/run.sh || code=1
     [ -z "$NEWEST_PG" ] || step "system tests: PostgreSQL $NEWEST_PG" newest_postgres || code=1
     return "$code"
