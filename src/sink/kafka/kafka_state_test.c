@@ -11,7 +11,10 @@ static void test_state_parse_reads_what_is_written(void **state)
 {
     (void)state;
     struct mr_checkpoint written = {
-        .identity = {"7000000000000000001", UINT32_MAX, "millrace", "p\"\\\x01\xC3\xA9"},
+        .identity = {.system_id = "7000000000000000001",
+                     .timeline = UINT32_MAX,
+                     .slot = "millrace",
+                     .publication = "p\"\\\x01\xC3\xA9"},
         .end_lsn = UINT64_MAX,
         .position = {.commit_lsn = UINT64_MAX, .ordinal = UINT64_MAX},
     };
