@@ -22,13 +22,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sanitized.h"
 #include "testing/test.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
+enum { SANITIZED = MR_ADDRESS_SANITIZER || MR_THREAD_SANITIZER };
 
 typedef void (*prepare_fn)(void);
 typedef long (*attempt_fn)(void);

@@ -12,22 +12,11 @@
 #include <sys/shm.h>
 #include <sys/socket.h>
 
+#include "base/sanitized.h"
 #include "confine/confine.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define MR_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define MR_SANITIZED 1
-#endif
-#endif
-
 /* The sanitizers start llvm-symbolizer, and a process of their own that attaches to ours and looks for leaks. */
-#ifdef MR_SANITIZED
-enum { IS_SANITIZED = 1 };
-#else
-enum { IS_SANITIZED = 0 };
-#endif
+enum { IS_SANITIZED = MR_ADDRESS_SANITIZER || MR_THREAD_SANITIZER };
 
 /* The length of a struct sockaddr_nl: the resolver binds one to learn which kinds of addresses this machine has. */
 enum { NETLINK_ADDRESS_BYTES = 12 };

@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "base/clock.h"
+#include "base/sanitized.h"
 #include "profiler/draw/flame.h"
 #include "profiler/profiler.h"
 #include "testing/test.h"
@@ -159,16 +160,8 @@ static void look_at_text(mr_slice text, struct looked_for *wanted, size_t count)
 }
 
 /* Sanitizers make unwinding so slow that the profiler's thread falls behind, and deliver signals late. */
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#define SLACK     0.2
-#elif defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#define SLACK     0.6
-#else
-#define SANITIZED 0
-#define SLACK     0.05
-#endif
+#define SANITIZED (MR_ADDRESS_SANITIZER || MR_THREAD_SANITIZER)
+#define SLACK     (MR_ADDRESS_SANITIZER ? 0.2 : MR_THREAD_SANITIZER ? 0.6 : 0.05)
 
 /* The account of each thread holds, whatever else the machine does, because it is compared with the
  * thread's own clock. Of a lost sample nobody knows whose it was. */
