@@ -40,6 +40,10 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g")
 # Under the thread sanitizer and the fuzzers; names and lines are enough for their reports. Compiling takes two thirds of -O2 -g.
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g1")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+# libdw finds an address' unit, and so its file and line, by a table that Clang leaves out unless asked.
+if(CMAKE_C_COMPILER_ID STREQUAL "Clang")
+    add_compile_options(-gdwarf-aranges)
+endif()
 
 function(millrace_compile_options target)
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
