@@ -25,8 +25,6 @@
 
 enum { NEXT_ANSWER = 0x1D, NULL_VALUE = 0x1E, AS_IT_IS = 0x1B, TYPE_TEXT = 25, PORT = 5432 };
 
-/* ---- the server ---- */
-
 static struct {
     int listener;
     int client; /* -1: none yet */
@@ -233,8 +231,6 @@ static void start_server(void)
     MR_ASSERT(listen(server.listener, 8) == 0);
     atexit(remove_socket);
 }
-
-/* ---- the questions ---- */
 
 static const struct mr_table_name tables[] = {{"public", "orders"}, {"app", "Users"}};
 

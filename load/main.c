@@ -55,8 +55,6 @@ static double seconds_since(int64_t begin_ns)
     return (double)(mr_monotonic_ns() - begin_ns) / 1e9;
 }
 
-/* ---- looking ---- */
-
 static uint64_t memory_peak(int pid)
 {
     char path[64], line[256];
@@ -143,8 +141,6 @@ static void run_for(struct run *run, double seconds)
         look(run);
     }
 }
-
-/* ---- scenarios ---- */
 
 static bool start_writers(struct run *run, uint64_t quota)
 {
@@ -249,8 +245,6 @@ static void run_ramp(struct run *run)
         rate *= run->options->step_factor;
     }
 }
-
-/* ---- begin and end ---- */
 
 /* What the load will write, roughly: the log of a row is the row, its index entries and headers. */
 static void warn_of_budget(struct run *run)

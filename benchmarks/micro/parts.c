@@ -9,8 +9,6 @@
 #include "micro.h"
 #include "sink/record_headers.h"
 
-/* ---- batch: room for a record of 600 bytes, and the record ---- */
-
 enum { RECORD_BYTES = 600, BATCH_BYTES = 256 * 1024, BATCHES = 8 };
 
 static void *batch_open(void)
@@ -48,8 +46,6 @@ static void batch_close(void *state)
 const struct micro_bench micro_batch = {
     .name = "batch", .event = "record", .open = batch_open, .run = batch_run, .close = batch_close};
 
-/* ---- ring: one pointer in and out, with a few waiting ---- */
-
 enum { RING_CAPACITY = 64, RING_WAITING = 7 };
 
 static void *ring_open(void)
@@ -84,8 +80,6 @@ static void ring_close(void *state)
 const struct micro_bench micro_ring = {
     .name = "ring", .event = "item", .open = ring_open, .run = ring_run, .close = ring_close};
 
-/* ---- acknowledgement window: batches set out in order and come home in groups turned round ---- */
-
 enum { ACK_CAPACITY = 64, ACK_GROUP = 4 };
 
 static void *ack_open(void)
@@ -118,8 +112,6 @@ static void ack_close(void *state)
 
 const struct micro_bench micro_ack = {
     .name = "ack", .event = "batch", .open = ack_open, .run = ack_run, .close = ack_close};
-
-/* ---- what each record gets in the sink, and text with something to escape in it ---- */
 
 enum { TRANSACTION_ROWS = 100 };
 

@@ -137,8 +137,6 @@ static void rows_close(void *state)
     free(rows);
 }
 
-/* ---- decode ---- */
-
 static void *decode_open(void)
 {
     return rows_new();
@@ -153,8 +151,6 @@ static uint64_t decode_run(void *state, uint32_t count)
 
 const struct micro_bench micro_decode = {
     .name = "decode", .event = "row", .open = decode_open, .run = decode_run, .close = rows_close};
-
-/* ---- encode ---- */
 
 static mr_status keep_change(void *context, const struct mr_change *change,
                              struct mr_error *ret_error)
@@ -253,8 +249,6 @@ const struct micro_bench micro_encode_avro = {.name = "encode_avro",
                                               .open = encode_avro_open,
                                               .run = encode_run,
                                               .close = rows_close};
-
-/* ---- decode, encode and batch together, as the source thread does ---- */
 
 static mr_status flow_change(void *context, const struct mr_change *change,
                              struct mr_error *ret_error)

@@ -56,8 +56,6 @@ bool mr_table_patterns_match(const struct mr_table_pattern *patterns, uint32_t c
     return false;
 }
 
-/* ---- expressions ---- */
-
 static pcre2_code *compile(const char *text, char *reason, size_t size)
 {
     int fault;

@@ -36,8 +36,6 @@ bool mr_table_pattern_matches(const struct mr_table_pattern *pattern, mr_slice s
 bool mr_table_patterns_match(const struct mr_table_pattern *patterns, uint32_t count,
                              mr_slice schema, mr_slice table);
 
-/* ---- expressions ---- */
-
 enum mr_regex_result {
     MR_REGEX_NO,
     MR_REGEX_YES,

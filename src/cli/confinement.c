@@ -11,8 +11,6 @@
 #include "confine/confine.h"
 #include "postgres/conn/pg_conn.h"
 
-/* ---- which files ---- */
-
 /* What the C library, OpenSSL, Kerberos and the profiler read of a system; no homes and no data of other services (/home,
  * /root, /var, /srv, /tmp). /proc shows of other processes what everybody may see; their memory and variables Landlock
  * itself hides. */

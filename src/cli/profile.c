@@ -34,8 +34,6 @@ static const struct {
     {"heap", "Heap", "bytes"},
 };
 
-/* ---- files ---- */
-
 /* Of files, whose ending follows. */
 struct place {
     char folder[PATH_MAX];
@@ -123,8 +121,6 @@ static mr_status draw(const struct mr_flame *flame, const struct mr_flame_drawin
     return status;
 }
 
-/* ---- a running millrace ---- */
-
 static mr_status refused(const char *path, long http_status, const char *body,
                          struct mr_error *ret_error)
 {
@@ -210,8 +206,6 @@ mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_a
     free(body);
     return status;
 }
-
-/* ---- two files ---- */
 
 static mr_status add_file(const char *path, struct mr_flame *flame, mr_flame_side side,
                           struct mr_error *ret_error)

@@ -26,8 +26,6 @@ static bool takes(enum mr_cli_command command, enum mr_cli_option option)
     return (mr_cli_options[option].commands >> command & 1) != 0;
 }
 
-/* ---- manual pages ---- */
-
 /* Text for roff: what it would read as its own is escaped. */
 static void put_roff(FILE *to, const char *text)
 {
@@ -129,8 +127,6 @@ static void print_man_config(FILE *to)
           ".SH SEE ALSO\n.BR millrace (1)\n",
           to);
 }
-
-/* ---- completions ---- */
 
 static void put_command_names(FILE *to, const char *between)
 {

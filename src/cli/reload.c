@@ -98,8 +98,6 @@ static void add_problem(struct reading *reading, mr_status status, const char *f
     }
 }
 
-/* ---- the file ---- */
-
 /* mr_config_difference_fn */
 static void take_difference(void *context, const struct mr_option *option)
 {
@@ -141,8 +139,6 @@ static mr_status read_file(struct reading *reading)
                          0;
     return MR_OK;
 }
-
-/* ---- what differs ---- */
 
 /* Other tables are wanted, other patterns of tables, or other rows and columns of theirs. */
 static bool has_tables(const struct reading *reading)
@@ -255,8 +251,6 @@ static mr_status compare(struct reading *reading)
     return status == MR_OK && has_tables(reading) ? change_publication(reading, false) : status;
 }
 
-/* ---- the change ---- */
-
 static mr_status apply(struct reading *reading)
 {
     const struct mr_reload_options *options = &reading->reload->options;
@@ -358,8 +352,6 @@ static char *run_once(struct mr_reload *reload, bool applies)
     return answer;
 }
 
-/* ---- its thread, from the first request on ---- */
-
 static void *reload_main(void *context)
 {
     struct mr_reload *reload = context;
@@ -400,8 +392,6 @@ void mr_reload_ask(struct mr_reload *reload)
 {
     ask(reload, true);
 }
-
-/* ---- HTTP ---- */
 
 /* The client has a file whose content is `digest` (NULL, "": none): it asks about another one. */
 static bool means_other_file(const char *path, const char *digest)
@@ -458,8 +448,6 @@ static void get_outcome(void *context, struct mr_http_request *request)
             found == NULL ? "{\"done\":false}" : found->text);
     pthread_mutex_unlock(&reload->lock);
 }
-
-/* ---- */
 
 void mr_reload_show(void *context, cJSON *status)
 {

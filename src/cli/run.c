@@ -29,8 +29,6 @@ enum {
     LEAVE_MS = 5000, /* after its deadline a stop waits no longer than this */
 };
 
-/* ---- wiring ---- */
-
 struct app {
     struct mr_config *config;
     struct mr_source *source;
@@ -258,8 +256,6 @@ static void app_free(struct app *app)
     mr_topics_done(&app->topics);
     mr_schemas_free(app->schemas);
 }
-
-/* ---- running ---- */
 
 int mr_cli_signals(void)
 {

@@ -54,8 +54,6 @@ static void on_interrupt(int signal_number)
     interrupted = 1;
 }
 
-/* ---- the text ---- */
-
 typedef struct mr_show_text (*show_fn)(double value);
 
 /* The place of a column of /api/history. */
@@ -323,8 +321,6 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
     mr_show_events(status, EVENTS_SHOWN, to);
     print_hint(top, to);
 }
-
-/* ---- the terminal ---- */
 
 /* The last line, the hint, is always there; lines above it that don't fit are left out. What is left of an earlier
  * drawing is wiped. */

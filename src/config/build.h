@@ -61,8 +61,6 @@ const char *mr_config_or_null(const char *text);
 uint32_t mr_config_operations(struct mr_config *config, const struct mr_strings *names,
                               uint32_t line, bool outboxx);
 
-/* ---- for the files that follow build_tables.c ---- */
-
 /* A pattern of an option, so that what it means can be compared with what there is. */
 void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *rule);
 
@@ -79,8 +77,6 @@ bool mr_config_names_table(const struct mr_config *config, const struct mr_table
 /* Warns where an option names a table that is not streamed. */
 void mr_config_check_streamed(struct mr_config *config, uint32_t option, const char *schema,
                               const char *table);
-
-/* ---- in this order ---- */
 
 void mr_config_build_encode(struct mr_config *config);
 void mr_config_build_tables(struct mr_config *config);

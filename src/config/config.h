@@ -89,8 +89,6 @@ char *mr_config_origins_json(const struct mr_config *config, const struct mr_con
 /* Of each duration and size the unit that mr_config_json has it in: "ms", "us", "bytes". The caller frees it. */
 char *mr_config_units_json(void);
 
-/* ---- a file that is read anew ---- */
-
 /* Reads `running`'s file again, but none of its secrets, which are those of the start. As mr_config_load otherwise. Any
  * thread. */
 mr_status mr_config_reload(const struct mr_config *running, struct mr_config **ret_config);

@@ -107,8 +107,6 @@ static char *file_with_number(const struct mr_option *option, int64_t value)
     return text;
 }
 
-/* ---- each row ---- */
-
 static void test_default_is_a_value_of_its_kind_and_range(void **state)
 {
     (void)state;
@@ -312,8 +310,6 @@ static void test_needs_name_options_and_their_words(void **state)
         }
     }
 }
-
-/* ---- reload ---- */
 
 struct told {
     const struct mr_option *option;

@@ -52,8 +52,6 @@ static void nothing(void)
 {
 }
 
-/* ---- system calls ---- */
-
 static void give_up_syscalls(void)
 {
     if (mr_confine_syscalls(false) != MR_CONFINED) {
@@ -222,8 +220,6 @@ static void test_confine_syscalls_allowed(void **state)
     assert_true(answer == 0 || answer == NOT_HERE);
 }
 
-/* ---- listeners ---- */
-
 static void give_up_listeners(void)
 {
     if (mr_confine_syscalls(false) != MR_CONFINED || mr_confine_listeners() != MR_CONFINED) {
@@ -294,8 +290,6 @@ static void test_confine_listeners_denied(void **state)
     assert_int_equal(in_child(nothing, try_bind_elsewhere), EPERM);
     assert_int_equal(in_child(give_up_listeners, try_netlink), in_child(nothing, try_netlink));
 }
-
-/* ---- files ---- */
 
 static char folder[] = "/tmp/confine-XXXXXX";
 

@@ -92,8 +92,6 @@ static const struct mr_http_route *find_route(const struct mr_http *http, const 
     return NULL;
 }
 
-/* ---- answering ---- */
-
 static enum MHD_Result answer(struct mr_http *http, struct mr_http_request *request)
 {
     struct MHD_Connection *to = request->connection;
@@ -130,8 +128,6 @@ static bool stopping(const struct mr_http *http)
     struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
     return poll(&stop, 1, 0) > 0;
 }
-
-/* ---- slow handlers ---- */
 
 static void be_nice(void)
 {
@@ -212,8 +208,6 @@ static void slow_end(struct mr_http *http, struct mr_http_request *request)
         http->long_count -= is_long(request);
     }
 }
-
-/* ---- requests ---- */
 
 /* The handler runs when all of it is there. */
 static enum MHD_Result take_upload(struct mr_http *http, struct mr_http_request *request,
@@ -327,8 +321,6 @@ static void request_completed(void *context, struct MHD_Connection *of, void **r
         mr_http_connection_enter(mr_http_connection_of(of), MR_HTTP_IDLE);
     }
 }
-
-/* ---- the thread ---- */
 
 static mr_status start_daemon(struct mr_http *http, struct mr_error *ret_error)
 {

@@ -58,8 +58,6 @@ struct mr_http_route {
 
 enum { MR_HTTP_ROUTES_MAX = 48, MR_HTTP_SLOW_MAX = 3, MR_HTTP_UPLOAD_MAX = 256 * 1024 };
 
-/* ---- the server; the thread that made it ---- */
-
 struct mr_http *mr_http_new(const struct mr_http_options *options);
 
 /* Before the start. All: with the same context. */
@@ -75,8 +73,6 @@ void mr_http_free(struct mr_http *http);
 
 /* The route at `index`, in order of mr_http_add, or NULL. Any thread after the start. */
 const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t index);
-
-/* ---- a request; inside its handler ---- */
 
 /* The whole path, "/pprof/heap". */
 const char *mr_http_path(const struct mr_http_request *request);

@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "control/http_internal.h"
 
-/* ---- guessing ---- */
-
 /* After FREE_TRIES failures in a row an address has one try a second. */
 enum { FREE_TRIES = 5, PAUSE_MS = 1000, FORGET_MS = 60000, LOG_MS = 10000 };
 
@@ -84,8 +82,6 @@ static void count_try(struct mr_http_logins *logins, struct MHD_Connection *of, 
            "a wrong user name or password for the HTTP server; logged every 10 s at most",
            MR_LOG_STR("from", text), MR_LOG_INT("failures", logins->failures));
 }
-
-/* ---- the login ---- */
 
 /* As long for a wrong text as for the right one. */
 static bool equal_secret(const char *given, const char *wanted)

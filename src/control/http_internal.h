@@ -83,8 +83,6 @@ bool mr_http_encoding_has_gzip(const char *accepted);
 struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,
                                       size_t held_max);
 
-/* ---- failed logins ---- */
-
 enum { MR_HTTP_LOGINS = 64 };
 
 /* Addresses that were wrong lately. */
@@ -98,16 +96,12 @@ struct mr_http_logins {
     int64_t logged_ns;
 };
 
-/* ---- admission ---- */
-
 /* Whether a name in a request's Host header can't be one that a stranger has pointed at this machine. */
 bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host);
 
 /* Refuses what no handler should see; true: the handler may run. `ending`: the server ends, and slow handlers don't begin. */
 bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
                    const char *method, bool ending, struct mr_http_request *request);
-
-/* ---- connections ---- */
 
 enum { MR_HTTP_IDLE_MS = 30000 /* from an answer to the end of the next request's head */ };
 

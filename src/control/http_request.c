@@ -10,8 +10,6 @@
 #include "base/json.h"
 #include "control/http_internal.h"
 
-/* ---- what was asked ---- */
-
 struct mr_http_request *mr_http_request_new(const char *path)
 {
     struct mr_http_request *request = MR_NEW(struct mr_http_request);
@@ -161,8 +159,6 @@ bool mr_http_number(struct mr_http_request *request, const char *name, int64_t f
     return true;
 }
 
-/* ---- the answer ---- */
-
 static void body_drop(struct mr_http_request *request)
 {
     if (request->body != NULL) {
@@ -259,8 +255,6 @@ bool mr_http_wait(struct mr_http_request *request, uint32_t ms)
     } while (ready < 0 && errno == EINTR);
     return ready == 0;
 }
-
-/* ---- to libmicrohttpd ---- */
 
 struct held_body {
     char *bytes;

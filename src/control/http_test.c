@@ -13,8 +13,6 @@
 #include "control/http_internal.h"
 #include "testing/test.h"
 
-/* ---- addresses ---- */
-
 static void test_address_parse_good(void **state)
 {
     (void)state;
@@ -68,8 +66,6 @@ static void test_address_parse_bad(void **state)
     longest[5 + MR_ADDRESS_PATH_MAX] = '\0';
     assert_int_equal(mr_address_parse(longest, &address, NULL), MR_OK);
 }
-
-/* ---- parameters ---- */
 
 static void test_hosts_that_are_ours(void **state)
 {
@@ -168,8 +164,6 @@ static void test_parameters_have_limits(void **state)
     assert_true(request->too_many_parameters);
     mr_http_request_free(request);
 }
-
-/* ---- a server ---- */
 
 enum { CONNECTIONS = 4 };
 

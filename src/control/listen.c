@@ -18,8 +18,6 @@
 /* Connections that wait to be accepted: a crowd of them must not keep a probe's handshake out. */
 enum { BACKLOG = 1024 };
 
-/* ---- parsing ---- */
-
 #define V6_CHARACTERS   "0123456789abcdefABCDEF:.%"
 #define NAME_CHARACTERS "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_"
 
@@ -85,8 +83,6 @@ bool mr_address_is_local(const struct mr_address *address)
     }
     return inet_pton(AF_INET, address->host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
 }
-
-/* ---- sockets ---- */
 
 static mr_status listen_on(const struct sockaddr *at, socklen_t len, int *ret_fd)
 {

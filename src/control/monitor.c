@@ -49,8 +49,6 @@ static int64_t wall_ms(void)
     return mr_wall_ns() / 1000000;
 }
 
-/* ---- log records ---- */
-
 static void observe(void *context, enum mr_log_level level, const char *event, const char *sentence,
                     const struct mr_log_field *fields)
 {
@@ -79,8 +77,6 @@ static void copy_events(struct mr_monitor *monitor, struct mr_monitor_snapshot *
     }
     pthread_mutex_unlock(&monitor->events_lock);
 }
-
-/* ---- looking ---- */
 
 static void look_at_sink(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
 {
@@ -377,8 +373,6 @@ void mr_monitor_look(struct mr_monitor *monitor)
     }
 }
 
-/* ---- sampling ---- */
-
 /* CPU time of a thread, with the time it was ready without a CPU: a thread that gets no CPU is at its limit as well. */
 static uint64_t busy_ns(const struct mr_process_threads *threads, const char *name)
 {
@@ -507,8 +501,6 @@ static void *monitor_main(void *context)
     return NULL;
 }
 
-/* ---- life ---- */
-
 struct mr_monitor *mr_monitor_new(const struct mr_monitor_options *options)
 {
     struct mr_monitor *monitor = MR_NEW(struct mr_monitor);
@@ -557,8 +549,6 @@ void mr_monitor_stop(struct mr_monitor *monitor)
     pthread_join(monitor->thread, NULL);
     monitor->started = false;
 }
-
-/* ---- asking ---- */
 
 struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)
 {

@@ -34,8 +34,6 @@ static void expose_figure(struct text *text, const struct mr_figure *figure)
     }
 }
 
-/* ---- words: 1 for the one that holds ---- */
-
 #define WORD(name, type, function)                                                                 \
     static const char *name(unsigned i)                                                            \
     {                                                                                              \
@@ -55,8 +53,6 @@ static void expose_words(struct text *text)
         mr_expose_u64(&text->out, ONE(text->family->name_of(i)), i == *(const unsigned *)holds);
     }
 }
-
-/* ---- families with labels, and histograms ---- */
 
 static void expose_build(struct text *text)
 {

@@ -107,8 +107,6 @@ void mr_process_read(struct mr_process *ret)
     read_jemalloc(ret);
 }
 
-/* ---- threads ---- */
-
 /* The line of that name, which may be new; NULL: there is no room. */
 static struct mr_thread_time *line_of(struct mr_process_threads *threads, const char *name)
 {

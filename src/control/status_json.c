@@ -46,8 +46,6 @@ static void add_percentiles(cJSON *to, const char *name, const struct mr_histogr
     add_count(object, "count", view->count);
 }
 
-/* ---- figures ---- */
-
 static void add_figure(cJSON *to, const struct mr_monitor_snapshot *snapshot,
                        const struct mr_figure *figure)
 {
@@ -89,8 +87,6 @@ static void add_run(cJSON *root, const struct mr_monitor_snapshot *snapshot)
     }
 }
 
-/* ---- existing rows ---- */
-
 static void add_progress(cJSON *to, const char *state, uint32_t percent, uint64_t rows,
                          double seconds)
 {
@@ -127,8 +123,6 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
         cJSON_AddStringToObject(section_of(root, "incremental"), "held_since", held->since);
     }
 }
-
-/* ---- the two ends ---- */
 
 static void add_partitions(cJSON *root, const struct mr_sink_view *sink)
 {
@@ -198,8 +192,6 @@ static void add_ends(cJSON *root, const struct mr_pages *pages,
     }
 }
 
-/* ---- tables ---- */
-
 static uint64_t events_of(const struct mr_table_count *table)
 {
     uint64_t sum = 0;
@@ -239,8 +231,6 @@ static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, 
     }
     add_count(root, "table_found", found);
 }
-
-/* ---- what happened, and the process ---- */
 
 static void add_events(cJSON *root, const struct mr_monitor_snapshot *snapshot)
 {

@@ -107,13 +107,9 @@ bool mr_cv_same_regex(const char *java);
 bool mr_cv_rewrite(struct mr_convert *c, const char *java, const char *replacement,
                    const char *regex_option, const char *option);
 
-/* ---- convert.c: the table ---- */
-
 /* Converts a line by the row "@<class>.<option>"; false: there is none. */
 bool mr_cv_class_line(struct mr_convert *c, struct mr_cv_line *line, const char *java,
                       const char *option);
-
-/* ---- what belongs together ---- */
 
 void mr_cv_source(struct mr_convert *c);
 void mr_cv_tables(struct mr_convert *c);

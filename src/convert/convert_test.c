@@ -107,8 +107,6 @@ static void test_convert_results_are_configurations(void **state)
     each_file(look_at_result);
 }
 
-/* ---- nothing is passed over ---- */
-
 static void add_escaped(struct mr_text *out, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -162,8 +160,6 @@ static void test_convert_passes_no_option_over(void **state)
     (void)state;
     each_file(look_at_options);
 }
-
-/* ---- what becomes of what ---- */
 
 #define BASE                                                                                       \
     "connector.class=io.debezium.connector.postgresql.PostgresConnector\n"                         \
@@ -440,8 +436,6 @@ static void test_convert_cases(void **state)
         mr_text_done(&text);
     }
 }
-
-/* ---- input ---- */
 
 static void test_convert_refuses(void **state)
 {

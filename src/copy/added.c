@@ -130,8 +130,6 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
     return added;
 }
 
-/* ---- tables that leave ---- */
-
 struct kept {
     const struct mr_pg_source_options *options;
     const struct mr_pg_result *streamed; /* NULL: not known */

@@ -67,8 +67,6 @@ void mr_asked_stored_free(struct mr_asked_stored *state)
     free(state);
 }
 
-/* ---- writing ---- */
-
 static void add_number(cJSON *json, const char *name, uint64_t number)
 {
     cJSON_AddNumberToObject(json, name, (double)number);
@@ -136,8 +134,6 @@ char *mr_asked_stored_format(const struct mr_asked_stored *state)
     cJSON_Delete(json);
     return text;
 }
-
-/* ---- reading ---- */
 
 /* A number that is none of ours must not be converted: C leaves open what comes of it. */
 static bool take_number(const cJSON *json, const char *name, double most, uint64_t *ret)
@@ -260,8 +256,6 @@ struct mr_asked_stored *mr_asked_stored_parse(const char *text)
     cJSON_Delete(json);
     return state;
 }
-
-/* ---- the section ---- */
 
 /* A build that knows nothing of requests may go on where none is open. */
 static struct mr_section_rank rank_of(const struct mr_asked_stored *state)

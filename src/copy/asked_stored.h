@@ -51,8 +51,6 @@ char *mr_asked_stored_format(const struct mr_asked_stored *state);
 /* NULL when the text is not of that form; else the caller's to free. */
 struct mr_asked_stored *mr_asked_stored_parse(const char *text);
 
-/* ---- the section of the stored record ---- */
-
 #define MR_SECTION_ASKED "asked"
 enum { MR_ASKED_STORED_VERSION = 3 };
 

@@ -115,8 +115,6 @@ static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
     return verdict;
 }
 
-/* ---- transactions that must end first ---- */
-
 static void begin_held(struct mr_chunks *chunks)
 {
     mr_chunks_close_window(chunks);
@@ -263,8 +261,6 @@ void mr_chunks_take_job(struct mr_chunks *chunks)
         mr_chunks_set_phase(chunks, MR_CHUNKS_READ);
     }
 }
-
-/* ---- what it is to do ---- */
 
 static void ask(struct mr_chunks *chunks, struct mr_chunk_job *job)
 {

@@ -92,8 +92,6 @@ void mr_chunk_requests_done(struct mr_chunk_requests *requests)
     pthread_mutex_destroy(&requests->lock);
 }
 
-/* ---- any thread ---- */
-
 /* Those at their ends go, the oldest first, when there are more than are kept. With the lock. */
 static void forget_ended(struct mr_chunk_requests *requests)
 {
@@ -360,8 +358,6 @@ struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies)
     return stats;
 }
 
-/* ---- source thread ---- */
-
 bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
                             const struct mr_chunk_holder *holder)
 {
@@ -617,8 +613,6 @@ void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
     }
     pthread_mutex_unlock(&requests->lock);
 }
-
-/* ---- sink thread ---- */
 
 void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
 {

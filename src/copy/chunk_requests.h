@@ -86,8 +86,6 @@ void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores);
 mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
                                 uint64_t *ret_id, struct mr_error *ret_error);
 
-/* ---- source thread ---- */
-
 /* The first one of that state, or the one of that number; NULL: there is none. It stays until the source thread has ended it. */
 struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *requests,
                                                  enum mr_copy_request_state state);
@@ -125,8 +123,6 @@ void mr_chunk_requests_note(struct mr_chunk_requests *requests, uint64_t step,
 
 /* What was on its way is lost: what is not at its end goes on where it is safe. */
 void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests);
-
-/* ---- sink thread ---- */
 
 /* All batches up to one that carries the step are with the sink. */
 void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step);

@@ -7,8 +7,6 @@
 #include "base/hash.h"
 #include "base/index.h"
 
-/* ---- snapshots ---- */
-
 /* More transactions can't be under way: MaxBackends, and prepared ones, at most 2^18 - 1 each (MAX_BACKENDS in
  * src/include/postmaster/postmaster.h, GetMaxSnapshotXidCount in src/backend/storage/ipc/procarray.c). */
 enum { XIPS_MAX = 1 << 19 };
@@ -73,8 +71,6 @@ static bool sees(const struct mr_chunk_snapshot *snapshot, uint32_t xid)
     return snapshot->xip_count == 0 ||
            bsearch(&xid, snapshot->xip, snapshot->xip_count, sizeof(xid), mr_u32_compare) == NULL;
 }
-
-/* ---- keys ---- */
 
 struct key {
     uint32_t at; /* in `bytes` */
@@ -143,8 +139,6 @@ static void keys_clear(struct keys *keys)
     mr_index_done(&keys->index);
     *keys = (struct keys){.seed = seed};
 }
-
-/* ---- the window ---- */
 
 /* From closed to open at R, from open to judged when S is there, and back to closed. */
 enum state { CLOSED, OPEN, JUDGED };

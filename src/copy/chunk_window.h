@@ -54,8 +54,6 @@ void mr_chunk_window_free(struct mr_chunk_window *window); /* NULL is fine */
 bool mr_chunk_window_wants_number(const struct mr_chunk_window *window);
 void mr_chunk_window_take_number(struct mr_chunk_window *window, uint32_t xid);
 
-/* ---- from the stream, in its order ---- */
-
 /* A row with that key was inserted, changed or deleted; of an update that changes the key, both. `lacks`: its event lacks a
  * value that the update did not touch (TOAST). */
 void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key, bool lacks);
@@ -69,8 +67,6 @@ void mr_chunk_window_reshape(struct mr_chunk_window *window);
 
 /* A transaction that changed the table, or another one, is in the stream whole; all calls for it came before. */
 void mr_chunk_window_commit(struct mr_chunk_window *window, uint32_t xid);
-
-/* ---- the chunk ---- */
 
 /* Moment R, between two transactions. */
 void mr_chunk_window_open(struct mr_chunk_window *window);

@@ -80,8 +80,6 @@ static mr_slice key_text(uint32_t key, char text[16])
     return (mr_slice){.data = (const uint8_t *)text, .len = (size_t)len};
 }
 
-/* ---- the server ---- */
-
 static uint32_t new_xid(struct model *model)
 {
     return model->next_xid++;
@@ -221,8 +219,6 @@ static uint32_t value_seen(const struct model *model, uint32_t key)
     return ABSENT;
 }
 
-/* ---- the stream ---- */
-
 static void stream_change(struct model *model, uint32_t key, uint32_t value, bool lacks)
 {
     model->at_stream[key] = value;
@@ -255,8 +251,6 @@ static void step_stream(struct model *model)
     mr_chunk_window_commit(model->window, next->xid);
     model->reached = next->end_lsn;
 }
-
-/* ---- the reader ---- */
 
 static void ask(struct model *model)
 {
@@ -348,8 +342,6 @@ static void step_reader(struct model *model)
         break;
     }
 }
-
-/* ---- runs ---- */
 
 static void run(struct model *model, uint64_t seed, uint32_t noted_max, size_t bytes_max)
 {

@@ -21,8 +21,6 @@ static struct mr_chunks *chunks_of(const struct mr_companion *companion)
     return (struct mr_chunks *)(uintptr_t)companion;
 }
 
-/* ---- the table at hand ---- */
-
 static struct mr_encoder *encoder_of(const struct mr_chunks *chunks)
 {
     return chunks->base.port->stream->encoder;
@@ -197,8 +195,6 @@ void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns)
     mr_chunks_read_next(chunks);
 }
 
-/* ---- steps ---- */
-
 /* Whoever asks for something next sets it again. */
 static void set_wants(struct mr_chunks *chunks)
 {
@@ -340,8 +336,6 @@ static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
     }
 }
 
-/* ---- losses ---- */
-
 static void interrupt(struct mr_chunks *chunks)
 {
     chunks->changed = false;
@@ -393,8 +387,6 @@ static void lost(struct mr_companion *companion, enum mr_loss loss)
     }
 }
 
-/* ---- sink thread ---- */
-
 static void adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
     struct mr_asked_stored *asked = mr_asked_stored_of(stored);
@@ -425,8 +417,6 @@ static void stored(struct mr_companion *companion)
 {
     mr_chunk_requests_stored(&chunks_of(companion)->requests);
 }
-
-/* ---- life ---- */
 
 static void attach(struct mr_companion *companion)
 {

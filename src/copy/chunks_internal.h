@@ -91,8 +91,6 @@ struct mr_chunks {
     struct mr_text key; /* scratch */
 };
 
-/* ---- chunks.c ---- */
-
 void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase);
 void mr_chunks_close_window(struct mr_chunks *chunks);
 void mr_chunks_forget_relation(struct mr_chunks *chunks);
@@ -123,16 +121,12 @@ bool mr_chunks_differs(struct mr_chunks *chunks);
 /* The chunk is read again, in a while. */
 void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns);
 
-/* ---- chunk_jobs.c ---- */
-
 /* Nanoseconds until the next try. */
 int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks);
 
 /* Takes what the reader has done / gives it the next job, if it is free; what is due later than `now_ns` waits. */
 void mr_chunks_take_job(struct mr_chunks *chunks);
 void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns);
-
-/* ---- chunk_stream.c: as in mr_companion_ops ---- */
 
 void mr_chunks_change(struct mr_companion *companion, const struct mr_change *change, bool is_new);
 void mr_chunks_commit(struct mr_companion *companion, const struct mr_transaction *transaction);
@@ -143,8 +137,6 @@ bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation 
 /* The key of a row as the window has it; what `values` lacks, `old` (may be NULL) may have. False: a value of it is not known. */
 bool mr_chunks_key(struct mr_chunks *chunks, const struct mr_relation *relation,
                    const struct mr_datum *values, const struct mr_tuple *old, mr_slice *ret_key);
-
-/* ---- chunk_rows.c ---- */
 
 /* Sends a few rows. MR_FULL: there is no room for one. */
 mr_status mr_chunks_send_rows(struct mr_chunks *chunks);

@@ -241,8 +241,6 @@ static void test_a_form_that_never_agrees(void **state)
     stop(stage);
 }
 
-/* ---- beside another companion ---- */
-
 /* Counts the changes that are safe. */
 static struct {
     struct mr_companion base;

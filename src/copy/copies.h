@@ -37,8 +37,6 @@ void mr_copies_free(struct mr_copies *copies); /* NULL is fine */
 /* For the flow, in this order. */
 struct mr_companion *const *mr_copies_companions(struct mr_copies *copies, uint32_t *ret_count);
 
-/* ---- before the stream ---- */
-
 enum mr_copy_state {
     MR_COPY_IDLE, /* none was needed */
     MR_COPY_RUNNING,
@@ -80,8 +78,6 @@ struct mr_copy_stats mr_copies_stats(struct mr_copies *copies);
 /* How far the tables of the copy at hand or the last one are, those under way first; returns how many. Any thread. */
 uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *ret_tables,
                           uint32_t capacity);
-
-/* ---- existing rows while the stream runs ---- */
 
 struct mr_copy_wish {
     const char *schema, *table;

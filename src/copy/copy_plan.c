@@ -14,8 +14,6 @@ enum {
     WAIT_NS = 100000000,
 };
 
-/* ---- pieces ---- */
-
 static void add_range(struct mr_plan_table *table, struct mr_copy_range range, uint32_t pages,
                       uint32_t workers)
 {
@@ -195,8 +193,6 @@ bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_
     return found;
 }
 
-/* ---- how far it is ---- */
-
 void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copied copied)
 {
     pthread_mutex_lock(&plan->lock);
@@ -292,8 +288,6 @@ struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t ro
     return state;
 }
 
-/* ---- for whoever looks ---- */
-
 void mr_copy_plan_told(struct mr_copy_plan *plan, uint32_t index, uint64_t rows, uint64_t bytes)
 {
     struct mr_plan_table *table = &plan->tables[index];
@@ -371,8 +365,6 @@ uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,
     }
     return count;
 }
-
-/* ---- marks ---- */
 
 void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t head)
 {

@@ -45,8 +45,6 @@ char *mr_copy_stored_format(const struct mr_copy_stored *state)
     return text.data;
 }
 
-/* ---- reading it ---- */
-
 struct cursor {
     const char *at;
     bool failed;
@@ -148,8 +146,6 @@ struct mr_copy_stored *mr_copy_stored_parse(const char *text)
     }
     return state;
 }
-
-/* ---- what it says ---- */
 
 static struct mr_section_rank rank_of(const struct mr_copy_stored *state)
 {

@@ -49,8 +49,6 @@ char *mr_copy_stored_format(const struct mr_copy_stored *state);
 /* NULL when the text is not of that form; else the caller's to free. */
 struct mr_copy_stored *mr_copy_stored_parse(const char *text);
 
-/* ---- sections of the stored record ---- */
-
 #define MR_SECTION_COPY      "copy"
 #define MR_SECTION_COPY_ONLY "copy_only"
 enum { MR_COPY_STORED_VERSION = 2 };

@@ -106,8 +106,6 @@ static void chunks_free(struct mr_chunk_reader *reader)
     free(reader);
 }
 
-/* ---- the connection ---- */
-
 /* Rows come through the index of the key: a plan that sorts would read the whole table for each chunk. A policy must not hide
  * rows without a word. */
 static mr_status set_settings(struct mr_chunk_reader *reader, const char *before,
@@ -140,8 +138,6 @@ static mr_status query(struct mr_chunk_reader *reader, struct mr_text *sql,
 {
     return mr_pg_query(reader->conn, sql, shape, ret_result, ret_error);
 }
-
-/* ---- which tables ---- */
 
 /* OIDs of the table of that name, and of what is below it. */
 static void add_family(const struct mr_chunk_reader *reader, struct mr_text *sql,
@@ -245,8 +241,6 @@ static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema,
     *ret_count = count;
     return MR_OK;
 }
-
-/* ---- what a chunk needs of its table ---- */
 
 enum table_column { TABLE_IDENTITY, TABLE_KIND, TABLE_FILTER };
 
@@ -654,8 +648,6 @@ static void add_version(struct mr_text *sql, const struct mr_chunk_table *table)
     mr_sql_add_literal(sql, table->table);
     mr_text_string(sql, ")");
 }
-
-/* ---- numbers and chunks ---- */
 
 static mr_status chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
                                struct mr_error *ret_error)

@@ -31,8 +31,6 @@ struct mr_pg_copy {
     char snapshot[SNAPSHOT_NAME_MAX];
 };
 
-/* ---- which tables, and how ---- */
-
 enum table_column {
     TABLE_OID, /* as the stream names it, */
     TABLE_SCHEMA,
@@ -216,8 +214,6 @@ static mr_status take_tables(struct reading *reading, struct mr_error *ret_error
     return MR_OK;
 }
 
-/* ---- the snapshot ---- */
-
 /* What the server says once whoever has the snapshot is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
  * file of that name until 16 and from 17 on, and with a file whose owner has just ended. */
 static bool is_snapshot_gone(const char *text)
@@ -370,8 +366,6 @@ const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy)
 {
     return &copy->view;
 }
-
-/* ---- reading ---- */
 
 /* A row and the values that point into it. */
 struct held {

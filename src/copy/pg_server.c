@@ -20,8 +20,6 @@ struct mr_pg_server {
     struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
 };
 
-/* ---- the copy before the stream ---- */
-
 static mr_status open_keeper(struct mr_pg_server *server, int stop_fd, struct mr_error *ret_error)
 {
     MR_TRY(mr_pg_copying_connect_home(mr_pg_source_options(server->source),
@@ -153,16 +151,12 @@ static mr_status server_reader_new(void *context, int stop_fd, struct mr_copy_re
                             mr_pg_source_home(server->source), stop_fd, ret_reader, ret_error);
 }
 
-/* ---- chunks ---- */
-
 static struct mr_chunk_reader *server_chunks_new(void *context, int stop_fd)
 {
     const struct mr_pg_server *server = context;
     return mr_pg_chunks_new(mr_pg_source_options(server->source), mr_pg_source_home(server->source),
                             stop_fd);
 }
-
-/* ---- life ---- */
 
 struct mr_pg_server *mr_pg_server_new(struct mr_source *source)
 {

@@ -63,8 +63,6 @@ struct mr_snapshot_ops {
     void (*reader_free)(struct mr_copy_reader *reader);
 };
 
-/* ---- existing rows while the stream runs, in chunks by key: copy/chunks.h ---- */
-
 /* A table whose rows are read, as the stream names it: a partitioned one where the publication sends it as one table, else
  * each of its leaves. */
 struct mr_chunk_table {

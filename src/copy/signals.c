@@ -56,8 +56,6 @@ void mr_signals_free(struct mr_signals *signals)
     free(signals);
 }
 
-/* ---- telling ---- */
-
 static void ignored(struct signal *signal, const char *reason)
 {
     if (signal->told++ >= TOLD_MAX) {
@@ -77,8 +75,6 @@ static void taken(const struct signal *signal)
     mr_log(MR_LOG_INFO, "signal_taken", "a signal came", MR_LOG_STR("channel", "source"),
            MR_LOG_STR("id", signal->id), MR_LOG_STR("type", signal->type));
 }
-
-/* ---- which tables ---- */
 
 /* The name's two parts without their quotes, to be freed; a name alone is of schema public. False: it is none. */
 static bool split(const char *text, char **ret_schema, char **ret_table)
@@ -252,8 +248,6 @@ static mr_status each_collection(struct signal *signal, table_fn act, struct mr_
     return MR_OK;
 }
 
-/* ---- what is asked for ---- */
-
 /* The filter of the first condition whose expression matches the table (Debezium's AdditionalCondition); NULL: none does. They are
  * compiled one at a time: what one takes, two hundred would take together. */
 static const char *filter_of(const struct signal *signal, const char *schema, const char *table)
@@ -417,8 +411,6 @@ static mr_status act(struct signal *signal, struct mr_error *ret_error)
     ignored(signal, "signals of that type are not known");
     return MR_OK;
 }
-
-/* ---- where they come from ---- */
 
 static void take_beginning(const struct mr_datum *value, char ret[SHOWN_MAX])
 {

@@ -110,8 +110,6 @@ static struct mr_copy_stats snapshot_stats(struct mr_snapshot *snapshot)
     return stats;
 }
 
-/* ---- a worker ---- */
-
 static mr_status wait_for_room(struct worker *worker)
 {
     struct mr_lane *lane = worker->lane;
@@ -405,8 +403,6 @@ static void *worker_main(void *context)
     return NULL;
 }
 
-/* ---- the tables ---- */
-
 struct ordered {
     const struct mr_copy_table *table;
     uint32_t index;
@@ -514,8 +510,6 @@ static void forget_tables(struct copying *copying)
         }
     }
 }
-
-/* ---- the source thread ---- */
 
 static void tell_progress(struct copying *copying, int64_t now_ns)
 {
@@ -728,8 +722,6 @@ static void tell_end(struct copying *copying, uint32_t tables, mr_status status)
     }
 }
 
-/* ---- attempts ---- */
-
 static mr_status copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *copy,
                            struct mr_error *ret_error)
 {
@@ -814,8 +806,8 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
     struct mr_port *port = snapshot->base.port;
     struct mr_identity identity = {0};
     const struct mr_copy *copy = NULL;
-    MR_TRY(server->snapshot->begin(server->context, known, resumed, port->stop_fd,
-                                   &identity, &copy, ret_error));
+    MR_TRY(server->snapshot->begin(server->context, known, resumed, port->stop_fd, &identity, &copy,
+                                   ret_error));
     if (copy == NULL) {
         return MR_OK;
     }
@@ -864,8 +856,6 @@ static void lost(struct mr_companion *companion, enum mr_loss loss)
     }
 }
 
-/* ---- a worker's thread ---- */
-
 static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
 {
     struct copying *copying = snapshot_of(companion)->copying;
@@ -874,8 +864,6 @@ static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
     copied.step = mr_port_note(worker->lane);
     mr_copy_plan_note(copying->plan, lane - MR_LANE_STREAM - 1, copied);
 }
-
-/* ---- sink thread ---- */
 
 /* What is not stored of an attempt in an earlier session may never be. */
 static void adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
@@ -922,8 +910,6 @@ static void section(struct mr_companion *companion, const struct mr_reach *reach
     }
 }
 
-/* ---- any thread ---- */
-
 const char *mr_copy_state_name(enum mr_copy_state state)
 {
     static const char *const names[] = {
@@ -956,8 +942,6 @@ uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *
     }
     return count;
 }
-
-/* ---- life ---- */
 
 struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options)
 {

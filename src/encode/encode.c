@@ -170,8 +170,6 @@ void mr_encoder_set_commit_time(struct mr_encoder *encoder, int64_t commit_time_
     }
 }
 
-/* ---- plans ---- */
-
 static uint64_t plan_hash(const struct mr_relation *relation)
 {
     return (uint64_t)(uintptr_t)relation;
@@ -573,8 +571,6 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
     return MR_OK;
 }
 
-/* ---- transactions ---- */
-
 void mr_encoder_begin(struct mr_encoder *encoder, const struct mr_transaction *transaction,
                       bool is_told)
 {
@@ -653,8 +649,6 @@ mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transacti
     *ret_count = told;
     return buffer->full ? MR_FULL : MR_OK;
 }
-
-/* ---- heartbeats ---- */
 
 /* As Debezium's HeartbeatImpl (debezium-core, io.debezium.heartbeat) with JsonConverter has it. */
 static mr_status encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartbeat *heartbeat,

@@ -334,8 +334,6 @@ static void test_schema_event(void **state)
     assert_int_equal(fixture->count, 2);
 }
 
-/* ---- transactions ---- */
-
 /* Encodes a change at that ordinal and counts it, as the pipeline does. */
 static void keep(struct fixture *fixture, uint64_t ordinal, enum mr_op op,
                  const struct mr_datum *before, const struct mr_datum *after)
@@ -555,8 +553,6 @@ static void test_transaction_tables_in_order(void **state)
     }
     assert_string_equal(order, "aedcbihgfmlkj");
 }
-
-/* ---- rules for columns ---- */
 
 static struct mr_column_rule rule_for(enum mr_column_action action, const char *column,
                                       uint32_t length)
@@ -1319,8 +1315,6 @@ static void test_placeholder_keeps_headers(void **state)
         assert_int_equal(mr_record_bytes(record), record->key_len + record->value_len + at);
     }
 }
-
-/* ---- CloudEvents ---- */
 
 static void open_cloud(struct fixture *fixture, struct mr_cloud_options cloud)
 {

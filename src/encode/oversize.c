@@ -63,8 +63,6 @@ static mr_status encode_into(struct placing *placing, const struct mr_item *item
                      placing->error);
 }
 
-/* ---- a change without its large values ---- */
-
 struct cut {
     struct mr_change change; /* as the original, but for its tuples */
     struct mr_datum *values; /* of all columns of both; the originals or cut ones */
@@ -133,8 +131,6 @@ static mr_status fail_still(struct placing *placing)
                    "take more than %zu bytes; raise sink.kafka.message_max, or take the table out",
                    mr_item_name(placing->item, name), placing->oversize.limit);
 }
-
-/* ---- the placeholder ---- */
 
 static bool is_cut(const struct mr_tuple *tuple, uint32_t column)
 {
@@ -244,8 +240,6 @@ static mr_status place_message(struct placing *placing)
          placing->oversize.bytes, MR_SLICE("[\"content\"]"));
     return placing->out->full ? MR_FULL : MR_OK;
 }
-
-/* ---- the letter ---- */
 
 static void append_name(struct mr_buffer *out, const char *field, const char *value)
 {

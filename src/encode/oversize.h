@@ -77,8 +77,6 @@ static inline void mr_oversizer_kept(struct mr_oversizer *oversizer, const struc
     }
 }
 
-/* ---- what the policy uses, and tests ---- */
-
 /* Why an item can't be passed on as it is. */
 struct mr_oversize_case {
     size_t bytes;   /* of its largest record; of its values when it could not be encoded at all */

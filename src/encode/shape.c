@@ -5,8 +5,6 @@
 #include "encode/values/put.h"
 #include "encode/values/types.h"
 
-/* ---- rules ---- */
-
 static bool rule_fits(const struct mr_column_rule *rule, const struct mr_plan *plan,
                       const char *column)
 {
@@ -112,8 +110,6 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
     shape(form, options, rule);
     return MR_OK;
 }
-
-/* ---- values ---- */
 
 /* `detail` asterisks. */
 MR_CONVERT(mask)

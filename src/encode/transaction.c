@@ -42,8 +42,6 @@ void mr_transaction_reset(struct mr_transaction_counts *counts,
     counts->names.len = 0;
 }
 
-/* ---- tables ---- */
-
 /* The name of a table behind the others', as TableId.toString has it. */
 static mr_slice append_name(struct mr_transaction_counts *counts, const char *schema,
                             const char *table)
@@ -98,8 +96,6 @@ void mr_transaction_add(struct mr_transaction_counts *counts, struct mr_transact
     counts->tables[slot->table].events += events;
     counts->total += events;
 }
-
-/* ---- what is told ---- */
 
 /* `733:22305072` as a string. */
 static void put_id(struct mr_buffer *out, uint32_t xid, mr_lsn lsn)

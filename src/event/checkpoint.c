@@ -111,8 +111,6 @@ bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_c
     return order < 0 || (order == 0 && sections_are_behind(next, known));
 }
 
-/* ---- what to do ---- */
-
 /* Where positions of now would lie below those that consumers have, or this is another stream altogether. */
 static const char *recipe_elsewhere(const struct mr_server_position *server, char *text,
                                     size_t size)
@@ -137,8 +135,6 @@ static const char *recipe(const struct mr_server_position *server, mr_lsn delive
 {
     return server->flushed >= delivered ? MR_RECIPE_OF_COPY : recipe_elsewhere(server, text, size);
 }
-
-/* ---- the rule ---- */
 
 /* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in the log. A message
  * outside transactions (ordinal 0) ends there. */

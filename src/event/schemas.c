@@ -151,8 +151,6 @@ mr_status mr_schemas_resolve(struct mr_schemas *schemas, struct mr_batch *batch,
     return status;
 }
 
-/* ---- the registry's thread ---- */
-
 /* Waits with the lock held; false once the time is over, or waits are ended. */
 static bool wait_until(struct mr_schemas *schemas, const struct timespec *until)
 {

@@ -31,8 +31,6 @@ void mr_schema_frame(struct mr_buffer *out, uint32_t index);
 mr_status mr_schemas_resolve(struct mr_schemas *schemas, struct mr_batch *batch,
                              struct mr_error *ret_error);
 
-/* ---- for the registry's thread ---- */
-
 struct mr_schema {
     char *subject;
     char *text;

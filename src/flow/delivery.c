@@ -311,8 +311,6 @@ static struct mr_batch *next_batch(struct delivery *delivery)
     return NULL;
 }
 
-/* ---- the stored position ---- */
-
 /* A transaction tells of all that was sent. */
 static void add_sections(struct delivery *delivery, struct mr_checkpoint *state)
 {
@@ -427,8 +425,6 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     step(delivery, MR_HANDSHAKE_LOADED);
     return MR_OK;
 }
-
-/* ---- sending ---- */
 
 /* Once a batch; no position is stored while there is a current one. */
 static void note_sent(struct delivery *delivery, const struct mr_batch *batch)

@@ -79,8 +79,6 @@ void mr_intake_send_position(struct mr_intake *intake, int64_t now_ns)
     }
 }
 
-/* ---- feedback ---- */
-
 mr_status mr_intake_confirm(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;

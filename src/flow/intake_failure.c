@@ -8,8 +8,6 @@
 #include "base/text.h"
 #include "flow/intake_internal.h"
 
-/* ---- the transaction that is skipped ---- */
-
 static void log_skipped(struct mr_intake *intake, mr_lsn commit_lsn, int64_t changes)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -54,8 +52,6 @@ void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn)
                     (int64_t)(intake->counts->changes - intake->running.changes_at_begin));
     }
 }
-
-/* ---- failures ---- */
 
 void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn)
 {

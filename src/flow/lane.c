@@ -66,8 +66,6 @@ bool mr_lane_may_go_on(const struct mr_lane *lane)
            mr_pool_admits(&lane->pipeline->pool, lane->filling, lane->room.wanted);
 }
 
-/* ---- handing over ---- */
-
 /* What is handed over is above all that was. */
 static void assert_order(struct mr_lane *lane, const struct mr_batch *batch)
 {
@@ -164,8 +162,6 @@ void mr_lane_give_up(struct mr_lane *lane)
     batch->session = SESSION_NONE;
     push(lane, batch);
 }
-
-/* ---- appending ---- */
 
 /* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
 static mr_status make_room(struct mr_lane *lane, struct mr_error *ret_error)

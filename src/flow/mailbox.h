@@ -46,8 +46,6 @@ void mr_mailbox_done(struct mr_mailbox *mailbox);
 mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command, int wake_fd,
                          uint32_t deadline_ms, struct mr_error *ret_error);
 
-/* ---- source thread ---- */
-
 /* A command waits for this transaction not to begin. */
 static inline bool mr_mailbox_wants_pause(const struct mr_mailbox *mailbox)
 {

@@ -29,8 +29,6 @@ void mr_meter_init(struct mr_meter *meter)
     mr_histogram_init(&meter->transaction_bytes, MR_HISTOGRAM_BYTES);
 }
 
-/* ---- source thread ---- */
-
 void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t received_wall_ns,
                     int64_t decoded_ns)
 {
@@ -68,8 +66,6 @@ void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns)
         record_ns(&meter->confirmed, now_ns - since_ns);
     }
 }
-
-/* ---- sink thread ---- */
 
 /* The commit time up to which all is delivered. A batch that closes a gap frees later ones; what is newest of
  * them is known only when no gap is left, else the batch's own time errs on the safe side. */
@@ -123,8 +119,6 @@ void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *ma
         atomic_compare_exchange_strong(&meter->unconfirmed_ns, &none, now_ns);
     }
 }
-
-/* ---- any thread ---- */
 
 const struct mr_histogram *mr_meter_path(const struct mr_meter *meter, enum mr_path path)
 {

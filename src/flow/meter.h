@@ -69,22 +69,16 @@ struct mr_meter_mark {
 
 void mr_meter_init(struct mr_meter *meter);
 
-/* ---- source thread ---- */
-
 /* The first change of `batch` is in it. Monotonic times, and the wall clock when it was received. */
 void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t received_wall_ns,
                     int64_t decoded_ns);
 void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch);
 void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns);
 
-/* ---- sink thread ---- */
-
 struct mr_meter_mark mr_meter_mark(const struct mr_batch *batch);
 /* All of the batch is acknowledged. `delivered`: the sequence up to which all are, if that moved; else 0. */
 void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *mark,
                           uint64_t delivered);
-
-/* ---- any thread ---- */
 
 const struct mr_histogram *mr_meter_path(const struct mr_meter *meter, enum mr_path path);
 

@@ -21,8 +21,6 @@
 
 enum { ROWS = 30, ROWS_PER_TRANSACTION = 10, OUTPUT_MAX = 64 * 1024, RUNS_MAX = 20000 };
 
-/* ---- the failing allocator: the linker puts these in the place of the real ones (CMakeLists.txt) ---- */
-
 static _Atomic long allocations;
 static long fail_at; /* 0: never */
 
@@ -62,8 +60,6 @@ void *__wrap__Znwm(size_t size)
     }
     return __real__Znwm(size);
 }
-
-/* ---- the run ---- */
 
 /* Plays a recording; what it is told to confirm is seen by the test's process. */
 struct player {
@@ -185,8 +181,6 @@ static int run(const char *path, _Atomic mr_lsn *confirmed)
     mr_config_free(config);
     return mr_status_exit_code(status);
 }
-
-/* ---- the processes ---- */
 
 /* What a run left behind. */
 struct outcome {

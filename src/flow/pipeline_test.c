@@ -395,8 +395,6 @@ static void test_skipped_transaction(void **state)
     mr_stage_assert_values(stage, (const char *const[]){"a", "c"}, 2);
 }
 
-/* ---- messages outside transactions: their LSN is where the next record begins ---- */
-
 static const struct mr_step messages_between[] = {
     MESSAGE(50),  BEGIN(50),    ROW("a"),   COMMIT(110), MESSAGE(150), MESSAGE(200),
     PASSED(200),  TOLD(200),    LOST,       BEGIN(200),  ROW("b"),     COMMIT(210),
@@ -434,8 +432,6 @@ static void test_transaction_behind_a_skipped_message_comes(void **state)
 {
     run_messages(*state, MR_STORES_AFTER, 1u << MR_OP_MESSAGE);
 }
-
-/* ---- a quiet server, a slow sink ---- */
 
 static bool answered(const struct mr_stage *stage, long count)
 {

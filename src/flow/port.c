@@ -19,8 +19,6 @@ static struct mr_intake *intake_of(const struct mr_port *port)
     return intake;
 }
 
-/* ---- any thread ---- */
-
 void mr_port_want(struct mr_companion *companion)
 {
     atomic_store_explicit(&companion->wants, true, memory_order_release);
@@ -50,8 +48,6 @@ uint64_t mr_port_records_beside(const struct mr_port *port)
     }
     return records;
 }
-
-/* ---- beside the stream ---- */
 
 struct mr_lane *mr_port_lane(struct mr_port *port, uint32_t index, struct mr_companion *owner)
 {
@@ -120,8 +116,6 @@ uint32_t mr_port_backoff_ms(const struct mr_port *port, uint32_t attempt)
 {
     return mr_backoff_ms(attempt, atomic_load(&pipeline_of(port)->options.backoff_max_ms));
 }
-
-/* ---- in `prepare` ---- */
 
 bool mr_port_is_over(const struct mr_port *port)
 {

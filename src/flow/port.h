@@ -15,8 +15,6 @@ struct mr_port {
     int stop_fd;            /* readable: the flow is asked to stop */
 };
 
-/* ---- any thread ---- */
-
 /* The companion has something to do: its `between` is called soon. Takes a companion that has no port yet. */
 void mr_port_want(struct mr_companion *companion);
 
@@ -26,12 +24,8 @@ void mr_port_wake(struct mr_port *port);
 /* Records that other lanes than the stream's have handed over since the start. */
 uint64_t mr_port_records_beside(const struct mr_port *port);
 
-/* ---- the lane's thread ---- */
-
 /* A step for the lane's batch at hand, or its next one: the same until a batch has carried it. */
 uint64_t mr_port_note(struct mr_lane *lane);
-
-/* ---- beside the stream ---- */
 
 /* A lane for a thread of the companion `owner`, whose `sealed` is called for it. */
 struct mr_lane *mr_port_lane(struct mr_port *port, uint32_t index, struct mr_companion *owner);
@@ -57,8 +51,6 @@ bool mr_port_is_crowded(const struct mr_port *port);
 
 /* As mr_backoff_ms, up to the configured maximum. */
 uint32_t mr_port_backoff_ms(const struct mr_port *port, uint32_t attempt);
-
-/* ---- in `prepare` ---- */
 
 /* The flow is to stop, or the sink's session is over: nothing that is not safe counts any more. */
 bool mr_port_is_over(const struct mr_port *port);

@@ -59,8 +59,6 @@ void mr_expose_begin(struct mr_exposition *exposition, enum mr_metric_id id)
     MR_BUFFER_LITERAL(out, "\n");
 }
 
-/* ---- names and labels ---- */
-
 /* A label's value may hold any UTF-8; backslash, quote and line feed are escaped. What is no UTF-8 (a table's
  * name in a strange encoding) would make the whole text invalid. */
 static void append_label_value(struct mr_buffer *out, const char *value)
@@ -120,8 +118,6 @@ static void append_name(const struct mr_exposition *exposition, const char *suff
     append_labels(exposition, values, le);
     MR_BUFFER_LITERAL(exposition->out, " ");
 }
-
-/* ---- samples ---- */
 
 static void format_f64(char *text, size_t size, double value)
 {
@@ -196,8 +192,6 @@ void mr_expose_one_ns(struct mr_exposition *exposition, enum mr_metric_id id, ui
     mr_expose_begin(exposition, id);
     mr_expose_ns(exposition, NULL, ns);
 }
-
-/* ---- reference ---- */
 
 void mr_metrics_print_reference(FILE *to)
 {

@@ -66,8 +66,6 @@ extern const struct mr_profile_values mr_profile_values[];
  * "[library.so]", as draw/ reads it. Needs no lock. */
 void mr_profile_name(const char *function, const char *object, char *to, size_t size);
 
-/* ---- with the symbols' lock ---- */
-
 /* The stage of an entry, by its frames and its thread. */
 enum mr_stage mr_profile_stage(const struct mr_profile *profile,
                                const struct mr_profile_entry *entry);
@@ -75,8 +73,6 @@ enum mr_stage mr_profile_stage(const struct mr_profile *profile,
 /* Sets to 0 what has another thread (NULL: any) or another stage (MR_STAGE_NONE: any), and in a heap profile what the profiler
  * asked for, unless its stage is wanted. To MR_STAGE_MALLOC belongs what the allocator does, for whichever stage. */
 void mr_profile_filter(struct mr_profile *profile, const char *thread, enum mr_stage stage);
-
-/* ---- written forms; the caller frees them ---- */
 
 /* What a flame graph has under the outermost frames. */
 enum mr_profile_root {

@@ -32,8 +32,6 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
 /* Ends the thread; a running interval is written. Without a start: no effect. */
 void mr_profiler_stop(void);
 
-/* ---- one profile on demand ---- */
-
 /* Begins to collect a CPU profile and waits until sampling runs. MR_FULL: somebody else does; one at a time.
  * MR_ERR_USAGE: the profiler does not run. */
 mr_status mr_profiler_session_begin(uint32_t frequency_hz);
@@ -46,8 +44,6 @@ void mr_profiler_last_minute(struct mr_profile *ret);
 
 /* Names everything that was seen so far, a little at a time, so that sampling goes on. */
 void mr_profiler_name_all(void);
-
-/* ---- accounts ---- */
 
 struct mr_profiler_stats {
     struct mr_sampler_stats sampler;

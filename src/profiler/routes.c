@@ -178,8 +178,6 @@ static void answer(struct mr_http_request *request, const struct mr_profile *pro
     }
 }
 
-/* ---- what is profiled; true: `ret` is filled ---- */
-
 /* As mr_http_wait. A client that still listens when millrace ends must not take an empty answer for a profile. */
 static bool wait_on(struct mr_http_request *request, uint32_t ms)
 {

@@ -73,8 +73,6 @@ static struct {
 
 static _Thread_local struct thread *self __attribute__((tls_model("initial-exec")));
 
-/* ---- the handler ---- */
-
 static void count(_Atomic uint64_t *counter, uint64_t by)
 {
     atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
@@ -172,8 +170,6 @@ static void on_signal(int signal_number, siginfo_t *info, void *context)
     count(&totals.handler_runs, 1); /* last: a bucket has each run that is counted */
     errno = saved_errno;
 }
-
-/* ---- timers; all under the lock ---- */
 
 /* The kernel's name for another thread's CPU clock (clock_gettime(2), pthread_getcpuclockid(3)). */
 static clockid_t thread_clock(pid_t tid)
@@ -334,8 +330,6 @@ void mr_sampler_watch(void)
     static const struct mr_thread_hooks hooks = {.begin = thread_begin, .end = thread_end};
     mr_thread_hook(&hooks);
 }
-
-/* ---- the draining side ---- */
 
 static void drain_ring(struct thread *thread, mr_sample_fn fn, void *context)
 {

@@ -28,8 +28,6 @@ void mr_blanker_done(struct mr_blanker *blanker)
     *blanker = (struct mr_blanker){0};
 }
 
-/* ---- values ---- */
-
 /* -12.50, as the encoders write a number. */
 static bool is_number(const uint8_t *bytes, size_t len)
 {
@@ -64,8 +62,6 @@ static void blank_bytes(struct mr_reader *reader)
         blank_value(bytes.data, bytes.len);
     }
 }
-
-/* ---- names ---- */
 
 static uint32_t name_number(struct mr_blanker *blanker, const uint8_t *name, size_t len)
 {
@@ -102,8 +98,6 @@ static void blank_string(struct mr_blanker *blanker, struct mr_reader *reader)
     mr_slice name = mr_reader_string(reader);
     mr_blank_name(blanker, writable(name.data), name.len);
 }
-
-/* ---- messages: stream/pgoutput.c has their layout ---- */
 
 static void blank_tuple(struct mr_reader *reader)
 {

@@ -69,8 +69,6 @@ static struct theatre *of_sink(const struct mr_sink *sink)
     return (struct theatre *)((uintptr_t)sink - offsetof(struct theatre, sink));
 }
 
-/* ---- the source ---- */
-
 static mr_status replay_open(struct mr_source *source, const struct mr_checkpoint *stored,
                              mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                              struct mr_error *ret_error)
@@ -184,8 +182,6 @@ static void replay_close(struct mr_source *source, int64_t deadline_ns)
     }
 }
 
-/* ---- the sink ---- */
-
 static mr_status sink_open(struct mr_sink *sink, struct mr_error *ret_error)
 {
     (void)sink;
@@ -242,8 +238,6 @@ static void sink_close(struct mr_sink *sink)
     (void)sink;
 }
 
-/* ---- what must come out ---- */
-
 static mr_lsn lsn_behind(const char *line, const char *word)
 {
     const char *at = strstr(line, word);
@@ -282,8 +276,6 @@ static void expect(struct theatre *theatre, const char *version, mr_lsn limit)
         theatre->item_count--;
     }
 }
-
-/* ---- a performance ---- */
 
 static bool is_over(const struct theatre *theatre)
 {

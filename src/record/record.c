@@ -43,8 +43,6 @@ struct recorder {
     char slot[NAME_SIZE];
 };
 
-/* ---- the file ---- */
-
 static mr_status fail_file(const struct recorder *recorder, struct mr_error *ret_error)
 {
     return mr_fail(ret_error, MR_ERR_SYSTEM, "the recording \"%s\" can't be written: %s",
@@ -131,8 +129,6 @@ static mr_status write_received(struct recorder *recorder, mr_slice payload,
     return write_frame(recorder, MR_STREAM_RECEIVED, payload, ret_error);
 }
 
-/* ---- the slot ---- */
-
 /* START_REPLICATION would speak of lost rows where the slot is only misspelt. */
 static mr_status check_names(struct recorder *recorder, struct mr_error *ret_error)
 {
@@ -190,8 +186,6 @@ static mr_status find_slot(struct recorder *recorder, struct mr_error *ret_error
              recorder->slot);
     return mr_pg_command(recorder->conn, command, MR_PG_CHANGE_MS, ret_error);
 }
-
-/* ---- the stream ---- */
 
 /* Sent as written, and never as flushed: the server moves a slot by the flushed position alone, and takes 0 for none
  * (walsender.c, ProcessStandbyReplyMessage); a receiver without one is no synchronous standby either (syncrep.c,

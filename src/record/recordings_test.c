@@ -387,8 +387,6 @@ static void test_a_restart_leaves_no_gap(void **state)
     }
 }
 
-/* ---- blanked ---- */
-
 static void blank_frames(struct mr_replay *replay, bool names)
 {
     struct mr_blanker blanker = {.names = names};

@@ -250,8 +250,6 @@ struct mr_sink *mr_file_sink_new(const struct mr_file_options *options)
     return &file->base;
 }
 
-/* ---- the sink that drops what it gets ---- */
-
 static mr_status discard_open(struct mr_sink *sink, struct mr_error *ret_error)
 {
     (void)sink;

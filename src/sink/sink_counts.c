@@ -17,8 +17,6 @@ void mr_sink_counts_done(struct mr_sink_counts *counts)
     free(counts->topics);
 }
 
-/* ---- partitions ---- */
-
 /* Lines for all partitions of a topic, or as many as there is room for. */
 static void make_lines(struct mr_sink_counts *counts, struct mr_flight_topic *lines,
                        const struct mr_topic *topic, int32_t partition_count)
@@ -102,8 +100,6 @@ void mr_sink_counts_reset(struct mr_sink_counts *counts)
     atomic_store_explicit(&counts->bytes_sent, counts->bytes_acked, memory_order_relaxed);
 }
 
-/* ---- errors ---- */
-
 void mr_sink_counts_errors(struct mr_sink_counts *counts, const char *code, uint64_t by)
 {
     uint32_t count = atomic_load_explicit(&counts->error_count, memory_order_relaxed);
@@ -121,8 +117,6 @@ void mr_sink_counts_errors(struct mr_sink_counts *counts, const char *code, uint
         atomic_store_explicit(&counts->error_count, count + 1, memory_order_release);
     }
 }
-
-/* ---- reading ---- */
 
 static void read_line(const struct mr_flight_line *line, struct mr_sink_partition *ret)
 {

@@ -45,8 +45,6 @@ struct mr_sink_counts {
 /* All zero is one that has counted nothing. */
 void mr_sink_counts_done(struct mr_sink_counts *counts);
 
-/* ---- sink thread ---- */
-
 /* A record sets out to `partition` (-1: not known) of so many. */
 void mr_sink_counts_sent(struct mr_sink_counts *counts, const struct mr_topic *topic,
                          int32_t partition, int32_t partition_count, size_t bytes);
@@ -57,8 +55,6 @@ void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *
 void mr_sink_counts_reset(struct mr_sink_counts *counts);
 /* So many errors of a code, which lives for ever; 0: it is to be seen before it happens. */
 void mr_sink_counts_errors(struct mr_sink_counts *counts, const char *code, uint64_t by);
-
-/* ---- any thread ---- */
 
 /* Fills in all but name, connected and client. */
 void mr_sink_counts_read(const struct mr_sink_counts *counts, struct mr_sink_view *ret_view);

@@ -174,8 +174,6 @@ static mr_status find_unsent(struct pg_source *source, struct mr_error *ret_erro
     return MR_ERR_POISON;
 }
 
-/* ---- questions to the catalog ---- */
-
 static mr_status describe(void *context, const struct mr_transaction *transaction,
                           struct mr_relation_view *view, struct mr_column_view *columns,
                           uint32_t *key, struct mr_error *ret_error)
@@ -335,8 +333,6 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     }
 }
 
-/* ---- names ---- */
-
 void mr_pg_tables_done(struct mr_pg_tables *tables)
 {
     for (uint32_t i = 0; i < 2 * tables->count; i++) {
@@ -388,8 +384,6 @@ mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_t
     *ret_tables = tables;
     return MR_OK;
 }
-
-/* ---- for copies ---- */
 
 struct mr_pg_conn *mr_pg_source_conn(const struct mr_source *base)
 {

@@ -26,8 +26,6 @@ mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_t
                               struct mr_error *ret_error);
 void mr_pg_tables_done(struct mr_pg_tables *tables);
 
-/* ---- for copies of existing rows; source thread ---- */
-
 /* The claimed connection; NULL: there is none. */
 struct mr_pg_conn *mr_pg_source_conn(const struct mr_source *source);
 

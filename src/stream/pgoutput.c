@@ -131,8 +131,6 @@ struct mr_failed_place mr_pgoutput_place(const struct mr_pgoutput *decoder)
                                     .is_behind = true};
 }
 
-/* ---- what is wrong with a message ---- */
-
 static const char *const type_names[UINT8_MAX + 1] = {
     ['B'] = "Begin",          ['C'] = "Commit",          ['D'] = "Delete",
     ['I'] = "Insert",         ['M'] = "Message",         ['O'] = "Origin",
@@ -194,8 +192,6 @@ static mr_slice read_identifier(struct decoding *decoding)
     require(decoding, text.len <= MR_IDENTIFIER_MAX, "an identifier is too long");
     return text;
 }
-
-/* ---- transactions ---- */
 
 /* Microseconds since 1970, kept within what events can tell in nanoseconds since 1970: the years 1678 to 2262. A commit
  * time is the clock's, unless pg_replication_origin_xact_setup set it, which takes any timestamp and the infinities
@@ -292,8 +288,6 @@ static mr_status decode_origin(struct decoding *decoding)
     return MR_OK;
 }
 
-/* ---- relations and types ---- */
-
 static bool identity_known(uint8_t identity)
 {
     return identity == MR_IDENTITY_DEFAULT || identity == MR_IDENTITY_NOTHING ||
@@ -348,8 +342,6 @@ static mr_status describe(struct decoding *decoding, struct mr_relation_view *vi
     return decoder->describe(decoder->describe_context, &decoder->transaction, view,
                              decoder->columns, decoder->key_columns, decoding->ret_error);
 }
-
-/* ---- names of types ---- */
 
 static struct type_name *find_type_name(struct type_names *names, uint32_t oid)
 {
@@ -536,8 +528,6 @@ static mr_status decode_type(struct decoding *decoding)
     return MR_OK;
 }
 
-/* ---- rows ---- */
-
 /* TupleData: Int16(columns), each Byte1('n' | 'u' | 't' | 'b'), the last two with Int32(length) Bytes
  *
  * The server counts the same columns here and in Relation (logicalrep_write_tuple, -_write_attrs), so the
@@ -672,8 +662,6 @@ static mr_status decode_delete(struct decoding *decoding)
     return hand_over(decoding, &change);
 }
 
-/* ---- what is no row ---- */
-
 static mr_status expect_announced(const struct decoding *decoding, mr_slice oids)
 {
     struct mr_reader reader = mr_reader_init(oids);
@@ -769,8 +757,6 @@ static mr_status decode_message(struct decoding *decoding)
     return flags == MESSAGE_TRANSACTIONAL ? hand_over_in_transaction(decoding, &message)
                                           : hand_over_alone(decoding, &message);
 }
-
-/* ---- all of them ---- */
 
 static mr_status decode_other(const struct decoding *decoding)
 {

@@ -261,8 +261,6 @@ static void assert_slice(mr_slice slice, const char *text)
     assert_bytes(slice.data, slice.len, text);
 }
 
-/* ---- transactions ---- */
-
 static void test_decode_transaction(void **state)
 {
     struct seen *seen = *state;
@@ -433,8 +431,6 @@ static void test_decode_origin_length_limit(void **state)
     }
     assert_int_equal(seen->change.transaction->origin.len, 512);
 }
-
-/* ---- relations and types ---- */
 
 static void test_decode_relation_description(void **state)
 {
@@ -762,8 +758,6 @@ static void test_decode_type_is_passed_over(void **state)
     assert_int_equal(seen->calls, 0);
 }
 
-/* ---- rows ---- */
-
 static void test_decode_insert(void **state)
 {
     struct seen *seen = *state;
@@ -1039,8 +1033,6 @@ static void test_decode_row_out_of_place(void **state)
     assert_wrong(seen, &wire, "(Insert) at 0/1234: no transaction is open");
 }
 
-/* ---- truncates and messages ---- */
-
 static const uint32_t three[] = {OID + 1, OID, OID + 2};
 
 static void test_decode_truncate(void **state)
@@ -1167,8 +1159,6 @@ static void test_decode_message_between_transactions(void **state)
         assert_wrong(seen, &wire, "unknown flags");
     }
 }
-
-/* ---- positions and retries ---- */
 
 enum { SCRIPT_LEN = 16 };
 
@@ -1314,8 +1304,6 @@ static void test_decode_passes_on_what_the_handler_answers(void **state)
     insert(seen);
     assert_int_equal(seen->change.position.ordinal, 1);
 }
-
-/* ---- bytes that are not as they must be ---- */
 
 static void sample_begin(struct mr_wire *wire)
 {
@@ -1600,8 +1588,6 @@ static void test_decode_names_types_that_are_not_enabled(void **state)
         assert_wrong(seen, &wire, types[i].name);
     }
 }
-
-/* ---- life ---- */
 
 static void test_reset_forgets(void **state)
 {

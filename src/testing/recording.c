@@ -88,8 +88,6 @@ bool mr_recording_next(mr_slice recording, size_t *at, mr_slice *ret_payload)
     return true;
 }
 
-/* ---- what is recorded ---- */
-
 /* One transaction of a made-up log; messages between begin and commit take the next places in it. */
 struct script {
     struct mr_recording *recording;

@@ -20,8 +20,6 @@ static struct mr_stage *of_sink(const struct mr_sink *sink)
     return (struct mr_stage *)((uintptr_t)sink - offsetof(struct mr_stage, sink));
 }
 
-/* ---- the source ---- */
-
 /* As the server does: a transaction is sent unless its commit record begins before the start, a message outside
  * transactions unless its record does (snapbuild.c, SnapBuildXactNeedsSkip); records here leave no gap. */
 static void skip_to(struct mr_stage *stage, mr_lsn start)
@@ -212,8 +210,6 @@ static void script_close(struct mr_source *source, int64_t deadline_ns)
     atomic_fetch_add(&of_source(source)->closes, 1);
 }
 
-/* ---- the sink ---- */
-
 static mr_status stage_open(struct mr_sink *sink, struct mr_error *error)
 {
     struct mr_stage *stage = of_sink(sink);
@@ -367,8 +363,6 @@ static void stage_close(struct mr_sink *sink)
 {
     (void)sink;
 }
-
-/* ---- the fixture ---- */
 
 void mr_stage_renew_encoder(struct mr_stage *stage)
 {

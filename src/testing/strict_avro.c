@@ -11,8 +11,6 @@ enum { TYPES_MAX = 64, NAME_MAX_BYTES = 256, FIELDS_MAX = 2048 };
 
 typedef mr_slice text;
 
-/* ---- JSON, which is known to be right ---- */
-
 static text rest_of(text all, const uint8_t *from)
 {
     return (text){.data = from, .len = (size_t)(all.data + all.len - from)};
@@ -143,8 +141,6 @@ static text said(text quoted)
     return (text){.data = to, .len = len};
 }
 
-/* ---- the schema ---- */
-
 struct judge {
     text avro; /* what is left of it */
     text records[TYPES_MAX];
@@ -229,8 +225,6 @@ static text named(const struct judge *judge, text quoted)
     }
     return (text){0};
 }
-
-/* ---- the value ---- */
 
 static bool take(struct judge *judge, size_t len, text *ret)
 {

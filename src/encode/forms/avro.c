@@ -47,8 +47,6 @@ static void put_text(struct mr_buffer *out, struct mr_encoder *encoder, const st
     }
 }
 
-/* ---- rows and keys ---- */
-
 /* Each column may be null, for the stream does not say which may not. */
 static void put_column(struct mr_buffer *out, struct mr_encoder *encoder,
                        const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
@@ -127,8 +125,6 @@ static void put_key(struct mr_buffer *out, struct mr_encoder *encoder, const str
     }
     mr_buffer_slice(out, plan->key.avro_end);
 }
-
-/* ---- events ---- */
 
 static void put_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                          const struct mr_change *change, const struct mr_event *event)

@@ -9,8 +9,6 @@
 #include "encode/values/put.h"
 #include "encode/values/types.h"
 
-/* ---- writing a schema ---- */
-
 enum { TYPE_MAX = 512, JSON_OID = 114, JSONB_OID = 3802, UUID_OID = 2950, XML_OID = 142 };
 /* The largest money is 92233720368547758.07 (manual, 8.2). */
 enum { MONEY_PRECISION = 19, TSVECTOR_OID = 3614 };
@@ -84,8 +82,6 @@ static void end_record(struct builder *to, const char *space, const char *name)
     put(to, "\"}");
 }
 
-/* ---- types with parts, by the names that Debezium has for them ---- */
-
 #define ENTRIES                                                                                    \
     "{\"type\":\"array\",\"items\":{\"type\":\"record\",\"name\":\"MapEntry\",\"namespace\":"      \
     "\"io.confluent.connect.avro\",\"fields\":[{\"name\":\"key\",\"type\":\"int\"},"               \
@@ -152,8 +148,6 @@ static void put_shape(struct builder *to, enum mr_avro_type type)
     }
     end_record(to, shape->space, shape->name);
 }
-
-/* ---- what a column's values are ---- */
 
 static void put_leaf(struct builder *to, const char *type, const char *connect_name)
 {
@@ -240,8 +234,6 @@ static void put_type(struct builder *to, uint32_t column)
     }
 }
 
-/* ---- names ---- */
-
 /* What Avro takes in a name (specification, "Names"): other characters become underscores, as with Debezium's adjustment
  * mode avro, where one beyond the basic plane counts as two (Java's char); one is put before a digit that begins a part. */
 static void adjust(char *to, const char *from, bool dots)
@@ -306,8 +298,6 @@ static mr_status check_names(const struct mr_plan *plan, struct mr_error *ret_er
     }
     return MR_OK;
 }
-
-/* ---- the schemas ---- */
 
 static void put_column(struct builder *to, uint32_t column, bool nullable)
 {
@@ -435,8 +425,6 @@ static struct mr_avro_schema *message_value(bool is_bytes)
     end_field(&to, false);
     return end_schema(&to);
 }
-
-/* ---- subjects ---- */
 
 static void intern(const struct mr_encode_options *options, const char *topic,
                    struct mr_avro_schema *schema, const char *side)

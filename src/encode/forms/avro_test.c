@@ -111,8 +111,6 @@ static mr_slice unframed(const uint8_t *bytes, uint32_t len)
     return (mr_slice){.data = bytes + MR_SCHEMA_FRAME_LEN, .len = len - MR_SCHEMA_FRAME_LEN};
 }
 
-/* ---- values ---- */
-
 #define ONE_TWO "000000000000F03F0000000000000040"
 #define POINT   "0101000000" ONE_TWO
 
@@ -329,8 +327,6 @@ static void test_a_buffer_of_any_size_is_full_or_enough(void **state)
     }
     free(kept);
 }
-
-/* ---- names and subjects ---- */
 
 static void test_names_are_what_avro_takes(void **state)
 {

@@ -42,8 +42,6 @@ static void add_header(struct mr_buffer *out, const struct mr_added_field *field
     mr_header_end(out, header);
 }
 
-/* ---- records ---- */
-
 static bool rewrites(const struct mr_bare_options *options)
 {
     return options->deletes == MR_DELETE_REWRITE ||

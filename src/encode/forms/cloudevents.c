@@ -214,8 +214,6 @@ static void write_headers(struct mr_buffer *out, const struct mr_encoder *encode
     mr_header_append(out, "content-type", MR_SLICE("application/json"));
 }
 
-/* ---- changes ---- */
-
 static struct cloud_event event_of(const struct mr_encoder *encoder, const struct mr_change *change,
                                    const struct mr_event *event)
 {
@@ -289,8 +287,6 @@ static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_ev
     *ret_record = record;
     return true;
 }
-
-/* ---- positions ---- */
 
 void mr_cloud_set_position(struct mr_record *record)
 {

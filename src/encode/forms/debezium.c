@@ -75,8 +75,6 @@ __attribute__((cold)) void mr_event_transaction(struct mr_buffer *out, struct mr
     mr_put_json(out, MR_SLICE(",\"op\":\""));
 }
 
-/* ---- changes ---- */
-
 static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                            const struct mr_change *change, const struct mr_event *event)
 {
@@ -108,8 +106,6 @@ static mr_status debezium_change(struct mr_encoder *encoder, struct mr_plan *pla
     *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
     return MR_OK;
 }
-
-/* ---- messages ---- */
 
 struct mr_record mr_message_record(const struct mr_encoder *encoder,
                                    const struct mr_message_event *message)

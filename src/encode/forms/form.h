@@ -34,8 +34,6 @@ static inline bool mr_plan_is_outbox(const struct mr_plan *plan)
     return plan->form == &mr_form_outbox;
 }
 
-/* ---- what an event says besides its row ---- */
-
 struct mr_source_field {
     const char *part, *name;
     const char *json; /* `,"name":` */
@@ -85,8 +83,6 @@ void mr_source_put(struct mr_buffer *out, const struct mr_source *source, enum m
 /* The text of `sequence` up to the event's LSN, which `"]` follows: `["22305072","` */
 mr_slice mr_source_sequence(uint8_t room[MR_SEQUENCE_MAX], mr_lsn last_commit_lsn);
 
-/* ---- Debezium's envelope, in JSON or Avro ---- */
-
 /* What a message's record has but for key and value. */
 struct mr_record mr_message_record(const struct mr_encoder *encoder,
                                    const struct mr_message_event *message);
@@ -122,11 +118,7 @@ static inline int64_t mr_floor_div(int64_t value, int64_t by)
     return value / by - (value % by < 0);
 }
 
-/* ---- rows alone, CloudEvents ---- */
-
 void mr_cloud_set_position(struct mr_record *record);
-
-/* ---- outboxes ---- */
 
 /* Whether the column may be left out of a record that is too large. */
 bool mr_outbox_may_cut(const struct mr_outbox_options *outbox, const struct mr_plan *plan,

@@ -33,8 +33,6 @@ bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, c
                                    mr_slice_of(schema), mr_slice_of(table));
 }
 
-/* ---- the plan ---- */
-
 static uint32_t column_of(const struct mr_plan *plan, const char *name)
 {
     uint32_t column;
@@ -140,8 +138,6 @@ bool mr_outbox_may_cut(const struct mr_outbox_options *outbox, const struct mr_p
     return !is_used;
 }
 
-/* ---- values ---- */
-
 /* The row at hand. */
 struct row {
     struct mr_encoder *encoder;
@@ -239,8 +235,6 @@ static mr_slice write_bare(struct mr_buffer *out, const struct row *row, uint32_
     return mr_text_since(out, begin);
 }
 
-/* ---- the payload ---- */
-
 /* As Java's String.trim sees it. */
 static bool is_empty(const struct mr_datum *value)
 {
@@ -324,8 +318,6 @@ static mr_slice write_value(struct mr_buffer *out, const struct row *row,
     }
     return mr_text_since(out, begin);
 }
-
-/* ---- headers, partition, time ---- */
 
 static void write_header(struct mr_buffer *out, const struct row *row, const char *name,
                          uint32_t column)
@@ -415,8 +407,6 @@ static void write_headers(struct mr_buffer *out, const struct row *row)
         mr_headers_set_place(block, place);
     }
 }
-
-/* ---- the row ---- */
 
 __attribute__((cold)) static void log_ignored(struct mr_encoder *encoder, enum mr_log_level level,
                                               const struct mr_relation *relation, const char *text)

@@ -489,8 +489,6 @@ static void test_outbox_oversize(void **state)
     assert_header(fixture, 2, MR_HEADER_OVERSIZE_COLUMNS, "[\"payload\"]");
 }
 
-/* ---- logical messages ---- */
-
 static mr_status encode_message(struct fixture *fixture, const char *content, bool transactional)
 {
     if (fixture->encoder == NULL) {

@@ -104,8 +104,6 @@ MR_CONVERT(hstore_object)
     return good;
 }
 
-/* ---- the order of java.util.HashMap ---- */
-
 /* One code point of UTF-8 as UTF-16, added to a String.hashCode. */
 static uint32_t hash_point(uint32_t hash, const uint8_t *text, size_t len)
 {

@@ -214,8 +214,6 @@ MR_CONVERT(json)
     return walk.good;
 }
 
-/* ---- the members of an object ---- */
-
 bool mr_json_members(mr_slice text, struct mr_scratch *scratch,
                      void (*tell)(void *context, mr_slice name, mr_slice value), void *context)
 {
@@ -242,8 +240,6 @@ bool mr_json_members(mr_slice text, struct mr_scratch *scratch,
     }
     return walk.good;
 }
-
-/* ---- expanded ---- */
 
 /* What is being written, and what may have to be taken back. */
 struct expanding {

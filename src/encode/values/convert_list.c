@@ -7,8 +7,6 @@
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
 
-/* ---- arrays (arrayfuncs.c: array_out) ---- */
-
 /* MAXDIM of PostgreSQL. */
 enum { DIMENSIONS_MAX = 6 };
 

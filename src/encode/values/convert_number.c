@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- decimals ---- */
-
 /* Sign and digits of a decimal: `-12.30` has integer "12" and fraction "30". */
 struct decimal {
     bool negative;
@@ -166,8 +164,6 @@ MR_CONVERT(decimal_text)
     return true;
 }
 
-/* ---- money ---- */
-
 /* "-$1,234.11" (lc_monetary is C) in `room` as "-1234.11". */
 enum { MONEY_MAX = 32 };
 
@@ -207,8 +203,6 @@ MR_CONVERT(plain_money)
     mr_put_slice(out, amount);
     return true;
 }
-
-/* ---- integers and floating point ---- */
 
 /* JSON has no number that begins so. */
 static bool has_idle_zero(mr_slice digits)
@@ -477,8 +471,6 @@ MR_CONVERT(float)
     return is_no_number(text);
 }
 
-/* ---- bytes and bits ---- */
-
 static int hex_digit(uint8_t byte)
 {
     if (byte >= '0' && byte <= '9') {
@@ -589,8 +581,6 @@ MR_CONVERT(bits)
     mr_put_bytes(out, bytes, len);
     return true;
 }
-
-/* ---- the rest ---- */
 
 MR_CONVERT(string)
 {

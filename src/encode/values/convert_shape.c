@@ -48,8 +48,6 @@ static bool write_number(struct mr_buffer *out, const struct number *number)
     return mr_convert_java_float(out, &as_double, number->text, NULL);
 }
 
-/* ---- well-known binary ---- */
-
 static uint8_t *put_u32(uint8_t *to, uint32_t value)
 {
     for (int i = 0; i < 4; i++) {
@@ -76,8 +74,6 @@ static uint8_t *put_point(uint8_t *to, const struct point *point)
 {
     return put_double(put_double(to, point->x.value), point->y.value);
 }
-
-/* ---- points, circles, lines ---- */
 
 static bool write_point(struct mr_buffer *out, const struct point *point)
 {
@@ -138,8 +134,6 @@ MR_CONVERT(line)
     mr_put_json(out, MR_SLICE("}"));
     return mr_cursor_take(&cursor, '}') && mr_cursor_ended(&cursor);
 }
-
-/* ---- what has several points ---- */
 
 /* (x,y),(x,y),… into `to`; how many there were, or 0. */
 static uint32_t take_points(struct mr_cursor *cursor, uint8_t *to, struct point *ret_first)

@@ -130,8 +130,6 @@ static bool parse_stamp(mr_slice text, struct moment *ret, bool *ret_zoned)
     return (!*ret_zoned || take_zone(&cursor, &ret->zone_seconds)) && take_era(&cursor, &ret->day);
 }
 
-/* ---- numbers ---- */
-
 /* What Debezium 3.7 makes of the infinities: the low 32 bits of the days of the driver's constants. */
 enum { DAYS_INFINITE = 2146033979, DAYS_MINUS_INFINITE = -2147472691 };
 
@@ -223,8 +221,6 @@ MR_CONVERT(clock)
     }
     return true;
 }
-
-/* ---- ISO 8601 ---- */
 
 enum { ISO_MAX = 64 };
 
@@ -358,8 +354,6 @@ MR_CONVERT(clock_text)
     quote(out, room, len);
     return true;
 }
-
-/* ---- intervals ---- */
 
 struct span {
     int64_t months;

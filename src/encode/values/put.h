@@ -9,8 +9,6 @@
 
 #include "base/json.h"
 
-/* ---- Avro alone ---- */
-
 void mr_avro_null(struct mr_buffer *out);
 void mr_avro_long(struct mr_buffer *out, int64_t value);
 void mr_avro_int(struct mr_buffer *out, int64_t value);
@@ -40,8 +38,6 @@ void mr_avro_part(struct mr_buffer *out, const uint8_t *text, size_t len);
 
 /* The JSON string without escapes that ends the buffer becomes the content since `gap`. */
 void mr_avro_close_json(struct mr_buffer *out, uint8_t *gap);
-
-/* ---- in either ---- */
 
 static inline void mr_put_null(struct mr_buffer *out)
 {

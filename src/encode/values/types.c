@@ -86,8 +86,6 @@ static struct mr_type_form list_of(struct mr_conversion element, char delimiter)
     return list;
 }
 
-/* ---- modes ---- */
-
 /* What a time mode makes of the four types without a zone; ABSENT leaves the rule as it is. */
 static const struct time_rules {
     enum mr_rule date, clock, epoch;
@@ -262,8 +260,6 @@ struct mr_type_form mr_type_form(const struct mr_encode_options *options,
     return type == NULL ? mr_type_form_of(MR_RULE_STRING, -1)
                         : family_form(options, type, is_array, modifier);
 }
-
-/* ---- what stands for a value that is not known ---- */
 
 /* Where a type of Avro can't hold the text, it is null. */
 static void write_unknown(struct mr_buffer *out, enum mr_rule rule, const char *text)

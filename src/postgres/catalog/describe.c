@@ -30,8 +30,6 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
     mr_pg_types_done(&catalog->types);
 }
 
-/* ---- questions ---- */
-
 /* Answers MR_FULL. */
 static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind kind,
                        const struct mr_transaction *transaction,
@@ -162,8 +160,6 @@ mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
                    names[question.kind], question.table, reason.text);
 }
 
-/* ---- keys ---- */
-
 /* As configured, and in that order. Deletes lack what the identity does not hold; one that holds nothing allows no deletes. What
  * does not fit is wrong for this place of the stream only: what is before it is delivered, so that another configuration can
  * begin there. */
@@ -222,8 +218,6 @@ static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transac
     }
     return MR_OK;
 }
-
-/* ---- the rest ---- */
 
 /* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
  * publication sent besides when the stream was opened were logged then; one that comes later, or is renamed, is logged here. A

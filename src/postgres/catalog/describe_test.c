@@ -91,8 +91,6 @@ static struct mr_transaction transaction_now(void)
     return transaction;
 }
 
-/* ---- relations ---- */
-
 struct described {
     struct mr_relation_view view;
     struct mr_column_view columns[3];
@@ -318,8 +316,6 @@ static void test_a_generated_column_in_the_identity_is_refused(void **state)
     mr_pg_catalog_done(&catalog);
     run("DROP TABLE shop.made");
 }
-
-/* ---- the other questions ---- */
 
 static void test_states_of_tables(void **state)
 {

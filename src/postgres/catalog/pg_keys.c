@@ -42,8 +42,6 @@ struct mr_key_facts {
     char **found;
 };
 
-/* ---- what is known ---- */
-
 static void columns_done(struct mr_key_facts *facts)
 {
     for (uint32_t i = 0; i < facts->column_count; i++) {
@@ -113,8 +111,6 @@ bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
     const struct mr_key_facts *facts = facts_of(keys, oid);
     return facts != NULL && mr_pg_horizon_covers(&facts->horizon, transaction);
 }
-
-/* ---- reading ---- */
 
 enum fact_column {
     FACT_SEEN_AT, /* where the server's WAL ended, or before */
@@ -367,8 +363,6 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint3
     facts->horizon = horizon;
     return take_facts(keys, result, &horizon, oid, transaction, ret_error);
 }
-
-/* ---- judging ---- */
 
 /* What a verdict rests on. */
 struct case_at_hand {

@@ -16,8 +16,6 @@
  * pipeline.memory. */
 enum { HELD_BYTES_MAX = 8 << 20 };
 
-/* ---- waiting ---- */
-
 mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
                             struct mr_error *ret_error)
 {
@@ -101,8 +99,6 @@ mr_status mr_pg_wait_result(struct mr_pg_conn *conn, const struct mr_pg_limit *l
     }
     return MR_OK;
 }
-
-/* ---- errors ---- */
 
 /* One line without libpq's or the server's decoration. */
 static void clean_text(const char *text, char *to, size_t size)
@@ -261,8 +257,6 @@ mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_c
         mr_pg_stream_error_classify(report.sqlstate, report.message, *ret_change != 0, &remedy);
     return fail_report(&report, status, "replication stream", remedy, ret_error);
 }
-
-/* ---- what is known of a connection ---- */
 
 int mr_pg_library_version(void)
 {

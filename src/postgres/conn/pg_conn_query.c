@@ -27,8 +27,6 @@ struct mr_pg_result {
     uint32_t values_size;
 };
 
-/* ---- reading an answer ---- */
-
 uint32_t mr_pg_result_rows(const struct mr_pg_result *result)
 {
     return result->rows;
@@ -68,8 +66,6 @@ void mr_pg_result_free(struct mr_pg_result *result)
         free(result);
     }
 }
-
-/* ---- checking an answer ---- */
 
 static mr_status wrong_answer(const struct mr_pg_shape *shape, const char *what,
                               struct mr_error *ret_error)
@@ -178,8 +174,6 @@ static mr_status take_result(struct mr_pg_conn *conn, struct mr_pg_result *resul
     }
     return kind == PGRES_TUPLES_OK ? MR_OK : take_row(result, libpq, shape, ret_error);
 }
-
-/* ---- sending, waiting ---- */
 
 static mr_status flush_output(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                               struct mr_error *ret_error)

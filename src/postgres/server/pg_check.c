@@ -9,8 +9,6 @@
 
 enum { SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000 };
 
-/* ---- server ---- */
-
 /* The first minor of each major version that is free of the known ways in which logical decoding lost
  * changes: stale catalog after concurrent DDL (fixed in 15.13 and its siblings), restart or confirmed
  * positions going back and WAL removed too early (up to 15.14 and its siblings). */
@@ -103,8 +101,6 @@ static mr_status check_limits(struct mr_pg_conn *conn, const struct mr_pg_facts 
     return MR_OK;
 }
 
-/* ---- role ---- */
-
 /* Amazon RDS gives the right to replicate by membership, not by the attribute. */
 static mr_status check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                             struct mr_pg_reporter *to, struct mr_error *ret_error)
@@ -139,8 +135,6 @@ static mr_status check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     }
     return MR_OK;
 }
-
-/* ---- failover ---- */
 
 /* A standby that must be ahead of us. While it is away, the server sends nothing. */
 static void check_standby_slot(struct mr_pg_reporter *to, const struct mr_pg_result *slots,
@@ -211,8 +205,6 @@ static mr_status check_failover(struct mr_pg_conn *conn, const struct mr_pg_fact
                                           : "has FAILOVER");
     return check_standby_slots(conn, standbys, to, ret_error);
 }
-
-/* ---- the stream ---- */
 
 static mr_status check_owner(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                              struct mr_pg_reporter *to, struct mr_error *ret_error)
@@ -286,8 +278,6 @@ static void check_replication_connection(const struct mr_pg_facts *facts,
     }
     mr_pg_close(conn);
 }
-
-/* ---- all of it ---- */
 
 static mr_status check_rules(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                              struct mr_pg_reporter *to, struct mr_error *ret_error)
@@ -365,8 +355,6 @@ void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_che
     mr_pg_facts_done(&facts);
     mr_pg_close(conn);
 }
-
-/* ---- for a reload ---- */
 
 static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               const struct mr_table_name *added, uint32_t added_count,

@@ -11,8 +11,6 @@ enum {
     HELD_LOGGED_TRIES = 4, /* about 10 s */
 };
 
-/* ---- what it is made of ---- */
-
 /* TABLE "s"."t" ("a", "b") WHERE (condition) */
 static void add_table(struct mr_text *sql, const struct mr_pg_source_options *options,
                       const struct mr_table_name *table)
@@ -73,8 +71,6 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
 /* Whoever vacuums a table by hand holds the lock that a publication wants of it. */
 static const char lock_timeout[] = "SET LOCAL lock_timeout = '10s'";
 static const char via_root[] = "publish_via_partition_root = true";
-
-/* ---- tables that are locked ---- */
 
 static bool is_locked(mr_status status, const struct mr_error *error)
 {
@@ -177,8 +173,6 @@ mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
     return MR_OK;
 }
 
-/* ---- the draft ---- */
-
 struct follow {
     struct mr_pg_conn *conn;
     const struct mr_pg_source_options *options;
@@ -276,8 +270,6 @@ static mr_status draft(struct follow *follow)
     }
     return status;
 }
-
-/* ---- what differs ---- */
 
 enum draft_column {
     DRAFT_SCHEMA,

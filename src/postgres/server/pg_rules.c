@@ -23,8 +23,6 @@ struct rules {
     uint32_t added_count;
 };
 
-/* ---- facts ---- */
-
 static mr_status read_all(struct mr_pg_conn *conn, struct mr_pg_facts *facts,
                           struct mr_error *ret_error)
 {
@@ -84,8 +82,6 @@ void mr_pg_facts_done(struct mr_pg_facts *facts)
     *facts = (struct mr_pg_facts){0};
 }
 
-/* ---- reporting ---- */
-
 void mr_pg_about(struct mr_pg_reporter *to, const char *format, ...)
 {
     struct mr_text subject = {0};
@@ -139,8 +135,6 @@ static const char *names_of(const char *names)
     return names == NULL ? "" : names;
 }
 
-/* ---- the server ---- */
-
 static void rule_wal_level(const struct rules *rules)
 {
     const char *level = mr_pg_fact(rules->facts, MR_SERVER_WAL_LEVEL);
@@ -172,8 +166,6 @@ static void rule_plugins(const struct rules *rules)
                        "does not name pgoutput, so the server does not let it be used");
     }
 }
-
-/* ---- publication ---- */
 
 static void rule_missing_publication(const struct rules *rules)
 {
@@ -252,8 +244,6 @@ static void rule_publication(const struct rules *rules)
     rule_operations(rules);
     rule_unlisted(rules);
 }
-
-/* ---- tables ---- */
 
 /* A table that is gone: what the backlog holds of it still comes, under the names it had. One that no start has found may be
  * another one's name written wrong. */
@@ -447,8 +437,6 @@ static void rule_one_table(const struct rules *rules, uint32_t row)
     rule_partitions(rules, row);
 }
 
-/* ---- columns and tables that options name ---- */
-
 /* Rows of partitions have the names of these, and an option that names their table means no row; a mask would do nothing, without
  * a word. */
 static void rule_divided(const struct rules *rules, const struct mr_table_name *table,
@@ -556,8 +544,6 @@ static void rule_patterns(const struct rules *rules)
     }
 }
 
-/* ---- tables by pattern ---- */
-
 /* What patterns mean can't be wrong; whoever wrote them wants to see it. */
 mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                   struct mr_pg_reporter *to, struct mr_error *ret_error)
@@ -594,8 +580,6 @@ mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn, const struct mr_pg_fa
     }
     return MR_OK;
 }
-
-/* ---- slot ---- */
 
 static void rule_missing_slot(const struct rules *rules)
 {
@@ -697,8 +681,6 @@ static void rule_left_copy(const struct rules *rules)
                          slots);
     }
 }
-
-/* ---- all of it ---- */
 
 void mr_pg_rules(const struct mr_pg_facts *facts, struct mr_pg_reporter *to)
 {

@@ -43,8 +43,6 @@ static void take_finding(void *context, enum mr_finding_level level, mr_status s
     }
 }
 
-/* ---- slot ---- */
-
 static void warn_of_failover(const struct setup *setup)
 {
     mr_log(
@@ -148,8 +146,6 @@ static mr_status create_slot(struct setup *setup)
            MR_LOG_STR("slot", options->slot));
     return MR_OK;
 }
-
-/* ---- the slot of a copy ---- */
 
 static mr_status drop_slot(const struct setup *setup, const char *name)
 {
@@ -366,8 +362,6 @@ static mr_status make_copy_slot(struct setup *setup)
     /* Left over where the slot has its own name. */
     return exists ? drop_copy_slots(setup, found) : MR_OK;
 }
-
-/* ---- all of it ---- */
 
 static mr_status setup_all(struct setup *setup)
 {

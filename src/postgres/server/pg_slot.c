@@ -76,8 +76,6 @@ static enum mr_invalidation invalidation_of(const char *name)
                : (enum mr_invalidation)place_of(name, invalidation_names, MR_INVALIDATION_OTHER);
 }
 
-/* ---- the forecast ---- */
-
 void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_sample *sample)
 {
     forecast->samples[forecast->count++ % MR_FORECAST_SAMPLES] = *sample;
@@ -151,8 +149,6 @@ double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
     return seconds > since ? seconds - since : 0;
 }
 
-/* ---- looking ---- */
-
 /* The slot of a formatted name; while existing rows are copied it has another one (pg_setup.h). */
 #define IS_THE_SLOT "slot_name ~ '^%s(_snapshot_[0-9]+)?$'"
 
@@ -222,8 +218,6 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     slot->looked_ns = now_ns;
     pthread_mutex_unlock(&slot->lock);
 }
-
-/* ---- a slot that is being made ---- */
 
 static void keep_holder(struct mr_pg_slot *slot, const char *text)
 {
@@ -364,8 +358,6 @@ static void *slot_main(void *context)
     } while (poll(&stop, 1, pause_ms(slot)) <= 0);
     return NULL;
 }
-
-/* ---- life ---- */
 
 struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options)
 {

@@ -71,8 +71,6 @@ void mr_pg_slot_stop(struct mr_pg_slot *slot);
 /* Any thread. */
 void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view);
 
-/* ---- the forecast, by itself ---- */
-
 enum { MR_FORECAST_SAMPLES = 64 };
 
 /* One look at the slot. */

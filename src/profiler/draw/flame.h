@@ -45,8 +45,6 @@ uint64_t mr_flame_total(const struct mr_flame *flame, mr_flame_side side);
 /* The stacks of one side as folded text, sorted. The caller frees it; `ret_len` may be NULL. */
 char *mr_flame_folded(const struct mr_flame *flame, mr_flame_side side, size_t *ret_len);
 
-/* ---- drawing ---- */
-
 typedef enum mr_flame_colour {
     MR_FLAME_BY_STAGE,
     MR_FLAME_BY_CHANGE, /* red: grew, blue: shrank; both profiles scaled to one total */
@@ -67,8 +65,6 @@ struct mr_flame_drawing {
 /* The picture. The caller frees it; `ret_len` may be NULL. */
 char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,
                    size_t *ret_len);
-
-/* ---- stages ---- */
 
 /* The stage a frame names, or `inherited` (that of the frame below it) when it names none. Any thread. */
 enum mr_stage mr_flame_stage_of(mr_slice frame, enum mr_stage inherited);

@@ -23,8 +23,6 @@ static struct mr_kafka_sink *kafka_of(struct mr_sink *sink)
     return (struct mr_kafka_sink *)sink;
 }
 
-/* ---- how a session ends ---- */
-
 mr_status mr_kafka_explain(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
                            const char *topic, const char *text, struct mr_error *ret_error)
 {
@@ -102,8 +100,6 @@ mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_e
     *ret_error = kafka->failure;
     return kafka->failure.status;
 }
-
-/* ---- a session ---- */
 
 /* librdkafka's own log. What matters of it comes as events too; its remarks on our choice of properties and on
  * each attempt to reconnect would only repeat themselves. */
@@ -199,8 +195,6 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     return kafka->options.exactly_once ? mr_kafka_transaction_fence(kafka, ret_error) : MR_OK;
 }
 
-/* ---- the position's record ---- */
-
 static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
                             struct mr_error *ret_error)
 {
@@ -259,8 +253,6 @@ static int kafka_timeout_ms(const struct mr_sink *sink)
     }
     return may_commit(kafka) ? MR_KAFKA_RETRY_MS : POLL_INTERVAL_MS;
 }
-
-/* ---- what the sink tells of itself ---- */
 
 /* Takes the latest report, if a new one has come. */
 static void take_statistics(struct mr_kafka_sink *kafka)

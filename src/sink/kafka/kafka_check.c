@@ -139,8 +139,6 @@ static void check_topic(const struct kafka_check *check, const struct rd_kafka_m
          replicas, replicas == 1 ? "" : "s");
 }
 
-/* ---- the topic that keeps the position ---- */
-
 /* The topic's `cleanup.policy`, empty with `ret_reason` filled when the broker does not say. */
 static void ask_policy(struct kafka_check *check, rd_kafka_t *client, char *ret_policy, size_t size,
                        char *ret_reason, size_t reason_size)

@@ -17,8 +17,6 @@ enum {
     LOST_MS = 75000,
 };
 
-/* ---- delivery reports ---- */
-
 static void report_failed(struct mr_kafka_sink *kafka, const rd_kafka_message_t *message,
                           bool alone)
 {
@@ -89,8 +87,6 @@ static void take_reports(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
         }
     }
 }
-
-/* ---- errors ---- */
 
 static void log_away(const struct mr_kafka_sink *kafka, const struct mr_error *error)
 {
@@ -171,8 +167,6 @@ mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret
     }
     return mr_kafka_session_status(kafka, ret_error);
 }
-
-/* ---- silence ---- */
 
 /* Whether all partitions of a topic that is there can be written to. */
 static bool is_served(const struct rd_kafka_metadata_topic *topic)

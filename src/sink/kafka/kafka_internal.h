@@ -95,8 +95,6 @@ struct mr_kafka_sink {
     struct mr_record_headers headers;
 };
 
-/* ---- kafka.c ---- */
-
 /* Whether this is now what the session ended with. `topic`: NULL where it is not about one. */
 bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                            const char *text);
@@ -117,8 +115,6 @@ mr_status mr_kafka_explain(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_
  * the sink. */
 mr_status mr_kafka_serve(void *context, struct mr_error *ret_error);
 
-/* ---- kafka_send.c ---- */
-
 /* Takes a batch: its records go into queues. MR_FULL: a topic is not known yet. */
 mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error);
 
@@ -129,15 +125,11 @@ mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_e
 mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, const char *value,
                                  size_t value_len, struct mr_error *ret_error);
 
-/* ---- kafka_events.c ---- */
-
 /* Takes all that librdkafka reports. */
 mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
 /* Asks now and then what became of records of which none is reported. */
 void mr_kafka_watch_reports(struct mr_kafka_sink *kafka);
-
-/* ---- kafka_transaction.c ---- */
 
 /* Ends what an earlier process or session of the same name has open, and keeps it from writing on. */
 mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_error *ret_error);

@@ -28,8 +28,6 @@ enum {
 /* A transaction of millrace's lasts a minute at most. */
 #define OPEN_TRANSACTION_NS (INT64_C(75) * 1000000000)
 
-/* ---- the record ---- */
-
 static uint32_t version_of(const struct mr_checkpoint *state)
 {
     uint32_t version = STATE_VERSION;
@@ -160,8 +158,6 @@ bool mr_state_parse(const void *text, size_t len, const struct mr_section_kind *
     }
     return good;
 }
-
-/* ---- reading it back ---- */
 
 struct loader {
     const struct mr_kafka_options *options;

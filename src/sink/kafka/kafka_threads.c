@@ -55,8 +55,6 @@ void mr_kafka_threads_watch(rd_kafka_conf_t *conf)
     rd_kafka_conf_interceptor_add_on_new(conf, "profiler", on_new, NULL);
 }
 
-/* ---- the end of a client ---- */
-
 struct ending {
     rd_kafka_t *client;
     int done_fd;

@@ -95,8 +95,6 @@ static rd_kafka_resp_err_t topic_state(struct mr_kafka_topics *topics, rd_kafka_
     return err;
 }
 
-/* ---- creation ---- */
-
 rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic_t **wanted,
                                          size_t count)
 {
@@ -167,8 +165,6 @@ rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *
     }
     return err;
 }
-
-/* ---- waiting ---- */
 
 /* What the broker says now; MR_FULL with `ret_err` set to what is in the way, or to no error while an answer
  * is on its way. */
