@@ -147,7 +147,7 @@ beside() {
     local threads=threads style=(scripts/style.sh --changed)
     if [ "$MODE" = full ]; then threads=unit style=(scripts/style.sh) && quick; fi
     # One build is for the unit tests under these sanitizers and for the fuzzers, which are Clang's.
-    step "build: address and undefined-behaviour sanitizers, with Clang" build fuzz unit-tests out_of_memory_test fuzzers
+    step "build: address and undefined-behaviour sanitizers, with Clang" build fuzz unit-tests out_of_memory_test millrace-micro fuzzers
     step "unit tests: these sanitizers" unit_tests fuzz unit
     step "build: thread sanitizer" build tsan unit-tests out_of_memory_test millrace-micro
     step "unit tests: thread sanitizer" unit_tests tsan "$threads"
