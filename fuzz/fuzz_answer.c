@@ -25,13 +25,18 @@
 
 enum { NEXT_ANSWER = 0x1D, NULL_VALUE = 0x1E, AS_IT_IS = 0x1B, TYPE_TEXT = 25, PORT = 5432 };
 
+/* A connection of ours: the questions' own, and a set-up's second one. */
+struct client {
+    int fd; /* -1: none yet */
+    bool greeted;
+};
+
 static struct {
     int listener;
-    int client; /* -1: none yet */
-    bool greeted;
+    struct client clients[2];
     char folder[64];
-    mr_slice answers;
-} server = {.client = -1};
+    mr_slice answers; /* to whichever asks next */
+} server = {.clients = {{.fd = -1}, {.fd = -1}}};
 
 static void add_u16(struct mr_text *to, uint16_t value)
 {
@@ -151,38 +156,38 @@ static bool add_answer(struct mr_text *to, mr_slice answer)
 }
 
 /* Sends all of it and forgets it; it fits into the socket's buffer. */
-static void say(struct mr_text *text)
+static void say(const struct client *client, struct mr_text *text)
 {
-    ssize_t sent = send(server.client, text->data, text->len, MSG_NOSIGNAL);
+    ssize_t sent = send(client->fd, text->data, text->len, MSG_NOSIGNAL);
     MR_ASSERT(sent < 0 || (size_t)sent == text->len);
     mr_text_done(text);
 }
 
-static void hang_up(void)
+static void hang_up(struct client *client)
 {
-    shutdown(server.client, SHUT_WR);
-    server.greeted = false;
+    shutdown(client->fd, SHUT_WR);
+    client->greeted = false;
 }
 
 /* One message of the client, which is well-formed. */
-static void answer_message(char kind)
+static void answer_message(struct client *client, char kind)
 {
     struct mr_text text = {0};
     mr_slice answer;
-    if (!server.greeted) {
+    if (!client->greeted) {
         add_greeting(&text);
-        say(&text);
-        server.greeted = true;
+        say(client, &text);
+        client->greeted = true;
         return;
     }
     bool goes_on =
         kind == 'Q' && part(&server.answers, NEXT_ANSWER, &answer) && add_answer(&text, answer);
     if (text.len > 0) {
-        say(&text);
+        say(client, &text);
     }
     mr_text_done(&text);
     if (!goes_on) {
-        hang_up();
+        hang_up(client);
     }
 }
 
@@ -190,11 +195,14 @@ static void answer_message(char kind)
 static void serve(void)
 {
     static char message[1 << 16];
-    if (server.client < 0) {
-        server.client = accept4(server.listener, NULL, NULL, SOCK_CLOEXEC);
-    }
-    if (server.client >= 0 && recv(server.client, message, sizeof(message), MSG_DONTWAIT) > 0) {
-        answer_message(message[0]);
+    for (size_t i = 0; i < MR_ARRAY_LEN(server.clients); i++) {
+        struct client *client = &server.clients[i];
+        if (client->fd < 0) {
+            client->fd = accept4(server.listener, NULL, NULL, SOCK_CLOEXEC);
+        }
+        if (client->fd >= 0 && recv(client->fd, message, sizeof(message), MSG_DONTWAIT) > 0) {
+            answer_message(client, message[0]);
+        }
     }
 }
 
@@ -250,6 +258,7 @@ static struct mr_pg_source_options options_now(const char *conninfo)
 
 struct asked {
     struct mr_pg_conn *conn;
+    struct mr_pg_conn *desk; /* of a set-up */
     const struct mr_pg_source_options *options;
     struct mr_error error;
 };
@@ -334,13 +343,13 @@ static mr_status ask_setup(struct asked *asked)
 {
     static const struct mr_pg_stream_state state = {.is_known = true};
     bool adopted;
-    return mr_pg_setup(asked->conn, asked->conn, asked->options, &state, &adopted, &asked->error);
+    return mr_pg_setup(asked->conn, asked->desk, asked->options, &state, &adopted, &asked->error);
 }
 
 static mr_status ask_setup_copy(struct asked *asked)
 {
     struct mr_pg_copy_slot slot;
-    MR_TRY(mr_pg_setup_copy(asked->conn, asked->conn, asked->options,
+    MR_TRY(mr_pg_setup_copy(asked->conn, asked->desk, asked->options,
                             &(struct mr_pg_stream_state){0}, &slot, &asked->error));
     MR_ASSERT(memchr(slot.name, '\0', sizeof(slot.name)) != NULL);
     MR_ASSERT(memchr(slot.snapshot, '\0', sizeof(slot.snapshot)) != NULL);
@@ -417,12 +426,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct asked asked = {.options = &options};
     mr_status status = mr_pg_connect(&options.connection, true, -1, &asked.conn, &asked.error);
     MR_ASSERT(status == MR_OK);
+    status = mr_pg_connect(&options.connection, false, -1, &asked.desk, &asked.error);
+    MR_ASSERT(status == MR_OK);
     status = questions[data[0] % MR_ARRAY_LEN(questions)](&asked);
     MR_ASSERT(status != MR_AGAIN && status != MR_END && status != MR_FULL);
     MR_ASSERT(status == MR_OK || asked.error.text[0] != '\0');
+    mr_pg_close(asked.desk);
     mr_pg_close(asked.conn);
-    close(server.client);
-    server.client = -1;
-    server.greeted = false;
+    for (size_t i = 0; i < MR_ARRAY_LEN(server.clients); i++) {
+        close(server.clients[i].fd);
+        server.clients[i] = (struct client){.fd = -1};
+    }
     return 0;
 }

@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if item.path.name in ALONE:
             item.add_marker("alone")
-        one = nightly.of(os.path.relpath(item.path, config.rootpath), item.function.__name__)
+        one = nightly.of(os.path.relpath(item.path, config.rootpath), item.function.__name__, item.name)
         if one is not None:
             item.add_marker("nightly")
             if nightly.is_left_out(one, mode, changed):

@@ -67,10 +67,9 @@ def write(terminalreporter):
 
 
 def keep():
-    """What the last run has written becomes what a clean clone knows: `python3 tests/durations.py --keep`, after a whole run on a
-    quiet machine."""
+    """What the last run has written becomes what a clean clone knows: `python3 tests/durations.py --keep`, after a whole run."""
     with open(KNOWN, "w", encoding="utf-8") as file:
-        file.write(f"# Seconds that the long tests take on a quiet machine: of build/test-durations.txt, all from {LONG_S} s on.\n")
+        file.write(f"# Seconds that the long tests take in a whole run, four beside each other: of build/test-durations.txt, all from {LONG_S} s on.\n")
         file.writelines(f"{seconds:.2f} {name}\n" for name, seconds in sorted(read(WRITTEN).items(), key=lambda row: -row[1])
                         if seconds >= LONG_S)
 

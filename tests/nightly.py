@@ -1,11 +1,12 @@
 """What a run of each push leaves out, and why: the one place that says so.
 
-A line holds a test (a file, or `file::test` for one function with all its parameters), the places whose change brings it
+A line holds a test (a file, `file::test` for one function with all its parameters, or `file::test[parameter]`), the places whose change brings it
 back, and the reason. MILLRACE_TEST_NIGHTLY says what a run does with them: without it every chosen test runs; "changed", as
 scripts/test.sh has it, leaves out those whose places have not changed; "no" leaves out all. scripts/test.sh --full runs all
 of them, each night in CI.
 
-What keeps the promise (delivery, kills, exactly-once, copies, keys, equality with Debezium) never stands here."""
+What keeps the promise (delivery, kills, exactly-once, copies, keys, equality with Debezium) never stands here; of the
+tests on three brokers each has one of the two deliveries here."""
 
 import os
 import subprocess
@@ -22,6 +23,7 @@ class Nightly(NamedTuple):
 
 
 PROFILER = ("src/profiler/", "src/cli/profile.c", "tests/pprof_file.py")
+CLUSTER = ("src/sink/", "src/flow/", "src/ports/", "tests/faults/")
 NIGHTLY = (
     Nightly("test_profiler.py", PROFILER, "the profiler looks at the flow and is no part of it"),
     Nightly("test_profile_readers.py", PROFILER, "other programs read profiles; the format's unit tests run each time"),
@@ -36,6 +38,8 @@ NIGHTLY = (
     Nightly("test_grafana.py", ("grafana/", "src/metrics/", "src/control/"), "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
     Nightly("test_live_page.py", ("src/control/", "tests/browser.py"), "figures in a Chromium; test_admin.py runs each time"),
     Nightly("test_tables.py::test_five_thousand_tables", ("src/stream/", "src/postgres/", "src/copy/"), "counts the questions of a start with 5,000 tables"),
+    Nightly("faults/test_cluster.py::test_rolling_restart[at-least-once]", CLUSTER, "three brokers; exactly once, where more can go wrong, runs each time"),
+    Nightly("faults/test_cluster.py::test_brokers_lost[exactly-once]", CLUSTER, "three brokers; at least once runs each time"),
     Nightly("test_packages.py", ("packaging/", "src/cmake/Packaging.cmake"), "builds the packages"),
 )
 
@@ -62,9 +66,9 @@ def is_due(changed, *places):
     return any(path.startswith(places) for path in changed or ())
 
 
-def of(path, function):
-    """The line for a test, if it has one."""
-    return next((one for one in NIGHTLY if one.test in (path, f"{path}::{function}")), None)
+def of(path, function, name):
+    """The line for a test, if it has one; `name`: the function's with the parameters."""
+    return next((one for one in NIGHTLY if one.test in (path, f"{path}::{function}", f"{path}::{name}")), None)
 
 
 def is_left_out(one, mode, changed):

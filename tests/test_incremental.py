@@ -118,7 +118,7 @@ def test_large_values_that_updates_leave_alone_come_too(database, millrace, topi
 
     def write():
         with connect(database.name) as connection:
-            while not ends.wait(0.01):
+            while not ends.wait(0.05):
                 connection.execute(f"UPDATE t SET n = n + 1 WHERE id % 7 = {len(rounds) % 7}")
                 rounds.append(1)
 
@@ -129,7 +129,7 @@ def test_large_values_that_updates_leave_alone_come_too(database, millrace, topi
     ends.set()
     writer.join(60)
     database.run(f"INSERT INTO t VALUES ({LAST}, 0, 'x')")
-    records = read_until(topic(database.topic("t")), f'{{"id":{LAST}}}', 120)
+    records = read_until(topic(database.topic("t")), f'{{"id":{LAST}}}', 280)
     large = {}
     for record in records:
         after = record.json["after"]
