@@ -139,25 +139,29 @@ class Run:
     def _prefix(self, program, name):
         return f"{self.database.prefix}{program}{name}"
 
+    def _topic(self, program, name, *table):
+        """Schema and table: their topic in a variant."""
+        return VARIANTS[name][0].get("topic.delimiter", ".").join([self._prefix(program, name), *table])
+
     def _make_topics(self):
         """Connect makes one at a time, which takes it longer than all the rest; those with odd names it still makes."""
         tables = self.database.run("SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
                                    r" AND schemaname || tablename ~ '^[A-Za-z0-9_]+$'")
-        topics = []
-        for name, (options, _) in VARIANTS.items():
-            between = options.get("topic.delimiter", ".")
-            topics += [between.join([self._prefix("dbz", name), *table]) for table in tables
-                       if name in WITH_ODD or not re.fullmatch(odd.EXCLUDED.replace(",", "|"), ".".join(table))]
+        topics = [self._topic("dbz", name, *table) for name in VARIANTS for table in tables
+                  if name in WITH_ODD or not re.fullmatch(odd.EXCLUDED.replace(",", "|"), ".".join(table))]
         for made in self.database.admin.create_topics([NewTopic(topic, 1, 1) for topic in topics], request_timeout=60).values():
             made.result()
 
     def _all_have(self, nth):
         """Waits until each connector has sent all rows. A table that is gone by its name when Debezium looks has no key there."""
         here = self.database.run("SELECT pg_current_wal_lsn()")[0][0]
-        self.database.run(f"INSERT INTO churned VALUES ({-nth}, 'after it', 0)")  # Debezium confirms up to the transaction before its last
+        # Debezium confirms up to the end of the transaction before its last. Between that of the rows and `here` the server may have
+        # written on its own (a checkpoint, running transactions), so it takes two that are surely after it.
+        for row in (2 * nth, 2 * nth + 1):
+            self.database.run(f"INSERT INTO churned VALUES ({-1000 - row}, 'after it', 0)")
         eventually(lambda: not self.database.run("SELECT 1 FROM pg_replication_slots WHERE slot_name = ANY(%s) AND"
                                                  " confirmed_flush_lsn < %s", [self.connect.slots, here], database="postgres"),
-                   280, "Debezium has all rows so far")
+                   120, "Debezium has all rows so far")
 
     def go(self):
         database = self.database
@@ -176,10 +180,9 @@ class Run:
                 connection.execute(statement)
         prefixes = {name: (self._prefix("dbz", name), self._prefix("mr", name)) for name in VARIANTS}
 
-        for name, pair in prefixes.items():
-            between = VARIANTS[name][0].get("topic.delimiter", ".")
-            for prefix in pair:
-                last = Topic(between.join([prefix, "public", "last"]))
+        for name in VARIANTS:
+            for program in ("dbz", "mr"):
+                last = Topic(self._topic(program, name, "public", "last"))
                 last.take(1, 240)
                 last.close()
         # A topic is there before its record is, and one partition's records don't wait for another's.
