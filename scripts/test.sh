@@ -145,7 +145,10 @@ at_full_length() {
 # gives way to them: they have time limits, builds have none.
 beside() {
     local threads=threads style=(scripts/style.sh --changed)
-    if [ "$MODE" = full ]; then threads=unit style=(scripts/style.sh) && quick; fi
+    if [ "$MODE" = full ]; then
+        threads=unit style=(scripts/style.sh)
+        quick
+    fi
     # One build is for the unit tests under these sanitizers and for the fuzzers, which are Clang's.
     step "build: address and undefined-behaviour sanitizers, with Clang" build fuzz unit-tests out_of_memory_test millrace-micro fuzzers
     step "unit tests: these sanitizers" unit_tests fuzz unit

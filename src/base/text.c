@@ -1,6 +1,5 @@
 #include "base/text.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,10 +28,8 @@ void mr_text_string(struct mr_text *text, const char *string)
     mr_text_add(text, string, strlen(string));
 }
 
-void mr_text_format(struct mr_text *text, const char *format, ...)
+void mr_text_vformat(struct mr_text *text, const char *format, va_list arguments)
 {
-    va_list arguments;
-    va_start(arguments, format);
     va_list again;
     va_copy(again, arguments);
     int len = vsnprintf(NULL, 0, format, arguments);
@@ -41,6 +38,13 @@ void mr_text_format(struct mr_text *text, const char *format, ...)
     vsnprintf(text->data + text->len, (size_t)len + 1, format, again);
     text->len += (size_t)len;
     va_end(again);
+}
+
+void mr_text_format(struct mr_text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    mr_text_vformat(text, format, arguments);
     va_end(arguments);
 }
 

@@ -2,6 +2,8 @@
 #ifndef MR_BASE_TEXT_H
 #define MR_BASE_TEXT_H
 
+#include <stdarg.h>
+
 #include "base/base.h"
 
 /* Zeroed to begin with; mr_text_done, or the owner's free of `data`, ends it. */
@@ -14,6 +16,7 @@ struct mr_text {
 void mr_text_add(struct mr_text *text, const void *bytes, size_t len);
 void mr_text_string(struct mr_text *text, const char *string);
 void mr_text_format(struct mr_text *text, const char *format, ...) MR_PRINTF(2, 3);
+void mr_text_vformat(struct mr_text *text, const char *format, va_list arguments) MR_PRINTF(2, 0);
 void mr_text_done(struct mr_text *text);
 
 #endif

@@ -1,9 +1,8 @@
 /* A configuration's memory. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "config/build.h"
 
 struct mr_config *mr_config_new(const char *name)
@@ -50,13 +49,12 @@ struct mr_regex *mr_config_keep_regex(struct mr_config *config, struct mr_regex 
 
 char *mr_config_text(struct mr_config *config, const char *format, ...)
 {
-    char *text = NULL;
+    struct mr_text text = {0};
     va_list arguments;
     va_start(arguments, format);
-    int len = vasprintf(&text, format, arguments);
+    mr_text_vformat(&text, format, arguments);
     va_end(arguments);
-    MR_ASSERT(len >= 0);
-    return mr_config_keep(config, text);
+    return mr_config_keep(config, text.data);
 }
 
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size)

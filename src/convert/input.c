@@ -3,12 +3,12 @@
  * API"). */
 #include <cjson/cJSON.h>
 #include <malloc.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "convert/convert_internal.h"
 
 static void *kept(struct mr_convert *c, void *memory)
@@ -25,13 +25,12 @@ const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len)
 
 const char *mr_cv_text(struct mr_convert *c, const char *format, ...)
 {
-    char *text = NULL;
+    struct mr_text text = {0};
     va_list arguments;
     va_start(arguments, format);
-    int len = vasprintf(&text, format, arguments);
+    mr_text_vformat(&text, format, arguments);
     va_end(arguments);
-    MR_ASSERT(len >= 0);
-    return kept(c, text);
+    return kept(c, text.data);
 }
 
 void mr_cv_done(struct mr_convert *c)

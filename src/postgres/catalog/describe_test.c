@@ -239,50 +239,58 @@ static void test_an_open_transaction_is_waited_for(void **state)
     mr_pg_catalog_done(&catalog);
 }
 
+/* Table shop.short, which a stream of its own captures, and a transaction that committed before it was dropped. */
+struct dropped {
+    uint32_t oid;
+    struct mr_transaction transaction;
+    struct mr_pg_source_options options;
+    struct mr_pg_catalog catalog;
+};
+
+static void drop_short(struct dropped *ret)
+{
+    static const struct mr_table_name name = {"shop", "short"};
+    run("CREATE TABLE shop.short (id int PRIMARY KEY, note text)");
+    ret->oid = oid_of("short");
+    ret->transaction = transaction_now();
+    run("DROP TABLE shop.short");
+    ret->options = options;
+    ret->options.captured = (struct mr_pg_captured_options){.tables = &name, .table_count = 1};
+    ret->catalog.options = &ret->options;
+}
+
 static void test_a_dropped_type_and_a_dropped_table(void **state)
 {
     (void)state;
-    run("CREATE TABLE shop.short (id int PRIMARY KEY, note text)");
-    uint32_t oid = oid_of("short");
-    struct mr_transaction transaction = transaction_now();
-    run("DROP TABLE shop.short");
-    struct mr_table_name names[] = {{"shop", "short"}};
-    struct mr_pg_source_options own = options;
-    own.captured = (struct mr_pg_captured_options){.tables = names, .table_count = 1};
-    struct mr_pg_catalog catalog = {.options = &own};
-    struct described described = full("short", oid);
+    struct dropped dropped = {0};
+    drop_short(&dropped);
+    struct described described = full("short", dropped.oid);
     described.columns[1].type_oid = 4000000000;
-    describe(&catalog, &transaction, &described);
+    describe(&dropped.catalog, &dropped.transaction, &described);
     assert_int_equal(described.status, MR_OK);
     assert_int_equal(described.view.key_count, 0);
     assert_int_equal(described.columns[1].type.kind, MR_TYPE_TEXT);
-    mr_pg_catalog_done(&catalog);
+    mr_pg_catalog_done(&dropped.catalog);
 }
 
 static void test_a_dropped_table_keeps_the_key_that_the_stream_flagged(void **state)
 {
     (void)state;
-    run("CREATE TABLE shop.short (id int PRIMARY KEY, note text)");
-    uint32_t oid = oid_of("short");
-    struct mr_transaction transaction = transaction_now();
-    run("DROP TABLE shop.short");
-    struct mr_table_name names[] = {{"shop", "short"}};
-    struct mr_pg_source_options own = options;
-    own.captured = (struct mr_pg_captured_options){.tables = names, .table_count = 1};
-    struct mr_pg_catalog catalog = {.options = &own};
-    struct described described = full("short", oid);
+    struct dropped dropped = {0};
+    drop_short(&dropped);
+    struct described described = full("short", dropped.oid);
     described.view.identity = MR_IDENTITY_DEFAULT;
     described.columns[0].in_identity = true;
-    describe(&catalog, &transaction, &described);
+    describe(&dropped.catalog, &dropped.transaction, &described);
     assert_int_equal(described.view.key_count, 1);
     for (int again = 0; again < 2; again++) {
-        described = full("short", oid);
-        describe(&catalog, &transaction, &described);
+        described = full("short", dropped.oid);
+        describe(&dropped.catalog, &dropped.transaction, &described);
         assert_int_equal(described.status, MR_OK);
         assert_int_equal(described.view.key_count, 1);
         assert_int_equal(described.key[0], 0);
     }
-    mr_pg_catalog_done(&catalog);
+    mr_pg_catalog_done(&dropped.catalog);
 }
 
 static void test_rows_of_now(void **state)
