@@ -3,8 +3,8 @@
 --   psql -d shop -v role=millrace -v password="$PASSWORD" -v publication=millrace \
 --        -v tables='public.orders, public.items' -f scripts/role.sql
 --
--- Run it as a superuser, or from PostgreSQL 16 on as the owner of the tables with CREATEROLE and REPLICATION. A managed service
--- may allow neither: docs/operations.md, "Managed services". The limit of connections is that of docs/sizing.md.
+-- Run it as a superuser, or from PostgreSQL 16 on as the owner of database, schemas and tables with CREATEROLE and
+-- REPLICATION. A managed service may allow neither: docs/operations.md, "Managed services". The limit of connections is that of docs/sizing.md.
 -- A role with REPLICATION can read the changes of every database of the server through a slot: guard its password,
 -- and let it in from millrace's machine only (pg_hba.conf, hostssl, the line of the database).
 \set ON_ERROR_STOP on

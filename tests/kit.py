@@ -57,7 +57,7 @@ def dsn(database, port=None):
     return server + "/" + database
 
 
-def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
+def eventually(check, limit_s=60, what="the condition", not_yet=NOT_YET):
     """Answers check() as soon as it is true. An exception of not_yet counts as not true yet."""
     begun = time.monotonic()
     while True:
@@ -76,7 +76,7 @@ def eventually(check, limit_s=30, what="the condition", not_yet=NOT_YET):
         time.sleep(min(max(0.02, 0.05 * waited), 0.1))
 
 
-def connect(database, limit_s=30, port=None):
+def connect(database, limit_s=60, port=None):
     """A connection as superuser; waits for a server that is away."""
     return eventually(lambda: psycopg.connect(dsn(database, port), autocommit=True, connect_timeout=10), limit_s,
                       f"a connection to {database}")
@@ -220,7 +220,7 @@ class Millrace:
                     found.append(record)
         return found
 
-    def wait_for(self, event, limit_s=30, times=1):
+    def wait_for(self, event, limit_s=60, times=1):
         def there():
             assert self.process.poll() is None or len(self.log(event)) >= times, "".join(self.lines)
             return len(self.log(event)) >= times
@@ -251,7 +251,7 @@ class Millrace:
         self.process.kill()
         self.process.wait()
 
-    def run_to_end(self, limit_s=30):
+    def run_to_end(self, limit_s=60):
         """Exit code and everything it said."""
         code = self.start().ended(limit_s)
         return code, "".join(self.lines)
@@ -283,7 +283,7 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def http_get(address, path, method="GET", user=None, headers=None, tls=None, limit_s=30, body=None):
+def http_get(address, path, method="GET", user=None, headers=None, tls=None, limit_s=60, body=None):
     """One request on a connection of its own; `user` is "name:password", `tls` an ssl context."""
     if address.startswith("unix:"):
         connection = UnixConnection(address.removeprefix("unix:"), limit_s)

@@ -368,6 +368,16 @@ def test_table_dropped_behind_rows_whose_key_was_flagged(database, millrace, top
     assert process.log("key_as_before") and not process.log("key_unknown")
 
 
+def test_a_flagged_key_is_not_that_of_rows_after_it_was_dropped(database, millrace):
+    """The stream flagged id; it was dropped, rows repeat it, and another key came: nobody can know what theirs was."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL)")
+    process = millrace().start()
+    backlog(database, process, "INSERT INTO t VALUES (1, 1)", "ALTER TABLE t DROP CONSTRAINT t_pkey", FULL, "INSERT INTO t VALUES (1, 2)",
+            "ALTER TABLE t ADD PRIMARY KEY (v)")
+    code, text = process.run_to_end()
+    assert code == 65 and "its primary key was made behind these rows" in text
+
+
 def test_table_dropped_while_streaming(database, millrace, topic):
     """What was known of it before still holds for the rows that wait, also behind a reconnect."""
     database.run(f"CREATE TABLE t (id int PRIMARY KEY, v int); {FULL}; CREATE TABLE u (id int PRIMARY KEY)")

@@ -85,9 +85,10 @@ def test_a_stand_that_never_started_names_no_ports(sides):
     assert "not chosen yet" in sides[0].run("status", ok=False).stdout
 
 
-@pytest.mark.parametrize("count,code", [(0, 0), (1, 0), (2, 0), (3, 1)])
-def test_flaky_tests_are_told_in_red_and_three_fail(count, code):
-    names = [f"test_{number}" for number in range(count)]
+@pytest.mark.parametrize("name,count,code", [("test_{}", 0, 0), ("test_{}", 1, 0), ("test_{}", 2, 0), ("test_{}", 3, 1),
+                                             ("test[{}]", 3, 0)])  # one function with three parameters
+def test_flaky_tests_are_told_in_red_and_three_fail(name, count, code):
+    names = [name.format(number) for number in range(count)]
     done = subprocess.run(["bash", "-c", '. "$1/scripts/lib/flaky.sh"; shift; flaky_report "$@"', "run.sh", ROOT, *names],
                           env={**os.environ, "CI": "1"}, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == code

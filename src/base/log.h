@@ -1,7 +1,7 @@
 /* Levelled, structured logging: one line a record on stderr, as text or JSON.
  *
  * A record has an event name ("source_connected"), a sentence, and typed fields. Fields never hold row
- * data or secrets. Writing never blocks the caller: a thread of its own writes to stderr, and what a
+ * data or secrets. The caller never waits for stderr, at most for another thread's copy of a line: a thread writes it, and what a
  * stalled reader does not take is dropped, counted and reported later. Any thread.
  */
 #ifndef MR_BASE_LOG_H

@@ -61,13 +61,14 @@ void mr_log_emit(const char *line, size_t len)
         struct slot *slot = &slots[put++ % SLOTS];
         memcpy(slot->line, line, len);
         slot->len = len;
-        sem_post(&filled);
     }
     pthread_mutex_unlock(&lock);
-    if (!runs) {
-        write_at_once(line, len);
-    } else if (!fits) {
+    if (fits) {
+        sem_post(&filled);
+    } else if (runs) {
         drop();
+    } else {
+        write_at_once(line, len);
     }
 }
 

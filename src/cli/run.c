@@ -422,7 +422,11 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     int signal_fd = mr_cli_signals();
     int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (signal_fd < 0 || done_fd < 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
+        mr_status status =
+            mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
+        mr_log(MR_LOG_ERROR, "stopped", ret_error->text,
+               MR_LOG_INT("exit_code", mr_status_exit_code(status)));
+        return status;
     }
     struct mr_confinement confinement = mr_confine_process(config);
     mr_log_see = mr_runbook_see;

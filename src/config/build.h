@@ -78,6 +78,7 @@ bool mr_config_names_table(const struct mr_config *config, const struct mr_table
 void mr_config_check_streamed(struct mr_config *config, uint32_t option, const char *schema,
                               const char *table);
 
+/* Called in this order (load.c). */
 void mr_config_build_encode(struct mr_config *config);
 void mr_config_build_tables(struct mr_config *config);
 void mr_config_build_columns(struct mr_config *config);

@@ -16,10 +16,18 @@ void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *
 void mr_config_name_column(struct mr_config *config, const struct mr_named_column *column)
 {
     struct mr_pg_source_options *source = &config->source;
+    uint32_t count = source->checked.named_count++;
     struct mr_named_column *named =
-        mr_config_grow(config, source->checked.named, source->checked.named_count, sizeof(*named));
-    named[source->checked.named_count++] = *column;
-    source->checked.named = named;
+        (struct mr_named_column *)(uintptr_t)source->checked.named; /* made here, below */
+    /* There is a column for each rule and stream: a copy for each would take memory by their square. Room is a power of two. */
+    if ((count & (count - 1)) == 0) {
+        named = mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column, 2 * (size_t)count + 1));
+        for (uint32_t i = 0; i < count; i++) {
+            named[i] = source->checked.named[i];
+        }
+        source->checked.named = named;
+    }
+    named[count] = *column;
 }
 
 void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,

@@ -81,8 +81,6 @@ static void status(void *context, struct mr_http_request *request)
     mr_monitor_snapshot_free(snapshot);
 }
 
-/* A row a second, a column for each of its figures; null where nothing was measured. */
-
 static void print_number(FILE *out, double value)
 {
     if (isfinite(value)) {

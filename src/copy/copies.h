@@ -1,4 +1,4 @@
-/* Copies of existing rows, as others see them: a table of functions that ask and look. Behind it are two companions of the flow
+/* Copies of existing rows, as others see them: ask for them, stop them, look how far they are. Behind it are two companions of the flow
  * (ports/companion.h): the snapshot, which copies what is there before the stream begins (snapshot.h), and the chunks, which copy
  * tables that somebody asks for while it runs (chunks.h). */
 #ifndef MR_COPY_COPIES_H

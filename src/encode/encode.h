@@ -362,7 +362,7 @@ static inline mr_status mr_encode(struct mr_encoder *encoder, const struct mr_it
     return mr_encode_other(encoder, item, buffer, ret_records, ret_count, ret_error);
 }
 
-/* A transaction begins, for the first time or again. `is_told`: its BEGIN is kept already. */
+/* With a transaction topic, on the stream's thread: a transaction begins, for the first time or again. `is_told`: its BEGIN is kept already. */
 void mr_encoder_begin(struct mr_encoder *encoder, const struct mr_transaction *transaction,
                       bool is_told);
 

@@ -40,13 +40,13 @@ struct mr_schema {
 };
 
 /* Waits for a schema without an id, `limit_ms` at most; NULL: there is none, or the wait was ended. It stays the
- * schemas', and as it is. */
+ * schemas', and as it is. Registry's thread, as the functions after it. */
 const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t limit_ms);
 
 /* Sleeps, unless the wait is ended. */
 void mr_schemas_pause(struct mr_schemas *schemas, uint32_t ms);
 
-/* Ends waits from now on; whether they are. */
+/* Ends waits from now on; whether they are. Any thread. */
 void mr_schemas_end(struct mr_schemas *schemas);
 bool mr_schemas_ended(struct mr_schemas *schemas);
 

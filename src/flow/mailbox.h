@@ -46,16 +46,16 @@ void mr_mailbox_done(struct mr_mailbox *mailbox);
 mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command, int wake_fd,
                          uint32_t deadline_ms, struct mr_error *ret_error);
 
-/* A command waits for this transaction not to begin. */
+/* A command waits for this transaction not to begin. Source thread. */
 static inline bool mr_mailbox_wants_pause(const struct mr_mailbox *mailbox)
 {
     return MR_UNLIKELY(atomic_load_explicit(&mailbox->waiting_between, memory_order_relaxed) > 0);
 }
 
-/* Runs and answers the commands whose turn it is. */
+/* Runs and answers the commands whose turn it is. Source thread. */
 void mr_mailbox_serve(struct mr_mailbox *mailbox, bool in_transaction);
 
-/* Answers all there are, and all that come, with MR_AGAIN. */
+/* Answers all there are, and all that come, with MR_AGAIN. Source thread. */
 void mr_mailbox_close(struct mr_mailbox *mailbox);
 
 #endif

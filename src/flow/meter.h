@@ -72,6 +72,8 @@ void mr_meter_init(struct mr_meter *meter);
 /* The first change of `batch` is in it. Monotonic times, and the wall clock when it was received. */
 void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t received_wall_ns,
                     int64_t decoded_ns);
+
+/* Each lane's thread, with hand_over.lock. */
 void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch);
 void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns);
 

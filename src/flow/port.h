@@ -9,22 +9,22 @@
 /* What never changes: any thread reads it. */
 struct mr_port {
     struct mr_lane *stream; /* the stream's lane */
-    uint32_t lanes;         /* with the others, 1 and up, which are for threads of a companion */
+    uint32_t lanes;         /* how many: the stream's, 0, and those for threads of a companion */
     bool stores;            /* the sink stores positions, and so sections */
     bool takes_over;        /* another program has delivered what is before the stream */
     int stop_fd;            /* readable: the flow is asked to stop */
 };
 
-/* The companion has something to do: its `between` is called soon. Takes a companion that has no port yet. */
+/* The companion has something to do: its `between` is called soon. Takes a companion that has no port yet. Any thread. */
 void mr_port_want(struct mr_companion *companion);
 
-/* Wakes the source thread. */
+/* Wakes the source thread. Any thread. */
 void mr_port_wake(struct mr_port *port);
 
-/* Records that other lanes than the stream's have handed over since the start. */
+/* Records that other lanes than the stream's have handed over since the start. Any thread. */
 uint64_t mr_port_records_beside(const struct mr_port *port);
 
-/* A step for the lane's batch at hand, or its next one: the same until a batch has carried it. */
+/* A step for the lane's batch at hand, or its next one: the same until a batch has carried it. The lane's thread. */
 uint64_t mr_port_note(struct mr_lane *lane);
 
 /* A lane for a thread of the companion `owner`, whose `sealed` is called for it. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/jemalloc.h"
 
@@ -221,8 +222,12 @@ mr_status mr_heap_profile(struct mr_profile *ret, struct mr_error *ret_error)
     int fd = memfd_create("heap", MFD_CLOEXEC);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
     if (file == NULL) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "no memory for a heap profile: %s",
-                       strerror(errno));
+        mr_status failed =
+            mr_fail(ret_error, MR_ERR_SYSTEM, "no memory for a heap profile: %s", strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        return failed;
     }
     mr_status status = dump_to(fd, ret_error);
     if (status == MR_OK) {

@@ -1,7 +1,7 @@
 /* A profile in memory: stacks with labels and values, whatever they measure; and its written forms.
  *
- * A profile has one owner at a time. Functions under "with the symbols' lock" want that lock, because names are shared;
- * those that write forms take it themselves. */
+ * A profile has one owner at a time. mr_profile_stage and mr_profile_filter want the symbols' lock (symbols.h), because names are
+ * shared; mr_profile_pprof, _svg and _folded take it themselves. The caller frees what these three and mr_profile_gzip return. */
 #ifndef MR_PROF_PROFILE_H
 #define MR_PROF_PROFILE_H
 

@@ -67,7 +67,7 @@ static uint64_t ended_cpu_ns; /* of threads that have ended */
 
 /* Of all threads; handlers add to them. */
 static struct {
-    _Atomic uint64_t samples, lost, truncated, handler_ns, handler_runs;
+    _Atomic uint64_t samples, lost, truncated, handler_ns;
     _Atomic uint64_t handler_times[HANDLER_BUCKETS];
 } totals;
 
@@ -167,7 +167,6 @@ static void on_signal(int signal_number, siginfo_t *info, void *context)
     count(&totals.handler_ns, took_ns);
     uint64_t bucket = took_ns / HANDLER_BUCKET_NS;
     count(&totals.handler_times[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1], 1);
-    count(&totals.handler_runs, 1); /* last: a bucket has each run that is counted */
     errno = saved_errno;
 }
 
@@ -431,7 +430,10 @@ uint64_t mr_sampler_unsampled(void)
 /* The time that this part of the handler's runs took at most. */
 static uint64_t quantile(double part)
 {
-    uint64_t calls = totals.handler_runs;
+    uint64_t calls = 0; /* the buckets only grow after they are added up */
+    for (int i = 0; i < HANDLER_BUCKETS; i++) {
+        calls += totals.handler_times[i];
+    }
     uint64_t seen = 0;
     for (int i = 0; i < HANDLER_BUCKETS; i++) {
         seen += totals.handler_times[i];

@@ -16,7 +16,6 @@ static uint32_t oid_at(const struct mr_by_oid *table, size_t size, uint32_t plac
     return oid;
 }
 
-/* Most come in order. */
 void *mr_by_oid_make(struct mr_by_oid *table, size_t size, uint32_t oid)
 {
     void *known = mr_by_oid_find(table, size, oid);
@@ -27,9 +26,12 @@ void *mr_by_oid_make(struct mr_by_oid *table, size_t size, uint32_t oid)
         table->room = 2 * table->room + 4;
         table->items = MR_REALLOC(table->items, table->room * size);
     }
-    uint32_t place = table->count;
-    while (place > 0 && oid_at(table, size, place - 1) > oid) {
-        place--;
+    uint32_t place = 0;
+    for (uint32_t end = table->count; place < end;) {
+        uint32_t middle = place + (end - place) / 2;
+        bool is_lower = oid_at(table, size, middle) < oid;
+        place = is_lower ? middle + 1 : place;
+        end = is_lower ? end : middle;
     }
     char *item = (char *)table->items + place * size;
     memmove(item + size, item, (table->count++ - place) * size);

@@ -36,7 +36,8 @@ struct mr_key_facts {
     struct key_column *columns;
     /* The key that was found last. */
     bool was_found;
-    bool is_flagged; /* by the stream's flags, under another replica identity */
+    /* It is what the stream flagged under DEFAULT, and counts only if the table is gone. */
+    bool is_flagged;
     mr_lsn found_at; /* holds only for what commits behind it */
     uint32_t found_count;
     char **found;
@@ -441,11 +442,14 @@ static bool as_before_with_warning(const struct case_at_hand *at_hand)
 
 static mr_status as_before_or_unknown(const struct case_at_hand *at_hand, const char *why)
 {
-    return as_before_with_warning(at_hand) ? MR_OK : unknown(at_hand, why, "");
+    /* Under another identity the stream does not say that a key was dropped. */
+    bool found = !at_hand->facts->is_flagged && as_before_with_warning(at_hand);
+    return found ? MR_OK : unknown(at_hand, why, "");
 }
 
 /* Nobody can say any more whether the table had a key. Without one its records still have all that is known of a row, for the
- * identity is FULL, or there are inserts only; and no two rows become one. */
+ * identity is FULL, or there are inserts only; and no two rows become one. A key that was flagged before may have been dropped
+ * before the table was: the warning is its only sign. */
 static void find_dropped(const struct case_at_hand *at_hand)
 {
     if (!as_before_with_warning(at_hand)) {
@@ -593,6 +597,9 @@ static mr_status check_unsent(const struct case_at_hand *at_hand)
         MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table));
 }
 
+/* Tables come and go, and notes of them stay: with this many they take a megabyte. A dropped table that was not noted has no key. */
+enum { NOTED_MAX = 4096 };
+
 static void remember(struct mr_key_facts *facts, const struct mr_relation_view *view)
 {
     found_begin(facts, 0, view->key_count);
@@ -626,7 +633,11 @@ mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *
 
 void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation_view *view)
 {
-    struct mr_key_facts *facts = mr_by_oid_make(&keys->tables, sizeof(*facts), view->oid);
+    struct mr_key_facts *facts = facts_of(keys, view->oid);
+    if (facts == NULL && keys->tables.count >= NOTED_MAX) {
+        return;
+    }
+    facts = mr_by_oid_make(&keys->tables, sizeof(*facts), view->oid);
     remember(facts, view);
     facts->is_flagged = true;
 }

@@ -81,7 +81,8 @@ mr_status mr_pg_query_within(struct mr_pg_conn *conn, struct mr_text *command,
                              const struct mr_pg_shape *shape, uint32_t limit_ms,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error);
 
-/* The same as mr_pg_query; but the answer stays the connection's, until it is asked so again or closed. */
+/* The same as mr_pg_query; but the answer, and every text in it, is the connection's until mr_pg_ask, _askf or _ask_number is called on
+ * it again, or it is closed; mr_pg_query and mr_pg_command leave it. */
 mr_status mr_pg_ask(struct mr_pg_conn *conn, struct mr_text *command,
                     const struct mr_pg_shape *shape, const struct mr_pg_result **ret_result,
                     struct mr_error *ret_error);

@@ -526,7 +526,9 @@ static void rule_patterns(const struct rules *rules)
     for (uint32_t i = 0; i < rules->options->checked.rule_count; i++) {
         const struct mr_pattern_rule *rule = &rules->options->checked.rules[i];
         bool has_table = mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_TABLE);
-        if (has_table && mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_COLUMN)) {
+        /* Of a rule about tables alone a server that lies could deny a column. */
+        if (has_table && (rule->column == NULL ||
+                          mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_COLUMN))) {
             continue;
         }
         mr_pg_about(rules->to, "%s \"%s\"", rule->option, rule->text);

@@ -1,6 +1,6 @@
 /* The slot as the server sees it, looked at now and then on ordinary connections of its own.
  *
- * Never touches the streaming connection; a failure is counted and logged once, and the next look tries again.
+ * Never touches the streaming connection; each failure is counted, the second in a row is logged (`slot_unseen`), and the next look tries again.
  * Where the reason is that the server shuts down, server_stops is called: a stream with a backlog does not say so.
  */
 #ifndef MR_POSTGRES_PG_SLOT_H
@@ -55,7 +55,7 @@ struct mr_pg_slot_options {
     const struct mr_pg_options *connection;
     const char *slot;
     uint32_t interval_ms; /* 0: never look */
-    /* Told on the watcher's thread, at each look that the server refuses because it shuts down. NULL: nobody is. */
+    /* Called on the watcher's thread, at each look that the server refuses because it shuts down. NULL: nobody is. */
     void (*server_stops)(void *context);
     void *context;
 };

@@ -93,8 +93,8 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
         return MR_ERR_TRANSIENT;
     case RD_KAFKA_RESP_ERR_INVALID_RECORD:
         snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "a compacted topic takes no record without a key: set key_columns for its table, "
-                 "or the topic's cleanup.policy to delete");
+                 "a compacted topic takes no record without a key: if the topic is one, set "
+                 "key_columns for its table, skip truncates, or set its cleanup.policy to delete");
         return MR_ERR_POISON;
     case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
         return MR_ERR_POISON;
