@@ -247,7 +247,7 @@ def test_an_open_transaction_holds_up_the_slot_not_in_silence(roles, scene, mode
         stranger.execute("BEGIN; SELECT pg_current_xact_id()")
         process.start()
         told = process.wait_for("slot_held_up", 40)
-        holder = f"the transaction of role {roles.stranger}, process {stranger.info.backend_pid}"
+        holder = f"the transaction of role {roles.stranger} in database {stranger.info.dbname}, process {stranger.info.backend_pid}"
         assert told["holder"] == holder and f"pg_terminate_backend({stranger.info.backend_pid})" in told["remedy"], told
         answer = eventually(lambda: (lambda r: holder in r.json["reason"] and r)(process.get("/readyz")), 10, "the reason")
         assert answer.status == 503

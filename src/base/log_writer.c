@@ -155,7 +155,7 @@ void mr_log_start(void)
     sem_init(&filled, 0, 0);
     sem_init(&ended, 0, 0);
     pthread_t thread;
-    if (mr_thread_create(&thread, writer_main, NULL) == 0) {
+    if (mr_thread_create(&thread, writer_main, NULL, NULL) == MR_OK) {
         pthread_detach(thread); /* one that hangs in a write can't be joined */
         set_running(true);
     }

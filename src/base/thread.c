@@ -1,14 +1,15 @@
 #include "base/thread.h"
 
 #include <signal.h>
-#include <stddef.h>
+#include <string.h>
 
 static const struct mr_thread_hooks *hooks;
 
 _Thread_local volatile struct mr_thread_work mr_thread_work
     __attribute__((tls_model("initial-exec")));
 
-int mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context)
+mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context,
+                           struct mr_error *ret_error)
 {
     sigset_t all;
     sigset_t before;
@@ -16,7 +17,9 @@ int mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *c
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(ret_thread, NULL, run, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
+    return failed == 0 ? MR_OK
+                       : mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s",
+                                 strerror(failed));
 }
 
 void mr_thread_hook(const struct mr_thread_hooks *wanted)

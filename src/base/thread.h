@@ -4,9 +4,12 @@
 
 #include <pthread.h>
 
+#include "base/status.h"
+
 /* pthread_create for a thread in which every signal is blocked, so that those that ask for a stop reach the main
- * thread; 0 or pthread_create's error. Any thread. */
-int mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context);
+ * thread. MR_OK or MR_ERR_SYSTEM. Any thread. */
+mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context,
+                           struct mr_error *ret_error);
 
 /* What a thread is for. */
 enum mr_thread_role {

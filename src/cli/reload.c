@@ -380,7 +380,7 @@ static uint64_t ask(struct mr_reload *reload, bool applies)
 {
     pthread_mutex_lock(&reload->lock);
     reload->has_thread =
-        reload->has_thread || mr_thread_create(&reload->thread, reload_main, reload) == 0;
+        reload->has_thread || mr_thread_create(&reload->thread, reload_main, reload, NULL) == MR_OK;
     uint64_t number = reload->has_thread && !reload->ending ? ++reload->asked : 0;
     reload->applies |= applies;
     pthread_cond_signal(&reload->wake);

@@ -37,7 +37,7 @@ struct app {
     struct mr_schemas *schemas; /* NULL: the format has none */
     struct mr_registry *registry;
     struct mr_encoder *encoder;
-    struct mr_pg_server *server; /* of copies */
+    const struct mr_copy_server *server; /* of copies */
     struct mr_copies *copies;
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
@@ -49,13 +49,13 @@ struct app {
     struct mr_reload *reload;
     struct mr_added *added;
     struct mr_snapshot_routes snapshot;
-    struct mr_signals *signals;
 };
 
 static mr_status take_signal_row(void *context, const struct mr_change *change,
                                  struct mr_error *ret_error)
 {
-    return mr_signals_take_row(((struct app *)context)->signals, change, ret_error);
+    const struct app *app = context;
+    return mr_signals_take_row(app->copies, app->source, change, ret_error);
 }
 
 static bool has_stream(void *context)
@@ -143,7 +143,7 @@ static void copies_wire(struct app *app)
     struct mr_copies_options *options = &app->config->copies;
     struct mr_pipeline_options *pipeline = &app->config->pipeline;
     app->server = mr_pg_server_new(app->source);
-    options->server = mr_pg_server_functions(app->server);
+    options->server = app->server;
     options->change_bytes_max = pipeline->change_bytes_max;
     if (app->config->source.signal_table != NULL) {
         options->on_signal = take_signal_row;
@@ -172,7 +172,6 @@ static void app_wire(struct app *app)
     copies_wire(app);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
-    app->signals = mr_signals_new(app->pipeline, app->copies, app->source);
     app->slot =
         mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
                                                     .slot = app->config->source.slot,
@@ -245,7 +244,6 @@ static void app_free(struct app *app)
     mr_monitor_free(app->monitor);
     mr_pg_slot_free(app->slot);
     mr_pg_heartbeat_free(app->heartbeat);
-    mr_signals_free(app->signals);
     mr_pipeline_free(app->pipeline);
     mr_copies_free(app->copies);
     mr_pg_server_free(app->server);

@@ -187,7 +187,7 @@ static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *
     request->slow.wake_fd = http->wake_fd;
     mr_http_connection_enter(connection, MR_HTTP_WORKING);
     MHD_suspend_connection(request->connection);
-    request->slow.runs = mr_thread_create(&request->slow.thread, slow_main, request) == 0;
+    request->slow.runs = mr_thread_create(&request->slow.thread, slow_main, request, NULL) == MR_OK;
     if (request->slow.runs) {
         http->slow_count++;
         http->long_count += is_long(request);
@@ -500,11 +500,7 @@ mr_status mr_http_start(struct mr_http *http, struct mr_error *ret_error)
     if (http->options.required) {
         MR_TRY(open_server(http, ret_error));
     }
-    int failed = mr_thread_create(&http->thread, http_main, http);
-    if (failed != 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "the HTTP server's thread can't be started: %s",
-                       strerror(failed));
-    }
+    MR_TRY(mr_thread_create(&http->thread, http_main, http, ret_error));
     pthread_setname_np(http->thread, "http");
     http->running = true;
     return MR_OK;

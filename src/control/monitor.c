@@ -1,17 +1,12 @@
 #include "control/monitor.h"
 
 #include <math.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "control/monitor_internal.h"
 
 enum {
@@ -470,8 +465,9 @@ static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark 
     };
 }
 
-static void sample(struct mr_monitor *monitor)
+static int sample(void *context)
 {
+    struct mr_monitor *monitor = context;
     pthread_mutex_lock(&monitor->lock);
     mr_monitor_look(monitor);
     mr_process_threads(&monitor->now->threads);
@@ -484,21 +480,7 @@ static void sample(struct mr_monitor *monitor)
     monitor->mark = mark;
     mr_monitor_log(monitor, monitor->now, mark.time_ns);
     pthread_mutex_unlock(&monitor->lock);
-}
-
-static void *monitor_main(void *context)
-{
-    struct mr_monitor *monitor = context;
-    prctl(PR_SET_NAME, "mr-monitor");
-    mr_alloc_leave_out();
-    mr_thread_begin(MR_THREAD_MONITOR, "mr-monitor");
-    struct pollfd stop = {.fd = monitor->stop_fd, .events = POLLIN};
-    monitor->logged.memory_ns = mr_monotonic_ns();
-    do {
-        sample(monitor);
-    } while (poll(&stop, 1, (int)monitor->options.sample_ms) <= 0);
-    mr_thread_end();
-    return NULL;
+    return (int)monitor->options.sample_ms;
 }
 
 struct mr_monitor *mr_monitor_new(const struct mr_monitor_options *options)
@@ -509,7 +491,7 @@ struct mr_monitor *mr_monitor_new(const struct mr_monitor_options *options)
     monitor->state_since_ns = monitor->begin_ns;
     monitor->now = MR_NEW(struct mr_monitor_snapshot);
     monitor->text_size = TEXT_SIZE_FIRST;
-    monitor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    mr_ticker_init(&monitor->ticker, "mr-monitor", sample, monitor);
     pthread_mutex_init(&monitor->lock, NULL);
     pthread_mutex_init(&monitor->events_lock, NULL);
     mr_log_observe(observe, monitor);
@@ -521,33 +503,23 @@ void mr_monitor_free(struct mr_monitor *monitor)
     if (monitor == NULL) {
         return;
     }
-    MR_ASSERT(!monitor->started);
     mr_log_observe(NULL, NULL);
     pthread_mutex_destroy(&monitor->lock);
     pthread_mutex_destroy(&monitor->events_lock);
-    close(monitor->stop_fd);
+    mr_ticker_done(&monitor->ticker);
     mr_monitor_snapshot_free(monitor->now);
     free(monitor);
 }
 
 mr_status mr_monitor_start(struct mr_monitor *monitor, struct mr_error *ret_error)
 {
-    int failed = mr_thread_create(&monitor->thread, monitor_main, monitor);
-    if (failed != 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
-    }
-    monitor->started = true;
-    return MR_OK;
+    monitor->logged.memory_ns = mr_monotonic_ns();
+    return mr_ticker_start(&monitor->ticker, 0, ret_error);
 }
 
 void mr_monitor_stop(struct mr_monitor *monitor)
 {
-    if (!monitor->started) {
-        return;
-    }
-    eventfd_write(monitor->stop_fd, 1);
-    pthread_join(monitor->thread, NULL);
-    monitor->started = false;
+    mr_ticker_stop(&monitor->ticker);
 }
 
 struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/ticker.h"
 #include "control/monitor.h"
 
 /* What the sampling compares with: counts at the end of the second before. */
@@ -49,9 +50,7 @@ struct mr_monitor_seen {
 struct mr_monitor {
     struct mr_monitor_options options;
     int64_t begin_ns;
-    pthread_t thread;
-    bool started;
-    int stop_fd;
+    struct mr_ticker ticker;
 
     /* Log records come on any thread; their lock is held for a copy only. */
     pthread_mutex_t events_lock;

@@ -1,15 +1,11 @@
 #include "copy/added.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/ticker.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_sql.h"
 
@@ -18,9 +14,7 @@ enum { LOOK_MS = 5000, SOON_MS = 200 };
 struct mr_added {
     struct mr_pipeline *pipeline;
     struct mr_copies *copies;
-    int stop_fd;
-    pthread_t thread;
-    bool started;
+    struct mr_ticker ticker;
     bool logged; /* that a look failed */
     pthread_mutex_t lock;
     const struct mr_pg_source_options *source;
@@ -55,7 +49,7 @@ static mr_status query(const struct mr_added *added, const struct mr_pg_source_o
 {
     static const struct mr_pg_shape shape = {"the tables that are streamed", "nss", 0, UINT32_MAX};
     struct mr_pg_conn *conn;
-    MR_TRY(mr_pg_connect(added->connection, false, added->stop_fd, &conn, ret_error));
+    MR_TRY(mr_pg_connect(added->connection, false, added->ticker.stop_fd, &conn, ret_error));
     struct mr_text sql = {0};
     mr_sql_add_streamed(&sql, options, mr_pg_server_version(conn));
     mr_status status = mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
@@ -86,31 +80,23 @@ static bool look(struct mr_added *added)
     return true;
 }
 
-static void *added_main(void *context)
+static int tick(void *context)
 {
     struct mr_added *added = context;
-    prctl(PR_SET_NAME, "mr-added");
-    mr_alloc_leave_out();
-    struct pollfd stop = {.fd = added->stop_fd, .events = POLLIN};
-    int wait_ms = SOON_MS;
-    while (poll(&stop, 1, wait_ms) <= 0) {
-        pthread_mutex_lock(&added->lock);
-        wait_ms = added->asks && !look(added) ? SOON_MS : LOOK_MS;
-        pthread_mutex_unlock(&added->lock);
-    }
-    return NULL;
+    pthread_mutex_lock(&added->lock);
+    int wait_ms = added->asks && !look(added) ? SOON_MS : LOOK_MS;
+    pthread_mutex_unlock(&added->lock);
+    return wait_ms;
 }
 
 /* With the lock, or before there is a thread. */
 static void start(struct mr_added *added)
 {
+    struct mr_error error;
     mr_copies_follow(added->copies, added->asks);
-    if (added->asks && !added->started) {
-        int failed = mr_thread_create(&added->thread, added_main, added);
-        added->started = failed == 0;
-        if (failed != 0) {
-            mr_log(MR_LOG_WARN, "added_tables_unseen", strerror(failed));
-        }
+    if (added->asks && !added->ticker.runs &&
+        mr_ticker_start(&added->ticker, SOON_MS, &error) != MR_OK) {
+        mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
     }
 }
 
@@ -123,8 +109,7 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
                                .copies = copies,
                                .asks = asks,
                                .connection = &source->connection};
-    added->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(added->stop_fd >= 0);
+    mr_ticker_init(&added->ticker, "mr-added", tick, added);
     pthread_mutex_init(&added->lock, NULL);
     start(added);
     return added;
@@ -191,11 +176,8 @@ void mr_added_free(struct mr_added *added)
     if (added == NULL) {
         return;
     }
-    eventfd_write(added->stop_fd, 1);
-    if (added->started) {
-        pthread_join(added->thread, NULL);
-    }
-    close(added->stop_fd);
+    mr_ticker_stop(&added->ticker);
+    mr_ticker_done(&added->ticker);
     pthread_mutex_destroy(&added->lock);
     free(added);
 }

@@ -18,7 +18,7 @@ int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks)
     return (int64_t)mr_port_backoff_ms(chunks->base.port, chunks->attempt++) * 1000000;
 }
 
-/* MR_OK: it was dealt with; the job is to be asked again later, or the request has failed. */
+/* The job is asked again later, or the request has failed. */
 static void job_failed(struct mr_chunks *chunks, struct mr_chunk_request *request,
                        const struct mr_chunk_job *job)
 {
@@ -98,9 +98,9 @@ static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
     struct mr_chunk_snapshot snapshot;
+    *ret_differs = false;
     if (!mr_chunk_snapshot_parse(chunk->snapshot, &snapshot)) {
         mr_chunk_window_close(chunks->window);
-        *ret_differs = false;
         return MR_CHUNK_AGAIN;
     }
     /* The stream may be at an older form of the table, or at a newer one already. */
@@ -111,19 +111,17 @@ static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
     }
     enum mr_chunk_verdict verdict =
         mr_chunk_window_judge(chunks->window, &snapshot, chunk->wal_end);
+    chunks->out.xid = snapshot.xmax;
     mr_chunk_snapshot_done(&snapshot);
     return verdict;
 }
 
 static void begin_held(struct mr_chunks *chunks)
 {
-    mr_chunks_close_window(chunks);
-    mr_chunk_request_did(&chunks->requests, chunks->current,
-                         &(struct mr_chunks_done){.repeated = 1});
-    chunks->held.since_ns = mr_monotonic_ns();
-    chunks->held.logged_ns = 0;
-    chunks->due_ns = chunks->held.since_ns + MR_CHUNKS_AGAIN_NS;
+    mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
     mr_chunks_set_phase(chunks, MR_CHUNKS_HELD);
+    chunks->held.since_ns = chunks->since_ns;
+    chunks->held.logged_ns = 0;
 }
 
 static void tell_held(struct mr_chunks *chunks, const struct mr_chunk_holder *holder,
@@ -140,8 +138,8 @@ static void tell_held(struct mr_chunks *chunks, const struct mr_chunk_holder *ho
            "the copy of a table's existing rows waits for a transaction that began before it, or "
            "that the stream has had and others do not see yet; in whatever database",
            MR_LOG_STR("schema", current->asked.schema), MR_LOG_STR("table", current->asked.table),
-           MR_LOG_STR("holder", holder->who), MR_LOG_STR("since", holder->since),
-           MR_LOG_STR("remedy", holder->remedy),
+           MR_LOG_STR("holder", holder->by.who), MR_LOG_STR("since", holder->by.since),
+           MR_LOG_STR("remedy", holder->by.remedy),
            MR_LOG_INT("seconds", (now_ns - chunks->held.since_ns) / 1000000000));
 }
 
@@ -161,7 +159,7 @@ static void take_holder(struct mr_chunks *chunks, const struct mr_chunk_holder *
         mr_chunks_read_next(chunks);
         return;
     }
-    if (holder->who[0] != '\0') {
+    if (holder->by.who[0] != '\0') {
         tell_held(chunks, holder, now_ns);
     }
     int64_t held_ns = now_ns - chunks->held.since_ns;
@@ -219,17 +217,6 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
     mr_chunks_set_phase(chunks, MR_CHUNKS_WAITS);
 }
 
-static void take_holder_job(struct mr_chunks *chunks, const struct mr_chunk_job *job, bool stale)
-{
-    if (!stale && chunks->current != NULL && chunks->phase == MR_CHUNKS_HELD) {
-        if (job->status == MR_OK) {
-            take_holder(chunks, &chunks->held.holder);
-        } else {
-            job_failed(chunks, chunks->current, job);
-        }
-    }
-}
-
 void mr_chunks_take_job(struct mr_chunks *chunks)
 {
     if (mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_DONE) {
@@ -243,10 +230,6 @@ void mr_chunks_take_job(struct mr_chunks *chunks)
     }
     bool stale = chunks->stale;
     chunks->stale = false;
-    if (job.kind == MR_CHUNK_JOB_HOLDER) {
-        take_holder_job(chunks, &job, stale);
-        return;
-    }
     if (stale || chunks->current == NULL) {
         mr_chunks_forget_relation(chunks); /* the reader may free it */
         return;
@@ -255,6 +238,9 @@ void mr_chunks_take_job(struct mr_chunks *chunks)
         take_chunk(chunks, &job);
     } else if (job.status != MR_OK) {
         job_failed(chunks, chunks->current, &job);
+    } else if (job.kind == MR_CHUNK_JOB_HOLDER) {
+        MR_ASSERT(chunks->phase == MR_CHUNKS_HELD); /* else it is stale */
+        take_holder(chunks, &chunks->held.holder);
     } else if (chunks->phase == MR_CHUNKS_NUMBERED) {
         mr_chunk_window_take_number(chunks->window, job.xid);
         chunks->first_number = chunks->first_number == 0 ? job.xid : chunks->first_number;
@@ -268,7 +254,6 @@ static void ask(struct mr_chunks *chunks, struct mr_chunk_job *job)
     mr_chunk_thread_ask(&chunks->thread, job);
 }
 
-/* The next job, if the reader is free. `now_ns`: what is due later waits. */
 void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
 {
     if (mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE || chunks->due_ns > now_ns) {
@@ -279,9 +264,9 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
     if (unchecked != NULL) {
         ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_FIND,
                                            .request = unchecked->asked.id,
-                                           .schema = unchecked->asked.schema,
-                                           .name = unchecked->asked.table,
-                                           .key = unchecked->asked.key});
+                                           .wish = {.named_schema = unchecked->asked.schema,
+                                                    .named_table = unchecked->asked.table,
+                                                    .key = unchecked->asked.key}});
         return;
     }
     if (chunks->phase == MR_CHUNKS_NUMBER) {
@@ -296,11 +281,12 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
     } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests.paused)) {
         mr_chunk_window_open(chunks->window);
         chunks->form.streamed = NULL;
-        struct mr_chunk_request *current = chunks->current;
+        const struct mr_chunk_request *current = chunks->current;
+        bool is_last = current->part + 1 == current->part_count;
         struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
                                    .wish = {.table = mr_chunks_table(chunks),
-                                            .where = chunks->current->asked.where,
-                                            .key = chunks->current->asked.key,
+                                            .where = current->asked.where,
+                                            .key = current->asked.key,
                                             .after = (const char *const *)chunks->place.after,
                                             .after_count = chunks->place.after_count,
                                             .form = chunks->place.form,
@@ -309,9 +295,9 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
                                             .row_bytes_max = chunks->options.row_bytes_max,
                                             .named_schema = current->asked.schema,
                                             .named_table = current->asked.table,
+                                            .parts = is_last ? current->parts : NULL,
                                             .part_count = current->part_count,
                                             .since = chunks->first_number}};
-        job.wish.parts = current->part + 1 == current->part_count ? current->parts : NULL;
         ask(chunks, &job);
         mr_chunks_set_phase(chunks, MR_CHUNKS_READS);
     } else if (chunks->phase == MR_CHUNKS_WAITS &&

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "copy/copies_internal.h"
 #include "flow/port.h"
 
 enum {
@@ -363,8 +364,8 @@ bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
 {
     struct mr_held_up held = {0};
     if (holder != NULL) {
-        snprintf(held.by, sizeof(held.by), "%s", holder->who);
-        snprintf(held.since, sizeof(held.since), "%s", holder->since);
+        snprintf(held.by, sizeof(held.by), "%s", holder->by.who);
+        snprintf(held.since, sizeof(held.since), "%s", holder->by.since);
     }
     pthread_mutex_lock(&requests->lock);
     bool is_other = strcmp(requests->held.by, held.by) != 0;
@@ -664,17 +665,10 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
 static uint32_t *copy_oids(const uint32_t *oids, uint32_t count)
 {
     uint32_t *copy = MR_NEW_ARRAY(uint32_t, count + 1);
-    for (uint32_t i = 0; i < count; i++) {
-        copy[i] = oids[i];
+    if (count > 0) {
+        memcpy(copy, oids, count * sizeof(*copy));
     }
     return copy;
-}
-
-static void tell_known(const struct mr_chunk_requests *requests, struct mr_asked_stored *state)
-{
-    state->has_known = requests->has_known;
-    state->known_count = requests->known_count;
-    state->known = copy_oids(requests->known, requests->known_count);
 }
 
 struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step)
@@ -690,6 +684,9 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
             .last_id = requests->last_id,
             .paused = paused,
             .tables = MR_NEW_ARRAY(struct mr_asked_table, atomic_load(&requests->open) + 1),
+            .has_known = requests->has_known,
+            .known = copy_oids(requests->known, requests->known_count),
+            .known_count = requests->known_count,
         };
         for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
             if (is_open(one)) {
@@ -697,7 +694,6 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
             }
         }
         requests->told_id = requests->last_id;
-        tell_known(requests, state);
     }
     pthread_mutex_unlock(&requests->lock);
     return state;

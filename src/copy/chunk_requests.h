@@ -1,5 +1,5 @@
 /* Who asked for which tables' existing rows, and how far each is. Any thread asks and looks; the source thread does what is asked
- * for (chunks.h). Inside copy/ only.
+ * for (chunks.c). Inside copy/ only.
  *
  * Where the sink stores positions, it stores this, too, as a section of the record. Each change of it is a revision. What the stream's
  * batch at hand brings is a note: of the step that the batch carries (ports/companion.h), the revision, and the place that a request
@@ -19,7 +19,6 @@ enum mr_request_end {
     MR_REQUEST_END_STORED, /* or has stored that, or stores nothing */
 };
 
-/* How far what was asked for last is with the sink. */
 enum mr_wish_state { MR_WISH_STORED, MR_WISH_NEW, MR_WISH_TOLD };
 
 /* Rows that went out, or not, because the stream had them newer; chunks that were good, or read in vain. */
@@ -66,23 +65,12 @@ struct mr_chunk_requests {
     struct mr_chunks_done done; /* of all requests */
 };
 
-/* What copies.h hides from others. */
-struct mr_copies {
-    struct mr_companion *snapshot; /* NULL: none is wanted */
-    struct mr_companion *chunks;
-    struct mr_chunk_requests *requests; /* the chunks' */
-    bool reads_chunks;                  /* the server does */
-    struct mr_companion *companions[2];
-    uint32_t count;
-};
-
 void mr_chunk_requests_init(struct mr_chunk_requests *requests, struct mr_companion *owner);
 void mr_chunk_requests_done(struct mr_chunk_requests *requests);
 
-/* Before anything else but what is asked: whether the sink stores positions. */
 void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores);
 
-/* As mr_copies_ask. Any thread. */
+/* As mr_copies_ask. */
 mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
                                 uint64_t *ret_id, struct mr_error *ret_error);
 

@@ -1,4 +1,4 @@
-#include "copy/chunk_requests.h"
+#include "copy/copies_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -22,7 +22,7 @@ static bool place_rows(struct mr_chunks *chunks, int64_t wall_ns)
         *transaction = (struct mr_transaction){.commit_lsn = place - 1,
                                                .end_lsn = place,
                                                .commit_time_us = wall_ns / 1000,
-                                               .xid = chunks->thread.chunk.xmax};
+                                               .xid = chunks->out.xid};
         chunks->ordinal = ORDINAL_FIRST;
     }
     struct mr_position next = {.commit_lsn = transaction->commit_lsn,
@@ -105,7 +105,6 @@ static bool read_row_again(struct mr_chunks *chunks)
     return true;
 }
 
-/* A few rows. MR_FULL: there is no room for one. */
 mr_status mr_chunks_send_rows(struct mr_chunks *chunks)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;

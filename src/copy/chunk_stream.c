@@ -3,18 +3,15 @@
 
 #include "copy/chunks_internal.h"
 
-static bool same_column(const struct mr_column *a, const struct mr_column *b)
-{
-    return strcmp(a->name, b->name) == 0 && a->type_oid == b->type_oid &&
-           a->type_modifier == b->type_modifier;
-}
-
 bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation *b)
 {
     bool same = a->column_count == b->column_count && a->key_count == b->key_count &&
                 strcmp(a->schema, b->schema) == 0 && strcmp(a->table, b->table) == 0;
     for (uint32_t i = 0; same && i < a->column_count; i++) {
-        same = same_column(&a->columns[i], &b->columns[i]);
+        const struct mr_column *x = &a->columns[i];
+        const struct mr_column *y = &b->columns[i];
+        same = strcmp(x->name, y->name) == 0 && x->type_oid == y->type_oid &&
+               x->type_modifier == y->type_modifier;
     }
     for (uint32_t i = 0; same && i < a->key_count; i++) {
         same = a->key_columns[i] == b->key_columns[i];
@@ -22,7 +19,6 @@ bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation 
     return same;
 }
 
-/* False: a value of the key is not known. */
 bool mr_chunks_key(struct mr_chunks *chunks, const struct mr_relation *relation,
                    const struct mr_datum *values, const struct mr_tuple *old, mr_slice *ret_key)
 {

@@ -1,11 +1,9 @@
 #include "copy/chunk_thread.h"
 
-#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -14,20 +12,15 @@
 #include "flow/port.h"
 
 /* With nothing to do for so long, the connection is given up: it would hold up a server that stops in order. */
-enum { KEPT_S = 2 };
+enum { KEPT_MS = 2000 };
 
 void mr_chunk_thread_init(struct mr_chunk_thread *thread, const struct mr_copy_server *server,
                           struct mr_port *port)
 {
     *thread = (struct mr_chunk_thread){.server = server, .port = port};
-    pthread_mutex_init(&thread->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&thread->asked, &attributes);
-    pthread_condattr_destroy(&attributes);
     thread->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(thread->stop_fd >= 0);
+    thread->asked_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(thread->stop_fd >= 0 && thread->asked_fd >= 0);
 }
 
 static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *job)
@@ -35,8 +28,8 @@ static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *jo
     const struct mr_chunk_ops *ops = thread->server->chunks;
     switch (job->kind) {
     case MR_CHUNK_JOB_FIND:
-        return ops->find(thread->reader, job->schema, job->name, job->key, &job->tables,
-                         &job->table_count, &job->error);
+        return ops->find(thread->reader, job->wish.named_schema, job->wish.named_table,
+                         job->wish.key, &job->tables, &job->table_count, &job->error);
     case MR_CHUNK_JOB_NUMBER:
         return ops->number(thread->reader, &job->xid, &job->error);
     case MR_CHUNK_JOB_HOLDER:
@@ -50,22 +43,17 @@ static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *jo
 /* False: the thread is to end. */
 static bool wait_for_job(struct mr_chunk_thread *thread)
 {
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += KEPT_S;
-    bool rests = false;
-    pthread_mutex_lock(&thread->lock);
-    while (!thread->ending && mr_chunk_thread_state(thread) != MR_CHUNK_JOB_ASKED) {
-        if (rests) {
-            pthread_cond_wait(&thread->asked, &thread->lock);
-        } else if (pthread_cond_timedwait(&thread->asked, &thread->lock, &end) == ETIMEDOUT) {
+    struct pollfd fds[2] = {{.fd = thread->stop_fd, .events = POLLIN},
+                            {.fd = thread->asked_fd, .events = POLLIN}};
+    int wait_ms = KEPT_MS;
+    while (mr_chunk_thread_state(thread) != MR_CHUNK_JOB_ASKED && fds[0].revents == 0) {
+        if (poll(fds, 2, wait_ms) == 0) {
             thread->server->chunks->rest(thread->reader);
-            rests = true;
+            wait_ms = -1;
         }
+        mr_wake_clear(thread->asked_fd);
     }
-    bool goes_on = !thread->ending;
-    pthread_mutex_unlock(&thread->lock);
-    return goes_on;
+    return fds[0].revents == 0;
 }
 
 static void *thread_main(void *context)
@@ -95,15 +83,13 @@ mr_status mr_chunk_thread_begin(struct mr_chunk_thread *thread, struct mr_error 
         return MR_OK;
     }
     mr_wake_clear(thread->stop_fd);
-    thread->ending = false;
     thread->reader = thread->server->chunks->new (thread->server->context, thread->stop_fd);
-    int failed = mr_thread_create(&thread->thread, thread_main, thread);
-    if (failed != 0) {
+    mr_status status = mr_thread_create(&thread->thread, thread_main, thread, ret_error);
+    if (status != MR_OK) {
         thread->server->chunks->free(thread->reader);
         thread->reader = NULL;
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
     }
-    return MR_OK;
+    return status;
 }
 
 void mr_chunk_thread_end(struct mr_chunk_thread *thread)
@@ -112,10 +98,6 @@ void mr_chunk_thread_end(struct mr_chunk_thread *thread)
         return;
     }
     mr_wake(thread->stop_fd);
-    pthread_mutex_lock(&thread->lock);
-    thread->ending = true;
-    pthread_cond_signal(&thread->asked);
-    pthread_mutex_unlock(&thread->lock);
     pthread_join(thread->thread, NULL);
     thread->server->chunks->free(thread->reader);
     thread->reader = NULL;
@@ -131,19 +113,16 @@ void mr_chunk_thread_done(struct mr_chunk_thread *thread)
 {
     mr_chunk_thread_end(thread);
     mr_chunk_done(&thread->chunk);
-    pthread_mutex_destroy(&thread->lock);
-    pthread_cond_destroy(&thread->asked);
     close(thread->stop_fd);
+    close(thread->asked_fd);
 }
 
 void mr_chunk_thread_ask(struct mr_chunk_thread *thread, const struct mr_chunk_job *job)
 {
     MR_ASSERT(mr_chunk_thread_state(thread) == MR_CHUNK_JOB_IDLE);
     thread->job = *job;
-    pthread_mutex_lock(&thread->lock);
     atomic_store_explicit(&thread->state, MR_CHUNK_JOB_ASKED, memory_order_release);
-    pthread_cond_signal(&thread->asked);
-    pthread_mutex_unlock(&thread->lock);
+    mr_wake(thread->asked_fd);
 }
 
 void mr_chunk_thread_take(struct mr_chunk_thread *thread, struct mr_chunk_job *ret_job)

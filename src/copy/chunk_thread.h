@@ -23,10 +23,9 @@ enum mr_chunk_job_state { MR_CHUNK_JOB_IDLE, MR_CHUNK_JOB_ASKED, MR_CHUNK_JOB_DO
 
 struct mr_chunk_job {
     enum mr_chunk_job_kind kind;
-    uint64_t request;                /* the asker's own */
-    const char *schema, *name, *key; /* FIND */
-    struct mr_chunk_wish wish;       /* READ */
-    struct mr_chunk_table *tables;   /* FIND: the asker's to free */
+    uint64_t request;              /* the asker's own */
+    struct mr_chunk_wish wish;     /* READ; FIND: what is named, and the key */
+    struct mr_chunk_table *tables; /* FIND: the asker's to free */
     uint32_t table_count;
     uint32_t xid;                   /* NUMBER; HOLDER: whose it is */
     struct mr_chunk_holder *holder; /* HOLDER: the asker's, filled in */
@@ -40,10 +39,7 @@ struct mr_chunk_thread {
     struct mr_port *port;           /* woken when a job is done */
     struct mr_chunk_reader *reader; /* NULL: it does not run */
     pthread_t thread;
-    int stop_fd;
-    pthread_mutex_t lock;
-    pthread_cond_t asked;
-    bool ending;
+    int stop_fd, asked_fd;
     _Atomic int state; /* enum mr_chunk_job_state */
     struct mr_chunk_job job;
     struct mr_chunk chunk; /* of the last READ */

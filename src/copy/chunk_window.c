@@ -110,11 +110,6 @@ static struct key *key_find(const struct keys *keys, mr_slice key)
 /* What a key takes beside its bytes, at least. */
 enum { KEY_BYTES = sizeof(struct key) + 2 * sizeof(struct mr_index_slot) };
 
-static size_t keys_bytes(const struct keys *keys)
-{
-    return keys->len + (size_t)keys->index.count * KEY_BYTES;
-}
-
 /* The key, or that which is there already. */
 static struct key *keys_add(struct keys *keys, mr_slice key)
 {
@@ -207,7 +202,8 @@ void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key, bool l
 {
     if (window->state == OPEN && !window->overflown) {
         drop(keys_add(&window->streamed, key), lacks);
-        if (keys_bytes(&window->streamed) > window->bytes_max) {
+        size_t taken = window->streamed.len + (size_t)window->streamed.index.count * KEY_BYTES;
+        if (taken > window->bytes_max) {
             window->overflown = true;
             keys_clear(&window->streamed);
         }

@@ -1,11 +1,18 @@
-#include "copy/chunks.h"
-
+/* Existing rows while the stream runs, as chunk_requests.h has them: a companion of the flow. The source thread.
+ *
+ * A table's rows come in chunks in the order of its key. The thread of chunk_thread.h reads one; chunk_window.h says which of its
+ * rows go out, and when; the source thread puts them into the stream's own lane, between two transactions, a few at a time.
+ * Their positions lie right below the place that the stream has come to (MR_CHUNK_ORDINAL and up), so that the rule "drop what
+ * is not above" holds.
+ *
+ * While nothing is copied, the companion neither watches the stream nor wants anything. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
 #include "copy/chunks_internal.h"
+#include "copy/copies_internal.h"
 #include "flow/memory.h"
 
 enum {
@@ -21,15 +28,10 @@ static struct mr_chunks *chunks_of(const struct mr_companion *companion)
     return (struct mr_chunks *)(uintptr_t)companion;
 }
 
-static struct mr_encoder *encoder_of(const struct mr_chunks *chunks)
-{
-    return chunks->base.port->stream->encoder;
-}
-
 void mr_chunks_forget_relation(struct mr_chunks *chunks)
 {
     if (chunks->form.copied != NULL) {
-        mr_encoder_forget(encoder_of(chunks), chunks->form.copied);
+        mr_encoder_forget(chunks->base.port->stream->encoder, chunks->form.copied);
         chunks->form.copied = NULL;
     }
 }
@@ -130,13 +132,19 @@ void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
     mr_chunks_note_place(chunks);
 }
 
-/* The stream's next batch carries all that was asked or done so far. */
+/* The stream's next batch carries all that was asked or done so far, and the request (NULL: none) to that place. */
+static void note(struct mr_chunks *chunks, const struct mr_chunk_request *request,
+                 const struct mr_asked_place *place)
+{
+    uint64_t step = mr_port_note(chunks->base.port->stream);
+    mr_chunk_requests_note(&chunks->requests, step, request, place);
+    chunks->noted = atomic_load(&chunks->requests.revision);
+}
+
 static void note_requests(struct mr_chunks *chunks)
 {
     if (chunks->requests.stores && atomic_load(&chunks->requests.revision) != chunks->noted) {
-        uint64_t step = mr_port_note(chunks->base.port->stream);
-        mr_chunk_requests_note(&chunks->requests, step, NULL, NULL);
-        chunks->noted = atomic_load(&chunks->requests.revision);
+        note(chunks, NULL, NULL);
     }
 }
 
@@ -147,9 +155,7 @@ void mr_chunks_note_place(struct mr_chunks *chunks)
         key_bytes += strlen(chunks->place.after[i]);
     }
     if (key_bytes <= KEY_MAX || chunks->place.settled) {
-        uint64_t step = mr_port_note(chunks->base.port->stream);
-        mr_chunk_requests_note(&chunks->requests, step, chunks->current, &chunks->place);
-        chunks->noted = atomic_load(&chunks->requests.revision);
+        note(chunks, chunks->current, &chunks->place);
     }
 }
 
@@ -250,12 +256,9 @@ static bool is_other_form(const struct mr_chunks *chunks)
 
 static void take_next_request(struct mr_chunks *chunks)
 {
-    if (chunks->current == NULL && !atomic_load(&chunks->requests.paused)) {
-        struct mr_chunk_request *next =
-            mr_chunk_requests_first(&chunks->requests, MR_REQUEST_WAITING);
-        if (next != NULL) {
-            mr_chunks_begin(chunks, next);
-        }
+    struct mr_chunk_request *next = mr_chunk_requests_first(&chunks->requests, MR_REQUEST_WAITING);
+    if (chunks->current == NULL && !atomic_load(&chunks->requests.paused) && next != NULL) {
+        mr_chunks_begin(chunks, next);
     }
 }
 

@@ -1,4 +1,4 @@
-/* What the files of chunks.h do for each other. The source thread's; inside copy/chunk*.c only.
+/* What the files of chunks.c do for each other. The source thread's; inside copy/chunk*.c only.
  *
  *   chunks.c        the table at hand, and the steps it takes
  *   chunk_jobs.c    what the reader is asked, and what comes of it
@@ -11,7 +11,6 @@
 #include "copy/chunk_requests.h"
 #include "copy/chunk_thread.h"
 #include "copy/chunk_window.h"
-#include "copy/chunks.h"
 #include "flow/port.h"
 
 /* The fewest rows of a chunk. */
@@ -47,6 +46,7 @@ struct mr_chunk_forms {
 /* A chunk's rows on their way out. */
 struct mr_chunk_out {
     uint32_t at;       /* the row that is next */
+    uint32_t xid;      /* the number in the chunk's snapshot */
     uint32_t lacked;   /* times in a row that the first one was read again for its values */
     bool lacks_logged; /* of the table: that it was too often */
     bool appends;      /* the row is being appended */
@@ -95,34 +95,29 @@ void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase);
 void mr_chunks_close_window(struct mr_chunks *chunks);
 void mr_chunks_forget_relation(struct mr_chunks *chunks);
 
-/* A part of a request is the table at hand from now on / none is. */
+/* A part of a request is the table at hand from now on / none is / the request at hand has failed. */
 void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request);
 void mr_chunks_leave(struct mr_chunks *chunks);
-
-/* The request at hand has failed. */
 void mr_chunks_fail(struct mr_chunks *chunks, const struct mr_error *error);
 const struct mr_chunk_table *mr_chunks_table(const struct mr_chunks *chunks);
 
 /* The request has the rows that went out, or did not, since the last call. */
 void mr_chunks_count_rows(struct mr_chunks *chunks);
 
-/* So many of the chunk's rows are dealt with: rows that went out, and did not, are counted, and the place is after them. */
+/* So many of the chunk's rows are dealt with: they are counted, and the place is after them. */
 void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows);
 
 /* The next batches carry what is known of the place. */
 void mr_chunks_note_place(struct mr_chunks *chunks);
 
-/* The next chunk is read. */
+/* The next chunk is read / the same one again, in a while. */
 void mr_chunks_read_next(struct mr_chunks *chunks);
+void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns);
+int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks);
 
 /* The chunk's form is not the stream's. True: that has been so for long, and the request has failed. */
 bool mr_chunks_differs(struct mr_chunks *chunks);
-
-/* The chunk is read again, in a while. */
-void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns);
-
-/* Nanoseconds until the next try. */
-int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks);
+bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation *b);
 
 /* Takes what the reader has done / gives it the next job, if it is free; what is due later than `now_ns` waits. */
 void mr_chunks_take_job(struct mr_chunks *chunks);
@@ -131,8 +126,6 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns);
 void mr_chunks_change(struct mr_companion *companion, const struct mr_change *change, bool is_new);
 void mr_chunks_commit(struct mr_companion *companion, const struct mr_transaction *transaction);
 void mr_chunks_relation_end(struct mr_companion *companion, const struct mr_relation *relation);
-
-bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation *b);
 
 /* The key of a row as the window has it; what `values` lacks, `old` (may be NULL) may have. False: a value of it is not known. */
 bool mr_chunks_key(struct mr_chunks *chunks, const struct mr_relation *relation,

@@ -82,7 +82,6 @@ static mr_status script_read(struct mr_chunk_reader *one, const struct mr_chunk_
     chunk->key = MR_NEW_ARRAY(uint32_t, 1);
     chunk->key_count = 1;
     chunk->snapshot = MR_STRDUP("100000:100000:");
-    chunk->xmax = 100000;
     chunk->wal_end = 100;
     chunk->bytes = MR_ALLOC((size_t)wish->rows_max * 4);
     uint32_t columns = reader.relation.column_count;

@@ -2,9 +2,7 @@
 
 #include <stdlib.h>
 
-#include "copy/asked_stored.h"
-#include "copy/chunks.h"
-#include "copy/snapshot.h"
+#include "copy/copies_internal.h"
 
 const struct mr_section_kind mr_copy_section_kinds[] = {
     {MR_SECTION_COPY, MR_COPY_STORED_VERSION, mr_copy_stored_rank},

@@ -1,6 +1,6 @@
 /* Copies of existing rows, as others see them: ask for them, stop them, look how far they are. Behind it are two companions of the flow
- * (ports/companion.h): the snapshot, which copies what is there before the stream begins (snapshot.h), and the chunks, which copy
- * tables that somebody asks for while it runs (chunks.h). */
+ * (ports/companion.h): the snapshot, which copies what is there before the stream begins (snapshot.c), and the chunks, which copy
+ * tables that somebody asks for while it runs (chunks.c). Any thread, once there is a flow; new and free apart. */
 #ifndef MR_COPY_COPIES_H
 #define MR_COPY_COPIES_H
 
@@ -16,7 +16,7 @@ enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };
 struct mr_copies_options {
     const struct mr_copy_server *server;
     uint32_t
-        workers; /* that copy existing rows before the stream begins, each by a lane of its own; 0: none are copied */
+        workers; /* that copy existing rows before the stream, a lane each; 0: none are copied */
     bool only;   /* and then the flow stops */
     bool when_needed;         /* also where the stream can't go on; the server knows when that is */
     enum mr_copy_order order; /* of the tables */
@@ -28,9 +28,8 @@ struct mr_copies_options {
     void *on_signal_context;
 };
 
-struct mr_copies;
-
 /* The options are copied; what they point to is the caller's and outlives the copies, which outlive the flow. */
+struct mr_copies;
 struct mr_copies *mr_copies_new(const struct mr_copies_options *options);
 void mr_copies_free(struct mr_copies *copies); /* NULL is fine */
 
@@ -62,7 +61,6 @@ static inline uint32_t mr_copy_percent(uint64_t part, uint64_t all)
 
 enum { MR_COPY_TABLE_NAME_SIZE = 2 * MR_IDENTIFIER_MAX + 2 };
 
-/* How far one table of a copy is. */
 struct mr_copy_table_stats {
     char table[MR_COPY_TABLE_NAME_SIZE];
     enum { MR_COPY_TABLE_WAITS, MR_COPY_TABLE_READ, MR_COPY_TABLE_DONE } state;
@@ -72,18 +70,16 @@ struct mr_copy_table_stats {
     double seconds_left;           /* NaN: not known */
 };
 
-/* Any thread, once there is a flow. */
 struct mr_copy_stats mr_copies_stats(struct mr_copies *copies);
 
-/* How far the tables of the copy at hand or the last one are, those under way first; returns how many. Any thread. */
+/* How far the tables of the copy at hand or the last one are, those under way first; returns how many. */
 uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *ret_tables,
                           uint32_t capacity);
 
 struct mr_copy_wish {
     const char *schema, *table;
     const char *where; /* SQL, of the rows that are wanted; NULL: all */
-    const char
-        *key; /* columns to read by, as PostgreSQL writes a list of names; NULL: those of events */
+    const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
 };
 
 enum mr_copy_request_state {
@@ -111,22 +107,21 @@ struct mr_copy_request {
 enum { MR_COPY_REQUESTS_MAX = 200 };
 
 /* Asks for a table's existing rows; `*ret_id` tells it from others. MR_ERR_CONFIG: there is nothing to ask, or too much is asked.
- * What is wrong with the table, the request tells when it was looked at. Any thread. */
+ * What is wrong with the table, the request says once it was looked at. */
 mr_status mr_copies_ask(struct mr_copies *copies, const struct mr_copy_wish *wish, uint64_t *ret_id,
                         struct mr_error *ret_error);
 
-/* Ends the copies of that table (NULL: of all) that are not at their ends; how many there were. Any thread. */
+/* Ends the copies of that table (NULL: of all) that are not at their ends; returns how many. */
 uint32_t mr_copies_stop(struct mr_copies *copies, const char *schema, const char *table);
 
-/* Ends the copies of tables that are not to be kept, because they are not streamed any more; one that comes back is another one's.
- * Returns how many. Any thread. */
+/* The same, of tables that are not to be kept, because they are not streamed any more. */
 typedef bool (*mr_copy_keeps_fn)(void *context, const char *schema, const char *table);
 uint32_t mr_copies_keep(struct mr_copies *copies, mr_copy_keeps_fn keeps, void *context);
 
-/* No further chunk is read while they are paused. Any thread. */
+/* No further chunk is read while they are paused. */
 void mr_copies_pause(struct mr_copies *copies, bool pauses);
 
-/* Whether tables that come to the stream are asked for from now on. If not, what was known of tables is forgotten. Any thread. */
+/* Whether tables that come to the stream are asked for from now on. If not, what was known of tables is forgotten. */
 void mr_copies_follow(struct mr_copies *copies, bool follows);
 
 struct mr_streamed_table {
@@ -135,15 +130,15 @@ struct mr_streamed_table {
 };
 
 /* All tables that are streamed now, by ascending OIDs. Those that were not there the last time, which the sink has stored, are
- * asked for; the first time there is no last one, and none is. Only once it is known what is stored. Any thread. */
+ * asked for; the first time there is no last one, and none is. Only once it is known what is stored. */
 bool mr_copies_knows(struct mr_copies *copies);
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
                         uint32_t count);
 
-/* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. Any thread. */
+/* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. */
 bool mr_copies_is_stored(struct mr_copies *copies);
 
-/* All that are not at their ends, and some that are, the oldest first. Any thread. */
+/* All that are not at their ends, and some that are, the oldest first. */
 uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *ret, uint32_t max,
                             bool *ret_paused);
 
@@ -161,6 +156,6 @@ struct mr_incremental_stats {
     uint64_t chunks, repeated;
     struct mr_held_up held;
 };
-struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies); /* any thread */
+struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies);
 
 #endif

@@ -120,11 +120,7 @@ struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *orde
     begin_state(&plan->state, copy);
     pthread_mutex_init(&plan->lock, NULL);
     pthread_mutex_init(&plan->rows, NULL);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&plan->change, &clock);
-    pthread_condattr_destroy(&clock);
+    pthread_cond_init(&plan->change, NULL);
     return plan;
 }
 
@@ -149,22 +145,12 @@ void mr_copy_plan_free(struct mr_copy_plan *plan)
     free(plan);
 }
 
-/* The place behind the last of a queue, which begins at `*first` of the array. */
-static uint32_t queue_end(void *items, size_t size, uint32_t *first, uint32_t count, uint32_t room)
+static void drop_first(void *items, size_t size, uint32_t *count, uint32_t dropped)
 {
-    if (*first > count && *first + count == room) {
-        memmove(items, (char *)items + *first * size, count * size);
-        *first = 0;
+    *count -= dropped;
+    if (dropped > 0) {
+        memmove(items, (char *)items + dropped * size, *count * size);
     }
-    return *first + count;
-}
-
-static void open_piece(struct mr_plan_lane *lane, const struct mr_copy_piece *piece)
-{
-    uint32_t end =
-        queue_end(lane->open, sizeof(*piece), &lane->first, lane->count++, lane->capacity);
-    MR_GROW(lane->open, lane->capacity, end + 1);
-    lane->open[end] = *piece;
 }
 
 bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_piece *ret_piece)
@@ -187,7 +173,9 @@ bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_
                                    .head = table->head,
                                    .range = *range,
                                    .bytes = piece_bytes(&plan->copy->tables[index], range)};
-        open_piece(&plan->lanes[lane], ret_piece);
+        struct mr_plan_lane *of = &plan->lanes[lane];
+        MR_GROW(of->open, of->capacity, of->count + 1);
+        of->open[of->count++] = *ret_piece;
     }
     pthread_mutex_unlock(&plan->lock);
     return found;
@@ -197,26 +185,24 @@ void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copi
 {
     pthread_mutex_lock(&plan->lock);
     struct mr_plan_lane *lane = &plan->lanes[index];
-    uint32_t end = queue_end(lane->notes, sizeof(copied), &lane->first_note, lane->note_count++,
-                             lane->note_capacity);
-    MR_GROW(lane->notes, lane->note_capacity, end + 1);
-    lane->notes[end] = copied;
+    MR_GROW(lane->notes, lane->note_capacity, lane->note_count + 1);
+    lane->notes[lane->note_count++] = copied;
     pthread_mutex_unlock(&plan->lock);
 }
 
 /* With the lock. */
 static void note_safe(struct mr_copy_plan *plan, struct mr_plan_lane *lane, struct mr_copied copied)
 {
-    for (; lane->done < copied.pieces; lane->done++) {
-        MR_ASSERT(lane->count > 0);
-        plan->tables[lane->open[lane->first].table].safe++;
-        lane->first++;
-        lane->count--;
+    uint32_t safe = 0;
+    for (; lane->done < copied.pieces; lane->done++, safe++) {
+        MR_ASSERT(safe < lane->count);
+        plan->tables[lane->open[safe].table].safe++;
     }
+    drop_first(lane->open, sizeof(*lane->open), &lane->count, safe);
     if (lane->done == copied.pieces && copied.place != 0) {
         MR_ASSERT(lane->count > 0);
-        lane->open[lane->first].range.after = copied.place;
-        plan->tables[lane->open[lane->first].table].was_begun = true;
+        lane->open[0].range.after = copied.place;
+        plan->tables[lane->open[0].table].was_begun = true;
     }
 }
 
@@ -224,11 +210,11 @@ void mr_copy_plan_safe(struct mr_copy_plan *plan, uint32_t index, uint64_t step)
 {
     pthread_mutex_lock(&plan->lock);
     struct mr_plan_lane *lane = &plan->lanes[index];
-    while (lane->note_count > 0 && lane->notes[lane->first_note].step <= step) {
-        note_safe(plan, lane, lane->notes[lane->first_note]);
-        lane->first_note++;
-        lane->note_count--;
+    uint32_t safe = 0;
+    while (safe < lane->note_count && lane->notes[safe].step <= step) {
+        note_safe(plan, lane, lane->notes[safe++]);
     }
+    drop_first(lane->notes, sizeof(*lane->notes), &lane->note_count, safe);
     pthread_mutex_unlock(&plan->lock);
 }
 
@@ -253,8 +239,8 @@ static void add_part(const struct mr_copy_plan *plan, uint32_t index, struct mr_
     for (uint32_t l = 0; l < MR_COPY_LANES_MAX; l++) {
         const struct mr_plan_lane *lane = &plan->lanes[l];
         for (uint32_t i = 0; i < lane->count; i++) {
-            if (lane->open[lane->first + i].table == index) {
-                add_left(part, lane->open[lane->first + i].range);
+            if (lane->open[i].table == index) {
+                add_left(part, lane->open[i].range);
             }
         }
     }
@@ -399,7 +385,7 @@ bool mr_copy_plan_settled(struct mr_copy_plan *plan, uint32_t head)
     if (table->all_unread > 0 && table->holders == 1) {
         int64_t until_ns = mr_monotonic_ns() + WAIT_NS;
         struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-        pthread_cond_timedwait(&plan->change, &plan->rows, &until);
+        pthread_cond_clockwait(&plan->change, &plan->rows, CLOCK_MONOTONIC, &until);
     }
     return table->all_unread == 0 || table->holders > 1;
 }

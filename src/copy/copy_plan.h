@@ -59,11 +59,11 @@ struct mr_plan_table {
 /* A lane's pieces that are not with the sink as a whole, in the order in which it took them. */
 struct mr_plan_lane {
     struct mr_copy_piece *open;
-    uint32_t first, count, capacity;
+    uint32_t count, capacity;
     uint64_t done; /* pieces before them */
     /* By their steps: what the sink does not have yet. */
     struct mr_copied *notes;
-    uint32_t first_note, note_count, note_capacity;
+    uint32_t note_count, note_capacity;
 };
 
 struct mr_copy_plan {
@@ -84,8 +84,7 @@ struct mr_copy_plan {
 };
 
 /* `order`: `count` indexes of copy->tables, those of one relation (which follow each other there, too) in a row; the plan's from
- * now on. `workers` will share the pieces. What copy->resumed says
- * is done is left out. */
+ * now on. `workers` will share the pieces. What copy->resumed says is done is left out. */
 struct mr_copy_plan *mr_copy_plan_new(const struct mr_copy *copy, uint32_t *order, uint32_t count,
                                       uint32_t workers);
 void mr_copy_plan_free(struct mr_copy_plan *plan); /* NULL is fine */

@@ -4,27 +4,9 @@
 
 /* What a backslash and this letter stand for; 0: nothing that the server writes (CopyAttributeOutText in
  * src/backend/commands/copyto.c). */
-static uint8_t unescaped(uint8_t letter)
-{
-    switch (letter) {
-    case 'b':
-        return '\b';
-    case 'f':
-        return '\f';
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'v':
-        return '\v';
-    case '\\':
-        return '\\';
-    default:
-        return 0;
-    }
-}
+static const uint8_t unescaped[UINT8_MAX + 1] = {
+    ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r',
+    ['t'] = '\t', ['v'] = '\v', ['\\'] = '\\'};
 
 /* Takes the backslashes out of what lies between `from` and `end`; its new end, or NULL. */
 static uint8_t *unescape(uint8_t *from, uint8_t *end)
@@ -38,7 +20,7 @@ static uint8_t *unescape(uint8_t *from, uint8_t *end)
             *to++ = *at;
             continue;
         }
-        uint8_t byte = ++at < end ? unescaped(*at) : 0;
+        uint8_t byte = ++at < end ? unescaped[*at] : 0;
         if (byte == 0) {
             return NULL;
         }

@@ -1,4 +1,4 @@
-#include "copy/pg_chunks.h"
+#include "copy/pg_copy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +8,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "copy/copy_text.h"
-#include "copy/pg_columns.h"
 #include "postgres/catalog/describe.h"
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_sql.h"
-#include "postgres/server/pg_holder.h"
 
 enum { TABLES_MAX = 10000 };
 
@@ -26,24 +24,23 @@ struct mr_chunk_reader {
     int stop_fd;
     struct mr_pg_conn *conn; /* NULL: not open */
     struct mr_pg_catalog catalog;
+    uint32_t gone;   /* the table that could not be found last; 0: none */
+    int64_t gone_ns; /* since when */
+    char *attached;  /* partitions that were logged last: a last chunk may be read more than once */
     /* The table that was described last. */
     uint32_t oid; /* 0: none */
     int64_t version;
-    uint32_t gone;   /* the table that could not be found last; 0: none */
-    int64_t gone_ns; /* since when */
-    char *attached;  /* partitions that were told last: a last chunk may be read more than once */
     struct mr_relation *relation, *former;
-    char *select; /* up to the condition */
     bool is_root; /* of partitions, which are read by it */
-    uint32_t *
-        places; /* of the key's columns, in the order of its index: one by another order would sort */
+    char *filter; /* the publication's; NULL: all rows */
+    char *by;     /* mr_chunk_wish.key */
+    /* Columns of the key, in the order of its index: one by another order would sort. */
+    uint32_t places[MR_COLUMNS_MAX];
     uint32_t place_count;
-    uint64_t form; /* of key and order */
-    char *by;      /* mr_chunk_wish.key */
-    char *key;     /* the same, "a", "b" */
-    char *order;   /* what stands behind ORDER BY */
-    char *behind;  /* the operator that says so of keys */
-    bool has_filter;
+    uint64_t form;        /* of key and order */
+    struct mr_text key;   /* "a", "b" */
+    struct mr_text order; /* what stands after ORDER BY */
+    struct mr_text above; /* the operator that says so of keys */
 };
 
 void mr_chunk_done(struct mr_chunk *chunk)
@@ -73,22 +70,11 @@ static void chunks_rest(struct mr_chunk_reader *reader)
     reader->conn = NULL;
 }
 
-static void forget_order(struct mr_chunk_reader *reader)
+static void forget_table(struct mr_chunk_reader *reader)
 {
-    free(reader->key);
-    free(reader->places);
-    free(reader->order);
-    free(reader->behind);
-    reader->places = NULL;
-    reader->key = reader->order = reader->behind = NULL;
-}
-
-static void forget_commands(struct mr_chunk_reader *reader)
-{
-    forget_order(reader);
-    free(reader->select);
+    free(reader->filter);
     free(reader->by);
-    reader->select = reader->by = NULL;
+    reader->filter = reader->by = NULL;
     reader->oid = 0;
 }
 
@@ -98,7 +84,10 @@ static void chunks_free(struct mr_chunk_reader *reader)
         return;
     }
     chunks_rest(reader);
-    forget_commands(reader);
+    forget_table(reader);
+    mr_text_done(&reader->key);
+    mr_text_done(&reader->order);
+    mr_text_done(&reader->above);
     mr_relation_free(reader->relation);
     mr_relation_free(reader->former);
     mr_pg_catalog_done(&reader->catalog);
@@ -132,29 +121,6 @@ static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *re
     return set_settings(reader, "", ret_error);
 }
 
-static mr_status query(struct mr_chunk_reader *reader, struct mr_text *sql,
-                       const struct mr_pg_shape *shape, struct mr_pg_result **ret_result,
-                       struct mr_error *ret_error)
-{
-    return mr_pg_query(reader->conn, sql, shape, ret_result, ret_error);
-}
-
-/* OIDs of the table of that name, and of what is below it. */
-static void add_family(const struct mr_chunk_reader *reader, struct mr_text *sql,
-                       const char *schema, const char *table)
-{
-    mr_text_string(sql, "WITH named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace"
-                        " n ON n.oid = c.relnamespace WHERE n.nspname = ");
-    mr_sql_add_literal(sql, schema);
-    mr_text_string(sql, " AND c.relname = ");
-    mr_sql_add_literal(sql, table);
-    mr_text_string(sql, "), ");
-    mr_sql_add_sent(sql, reader->options.publication, "named", mr_pg_server_version(reader->conn));
-    mr_text_string(sql,
-                   ", family AS MATERIALIZED (SELECT oid FROM named UNION SELECT t.oid FROM named"
-                   " JOIN tree t ON t.root = named.oid)");
-}
-
 /* Only the pipeline's own tables: others' changes are not passed on either. */
 static bool is_listed(const struct mr_chunk_reader *reader, const char *schema, const char *table,
                       const char *root_schema, const char *root_table)
@@ -163,12 +129,6 @@ static bool is_listed(const struct mr_chunk_reader *reader, const char *schema, 
            (root_schema != NULL && root_table != NULL &&
             mr_pg_table_listed(&reader->options, mr_slice_of(root_schema),
                                mr_slice_of(root_table)));
-}
-
-static void add_sent(const struct mr_chunk_reader *reader, struct mr_text *sql)
-{
-    mr_text_string(sql, "WITH ");
-    mr_sql_add_sent(sql, reader->options.publication, NULL, mr_pg_server_version(reader->conn));
 }
 
 static void warn_of_called(const struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
@@ -183,86 +143,38 @@ static void warn_of_called(const struct mr_chunk_reader *reader, const struct mr
            MR_LOG_STR("role", mr_pg_user(reader->conn)), MR_LOG_STR("functions", called));
 }
 
-static mr_status find_tables(struct mr_chunk_reader *reader, const char *schema, const char *table,
-                             struct mr_chunk_table **ret_tables, uint32_t *ret_count,
-                             struct mr_error *ret_error)
+/* Those that are ours, of the rows that chunks_find asks for; how many. */
+static uint32_t take_tables(const struct mr_chunk_reader *reader, const struct mr_pg_result *result,
+                            struct mr_chunk_table *tables)
 {
-    static const struct mr_pg_shape shape = {"a table to copy", "bniisIISb", 0, TABLES_MAX};
-    MR_TRY(open_reader(reader, ret_error));
-    struct mr_text sql = {0};
-    add_family(reader, &sql, schema, table);
-    mr_text_string(&sql, " SELECT EXISTS (SELECT FROM named), c.oid::bigint, n.nspname, c.relname,"
-                         " greatest(c.reltuples, 0)::bigint::text, rn.nspname, r.relname, ");
-    mr_sql_add_called(&sql, "SELECT c.oid UNION SELECT t.oid FROM tree t WHERE t.root = c.oid");
-    mr_text_string(&sql, ", ");
-    mr_text_string(&sql, MR_SQL_MAY_MORE);
-    mr_text_string(&sql, " FROM family f"
-                         " JOIN sent s ON s.oid = f.oid JOIN pg_class c ON c.oid = f.oid"
-                         " JOIN pg_namespace n ON n.oid = c.relnamespace"
-                         " LEFT JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
-                         " LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace ORDER BY 2");
-    struct mr_pg_result *result;
-    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
-    uint32_t rows = mr_pg_result_rows(result);
-    struct mr_chunk_table *tables = MR_NEW_ARRAY(struct mr_chunk_table, rows);
     uint32_t count = 0;
-    bool told = false;
-    for (uint32_t i = 0; i < rows; i++) {
-        const char *names[4] = {mr_pg_result_value(result, i, 2), mr_pg_result_value(result, i, 3),
-                                mr_pg_result_value(result, i, 5), mr_pg_result_value(result, i, 6)};
-        bool has_names = names[0][0] != '\0' && names[1][0] != '\0';
-        if (!has_names || !is_listed(reader, names[0], names[1], names[2], names[3])) {
+    bool is_logged = false; /* of many partitions one will do */
+    for (uint32_t i = 0; i < mr_pg_result_rows(result); i++) {
+        const char *names[] = {mr_pg_result_value(result, i, 1), mr_pg_result_value(result, i, 2),
+                               mr_pg_result_value(result, i, 4), mr_pg_result_value(result, i, 5)};
+        if (!is_listed(reader, names[0], names[1], names[2], names[3])) {
             continue;
         }
-        struct mr_chunk_table *one = &tables[count];
-        one->oid = (uint32_t)mr_pg_result_number(result, i, 1);
-        one->rows = strtoull(mr_pg_result_value(result, i, 4), NULL, 10);
-        bool fits =
-            snprintf(one->schema, sizeof(one->schema), "%s", names[0]) < (int)sizeof(one->schema) &&
-            snprintf(one->table, sizeof(one->table), "%s", names[1]) < (int)sizeof(one->table);
-        count += fits;
-        const char *called = mr_pg_result_value(result, i, 7);
-        /* Of many partitions one will do. */
-        if (called != NULL && mr_pg_result_true(result, i, 8) && !told) {
-            told = true;
+        struct mr_chunk_table *one = &tables[count++];
+        one->oid = (uint32_t)mr_pg_result_number(result, i, 0);
+        one->rows = (uint64_t)mr_pg_result_number(result, i, 3);
+        snprintf(one->schema, sizeof(one->schema), "%s", names[0]);
+        snprintf(one->table, sizeof(one->table), "%s", names[1]);
+        const char *called = mr_pg_result_value(result, i, 6);
+        if (called != NULL && mr_pg_result_true(result, i, 7) && !is_logged) {
+            is_logged = true;
             warn_of_called(reader, one, called);
         }
     }
-    mr_pg_result_free(result);
-    if (count == 0) {
-        free(tables);
-        return mr_fail(
-            ret_error, MR_ERR_CONFIG,
-            "table %s.%s is not there, or not one of this stream's: it must be in \"tables\" "
-            "and in publication \"%s\" (a partition that is published by its root: name the root)",
-            schema, table, reader->options.publication);
-    }
-    *ret_tables = tables;
-    *ret_count = count;
-    return MR_OK;
+    return count;
 }
 
-enum table_column { TABLE_IDENTITY, TABLE_KIND, TABLE_FILTER };
-
 struct description {
-    struct mr_pg_result *table, *parts;
+    struct mr_pg_result *parts; /* which has the names */
     struct mr_column_view columns[MR_COLUMNS_MAX];
     uint32_t key[MR_COLUMNS_MAX];
     struct mr_relation_view view;
 };
-
-static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
-                            struct mr_pg_result **ret_result, struct mr_error *ret_error)
-{
-    static const struct mr_pg_shape shape = {"the table to copy", "ssS", 0, 1};
-    struct mr_text sql = {0};
-    add_sent(reader, &sql);
-    mr_text_format(&sql,
-                   " SELECT c.relreplident, c.relkind, pg_get_expr(s.qual, s.oid) FROM sent s"
-                   " JOIN pg_class c ON c.oid = s.oid WHERE c.oid = %u",
-                   table->oid);
-    return query(reader, &sql, &shape, ret_result, ret_error);
-}
 
 static mr_status no_key(const struct mr_chunk_table *table, const char *reason,
                         struct mr_error *ret_error)
@@ -275,25 +187,14 @@ static mr_status no_key(const struct mr_chunk_table *table, const char *reason,
         table->schema, table->table, reason);
 }
 
-/* As the stream has it; a key that the table lacks is refused. */
-static mr_status find_key(struct mr_chunk_reader *reader, struct description *description,
-                          const struct mr_chunk_table *table, struct mr_error *ret_error)
-{
-    MR_TRY(mr_pg_catalog_describe_now(&reader->catalog, reader->conn, &description->view,
-                                      description->key, ret_error));
-    return description->view.key_count > 0
-               ? MR_OK
-               : no_key(table, "it has no key by which its rows could be read in order", ret_error);
-}
-
 /* Of each column of a key: what says that it can't be one to read by, and its place in an index. */
 enum order_column {
     ORDER_NAME,
     ORDER_FAULT,
-    ORDER_BEHIND_SCHEMA, /* NULL, as what follows: there is no such index */
-    ORDER_BEHIND,
-    ORDER_BEFORE_SCHEMA,
-    ORDER_BEFORE,
+    ORDER_ABOVE_SCHEMA, /* NULL, as what follows: there is no such index */
+    ORDER_ABOVE,
+    ORDER_BELOW_SCHEMA,
+    ORDER_BELOW,
     ORDER_COLLATION,
 };
 
@@ -301,43 +202,30 @@ enum order_column {
 static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
                             const struct mr_pg_result *result, struct mr_error *ret_error)
 {
-    uint32_t count = mr_pg_result_rows(result);
-    struct mr_text behind = {0};
-    struct mr_text order = {0};
-    struct mr_text key = {0};
-    reader->places = MR_NEW_ARRAY(uint32_t, count);
-    reader->place_count = count;
+    reader->place_count = mr_pg_result_rows(result);
     reader->form = MR_HASH_BEGIN;
-    for (uint32_t i = 0; i < count; i++) {
-        mr_slice name = mr_slice_of(mr_pg_result_value(result, i, ORDER_NAME));
-        if (!mr_relation_find_column(view, name, &reader->places[i])) {
+    reader->key.len = reader->order.len = reader->above.len = 0;
+    mr_sql_format(&reader->above, " OPERATOR(%I.%s) ",
+                  mr_pg_result_value(result, 0, ORDER_ABOVE_SCHEMA),
+                  mr_pg_result_value(result, 0, ORDER_ABOVE));
+    for (uint32_t i = 0; i < reader->place_count; i++) {
+        const char *name = mr_pg_result_value(result, i, ORDER_NAME);
+        const char *collation = mr_pg_result_value(result, i, ORDER_COLLATION);
+        if (!mr_relation_find_column(view, mr_slice_of(name), &reader->places[i])) {
             return mr_fail(ret_error, MR_ERR_PROTOCOL,
                            "the server was asked for the order of a key and answers with another "
                            "column");
         }
-    }
-    mr_text_string(&behind, " OPERATOR(");
-    mr_sql_add_identifier(&behind, mr_pg_result_value(result, 0, ORDER_BEHIND_SCHEMA));
-    mr_text_format(&behind, ".%s) ", mr_pg_result_value(result, 0, ORDER_BEHIND));
-    for (uint32_t i = 0; i < count; i++) {
-        const char *name = mr_pg_result_value(result, i, ORDER_NAME);
-        const char *collation = mr_pg_result_value(result, i, ORDER_COLLATION);
         uint32_t type_oid = view->columns[reader->places[i]].type_oid;
         reader->form = mr_hash_add(reader->form, &type_oid, sizeof(type_oid));
         reader->form = mr_hash_add(reader->form, collation, strlen(collation));
-        mr_text_string(&key, i == 0 ? "" : ", ");
-        mr_sql_add_identifier(&key, name);
-        mr_text_string(&order, i == 0 ? "" : ", ");
-        mr_sql_add_identifier(&order, name);
-        mr_text_string(&order, " USING OPERATOR(");
-        mr_sql_add_identifier(&order, mr_pg_result_value(result, i, ORDER_BEFORE_SCHEMA));
-        mr_text_format(&order, ".%s)", mr_pg_result_value(result, i, ORDER_BEFORE));
+        mr_sql_format(&reader->key, "%s%I", i == 0 ? "" : ", ", name);
+        mr_sql_format(&reader->order, "%s%I USING OPERATOR(%I.%s)", i == 0 ? "" : ", ", name,
+                      mr_pg_result_value(result, i, ORDER_BELOW_SCHEMA),
+                      mr_pg_result_value(result, i, ORDER_BELOW));
     }
-    reader->behind = behind.data;
-    reader->order = order.data;
-    reader->key = key.data;
-    reader->form = mr_hash_add(reader->form, reader->behind, strlen(reader->behind));
-    reader->form = mr_hash_add(reader->form, reader->order, strlen(reader->order));
+    reader->form = mr_hash_add(reader->form, reader->above.data, reader->above.len);
+    reader->form = mr_hash_add(reader->form, reader->order.data, reader->order.len);
     return MR_OK;
 }
 
@@ -350,73 +238,63 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
  * domain itself is compared as what the domain is over, and calls none. A literal is read as what the operator compares
  * (binary_oper_exact in parser/parse_oper.c, enforce_generic_type_consistency in parser/parse_coerce.c): where that is another type
  * than the column's, it must read the same texts, which record (of no type's columns) and oid (of a regclass) don't. What a name in
- * the catalog means, and how it is written, changes. */
-static void add_faults(struct mr_text *sql, const struct mr_chunk_table *table)
-{
-    mr_text_format(
-        sql,
-        "WITH RECURSIVE held(attnum, oid, inside) AS (SELECT a.attnum, a.atttypid, false"
-        " FROM pg_attribute a WHERE a.attrelid = %u AND a.attnum > 0 UNION"
-        " SELECT h.attnum, x.oid, h.inside OR t.typtype <> 'd' FROM held h"
-        " JOIN pg_type t ON t.oid = h.oid CROSS JOIN LATERAL (SELECT t.typbasetype AS oid"
-        " WHERE t.typtype = 'd' UNION ALL SELECT t.typelem WHERE t.typtype <> 'd'"
-        " AND t.typelem <> 0 UNION ALL SELECT g.rngsubtype FROM pg_range g"
-        " WHERE t.oid IN (g.rngtypid, g.rngmultitypid) UNION ALL SELECT c.atttypid"
-        " FROM pg_attribute c WHERE t.typrelid <> 0 AND c.attrelid = t.typrelid"
-        " AND c.attnum > 0 AND NOT c.attisdropped) x),"
-        " kinds AS MATERIALIZED (SELECT h.attnum, h.inside, t.typtype, t.oid,"
-        " t.typtype = 'b' AND t.typname LIKE 'reg%%' AND t.typnamespace = "
-        "'pg_catalog'::regnamespace"
-        " AS names FROM held h JOIN pg_type t ON t.oid = h.oid),"
-        " wanted AS (SELECT a.attnum, a.attname, a.attcollation, k.oid AS base, CASE"
-        " WHEN NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = "
-        "a.attrelid"
-        " AND n.contype = 'n' AND NOT n.convalidated AND n.conkey[1] = a.attnum)"
-        " THEN 'can hold nulls (also where NOT NULL is NOT VALID)'"
-        " WHEN EXISTS (SELECT FROM kinds d WHERE d.attnum = a.attnum AND d.inside"
-        " AND d.typtype = 'd')"
-        " THEN 'holds domains within arrays, ranges or composite types, whose checks would be "
-        "called'"
-        " WHEN k.typtype = 'c' THEN 'is of a composite type, whose texts can''t be compared'"
-        " WHEN EXISTS (SELECT FROM kinds r WHERE r.attnum = a.attnum AND r.names)"
-        " THEN 'is or holds the name of something in the catalog, which may change' END AS fault"
-        " FROM pg_attribute a JOIN kinds k ON k.attnum = a.attnum AND NOT k.inside"
-        " AND k.typtype <> 'd' WHERE a.attrelid = %u AND NOT a.attisdropped AND a.attname = ANY "
-        "(ARRAY[",
-        table->oid, table->oid);
-}
-
-/* From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order. Of an operator class that is another type's (anyarray,
- * anyenum, anyrange and anymultirange apart) it is known for two that their texts are the same. */
-static void add_places(struct mr_text *sql, const struct mr_chunk_table *table, uint32_t count)
-{
-    mr_text_format(
-        sql,
-        "]::text[])), places AS (SELECT i.indexrelid, p.at, w.attnum, gn.nspname AS gs,"
-        " g.oprname AS g, ln.nspname AS ls, l.oprname AS l,"
-        " o.opcintype = w.base OR o.opcintype IN ('anyarray'::regtype, 'anyenum'::regtype,"
-        " 'anyrange'::regtype, %s) OR (w.base, o.opcintype) IN (('varchar'::regtype,"
-        " 'text'::regtype), ('cidr'::regtype, 'inet'::regtype)) AS fits"
-        " FROM pg_index i CROSS JOIN LATERAL"
-        " generate_series(0, i.indnkeyatts - 1) p(at) JOIN wanted w ON w.attnum = i.indkey[p.at]"
-        " AND w.attcollation = i.indcollation[p.at] JOIN pg_opclass o ON o.oid = i.indclass[p.at]"
-        " JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'"
-        " JOIN pg_amop ga ON ga.amopfamily = o.opcfamily AND ga.amoplefttype = o.opcintype"
-        " AND ga.amoprighttype = o.opcintype AND ga.amopstrategy = 5"
-        " JOIN pg_operator g ON g.oid = ga.amopopr JOIN pg_namespace gn ON gn.oid = g.oprnamespace"
-        " JOIN pg_amop la ON la.amopfamily = o.opcfamily AND la.amoplefttype = o.opcintype"
-        " AND la.amoprighttype = o.opcintype AND la.amopstrategy = 1"
-        " JOIN pg_operator l ON l.oid = la.amopopr JOIN pg_namespace ln ON ln.oid = l.oprnamespace"
-        " WHERE i.indrelid = %u AND i.indisunique AND i.indimmediate AND i.indisvalid"
-        " AND i.indislive AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u),"
-        " chosen AS (SELECT indexrelid FROM places GROUP BY 1 HAVING count(*) = %u"
-        " ORDER BY NOT bool_and(fits), count(DISTINCT (gs, g, ls, l)), 1 LIMIT 1)"
-        " SELECT w.attname, coalesce(w.fault, CASE WHEN NOT p.fits"
-        " THEN 'is compared as another type than its own' END), p.gs, p.g, p.ls, p.l,"
-        " w.attcollation::text FROM wanted w LEFT JOIN (places JOIN chosen USING (indexrelid)) p"
-        " ON p.attnum = w.attnum ORDER BY p.at, w.attnum",
-        "(SELECT oid FROM pg_type WHERE typname = 'anymultirange')", table->oid, count, count);
-}
+ * the catalog means, and how it is written, changes.
+ *
+ * From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order. Of an operator class that is another type's (anyarray,
+ * anyenum, anyrange and anymultirange apart) it is known for two that their texts are the same.
+ *
+ * Of: the table's OID twice, the columns' names, the OID, and twice how many columns they are. */
+static const char order_question[] =
+    "WITH RECURSIVE held(attnum, oid, inside) AS (SELECT a.attnum, a.atttypid, false"
+    " FROM pg_attribute a WHERE a.attrelid = %u AND a.attnum > 0 UNION"
+    " SELECT h.attnum, x.oid, h.inside OR t.typtype <> 'd' FROM held h"
+    " JOIN pg_type t ON t.oid = h.oid CROSS JOIN LATERAL (SELECT t.typbasetype AS oid"
+    " WHERE t.typtype = 'd' UNION ALL SELECT t.typelem WHERE t.typtype <> 'd'"
+    " AND t.typelem <> 0 UNION ALL SELECT g.rngsubtype FROM pg_range g"
+    " WHERE t.oid IN (g.rngtypid, g.rngmultitypid) UNION ALL SELECT c.atttypid"
+    " FROM pg_attribute c WHERE t.typrelid <> 0 AND c.attrelid = t.typrelid"
+    " AND c.attnum > 0 AND NOT c.attisdropped) x),"
+    " kinds AS MATERIALIZED (SELECT h.attnum, h.inside, t.typtype, t.oid,"
+    " t.typtype = 'b' AND t.typname LIKE 'reg%%'"
+    " AND t.typnamespace = 'pg_catalog'::regnamespace AS names"
+    " FROM held h JOIN pg_type t ON t.oid = h.oid),"
+    " wanted AS (SELECT a.attnum, a.attname, a.attcollation, k.oid AS base, CASE"
+    " WHEN NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint n WHERE n.conrelid = a.attrelid"
+    " AND n.contype = 'n' AND NOT n.convalidated AND n.conkey[1] = a.attnum)"
+    " THEN 'can hold nulls (also where NOT NULL is NOT VALID)'"
+    " WHEN EXISTS (SELECT FROM kinds d WHERE d.attnum = a.attnum AND d.inside"
+    " AND d.typtype = 'd')"
+    " THEN 'holds domains within arrays, ranges or composite types, whose checks would be called'"
+    " WHEN k.typtype = 'c' THEN 'is of a composite type, whose texts can''t be compared'"
+    " WHEN EXISTS (SELECT FROM kinds r WHERE r.attnum = a.attnum AND r.names)"
+    " THEN 'is or holds the name of something in the catalog, which may change' END AS fault"
+    " FROM pg_attribute a JOIN kinds k ON k.attnum = a.attnum AND NOT k.inside"
+    " AND k.typtype <> 'd' WHERE a.attrelid = %u AND NOT a.attisdropped"
+    " AND a.attname = ANY (ARRAY[%s]::text[])),"
+    " places AS (SELECT i.indexrelid, p.at, w.attnum, gn.nspname AS gs,"
+    " g.oprname AS g, ln.nspname AS ls, l.oprname AS l,"
+    " o.opcintype = w.base OR o.opcintype IN ('anyarray'::regtype, 'anyenum'::regtype,"
+    " 'anyrange'::regtype, (SELECT oid FROM pg_type WHERE typname = 'anymultirange'))"
+    " OR (w.base, o.opcintype) IN (('varchar'::regtype, 'text'::regtype),"
+    " ('cidr'::regtype, 'inet'::regtype)) AS fits"
+    " FROM pg_index i CROSS JOIN LATERAL"
+    " generate_series(0, i.indnkeyatts - 1) p(at) JOIN wanted w ON w.attnum = i.indkey[p.at]"
+    " AND w.attcollation = i.indcollation[p.at] JOIN pg_opclass o ON o.oid = i.indclass[p.at]"
+    " JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'"
+    " JOIN pg_amop ga ON ga.amopfamily = o.opcfamily AND ga.amoplefttype = o.opcintype"
+    " AND ga.amoprighttype = o.opcintype AND ga.amopstrategy = 5"
+    " JOIN pg_operator g ON g.oid = ga.amopopr JOIN pg_namespace gn ON gn.oid = g.oprnamespace"
+    " JOIN pg_amop la ON la.amopfamily = o.opcfamily AND la.amoplefttype = o.opcintype"
+    " AND la.amoprighttype = o.opcintype AND la.amopstrategy = 1"
+    " JOIN pg_operator l ON l.oid = la.amopopr JOIN pg_namespace ln ON ln.oid = l.oprnamespace"
+    " WHERE i.indrelid = %u AND i.indisunique AND i.indimmediate AND i.indisvalid"
+    " AND i.indislive AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u),"
+    " chosen AS (SELECT indexrelid FROM places GROUP BY 1 HAVING count(*) = %u"
+    " ORDER BY NOT bool_and(fits), count(DISTINCT (gs, g, ls, l)), 1 LIMIT 1)"
+    " SELECT w.attname, coalesce(w.fault, CASE WHEN NOT p.fits"
+    " THEN 'is compared as another type than its own' END), p.gs, p.g, p.ls, p.l,"
+    " w.attcollation::text FROM wanted w LEFT JOIN (places JOIN chosen USING (indexrelid)) p"
+    " ON p.attnum = w.attnum ORDER BY p.at, w.attnum";
 
 /* Why the rows can't be read in that order; false: nothing is against it. */
 static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct mr_text *reason)
@@ -435,23 +313,23 @@ static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct 
             return true;
         }
     }
-    if (mr_pg_result_value(order, 0, ORDER_BEHIND) == NULL) {
+    if (mr_pg_result_value(order, 0, ORDER_ABOVE) == NULL) {
         mr_text_string(reason, "there is no unique B-tree index of these columns alone, in "
                                "their collation, that is not deferrable and has no condition");
         return true;
     }
     for (uint32_t i = 1; i < count; i++) {
-        for (uint32_t c = ORDER_BEHIND_SCHEMA; c <= ORDER_BEFORE; c++) {
+        for (uint32_t c = ORDER_ABOVE_SCHEMA; c <= ORDER_BELOW; c++) {
             if (strcmp(mr_pg_result_value(order, 0, c), mr_pg_result_value(order, i, c)) != 0) {
                 mr_text_format(
                     reason,
                     "the columns by which its rows would be read are ordered by several operators, "
                     "such as \"%s.%s\" and \"%s.%s\", and rows are compared by one; name other "
                     "columns to read it by (--key, surrogate-key)",
-                    mr_pg_result_value(order, 0, ORDER_BEFORE_SCHEMA),
-                    mr_pg_result_value(order, 0, ORDER_BEFORE),
-                    mr_pg_result_value(order, i, ORDER_BEFORE_SCHEMA),
-                    mr_pg_result_value(order, i, ORDER_BEFORE));
+                    mr_pg_result_value(order, 0, ORDER_BELOW_SCHEMA),
+                    mr_pg_result_value(order, 0, ORDER_BELOW),
+                    mr_pg_result_value(order, i, ORDER_BELOW_SCHEMA),
+                    mr_pg_result_value(order, i, ORDER_BELOW));
                 return true;
             }
         }
@@ -459,46 +337,26 @@ static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct 
     return false;
 }
 
-static mr_status find_order(struct mr_chunk_reader *reader, const struct description *description,
+static mr_status find_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
                             const struct mr_chunk_table *table, const uint32_t *columns,
                             uint32_t count, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the order of a key", "sSSSSSs", 0, MR_COLUMNS_MAX};
-    const struct mr_relation_view *view = &description->view;
-    struct mr_text sql = {0};
-    add_faults(&sql, table);
-    for (uint32_t i = 0; i < count; i++) {
-        struct mr_text name = {0};
-        mr_slice of = view->columns[columns[i]].name;
-        mr_text_add(&name, of.data, of.len);
-        mr_text_string(&sql, i == 0 ? "" : ",");
-        mr_sql_add_literal(&sql, name.data);
-        mr_text_done(&name);
+    struct mr_text names = {0};
+    for (uint32_t i = 0; i < count; i++) { /* names are the server's answer, and have an end */
+        mr_sql_format(&names, i == 0 ? "%L" : ",%L",
+                      (const char *)view->columns[columns[i]].name.data);
     }
-    add_places(&sql, table, count);
-    struct mr_pg_result *result;
+    const struct mr_pg_result *result;
+    mr_status status = mr_pg_askf(reader->conn, &shape, &result, ret_error, order_question,
+                                  table->oid, table->oid, names.data, table->oid, count, count);
+    mr_text_done(&names);
+    MR_TRY(status);
     struct mr_text reason = {0};
-    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
-    mr_status status = find_fault(result, count, &reason)
-                           ? no_key(table, reason.data, ret_error)
-                           : take_order(reader, view, result, ret_error);
+    status = find_fault(result, count, &reason) ? no_key(table, reason.data, ret_error)
+                                                : take_order(reader, view, result, ret_error);
     mr_text_done(&reason);
-    mr_pg_result_free(result);
     return status;
-}
-
-static void make_select(struct mr_chunk_reader *reader, const struct description *description,
-                        const struct mr_chunk_table *table)
-{
-    const char *filter = mr_pg_result_value(description->table, 0, TABLE_FILTER);
-    bool is_root = mr_pg_result_value(description->table, 0, TABLE_KIND)[0] == 'p';
-    struct mr_text sql = {0};
-    mr_pg_columns_add_select(
-        &sql, reader->relation, NULL,
-        &(struct mr_table_name){.schema = table->schema, .table = table->table}, is_root, filter);
-    reader->has_filter = filter != NULL;
-    reader->is_root = is_root;
-    reader->select = sql.data;
 }
 
 /* The columns of a list of names, by their places; they are none twice where an index has as many. */
@@ -534,40 +392,28 @@ static mr_status find_named(const struct mr_relation_view *view, const struct mr
                    table->table);
 }
 
-/* Rows are read by other columns than those of the events' key. The key must be a unique one all the same: it is what tells
- * which row of a chunk the stream has had. */
-static mr_status find_other_order(struct mr_chunk_reader *reader,
-                                  const struct description *description,
-                                  const struct mr_chunk_table *table, const char *by,
-                                  struct mr_error *ret_error)
-{
-    uint32_t columns[MR_COLUMNS_MAX];
-    uint32_t count;
-    MR_TRY(find_named(&description->view, table, by, columns, &count, ret_error));
-    forget_order(reader);
-    MR_TRY(find_order(reader, description, table, columns, count, ret_error));
-    reader->by = MR_STRDUP(by);
-    return MR_OK;
-}
-
-static mr_status take_description(struct mr_chunk_reader *reader, struct description *description,
-                                  const struct mr_chunk_table *table, const char *by,
-                                  struct mr_error *ret_error)
+/* The key as the stream has it; one that the table lacks is refused. Rows may be read by other columns (`by`), but the key must be a
+ * unique one all the same: it is what tells which row of a chunk the stream has had. */
+static mr_status find_orders(struct mr_chunk_reader *reader, struct description *description,
+                             const struct mr_chunk_table *table, const char *by,
+                             struct mr_error *ret_error)
 {
     struct mr_relation_view *view = &description->view;
-    *view = (struct mr_relation_view){
-        .oid = table->oid,
-        .schema = mr_slice_of(table->schema),
-        .table = mr_slice_of(table->table),
-        .identity =
-            (enum mr_replica_identity)mr_pg_result_value(description->table, 0, TABLE_IDENTITY)[0],
-        .key_columns = description->key,
-    };
-    uint32_t at = 0;
-    mr_pg_columns_take(description->parts, &at, view, description->columns);
-    MR_TRY(find_key(reader, description, table, ret_error));
-    MR_TRY(find_order(reader, description, table, view->key_columns, view->key_count, ret_error));
-    return by == NULL ? MR_OK : find_other_order(reader, description, table, by, ret_error);
+    MR_TRY(mr_pg_catalog_describe_now(&reader->catalog, reader->conn, view, description->key,
+                                      ret_error));
+    if (view->key_count == 0) {
+        return no_key(table, "it has no key by which its rows could be read in order", ret_error);
+    }
+    MR_TRY(find_order(reader, view, table, view->key_columns, view->key_count, ret_error));
+    if (by == NULL) {
+        return MR_OK;
+    }
+    uint32_t columns[MR_COLUMNS_MAX];
+    uint32_t count;
+    MR_TRY(find_named(view, table, by, columns, &count, ret_error));
+    MR_TRY(find_order(reader, view, table, columns, count, ret_error));
+    reader->by = MR_STRDUP(by);
+    return MR_OK;
 }
 
 static void keep_relation(struct mr_chunk_reader *reader, const struct mr_relation_view *view)
@@ -596,70 +442,70 @@ static mr_status table_gone(struct mr_chunk_reader *reader, const struct mr_chun
         table->schema, table->table);
 }
 
+/* What the publication says of the table, and its columns. */
+static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
+                            struct description *description, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the table to copy", "ssS", 0, 1};
+    const struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, reader->options.publication, NULL, mr_pg_server_version(reader->conn));
+    mr_sql_format(&sql,
+                  " SELECT c.relreplident, c.relkind, pg_get_expr(s.qual, s.oid) FROM sent s"
+                  " JOIN pg_class c ON c.oid = s.oid WHERE c.oid = %u",
+                  table->oid);
+    MR_TRY(mr_pg_ask(reader->conn, &sql, &shape, &result, ret_error));
+    if (mr_pg_result_rows(result) == 0) {
+        return table_gone(reader, table, ret_error);
+    }
+    const char *filter = mr_pg_result_value(result, 0, 2);
+    reader->filter = filter == NULL ? NULL : MR_STRDUP(filter);
+    reader->is_root = mr_pg_result_value(result, 0, 1)[0] == 'p';
+    description->view = (struct mr_relation_view){
+        .oid = table->oid,
+        .schema = mr_slice_of(table->schema),
+        .table = mr_slice_of(table->table),
+        .identity = (enum mr_replica_identity)mr_pg_result_value(result, 0, 0)[0],
+        .key_columns = description->key,
+    };
+    MR_TRY(mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->parts,
+                              ret_error));
+    uint32_t at = 0;
+    mr_pg_columns_take(description->parts, &at, &description->view, description->columns);
+    return MR_OK;
+}
+
 /* `version` NULL: only to see whether it can be done. */
 static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
                           const char *by, const int64_t *version, struct mr_error *ret_error)
 {
     struct description *description = MR_NEW(struct description);
-    forget_commands(reader);
-    mr_status status = read_table(reader, table, &description->table, ret_error);
-    if (status == MR_OK && mr_pg_result_rows(description->table) == 0) {
-        status = table_gone(reader, table, ret_error);
-    }
+    forget_table(reader);
+    mr_status status = read_table(reader, table, description, ret_error);
     if (status == MR_OK) {
-        status = mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->parts,
-                                    ret_error);
-    }
-    if (status == MR_OK) {
-        status = take_description(reader, description, table, by, ret_error);
+        status = find_orders(reader, description, table, by, ret_error);
     }
     if (status == MR_OK && version != NULL) {
         keep_relation(reader, &description->view);
-        make_select(reader, description, table);
         reader->oid = table->oid;
         reader->version = *version;
     } else {
-        forget_commands(reader);
+        forget_table(reader);
     }
     mr_pg_result_free(description->parts);
-    mr_pg_result_free(description->table);
     free(description);
     return status;
-}
-
-/* A number that is another one when a catalog row of the table is: of itself, its columns, its indexes, its place in
- * publications. NULL where the name, which is locked, stands for something else by now: what is read is read by name. */
-static void add_version(struct mr_text *sql, const struct mr_chunk_table *table)
-{
-    mr_text_format(
-        sql,
-        "(SELECT hashtextextended(concat_ws(';', c.xmin,"
-        " (SELECT string_agg(a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute a"
-        " WHERE a.attrelid = c.oid AND a.attnum > 0),"
-        " (SELECT string_agg(concat(i.indexrelid, ' ', i.xmin), ',' ORDER BY i.indexrelid) FROM"
-        " pg_index i WHERE i.indrelid = c.oid),"
-        " (SELECT string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid) FROM "
-        "pg_publication_rel p"
-        " WHERE p.prrelid = c.oid)), 0) FROM pg_class c JOIN pg_namespace n"
-        " ON n.oid = c.relnamespace WHERE c.oid = %u AND c.relkind IN ('r', 'p') AND n.nspname = ",
-        table->oid);
-    mr_sql_add_literal(sql, table->schema);
-    mr_text_string(sql, " AND c.relname = ");
-    mr_sql_add_literal(sql, table->table);
-    mr_text_string(sql, ")");
 }
 
 static mr_status chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid,
                                struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a transaction number", "n", 1, 1};
     MR_TRY(open_reader(reader, ret_error));
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT mod(pg_current_xact_id()::text::numeric, 4294967296)::bigint");
-    struct mr_pg_result *result;
-    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
-    *ret_xid = (uint32_t)mr_pg_result_number(result, 0, 0);
-    mr_pg_result_free(result);
+    int64_t number;
+    MR_TRY(mr_pg_ask_number(reader->conn, "a transaction number", 'n', &number, ret_error,
+                            "SELECT mod(pg_current_xact_id()::text::numeric, 4294967296)::bigint"));
+    *ret_xid = (uint32_t)number;
     return MR_OK;
 }
 
@@ -672,60 +518,56 @@ static mr_status may_not_read(const struct mr_chunk_reader *reader,
                               const struct mr_chunk_table *table, struct mr_error *ret_error)
 {
     struct mr_error reason = *ret_error;
+    const char *user = mr_pg_user(reader->conn);
     struct mr_text remedy = {0};
-    struct mr_text name = {0};
-    mr_sql_add_table(&name,
-                     &(struct mr_table_name){.schema = table->schema, .table = table->table});
-    mr_text_string(&remedy, "GRANT USAGE ON SCHEMA ");
-    mr_sql_add_identifier(&remedy, table->schema);
-    mr_text_format(&remedy, " TO \"%s\"; GRANT SELECT ON %s TO \"%s\"", mr_pg_user(reader->conn),
-                   name.data, mr_pg_user(reader->conn));
-    mr_status status = mr_fail(ret_error, MR_ERR_AUTH, "\"%s\" may not read it: %s; %s",
-                               mr_pg_user(reader->conn), reason.text, remedy.data);
-    mr_text_done(&name);
+    mr_sql_format(&remedy, "GRANT USAGE ON SCHEMA %I TO %I; GRANT SELECT ON %I.%I TO %I",
+                  table->schema, user, table->schema, table->table, user);
+    mr_status status = mr_fail(ret_error, MR_ERR_AUTH, "\"%s\" may not read it: %s; %s", user,
+                               reason.text, remedy.data);
     mr_text_done(&remedy);
     return status;
 }
 
-/* A table or a schema of that name. */
-static bool is_missing(const struct mr_error *error)
-{
-    return strstr(error->text, "(42P01)") != NULL || strstr(error->text, "(3F000)") != NULL;
-}
-
+/* The snapshot is taken before the query runs, and with it the functions. The last value is another one when a catalog row of the
+ * table is: of itself, its columns, its indexes, its place in publications; NULL where the name, which is locked, stands for something
+ * else by now: what is read is read by name. */
 static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                              struct mr_chunk *chunk, struct mr_error *ret_error)
 {
     const struct mr_chunk_table *table = wish->table;
-    static const struct mr_pg_shape shape = {"a chunk's snapshot", "slnN", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE ONLY ");
-    mr_sql_add_table(&sql, &(struct mr_table_name){.schema = table->schema, .table = table->table});
-    mr_text_string(&sql, " IN ACCESS SHARE MODE");
-    mr_status status = mr_pg_command(reader->conn, sql.data, MR_PG_CHANGE_MS, ret_error);
-    mr_text_done(&sql);
+    static const struct mr_pg_shape shape = {"a chunk's snapshot", "slN", 1, 1};
+    mr_status status = mr_pg_commandf(reader->conn, MR_PG_CHANGE_MS, ret_error,
+                                      "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+                                      " LOCK TABLE ONLY %I.%I IN ACCESS SHARE MODE",
+                                      table->schema, table->table);
     if (status == MR_ERR_AUTH) {
         return may_not_read(reader, table, ret_error);
     }
-    if (status == MR_ERR_CONFIG && is_missing(ret_error)) {
+    bool is_missing = status == MR_ERR_CONFIG && (strstr(ret_error->text, "(42P01)") != NULL ||
+                                                  strstr(ret_error->text, "(3F000)") != NULL);
+    if (is_missing) { /* a table or a schema of that name */
         return table_gone(reader, table, ret_error);
     }
     MR_TRY(status);
-    /* The snapshot is taken before the query runs, and with it the functions. */
-    mr_text_string(&sql, "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn(),"
-                         " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
-                         "::bigint, ");
-    add_version(&sql, table);
-    struct mr_pg_result *result;
-    MR_TRY(query(reader, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(
+        reader->conn, &shape, &result, ret_error,
+        "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn(),"
+        " (SELECT hashtextextended(concat_ws(';', c.xmin,"
+        " (SELECT string_agg(a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute a"
+        " WHERE a.attrelid = c.oid AND a.attnum > 0),"
+        " (SELECT string_agg(concat(i.indexrelid, ' ', i.xmin), ',' ORDER BY i.indexrelid)"
+        " FROM pg_index i WHERE i.indrelid = c.oid),"
+        " (SELECT string_agg(concat(p.oid, ' ', p.xmin), ',' ORDER BY p.oid)"
+        " FROM pg_publication_rel p WHERE p.prrelid = c.oid)), 0)"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.oid = %u AND c.relkind IN ('r', 'p') AND n.nspname = %L AND c.relname = %L)",
+        table->oid, table->schema, table->table));
     free(chunk->snapshot);
     chunk->snapshot = MR_STRDUP(mr_pg_result_value(result, 0, 0));
     chunk->wal_end = mr_pg_result_lsn(result, 0, 1);
-    chunk->xmax = (uint32_t)mr_pg_result_number(result, 0, 2);
-    bool is_there = mr_pg_result_value(result, 0, 3) != NULL;
-    int64_t version = is_there ? mr_pg_result_number(result, 0, 3) : 0;
-    mr_pg_result_free(result);
-    if (!is_there) {
+    int64_t version = mr_pg_result_number(result, 0, 2);
+    if (mr_pg_result_value(result, 0, 2) == NULL) {
         return table_gone(reader, table, ret_error);
     }
     reader->gone = 0;
@@ -737,21 +579,21 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
 static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
                       const struct mr_chunk_wish *wish, bool is_anew)
 {
-    mr_text_string(sql, reader->select);
-    const char *joint = reader->has_filter ? " AND " : " WHERE ";
+    const struct mr_table_name from = {.schema = wish->table->schema, .table = wish->table->table};
+    mr_pg_columns_add_select(sql, reader->relation, NULL, &from, reader->is_root, reader->filter);
+    const char *joint = reader->filter != NULL ? " AND " : " WHERE ";
     if (wish->where != NULL) {
-        mr_text_format(sql, "%s(%s\n)", joint, wish->where); /* it may end with a comment */
+        mr_sql_format(sql, "%s(%s\n)", joint, wish->where); /* it may end with a comment */
         joint = " AND ";
     }
     if (wish->after != NULL && !is_anew) {
-        mr_text_format(sql, "%sROW(%s)%sROW(", joint, reader->key, reader->behind);
+        mr_sql_format(sql, "%sROW(%s)%sROW(", joint, reader->key.data, reader->above.data);
         for (uint32_t i = 0; i < wish->after_count; i++) {
-            mr_text_string(sql, i == 0 ? "" : ", ");
-            mr_sql_add_literal(sql, wish->after[i]);
+            mr_sql_format(sql, i == 0 ? "%L" : ", %L", wish->after[i]);
         }
         mr_text_string(sql, ")");
     }
-    mr_text_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order, wish->rows_max);
+    mr_sql_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order.data, wish->rows_max);
 }
 
 /* Takes the row, or its bytes: there is room for those of a chunk, and the row that has none is its last. */
@@ -829,8 +671,6 @@ static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk
 static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                                struct mr_error *ret_error)
 {
-    struct mr_text names = {0};
-    struct mr_text roots = {0};
     uint32_t *known = MR_NEW_ARRAY(uint32_t, wish->part_count);
     for (uint32_t i = 0; i < wish->part_count; i++) {
         known[i] = wish->parts[i].oid;
@@ -841,15 +681,8 @@ static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_c
                                         .known_count = wish->part_count,
                                         .since = reader->is_root ? wish->since : 0};
     mr_status status =
-        mr_pg_attached_find(reader->conn, &reader->options, &attached, &names, &roots, ret_error);
-    if (status == MR_OK && names.len > 0 && !is_same_text(reader->attached, names.data)) {
-        mr_pg_attached_tell(names.data, roots.data);
-        free(reader->attached);
-        reader->attached = MR_STRDUP(names.data);
-    }
+        mr_pg_attached_log(reader->conn, &reader->options, &attached, &reader->attached, ret_error);
     free(known);
-    mr_text_done(&names);
-    mr_text_done(&roots);
     return status;
 }
 
@@ -894,10 +727,37 @@ static mr_status chunks_find(struct mr_chunk_reader *reader, const char *schema,
                              const char *key, struct mr_chunk_table **ret_tables,
                              uint32_t *ret_count, struct mr_error *ret_error)
 {
-    struct mr_chunk_table *tables = NULL;
-    uint32_t count = 0;
-    MR_TRY(find_tables(reader, schema, table, &tables, &count, ret_error));
-    mr_status status = MR_OK;
+    static const struct mr_pg_shape shape = {"a table to copy", "niinIISb", 0, TABLES_MAX};
+    MR_TRY(open_reader(reader, ret_error));
+    struct mr_text sql = {0};
+    mr_sql_format(&sql,
+                  "WITH named AS MATERIALIZED (SELECT c.oid FROM pg_class c JOIN pg_namespace"
+                  " n ON n.oid = c.relnamespace WHERE n.nspname = %L AND c.relname = %L), ",
+                  schema, table);
+    mr_sql_add_sent(&sql, reader->options.publication, "named", mr_pg_server_version(reader->conn));
+    mr_text_string(&sql,
+                   ", family AS MATERIALIZED (SELECT oid FROM named UNION SELECT t.oid FROM named"
+                   " JOIN tree t ON t.root = named.oid)"
+                   " SELECT c.oid::bigint, n.nspname, c.relname, greatest(c.reltuples, 0)::bigint,"
+                   " rn.nspname, r.relname, ");
+    mr_sql_add_called(&sql, "SELECT c.oid UNION SELECT t.oid FROM tree t WHERE t.root = c.oid");
+    mr_text_string(&sql, ", " MR_SQL_MAY_MORE " FROM family f"
+                         " JOIN sent s ON s.oid = f.oid JOIN pg_class c ON c.oid = f.oid"
+                         " JOIN pg_namespace n ON n.oid = c.relnamespace"
+                         " LEFT JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
+                         " LEFT JOIN pg_namespace rn ON rn.oid = r.relnamespace ORDER BY 1");
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_ask(reader->conn, &sql, &shape, &result, ret_error));
+    struct mr_chunk_table *tables = MR_NEW_ARRAY(struct mr_chunk_table, mr_pg_result_rows(result));
+    uint32_t count = take_tables(reader, result, tables);
+    mr_status status =
+        count > 0
+            ? MR_OK
+            : mr_fail(ret_error, MR_ERR_CONFIG,
+                      "table %s.%s is not there, or not one of this stream's: it must be in "
+                      "\"tables\" and in publication \"%s\" (a partition that is published by its "
+                      "root: name the root)",
+                      schema, table, reader->options.publication);
     for (uint32_t i = 0; i < count && status == MR_OK; i++) {
         status = describe(reader, &tables[i], key, NULL, ret_error);
     }
@@ -913,13 +773,9 @@ static mr_status chunks_find(struct mr_chunk_reader *reader, const char *schema,
 static mr_status chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
                                struct mr_chunk_holder *ret_holder, struct mr_error *ret_error)
 {
-    struct mr_pg_holder holder;
     MR_TRY(open_reader(reader, ret_error));
-    MR_TRY(mr_pg_holder_of_number(reader->conn, xid, &holder, &ret_holder->snapshot, ret_error));
-    snprintf(ret_holder->who, sizeof(ret_holder->who), "%s", holder.who);
-    snprintf(ret_holder->since, sizeof(ret_holder->since), "%s", holder.since);
-    snprintf(ret_holder->remedy, sizeof(ret_holder->remedy), "%s", holder.remedy);
-    return MR_OK;
+    return mr_pg_holder_of_number(reader->conn, xid, &ret_holder->by, &ret_holder->snapshot,
+                                  ret_error);
 }
 
 /* What the rows are, the error says; a condition that does not parse is the asker's. */

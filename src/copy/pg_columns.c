@@ -1,5 +1,4 @@
-#include "copy/pg_columns.h"
-
+#include "copy/pg_copy.h"
 #include "postgres/catalog/pg_sql.h"
 
 enum column { COLUMN_TABLE, COLUMN_NAME, COLUMN_TYPE, COLUMN_MODIFIER, COLUMN_IN_IDENTITY };
@@ -25,7 +24,7 @@ mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_
               " CASE c.relreplident WHEN 'd' THEN i.indisprimary AND i.indimmediate"
               " WHEN 'i' THEN i.indisreplident ELSE false END");
     if (oid != 0) {
-        mr_text_format(&sql, " WHERE c.oid = %u", oid);
+        mr_sql_format(&sql, " WHERE c.oid = %u", oid);
     }
     mr_text_string(&sql, " ORDER BY 1, a.attnum");
     return mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
@@ -56,20 +55,13 @@ void mr_pg_columns_add_select(struct mr_text *sql, const struct mr_relation *rel
                               const char *first, const struct mr_table_name *from, bool with_parts,
                               const char *filter)
 {
-    const char *joint = "";
-    mr_text_string(sql, "COPY (SELECT ");
-    if (first != NULL) {
-        mr_text_string(sql, first);
-        joint = ", ";
+    const char *joint = first == NULL ? "" : ", ";
+    mr_sql_format(sql, "COPY (SELECT %s", first == NULL ? "" : first);
+    for (uint32_t i = 0; i < relation->column_count; i++, joint = ", ") {
+        mr_sql_format(sql, "%s%I", joint, relation->columns[i].name);
     }
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        mr_text_string(sql, joint);
-        mr_sql_add_identifier(sql, relation->columns[i].name);
-        joint = ", ";
-    }
-    mr_text_string(sql, with_parts ? " FROM " : " FROM ONLY ");
-    mr_sql_add_table(sql, from);
+    mr_sql_format(sql, with_parts ? " FROM %T" : " FROM ONLY %T", from);
     if (filter != NULL) {
-        mr_text_format(sql, " WHERE (%s)", filter);
+        mr_sql_format(sql, " WHERE (%s)", filter);
     }
 }

@@ -6,20 +6,17 @@
 
 #include "base/clock.h"
 #include "copy/copy_text.h"
-#include "copy/pg_columns.h"
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_sql.h"
 
 enum { SNAPSHOT_NAME_MAX = 64 };
 
-/* How a table is asked for: with what says the range between the two. */
+/* What is asked of a table's rows. */
 struct command {
-    char *select;
-    char *leaf;      /* "schema"."table", whose rows they are */
-    char *leaf_name; /* table */
-    bool has_filter;
-    bool has_where;  /* one of snapshot.where is in it */
-    bool has_places; /* each row begins with its ctid */
+    char *schema, *table; /* whose rows they are: a leaf's */
+    char *filter;         /* the publication's; NULL: all rows */
+    const char *where;    /* the condition in snapshot.where; NULL: none */
+    bool has_places;      /* each row begins with its ctid */
 };
 
 struct mr_pg_copy {
@@ -51,7 +48,7 @@ static const struct mr_pg_shape tables_shape = {"the tables to copy", "niisniiSN
                                                 UINT32_MAX};
 
 static mr_status read_tables(struct mr_pg_conn *keeper, const struct mr_pg_source_options *options,
-                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
+                             const struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
@@ -82,12 +79,11 @@ static mr_status read_tables(struct mr_pg_conn *keeper, const struct mr_pg_sourc
         "CASE WHEN l.oid IN (SELECT relation FROM locked) THEN l.relpages"
         " ELSE pg_relation_size(l.oid) / current_setting('block_size')::bigint END, 0)"
         "::bigint) z(pages) ORDER BY 1, 5");
-    return mr_pg_query(keeper, &sql, &tables_shape, ret_result, ret_error);
+    return mr_pg_ask(keeper, &sql, &tables_shape, ret_result, ret_error);
 }
 
 struct reading {
     struct mr_pg_copy *copy;
-    const struct mr_pg_source_options *options;
     const struct mr_pg_result *tables;
     const struct mr_pg_result *parts;
     uint32_t part; /* the next of them */
@@ -126,50 +122,38 @@ static struct command make_command(const struct reading *reading,
                                    const struct mr_relation *relation, uint32_t row)
 {
     const struct mr_pg_result *tables = reading->tables;
+    const char *schema = mr_pg_result_value(tables, row, LEAF_SCHEMA);
+    const char *table = mr_pg_result_value(tables, row, LEAF_NAME);
     const char *filter = mr_pg_result_value(tables, row, TABLE_FILTER);
-    struct mr_table_name leaf = {.schema = mr_pg_result_value(tables, row, LEAF_SCHEMA),
-                                 .table = mr_pg_result_value(tables, row, LEAF_NAME)};
-    struct mr_text sql = {0};
-    bool has_places = mr_pg_result_true(tables, row, LEAF_HAS_PLACES);
-    const struct mr_copy_where *where = mr_pg_where_of(
-        reading->options, mr_slice_of(relation->schema), mr_slice_of(relation->table),
-        mr_slice_of(leaf.schema), mr_slice_of(leaf.table));
-    mr_pg_columns_add_select(&sql, relation, has_places ? "ctid" : NULL, &leaf, false, filter);
-    if (where != NULL) { /* a comment at its end ends there, too */
-        mr_text_format(&sql, "%s (%s\n)", filter != NULL ? " AND" : " WHERE", where->condition);
-    }
-    struct mr_text name = {0};
-    mr_sql_add_table(&name, &leaf);
-    struct command command = {.select = MR_STRDUP(sql.data),
-                              .leaf = MR_STRDUP(name.data),
-                              .leaf_name = MR_STRDUP(leaf.table),
-                              .has_filter = filter != NULL || where != NULL,
-                              .has_where = where != NULL,
-                              .has_places = has_places};
-    mr_text_done(&name);
-    mr_text_done(&sql);
-    return command;
-}
-
-static void add_place(struct mr_text *sql, const char *compare, uint32_t page, uint32_t number)
-{
-    mr_text_format(sql, " ctid %s '(%u,%u)'", compare, page, number);
+    const struct mr_copy_where *where =
+        mr_pg_where_of(reading->catalog->options, mr_slice_of(relation->schema),
+                       mr_slice_of(relation->table), mr_slice_of(schema), mr_slice_of(table));
+    return (struct command){.schema = MR_STRDUP(schema),
+                            .table = MR_STRDUP(table),
+                            .filter = filter == NULL ? NULL : MR_STRDUP(filter),
+                            .where = where == NULL ? NULL : where->condition,
+                            .has_places = mr_pg_result_true(tables, row, LEAF_HAS_PLACES)};
 }
 
 /* An offset of 0 is below a page's first row (OffsetNumber counts from 1). */
-static void add_range(struct mr_text *sql, const struct command *command,
-                      const struct mr_copy_range *range)
+static void add_copy(struct mr_text *sql, const struct command *command,
+                     const struct mr_relation *relation, const struct mr_copy_range *range)
 {
-    mr_text_string(sql, command->select);
-    const char *joint = command->has_filter ? " AND" : " WHERE";
+    const struct mr_table_name leaf = {.schema = command->schema, .table = command->table};
+    mr_pg_columns_add_select(sql, relation, command->has_places ? "ctid" : NULL, &leaf, false,
+                             command->filter);
+    const char *joint = command->filter != NULL ? " AND" : " WHERE";
+    if (command->where != NULL) { /* a comment at its end ends there, too */
+        mr_sql_format(sql, "%s (%s\n)", joint, command->where);
+        joint = " AND";
+    }
     if (range->after != 0) {
-        mr_text_string(sql, joint);
-        add_place(sql, ">", (uint32_t)(range->after >> 16), (uint16_t)range->after);
+        mr_sql_format(sql, "%s ctid > '(%u,%u)'", joint, (uint32_t)(range->after >> 16),
+                      (uint32_t)(uint16_t)range->after);
         joint = " AND";
     }
     if (range->end != MR_COPY_NO_END) {
-        mr_text_string(sql, joint);
-        add_place(sql, "<", range->end, 0);
+        mr_sql_format(sql, "%s ctid < '(%u,0)'", joint, range->end);
     }
     mr_text_string(sql, ") TO STDOUT");
 }
@@ -184,7 +168,7 @@ static void add_table(struct reading *reading, uint32_t row, const struct mr_rel
         .bytes = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_BYTES),
         .rows = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_ROWS),
         .pages = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_PAGES),
-        .listed = mr_pg_table_place(reading->options, mr_slice_of(relation->schema),
+        .listed = mr_pg_table_place(reading->catalog->options, mr_slice_of(relation->schema),
                                     mr_slice_of(relation->table)),
         .oid = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_OID),
         .filenode = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_FILENODE),
@@ -214,27 +198,21 @@ static mr_status take_tables(struct reading *reading, struct mr_error *ret_error
     return MR_OK;
 }
 
-/* What the server says once whoever has the snapshot is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
- * file of that name until 16 and from 17 on, and with a file whose owner has just ended. */
-static bool is_snapshot_gone(const char *text)
-{
-    return strstr(text, "(22023)") != NULL || strstr(text, "(42704)") != NULL ||
-           strstr(text, "(55000)") != NULL;
-}
+#define BEGIN "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, const char *snapshot,
                                   struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-    if (snapshot[0] != '\0') {
-        mr_text_string(&sql, "; SET TRANSACTION SNAPSHOT ");
-        mr_sql_add_literal(&sql, snapshot);
-    }
     struct mr_error reason = {0};
-    mr_status status = mr_pg_command(conn, sql.data, MR_PG_ANSWER_MS, &reason);
-    mr_text_done(&sql);
-    if (status == MR_ERR_CONFIG && is_snapshot_gone(reason.text)) {
+    mr_status status = snapshot[0] == '\0'
+                           ? mr_pg_command(conn, BEGIN, MR_PG_ANSWER_MS, &reason)
+                           : mr_pg_commandf(conn, MR_PG_ANSWER_MS, &reason,
+                                            BEGIN "; SET TRANSACTION SNAPSHOT %L", snapshot);
+    /* What the server says once whoever has the snapshot is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
+     * file of that name until 16 and from 17 on, and with a file whose owner has just ended. */
+    bool is_gone = strstr(reason.text, "(22023)") != NULL ||
+                   strstr(reason.text, "(42704)") != NULL || strstr(reason.text, "(55000)") != NULL;
+    if (status == MR_ERR_CONFIG && is_gone) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
                        "the snapshot of the rows to copy is gone with the connection that had it; "
                        "the next attempt has a new one: %s",
@@ -250,75 +228,56 @@ static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *kee
                                  struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"its snapshot", "snn", 1, 1};
-    struct mr_pg_result *result;
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT pg_export_snapshot(),"
-                         " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
-                         "::bigint, (extract(epoch FROM now()) * 1000000)::bigint");
-    MR_TRY(mr_pg_query(keeper, &sql, &shape, &result, ret_error));
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(keeper, &shape, &result, ret_error,
+                      "SELECT pg_export_snapshot(),"
+                      " mod(pg_snapshot_xmax(pg_current_snapshot())::text::numeric, 4294967296)"
+                      "::bigint, (extract(epoch FROM now()) * 1000000)::bigint"));
     const char *name = mr_pg_result_value(result, 0, 0);
     int64_t time_us = mr_pg_result_number(result, 0, 2);
-    mr_status status = MR_OK;
     if (strspn(name, "0123456789ABCDEFabcdef-") != strlen(name) ||
         strlen(name) >= sizeof(copy->snapshot) || time_us < -MR_EVENT_TIME_US_MAX ||
         time_us > MR_EVENT_TIME_US_MAX) {
-        status = mr_fail(ret_error, MR_ERR_PROTOCOL,
-                         "the server's snapshot has a name or a time that none has");
-    } else {
-        memcpy(copy->snapshot, name, strlen(name) + 1);
-        copy->view.transaction.xid = (uint32_t)mr_pg_result_number(result, 0, 1);
-        copy->view.transaction.commit_time_us = time_us;
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server's snapshot has a name or a time that none has");
     }
-    mr_pg_result_free(result);
-    return status;
-}
-
-static mr_status fail_new_file(const struct mr_copy_table *table, struct mr_error *ret_error)
-{
-    return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                   "table %s.%s was written anew or renamed since the snapshot was taken, which "
-                   "may not show its rows any more; the next attempt has a new snapshot",
-                   table->relation->schema, table->relation->table);
-}
-
-static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper,
-                          const struct mr_pg_source_options *options, struct mr_error *ret_error)
-{
-    MR_TRY(export_snapshot(reading->copy, keeper, ret_error));
-    struct mr_pg_result *tables;
-    struct mr_pg_result *parts;
-    MR_TRY(read_tables(keeper, options, &tables, ret_error));
-    mr_status status = mr_pg_columns_read(keeper, options, 0, &parts, ret_error);
-    if (status == MR_OK) {
-        reading->tables = tables;
-        reading->parts = parts;
-        status = take_tables(reading, ret_error);
-        mr_pg_result_free(parts);
-    }
-    mr_pg_result_free(tables);
-    return status;
+    memcpy(copy->snapshot, name, strlen(name) + 1);
+    copy->view.transaction.xid = (uint32_t)mr_pg_result_number(result, 0, 1);
+    copy->view.transaction.commit_time_us = time_us;
+    return MR_OK;
 }
 
 mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, struct mr_pg_catalog *catalog,
-                         const struct mr_copy_moment *moment, struct mr_pg_copy **ret_copy,
-                         struct mr_error *ret_error)
+                         const struct mr_copy *moment, struct mr_pg_copy **ret_copy,
+                         const struct mr_copy **ret_view, struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = catalog->options;
     struct mr_pg_copy *copy = MR_NEW(struct mr_pg_copy);
+    copy->view = *moment;
+    copy->view.database = mr_pg_database(keeper);
     /* No commit record begins there, and all that the stream brings begins after it. */
     copy->view.transaction.commit_lsn = moment->lsn - 1;
     copy->view.transaction.end_lsn = moment->lsn;
-    copy->view.lsn = moment->lsn;
-    copy->view.attempt = moment->attempt;
-    copy->view.resumed = moment->resumed;
-    copy->view.database = mr_pg_database(keeper);
-    struct reading reading = {.copy = copy, .options = options, .catalog = catalog};
-    mr_status status = read_all(&reading, keeper, options, ret_error);
+    struct mr_pg_result *parts = NULL;
+    struct reading reading = {.copy = copy, .catalog = catalog};
+    mr_status status = export_snapshot(copy, keeper, ret_error);
+    if (status == MR_OK) {
+        status = read_tables(keeper, options, &reading.tables, ret_error);
+    }
+    if (status == MR_OK) {
+        status = mr_pg_columns_read(keeper, options, 0, &parts, ret_error);
+    }
+    if (status == MR_OK) {
+        reading.parts = parts;
+        status = take_tables(&reading, ret_error);
+    }
+    mr_pg_result_free(parts);
     if (status != MR_OK) {
         mr_pg_copy_free(copy);
         return status;
     }
     *ret_copy = copy;
+    *ret_view = &copy->view;
     return MR_OK;
 }
 
@@ -328,9 +287,9 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
         return;
     }
     for (uint32_t i = 0; i < copy->view.table_count; i++) {
-        free(copy->commands[i].select);
-        free(copy->commands[i].leaf);
-        free(copy->commands[i].leaf_name);
+        free(copy->commands[i].schema);
+        free(copy->commands[i].table);
+        free(copy->commands[i].filter);
     }
     for (uint32_t i = 0; i < copy->relation_count; i++) {
         mr_relation_free(copy->relations[i]);
@@ -344,27 +303,18 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
 void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper,
                               const struct mr_pg_source_options *options)
 {
-    struct mr_text names = {0};
-    struct mr_text roots = {0};
     uint32_t count = copy->view.table_count;
+    char *logged = NULL;
     uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
     for (uint32_t i = 0; i < count; i++) {
         known[i] = copy->tables[i].oid;
     }
     struct mr_attached_wish wish = {.known = known, .known_count = count};
-    if (mr_pg_command(keeper, "COMMIT", MR_PG_ANSWER_MS, NULL) == MR_OK &&
-        mr_pg_attached_find(keeper, options, &wish, &names, &roots, NULL) == MR_OK &&
-        names.len > 0) {
-        mr_pg_attached_tell(names.data, roots.data);
+    if (mr_pg_command(keeper, "COMMIT", MR_PG_ANSWER_MS, NULL) == MR_OK) {
+        mr_pg_attached_log(keeper, options, &wish, &logged, NULL);
     }
     free(known);
-    mr_text_done(&names);
-    mr_text_done(&roots);
-}
-
-const struct mr_copy *mr_pg_copy_view(const struct mr_pg_copy *copy)
-{
-    return &copy->view;
+    free(logged);
 }
 
 /* A row and the values that point into it. */
@@ -462,11 +412,11 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
     const struct mr_relation *relation = reader->table->relation;
     const struct command *command = &reader->copy->commands[reader->table - reader->copy->tables];
     /* It was altered or dropped since it was looked at: the next attempt takes it as it is then. */
-    if (status == MR_ERR_CONFIG && is_gone(refusal, reason.text, command->leaf_name)) {
+    if (status == MR_ERR_CONFIG && is_gone(refusal, reason.text, command->table)) {
         status = MR_ERR_TRANSIENT;
     }
     bool ends =
-        status == MR_ERR_TRANSIENT && command->has_where &&
+        status == MR_ERR_TRANSIENT && command->where != NULL &&
         mr_pg_copying_is_ended(reader->options, reader->home, reader->conn, reader->table->oid);
     if (ends) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
@@ -476,7 +426,7 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
                        relation->schema, relation->table, MR_PG_ENDED_MAX);
     }
     const char *remedy = status == MR_ERR_POISON ? "; leave that row out by snapshot.where" : "";
-    if (status == MR_ERR_CONFIG && command->has_where && refusal->sqlstate[0] != '\0') {
+    if (status == MR_ERR_CONFIG && command->where != NULL && refusal->sqlstate[0] != '\0') {
         remedy = is_view(refusal)
                      ? "; have no function in snapshot.where read a view"
                      : "; check its condition in snapshot.where, and the functions that it calls";
@@ -509,7 +459,7 @@ mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
     MR_TRY(begin_table(reader, &reader->copy->tables[table], ret_error));
     reader->has_places = reader->copy->commands[table].has_places;
     struct mr_text sql = {0};
-    add_range(&sql, &reader->copy->commands[table], range);
+    add_copy(&sql, &reader->copy->commands[table], reader->table->relation, range);
     mr_status status = set_for_reading(reader, ret_error);
     if (status == MR_OK) {
         status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
@@ -541,23 +491,26 @@ static bool take_place(const struct mr_datum *value, uint64_t *ret_place)
  * table locked. */
 static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a table's file", "n", 1, 1};
-    struct mr_pg_result *result;
-    struct mr_text sql = {0};
-    if (reader->checked == reader->table) {
+    const struct mr_copy_table *table = reader->table;
+    const struct command *command = &reader->copy->commands[table - reader->copy->tables];
+    const struct mr_table_name leaf = {.schema = command->schema, .table = command->table};
+    struct mr_text name = {0};
+    int64_t now;
+    if (reader->checked == table) {
         return MR_OK;
     }
-    mr_text_string(&sql, "SELECT CASE to_regclass(");
-    mr_sql_add_literal(&sql, reader->copy->commands[reader->table - reader->copy->tables].leaf);
-    mr_text_format(&sql,
-                   ") WHEN %u::oid::regclass THEN coalesce(pg_relation_filenode(%u), 0) ELSE 0 END"
-                   "::bigint",
-                   reader->table->oid, reader->table->oid);
-    MR_TRY(mr_pg_query(reader->conn, &sql, &shape, &result, ret_error));
-    int64_t now = mr_pg_result_number(result, 0, 0);
-    mr_pg_result_free(result);
-    if (now != reader->table->filenode) {
-        return fail_new_file(reader->table, ret_error);
+    mr_sql_add_table(&name, &leaf);
+    mr_status status = mr_pg_ask_number(reader->conn, "a table's file", 'n', &now, ret_error,
+                                        "SELECT CASE to_regclass(%L) WHEN %u::oid::regclass THEN"
+                                        " coalesce(pg_relation_filenode(%u), 0) ELSE 0 END::bigint",
+                                        name.data, table->oid, table->oid);
+    mr_text_done(&name);
+    MR_TRY(status);
+    if (now != table->filenode) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "table %s.%s was written anew or renamed since the snapshot was taken, "
+                       "which may not show its rows any more; the next attempt has a new snapshot",
+                       table->relation->schema, table->relation->table);
     }
     reader->checked = reader->table;
     return MR_OK;

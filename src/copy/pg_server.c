@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "copy/pg_chunks.h"
 #include "copy/pg_copy.h"
 #include "postgres/server/pg_copying.h"
 #include "postgres/server/pg_identity.h"
@@ -19,14 +18,6 @@ struct mr_pg_server {
     struct mr_pg_copy_slot slot;
     struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
 };
-
-static mr_status open_keeper(struct mr_pg_server *server, int stop_fd, struct mr_error *ret_error)
-{
-    MR_TRY(mr_pg_copying_connect_home(mr_pg_source_options(server->source),
-                                      mr_pg_source_home(server->source), stop_fd, &server->keeper,
-                                      ret_error));
-    return mr_pg_begin_in_snapshot(server->keeper, server->slot.snapshot, ret_error);
-}
 
 /* Whether an earlier attempt was at this very copy. On another timeline rows may be at other places. */
 static bool is_same(const struct mr_pg_server *server, const struct mr_checkpoint *known,
@@ -102,19 +93,19 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
         *ret_copy = NULL;
         return MR_OK;
     }
-    MR_TRY(open_keeper(server, stop_fd, ret_error));
+    MR_TRY(mr_pg_copying_connect_home(options, mr_pg_source_home(server->source), stop_fd,
+                                      &server->keeper, ret_error));
+    MR_TRY(mr_pg_begin_in_snapshot(server->keeper, server->slot.snapshot, ret_error));
     MR_TRY(
         mr_pg_drop_replaced(mr_pg_source_conn(server->source), options, &server->slot, ret_error));
     struct mr_pg_catalog *catalog;
     MR_TRY(mr_pg_source_read_catalog(server->source, server->keeper, stop_fd, &catalog, ret_error));
-    const struct mr_copy_moment moment = {
+    const struct mr_copy moment = {
         .lsn = server->slot.lsn,
         .attempt = server->slot.attempt,
         .resumed = is_same(server, known, resumed, ret_identity) ? resumed : NULL,
     };
-    MR_TRY(mr_pg_copy_new(server->keeper, catalog, &moment, &server->copy, ret_error));
-    *ret_copy = mr_pg_copy_view(server->copy);
-    return MR_OK;
+    return mr_pg_copy_new(server->keeper, catalog, &moment, &server->copy, ret_copy, ret_error);
 }
 
 static mr_status server_look(void *context, struct mr_error *ret_error)
@@ -158,7 +149,7 @@ static struct mr_chunk_reader *server_chunks_new(void *context, int stop_fd)
                             stop_fd);
 }
 
-struct mr_pg_server *mr_pg_server_new(struct mr_source *source)
+const struct mr_copy_server *mr_pg_server_new(struct mr_source *source)
 {
     static const struct mr_snapshot_ops snapshot = {.begin = server_begin,
                                                     .end = server_end,
@@ -175,18 +166,13 @@ struct mr_pg_server *mr_pg_server_new(struct mr_source *source)
     server->chunks.new = server_chunks_new;
     server->functions = (struct mr_copy_server){
         .snapshot = &snapshot, .chunks = &server->chunks, .context = server};
-    return server;
-}
-
-void mr_pg_server_free(struct mr_pg_server *server)
-{
-    if (server != NULL) {
-        server_close(server);
-        free(server);
-    }
-}
-
-const struct mr_copy_server *mr_pg_server_functions(const struct mr_pg_server *server)
-{
     return &server->functions;
+}
+
+void mr_pg_server_free(const struct mr_copy_server *functions)
+{
+    if (functions != NULL) {
+        server_close(functions->context);
+        free(functions->context);
+    }
 }

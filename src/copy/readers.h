@@ -3,16 +3,16 @@
 #define MR_COPY_READERS_H
 
 #include "copy/copy_stored.h"
+#include "postgres/server/pg_holder.h"
 
 /* Existing rows that are to be copied before the stream begins: at one moment, as whole tables. */
 struct mr_copy_table {
-    const struct mr_relation
-        *relation;        /* as the stream will have it; of a partition perhaps the root's */
-    uint64_t bytes, rows; /* as far as the server knows before it has looked */
-    uint32_t pages;       /* that it can be divided by; 0: it can't be */
-    uint32_t listed;      /* its place in the list of tables: names, then patterns */
-    uint32_t oid;         /* whose rows are read, */
-    uint32_t filenode;    /* and its file */
+    const struct mr_relation *relation; /* as the stream will have it: perhaps the root's */
+    uint64_t bytes, rows;               /* as far as the server knows before it has looked */
+    uint32_t pages;                     /* that it can be divided by; 0: it can't be */
+    uint32_t listed;                    /* its place in the list of tables: names, then patterns */
+    uint32_t oid;                       /* whose rows are read, */
+    uint32_t filenode;                  /* and its file */
     /* What is left of it may be read under a later snapshot. False where the stream can bring rows without all their values:
      * one that has moved meanwhile to where nobody reads any more would come only so. */
     bool may_resume;
@@ -78,8 +78,7 @@ struct mr_chunk_wish {
     const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
     const char *const *after; /* the key after which it begins, as texts; NULL: at the first row */
     uint32_t after_count;
-    uint64_t
-        form; /* of the chunk that this key is of: where it is another one now, the table begins again */
+    uint64_t form; /* of the chunk of this key; where it is another now, the table begins again */
     uint32_t rows_max;
     size_t bytes_max;     /* the row that passes it is the last */
     size_t row_bytes_max; /* a larger one is an error; 0: no limit */
@@ -93,14 +92,12 @@ struct mr_chunk_wish {
 
 /* All zero to begin with. Whoever has it gives it to mr_chunk_done in the end. */
 struct mr_chunk {
-    const struct mr_relation
-        *relation; /* the reader's, until the one after the next with another one is read */
-    uint32_t *key; /* columns, in the order in which rows come */
+    const struct mr_relation *relation; /* the reader's, until another's next but one is read */
+    uint32_t *key;                      /* columns, in the order in which rows come */
     uint32_t key_count;
     uint64_t form;  /* tells that order from others */
     bool is_anew;   /* it begins at the first row, whatever was wished */
     char *snapshot; /* pg_current_snapshot's text, */
-    uint32_t xmax;  /* the number in it, lower half, */
     mr_lsn wal_end; /* and where the WAL ended after it */
     uint32_t rows;
     struct mr_datum *values; /* one a column, row by row */
@@ -118,12 +115,10 @@ static inline const struct mr_datum *mr_chunk_row(const struct mr_chunk *chunk, 
 
 void mr_chunk_done(struct mr_chunk *chunk);
 
-/* A transaction that is waited for, as far as it is there and its role may be told. */
+/* A transaction that is waited for, as far as it is there and its role may know. */
 struct mr_chunk_holder {
-    char who[256];    /* role, database and process; "": it has ended */
-    char since[48];   /* "": not known */
-    char remedy[320]; /* to have it end */
-    char *snapshot;   /* pg_current_snapshot's text, malloc'ed: of that moment */
+    struct mr_pg_holder by;
+    char *snapshot; /* pg_current_snapshot's text, malloc'ed: of that moment */
 };
 
 /* Has a connection of its own; one thread's. */

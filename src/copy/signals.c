@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/pattern.h"
+#include "base/text.h"
 #include "stream/pg_source.h"
 
 enum {
@@ -25,17 +26,12 @@ enum {
 /* What makes a name an expression (regcomp's REG_EXTENDED). A dot alone does not: Debezium's users write names as they are. */
 #define EXPRESSION_SIGNS "*+?[({|\\^$"
 
-struct mr_signals {
-    struct mr_pipeline *pipeline;
-    struct mr_copies *copies;
-    struct mr_source *source;
-};
-
 /* Ids, types and names are somebody's texts: a line has the beginning. */
 enum { SHOWN_MAX = 160 };
 
 struct signal {
-    struct mr_signals *signals;
+    struct mr_copies *copies;
+    struct mr_source *source;
     char id[SHOWN_MAX], type[SHOWN_MAX];
     const cJSON *data; /* an object */
     mr_lsn lsn;        /* of its row; 0: it has none */
@@ -43,44 +39,22 @@ struct signal {
     uint32_t told; /* lines */
 };
 
-struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
-                                  struct mr_source *source)
-{
-    struct mr_signals *signals = MR_NEW(struct mr_signals);
-    *signals = (struct mr_signals){.pipeline = pipeline, .copies = copies, .source = source};
-    return signals;
-}
-
-void mr_signals_free(struct mr_signals *signals)
-{
-    free(signals);
-}
-
 static void ignored(struct signal *signal, const char *reason)
 {
-    if (signal->told++ >= TOLD_MAX) {
+    if (signal->told > TOLD_MAX) {
         return;
     }
-    mr_log(MR_LOG_WARN, "signal_ignored", reason, MR_LOG_STR("channel", "source"),
-           MR_LOG_STR("id", signal->id), MR_LOG_STR("type", signal->type));
-    if (signal->told == TOLD_MAX) {
-        mr_log(MR_LOG_WARN, "signal_ignored", "what else is wrong with it is not told",
-               MR_LOG_STR("channel", "source"), MR_LOG_STR("id", signal->id),
-               MR_LOG_STR("type", signal->type));
-    }
+    mr_log(MR_LOG_WARN, "signal_ignored",
+           signal->told < TOLD_MAX ? reason : "what else is wrong with it is not logged",
+           MR_LOG_STR("channel", "source"), MR_LOG_STR("id", signal->id),
+           MR_LOG_STR("type", signal->type));
+    signal->told++;
 }
 
-static void taken(const struct signal *signal)
+/* The name's two parts without their quotes, in place; a name alone is of schema public. False: it is none. */
+static bool split(char *text, const char **ret_schema, const char **ret_table)
 {
-    mr_log(MR_LOG_INFO, "signal_taken", "a signal came", MR_LOG_STR("channel", "source"),
-           MR_LOG_STR("id", signal->id), MR_LOG_STR("type", signal->type));
-}
-
-/* The name's two parts without their quotes, to be freed; a name alone is of schema public. False: it is none. */
-static bool split(const char *text, char **ret_schema, char **ret_table)
-{
-    char *block = MR_ALLOC(strlen(text) + 1);
-    char *to = block;
+    char *to = text;
     char *table = NULL;
     bool quoted = false;
     for (const char *at = text; *at != '\0'; at++) {
@@ -96,43 +70,25 @@ static bool split(const char *text, char **ret_schema, char **ret_table)
         }
     }
     *to = '\0';
-    bool good = !quoted && block[0] != '\0' && (table == NULL || table[0] != '\0');
-    if (good) {
-        *ret_schema = MR_STRDUP(table == NULL ? "public" : block);
-        *ret_table = MR_STRDUP(table == NULL ? block : table);
-    }
-    free(block);
-    return good;
+    *ret_schema = table == NULL ? "public" : text;
+    *ret_table = table == NULL ? text : table;
+    return !quoted && text[0] != '\0' && **ret_table != '\0';
 }
 
 typedef void (*table_fn)(struct signal *signal, const char *schema, const char *table);
 
-static char *full_name(const char *schema, const char *table)
-{
-    size_t size = strlen(schema) + strlen(table) + 2;
-    char *name = MR_ALLOC(size);
-    snprintf(name, size, "%s.%s", schema, table);
-    return name;
-}
-
-static int64_t cpu_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
 static bool takes_too_long(const struct signal *signal)
 {
-    return cpu_ns() > signal->cpu_end_ns;
+    return mr_clock_ns(CLOCK_THREAD_CPUTIME_ID) > signal->cpu_end_ns;
 }
 
 static enum mr_regex_result matches(const struct mr_regex *regex, const char *schema,
                                     const char *table)
 {
-    char *name = full_name(schema, table);
-    enum mr_regex_result result = mr_regex_match(regex, mr_slice_of(name), NULL);
-    free(name);
+    struct mr_text name = {0};
+    mr_text_format(&name, "%s.%s", schema, table);
+    enum mr_regex_result result = mr_regex_match(regex, mr_slice_of(name.data), NULL);
+    mr_text_done(&name);
     return result;
 }
 
@@ -187,14 +143,12 @@ static void each_table(struct signal *signal, const char *entry, const struct mr
                        table_fn act)
 {
     char *text = trimmed(entry);
-    char *schema;
-    char *table;
+    const char *schema;
+    const char *table;
     if (strpbrk(text, EXPRESSION_SIGNS) != NULL) {
         each_match(signal, text, tables, act);
     } else if (split(text, &schema, &table)) {
         act(signal, schema, table);
-        free(schema);
-        free(table);
     } else {
         ignored(signal, "data-collections has a name that is none; write \"schema.table\"");
     }
@@ -206,28 +160,19 @@ static const cJSON *member(const cJSON *object, const char *name)
     return cJSON_GetObjectItemCaseSensitive(object, name);
 }
 
-static bool are_texts(const cJSON *list)
+/* How many names of the list are expressions; -1: it is not a list of names. */
+static int count_expressions(const cJSON *list)
 {
+    int count = 0;
     const cJSON *one;
     cJSON_ArrayForEach(one, list)
     {
         if (!cJSON_IsString(one)) {
-            return false;
+            return -1;
         }
+        count += strpbrk(one->valuestring, EXPRESSION_SIGNS) != NULL;
     }
-    return cJSON_IsArray(list) && cJSON_GetArraySize(list) <= COLLECTIONS_MAX;
-}
-
-static bool has_expression(const cJSON *list)
-{
-    const cJSON *one;
-    cJSON_ArrayForEach(one, list)
-    {
-        if (strpbrk(one->valuestring, EXPRESSION_SIGNS) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    return cJSON_IsArray(list) && cJSON_GetArraySize(list) <= COLLECTIONS_MAX ? count : -1;
 }
 
 /* All tables that "data-collections" names. The server is asked for names before anything is done: what fails then leaves
@@ -236,8 +181,8 @@ static mr_status each_collection(struct signal *signal, table_fn act, struct mr_
 {
     const cJSON *list = member(signal->data, "data-collections");
     struct mr_pg_tables tables = {0};
-    if (has_expression(list)) {
-        MR_TRY(mr_pg_source_tables(signal->signals->source, &tables, ret_error));
+    if (count_expressions(list) > 0) {
+        MR_TRY(mr_pg_source_tables(signal->source, &tables, ret_error));
     }
     const cJSON *one;
     cJSON_ArrayForEach(one, list)
@@ -307,14 +252,14 @@ static void start_table(struct signal *signal, const char *schema, const char *t
     };
     uint64_t id;
     struct mr_error error;
-    if (mr_copies_ask(signal->signals->copies, &wish, &id, &error) != MR_OK) {
+    if (mr_copies_ask(signal->copies, &wish, &id, &error) != MR_OK) {
         ignored(signal, error.text);
     }
 }
 
 static void stop_table(struct signal *signal, const char *schema, const char *table)
 {
-    if (mr_copies_stop(signal->signals->copies, schema, table) == 0) {
+    if (mr_copies_stop(signal->copies, schema, table) == 0) {
         ignored(signal, "no copy of that table is under way");
     }
 }
@@ -332,7 +277,7 @@ static mr_status execute(struct signal *signal, struct mr_error *ret_error)
 {
     const cJSON *data = signal->data;
     const char *fault = conditions_fault(signal);
-    if (!are_texts(member(data, "data-collections")) ||
+    if (count_expressions(member(data, "data-collections")) < 0 ||
         cJSON_GetArraySize(member(data, "data-collections")) == 0) {
         fault = "data-collections must be a list of 1 to 200 names of tables or expressions";
     } else if (!type_is(data, "incremental") && !type_is(data, "blocking")) {
@@ -353,7 +298,7 @@ static mr_status execute(struct signal *signal, struct mr_error *ret_error)
 static mr_status stop(struct signal *signal, struct mr_error *ret_error)
 {
     const cJSON *list = member(signal->data, "data-collections");
-    if (!type_is(signal->data, "incremental") || (list != NULL && !are_texts(list))) {
+    if (!type_is(signal->data, "incremental") || (list != NULL && count_expressions(list) < 0)) {
         ignored(signal, "it has another form than {\"data-collections\": […], \"type\": "
                         "\"incremental\"}");
         return MR_OK;
@@ -361,7 +306,7 @@ static mr_status stop(struct signal *signal, struct mr_error *ret_error)
     if (cJSON_GetArraySize(list) > 0) {
         return each_collection(signal, stop_table, ret_error);
     }
-    mr_copies_stop(signal->signals->copies, NULL, NULL);
+    mr_copies_stop(signal->copies, NULL, NULL);
     return MR_OK;
 }
 
@@ -369,7 +314,7 @@ static mr_status pause_or_resume(struct signal *signal, struct mr_error *ret_err
 {
     (void)ret_error;
     if (type_is(signal->data, "incremental")) {
-        mr_copies_pause(signal->signals->copies, signal->type[0] == 'p');
+        mr_copies_pause(signal->copies, signal->type[0] == 'p');
     } else {
         ignored(signal, "only incremental snapshots can be paused");
     }
@@ -390,7 +335,7 @@ static mr_status log_message(struct signal *signal, struct mr_error *ret_error)
 
 static mr_status act(struct signal *signal, struct mr_error *ret_error)
 {
-    signal->cpu_end_ns = cpu_ns() + MATCHING_NS;
+    signal->cpu_end_ns = mr_clock_ns(CLOCK_THREAD_CPUTIME_ID) + MATCHING_NS;
     static const struct {
         const char *type;
         mr_status (*act)(struct signal *signal, struct mr_error *ret_error);
@@ -404,7 +349,8 @@ static mr_status act(struct signal *signal, struct mr_error *ret_error)
     for (size_t i = 0; i < MR_ARRAY_LEN(kinds); i++) {
         if (strcmp(signal->type, kinds[i].type) == 0) {
             MR_TRY(kinds[i].act(signal, ret_error));
-            taken(signal);
+            mr_log(MR_LOG_INFO, "signal_taken", "a signal came", MR_LOG_STR("channel", "source"),
+                   MR_LOG_STR("id", signal->id), MR_LOG_STR("type", signal->type));
             return MR_OK;
         }
     }
@@ -420,10 +366,10 @@ static void take_beginning(const struct mr_datum *value, char ret[SHOWN_MAX])
 }
 
 /* The first three columns, whatever their names (Debezium's SourceSignalChannel). */
-mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change *change,
-                              struct mr_error *ret_error)
+mr_status mr_signals_take_row(struct mr_copies *copies, struct mr_source *source,
+                              const struct mr_change *change, struct mr_error *ret_error)
 {
-    struct signal signal = {.signals = signals, .lsn = change->lsn};
+    struct signal signal = {.copies = copies, .source = source, .lsn = change->lsn};
     if (change->relation->column_count < 3) {
         ignored(&signal, "the table of signals must have three columns: id, type and data");
         return MR_OK;
@@ -435,10 +381,9 @@ mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change
     }
     take_beginning(&values[0], signal.id);
     take_beginning(&values[1], signal.type);
-    bool is_text = values[2].kind == MR_DATUM_TEXT;
-    char *text =
-        MR_STRNDUP(is_text ? (const char *)values[2].data : "", is_text ? values[2].len : 0);
-    cJSON *data = text[0] == '\0' ? cJSON_CreateObject() : cJSON_Parse(text);
+    cJSON *data = values[2].kind != MR_DATUM_TEXT || values[2].len == 0
+                      ? cJSON_CreateObject()
+                      : cJSON_ParseWithLength((const char *)values[2].data, values[2].len);
     signal.data = data;
     mr_status status = MR_OK;
     if (cJSON_IsObject(data)) {
@@ -447,6 +392,5 @@ mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change
         ignored(&signal, "its data is no JSON object");
     }
     cJSON_Delete(data);
-    free(text);
     return status;
 }

@@ -12,17 +12,10 @@
 #define MR_COPY_SIGNALS_H
 
 #include "copy/copies.h"
-#include "flow/pipeline.h"
-
-struct mr_signals;
-
-/* All are the caller's and outlive it. */
-struct mr_signals *mr_signals_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
-                                  struct mr_source *source);
-void mr_signals_free(struct mr_signals *signals); /* NULL is fine */
+#include "ports/source.h"
 
 /* A row of the table of signals. After an error it was not acted on, and must come again. Source thread. */
-mr_status mr_signals_take_row(struct mr_signals *signals, const struct mr_change *change,
-                              struct mr_error *ret_error);
+mr_status mr_signals_take_row(struct mr_copies *copies, struct mr_source *source,
+                              const struct mr_change *change, struct mr_error *ret_error);
 
 #endif

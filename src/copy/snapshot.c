@@ -1,5 +1,10 @@
-#include "copy/snapshot.h"
-
+/* The copy of existing rows before the stream begins, a companion of the flow: workers with a lane each read tables and append their
+ * rows; the source thread starts them, waits until all of it is with the sink, and ends the copy at the server.
+ *
+ * Rows get their positions in the order in which batches are handed over (flow/lane.c), so within a partition they grow, whoever
+ * reads which part of which table (copy_plan.h). All positions of a copy lie right below the place where the stream begins, and those
+ * of a later attempt above those of an earlier one, so a consumer that drops what is not above keeps what counts. An attempt that
+ * fails is given up; what is stored as copied is not copied again. */
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,7 +18,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/wake.h"
-#include "copy/chunk_requests.h"
+#include "copy/copies_internal.h"
 #include "copy/copy_plan.h"
 #include "flow/port.h"
 
@@ -56,16 +61,16 @@ struct worker {
     /* The row that was read last waits for the next one: only then is it known whether it was its table's last. */
     struct held_row held;
     bool has_held;
-    bool is_last;   /* it is the last of all, when the workers have ended */
-    uint64_t piece; /* the one begun last; */
-    bool in_piece;  /* it is not read to its end */
+    bool is_last;      /* it is the last of all, when the workers have ended */
+    uint64_t piece;    /* the one begun last; */
+    bool in_piece;     /* it is not read to its end */
+    uint64_t reported; /* bytes of it */
     /* How far the worker is by the rows appended so far, and with the one that is being appended. */
     struct mr_copied sent, sending;
     mr_status status;
     struct mr_error error;
 };
 
-/* One attempt. */
 struct copying {
     struct mr_snapshot *snapshot;
     struct mr_port *port;
@@ -125,21 +130,16 @@ static mr_status wait_for_room(struct worker *worker)
     return is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
 }
 
-static void read_clock(struct worker *worker)
-{
-    struct mr_lane *lane = worker->lane;
-    lane->round.ns = mr_monotonic_ns();
-    lane->round.wall_ns = mr_wall_ns();
-    mr_encoder_set_clock(lane->encoder, lane->round.wall_ns);
-}
-
 /* MR_FULL: there is no room; the same row may come again. */
 static mr_status try_append(struct worker *worker, enum mr_copy_mark mark,
                             struct mr_error *ret_error)
 {
     const struct mr_copy *copy = worker->copying->copy;
+    struct mr_lane *lane = worker->lane;
     if (worker->row % CLOCK_ROWS == 0) {
-        read_clock(worker);
+        lane->round.ns = mr_monotonic_ns();
+        lane->round.wall_ns = mr_wall_ns();
+        mr_encoder_set_clock(lane->encoder, lane->round.wall_ns);
     }
     struct mr_change change = {
         .op = MR_OP_READ,
@@ -152,19 +152,17 @@ static mr_status try_append(struct worker *worker, enum mr_copy_mark mark,
         .after = worker->held.values,
     };
     struct mr_item item = {.kind = MR_ITEM_CHANGE, .change = &change};
-    MR_TRY(mr_lane_append(worker->lane, &item, ret_error));
+    MR_TRY(mr_lane_append(lane, &item, ret_error));
     worker->row++;
     return MR_OK;
 }
 
-/* How far the worker is, once all that it has read is appended. */
 static struct mr_copied read_so_far(const struct worker *worker, uint64_t place)
 {
     return (struct mr_copied){.pieces = worker->piece - worker->in_piece,
                               .place = worker->in_piece ? place : 0};
 }
 
-/* The held row sets out, if there is room (MR_FULL). */
 static mr_status try_held(struct worker *worker, enum mr_copy_mark mark, struct mr_error *ret_error)
 {
     MR_ASSERT(worker->has_held);
@@ -206,7 +204,6 @@ static mr_status try_marked(struct worker *worker, enum mr_copy_mark mark,
     return MR_OK;
 }
 
-/* With plan->rows: the last row that the worker has of a table, if there is room. */
 static mr_status try_last(struct worker *worker, struct mr_error *ret_error)
 {
     struct mr_copy_plan *plan = worker->copying->plan;
@@ -245,7 +242,6 @@ static mr_status try_row(struct worker *worker, struct mr_error *ret_error)
     return try_marked(worker, MR_COPY_ROW, ret_error);
 }
 
-/* Another row of the held one's table is there. */
 static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
 {
     const struct mr_plan_table *table = &worker->copying->plan->tables[worker->held.head];
@@ -281,37 +277,29 @@ static void tell_table(struct copying *copying, uint32_t table, uint64_t rows)
            MR_LOG_INT("ms", (mr_monotonic_ns() - begun_ns) / 1000000));
 }
 
-/* How far a piece is, told now and then: a line that all workers write to is not for each row. */
-struct telling {
-    uint64_t rows;       /* not told yet */
-    uint64_t bytes;      /* told */
-    uint32_t page;       /* that it begins with, */
-    uint64_t page_bytes; /* 0: only its end is known */
-};
-
-static void tell_piece(struct worker *worker, const struct mr_copy_piece *piece,
-                       struct telling *telling, uint64_t bytes)
+/* Reports how far a piece is, up to so many bytes: now and then, for a line that all workers write to is not for each row. */
+static void report(struct worker *worker, const struct mr_copy_piece *piece, uint64_t rows,
+                   uint64_t bytes)
 {
-    struct copying *copying = worker->copying;
     bytes = bytes > piece->bytes ? piece->bytes : bytes;
-    uint64_t more = bytes > telling->bytes ? bytes - telling->bytes : 0;
-    mr_copy_plan_told(copying->plan, piece->table, telling->rows, more);
-    telling->rows = 0;
-    telling->bytes += more;
+    uint64_t more = bytes > worker->reported ? bytes - worker->reported : 0;
+    mr_copy_plan_told(worker->copying->plan, piece->table, rows, more);
+    worker->reported += more;
 }
 
-static void note_row(struct worker *worker, const struct mr_copy_piece *piece,
-                     struct telling *telling, uint64_t place)
+/* Of the table's file, by the place of a row (0: not known). */
+static uint64_t bytes_before(const struct worker *worker, const struct mr_copy_piece *piece,
+                             uint64_t place)
 {
-    if (MR_UNLIKELY(++telling->rows == CLOCK_ROWS)) {
-        uint64_t pages = (place >> 16) - telling->page;
-        tell_piece(worker, piece, telling, place == 0 ? 0 : pages * telling->page_bytes);
-    }
+    const struct mr_copy_table *table = &worker->copying->copy->tables[piece->table];
+    bool is_known = place != 0 && table->pages != 0;
+    return is_known ? ((place >> 16) - (piece->range.after >> 16)) * (table->bytes / table->pages)
+                    : 0;
 }
 
 /* Reads a piece to its end; its last row stays held. */
 static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *piece,
-                            struct telling *telling, uint64_t *ret_rows, struct mr_error *ret_error)
+                            uint64_t *ret_rows, struct mr_error *ret_error)
 {
     struct copying *copying = worker->copying;
     const struct mr_snapshot_ops *ops = copying->server->snapshot;
@@ -338,8 +326,9 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
         worker->held = (struct held_row){
             .values = row, .head = piece->head, .piece = worker->piece, .place = place};
         worker->has_held = true;
-        note_row(worker, piece, telling, place);
-        ++*ret_rows;
+        if (MR_UNLIKELY(++*ret_rows % CLOCK_ROWS == 0)) {
+            report(worker, piece, CLOCK_ROWS, bytes_before(worker, piece, place));
+        }
     }
 }
 
@@ -347,22 +336,20 @@ static mr_status copy_piece(struct worker *worker, const struct mr_copy_piece *p
                             struct mr_error *ret_error)
 {
     struct copying *copying = worker->copying;
-    const struct mr_copy_table *table = &copying->copy->tables[piece->table];
-    const struct mr_relation *relation = table->relation;
-    struct telling telling = {.page = (uint32_t)(piece->range.after >> 16),
-                              .page_bytes = table->pages == 0 ? 0 : table->bytes / table->pages};
+    const struct mr_relation *relation = copying->copy->tables[piece->table].relation;
     mr_thread_table(relation->schema, relation->table);
     uint64_t rows = 0;
     worker->piece++;
     worker->in_piece = true;
-    mr_status status = read_piece(worker, piece, &telling, &rows, ret_error);
+    worker->reported = 0;
+    mr_status status = read_piece(worker, piece, &rows, ret_error);
     mr_thread_table(NULL, NULL);
     MR_TRY(status);
     worker->in_piece = false;
     if (!worker->has_held) {
         worker->sending = worker->sent = read_so_far(worker, 0);
     }
-    tell_piece(worker, piece, &telling, piece->bytes);
+    report(worker, piece, rows % CLOCK_ROWS, piece->bytes);
     uint64_t table_rows;
     if (mr_copy_plan_piece_read(copying->plan, piece->table, rows, &table_rows)) {
         tell_table(copying, piece->table, table_rows);
@@ -421,12 +408,8 @@ static int compare_tables(const void *a, const void *b)
     const struct ordered *y = b;
     int order = compare_numbers(x->first, y->first);
     order = order != 0 ? order : compare_numbers(x->second, y->second);
-    if (order == 0) {
-        order = strcmp(x->table->relation->schema, y->table->relation->schema);
-    }
-    if (order == 0) {
-        order = strcmp(x->table->relation->table, y->table->relation->table);
-    }
+    order = order != 0 ? order : strcmp(x->table->relation->schema, y->table->relation->schema);
+    order = order != 0 ? order : strcmp(x->table->relation->table, y->table->relation->table);
     return order != 0 ? order : compare_numbers(x->index, y->index);
 }
 
@@ -473,15 +456,6 @@ static mr_status plan_topics(struct copying *copying, struct ordered *items, uin
     return MR_OK;
 }
 
-static void replace_plan(struct mr_snapshot *snapshot, struct mr_copy_plan *plan)
-{
-    pthread_mutex_lock(&snapshot->lock);
-    struct mr_copy_plan *old = snapshot->plan;
-    snapshot->plan = plan;
-    pthread_mutex_unlock(&snapshot->lock);
-    mr_copy_plan_free(old);
-}
-
 static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error)
 {
     const struct mr_copy *copy = copying->copy;
@@ -496,7 +470,12 @@ static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error
             indexes[i] = items[i].index;
         }
         copying->plan = mr_copy_plan_new(copy, indexes, count, copying->worker_count);
-        replace_plan(copying->snapshot, copying->plan);
+        struct mr_snapshot *snapshot = copying->snapshot;
+        pthread_mutex_lock(&snapshot->lock);
+        struct mr_copy_plan *old = snapshot->plan;
+        snapshot->plan = copying->plan;
+        pthread_mutex_unlock(&snapshot->lock);
+        mr_copy_plan_free(old);
     }
     free(items);
     return status;
@@ -543,7 +522,6 @@ static mr_status look_at_source(struct copying *copying, int64_t now_ns, struct 
     return server->snapshot->look(server->context, ret_error);
 }
 
-/* One look around: progress, and what the flow has to do. MR_AGAIN: broken off. */
 static mr_status look_around(struct copying *copying, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
@@ -560,12 +538,7 @@ static mr_status start_workers(struct copying *copying, struct mr_error *ret_err
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         struct worker *worker = &copying->workers[i];
         atomic_fetch_add(&copying->running, 1);
-        int failed = mr_thread_create(&worker->thread, worker_main, worker);
-        if (failed != 0) {
-            atomic_fetch_sub(&copying->running, 1);
-            return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started (error %d)",
-                           failed);
-        }
+        MR_TRY(mr_thread_create(&worker->thread, worker_main, worker, ret_error));
         worker->started = true;
     }
     return MR_OK;
@@ -638,7 +611,6 @@ static bool all_published(const struct copying *copying)
     return true;
 }
 
-/* MR_AGAIN: broken off. */
 static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_error)
 {
     while (!all_published(copying)) {
@@ -703,22 +675,22 @@ static void end_copying(struct copying *copying)
     close(copying->stop_fd);
 }
 
-/* The copy is the server's, and gone: `tables` it had. */
-static void tell_end(struct copying *copying, uint32_t tables, mr_status status)
+static void tell_end(struct copying *copying, mr_status status)
 {
     struct mr_snapshot *snapshot = copying->snapshot;
-    uint64_t rows = snapshot_stats(copying->snapshot).rows;
+    struct mr_copy_stats stats = snapshot_stats(snapshot);
     int64_t ms = (mr_monotonic_ns() - copying->begun_ns) / 1000000;
     atomic_store(&snapshot->ended_ns, mr_monotonic_ns());
     atomic_store(&snapshot->state, status == MR_OK ? MR_COPY_DONE : MR_COPY_BROKEN_OFF);
     if (status == MR_OK) {
         mr_log(MR_LOG_INFO, "snapshot_done", "existing rows are copied",
-               MR_LOG_INT("tables", tables), MR_LOG_INT("rows", rows), MR_LOG_INT("ms", ms));
+               MR_LOG_INT("tables", stats.tables), MR_LOG_INT("rows", stats.rows),
+               MR_LOG_INT("ms", ms));
     } else {
         mr_log(MR_LOG_WARN, "snapshot_unfinished",
                "the copy of existing rows was broken off; the next attempt goes on with what is "
                "not stored as copied, and its rows have higher positions",
-               MR_LOG_INT("rows", rows));
+               MR_LOG_INT("rows", stats.rows));
     }
 }
 
@@ -726,7 +698,6 @@ static mr_status copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *c
                            struct mr_error *ret_error)
 {
     const struct mr_copy_server *server = snapshot->options.server;
-    uint32_t tables = copy->table_count;
     struct copying copying = {.snapshot = snapshot,
                               .port = snapshot->base.port,
                               .server = server,
@@ -744,7 +715,7 @@ static mr_status copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *c
     if (status == MR_OK) {
         status = server->snapshot->end(server->context, ret_error);
     }
-    tell_end(&copying, tables, status);
+    tell_end(&copying, status);
     return status;
 }
 
@@ -774,31 +745,6 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
     return MR_OK;
 }
 
-/* The stream's beginning is what is known of it, whatever was before. */
-static void note_beginning(const struct mr_snapshot *snapshot, const struct mr_identity *identity,
-                           mr_lsn lsn)
-{
-    if (snapshot->base.port->stores && !snapshot->options.only) {
-        mr_port_set_known(snapshot->base.port,
-                          &(struct mr_checkpoint){.identity = *identity, .end_lsn = lsn});
-    }
-}
-
-/* Where a slot lies and which attempt it is of, the server says: it may forget what it said before. */
-static mr_status begin_lanes(struct mr_port *port, const struct mr_copy *copy,
-                             struct mr_error *ret_error)
-{
-    struct mr_position first = {.commit_lsn = copy->transaction.commit_lsn,
-                                .ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS};
-    return mr_port_begin_lanes(port, first)
-               ? MR_OK
-               : mr_fail(ret_error, MR_ERR_PROTOCOL,
-                         "the server begins a copy at " MR_LSN_FORMAT
-                         ", attempt %u, where it began one before: its rows would have the same "
-                         "positions",
-                         MR_LSN_ARGS(copy->lsn), copy->attempt);
-}
-
 static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,
                          const struct mr_copy_stored *resumed, struct mr_error *ret_error)
 {
@@ -812,12 +758,25 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
         return MR_OK;
     }
     mr_lsn begins = copy->lsn;
-    MR_TRY(begin_lanes(port, copy, ret_error));
+    struct mr_position first = {.commit_lsn = copy->transaction.commit_lsn,
+                                .ordinal = (uint64_t)copy->attempt << MR_COPY_ROW_BITS};
+    if (!mr_port_begin_lanes(port, first)) { /* the server may forget what it said before */
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server begins a copy at " MR_LSN_FORMAT
+                       ", attempt %u, where it began one before: its rows would have the same "
+                       "positions",
+                       MR_LSN_ARGS(copy->lsn), copy->attempt);
+    }
     mr_port_begins(port, &identity);
     snapshot->identity = identity;
     MR_TRY(copy_rows(snapshot, copy, ret_error));
-    note_beginning(snapshot, &identity, begins);
-    return snapshot->options.only ? MR_END : MR_OK;
+    if (snapshot->options.only) {
+        return MR_END;
+    }
+    if (port->stores) { /* the stream's beginning is what is known of it, whatever was before */
+        mr_port_set_known(port, &(struct mr_checkpoint){.identity = identity, .end_lsn = begins});
+    }
+    return MR_OK;
 }
 
 static mr_status prepare(struct mr_companion *companion, struct mr_error *ret_error)

@@ -121,20 +121,16 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
 mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr_error *ret_error)
 {
     pipeline->wakes.done = done_fd;
-    int failed = mr_thread_create(&pipeline->threads.sink, mr_delivery_main, pipeline);
-    if (failed == 0) {
-        failed = mr_thread_create(&pipeline->threads.source, mr_intake_main, pipeline);
-        if (failed != 0) {
-            atomic_store(&pipeline->ending.source, true);
-            mr_wake(pipeline->wakes.sink);
-            pthread_join(pipeline->threads.sink, NULL);
-        }
+    MR_TRY(mr_thread_create(&pipeline->threads.sink, mr_delivery_main, pipeline, ret_error));
+    mr_status status =
+        mr_thread_create(&pipeline->threads.source, mr_intake_main, pipeline, ret_error);
+    if (status != MR_OK) {
+        atomic_store(&pipeline->ending.source, true);
+        mr_wake(pipeline->wakes.sink);
+        pthread_join(pipeline->threads.sink, NULL);
     }
-    if (failed != 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
-    }
-    pipeline->threads.started = true;
-    return MR_OK;
+    pipeline->threads.started = status == MR_OK;
+    return status;
 }
 
 void mr_pipeline_stop_in_order(struct mr_pipeline *pipeline)

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -330,11 +329,7 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
     uint32_t delay_s = options->interval_s > 2 * START_DELAY_S ? START_DELAY_S : 0;
     mr_profile_init(&state.interval, MR_PROFILE_CPU);
     state.interval_start_ns = now_ns + delay_s * INT64_C(1000000000);
-    int failed = mr_thread_create(&state.thread, profiler_main, NULL);
-    if (failed != 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "the profiler's thread can't be started: %s",
-                       strerror(failed));
-    }
+    MR_TRY(mr_thread_create(&state.thread, profiler_main, NULL, ret_error));
     state.running = true;
     return MR_OK;
 }

@@ -308,11 +308,9 @@ mr_status mr_registry_start(struct mr_registry *registry, struct mr_standstill *
                             struct mr_error *ret_error)
 {
     registry->standstill = standstill;
-    int code = mr_thread_create(&registry->thread, registry_main, registry);
-    registry->started = code == 0;
-    return code == 0 ? MR_OK
-                     : mr_fail(ret_error, MR_ERR_SYSTEM, "the registry's thread can't start: %s",
-                               strerror(code));
+    MR_TRY(mr_thread_create(&registry->thread, registry_main, registry, ret_error));
+    registry->started = true;
+    return MR_OK;
 }
 
 void mr_registry_free(struct mr_registry *registry)

@@ -304,6 +304,11 @@ mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg
     mr_pg_keys_done(&catalog->keys);
     mr_pg_key_order_done(&catalog->order);
     MR_TRY(mr_pg_keys_ask(&catalog->keys, conn, view->oid, &now, ret_error));
+    mr_relation_flagged_key(view, key);
+    if (view->key_count == 0 && mr_pg_keys_is_gone(&catalog->keys, view->oid)) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT, "table %.*s.%.*s was just dropped",
+                       MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table));
+    }
     mr_status status;
     while ((status = describe_ours(catalog, &now, view, columns, key, ret_error)) == MR_FULL) {
         MR_TRY(ask(catalog, conn, ret_error));

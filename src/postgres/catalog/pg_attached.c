@@ -1,5 +1,8 @@
 #include "postgres/catalog/pg_attached.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/log.h"
 #include "postgres/catalog/pg_sql.h"
 
@@ -88,13 +91,25 @@ mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source
     return MR_OK;
 }
 
-void mr_pg_attached_tell(const char *names, const char *roots)
+mr_status mr_pg_attached_log(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             const struct mr_attached_wish *wish, char **logged,
+                             struct mr_error *ret_error)
 {
+    struct mr_text names = {0};
     struct mr_text remedy = {0};
-    mr_text_format(&remedy, "have the rows copied: millrace snapshot %s", roots);
-    mr_log(MR_LOG_WARN, "partition_attached",
-           "partitions were attached while the existing rows of their table were copied: the rows "
-           "that they had before are neither copied nor in the stream",
-           MR_LOG_STR("partitions", names), MR_LOG_STR("remedy", remedy.data));
+    struct mr_text roots = {0};
+    mr_status status = mr_pg_attached_find(conn, options, wish, &names, &roots, ret_error);
+    if (status == MR_OK && names.len > 0 && (*logged == NULL || strcmp(*logged, names.data) != 0)) {
+        mr_text_format(&remedy, "have the rows copied: millrace snapshot %s", roots.data);
+        mr_log(MR_LOG_WARN, "partition_attached",
+               "partitions were attached while the existing rows of their table were copied: the "
+               "rows that they had before are neither copied nor in the stream",
+               MR_LOG_STR("partitions", names.data), MR_LOG_STR("remedy", remedy.data));
+        free(*logged);
+        *logged = MR_STRDUP(names.data);
+    }
+    mr_text_done(&names);
     mr_text_done(&remedy);
+    mr_text_done(&roots);
+    return status;
 }

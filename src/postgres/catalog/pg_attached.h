@@ -20,7 +20,9 @@ mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source
                               const struct mr_attached_wish *wish, struct mr_text *ret_names,
                               struct mr_text *ret_roots, struct mr_error *ret_error);
 
-/* Logs it. */
-void mr_pg_attached_tell(const char *names, const char *roots);
+/* Logs them, where they are others than `*logged` says (NULL: none were), which is set and the caller's. */
+mr_status mr_pg_attached_log(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             const struct mr_attached_wish *wish, char **logged,
+                             struct mr_error *ret_error);
 
 #endif

@@ -106,6 +106,12 @@ bool mr_pg_keys_lack(const struct mr_pg_keys *keys, uint32_t oid)
     return facts != NULL && facts->unsent != NULL;
 }
 
+bool mr_pg_keys_is_gone(const struct mr_pg_keys *keys, uint32_t oid)
+{
+    const struct mr_key_facts *facts = facts_of(keys, oid);
+    return facts != NULL && !facts->table_exists;
+}
+
 bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
                       const struct mr_transaction *transaction)
 {

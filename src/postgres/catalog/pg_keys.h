@@ -62,6 +62,9 @@ bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,
  * not send (pgoutput.c, send_relation_and_attrs; manual, "Generated Columns"). mr_pg_keys_find says which. */
 bool mr_pg_keys_lack(const struct mr_pg_keys *keys, uint32_t oid);
 
+/* The table was asked for, and is not there. */
+bool mr_pg_keys_is_gone(const struct mr_pg_keys *keys, uint32_t oid);
+
 /* Reads of one table, so that it covers the transaction, whose end the connection sees. */
 mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint32_t oid,
                          const struct mr_transaction *transaction, struct mr_error *ret_error);

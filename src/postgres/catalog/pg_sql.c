@@ -5,7 +5,7 @@ static void add_pattern(struct mr_text *sql, const char *column, const struct mr
     if (pattern->text == NULL) {
         mr_text_string(sql, "true");
     } else if (pattern->regex == NULL) {
-        mr_sql_format(sql, "%s::text =%L", column, pattern->text);
+        mr_sql_format(sql, "%s::text = %L", column, pattern->text);
     } else {
         struct mr_text whole = {0};
         mr_text_format(&whole, "^(%s)$", pattern->text);
@@ -392,7 +392,7 @@ void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options 
 
 void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
-    mr_text_string(
+    mr_sql_format(
         sql,
         "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
         /* Whoever may not see a setting is refused by current_setting(); this view has no row of it (guc.c,
@@ -404,13 +404,10 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
         " s.two_phase, s.confirmed_flush_lsn,"
         /* Columns that only PostgreSQL 17 and later have. */
         " (to_jsonb(s)->>'failover')::boolean, (to_jsonb(s)->>'synced')::boolean,"
-        " (SELECT string_agg(slot_name, ', ') FROM pg_replication_slots WHERE slot_name ~ ");
-    /* A slot's name has nothing that a regular expression would take for something else. */
-    mr_sql_format(sql, "'^%s_snapshot_[0-9]+$'", options->slot);
-    mr_text_string(sql, MR_SQL_SLOT_IS_USABLE
-                   "), to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert,"
-                   " p.pubviaroot"
-                   " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s ON s.slot_name = ");
-    mr_sql_format(sql, "%L LEFT JOIN pg_publication p ON p.pubname = %L", options->slot,
-                  options->publication);
+        " (SELECT string_agg(slot_name, ', ') FROM pg_replication_slots"
+        " WHERE " MR_SQL_IS_COPY_SLOT MR_SQL_SLOT_IS_USABLE
+        "), to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert,"
+        " p.pubviaroot FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s"
+        " ON s.slot_name = %L LEFT JOIN pg_publication p ON p.pubname = %L",
+        options->slot, options->slot, options->publication);
 }

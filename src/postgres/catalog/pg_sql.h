@@ -21,6 +21,11 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
     "CASE WHEN s.attrs IS NULL THEN a.attgenerated = '' OR s.generated AND a.attgenerated = 's'"   \
     " ELSE a.attnum = ANY (s.attrs) END"
 
+/* Of a row of pg_replication_slots, for mr_sql_format with a slot's name (which has nothing that a regular expression would take for
+ * something else): it is the slot that existing rows are copied with (pg_setup.h); it is that one or the slot itself. */
+#define MR_SQL_IS_COPY_SLOT "slot_name ~ '^%s_snapshot_[0-9]+$'"
+#define MR_SQL_IS_SLOT      "slot_name ~ '^%s(_snapshot_[0-9]+)?$'"
+
 /* Of a row of pg_replication_slots, after another condition. The second column only PostgreSQL 17 and later have. */
 #define MR_SQL_SLOT_IS_USABLE                                                                      \
     " AND wal_status IS DISTINCT FROM 'lost'"                                                      \

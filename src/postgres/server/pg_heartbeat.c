@@ -1,16 +1,10 @@
 #include "postgres/server/pg_heartbeat.h"
 
-#include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/ticker.h"
 
 enum {
     QUERY_MS = 10 * 1000, /* the server ends it then, */
@@ -19,9 +13,7 @@ enum {
 
 struct mr_pg_heartbeat {
     struct mr_pg_heartbeat_options options;
-    int stop_fd;
-    pthread_t thread;
-    bool started;
+    struct mr_ticker ticker;
     bool logged; /* that it fails */
     _Atomic uint64_t queries;
     _Atomic uint64_t errors;
@@ -40,8 +32,8 @@ static mr_status run_query(const struct mr_pg_heartbeat *heartbeat, struct mr_pg
 static mr_status query(const struct mr_pg_heartbeat *heartbeat, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
-    MR_TRY(
-        mr_pg_connect(heartbeat->options.connection, false, heartbeat->stop_fd, &conn, ret_error));
+    MR_TRY(mr_pg_connect(heartbeat->options.connection, false, heartbeat->ticker.stop_fd, &conn,
+                         ret_error));
     mr_status status = run_query(heartbeat, conn, ret_error);
     mr_pg_close(conn);
     return status;
@@ -69,59 +61,40 @@ static void beat(struct mr_pg_heartbeat *heartbeat)
     }
 }
 
-static void *heartbeat_main(void *context)
+static int tick(void *context)
 {
     struct mr_pg_heartbeat *heartbeat = context;
-    const struct mr_pg_heartbeat_options *options = &heartbeat->options;
-    prctl(PR_SET_NAME, "mr-heartbeat");
-    mr_alloc_leave_out();
-    struct pollfd stop = {.fd = heartbeat->stop_fd, .events = POLLIN};
-    while (poll(&stop, 1, (int)options->interval_ms) <= 0) {
-        if (options->has_stream(options->context)) {
-            beat(heartbeat);
-        }
+    if (heartbeat->options.has_stream(heartbeat->options.context)) {
+        beat(heartbeat);
     }
-    return NULL;
+    return (int)heartbeat->options.interval_ms;
 }
 
 struct mr_pg_heartbeat *mr_pg_heartbeat_new(const struct mr_pg_heartbeat_options *options)
 {
     struct mr_pg_heartbeat *heartbeat = MR_NEW(struct mr_pg_heartbeat);
     heartbeat->options = *options;
-    heartbeat->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    mr_ticker_init(&heartbeat->ticker, "mr-heartbeat", tick, heartbeat);
     return heartbeat;
 }
 
 void mr_pg_heartbeat_free(struct mr_pg_heartbeat *heartbeat)
 {
-    if (heartbeat == NULL) {
-        return;
+    if (heartbeat != NULL) {
+        mr_ticker_done(&heartbeat->ticker);
+        free(heartbeat);
     }
-    MR_ASSERT(!heartbeat->started);
-    close(heartbeat->stop_fd);
-    free(heartbeat);
 }
 
 mr_status mr_pg_heartbeat_start(struct mr_pg_heartbeat *heartbeat, struct mr_error *ret_error)
 {
-    if (heartbeat->options.interval_ms == 0) {
-        return MR_OK;
-    }
-    int failed = mr_thread_create(&heartbeat->thread, heartbeat_main, heartbeat);
-    if (failed != 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
-    }
-    heartbeat->started = true;
-    return MR_OK;
+    int interval_ms = (int)heartbeat->options.interval_ms;
+    return interval_ms == 0 ? MR_OK : mr_ticker_start(&heartbeat->ticker, interval_ms, ret_error);
 }
 
 void mr_pg_heartbeat_stop(struct mr_pg_heartbeat *heartbeat)
 {
-    if (heartbeat->started) {
-        eventfd_write(heartbeat->stop_fd, 1);
-        pthread_join(heartbeat->thread, NULL);
-        heartbeat->started = false;
-    }
+    mr_ticker_stop(&heartbeat->ticker);
 }
 
 struct mr_heartbeat_counts mr_pg_heartbeat_counts(const struct mr_pg_heartbeat *heartbeat)

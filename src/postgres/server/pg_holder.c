@@ -39,9 +39,8 @@ static void holder_take(const struct mr_pg_result *result, struct mr_pg_holder *
         snprintf(holder.who, sizeof(holder.who),
                  "a prepared transaction of role %s in database %s (pg_prepared_xacts)", role,
                  database);
-        mr_text_string(&remedy, "COMMIT PREPARED or ROLLBACK PREPARED ");
-        mr_sql_add_literal(&remedy, gid);
-        mr_text_format(&remedy, " in database %s", database);
+        mr_sql_format(&remedy, "COMMIT PREPARED or ROLLBACK PREPARED %L in database %s", gid,
+                      database);
     } else if (has_pid) {
         snprintf(holder.who, sizeof(holder.who),
                  "the transaction of role %s in database %s, process %lld", role, database, pid);
@@ -92,6 +91,28 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
     if (mr_pg_result_rows(result) == 1) {
         holder_take(result, ret_holder);
         mr_text_string(ret_table, mr_pg_result_value(result, 0, HOLDER_END));
+    }
+    return MR_OK;
+}
+
+/* SnapBuildWaitSnapshot in replication/logical/snapbuild.c, by XactLockTableWait. */
+mr_status mr_pg_holder_of_slot(struct mr_pg_conn *conn, const char *slot,
+                               struct mr_pg_holder *ret_holder, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"what the slot waits for", HOLDER_SHAPE, 0, 1};
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT " HOLDER_COLUMNS " FROM pg_replication_slots s"
+                      " JOIN pg_locks w ON w.pid = s.active_pid AND w.locktype = 'transactionid'"
+                      " AND NOT w.granted LEFT JOIN pg_locks h ON h.locktype = 'transactionid'"
+                      " AND h.transactionid = w.transactionid AND h.granted"
+                      " LEFT JOIN pg_stat_activity a ON a.pid = h.pid"
+                      " LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid"
+                      " WHERE s." MR_SQL_IS_SLOT " LIMIT 1",
+                      slot));
+    *ret_holder = (struct mr_pg_holder){0};
+    if (mr_pg_result_rows(result) == 1) {
+        holder_take(result, ret_holder);
     }
     return MR_OK;
 }

@@ -19,6 +19,10 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
                                  struct mr_error *ret_error);
 
+/* What the making of that slot waits for. */
+mr_status mr_pg_holder_of_slot(struct mr_pg_conn *conn, const char *slot,
+                               struct mr_pg_holder *ret_holder, struct mr_error *ret_error);
+
 /* Whose transaction has that number, in whatever database, and a snapshot's text of that moment, the caller's. */
 mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid,
                                  struct mr_pg_holder *ret_holder, char **ret_snapshot,

@@ -223,10 +223,9 @@ static mr_status read_slots(struct mr_pg_conn *conn, const char *slot,
 {
     static const struct mr_pg_shape shape = {"the slot", "SLS", 1, 1};
     const struct mr_pg_result *result;
-    /* A slot's name has nothing that a regular expression would take for something else. */
     MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
                       "SELECT slot_name, confirmed_flush_lsn, (SELECT max(slot_name)"
-                      " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$')"
+                      " FROM pg_replication_slots WHERE " MR_SQL_IS_COPY_SLOT ")"
                       " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots ON slot_name = %L",
                       slot, slot));
     const char *copy = mr_pg_result_value(result, 0, 2);

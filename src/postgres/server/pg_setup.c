@@ -168,11 +168,10 @@ enum copy_slot_column { COPY_NAME, COPY_LSN, COPY_PID, COPY_USABLE };
 static mr_status find_copy_slots(const struct setup *setup, const struct mr_pg_result **ret_found)
 {
     static const struct mr_pg_shape shape = {"the slots of snapshots", "slNb", 0, UINT32_MAX};
-    /* A slot's name has nothing that a regular expression would take for something else. */
     return mr_pg_askf(setup->conn, &shape, ret_found, setup->ret_error,
                       "SELECT slot_name, coalesce(confirmed_flush_lsn, '0/0'), active_pid,"
                       " true" MR_SQL_SLOT_IS_USABLE
-                      " FROM pg_replication_slots WHERE slot_name ~ '^%s_snapshot_[0-9]+$'"
+                      " FROM pg_replication_slots WHERE " MR_SQL_IS_COPY_SLOT
                       " ORDER BY 4 DESC, length(slot_name) DESC, slot_name DESC",
                       setup->options->slot);
 }

@@ -1,19 +1,16 @@
 #include "postgres/server/pg_slot.h"
 
 #include <math.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/ticker.h"
 #include "postgres/catalog/pg_sql.h"
+#include "postgres/server/pg_holder.h"
 
 enum { MISSING_INTERVAL_MS = 1000, HELD_UP_MS = 10000 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
@@ -23,9 +20,7 @@ enum { MISSING_INTERVAL_MS = 1000, HELD_UP_MS = 10000 };
 
 struct mr_pg_slot {
     struct mr_pg_slot_options options;
-    pthread_t thread;
-    bool started;
-    int stop_fd;
+    struct mr_ticker ticker;
 
     /* The thread's own. */
     uint32_t failed;   /* looks in a row */
@@ -149,9 +144,6 @@ double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
     return seconds > since ? seconds - since : 0;
 }
 
-/* The slot of a formatted name; while existing rows are copied it has another one (pg_setup.h). */
-#define IS_THE_SLOT "slot_name ~ '^%s(_snapshot_[0-9]+)?$'"
-
 enum column {
     LSN,
     WAL_STATUS,
@@ -183,7 +175,7 @@ static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                       "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
                       "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = "
                       "(SELECT slot_name FROM pg_catalog.pg_replication_slots "
-                      "WHERE " IS_THE_SLOT " ORDER BY length(slot_name), slot_name LIMIT 1)",
+                      "WHERE " MR_SQL_IS_SLOT " ORDER BY length(slot_name), slot_name LIMIT 1)",
                       slot->options.slot);
 }
 
@@ -226,55 +218,20 @@ static void keep_holder(struct mr_pg_slot *slot, const char *text)
     pthread_mutex_unlock(&slot->lock);
 }
 
-enum holder_column { HOLDER_PID, HOLDER_ROLE, HOLDER_GID };
-
-static void log_holder(struct mr_pg_slot *slot, const struct mr_pg_result *result)
+/* Whoever makes the slot waits for one transaction after the other. */
+static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                            struct mr_error *ret_error)
 {
-    const char *role = mr_pg_result_value(result, 0, HOLDER_ROLE);
-    const char *gid = mr_pg_result_value(result, 0, HOLDER_GID);
-    long long pid = (long long)mr_pg_result_number(result, 0, HOLDER_PID);
-    char holder[MR_SLOT_HOLDER_MAX];
-    struct mr_text remedy = {0};
-    if (gid != NULL) {
-        snprintf(holder, sizeof(holder), "a prepared transaction (pg_prepared_xacts)");
-        mr_sql_format(&remedy, "COMMIT PREPARED or ROLLBACK PREPARED %L", gid);
-    } else {
-        snprintf(holder, sizeof(holder), "the transaction of role %s, process %lld",
-                 role == NULL ? "(unknown)" : role, pid);
-        mr_text_format(&remedy, "have it end, or SELECT pg_terminate_backend(%lld)", pid);
-    }
-    keep_holder(slot, holder);
-    if (!slot->held_up_is_logged) {
+    struct mr_pg_holder holder;
+    MR_TRY(mr_pg_holder_of_slot(conn, slot->options.slot, &holder, ret_error));
+    keep_holder(slot, holder.who);
+    if (holder.who[0] != '\0' && !slot->held_up_is_logged) {
         slot->held_up_is_logged = true;
         mr_log(MR_LOG_WARN, "slot_held_up",
                "the slot is being made, which PostgreSQL can end only after every transaction that "
                "was open then; waiting for it",
-               MR_LOG_STR("slot", slot->options.slot), MR_LOG_STR("holder", holder),
-               MR_LOG_STR("remedy", remedy.data));
-    }
-    mr_text_done(&remedy);
-}
-
-/* Whoever makes the slot waits for one transaction after the other (SnapBuildWaitSnapshot in replication/logical/snapbuild.c, by
- * XactLockTableWait). One that is prepared is no process's. */
-static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
-                            struct mr_error *ret_error)
-{
-    static const struct mr_pg_shape shape = {"what the slot waits for", "NSS", 0, 1};
-    const struct mr_pg_result *result;
-    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
-                      "SELECT h.pid::bigint, a.usename::text, p.gid FROM pg_replication_slots s"
-                      " JOIN pg_locks w ON w.pid = s.active_pid AND w.locktype = 'transactionid'"
-                      " AND NOT w.granted LEFT JOIN pg_locks h ON h.locktype = 'transactionid'"
-                      " AND h.transactionid = w.transactionid AND h.granted"
-                      " LEFT JOIN pg_stat_activity a ON a.pid = h.pid"
-                      " LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid"
-                      " WHERE s." IS_THE_SLOT " LIMIT 1",
-                      slot->options.slot));
-    if (mr_pg_result_rows(result) == 1) {
-        log_holder(slot, result);
-    } else {
-        keep_holder(slot, "");
+               MR_LOG_STR("slot", slot->options.slot), MR_LOG_STR("holder", holder.who),
+               MR_LOG_STR("remedy", holder.remedy));
     }
     return MR_OK;
 }
@@ -304,7 +261,7 @@ static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *con
 static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
-    MR_TRY(mr_pg_connect(slot->options.connection, false, slot->stop_fd, &conn, ret_error));
+    MR_TRY(mr_pg_connect(slot->options.connection, false, slot->ticker.stop_fd, &conn, ret_error));
     const struct mr_pg_result *result;
     mr_status status = query(slot, conn, &result, ret_error);
     if (status == MR_OK) {
@@ -341,65 +298,45 @@ static int pause_ms(const struct mr_pg_slot *slot)
                : (int)slot->options.interval_ms;
 }
 
-static void *slot_main(void *context)
+static int tick(void *context)
 {
     struct mr_pg_slot *slot = context;
-    prctl(PR_SET_NAME, "mr-slot");
-    mr_alloc_leave_out();
-    struct pollfd stop = {.fd = slot->stop_fd, .events = POLLIN};
-    do {
-        struct mr_error error = {0};
-        mr_status status = look(slot, &error);
-        if (status == MR_OK) {
-            slot->failed = 0;
-        } else if (status != MR_AGAIN) {
-            look_failed(slot, &error);
-        }
-    } while (poll(&stop, 1, pause_ms(slot)) <= 0);
-    return NULL;
+    struct mr_error error = {0};
+    mr_status status = look(slot, &error);
+    if (status == MR_OK) {
+        slot->failed = 0;
+    } else if (status != MR_AGAIN) {
+        look_failed(slot, &error);
+    }
+    return pause_ms(slot);
 }
 
 struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options)
 {
     struct mr_pg_slot *slot = MR_NEW(struct mr_pg_slot);
     slot->options = *options;
-    slot->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    mr_ticker_init(&slot->ticker, "mr-slot", tick, slot);
     pthread_mutex_init(&slot->lock, NULL);
     return slot;
 }
 
 void mr_pg_slot_free(struct mr_pg_slot *slot)
 {
-    if (slot == NULL) {
-        return;
+    if (slot != NULL) {
+        mr_ticker_done(&slot->ticker);
+        pthread_mutex_destroy(&slot->lock);
+        free(slot);
     }
-    MR_ASSERT(!slot->started);
-    close(slot->stop_fd);
-    pthread_mutex_destroy(&slot->lock);
-    free(slot);
 }
 
 mr_status mr_pg_slot_start(struct mr_pg_slot *slot, struct mr_error *ret_error)
 {
-    if (slot->options.interval_ms == 0) {
-        return MR_OK;
-    }
-    int failed = mr_thread_create(&slot->thread, slot_main, slot);
-    if (failed != 0) {
-        return mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s", strerror(failed));
-    }
-    slot->started = true;
-    return MR_OK;
+    return slot->options.interval_ms == 0 ? MR_OK : mr_ticker_start(&slot->ticker, 0, ret_error);
 }
 
 void mr_pg_slot_stop(struct mr_pg_slot *slot)
 {
-    if (!slot->started) {
-        return;
-    }
-    eventfd_write(slot->stop_fd, 1);
-    pthread_join(slot->thread, NULL);
-    slot->started = false;
+    mr_ticker_stop(&slot->ticker);
 }
 
 void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view)

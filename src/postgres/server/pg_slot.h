@@ -30,7 +30,7 @@ enum mr_invalidation {
 };
 const char *mr_invalidation_name(enum mr_invalidation invalidation); /* "none", "wal_removed", … */
 
-enum { MR_SLOT_HOLDER_MAX = 160 };
+enum { MR_SLOT_HOLDER_MAX = 256 };
 
 struct mr_slot_view {
     bool known; /* at least one look succeeded */

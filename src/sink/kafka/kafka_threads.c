@@ -91,7 +91,7 @@ void mr_kafka_client_end(rd_kafka_t *client, int limit_ms)
 {
     struct ending ending = {.client = client, .done_fd = eventfd(0, EFD_CLOEXEC)};
     pthread_t thread;
-    if (ending.done_fd < 0 || mr_thread_create(&thread, ending_main, &ending) != 0) {
+    if (ending.done_fd < 0 || mr_thread_create(&thread, ending_main, &ending, NULL) != MR_OK) {
         rd_kafka_destroy_flags(client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     } else {
         struct pollfd done = {.fd = ending.done_fd, .events = POLLIN};
