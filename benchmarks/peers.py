@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from bench_stand import dsn, end, program
 from consume import as_they_come, consumer_of
 from open_loop import ID, Writer, follow_ids, waits_ms
-from processes import cpu_seconds, machine_ticks, peak_rss
+from processes import broker_pid, cpu_seconds, family_cpu, machine_ticks, peak_rss, postmaster, threads
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KNOWN = ("millrace", "millrace-exactly-once", "debezium", "pg_recvlogical")
@@ -106,16 +106,24 @@ def busy_since(before):
     return 1 - idle / max(ticks, 1)
 
 
+def spent(pid):
+    """CPU seconds so far: of the server, the program, the broker and the benchmark itself; and of each of the program's threads."""
+    return ({"server": family_cpu(postmaster()), "own": cpu_seconds(pid), "broker": cpu_seconds(broker_pid()), "benchmark": time.process_time()},
+            {name: thread["cpu"] / 1e9 for name, thread in threads(pid).items()})
+
+
 def followed(process, watermark, rows):
     """Between the first and the last record: the start is told apart. A first look that is late sees more than one row."""
     begin = time.monotonic()
     wait_for_records(process, watermark, 1)
-    first, cpu_first, early = time.monotonic(), cpu_seconds(process.pid), watermark.count()
+    first, before, early = time.monotonic(), spent(process.pid), watermark.count()
     ticks = machine_ticks()
     wait_for_records(process, watermark, rows)
-    seconds, drained = time.monotonic() - first, max(rows - early, 1)
-    return {"start_s": first - begin, "rows_per_s": drained / seconds,
-            "cpu_us": (cpu_seconds(process.pid) - cpu_first) / drained * 1e6,
+    seconds, after, drained = time.monotonic() - first, spent(process.pid), max(rows - early, 1)
+    cpu, by_thread = ({name: (now - was.get(name, 0)) / drained * 1e6 for name, now in found.items()} for was, found in zip(before, after))
+    by_thread["ended"] = cpu["own"] - sum(by_thread.values())
+    return {"start_s": first - begin, "rows_per_s": drained / seconds, "cpu_us": cpu.pop("own"), "threads_us": by_thread,
+            **{f"{name}_us": us for name, us in cpu.items()},
             "rss_mb": peak_rss(process.pid) / 1e6, "machine_busy": busy_since(ticks)}
 
 

@@ -7,7 +7,7 @@ import time
 
 from bench_stand import Stand, counted, dsn, end, obey_sigterm, rotated, writable, write_json
 from peers import Peer, Watermark, busy_since, followed, machine, wait_for_records, wait_for_rows
-from processes import machine_ticks, peak_rss
+from processes import family_cpu, machine_ticks, peak_rss, postmaster
 
 TABLE = "benchmark_records"
 
@@ -20,9 +20,10 @@ def drop_slots(stand, slot):
 
 def by_copy(stand, rows):
     """PostgreSQL's own: text to /dev/null."""
-    begin, ticks = time.monotonic(), machine_ticks()
-    stand.timed(["psql", "-q", "-X", dsn(stand.name), "-c", f"COPY {TABLE} TO STDOUT"])
-    return {"rows_per_s": rows / (time.monotonic() - begin), "machine_busy": busy_since(ticks)}
+    begin, ticks, server = time.monotonic(), machine_ticks(), family_cpu(postmaster())
+    psql = stand.timed(["psql", "-q", "-X", dsn(stand.name), "-c", f"COPY {TABLE} TO STDOUT"])
+    return {"rows_per_s": rows / (time.monotonic() - begin), "machine_busy": busy_since(ticks), "cpu_us": psql["cpu"] / rows * 1e6,
+            "server_us": (family_cpu(postmaster()) - server) / rows * 1e6}
 
 
 def by_millrace(stand, rows, threads):
@@ -117,10 +118,18 @@ def main():
         stand.close()
     base = statistics.median(one["rows_per_s"] for one in results["COPY"])
     print(f"\nMachine: {described}.\nPeak memory of a millrace that streams: {streaming:.0f} MB.\n\n"
-          "| median | rows/s (of COPY) | CPU µs/row | peak memory MB | machine busy |\n|---|---:|---:|---:|---:|")
+          "| median | rows/s (of COPY) | server CPU µs/row | its own | broker | benchmark | peak memory MB | machine busy |\n"
+          "|---|---:|---:|---:|---:|---:|---:|---:|")
     for name, found in results.items():
-        print(f"| {name} | {cell(found, 'rows_per_s', base, '{:.0f}')} | {cell(found, 'cpu_us', None, '{:.2f}')} | "
+        cells = [cell(found, key, None, "{:.2f}") for key in ("server_us", "cpu_us", "broker_us", "benchmark_us")]
+        print(f"| {name} | {cell(found, 'rows_per_s', base, '{:.0f}')} | {' | '.join(cells)} | "
               f"{cell(found, 'rss_mb', None, '{:.0f}')} | {cell(found, 'machine_busy', None, '{:.0%}')} |")
+    print("\nCPU µs/row of threads:")
+    for name, found in results.items():
+        parts = sorted({thread for one in found for thread in one.get("threads_us", ())})
+        told = {part: statistics.median(one["threads_us"].get(part, 0) for one in found) for part in parts}
+        if told:
+            print(f"{name}: " + ", ".join(f"{part} {us:.2f}" for part, us in told.items() if us >= 0.01))
     write_json(arguments.json, {"streaming_rss_mb": streaming, "programs": results})
 
 

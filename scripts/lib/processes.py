@@ -17,6 +17,13 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
+def family_cpu(pid):
+    """The same, with all its children, those that have ended included: of a postmaster, the whole server."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:15])) / TICK + sum(cpu_seconds(child) for child in children(pid))
+
+
 def peak_rss(pid):
     """Bytes, of a running process. The rusage of a child won't do: it counts the parent's before exec."""
     try:
