@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,22 +14,13 @@ import time
 import uuid
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from consume import up_to_now
 from mixes import INSERT_SEVEN_COLUMNS, ROWS_PER_TRANSACTION, Inserts, blocks
-from processes import Watch, peak_rss
 
 
 def dsn(database):
     return os.environ["MILLRACE_PG_URL"].rsplit("/", 1)[0] + "/" + database
-
-
-def scatter(values, form):
-    """The median, and the least and the most behind it: "2.06 (1.98–2.31)"; of one value, that alone."""
-    text = form.format(statistics.median(values))
-    return text if len(values) == 1 else f"{text} ({form.format(min(values))}–{form.format(max(values))})"
 
 
 def rotated(items, number):
@@ -94,6 +84,7 @@ class Stand:
         atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
         self.kafka = AdminClient({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]})
         self.topics, self.processes = [], []
+        self.end_lsn = ""
 
     def launch(self, command, stderr=subprocess.DEVNULL, **environment):
         """A program on this database that `close` ends, if it has not ended by then."""
@@ -122,6 +113,22 @@ class Stand:
             for begin, end in blocks(count, ROWS_PER_TRANSACTION):
                 connection.execute(INSERT_SEVEN_COLUMNS, [first + begin, first + end])
 
+    def make_backlog(self):
+        """The mix behind a slot, which is copied for each reader."""
+        self.make_table()
+        self.sql("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self.name])
+        with self.connected() as connection:
+            self.mix.fill(connection)
+        self.end_lsn = self.sql("SELECT pg_current_wal_insert_lsn()")[0][0]
+        # pg_recvlogical stops when it sees something at or behind the end.
+        self.sql("SELECT txid_current()")
+        self.sql("CHECKPOINT")
+
+    def copy_slot(self):
+        slot = f"{self.name}_{uuid.uuid4().hex[:6]}"
+        self.sql("SELECT pg_copy_logical_replication_slot(%s, %s)", [self.name, slot])
+        return slot
+
     def make_slot(self):
         slot = f"{self.name}_{uuid.uuid4().hex[:6]}"
         self.sql("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
@@ -137,30 +144,6 @@ class Stand:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
-
-    def timed(self, command, environment=None):
-        """One program until it ends: seconds of wall and CPU, of it what streaming took, peak RSS in bytes, standard error,
-        and the CPU seconds of the walsender and of the broker meanwhile."""
-        with tempfile.TemporaryFile() as errors:
-            begin = time.monotonic()
-            watch = Watch(begin)
-            process = self.launch(command, errors, **(environment or {}))
-            peak = 0
-            while True:
-                pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-                if pid != 0:
-                    break
-                peak = max(peak, peak_rss(process.pid))
-                watch.look(time.monotonic())
-                time.sleep(0.01)
-            end = time.monotonic()
-            process.returncode = os.waitstatus_to_exitcode(status)
-            errors.seek(0)
-            text = errors.read().decode()
-        if process.returncode != 0:
-            raise SystemExit(f"{command[0]} ended with {process.returncode}:\n{text}")
-        return {"wall": end - begin, "cpu": usage.ru_utime + usage.ru_stime, "rss": peak, "log": text,
-                **watch.figures(end)}
 
     def write_config(self, slot, prefix, **more):
         tables = ", ".join(f'"public.{table}"' for table in self.mix.tables)
@@ -192,27 +175,6 @@ class Stand:
         for dropped in self.kafka.delete_topics(names).values():
             dropped.result()
         self.topics = [name for name in self.topics if name not in names]
-
-    def stream(self):
-        """Table, slot and topic, and a millrace that streams them: its process and the topic."""
-        self.make_table()
-        slot = self.make_slot()
-        topic = self.make_topic(slot)
-        return self.launch([os.environ["MILLRACE_BIN"], "--config", self.write_config(slot, slot)]), topic
-
-    def count(self, topic):
-        """Offsets of the first partition; a transaction's marker takes one too."""
-        consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": "none"})
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
-        consumer.close()
-        return high - low
-
-    def positions(self, prefix):
-        """What a consumer of all topics of that prefix reads, committed only: records, and distinct positions."""
-        names = [name for name in self.topics if name.startswith(prefix + ".")]
-        found = [dict(message.headers())["mr-pos"]
-                 for message in up_to_now([(name, number) for name in names for number in range(self.mix.partitions)])]
-        return len(found), len(set(found))
 
     def close(self):
         for process in self.processes:

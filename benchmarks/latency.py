@@ -8,22 +8,11 @@ import time
 import urllib.request
 
 from bench_stand import Stand, counted, obey_sigterm, writable, write_json
-from consume import as_they_come, consumer_of
-from open_loop import WARM_UP_S, Writer, percentile
+from mixes import Inserts
+from open_loop import ROWS_PER_TRANSACTION, WARM_UP_S, percentiles_ms
+from peers import Failed, Peer, at_rate, streaming
 from processes import Watch
 from tail import Sampler, explain, told
-
-
-def follow(topic, count, limit_s):
-    """Arrival and commit time of each record."""
-    consumer = consumer_of([(topic, 0)])
-    arrivals = []
-    for message, now in as_they_come(consumer, limit_s):
-        arrivals.append((int(dict(message.headers())["mr-ts"]) / 1e6, now))
-        if len(arrivals) == count:
-            break
-    consumer.close()
-    return arrivals
 
 
 def free_address():
@@ -59,16 +48,15 @@ class Copies(threading.Thread):
         self.join()
 
 
-def with_copied(mix, rows):
-    """The mix, and beside its tables one of so many rows, which nobody changes."""
-    make = mix.make
+class BesideCopied(Inserts):
+    """The table, and beside it one of so many rows, which nobody changes."""
 
-    def made(connection):
-        make(connection)
-        mix.tables = [*mix.tables, "copied"]
+    tables = ("benchmark_records", "copied")
+
+    def make(self, connection):
+        Inserts(0).make(connection)
         connection.execute("CREATE TABLE copied (id bigint PRIMARY KEY, a int, b text)")
-        connection.execute("INSERT INTO copied SELECT i, i, repeat('x', 80) FROM generate_series(1, %s) i", [rows])
-    mix.make = made
+        connection.execute("INSERT INTO copied SELECT i, i, repeat('x', 80) FROM generate_series(1, %s) i", [self.rows])
 
 
 def main():
@@ -76,10 +64,9 @@ def main():
     parser.add_argument("--rate", type=counted, default=10000)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--copy", type=int, default=0)
-    parser.add_argument("--option", action="append", default=[])
     parser.add_argument("--json", type=writable)
     arguments = parser.parse_args()
-    arguments.keep = False
+    arguments.keep, arguments.option = False, []
     if arguments.seconds <= WARM_UP_S:
         raise SystemExit(f"--seconds: the first {WARM_UP_S} don't count")
     obey_sigterm()
@@ -93,7 +80,7 @@ def main():
 
 def compare(arguments):
     """Without copies, and beside them."""
-    without = measure(argparse.Namespace(**{**vars(arguments), "copy": 0, "option": list(arguments.option)}))
+    without = measure(argparse.Namespace(**{**vars(arguments), "copy": 0}))
     tell(without)
     beside = measure(arguments)
     tell(beside)
@@ -110,39 +97,28 @@ def tell(figures):
 
 def measure(arguments):
     address = free_address()
-    arguments.option.append(f'http.address="{address}"')
-    stand = Stand(arguments)
+    stand = Stand(arguments, BesideCopied(arguments.copy) if arguments.copy else None)
     copies = Copies(address)
-    if arguments.copy > 0:
-        with_copied(stand.mix, arguments.copy)
-    watch = Watch(time.monotonic())
+    watch = Watch()
     try:
-        millrace, topic = stand.stream()
-        sampler = Sampler(millrace.pid, watch, address)
-        sampler.start()
-        if arguments.copy > 0:
-            copies.start()
-        writer = Writer(stand, arguments.rate, arguments.seconds)
-        writer.start()
-        count = writer.rows
-        arrivals = follow(topic, count, arguments.seconds + 30)
-        writer.join()
-        sampler.stop()
-        if arguments.copy > 0:
-            copies.stop()
-        millrace.terminate()
-        millrace.wait(60)
+        stand.make_table()
+        with streaming(stand, Peer("millrace"), PEER_HTTP=address) as running:
+            sampler = Sampler(running[0].pid, watch, address)
+            sampler.start()
+            if arguments.copy > 0:
+                copies.start()
+            pairs, late = at_rate(stand, running, arguments.rate, arguments.seconds, ROWS_PER_TRANSACTION,
+                                  lambda writer: writer.join() or writer.late)
+            sampler.stop()
+            if arguments.copy > 0:
+                copies.stop()
+    except Failed as error:
+        raise SystemExit(str(error)) from None
     finally:
         stand.close()
-    if len(arrivals) < count:
-        raise SystemExit(f"only {len(arrivals)} of {count} records arrived")
-    start = arrivals[0][0] + WARM_UP_S
-    rows = sorted((row for row in arrivals if row[0] >= start), key=lambda row: row[1] - row[0])
-    waits = [arrival - commit for commit, arrival in rows]
-    return {"rate": arguments.rate, "records": len(waits), "late_transactions": writer.late, "copied": copies.copied,
-            **{f"p{name}_ms": percentile(waits, share) * 1000
-               for name, share in (("50", .5), ("90", .9), ("99", .99), ("99.9", .999))},
-            "max_ms": waits[-1] * 1000, "tail": explain(sampler, rows)}
+    pairs.sort(key=lambda pair: pair[1] - pair[0])
+    return {"rate": arguments.rate, "records": len(pairs), "late_transactions": late, "copied": copies.copied, **percentiles_ms(pairs),
+            "tail": explain(sampler, pairs)}
 
 
 if __name__ == "__main__":

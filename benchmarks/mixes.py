@@ -121,9 +121,18 @@ class Small(Inserts):
     rows_per_transaction = 10
 
 
+class Transaction(Inserts):
+    """All rows in one transaction."""
+
+    @property
+    def rows_per_transaction(self):
+        return self.rows
+
+
 class Partitions(Inserts):
     """A topic of twelve partitions."""
     partitions = 12
 
 
-MIXES = {"insert": Inserts, "mixed": Mixed, "wide": Wide, "tables": Tables, "small": Small, "partitions": Partitions}
+MIXES = {"insert": Inserts, "mixed": Mixed, "wide": Wide, "tables": Tables, "small": Small, "partitions": Partitions,
+         "transaction": Transaction}

@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from array import array
 
 from consume import as_they_come, consumer_of
 from mixes import INSERT_SEVEN_COLUMNS
@@ -10,6 +11,7 @@ from mixes import INSERT_SEVEN_COLUMNS
 ROWS_PER_TRANSACTION = 10
 WARM_UP_S = 2
 ID = re.compile(rb'"id"\s*:\s*(\d+)')
+FOLLOWED = 1_000_000  # of more rows, every n-th is followed; all must arrive
 
 
 class Writer(threading.Thread):
@@ -43,27 +45,36 @@ def percentile(ordered, share):
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def follow_ids(topic, after, last, limit_s):
-    """Arrival time of each row behind `after`, by its id."""
-    consumer = consumer_of([(topic, 0)])
-    arrivals = {}
-    for message, now in as_they_come(consumer, limit_s):
-        found = ID.search(message.key() or b"") or ID.search(message.value() or b"")
-        if found and int(found[1]) > after:
-            arrivals.setdefault(int(found[1]), now)
-        if last in arrivals:
-            break
-    consumer.close()
-    return arrivals
+def percentiles_ms(pairs):
+    waits = sorted(max(0.0, arrival - commit) * 1000 for commit, arrival in pairs)
+    return {f"p{share}_ms": percentile(waits, share / 100) for share in (50, 90, 99, 99.9)} | {"max_ms": waits[-1]}
 
 
-def waits_ms(writer, arrivals, before):
-    """Sorted: from the moment the writer's COMMIT returned to the consumer, of each row behind the warm-up. The row's id
-    joins the two."""
-    start = writer.commits[0] + WARM_UP_S
-    waits = []
-    for row, arrival in arrivals.items():
-        commit = writer.commits[(row - before - 1) // writer.size]
-        if commit >= start:
-            waits.append(max(0.0, arrival - commit) * 1000)
-    return sorted(waits)
+class Follower:
+    """Reads a topic until each of the writer's rows, whose ids come after `before`, has arrived."""
+
+    def __init__(self, topic, before, rows):
+        self.topic, self.before, self.step = topic, before, -(-rows // FOLLOWED)
+        self.missing, self.left = bytearray(b"\1") * rows, rows
+        self.rows, self.times = array("q"), array("d")
+
+    def follow(self, limit_s):
+        consumer = consumer_of([(self.topic, 0)])
+        for message, now in as_they_come(consumer, limit_s):
+            found = ID.search(message.key() or b"") or ID.search(message.value() or b"")
+            row = int(found[1]) - self.before - 1 if found else -1
+            if 0 <= row < len(self.missing) and self.missing[row]:
+                self.missing[row], self.left = 0, self.left - 1
+                if row % self.step == 0:
+                    self.rows.append(row)
+                    self.times.append(now)
+                if self.left == 0:
+                    break
+        consumer.close()
+
+    def pairs(self, writer):
+        """(commit, arrival) of the rows after the warm-up, in order of commits: from the moment the writer's COMMIT returned."""
+        start = writer.commits[0] + WARM_UP_S
+        found = sorted((row, arrival) for row, arrival in zip(self.rows, self.times))
+        return [(commit, arrival) for commit, arrival in ((writer.commits[row // writer.size], arrival) for row, arrival in found)
+                if commit >= start]

@@ -1,9 +1,8 @@
-"""The programs that are compared: how each is started, and how its topic is followed."""
+"""The programs that are compared: how each is started and followed, and whether what it wrote is right."""
 
 import concurrent.futures
 import contextlib
 import os
-import platform
 import re
 import shutil
 import signal
@@ -14,70 +13,102 @@ import time
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench_stand import dsn, end, program
-from consume import as_they_come, consumer_of
-from open_loop import ID, Writer, follow_ids, waits_ms
-from processes import broker_pid, cpu_seconds, family_cpu, machine_ticks, peak_rss, postmaster, threads
+from consume import up_to_now
+from open_loop import ID, Follower, Writer
+from processes import Account, threads
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KNOWN = ("millrace", "millrace-exactly-once", "debezium", "pg_recvlogical")
 LIMIT_S = 600
+QUIET_S = 0.2
+DELETE = re.compile(rb'"op"\s*:\s*"d')
+
+# Larger batches and requests, and no wait for a timer: by Debezium's and Kafka Connect's documents, on a machine with memory to spare.
+TUNED = """poll.interval.ms=5
+max.batch.size=16384
+max.queue.size=65536
+snapshot.fetch.size=16384
+producer.override.linger.ms=5
+producer.override.batch.size=524288
+producer.override.buffer.memory=134217728
+producer.override.compression.type=lz4"""
+LARGE = """pipeline.batches = 128
+sink.kafka.batch_size = "4MiB"
+sink.kafka.message_max = "4MiB\""""
+# name: (script, its variables)
+KNOWN = {
+    "pg_recvlogical": ("start-pg_recvlogical.sh", {}),
+    "millrace": ("start-millrace.sh", {}),
+    "millrace-exactly-once": ("start-millrace.sh", {"PEER_DELIVERY": "exactly-once"}),
+    "millrace-4-threads": ("start-millrace.sh", {"PEER_OPTIONS": "snapshot.max.threads = 4"}),
+    "millrace-large-requests": ("start-millrace.sh", {"PEER_OPTIONS": LARGE}),
+    "debezium": ("start-debezium.sh", {}),
+    "debezium-tuned": ("start-debezium.sh", {"PEER_OPTIONS": TUNED})}
 
 
-class Watermark:
-    """How many records a topic holds."""
+class Failed(RuntimeError):
+    """A program did not do what it is measured by. It has no figure."""
 
-    def __init__(self, topic):
-        self.partition = TopicPartition(topic, 0)
-        self.consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": topic})
+
+class Topics:
+    """How many committed records some topics hold; the end of a transaction counts as one."""
+
+    def __init__(self, names, partitions=1):
+        self.partitions = [TopicPartition(name, number) for name in names for number in range(partitions)]
+        self.consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": "none"})
         # Asked for the ends of a topic that it does not know yet, librdkafka may sleep for half a second: that would be counted as
         # the program's.
-        self.consumer.list_topics(topic, timeout=10)
+        for name in names:
+            self.consumer.list_topics(name, timeout=10)
 
     def count(self):
         try:
-            return self.consumer.get_watermark_offsets(self.partition, timeout=5)[1]
+            return sum(self.consumer.get_watermark_offsets(partition, timeout=5)[1] for partition in self.partitions)
         except KafkaException:
             return 0  # a topic this young is not known everywhere yet
 
-    def close(self):
-        self.consumer.close()
-
-
-class Failed(SystemExit):
-    """A program that did not do what it is measured by. It has no figure."""
+    def rows(self):
+        """The records' number, and (topic, id) of the rows that are there after the last record of each."""
+        there, number = set(), 0
+        for number, message in enumerate(up_to_now([(p.topic, p.partition) for p in self.partitions]), 1):
+            key, value = message.key() or b"", message.value() or b""
+            found = ID.search(key) or ID.search(value)
+            if found and value and DELETE.search(value) is None:
+                there.add((message.topic(), int(found[1])))
+            elif found:
+                there.discard((message.topic(), int(found[1])))
+        return number, there
 
 
 class Peer:
     def __init__(self, text, binary=None):
-        """`text` as --peer has it; `binary` is another build of millrace."""
+        """`text`: a known name, or NAME=SCRIPT; `binary` is another build of millrace."""
         self.name, _, script = text.partition("=")
-        if not script and binary is None and self.name not in KNOWN:
-            raise SystemExit(f"--peer {self.name}: not one of {', '.join(KNOWN)}; "
-                             f"for a program of your own say --peer {self.name}=SCRIPT")
-        self.environment = {"MILLRACE_BIN": binary} if binary else {}
         known = "millrace" if binary else self.name
-        if known == "millrace-exactly-once":
-            known, self.environment["PEER_DELIVERY"] = "millrace", "exactly-once"
-        self.script = program(script) if script else os.path.join(HERE, f"start-{known}.sh")
-        self.drains, self.latencies, self.failed = [], [], None
+        if script:
+            self.script, self.environment = program(script), {}
+        elif known in KNOWN:
+            self.script, self.environment = os.path.join(HERE, KNOWN[known][0]), dict(KNOWN[known][1])
+        else:
+            raise SystemExit(f"{self.name}: not one of {', '.join(KNOWN)}; for a program of your own say --peer {self.name}=SCRIPT")
+        if binary:
+            self.environment["MILLRACE_BIN"] = program(binary)
 
     @contextlib.contextmanager
-    def running(self, bench, slot):
-        """The program, on that slot, until the end of the block."""
+    def running(self, bench, slot, **more):
+        """The program, on that slot, until the end of the block; its process."""
         folder = tempfile.mkdtemp(prefix=f"peer-{self.name}-")
         environment = {**os.environ, **self.environment, "PEER_PG_URL": dsn(bench.name), "PEER_SLOT": slot,
-                       "PEER_PUBLICATION": "bench", "PEER_TABLE": "public.benchmark_records",
+                       "PEER_PUBLICATION": "bench", "PEER_TABLE": ",".join(f"public.{table}" for table in bench.mix.tables),
                        "PEER_BOOTSTRAP": os.environ["KAFKA_BOOTSTRAP"], "PEER_TOPIC_PREFIX": slot,
-                       "PEER_FOLDER": folder, "PEER_END_LSN": getattr(bench, "end_lsn", "")}
+                       "PEER_FOLDER": folder, "PEER_END_LSN": bench.end_lsn, **more}
         with open(os.path.join(folder, "log"), "wb") as log:
             process = subprocess.Popen([self.script], env=environment, stdout=log, stderr=log, start_new_session=True)
         failed = True
         try:
             yield process
-        except RuntimeError as error:
-            raise Failed(f"{self.name}: {error}; what it said is in {folder}/log") from None
-        else:
             failed = False
+        except Failed as error:
+            raise Failed(f"{self.name}: {error}; what it said is in {folder}/log") from None
         finally:
             end(process)
             with contextlib.suppress(ProcessLookupError):  # what it started and left
@@ -90,84 +121,65 @@ class Peer:
         return self.name == "pg_recvlogical"
 
 
-def wait_for_records(process, watermark, count):
-    deadline = time.monotonic() + LIMIT_S
-    while watermark.count() < count:
-        if process.poll() is not None:
-            raise RuntimeError(f"it ended with {process.returncode} before {count} records were there")
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{count} records were not there within {LIMIT_S} s")
-        time.sleep(0.01)
-
-
-def busy_since(before):
-    """Share of the machine that all programs together kept busy: a copy can't be faster where it is all."""
-    ticks, idle = (now - then for now, then in zip(machine_ticks(), before))
-    return 1 - idle / max(ticks, 1)
-
-
-def spent(pid):
-    """CPU seconds so far: of the server, the program, the broker and the benchmark itself; and of each of the program's threads."""
-    return ({"server": family_cpu(postmaster()), "own": cpu_seconds(pid), "broker": cpu_seconds(broker_pid()), "benchmark": time.process_time()},
-            {name: thread["cpu"] / 1e9 for name, thread in threads(pid).items()})
-
-
-def followed(process, watermark, rows):
-    """Between the first and the last record: the start is told apart. A first look that is late sees more than one row."""
-    begin = time.monotonic()
-    wait_for_records(process, watermark, 1)
-    first, before, early = time.monotonic(), spent(process.pid), watermark.count()
-    ticks = machine_ticks()
-    wait_for_records(process, watermark, rows)
-    seconds, after, drained = time.monotonic() - first, spent(process.pid), max(rows - early, 1)
-    cpu, by_thread = ({name: (now - was.get(name, 0)) / drained * 1e6 for name, now in found.items()} for was, found in zip(before, after))
-    by_thread["ended"] = cpu["own"] - sum(by_thread.values())
-    return {"start_s": first - begin, "rows_per_s": drained / seconds, "cpu_us": cpu.pop("own"), "threads_us": by_thread,
-            **{f"{name}_us": us for name, us in cpu.items()},
-            "rss_mb": peak_rss(process.pid) / 1e6, "machine_busy": busy_since(ticks)}
-
-
-def wait_for_rows(topic, rows):
-    """Until a consumer has so many records: they must be one for each of the rows 1 to `rows`. What loses rows is fast, and so
-    is what writes two records for one, as long as records are counted."""
-    consumer, left, records = consumer_of([(topic, 0)]), set(range(1, rows + 1)), 0
-    for message, _ in as_they_come(consumer, LIMIT_S):
-        records += 1
-        found = ID.search(message.key() or b"") or ID.search(message.value() or b"")
-        left.discard(int(found[1]) if found else None)
-        if records == rows:
+def drained(process, topics, mix, watch, copies):
+    """Figures of the time from the server's START_REPLICATION, or where rows are copied from the first record, to the moment in
+    which the topics grew for the last time. A program without topics ends by itself."""
+    begin = Account(process.pid, watch)
+    first = start = last = None
+    before = {}
+    count = early = rss = 0
+    records = mix.records
+    while True:
+        now = Account(process.pid, watch)
+        rss = max(rss, now.rss)
+        grown = topics.count() if topics else 0
+        if grown > count:
+            if first is None:
+                first, early = now, grown
+            count, last = grown, now
+        if start is None and (first if copies and topics else copies or now.streams):
+            start, before = now, threads(process.pid)
+        ended = process.poll()
+        if topics is None and ended == 0:
+            last = now
+        elif ended is not None or now.time - begin.time > LIMIT_S:
+            said = "was not done" if ended is None else f"ended with {ended}"
+            raise Failed(f"it {said} after {now.time - begin.time:.0f} s, with {count} of {records} records")
+        if last and (topics is None or count >= records and now.time - last.time > QUIET_S):
             break
-    consumer.close()
-    if left:
-        raise RuntimeError(f"{len(left)} of {rows} rows are not among its first {records} records; one is row {min(left)}")
+        time.sleep(0.01)
+    rows = mix.rows - early if copies else mix.rows
+    by_thread = {name: (thread["cpu"] - before.get(name, {"cpu": 0})["cpu"]) / 1000 / max(1, rows)
+                 for name, thread in threads(process.pid).items()}
+    return {**(start or begin).until(last, rows), "rss_mb": rss / 1e6, "threads_us": {name: us for name, us in by_thread.items() if us >= 0.01},
+            **({"start_s": first.time - begin.time} if first else {})}
 
 
-def machine(bench):
-    with open("/proc/cpuinfo", encoding="ascii") as file:
-        model = re.search(r"model name\s*:\s*(.*)", file.read())
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    server = bench.sql("SHOW server_version")[0][0].split()[0]
-    return (f"{os.cpu_count()} cores ({model[1].strip() if model else platform.machine()}), {memory:.0f} GiB, "
-            f"Linux {platform.release().split('-')[0]}, PostgreSQL {server}; server, broker, programs and "
-            f"consumer share it; load when the run began: {os.getloadavg()[0]:.1f}")
+def check(topics, records, expected):
+    """What loses rows is fast, and so is what writes two records for one, as long as records are counted."""
+    number, there = topics.rows()
+    wrong = there ^ expected
+    if wrong or number < records:
+        raise Failed(f"{number} of {records} records; after them {len(wrong)} of {len(expected)} rows are not as in the tables"
+                     + (f"; one is row {min(wrong)[1]}" if wrong else ""))
 
 
 @contextlib.contextmanager
 def reading(bench, peer):
-    """The same for a program that writes to no topic, once it holds its slot."""
+    """A program that writes to no topic, once it holds its slot."""
     slot = bench.make_slot()
-    with peer.running(bench, slot) as process:
+    with peer.running(bench, slot, PEER_END_LSN="") as process:
         deadline = time.monotonic() + LIMIT_S
         while not bench.sql("SELECT active FROM pg_replication_slots WHERE slot_name = %s", [slot])[0][0]:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("it does not read its slot")
+                raise Failed("it does not read its slot")
             time.sleep(0.01)
         yield process, None
     bench.drop_slot(slot)
 
 
 @contextlib.contextmanager
-def streaming(bench, peer):
+def streaming(bench, peer, **more):
     """The program on a slot and a topic of its own, once a first row has come through: its process and the topic."""
     if peer.writes_no_topic:
         with reading(bench, peer) as found:
@@ -175,35 +187,39 @@ def streaming(bench, peer):
         return
     slot = bench.make_slot()
     topic = bench.make_topic(slot)
-    watermark = Watermark(topic)
-    with peer.running(bench, slot) as process:
+    topics = Topics([topic])
+    with peer.running(bench, slot, **more) as process:
         bench.add_rows(0, 1)
-        wait_for_records(process, watermark, 1)
+        deadline = time.monotonic() + LIMIT_S
+        while topics.count() == 0:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise Failed("no row came through")
+            time.sleep(0.01)
         yield process, topic
-    watermark.close()
     bench.drop_slot(slot)
     bench.drop_topic(topic)
 
 
-def at_rate(bench, peer, rate, seconds, size, watch=None):
-    """Rows at a fixed rate through that program, in transactions of `size` rows: the sorted waits in ms, none where it writes to
-    no topic. `watch(process, writer)` is called once the writer has begun, and gives back what it saw when the writer has ended."""
-    with streaming(bench, peer) as (process, topic):
-        before = bench.sql("SELECT max(id) FROM benchmark_records")[0][0]
-        writer = Writer(bench, rate, seconds, size)
-        writer.start()
-        if topic is None:
-            return [], watch(process, writer)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            seen = pool.submit(watch, process, writer) if watch else None
-            arrivals = follow_ids(topic, before, before + writer.rows, seconds + 60)
-            writer.join()
-            seen = seen.result() if watch else None
-        if len(arrivals) < writer.rows:
-            code = process.poll()
-            raise RuntimeError(f"only {len(arrivals)} of {writer.rows} rows arrived"
-                               + (f"; it ended with {code}" if code is not None else ""))
-        waits = waits_ms(writer, arrivals, before)
-        if not waits:
-            raise RuntimeError("no row was written behind the warm-up")
-    return waits, seen
+def at_rate(bench, running, rate, seconds, size, watch):
+    """Rows at a fixed rate through that program, in transactions of `size` rows: (commit, arrival) of each, none where it writes to
+    no topic. `watch(writer)` is called once the writer has begun; the second result is what it gives back."""
+    process, topic = running
+    before = bench.sql("SELECT max(id) FROM benchmark_records")[0][0] or 0
+    writer = Writer(bench, rate, seconds, size)
+    writer.start()
+    if topic is None:
+        return [], watch(writer)
+    follower = Follower(topic, before, writer.rows)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(watch, writer)
+        follower.follow(seconds + 60)
+        writer.join()
+        seen = seen.result()
+    if follower.left:
+        ended = process.poll()
+        raise Failed(f"only {writer.rows - follower.left} of {writer.rows} rows arrived at {rate} rows/s"
+                     + (f"; it ended with {ended}" if ended is not None else ""))
+    pairs = follower.pairs(writer)
+    if not pairs:
+        raise Failed("no row was written after the warm-up")
+    return pairs, seen

@@ -10,8 +10,9 @@ import tempfile
 import time
 import urllib.request
 
-from bench_stand import end, obey_sigterm, write_json
-from drain import Bench
+from bench_stand import Stand, end, obey_sigterm, write_json
+from mixes import Inserts
+from peers import Topics
 from processes import peak_rss
 
 ACCOUNT = ("millrace_profiler_samples_total", "millrace_profiler_lost_samples_total",
@@ -26,7 +27,7 @@ def interval_of_median(values, resamples=4000):
     return medians[int(resamples * 0.025)], medians[int(resamples * 0.975) - 1]
 
 
-class CostBench(Bench):
+class CostBench(Stand):
     def drain(self, profiled):
         """Seconds of wall and CPU of one drain; with the profiler also its own account."""
         options = list(self.arguments.option)
@@ -44,7 +45,7 @@ class CostBench(Bench):
         try:
             result = self.run(path)
             self.drop_slot(slot)
-            if self.count(topic) < self.arguments.rows:
+            if Topics([topic]).count() < self.arguments.rows:
                 raise SystemExit("not all records arrived")
         finally:
             shutil.rmtree(folder)
@@ -128,7 +129,7 @@ def main():
     arguments = parser.parse_args()
     obey_sigterm()
     arguments.counter = "millrace_records_acknowledged_total"
-    bench = CostBench(arguments)
+    bench = CostBench(arguments, Inserts(arguments.rows))
     plain, profiled = [], []
     try:
         print(f"making a backlog of {arguments.rows} rows …", flush=True)

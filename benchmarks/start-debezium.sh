@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Usage: benchmarks/start-debezium.sh [--fetch]
 #
-# One of the programs that compare-peers.sh compares: Debezium's PostgreSQL connector in Kafka
+# One of the programs that matrix.sh compares: Debezium's PostgreSQL connector in Kafka
 # Connect (standalone), with the connector's defaults, JSON without schemas, and lz4 as millrace
 # has it. The jars come from Maven Central (benchmarks/debezium/pom.xml) at the first use.
 # Variables: see benchmarks/start-millrace.sh; and PEER_JAVA_OPTS, default Kafka Connect's own
-# heap (-Xms256M -Xmx2G); and PEER_SNAPSHOT_MODE, default no_data.
+# heap (-Xms256M -Xmx2G); and PEER_OPTIONS, more lines of the connector's properties.
 #
 #   --fetch  only get the jars
 set -euo pipefail
@@ -53,6 +53,7 @@ publication.autocreate.mode=disabled
 table.include.list=$PEER_TABLE
 topic.prefix=$PEER_TOPIC_PREFIX
 snapshot.mode=${PEER_SNAPSHOT_MODE:-no_data}
+${PEER_OPTIONS:-}
 END
 read -r -a java_options <<<"${PEER_JAVA_OPTS:--Xms256M -Xmx2G}"
 exec java "${java_options[@]}" -Dlog4j2.configurationFile="$REPO_ROOT/scripts/kafka/log4j2.properties" \

@@ -15,43 +15,55 @@ BENCHMARKS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file
 
 def run(script, *arguments, **environment):
     return subprocess.run([os.path.join(BENCHMARKS, script), *arguments], env={**os.environ, **environment},
-                          capture_output=True, text=True, timeout=120, check=False)
+                          capture_output=True, text=True, timeout=240, check=False)
 
 
-@pytest.mark.parametrize("mix, delivery", [("mixed", "exactly-once"), ("tables", "at-least-once"),
-                                           ("partitions", "both")])
-def test_drain_measures_in_short(tmp_path, mix, delivery):
-    figures = tmp_path / "figures.json"
-    done = run("drain.sh", "--mix", mix, "--delivery", delivery, "--rows", "10000", "--rounds", "1",
-               "--beside", "same=" + os.environ["MILLRACE_BIN"], "--json", str(figures))
-    assert done.returncode == 0, done.stdout + done.stderr
-    read = json.loads(figures.read_text())
-    assert (read["mix"], read["delivery"], read["rows"]) == (mix, delivery, 10000)
-    assert set(read["readers"]) == {"pg_recvlogical", "millrace", "same"} | ({"exactly-once"} if delivery == "both" else set())
-    for reader in read["readers"].values():
-        assert 0 < reader["rows_per_s_whole"] <= reader["rows_per_s"]
-        assert reader["cpu_us"] > 0 and reader["rss_mb"] > 1
+@pytest.fixture
+def matrix(tmp_path):
+    """Runs matrix.sh into a file: what it printed, and the runs by load and program."""
+    path = tmp_path / "figures.json"
+
+    def run_matrix(*arguments, code=0, **environment):
+        done = run("matrix.sh", *arguments, "--into", str(path), **environment)
+        assert done.returncode == code, done.stdout + done.stderr
+        runs = {}
+        for one in json.loads(path.read_text())["runs"]:
+            runs.setdefault((one["load"], one["program"]), []).append(one)
+        return done.stdout, runs
+    run_matrix.path = str(path)
+    return run_matrix
 
 
-def test_far_measures_in_short(tmp_path):
-    figures = tmp_path / "figures.json"
-    done = run("far.sh", "--rows", "2000", "--rounds", "1", "--delays", "4", "--json", str(figures))
-    assert done.returncode == 0, done.stdout + done.stderr
-    read = json.loads(figures.read_text())
-    assert set(read) == {"1", "12"}
-    for found in read.values():
-        assert set(found) == {"defaults, 4 ms", "large, 4 ms"}
-        assert all(len(rounds) == 1 and rounds[0] > 0 for rounds in found.values())
+def test_matrix_measures_in_short_and_goes_on(matrix):
+    """With a load, a program, or a round more; what is there is not measured again. Not what other settings gave."""
+    same = "same=" + os.environ["MILLRACE_BIN"]
+    first = ("--programs", "pg_recvlogical,millrace,millrace-exactly-once", "--rows", "10000", "--rounds", "1")
+    matrix("--only", "mixed,partitions", *first)
+    told, runs = matrix("--only", "mixed,partitions,tables,copy", *first, "--beside", same)
+    assert "mixed" in told and {len(rounds) for rounds in runs.values()} == {1}
+    assert set(runs) == {(load, program) for load in ("mixed", "partitions", "tables", "copy")
+                         for program in ("pg_recvlogical", "millrace", "millrace-exactly-once", "same")}
+    for (load, program), (one,) in runs.items():
+        assert one["rows_per_s"] > 0 and one["rss_mb"] > 1 and 0 < one["machine_busy"] <= 1, (load, program)
+        assert ("start_s" in one) == (program != "pg_recvlogical")
+    assert re.search(r"^\| rows/s \| [\d,]+ \| [\d,]+ ×[\d.]+ \|", told, re.MULTILINE)
+    assert run("figures.py", matrix.path).stdout in told
+    assert "name another file, or the same sizes" in run(
+        "matrix.sh", "--only", "mixed", "--rows", "20000", "--programs", "millrace", "--into", matrix.path).stderr
 
 
-def test_drain_refuses_a_reader_that_loses_rows(tmp_path):
-    """A build that stops after half of the records, and says that all is well."""
-    half = tmp_path / "half"
-    half.write_text('#!/bin/sh\nfor last; do :; done\nset -- "$1" "$2" "$3" $((last / 2))\n'
-                    f'exec "{os.environ["MILLRACE_BIN"]}" "$@"\n')
-    half.chmod(0o755)
-    done = run("drain.sh", "--mix", "small", "--rows", "10000", "--rounds", "1", MILLRACE_BIN=str(half))
-    assert done.returncode != 0 and "arrived instead of 10000" in done.stderr, done.stdout + done.stderr
+def test_far_measures_in_short(matrix):
+    _, runs = matrix("--only", "far-1-2,far-12-20", "--rows", "10000", "--rounds", "1")
+    assert set(runs) == {(load, program) for load in ("far-1-2", "far-12-20") for program in ("millrace", "millrace-large-requests")}
+    assert all(one["rows_per_s"] > 0 for (one,) in runs.values())
+
+
+def test_sustained_measures_in_short(matrix):
+    """Two seconds at each rate: what it finds says nothing. The broker is restarted once."""
+    _, runs = matrix("--only", "sustained", "--programs", "millrace", "--minutes", "0.04", "--rounds", "1")
+    (one,) = runs["sustained", "millrace"]
+    assert one["flat"] and one["rate"] >= 100 and one["half_rate"] == one["rate"] // 2
+    assert ("half_failed" in one or one["half_max_ms"] > 500) and len(one["probes"]) > 1
 
 
 def left_behind():
@@ -63,9 +75,10 @@ def left_behind():
 def test_a_sigterm_leaves_nothing_behind(tmp_path):
     """While a program is measured that would go on for ever."""
     endless, started = tmp_path / "endless", tmp_path / "started"
-    endless.write_text(f"#!/bin/sh\necho $$ > {started}.part\nmv {started}.part {started}\nexec sleep 1000\n")
+    endless.write_text(f"#!/bin/sh\n[ $1 != --version ] || exit 0\necho $$ > {started}.part\nmv {started}.part {started}\nexec sleep 1000\n")
     endless.chmod(0o755)
-    bench = subprocess.Popen([os.path.join(BENCHMARKS, "drain.sh"), "--rows", "1000", "--rounds", "1"],
+    bench = subprocess.Popen([os.path.join(BENCHMARKS, "matrix.sh"), "--only", "insert", "--rows", "1000", "--programs", "millrace", "--into",
+                              str(tmp_path / "figures.json")],
                              env={**os.environ, "MILLRACE_BIN": str(endless)}, stderr=subprocess.PIPE, text=True)
     try:
         eventually(started.exists, 60, "the program under measurement")
@@ -78,39 +91,37 @@ def test_a_sigterm_leaves_nothing_behind(tmp_path):
     assert not left_behind()
 
 
-def test_a_peer_that_writes_rows_twice_and_others_not_at_all_has_failed(tmp_path):
+def test_a_peer_that_writes_rows_twice_and_others_not_at_all_has_failed(matrix, tmp_path):
     """It is not the fastest: as many records as there are rows, of half of the rows. The others keep their figures. What it
     started does not outlive it."""
-    half, child, table, figures = (tmp_path / name for name in ("half", "child", "table.md", "figures.json"))
+    half, child = tmp_path / "half", tmp_path / "child"
     half.write_text(f"""#!{os.environ["MILLRACE_PYTHON"]}
 import os, signal, subprocess
 from confluent_kafka import Producer
 producer = Producer({{"bootstrap.servers": os.environ["PEER_BOOTSTRAP"]}})
 for number in range(1000):
-    producer.produce(os.environ["PEER_TOPIC_PREFIX"] + "." + os.environ["PEER_TABLE"], key='{{"id":%d}}' % (number // 2 + 1))
+    producer.produce(os.environ["PEER_TOPIC_PREFIX"] + "." + os.environ["PEER_TABLE"], "{{}}", '{{"id":%d}}' % (number // 2 + 1))
 producer.flush()
 with open("{child}", "w") as file:
     file.write(str(subprocess.Popen(["sleep", "1000"]).pid))
 signal.pause()
 """)
     half.chmod(0o755)
-    done = run("compare-peers.sh", "--rows", "1000", "--rounds", "2", "--seconds", "0", "--peer", "pg_recvlogical", "--peer",
-               f"half={half}", "--out", str(table), "--json", str(figures))
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "500 of 1000 rows are not among its first 1000 records; one is row 501" in done.stdout
-    assert re.search(r"^\| rows/s \| [0-9].* \| failed \|$", table.read_text(), re.M)
-    read = json.loads(figures.read_text())
-    assert len(read["pg_recvlogical"]["drains"]) == 2 and "500 of 1000" in read["half"]["failed"]
+    told, runs = matrix("--only", "insert", "--rows", "1000", "--rounds", "2", "--programs", "pg_recvlogical", "--peer", f"half={half}", code=1)
+    assert "1000 of 1000 records; after them 500 of 1000 rows are not as in the tables; one is row 501" in told
+    assert re.search(r"^\| rows/s \| [0-9].* \| failed \|$", told, re.M)
+    assert len(runs["insert", "pg_recvlogical"]) == 2 and [one["round"] for one in runs["insert", "half"]] == [1]
     eventually(lambda: not os.path.exists(f"/proc/{child.read_text()}"), 30, "the end of the program's child")
 
 
 def test_what_cannot_be_measured_is_refused_at_once(tmp_path):
     for script, *words, says in (
-            ("drain.sh", "--rounds", "0", "0 is not a whole number from 1 on"),
-            ("snapshot.sh", "--rows", "0", "0 is not a whole number from 1 on"),
-            ("steady.sh", "--json", str(tmp_path / "missing" / "figures.json"), "can't be written"),
-            ("drain.sh", "--beside", str(tmp_path / "missing"), "missing is not a program"),
-            ("compare-peers.sh", "--peer", f"mine={tmp_path}", "is not a program"),
+            ("matrix.sh", "--rounds", "0", "--into", str(tmp_path / "figures.json"), "0 is not a whole number from 1 on"),
+            ("matrix.sh", "--into", str(tmp_path / "missing" / "figures.json"), "can't be written"),
+            ("matrix.sh", "--beside", f"mine={tmp_path / 'missing'}", "--into", str(tmp_path / "figures.json"), "missing is not a program"),
+            ("matrix.sh", "--peer", f"mine={tmp_path}", "--into", str(tmp_path / "figures.json"), "is not a program"),
+            ("matrix.sh", "--only", "drain", "--into", str(tmp_path / "figures.json"), "not one of insert, mixed"),
+            ("latency.sh", "--json", str(tmp_path / "missing" / "figures.json"), "can't be written"),
             ("latency.sh", "--seconds", "2", "the first 2 don't count")):
         done = run(script, *words)
         assert done.returncode != 0 and says in done.stderr and "Traceback" not in done.stderr, (script, done.stderr)
@@ -137,16 +148,12 @@ def test_latency_beside_copies(tmp_path):
     assert read["beside"]["copied"] > 0 and read["without"]["copied"] == 0 and read["ratio"] > 0
 
 
-def test_steady_measures_in_short(tmp_path):
-    figures, table = tmp_path / "figures.json", tmp_path / "table.md"
-    done = run("steady.sh", "--rates", "0,500", "--rounds", "1", "--seconds", "1", "--json", str(figures),
-               "--out", str(table))
-    assert done.returncode == 0, done.stdout + done.stderr
-    runs = {(run["rate"], run["peer"]): run["rounds"][0] for run in json.loads(figures.read_text())}
-    assert set(runs) == {(rate, peer) for rate in (0, 500) for peer in ("pg_recvlogical", "millrace", "millrace-exactly-once")}
-    assert all("p50_ms" not in run for (rate, _), run in runs.items() if rate == 0)
-    for peer in ("millrace", "millrace-exactly-once"):
-        busy = runs[500, peer]
+def test_steady_measures_in_short(matrix):
+    told, runs = matrix("--only", "steady-0,steady-1000", "--programs", "pg_recvlogical,millrace,millrace-exactly-once", "--rounds", "1",
+                        "--seconds", "1")
+    assert all("p50_ms" not in one for (load, _), (one,) in runs.items() if load == "steady-0")
+    for program in ("millrace", "millrace-exactly-once"):
+        (busy,), (idle,) = runs["steady-1000", program], runs["steady-0", program]
         assert 0 < busy["p50_ms"] <= busy["p99.9_ms"] <= busy["max_ms"]
-        assert busy["wakes"]["mr-sink"] > 0 and busy["wakes_per_s"] > runs[0, peer]["wakes_per_s"]
-    assert "| 500 | millrace-exactly-once |" in table.read_text()
+        assert busy["wakes"]["mr-sink"] > 0 and busy["wakes_per_s"] > idle["wakes_per_s"]
+    assert "| 1,000 rows/s | exactly once |" in told

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 import xml.etree.ElementTree
 
@@ -16,6 +17,9 @@ import kit
 from kit import BINARY, BOOTSTRAP, dsn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "benchmarks"))
+import figures  # pylint: disable=wrong-import-position
+
 # Names that begin like a metric: programs, functions, roles.
 NO_METRICS = {"millrace_flame", "millrace_load"}
 GENERATED_BY_PROMETHEUS = ("_bucket", "_sum", "_count")
@@ -61,6 +65,20 @@ def test_metrics_exist():
         for name in set(re.findall(r"(?<![\w./:-])millrace_[a-z0-9_]*[a-z0-9]\b(?![(*])", read(path))):
             base = next((name.removesuffix(end) for end in GENERATED_BY_PROMETHEUS if name.endswith(end)), name)
             assert known & {name, base} or name in NO_METRICS, f"{path} names {name}"
+
+
+@pytest.mark.parametrize("path", figures.PAGES)
+def test_figures_are_those_of_the_newest_file(path):
+    """Each figure is in a marked place, and says what benchmarks/figures has."""
+    text = read(path)
+    assert figures.written(text, figures.recorded()[-1]) == text, f"{path}: run benchmarks/figures.py"
+    assert figures.unmarked(path, text) == [], f"{path}: mark it, or say in figures.ELSEWHERE why not"
+
+
+def test_a_figure_outside_of_a_mark_is_found():
+    text = ("<!-- figures: memory -->\n1 ms\n<!-- /figures -->\nNow 92,000 to 158,000 rows/s.\n| a | p50, ms |\n|---|---:|\n| 7 | 2.6 |\n| 7 | – |\n"
+            "\n```\n5 ms\n```\nSet 64 MiB.\n| a | b |\n|---|---|\n| 1 | 2 |\n")
+    assert figures.unmarked("a.md", text) == ["Now 92,000 to 158,000 rows/s.", "| 7 | 2.6 |"]
 
 
 def arguments_of(call):
@@ -211,7 +229,7 @@ def test_commands_say_what_there_is(programs, block):
 def test_a_wrong_command_is_found(programs):
     wrong = {"millrace check --confg x": "--confg", "build/ci/millrace status --bytes": "--bytes",
              "cmake --preset fast": "fast", "tests/gone.sh --minutes 5": "no such program",
-             "A=b benchmarks/drain.sh --rowss 5 > x; true": "--rowss"}
+             "A=b benchmarks/matrix.sh --rowss 5 > x; true": "--rowss"}
     for command, what in wrong.items():
         assert [what in (programs.wrong(words) or "") for words in documents.commands(command)][0], command
     block = next(documents.blocks("a.md", "<!-- not run: needs\n a network -->\n```sh\nx\n```\n"))

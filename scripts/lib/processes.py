@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 
 TICK = os.sysconf("SC_CLK_TCK")
 STREAMING = b"START_REPLICATION"  # in the title of a walsender once it streams (ps_status.c, walsender.c)
@@ -106,25 +107,39 @@ def walsenders(server):
 
 
 class Watch:
-    """What PostgreSQL's walsender and the broker spend while a program under measurement runs, and when the server began to
-    stream to it. Whoever waits for the program calls `look` every few milliseconds. Nothing else may stream meanwhile."""
+    """PostgreSQL's walsender and the broker while a program under measurement runs. Nothing else may start to stream meanwhile."""
 
-    def __init__(self, now):
+    def __init__(self):
         self.server, self.broker = postmaster(), broker_pid()
         self.before = set(walsenders(self.server))
-        self.broker_cpu = cpu_seconds(self.broker)
-        self.begin = now
-        self.streaming = None
-        self.senders = {}
+        self.sent = {}  # CPU seconds of each walsender, also of one that has ended
 
-    def look(self, now):
-        for pid in walsenders(self.server):
-            if pid not in self.before:
-                if self.streaming is None:
-                    self.streaming = now
-                self.senders[pid] = max(self.senders.get(pid, 0), cpu_seconds(pid))
+    def senders(self):
+        return [pid for pid in walsenders(self.server) if pid not in self.before]
 
-    def figures(self, now):
-        """Seconds. `streaming` is from the server's START_REPLICATION to the end of the program."""
-        return {"streaming": now - (self.streaming or self.begin), "walsender_cpu": sum(self.senders.values()),
-                "broker_cpu": cpu_seconds(self.broker) - self.broker_cpu}
+    def sender_cpu(self):
+        for pid in self.senders():
+            self.sent[pid] = max(self.sent.get(pid, 0), cpu_seconds(pid))
+        return sum(self.sent.values())
+
+
+class Account:
+    """What the program under measurement, its walsender, the broker and the machine have used up to now."""
+
+    def __init__(self, pid, watch):
+        self.time = time.monotonic()
+        self.sender = watch.sender_cpu()
+        self.streams = bool(watch.sent)
+        self.cpu, self.rss = cpu_seconds(pid), peak_rss(pid)
+        self.broker, self.server, self.benchmark = cpu_seconds(watch.broker), family_cpu(watch.server), time.process_time()
+        self.ticks, self.idle = machine_ticks()
+
+    def until(self, end, rows):
+        """Of the rows that passed meanwhile: how many a second, and CPU in µs for each. And the share of a core, and of the machine by
+        all programs."""
+        seconds = max(end.time - self.time, 0.001)
+        figures = {"rows_per_s": rows / seconds, "cpu_share": (end.cpu - self.cpu) / seconds,
+                   "machine_busy": 1 - (end.idle - self.idle) / max(1, end.ticks - self.ticks)}
+        if rows > 0:
+            figures |= {f"{name}_us": (getattr(end, name) - getattr(self, name)) / rows * 1e6 for name in ("cpu", "sender", "broker", "server", "benchmark")}
+        return figures

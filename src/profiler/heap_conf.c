@@ -5,12 +5,12 @@
  * 0.3 % of a malloc and free.
  *
  * One arena, and pages that are free are given back after a tenth of a second: few threads allocate, and none of ours
- * does for an event, so that more is megabytes for nothing. benchmarks/drain.sh, medians of 3 rounds: 24.3 MB and 0.78
+ * does for an event, so that more is megabytes for nothing. A backlog, medians of 3 rounds: 24.3 MB and 0.78
  * of pg_recvlogical's CPU time so; 23.6 MB but 1.30 when they are given back at once.
  *
  * A thread keeps what it frees up to 128 KiB, not only up to 32: librdkafka takes and frees 68 KiB for each request, and
  * jemalloc gave those pages back to the system nearly each time (strace at 100 transactions a second: 110 madvise of 68 KiB a
- * second). drain.sh beside the build before, one machine, three rounds: 0.86 of its CPU, the same peak; steady.sh: 0.93 at
+ * second). A backlog beside the build before, three rounds: 0.86 of its CPU, the same peak; a steady rate: 0.93 at
  * 10,000 rows/s. jemalloc 5.3 calls it tcache_max and takes the older name, too (stats_print shows 131072). */
 #ifdef MILLRACE_HEAP_PROFILES
 #define PROFILES ",prof:true,prof_active:false,lg_prof_sample:19,prof_accum:true"
