@@ -30,7 +30,8 @@ LOADS = {"insert": "{rows} inserts of 7 columns", "mixed": "{rows} inserts, upda
 PROGRAMS = {"millrace": "at least once", "millrace-exactly-once": "exactly once", "millrace-4-threads": "4 threads",
             "millrace-large-requests": "large requests", "debezium": "Debezium", "debezium-tuned": "Debezium, tuned"}
 CALLED = {"copy": {FLOOR: "psql, COPY", "millrace": "1 thread"}, "far": {"millrace": "the defaults"}}
-TITLES = {"rows_per_s": "rows/s", "cpu_us": "own CPU, µs/row", "sender_us": "walsender, µs/row", "broker_us": "broker, µs/row", "server_us": "server, µs/row",
+TITLES = {"rows_per_s": "rows/s", "cpu_us": "own CPU, µs/row", "sender_us": "walsender, µs/row", "broker_us": "broker, µs/row",
+          "server_us": "server, µs/row",
           "cpu_share": "of a core", "machine_busy": "machine busy", "rss_mb": "peak memory, MB", "start_s": "start to first record, s",
           "p50_ms": "p50, ms", "p90_ms": "p90, ms", "p99_ms": "p99, ms", "p99.9_ms": "p99.9, ms", "max_ms": "longest, ms",
           "wakes_per_s": "wake-ups/s", "rate": "rows/s, flat lag", "half_rate": "rows/s, half",

@@ -245,7 +245,8 @@ def surroundings(programs):
     with open(os.environ["MILLRACE_BIN"], "rb") as file:
         build = hashlib.sha256(file.read()).hexdigest()[:12]
     here = machine()
-    return {"machine": {**here, "kernel": here["kernel"].partition("-")[0]}, "versions": versions, "millrace": {"build": build, **describe(os.environ["MILLRACE_BIN"])},
+    return {"machine": {**here, "kernel": here["kernel"].partition("-")[0]}, "versions": versions,
+            "millrace": {"build": build, **describe(os.environ["MILLRACE_BIN"])},
             "settings": {name: list(peer.environment.values()) for name, peer in programs.items() if peer.environment}}
 
 

@@ -151,7 +151,8 @@ def drained(process, topics, mix, watch, copies):
     rows = mix.rows - early if copies else mix.rows
     by_thread = {name: (thread["cpu"] - before.get(name, {"cpu": 0})["cpu"]) / 1000 / max(1, rows)
                  for name, thread in threads(process.pid).items()}
-    return {**(start or begin).until(last, rows), "rss_mb": rss / 1e6, "threads_us": {name: us for name, us in by_thread.items() if us >= 0.01},
+    return {**(start or begin).until(last, rows), "rss_mb": rss / 1e6,
+            "threads_us": {name: us for name, us in by_thread.items() if us >= 0.01},
             **({"start_s": first.time - begin.time} if first else {})}
 
 

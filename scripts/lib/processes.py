@@ -141,5 +141,6 @@ class Account:
         figures = {"rows_per_s": rows / seconds, "cpu_share": (end.cpu - self.cpu) / seconds,
                    "machine_busy": 1 - (end.idle - self.idle) / max(1, end.ticks - self.ticks)}
         if rows > 0:
-            figures |= {f"{name}_us": (getattr(end, name) - getattr(self, name)) / rows * 1e6 for name in ("cpu", "sender", "broker", "server", "benchmark")}
+            figures |= {f"{name}_us": (getattr(end, name) - getattr(self, name)) / rows * 1e6
+                        for name in ("cpu", "sender", "broker", "server", "benchmark")}
         return figures
