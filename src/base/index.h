@@ -4,11 +4,8 @@
  * Open addressing, at most half full: a search always meets a free slot, and looks at two slots on average. An item that is
  * removed leaves no hole: the last one gets its number. Memory is asked for by mr_index_add when the index grows, and never within what was reserved. One thread.
  *
- *     uint32_t at = 0;
  *     uint32_t number;
- *     do {
- *         number = mr_index_next(&index, hash, &at);
- *     } while (number != MR_INDEX_NONE && !is_same(&items[number], key));
+ *     MR_INDEX_FIND(number, &index, hash, is_same(&items[number], key));
  */
 #ifndef MR_BASE_INDEX_H
 #define MR_BASE_INDEX_H
@@ -67,5 +64,15 @@ static inline uint32_t mr_index_next(const struct mr_index *index, uint64_t hash
     }
     return MR_INDEX_NONE;
 }
+
+/* Sets `number` to the item of this hash for which the condition, which names `number`, is true; MR_INDEX_NONE: there is none. */
+#define MR_INDEX_FIND(number, index, hash, condition)                                              \
+    do {                                                                                           \
+        uint32_t at_ = 0;                                                                          \
+        uint64_t hash_ = (hash);                                                                   \
+        do {                                                                                       \
+            (number) = mr_index_next((index), hash_, &at_);                                        \
+        } while ((number) != MR_INDEX_NONE && !(condition));                                       \
+    } while (0)
 
 #endif

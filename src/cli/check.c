@@ -57,16 +57,16 @@ static void check_kafka(const struct mr_config *config, struct report *report,
                         struct mr_kafka_stored *ret_stored)
 {
     const struct mr_encode_options *encode = &config->encode;
-    char **topics = MR_NEW_ARRAY(char *, encode->route_count + 1);
+    uint32_t routes = mr_config_route_count(config);
+    char **topics = MR_NEW_ARRAY(char *, routes + 1);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < encode->route_count; i++) {
-        const struct mr_route *route = &encode->routes[i];
-        if (mr_is_outbox(encode, route->schema, route->table)) {
+    for (uint32_t i = 0; i < routes; i++) {
+        const struct mr_route route = mr_config_route(config, i);
+        if (mr_is_outbox(encode, route.schema, route.table)) {
             continue; /* its rows name theirs */
         }
-        topics[count++] = route->topic != NULL
-                              ? MR_STRDUP(route->topic)
-                              : mr_table_topic(encode, route->schema, route->table);
+        topics[count++] = route.topic != NULL ? MR_STRDUP(route.topic)
+                                              : mr_table_topic(encode, route.schema, route.table);
     }
     if (encode->oversize == MR_OVERSIZE_DEAD_LETTER) {
         topics[count++] = MR_STRDUP(encode->dead_letter_topic);

@@ -46,13 +46,12 @@ static void size_pool(struct mr_config *config, struct mr_memory_needs *needs)
     if (LINE(config, batches) != 0 || !config->kafka.exactly_once) {
         return;
     }
-    uint64_t limit = (uint64_t)values->memory;
-    uint64_t change_max = mr_memory_change_max(needs, limit);
+    uint64_t change_max = mr_memory_change_max(needs);
     struct mr_memory_needs larger = *needs;
     for (larger.batches = EXACTLY_ONCE_BATCHES; larger.batches > needs->batches;
          larger.batches /= 2) {
         struct mr_memory memory = mr_memory_of(&larger, change_max);
-        if (mr_memory_sum(&memory) <= limit) {
+        if (mr_memory_sum(&memory) <= needs->limit) {
             *needs = larger;
         }
     }
@@ -72,6 +71,7 @@ static void build_memory(struct mr_config *config)
     }
     uint64_t limit = (uint64_t)values->memory;
     struct mr_memory_needs needs = {
+        .limit = limit,
         .tables = config->source.captured.table_count +
                   PATTERN_TABLES * config->source.captured.pattern_count,
         .batches = (uint64_t)values->batches,
@@ -82,7 +82,7 @@ static void build_memory(struct mr_config *config)
     size_pool(config, &needs);
     uint64_t change_max = (uint64_t)values->change_max;
     if (change_max == 0) {
-        change_max = mr_memory_change_max(&needs, limit);
+        change_max = mr_memory_change_max(&needs);
     }
     struct mr_memory memory = mr_memory_of(&needs, change_max);
     if (mr_memory_sum(&memory) > limit) {
@@ -92,9 +92,9 @@ static void build_memory(struct mr_config *config)
     config->pipeline.batches = (uint32_t)needs.batches;
     config->pipeline.memory_bytes = limit;
     config->pipeline.change_bytes_max = change_max;
-    config->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max, limit);
+    config->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max);
     config->pipeline.large_bytes_max = mr_memory_large(&memory, limit);
-    config->source.relation_bytes_max = mr_memory_relations(&needs, limit);
+    config->source.relation_bytes_max = mr_memory_relations(&needs);
     values->change_max = (int64_t)change_max; /* as it is shown */
 }
 

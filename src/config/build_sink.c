@@ -176,6 +176,19 @@ static void build_oversize(struct mr_config *config)
     config->encode.dead_letter_topic = topic;
 }
 
+/* librdkafka has two histograms for each topic as long as it reports figures, 25 KiB (rd_kafka_topic_new0), of which nothing is read
+ * here. */
+static void build_statistics(struct mr_config *config)
+{
+    enum { TOPICS_MAX = 500 };
+    const struct mr_routing *routing = config->encode.routing;
+    bool shares = routing != NULL && routing->sharing != MR_SHARING_REFUSED;
+    if (LINE(config, statistics_interval) == 0 && !shares &&
+        mr_config_route_count(config) > TOPICS_MAX) {
+        config->kafka.statistics_interval_ms = 0;
+    }
+}
+
 static void build_kafka(struct mr_config *config)
 {
     static const char *const codecs[] = {"none", "gzip", "snappy", "lz4", "zstd"};
@@ -203,6 +216,7 @@ static void build_kafka(struct mr_config *config)
                 "sink.kafka.linger has no effect any more: records gather while the request before "
                 "is on its way; take the line out");
     }
+    build_statistics(config);
     build_state(config);
     build_oversize(config);
 }

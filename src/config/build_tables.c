@@ -52,12 +52,8 @@ void mr_config_want_held(struct mr_config *config, const char *option, const str
 
 bool mr_config_names_table(const struct mr_config *config, const struct mr_table_name *table)
 {
-    const struct mr_table_name *tables = config->source.captured.tables;
-    uint32_t i = 0;
-    while (i < config->source.captured.table_count && !mr_table_name_equal(&tables[i], table)) {
-        i++;
-    }
-    return i < config->source.captured.table_count;
+    return mr_pg_table_named(&config->source.captured, mr_slice_of(table->schema),
+                             mr_slice_of(table->table)) != UINT32_MAX;
 }
 
 void mr_config_check_streamed(struct mr_config *config, uint32_t option, const char *schema,
@@ -74,14 +70,26 @@ void mr_config_check_streamed(struct mr_config *config, uint32_t option, const c
     }
 }
 
-static bool add_table(struct mr_table_name *tables, uint32_t *count, struct mr_table_name table)
+/* Room for so many tables by name. */
+static struct mr_table_name *begin_tables(struct mr_config *config, uint32_t count)
 {
-    for (uint32_t i = 0; i < *count; i++) {
-        if (mr_table_name_equal(&tables[i], &table)) {
-            return false;
-        }
+    struct mr_table_name *tables =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, count));
+    config->source.captured.tables = tables;
+    config->source.captured.by_name = &config->tables_by_name;
+    return tables;
+}
+
+/* `tables` is source.captured.tables. False: it has the table already. */
+static bool add_table(struct mr_config *config, struct mr_table_name *tables,
+                      struct mr_table_name table)
+{
+    if (mr_config_names_table(config, &table)) {
+        return false;
     }
-    tables[(*count)++] = table;
+    tables[config->source.captured.table_count++] = table;
+    mr_index_add(&config->tables_by_name,
+                 mr_pg_table_hash(mr_slice_of(table.schema), mr_slice_of(table.table)));
     return true;
 }
 
@@ -121,9 +129,7 @@ static void build_patterns(struct mr_config *config)
 static void build_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.tables;
-    struct mr_table_name *tables =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, names->count));
-    uint32_t count = 0;
+    struct mr_table_name *tables = begin_tables(config, names->count);
     build_patterns(config);
     for (uint32_t i = 0; i < names->count; i++) {
         struct mr_table_name table;
@@ -136,7 +142,7 @@ static void build_tables(struct mr_config *config)
                    ": \"%s\" is not a table's name; write \"schema.table\", and quote parts that "
                    "hold dots",
                    names->items[i]);
-        } else if (!add_table(tables, &count, table)) {
+        } else if (!add_table(config, tables, table)) {
             REFUSE(config, tables, ": \"%s\" is listed twice; keep it once", names->items[i]);
         } else if (strcmp(table.schema, "public") == 0 &&
                    strcmp(table.table, MR_CONVERT_PLACEHOLDER) == 0) {
@@ -146,8 +152,6 @@ static void build_tables(struct mr_config *config)
                     names->items[i]);
         }
     }
-    config->source.captured.tables = tables;
-    config->source.captured.table_count = count;
 }
 
 /* Beside other streams of its table: a topic of its own, in which a position tells its events apart. What tells each event of
@@ -190,10 +194,8 @@ static void build_routes_from_streams(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     struct mr_route *routes =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_route, values->stream_count));
-    struct mr_table_name *tables =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, values->stream_count));
+    struct mr_table_name *tables = begin_tables(config, values->stream_count);
     uint32_t count = 0;
-    uint32_t table_count = 0;
     for (uint32_t i = 0; i < values->stream_count; i++) {
         struct mr_stream *stream = &values->streams[i];
         struct mr_table_name table;
@@ -210,7 +212,7 @@ static void build_routes_from_streams(struct mr_config *config)
                     fault);
         }
         uint32_t bits = mr_config_operations(config, &stream->operations, stream->line, true);
-        add_table(tables, &table_count, table);
+        add_table(config, tables, table);
         check_stream(config, stream, &table, routes, count);
         routes[count++] = (struct mr_route){
             .schema = table.schema,
@@ -225,27 +227,9 @@ static void build_routes_from_streams(struct mr_config *config)
                                 stream->routing_key);
         }
     }
-    config->source.captured.tables = tables;
-    config->source.captured.table_count = table_count;
     config->encode.routes = routes;
     config->encode.route_count = count;
     config->encode.routes_only = true;
-}
-
-static void build_routes_from_tables(struct mr_config *config)
-{
-    build_tables(config);
-    uint32_t count = config->source.captured.table_count;
-    struct mr_route *routes = mr_config_keep(config, MR_NEW_ARRAY(struct mr_route, count));
-    for (uint32_t i = 0; i < count; i++) {
-        routes[i] = (struct mr_route){
-            .schema = config->source.captured.tables[i].schema,
-            .table = config->source.captured.tables[i].table,
-            .operations = MR_OPERATIONS_ALL,
-        };
-    }
-    config->encode.routes = routes;
-    config->encode.route_count = count;
 }
 
 /* The publication has it as well, and the rules for tables hold for it. */
@@ -256,27 +240,23 @@ static void build_signal_table(struct mr_config *config)
     if (text[0] == '\0') {
         return;
     }
-    struct mr_table_name *tables = mr_config_grow(config, source->captured.tables,
-                                                  source->captured.table_count, sizeof(*tables));
-    struct mr_table_name *signal = &tables[source->captured.table_count];
+    struct mr_table_name signal;
     if (mr_names_is_pattern(text) ||
-        !mr_names_table(config, text, text + strlen(text), false, signal)) {
+        !mr_names_table(config, text, text + strlen(text), false, &signal)) {
         REFUSE(config, signal_table, ": \"%s\" is not a table's name; write \"schema.table\"",
                text);
         return;
     }
-    mr_slice schema = mr_slice_of(signal->schema);
-    mr_slice table = mr_slice_of(signal->table);
-    bool is_listed = mr_table_patterns_match(source->captured.patterns,
-                                             source->captured.pattern_count, schema, table) &&
-                     !mr_table_patterns_match(source->captured.excluded,
-                                              source->captured.excluded_count, schema, table);
-    is_listed |= mr_config_names_table(config, signal);
-    source->signal_table = signal;
-    source->captured.signal_is_hidden = !is_listed;
-    if (!is_listed) {
-        source->captured.tables = tables;
-        source->captured.table_count++;
+    struct mr_table_name *tables = mr_config_grow(config, source->captured.tables,
+                                                  source->captured.table_count, sizeof(*tables));
+    uint32_t count = source->captured.table_count;
+    source->captured.signal_is_hidden =
+        !mr_pg_table_listed(source, mr_slice_of(signal.schema), mr_slice_of(signal.table));
+    source->captured.tables = tables;
+    tables[count] = signal;
+    source->signal_table = &tables[count];
+    if (source->captured.signal_is_hidden) {
+        add_table(config, tables, signal);
     }
 }
 
@@ -304,14 +284,32 @@ void mr_config_build_tables(struct mr_config *config)
     if (values->stream_count > 0) {
         build_routes_from_streams(config);
     } else {
-        build_routes_from_tables(config);
+        build_tables(config);
     }
     build_keys(config);
 }
 
+struct mr_route mr_config_route(const struct mr_config *config, uint32_t number)
+{
+    const struct mr_pg_captured_options *captured = &config->source.captured;
+    if (config->encode.routes_only) {
+        return config->encode.routes[number];
+    }
+    return (struct mr_route){.schema = captured->tables[number].schema,
+                             .table = captured->tables[number].table,
+                             .operations = MR_OPERATIONS_ALL};
+}
+
+uint32_t mr_config_route_count(const struct mr_config *config)
+{
+    return config->encode.routes_only
+               ? config->encode.route_count
+               : config->source.captured.table_count - config->source.captured.signal_is_hidden;
+}
+
 struct named_topic {
     char *name;
-    const struct mr_route *route;
+    struct mr_route route;
 };
 
 static int compare_topics(const void *a, const void *b)
@@ -329,23 +327,22 @@ static void check_topics(struct mr_config *config)
     if (encode->routing != NULL && encode->routing->sharing != MR_SHARING_REFUSED) {
         return;
     }
-    struct named_topic *topics = MR_NEW_ARRAY(struct named_topic, encode->route_count);
+    uint32_t routes = mr_config_route_count(config);
+    struct named_topic *topics = MR_NEW_ARRAY(struct named_topic, routes);
     uint32_t count = 0;
-    for (uint32_t i = 0; i < encode->route_count; i++) {
-        const struct mr_route *route = &encode->routes[i];
-        if (mr_is_outbox(encode, route->schema, route->table)) {
-            continue;
+    for (uint32_t i = 0; i < routes; i++) {
+        const struct mr_route route = mr_config_route(config, i);
+        if (!mr_is_outbox(encode, route.schema, route.table)) {
+            topics[count++] = (struct named_topic){
+                .name = route.topic != NULL ? MR_STRDUP(route.topic)
+                                            : mr_table_topic(encode, route.schema, route.table),
+                .route = route};
         }
-        topics[count++] = (struct named_topic){
-            .name = route->topic != NULL ? MR_STRDUP(route->topic)
-                                         : mr_table_topic(encode, route->schema, route->table),
-            .route = route,
-        };
     }
     qsort(topics, count, sizeof(*topics), compare_topics);
     for (uint32_t i = 1; i < count; i++) {
-        const struct mr_route *a = topics[i - 1].route;
-        const struct mr_route *b = topics[i].route;
+        const struct mr_route *a = &topics[i - 1].route;
+        const struct mr_route *b = &topics[i].route;
         if (strcmp(topics[i - 1].name, topics[i].name) == 0 &&
             (a->topic == NULL || b->topic == NULL)) {
             PROBLEM(

@@ -50,10 +50,15 @@ struct mr_config {
     struct mr_config_values values;
     struct mr_problems problems; /* warnings of a good file, errors of a bad one */
     struct mr_kept *kept;        /* for the structs above */
-    uint32_t kept_count;
+    uint32_t kept_count, kept_room;
+    struct mr_index tables_by_name; /* source.captured.by_name */
     struct mr_outbox_options outbox;
     struct mr_routing routing;
 };
+
+/* What is streamed by name: the streams, or the tables that are passed on. */
+uint32_t mr_config_route_count(const struct mr_config *config);
+struct mr_route mr_config_route(const struct mr_config *config, uint32_t number);
 
 /* Reads a file; NULL path: the environment alone (DATABASE_URL, MILLRACE_TABLES). MR_ERR_CONFIG when there
  * are errors; `*ret_config` is made in any case, for its problems, and freed by the caller. */

@@ -1,5 +1,6 @@
 #include "config/config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,9 +79,49 @@ static void test_load_native_file(void **state)
     assert_int_equal(config->encode.skipped_operations,
                      (1u << MR_OP_TRUNCATE) | (1u << MR_OP_MESSAGE));
     assert_string_equal(config->encode.unavailable_value, "__debezium_unavailable_value");
-    assert_int_equal(config->encode.route_count, 3);
-    assert_null(config->encode.routes[0].topic);
+    assert_int_equal(mr_config_route_count(config), 3);
+    assert_null(mr_config_route(config, 0).topic);
     mr_config_free(config);
+}
+
+/* Names are found by their hash, memory is not kept for all of them at once, and the Kafka client counts nothing for each topic. */
+static void test_many_tables(void **state)
+{
+    enum { MANY = 2000, LINE_MAX_BYTES = 32 };
+    (void)state;
+    static const struct {
+        const char *more;
+        uint32_t interval_ms;
+    } cases[] = {
+        {"", 0},
+        {"sink.kafka.statistics_interval = \"1s\"\n", 1000},
+        {"routing.topic_regex = \".*\"\nrouting.topic = \"all\"\nrouting.sharing = \"key\"\n",
+         10000}};
+    char *text = malloc(MANY * LINE_MAX_BYTES + 1024);
+    struct mr_config *config;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        int at = sprintf(
+            text, "sink.kafka.brokers = [\"a:1\"]\npipeline.memory = \"128MiB\"\n%stables = [",
+            cases[i].more);
+        for (uint32_t table = 0; table < MANY; table++) {
+            at += sprintf(text + at, "'s%u.t%u', ", table / 10, table % 10);
+        }
+        strcpy(text + at, "]\n");
+        assert_int_equal(load(text, &config), MR_OK);
+        const struct mr_pg_captured_options *captured = &config->source.captured;
+        assert_int_equal(captured->table_count, MANY);
+        assert_int_equal(mr_config_route_count(config), MANY);
+        assert_int_equal(mr_pg_table_named(captured, MR_SLICE("s199"), MR_SLICE("t9")), MANY - 1);
+        assert_int_equal(mr_pg_table_named(captured, MR_SLICE("s1"), MR_SLICE("99t9")), UINT32_MAX);
+        assert_string_equal(mr_config_route(config, 12).schema, "s1");
+        assert_int_equal(config->kafka.statistics_interval_ms, cases[i].interval_ms);
+        mr_config_free(config);
+    }
+    strcpy(strstr(text, "'s199.t9'"), "'s199.t9', 's7.t7']\n");
+    assert_int_equal(load(text, &config), MR_ERR_CONFIG);
+    assert_true(has_problem(config, true, 6, "\"s7.t7\" is listed twice"));
+    mr_config_free(config);
+    free(text);
 }
 
 /* The example of Outboxx's own documentation. */
@@ -567,6 +608,7 @@ int main(void)
         cmocka_unit_test(test_kinit_runs_where_it_is_needed),
         cmocka_unit_test(test_load_tells_all_errors_at_once),
         cmocka_unit_test(test_load_file_cut_at_every_byte),
+        cmocka_unit_test(test_many_tables),
         cmocka_unit_test(test_secret_file),
         cmocka_unit_test(test_connection_for_copies),
         cmocka_unit_test(test_environment_alone),

@@ -14,7 +14,7 @@ struct mr_config *mr_config_new(const char *name)
 
 static void *keep(struct mr_config *config, void *item, void (*end)(void *item))
 {
-    config->kept = MR_REALLOC(config->kept, (config->kept_count + 1) * sizeof(*config->kept));
+    MR_GROW(config->kept, config->kept_room, config->kept_count + 1);
     config->kept[config->kept_count++] = (struct mr_kept){.item = item, .free = end};
     return item;
 }
@@ -81,6 +81,7 @@ void mr_config_free(struct mr_config *config)
         config->kept[i].free(config->kept[i].item);
     }
     free(config->kept);
+    mr_index_done(&config->tables_by_name);
     mr_rewrite_done(&config->outbox.route.rewrite);
     mr_rewrite_done(&config->routing.topic);
     mr_rewrite_done(&config->routing.key);

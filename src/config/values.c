@@ -36,7 +36,7 @@ void mr_strings_done(struct mr_strings *strings)
 
 void mr_strings_add(struct mr_strings *strings, const char *text)
 {
-    strings->items = MR_REALLOC(strings->items, (strings->count + 1) * sizeof(*strings->items));
+    MR_GROW(strings->items, strings->room, strings->count + 1);
     strings->items[strings->count++] = MR_STRDUP(text);
 }
 

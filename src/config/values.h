@@ -9,7 +9,7 @@
 
 struct mr_strings {
     char **items;
-    uint32_t count;
+    uint32_t count, room;
 };
 
 typedef char *mr_value_STRING; /* never NULL; "" is "not set" */

@@ -31,9 +31,10 @@ struct mr_chunk_reader {
     uint32_t oid; /* 0: none */
     int64_t version;
     struct mr_relation *relation, *former;
-    bool is_root; /* of partitions, which are read by it */
-    char *filter; /* the publication's; NULL: all rows */
-    char *by;     /* mr_chunk_wish.key */
+    struct mr_layouts layouts; /* of both */
+    bool is_root;              /* of partitions, which are read by it */
+    char *filter;              /* the publication's; NULL: all rows */
+    char *by;                  /* mr_chunk_wish.key */
     /* Columns of the key, in the order of its index: one by another order would sort. */
     uint32_t places[MR_COLUMNS_MAX];
     uint32_t place_count;
@@ -88,8 +89,9 @@ static void chunks_free(struct mr_chunk_reader *reader)
     mr_text_done(&reader->key);
     mr_text_done(&reader->order);
     mr_text_done(&reader->above);
-    mr_relation_free(reader->relation);
-    mr_relation_free(reader->former);
+    mr_relation_free(&reader->layouts, reader->relation);
+    mr_relation_free(&reader->layouts, reader->former);
+    mr_layouts_done(&reader->layouts);
     mr_pg_catalog_done(&reader->catalog);
     free(reader->attached);
     free(reader);
@@ -420,9 +422,9 @@ static void keep_relation(struct mr_chunk_reader *reader, const struct mr_relati
 {
     if (reader->relation == NULL || reader->relation->oid != view->oid ||
         !mr_relation_matches(reader->relation, view)) {
-        mr_relation_free(reader->former);
+        mr_relation_free(&reader->layouts, reader->former);
         reader->former = reader->relation;
-        reader->relation = mr_relation_new(view);
+        reader->relation = mr_relation_new(&reader->layouts, view);
     }
 }
 

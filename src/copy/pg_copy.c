@@ -24,6 +24,7 @@ struct mr_pg_copy {
     struct mr_copy_table *tables;
     struct command *commands; /* a table each */
     struct mr_relation **relations;
+    struct mr_layouts layouts; /* of the relations */
     uint32_t relation_count;
     char snapshot[SNAPSHOT_NAME_MAX];
 };
@@ -114,7 +115,7 @@ static mr_status make_relation(struct reading *reading, uint32_t row,
                        "answers do not fit together");
     }
     MR_TRY(status);
-    *ret_relation = mr_relation_new(&view);
+    *ret_relation = mr_relation_new(&reading->copy->layouts, &view);
     return MR_OK;
 }
 
@@ -292,8 +293,9 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
         free(copy->commands[i].filter);
     }
     for (uint32_t i = 0; i < copy->relation_count; i++) {
-        mr_relation_free(copy->relations[i]);
+        mr_relation_free(&copy->layouts, copy->relations[i]);
     }
+    mr_layouts_done(&copy->layouts);
     free(copy->commands);
     free(copy->relations);
     free(copy->tables);

@@ -43,6 +43,7 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     encoder->options = *options;
     encoder->topics = topics;
     encoder->form = forms[options->format];
+    encoder->message_avro.value = MR_NO_SCHEMA;
     if (options->counts != NULL) {
         encoder->messages = mr_table_counts_messages(options->counts);
     }
@@ -66,7 +67,7 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
 static void forget_plans(struct mr_encoder *encoder)
 {
     for (uint32_t i = 0; i < encoder->plans.index.count; i++) {
-        mr_plan_free(encoder->plans.items[i]);
+        mr_plan_free(encoder, encoder->plans.items[i]);
     }
     mr_index_clear(&encoder->plans.index);
     encoder->last_plan = NULL;
@@ -79,8 +80,9 @@ void mr_encoder_free(struct mr_encoder *encoder)
     }
     forget_plans(encoder);
     free(encoder->plans.items);
+    free(encoder->plans.layouts);
     mr_index_done(&encoder->plans.index);
-    mr_avro_pair_done(&encoder->message_avro);
+    mr_index_done(&encoder->plans.layout_index);
     free(encoder->database);
     free(encoder->missing.columns);
     mr_value_topics_done(&encoder->value_topics);
@@ -178,11 +180,9 @@ static uint64_t plan_hash(const struct mr_relation *relation)
 /* The number of the relation's plan, or MR_INDEX_NONE. */
 static uint32_t find_plan(const struct mr_encoder *encoder, const struct mr_relation *relation)
 {
-    uint32_t at = 0;
     uint32_t number;
-    do {
-        number = mr_index_next(&encoder->plans.index, plan_hash(relation), &at);
-    } while (number != MR_INDEX_NONE && encoder->plans.items[number]->relation != relation);
+    MR_INDEX_FIND(number, &encoder->plans.index, plan_hash(relation),
+                  encoder->plans.items[number]->relation == relation);
     return number;
 }
 
@@ -237,7 +237,7 @@ void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *rel
     if (encoder->last_plan == plans->items[number]) {
         encoder->last_plan = NULL;
     }
-    mr_plan_free(plans->items[number]);
+    mr_plan_free(encoder, plans->items[number]);
     struct mr_plan *last = plans->items[plans->index.count - 1];
     uint64_t last_hash =
         number + 1 == plans->index.count ? plan_hash(relation) : plan_hash(last->relation);

@@ -38,7 +38,10 @@ struct mr_placing {
 struct mr_plans {
     struct mr_plan **items;
     uint32_t capacity;
-    struct mr_index index; /* by relation */
+    struct mr_index index;           /* by relation */
+    struct mr_plan_layout **layouts; /* that several plans may have */
+    uint32_t layout_room;
+    struct mr_index layout_index; /* by number */
 };
 
 struct mr_encoder {
@@ -60,7 +63,7 @@ struct mr_encoder {
         const struct mr_topic *message;
         const struct mr_topic *heartbeat, *schema, *dead_letter; /* NULL: not wanted */
     } names;
-    struct mr_avro_pair message_avro; /* `value` NULL: no message was seen yet */
+    struct mr_avro_pair message_avro; /* MR_NO_SCHEMA: no message was seen yet */
     struct mr_table_line *messages;   /* where messages are counted; NULL: nowhere */
     struct mr_value_topics value_topics;
     struct mr_tally ignored; /* rows of an outbox */

@@ -5,9 +5,7 @@
 
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
-
-/* An escaped byte takes six at the most (\u00XX). */
-enum { PREFIX_MAX = 6 * MR_IDENTIFIER_MAX + 4 };
+#include "event/relation.h"
 
 /* One `_` for each of Java's characters, of which a sign above U+FFFF is two (Debezium's AbstractTopicNamingStrategy,
  * sanitizedTopicName; Kafka's own rule is org.apache.kafka.common.internals.Topic). What is no UTF-8 is one a byte. */
@@ -125,42 +123,143 @@ static mr_slice render_prefix(struct mr_buffer *out, const char *name, bool firs
     return mr_text_since(out, begin);
 }
 
-/* What it takes, which is mostly far from the most that it could. */
-static size_t prefix_size(const char *name, bool splits_astral)
+/* The most that a text in JSON takes: an escaped byte takes six (\u00XX), and one that is no ASCII may. */
+static size_t json_bytes(const char *text)
 {
-    uint8_t bytes[PREFIX_MAX];
-    struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
-    out.splits_astral = splits_astral;
-    return render_prefix(&out, name, true).len;
+    size_t bytes = 0;
+    for (const uint8_t *c = (const uint8_t *)text; *c != '\0'; c++) {
+        bytes += *c >= ' ' && *c < 0x7F && *c != '"' && *c != '\\' ? 1 : 6;
+    }
+    return bytes;
 }
 
 /* How the values of each column are written. Only what needs a conversion has one: most columns don't. */
-static mr_status plan_forms(struct mr_plan *plan, const struct mr_encode_options *options,
-                            struct mr_error *ret_error)
+static mr_status layout_forms(struct mr_plan_layout *layout, const struct mr_plan *plan,
+                              const struct mr_encode_options *options, struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
-    plan->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
+    layout->columns = MR_NEW_ARRAY(struct mr_plan_column, relation->column_count);
     struct mr_type_form *forms = MR_NEW_ARRAY(struct mr_type_form, relation->column_count);
     uint32_t count = 0;
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < relation->column_count && status == MR_OK; i++) {
         forms[i] = mr_type_form(options, &relation->columns[i]);
         status = mr_shape_column(options, plan, i, &forms[i], ret_error);
-        plan->columns[i].writer = forms[i].writer;
-        plan->columns[i].rule = forms[i].conversion.rule;
+        layout->columns[i].writer = forms[i].writer;
+        layout->columns[i].rule = forms[i].conversion.rule;
         count += forms[i].writer == MR_WRITE_CONVERT;
     }
-    plan->type_forms = MR_NEW_ARRAY(struct mr_type_form, count);
-    struct mr_type_form *form = plan->type_forms;
+    layout->type_forms = MR_NEW_ARRAY(struct mr_type_form, count);
+    struct mr_type_form *form = layout->type_forms;
     for (uint32_t i = 0; i < relation->column_count && status == MR_OK; i++) {
-        if (plan->columns[i].writer == MR_WRITE_CONVERT) {
+        if (layout->columns[i].writer == MR_WRITE_CONVERT) {
             *form = forms[i];
             form->conversion.element = &form->element;
-            plan->columns[i].form = form++;
+            layout->columns[i].form = form++;
         }
     }
     free(forms);
     return status;
+}
+
+static void layout_names(struct mr_plan_layout *layout, const struct mr_plan *plan,
+                         const struct mr_encode_options *options)
+{
+    enum { AROUND = 4 }; /* {"": */
+    const struct mr_relation *relation = plan->relation;
+    size_t size = 0;
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        size += AROUND + json_bytes(relation->columns[i].name);
+    }
+    for (uint32_t i = 0; i < plan->key.count; i++) {
+        size += AROUND + json_bytes(relation->columns[plan->key.columns[i]].name);
+    }
+    layout->names = MR_ALLOC(size);
+    struct mr_buffer names = mr_buffer_init(layout->names, size);
+    names.splits_astral = options->types == MR_TYPES_DEBEZIUM;
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        layout->columns[i].prefix = layout->columns[i].writer == MR_WRITE_ABSENT
+                                        ? MR_SLICE("") /* not NULL, which memcpy may not be given */
+                                        : render_prefix(&names, relation->columns[i].name, i == 0);
+    }
+    layout->key_prefixes = MR_NEW_ARRAY(mr_slice, plan->key.count);
+    for (uint32_t i = 0; i < plan->key.count; i++) {
+        const char *name = relation->columns[plan->key.columns[i]].name;
+        layout->key_prefixes[i] = render_prefix(&names, name, i == 0);
+    }
+}
+
+static void layout_free(struct mr_plan_layout *layout)
+{
+    free(layout->columns);
+    free(layout->type_forms);
+    free(layout->key_prefixes);
+    free(layout->names);
+    free(layout);
+}
+
+/* The place of the layout of that number, or MR_INDEX_NONE. */
+static uint32_t find_layout(const struct mr_plans *plans, uint64_t number)
+{
+    uint32_t place;
+    MR_INDEX_FIND(place, &plans->layout_index, number, plans->layouts[place]->number == number);
+    return place;
+}
+
+static mr_status layout_make(struct mr_encoder *encoder, const struct mr_plan *plan,
+                             uint64_t number, struct mr_plan_layout **ret_layout,
+                             struct mr_error *ret_error)
+{
+    struct mr_plans *plans = &encoder->plans;
+    struct mr_plan_layout *layout = MR_NEW(struct mr_plan_layout);
+    layout->number = number;
+    mr_status status = layout_forms(layout, plan, &encoder->options, ret_error);
+    if (status != MR_OK) {
+        layout_free(layout);
+        return status;
+    }
+    layout_names(layout, plan, &encoder->options);
+    if (number != 0) {
+        MR_GROW(plans->layouts, plans->layout_room, plans->layout_index.count + 1);
+        plans->layouts[mr_index_add(&plans->layout_index, number)] = layout;
+    }
+    *ret_layout = layout;
+    return MR_OK;
+}
+
+static void layout_release(struct mr_plans *plans, struct mr_plan_layout *layout)
+{
+    MR_ASSERT(layout->uses > 0);
+    if (--layout->uses > 0) {
+        return;
+    }
+    if (layout->number != 0) {
+        struct mr_plan_layout *last = plans->layouts[plans->layout_index.count - 1];
+        uint32_t place = find_layout(plans, layout->number);
+        mr_index_remove(&plans->layout_index, place, layout->number, last->number);
+        plans->layouts[place] = last;
+    }
+    layout_free(layout);
+}
+
+/* Rules know columns by the table's name too, and a routing key is another key. */
+static mr_status plan_columns(struct mr_encoder *encoder, struct mr_plan *plan,
+                              struct mr_error *ret_error)
+{
+    struct mr_plans *plans = &encoder->plans;
+    bool is_shared =
+        encoder->options.column_rule_count == 0 && plan->key.columns == plan->relation->key_columns;
+    uint64_t number = is_shared ? mr_relation_layout_number(plan->relation) : 0;
+    uint32_t place = number == 0 ? MR_INDEX_NONE : find_layout(plans, number);
+    if (place != MR_INDEX_NONE) {
+        plan->layout = plans->layouts[place];
+    } else {
+        MR_TRY(layout_make(encoder, plan, number, &plan->layout, ret_error));
+    }
+    plan->layout->uses++;
+    plan->columns = plan->layout->columns;
+    plan->key.prefixes = plan->layout->key_prefixes;
+    return MR_OK;
 }
 
 /* Debezium's ToLogicalTopicRouter adds the field behind the others, to the keys of what it routes. */
@@ -177,7 +276,7 @@ static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *o
         char *value =
             routing->key.regex == NULL ? MR_STRDUP(topic) : rewritten(&routing->key, topic);
         enum { AROUND = 32 };
-        size_t size = 6 * (strlen(routing->key_field) + strlen(value)) + strlen(value) + AROUND;
+        size_t size = json_bytes(routing->key_field) + json_bytes(value) + strlen(value) + AROUND;
         plan->key.tail = MR_ALLOC(size);
         struct mr_buffer out = mr_buffer_init(plan->key.tail, size);
         out.splits_astral = options->types == MR_TYPES_DEBEZIUM;
@@ -195,36 +294,6 @@ static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *o
         free(value);
     }
     free(topic);
-}
-
-static mr_status plan_columns(struct mr_plan *plan, const struct mr_encode_options *options,
-                              struct mr_error *ret_error)
-{
-    const struct mr_relation *relation = plan->relation;
-    bool splits_astral = options->types == MR_TYPES_DEBEZIUM;
-    size_t size = 0;
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        size += prefix_size(relation->columns[i].name, splits_astral);
-    }
-    for (uint32_t i = 0; i < plan->key.count; i++) {
-        size += prefix_size(relation->columns[plan->key.columns[i]].name, splits_astral);
-    }
-    MR_TRY(plan_forms(plan, options, ret_error));
-    plan->names = MR_ALLOC(size);
-    struct mr_buffer names = mr_buffer_init(plan->names, size);
-    names.splits_astral = splits_astral;
-    for (uint32_t i = 0; i < relation->column_count; i++) {
-        plan->columns[i].prefix = plan->columns[i].writer == MR_WRITE_ABSENT
-                                      ? MR_SLICE("") /* not NULL, which memcpy may not be given */
-                                      : render_prefix(&names, relation->columns[i].name, i == 0);
-    }
-    plan->key.prefixes = MR_NEW_ARRAY(mr_slice, plan->key.count);
-    for (uint32_t i = 0; i < plan->key.count; i++) {
-        const char *name = relation->columns[plan->key.columns[i]].name;
-        plan->key.prefixes[i] = render_prefix(&names, name, i == 0);
-    }
-    plan_key_end(plan, options);
-    return MR_OK;
 }
 
 /* A topic that is not one table's alone. */
@@ -298,7 +367,8 @@ static mr_status fill_plan(struct mr_encoder *encoder, struct mr_plan *plan,
 {
     const struct mr_encode_options *options = &encoder->options;
     MR_TRY(plan_keys(plan, options, ret_error));
-    MR_TRY(plan_columns(plan, options, ret_error));
+    MR_TRY(plan_columns(encoder, plan, ret_error));
+    plan_key_end(plan, options);
     MR_TRY(plan_topic(plan, options, encoder->topics, ret_error));
     if (!mr_plan_is_outbox(plan)) {
         plan->key.is_unheld = options->format != MR_FORMAT_FLAT && !holds_key(plan);
@@ -325,8 +395,10 @@ static struct mr_plan *stream_plan_new(struct mr_encoder *encoder,
     plan->skips_unchanged = options->skip_unchanged;
     plan->tells_schema = options->schema_topic != NULL && !is_message;
     plan->tells_transaction = options->transaction_topic != NULL;
+    plan->rendered.names_bytes = json_bytes(options->topic_prefix) + json_bytes(relation->schema) +
+                                 json_bytes(relation->table);
     if (fill_plan(encoder, plan, ret_error) != MR_OK) {
-        mr_plan_free(plan);
+        mr_plan_free(encoder, plan);
         return NULL;
     }
     plan->is_unusual = mr_plan_is_unusual(plan);
@@ -345,7 +417,7 @@ struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation
         last->next = stream_plan_new(encoder, relation, route, ret_error);
         last = last->next;
         if (last == NULL) {
-            mr_plan_free(first);
+            mr_plan_free(encoder, first);
             return NULL;
         }
     }
@@ -355,7 +427,7 @@ struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation
     return first;
 }
 
-void mr_plan_free(struct mr_plan *plan)
+void mr_plan_free(struct mr_encoder *encoder, struct mr_plan *plan)
 {
     if (plan == NULL) {
         return;
@@ -363,12 +435,11 @@ void mr_plan_free(struct mr_plan *plan)
     if (plan->form->forget != NULL) {
         plan->form->forget(plan);
     }
-    free(plan->columns);
-    free(plan->type_forms);
+    if (plan->layout != NULL) {
+        layout_release(&encoder->plans, plan->layout);
+    }
     free(plan->key.tail);
-    free(plan->key.prefixes);
-    free(plan->names);
     free(plan->rendered.text.data);
-    mr_plan_free(plan->next);
+    mr_plan_free(encoder, plan->next);
     free(plan);
 }

@@ -1,5 +1,6 @@
 /* What a relation version needs, worked out once: its form, its topic, key columns, names already escaped, and how each type is
- * written. Plans belong to their encoder, and live until their relation ends. Inside encode/ only; the encoder's thread.
+ * written. Plans belong to their encoder, and live until their relation ends. What the columns alone decide is shared by all plans
+ * of an encoder whose relations share them. Inside encode/ only; the encoder's thread.
  */
 #ifndef MR_ENCODE_PLAN_H
 #define MR_ENCODE_PLAN_H
@@ -49,9 +50,19 @@ struct mr_plan_column {
     const struct mr_type_form *form; /* NULL but with MR_WRITE_CONVERT */
 };
 
+/* How columns and key are written. */
+struct mr_plan_layout {
+    uint64_t number; /* of the relations' layout; 0: it is one plan's alone */
+    uint32_t uses;
+    struct mr_plan_column *columns;
+    struct mr_type_form *type_forms; /* of the columns that have one */
+    mr_slice *key_prefixes;
+    uint8_t *names; /* memory of all prefixes */
+};
+
 struct mr_plan_key {
-    const uint32_t *columns; /* the relation's, or routing_column */
-    mr_slice *prefixes;
+    const uint32_t *columns;  /* the relation's, or routing_column */
+    const mr_slice *prefixes; /* the layout's */
     mr_slice end; /* of an object: with a field for the table, where topics are shared */
     mr_slice avro_end;
     uint8_t *tail; /* memory of both, where they are its own */
@@ -77,11 +88,17 @@ struct mr_rendered {
     mr_slice head, middle, tail;
     mr_slice sequence; /* Avro: the beginning of the source block's `sequence` */
     struct mr_text text;
+    size_t names_bytes; /* that the names in it take at most */
 };
+
+/* A table's schemas, or those of messages, in the options' schemas. */
+struct mr_avro_pair {
+    uint32_t key, value;
+};
+#define MR_NO_SCHEMA UINT32_MAX
 
 struct mr_form_ops;
 struct mr_outbox_columns;
-struct mr_avro_pair;
 
 struct mr_plan {
     const struct mr_relation *relation;
@@ -93,11 +110,10 @@ struct mr_plan {
     const struct mr_form_ops *form;
     union { /* what the form needs */
         struct mr_outbox_columns *outbox;
-        struct mr_avro_pair *avro;
+        struct mr_avro_pair avro;
     };
-    struct mr_plan_column *columns;
-    struct mr_type_form *type_forms; /* of the columns that have one */
-    uint8_t *names;                  /* memory of all prefixes */
+    struct mr_plan_layout *layout;
+    const struct mr_plan_column *columns; /* the layout's */
     struct mr_plan_key key;
     struct mr_transaction_slot slot;
     bool is_unusual;        /* mr_plan_is_unusual */
@@ -140,6 +156,6 @@ static inline bool mr_find_column(const struct mr_relation *relation, mr_slice n
 /* `error` is filled when the relation can't be passed on as configured (NULL plan). */
 struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation *relation,
                             struct mr_error *ret_error);
-void mr_plan_free(struct mr_plan *plan);
+void mr_plan_free(struct mr_encoder *encoder, struct mr_plan *plan);
 
 #endif

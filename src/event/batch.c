@@ -4,17 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 /* Of all tables of topics: each thread that encodes may name one, and few ever do. */
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
 
-static struct mr_topic *find(struct mr_topics *topics, const char *name)
+static uint64_t name_hash(const char *name)
 {
-    for (uint32_t i = 0; i < topics->count; i++) {
-        if (strcmp(topics->items[i]->name, name) == 0) {
-            return topics->items[i];
-        }
-    }
-    return NULL;
+    return mr_hash_add(MR_HASH_BEGIN, name, strlen(name));
+}
+
+static struct mr_topic *find(const struct mr_topics *topics, const char *name)
+{
+    uint32_t number;
+    MR_INDEX_FIND(number, &topics->by_name, name_hash(name),
+                  strcmp(topics->items[number]->name, name) == 0);
+    return number == MR_INDEX_NONE ? NULL : topics->items[number];
 }
 
 static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
@@ -23,11 +28,11 @@ static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
     if (found != NULL) {
         return found;
     }
-    MR_GROW(topics->items, topics->capacity, topics->count + 1);
+    MR_GROW(topics->items, topics->capacity, topics->by_name.count + 1);
     struct mr_topic *topic = MR_NEW(struct mr_topic);
     topic->name = MR_STRDUP(name);
-    topic->index = topics->count;
-    topics->items[topics->count++] = topic;
+    topic->index = mr_index_add(&topics->by_name, name_hash(name));
+    topics->items[topic->index] = topic;
     return topic;
 }
 
@@ -87,7 +92,7 @@ static const char *value_fault(const struct mr_topics *topics, const char *name,
         return "begins with two underscores, as the topics that Kafka and millrace keep for "
                "themselves do";
     }
-    for (uint32_t i = 0; i < topics->count && fault == NULL; i++) {
+    for (uint32_t i = 0; i < topics->by_name.count && fault == NULL; i++) {
         if (collides(topics->items[i]->name, name)) {
             return "is that of other events, or differs from another topic's in dots and "
                    "underscores alone, which Kafka refuses";
@@ -121,12 +126,13 @@ const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *
 
 void mr_topics_done(struct mr_topics *topics)
 {
-    for (uint32_t i = 0; i < topics->count; i++) {
+    for (uint32_t i = 0; i < topics->by_name.count; i++) {
         free(topics->items[i]->name);
         free(topics->items[i]->table);
         free(topics->items[i]);
     }
     free(topics->items);
+    mr_index_done(&topics->by_name);
     *topics = (struct mr_topics){0};
 }
 

@@ -14,6 +14,7 @@
 #include <pthread.h>
 
 #include "base/buffer.h"
+#include "base/index.h"
 #include "base/ring.h"
 #include "event/event.h"
 #include "event/headers.h"
@@ -29,9 +30,9 @@ struct mr_topic {
 
 struct mr_topics {
     struct mr_topic **items;
-    uint32_t count;
     uint32_t capacity;
-    uint32_t by_value; /* of them */
+    struct mr_index by_name; /* of them */
+    uint32_t by_value;       /* of them, that a value named */
 };
 
 /* The topic of that name, made on first use. Any thread: a lock is taken, so never for each event. */

@@ -119,6 +119,8 @@ enum mr_replica_identity {
     MR_IDENTITY_INDEX = 'i',
 };
 
+struct mr_layout;
+
 /* One version of a table's shape, as the stream describes it. Immutable; a change of the table makes a
  * new one. Owned by the decoder's cache, valid until the cache announces its end. */
 struct mr_relation {
@@ -138,7 +140,8 @@ struct mr_relation {
     bool is_narrowed;   /* its identity is what all its partitions' have of it; */
     uint32_t narrows;   /* of a partition that has less of it the table's OID, else 0 */
     enum mr_replica_identity told_identity; /* the server's word, whatever partitions have */
-    size_t bytes;                           /* of memory, with all that it points to */
+    struct mr_layout *layout; /* columns and key, shared with others; NULL: they are its own */
+    size_t bytes;             /* of memory, without the layout */
 };
 
 enum mr_datum_kind {

@@ -1,11 +1,13 @@
 /* A relation: what the stream or the catalog says of a table, first as a view of somebody's bytes, then as a copy.
  *
- * A view's texts belong to whoever made it: a Relation message, an answer of the catalog, or a relation. mr_relation_new copies all
- * of it into one block of memory, which its owner frees with mr_relation_free and which never changes. Any thread.
+ * A view's texts belong to its maker: a Relation message, an answer of the catalog, or a relation. mr_relation_new copies all of it.
+ * Relations with equal columns and an equal key share these: a layout, which their owner keeps in one struct mr_layouts, and which
+ * goes with the last relation that has it. Neither ever changes. Any thread reads; the owner's makes and frees.
  */
 #ifndef MR_EVENT_RELATION_H
 #define MR_EVENT_RELATION_H
 
+#include "base/index.h"
 #include "event/event.h"
 
 /* A relation as its message has it; the names are the message's bytes. */
@@ -55,9 +57,25 @@ bool mr_relation_is_less(const struct mr_relation *partition, const struct mr_re
 void mr_relation_narrow(struct mr_relation_view *view, struct mr_column_view *columns,
                         const struct mr_relation *by);
 
-/* A relation of its own, with everything copied. */
-struct mr_relation *mr_relation_new(const struct mr_relation_view *view);
-void mr_relation_free(struct mr_relation *relation);
+/* All zero is empty. */
+struct mr_layouts {
+    struct mr_layout **items;
+    struct mr_index by_content;
+    uint32_t room;
+    size_t bytes; /* of memory, of all of them */
+};
+
+/* A relation with everything copied. It is freed with the same `layouts`, before these are done. */
+struct mr_relation *mr_relation_new(struct mr_layouts *layouts,
+                                    const struct mr_relation_view *view);
+void mr_relation_free(struct mr_layouts *layouts, struct mr_relation *relation);
+void mr_layouts_done(struct mr_layouts *layouts);
+
+/* What freeing it would give back: the layout, too, where no other relation has that. */
+size_t mr_relation_own_bytes(const struct mr_relation *relation);
+
+/* A number of the relation's layout, which no other ever has; 0: it has none. */
+uint64_t mr_relation_layout_number(const struct mr_relation *relation);
 
 /* True when the relation, found by the view's OID, is what the view says, to the last column. */
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view);

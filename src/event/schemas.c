@@ -4,6 +4,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+#include "base/index.h"
 #include "base/text.h"
 
 enum { UNKNOWN_MARK = 0xFF };
@@ -12,7 +14,7 @@ struct mr_schemas {
     pthread_mutex_t lock;
     pthread_cond_t change;
     struct mr_schema **items; /* each stays where it is */
-    uint32_t count;
+    struct mr_index by_text;  /* and subject; and how many */
     uint32_t capacity;
     uint32_t pending; /* none before it waits for an id */
     int wake;
@@ -37,13 +39,14 @@ void mr_schemas_free(struct mr_schemas *schemas)
     if (schemas == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < schemas->count; i++) {
+    for (uint32_t i = 0; i < schemas->by_text.count; i++) {
         free(schemas->items[i]->subject);
         free(schemas->items[i]->text);
         free(schemas->items[i]->fault);
         free(schemas->items[i]);
     }
     free(schemas->items);
+    mr_index_done(&schemas->by_text);
     pthread_cond_destroy(&schemas->change);
     pthread_mutex_destroy(&schemas->lock);
     free(schemas);
@@ -56,29 +59,36 @@ void mr_schemas_set_wake(struct mr_schemas *schemas, int wake)
     pthread_mutex_unlock(&schemas->lock);
 }
 
-static uint32_t find(const struct mr_schemas *schemas, const char *subject, mr_slice text)
+static uint64_t schema_hash(const char *subject, mr_slice text)
 {
-    for (uint32_t i = 0; i < schemas->count; i++) {
-        const struct mr_schema *item = schemas->items[i];
-        if (strcmp(item->subject, subject) == 0 && mr_slice_equal(mr_slice_of(item->text), text)) {
-            return i;
-        }
-    }
-    return schemas->count;
+    return mr_hash_add(mr_hash_add(MR_HASH_BEGIN, subject, strlen(subject)), text.data, text.len);
+}
+
+/* MR_INDEX_NONE: it is not there. */
+static uint32_t find(const struct mr_schemas *schemas, uint64_t hash, const char *subject,
+                     mr_slice text)
+{
+    uint32_t number;
+    MR_INDEX_FIND(number, &schemas->by_text, hash,
+                  strcmp(schemas->items[number]->subject, subject) == 0 &&
+                      mr_slice_equal(mr_slice_of(schemas->items[number]->text), text));
+    return number;
 }
 
 uint32_t mr_schemas_intern(struct mr_schemas *schemas, const char *subject, mr_slice text)
 {
+    uint64_t hash = schema_hash(subject, text);
     pthread_mutex_lock(&schemas->lock);
-    uint32_t index = find(schemas, subject, text);
-    if (index == schemas->count) {
-        MR_GROW(schemas->items, schemas->capacity, schemas->count + 1);
+    uint32_t index = find(schemas, hash, subject, text);
+    if (index == MR_INDEX_NONE) {
+        index = schemas->by_text.count;
+        MR_GROW(schemas->items, schemas->capacity, index + 1);
         struct mr_schema *item = MR_NEW(struct mr_schema);
         *item = (struct mr_schema){.subject = MR_STRDUP(subject),
                                    .text = MR_STRNDUP((const char *)text.data, text.len),
-                                   .index = index,
+                                   .index = mr_index_add(&schemas->by_text, hash),
                                    .id = -1};
-        schemas->items[schemas->count++] = item;
+        schemas->items[index] = item;
         pthread_cond_signal(&schemas->change);
     }
     pthread_mutex_unlock(&schemas->lock);
@@ -111,7 +121,7 @@ static const struct mr_schema *unknown(const struct mr_schemas *schemas, const u
     for (int i = 0; i < 4; i++) {
         index = index << 8 | bytes[1 + i];
     }
-    MR_ASSERT(index < schemas->count);
+    MR_ASSERT(index < schemas->by_text.count);
     return schemas->items[index];
 }
 
@@ -169,7 +179,7 @@ static struct timespec in_ms(uint32_t ms)
 
 static struct mr_schema *next_pending(struct mr_schemas *schemas)
 {
-    while (schemas->pending < schemas->count) {
+    while (schemas->pending < schemas->by_text.count) {
         struct mr_schema *item = schemas->items[schemas->pending];
         if (item->id < 0 && item->fault == NULL) {
             return item;
@@ -230,7 +240,7 @@ static void tell(struct mr_schemas *schemas)
 static const struct mr_schema *other_with(const struct mr_schemas *schemas, int32_t id,
                                           const char *text)
 {
-    for (uint32_t i = 0; i < schemas->count; i++) {
+    for (uint32_t i = 0; i < schemas->by_text.count; i++) {
         const struct mr_schema *item = schemas->items[i];
         if (item->id == id && strcmp(item->text, text) != 0) {
             return item;

@@ -3,7 +3,11 @@
 /* All measured by tests/test_memory.py. */
 enum {
     OWN_BYTES = 24 * 1024 * 1024, /* 20 MiB without a pool */
-    TABLE_BYTES = 48 * 1024,      /* 22 MiB for 500 tables of 50 columns */
+    /* A table that sends: 22 MiB for 500 tables of 50 columns, of which more than half is the Kafka client's. One that does not; and
+     * of the budget, what is kept for the former where not all tables may send at once. */
+    TABLE_BYTES = 48 * 1024,
+    IDLE_TABLE_BYTES = 1024,
+    TABLES_SHARE = 4,
     /* A ring of 512 KiB for each thread, names from debug information, the last minute, one profile being made. */
     PROFILER_BYTES = 28 * 1024 * 1024,
     /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what
@@ -43,12 +47,20 @@ size_t mr_memory_chunk(uint64_t change_bytes_max)
                                      : (size_t)bytes;
 }
 
+static uint64_t tables_bytes(const struct mr_memory_needs *needs)
+{
+    uint64_t all = needs->tables * TABLE_BYTES;
+    uint64_t idle = needs->tables * IDLE_TABLE_BYTES;
+    uint64_t share = needs->limit / TABLES_SHARE;
+    return all < share ? all : idle > share ? idle : share;
+}
+
 struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t change_bytes_max)
 {
     /* Records are larger than the row they are of by more than a message is. */
     uint64_t message = change_bytes_max - MESSAGE_ROOM;
     return (struct mr_memory){
-        .own = OWN_BYTES + needs->tables * TABLE_BYTES,
+        .own = OWN_BYTES + tables_bytes(needs),
         .profiler = needs->profiles ? PROFILER_BYTES : 0,
         .pool = needs->batches * needs->batch_bytes * POOL_FACTOR,
         .input = needs->readers == 0 ? mr_memory_input(message)
@@ -65,7 +77,7 @@ uint64_t mr_memory_sum(const struct mr_memory *memory)
 }
 
 size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
-                          uint64_t change_bytes_max, uint64_t limit)
+                          uint64_t change_bytes_max)
 {
     uint64_t least = mr_memory_chunk(change_bytes_max);
     uint64_t row = CHANGE_BYTES_MIN;
@@ -74,7 +86,7 @@ size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs
     }
     /* Who copies at the beginning has ended by then, and had more. */
     bool is_free = needs->readers > 0;
-    while (!is_free && row > least && mr_memory_sum(memory) + 2 * row > limit) {
+    while (!is_free && row > least && mr_memory_sum(memory) + 2 * row > needs->limit) {
         row /= 2;
     }
     if (row <= least) {
@@ -84,9 +96,9 @@ size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs
     return row;
 }
 
-size_t mr_memory_relations(const struct mr_memory_needs *needs, uint64_t limit)
+size_t mr_memory_relations(const struct mr_memory_needs *needs)
 {
-    return (size_t)((needs->tables * TABLE_BYTES + limit / RELATIONS_SHARE) / RELATION_FACTOR);
+    return (size_t)((tables_bytes(needs) + needs->limit / RELATIONS_SHARE) / RELATION_FACTOR);
 }
 
 uint64_t mr_memory_large(const struct mr_memory *memory, uint64_t limit)
@@ -95,12 +107,12 @@ uint64_t mr_memory_large(const struct mr_memory *memory, uint64_t limit)
     return limit < others + memory->large ? memory->large : limit - others;
 }
 
-uint64_t mr_memory_change_max(const struct mr_memory_needs *needs, uint64_t limit)
+uint64_t mr_memory_change_max(const struct mr_memory_needs *needs)
 {
     uint64_t change = CHANGE_BYTES_DEFAULT;
     for (; change > CHANGE_BYTES_MIN; change /= 2) {
         struct mr_memory memory = mr_memory_of(needs, change);
-        if (mr_memory_sum(&memory) <= limit) {
+        if (mr_memory_sum(&memory) <= needs->limit) {
             break;
         }
     }

@@ -2,7 +2,8 @@
  *
  * The sum is of the worst moments, each counted as what is really resident then:
  *
- *   own      the program, its libraries, plans of tables, metrics, HTTP
+ *   own      the program, its libraries, plans of tables, metrics, HTTP. Tables take a quarter of the budget at most, as if
+ *            each sent rows, unless they need more although they send none
  *   profiler where profiles may be taken: rings, names, profiles
  *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
  *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts. While
@@ -32,6 +33,7 @@ struct mr_memory {
 
 /* What the options come from. */
 struct mr_memory_needs {
+    uint64_t limit;  /* the budget */
     uint64_t tables; /* that are configured */
     uint64_t batches;
     uint64_t batch_bytes;
@@ -45,8 +47,8 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
 uint64_t mr_memory_sum(const struct mr_memory *memory);
 
 /* The largest change, in powers of two as libpq's buffer grows, from 64 KiB to 64 MiB, that leaves the sum within
- * `limit`; the least also when that does not fit either. */
-uint64_t mr_memory_change_max(const struct mr_memory_needs *needs, uint64_t limit);
+ * the limit; the least also when that does not fit either. */
+uint64_t mr_memory_change_max(const struct mr_memory_needs *needs);
 
 /* Bytes of a chunk of existing rows, its last row not counted. */
 size_t mr_memory_chunk(uint64_t change_bytes_max);
@@ -54,10 +56,10 @@ size_t mr_memory_chunk(uint64_t change_bytes_max);
 /* The largest row that may be copied while the stream runs, as COPY writes it: not above a change, and within `limit`. What it
  * takes is added to `memory`. */
 size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
-                          uint64_t change_bytes_max, uint64_t limit);
+                          uint64_t change_bytes_max);
 
 /* What descriptions of tables may take: in the decoder's own bytes, the encoder's plans for them not counted. */
-size_t mr_memory_relations(const struct mr_memory_needs *needs, uint64_t limit);
+size_t mr_memory_relations(const struct mr_memory_needs *needs);
 
 /* What is left of `limit` for large changes. */
 uint64_t mr_memory_large(const struct mr_memory *memory, uint64_t limit);

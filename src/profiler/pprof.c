@@ -25,12 +25,9 @@ struct numbering {
 static uint32_t number_of(struct numbering *numbering, struct item item)
 {
     uint64_t hash = mr_hash_number(mr_hash_number(MR_HASH_BEGIN, item.a), item.b);
-    uint32_t at = 0;
     uint32_t found;
-    do {
-        found = mr_index_next(&numbering->index, hash, &at);
-    } while (found != MR_INDEX_NONE &&
-             (numbering->items[found].a != item.a || numbering->items[found].b != item.b));
+    MR_INDEX_FIND(found, &numbering->index, hash,
+                  numbering->items[found].a == item.a && numbering->items[found].b == item.b);
     if (found == MR_INDEX_NONE) {
         found = mr_index_add(&numbering->index, hash);
         MR_GROW(numbering->items, numbering->room, numbering->index.count);

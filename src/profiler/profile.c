@@ -47,12 +47,9 @@ static uint32_t find_or_add(struct mr_profile *profile, const uint32_t *location
                             const struct mr_profile_entry *wanted)
 {
     uint64_t hash = hash_of(locations, wanted->stack_count, wanted->thread, wanted->table);
-    uint32_t at = 0;
     uint32_t number;
-    do {
-        number = mr_index_next(&profile->by_stack, hash, &at);
-    } while (number != MR_INDEX_NONE &&
-             !is_same(profile, &profile->entries[number], wanted, locations));
+    MR_INDEX_FIND(number, &profile->by_stack, hash,
+                  is_same(profile, &profile->entries[number], wanted, locations));
     if (number == MR_INDEX_NONE && profile->count < ENTRIES_MAX) {
         number = mr_index_add(&profile->by_stack, hash);
         MR_GROW(profile->entries, profile->room, ++profile->count);

@@ -39,11 +39,8 @@ uint32_t mr_symbols_intern(const char *text)
         return 0;
     }
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, text, strlen(text));
-    uint32_t at = 0;
     uint32_t number;
-    do {
-        number = mr_index_next(&interned.index, hash, &at);
-    } while (number != MR_INDEX_NONE && strcmp(interned.texts[number], text) != 0);
+    MR_INDEX_FIND(number, &interned.index, hash, strcmp(interned.texts[number], text) == 0);
     if (number == MR_INDEX_NONE) {
         number = mr_index_add(&interned.index, hash);
         MR_GROW(interned.texts, interned.room, interned.index.count);
@@ -72,11 +69,9 @@ static struct {
 uint32_t mr_symbols_location(uint64_t address, bool is_return)
 {
     address -= is_return;
-    uint32_t at = 0;
     uint32_t number;
-    do {
-        number = mr_index_next(&locations.by_address, address, &at);
-    } while (number != MR_INDEX_NONE && locations.items[number].address != address);
+    MR_INDEX_FIND(number, &locations.by_address, address,
+                  locations.items[number].address == address);
     if (number == MR_INDEX_NONE) {
         number = mr_index_add(&locations.by_address, address);
         MR_GROW(locations.items, locations.room, locations.by_address.count);

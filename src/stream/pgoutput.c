@@ -15,6 +15,8 @@ enum {
     COLUMN_IN_IDENTITY = 1,
     TRUNCATE_OPTIONS = 1 | 2,
     MESSAGE_TRANSACTIONAL = 1,
+    /* A third of what a table takes beside its columns' names and their plan (flow/memory.c counts a byte here as three). */
+    PLAN_BYTES = 256,
 };
 
 /* A record begins behind LSN 0. */
@@ -405,7 +407,7 @@ static void replace_relation(struct decoding *decoding, struct mr_relation *rela
     struct mr_relation *replaced = mr_relation_cache_put(&decoding->decoder->relations, relation);
     if (replaced != NULL) {
         decoding->handler->relation_end(decoding->handler->context, replaced);
-        mr_relation_free(replaced);
+        mr_relation_free(&decoding->decoder->relations.layouts, replaced);
     }
 }
 
@@ -435,10 +437,12 @@ static mr_status take_relation(struct decoding *decoding, struct mr_relation_vie
     if (known == NULL && cache->by_oid.count == MR_RELATIONS_MAX) {
         return malformed(decoding, "more than %d relations", MR_RELATIONS_MAX);
     }
-    struct mr_relation *relation = mr_relation_new(view);
-    size_t freed = known == NULL ? 0 : known->bytes;
-    if (cache->bytes - freed + relation->bytes > decoding->decoder->relation_bytes_max) {
-        mr_relation_free(relation);
+    struct mr_relation *relation = mr_relation_new(&cache->layouts, view);
+    size_t freed = known == NULL ? 0 : mr_relation_own_bytes(known) + PLAN_BYTES;
+    size_t bytes = cache->bytes + cache->layouts.bytes + cache->by_oid.count * PLAN_BYTES +
+                   relation->bytes + PLAN_BYTES - freed;
+    if (bytes > decoding->decoder->relation_bytes_max) {
+        mr_relation_free(&cache->layouts, relation);
         return mr_fail(
             decoding->ret_error, MR_ERR_CONFIG,
             "the descriptions of the tables that the server sends take more than %zu "
@@ -513,7 +517,7 @@ __attribute__((cold, noinline)) static void follow_partition(struct decoding *de
     if (leaf->narrows != 0) {
         log_narrowed(root, leaf);
     }
-    replace_relation(decoding, mr_relation_new(&view));
+    replace_relation(decoding, mr_relation_new(&cache->layouts, &view));
 }
 
 /* Type: Byte1('Y') Int32(OID) String(schema, empty for pg_catalog) String(name). Those of a relation come right before it

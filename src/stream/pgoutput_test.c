@@ -717,34 +717,73 @@ static void test_decode_relation_count_limit(void **state)
     assert_wrong(seen, &wire, "more than 100000 relations");
 }
 
+/* How many relations of 50 columns fit, whose first column has another name in each, or not. */
+static uint32_t relations_that_fit(struct seen *seen, size_t bytes_max, bool are_equal)
+{
+    struct mr_wire wire;
+    uint32_t count = 0;
+    mr_status status;
+    mr_pgoutput_reset(seen->decoder, &seen->handler);
+    mr_pgoutput_limit_relations(seen->decoder, bytes_max);
+    do {
+        char name[64];
+        mr_wire_relation_head(&wire, 16384 + count, "s", "t", 'd', 50);
+        for (uint32_t i = 0; i < 50; i++) {
+            snprintf(name, sizeof(name), "%063u", i == 0 && !are_equal ? count : UINT32_MAX);
+            mr_wire_column(&wire, 0, name, 25, -1);
+        }
+        status = decode(seen, &wire);
+    } while (status == MR_OK && ++count < 10000);
+    assert_int_equal(status, MR_ERR_CONFIG);
+    assert_non_null(strstr(seen->error.text, "raise pipeline.memory"));
+    return count;
+}
+
 static void test_decode_relation_bytes_limit(void **state)
 {
     struct seen *seen = *state;
     struct mr_wire wire;
     const size_t most = 100 * 1000;
-    mr_pgoutput_limit_relations(seen->decoder, most);
-    char name[64];
-    memset(name, 'n', sizeof(name) - 1);
-    name[63] = '\0';
-    uint32_t count = 0;
-    mr_status status;
-    do {
-        mr_wire_relation_head(&wire, 16384 + count, "s", "t", 'd', 50);
-        for (uint32_t i = 0; i < 50; i++) {
-            mr_wire_column(&wire, 0, name, 25, -1);
-        }
-        status = decode(seen, &wire);
-    } while (status == MR_OK && ++count < 1000);
+    assert_in_range(relations_that_fit(seen, most, true), most / 500,
+                    most / 250); /* all is shared */
     /* A column is its name and three numbers. */
-    assert_in_range(count, most / (50 * 120), most / (50 * 64));
-    assert_int_equal(status, MR_ERR_CONFIG);
-    assert_non_null(strstr(seen->error.text, "raise pipeline.memory"));
+    assert_in_range(relations_that_fit(seen, most, false), most / (50 * 120 + 500),
+                    most / (50 * 64));
     /* A new version takes the place of the old one. */
+    unsigned ends = seen->relation_ends;
     for (uint32_t i = 0; i < 1000; i++) {
         mr_wire_relation_head(&wire, 16384, "s", i % 2 == 0 ? "one" : "two", 'd', 0);
         assert_ok(seen, &wire);
     }
-    assert_int_equal(seen->relation_ends, 1000);
+    assert_int_equal(seen->relation_ends - ends, 1000);
+}
+
+/* Equal columns are one object, until the last table that has them is another; what differs in anything is not. */
+static void test_decode_relation_shares_columns(void **state)
+{
+    struct seen *seen = *state;
+    struct mr_wire wire;
+    const struct mr_relation *of[3];
+    begin(seen, COMMIT_LSN);
+    for (uint32_t again = 0; again < 2; again++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            mr_wire_relation(&wire, OID + i, 'd', i == 0 ? "t" : "u", columns, 2);
+            assert_ok(seen, &wire);
+            mr_wire_insert(&wire, OID + i, row, 2);
+            assert_ok(seen, &wire);
+            of[i] = seen->change.relation;
+        }
+        assert_ptr_equal(of[0]->columns, of[1]->columns);
+        assert_ptr_equal(of[0]->columns, of[2]->columns);
+        assert_string_equal(of[0]->table, "t");
+        assert_int_equal(mr_relation_layout_number(of[0]), mr_relation_layout_number(of[2]));
+        relation_version(&wire, 8); /* of the same table: a modifier */
+        assert_ok(seen, &wire);
+        mr_wire_insert(&wire, OID, row, 2);
+        assert_ok(seen, &wire);
+        assert_ptr_not_equal(seen->change.relation->columns, of[1]->columns);
+        assert_string_equal(of[1]->columns[0].name, "id");
+    }
 }
 
 static void test_decode_type_is_passed_over(void **state)
@@ -1661,6 +1700,7 @@ int main(void)
         TEST(test_decode_relation_cache_of_many),
         TEST(test_decode_relation_count_limit),
         TEST(test_decode_relation_bytes_limit),
+        TEST(test_decode_relation_shares_columns),
         TEST(test_decode_type_is_passed_over),
         TEST(test_decode_insert),
         TEST(test_decode_insert_datum_kinds),

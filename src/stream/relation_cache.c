@@ -4,11 +4,8 @@
 
 static uint32_t find(const struct mr_relation_cache *cache, uint32_t oid)
 {
-    uint32_t at = 0;
     uint32_t number;
-    do {
-        number = mr_index_next(&cache->by_oid, oid, &at);
-    } while (number != MR_INDEX_NONE && cache->relations[number]->oid != oid);
+    MR_INDEX_FIND(number, &cache->by_oid, oid, cache->relations[number]->oid == oid);
     return number;
 }
 
@@ -39,9 +36,10 @@ struct mr_relation *mr_relation_cache_put(struct mr_relation_cache *cache,
 void mr_relation_cache_done(struct mr_relation_cache *cache)
 {
     for (uint32_t i = 0; i < cache->by_oid.count; i++) {
-        mr_relation_free(cache->relations[i]);
+        mr_relation_free(&cache->layouts, cache->relations[i]);
     }
     free(cache->relations);
+    mr_layouts_done(&cache->layouts);
     mr_index_done(&cache->by_oid);
     *cache = (struct mr_relation_cache){0};
 }

@@ -1,5 +1,5 @@
-/* The decoder's relations by OID: the version that the stream announced last. Each is one block of memory, so a new version costs one
- * allocation; the same one again costs none, for it is compared while it is still slices of its message. */
+/* The decoder's relations by OID: the version that the stream announced last. One that is announced again costs no memory: it is
+ * compared while it is still slices of its message. Tables of equal columns share these. */
 #ifndef MR_SOURCE_RELATION_CACHE_H
 #define MR_SOURCE_RELATION_CACHE_H
 
@@ -14,7 +14,8 @@ struct mr_relation_cache {
     struct mr_relation **relations; /* in the order in which they were announced first */
     struct mr_index by_oid;         /* and how many */
     uint32_t room;
-    size_t bytes;             /* of all relations */
+    struct mr_layouts layouts;
+    size_t bytes;             /* of all relations, without their layouts */
     struct mr_relation *last; /* rows of one table tend to come together */
 };
 

@@ -111,7 +111,7 @@ static void put_key(struct mr_buffer *out, struct mr_encoder *encoder, const str
         out->is_avro = true;
         return;
     }
-    mr_schema_frame(out, plan->avro->key->index);
+    mr_schema_frame(out, plan->avro.key);
     for (uint32_t i = 0; i < plan->key.count; i++) {
         uint32_t column = plan->key.columns[i];
         const struct mr_datum *value = mr_row_key_datum(encoder, plan, i, row, old);
@@ -135,7 +135,7 @@ static void put_envelope(struct mr_buffer *out, struct mr_encoder *encoder, stru
     mr_json_u64(&lsn, change->lsn);
     MR_BUFFER_LITERAL(&lsn, "\"]");
     size_t lsn_len = (size_t)(lsn.at - digits);
-    mr_schema_frame(out, plan->avro->value->index);
+    mr_schema_frame(out, plan->avro.value);
     put_row(out, encoder, plan, event->before, NULL);
     put_row(out, encoder, plan, event->after, &change->before);
     mr_buffer_slice(out, rendered->head);
@@ -190,18 +190,18 @@ static bool avro_message(struct mr_encoder *encoder, const struct mr_message_eve
     if (encoder->placing.writes_letter) {
         return mr_debezium_message(encoder, message, out, ret_record);
     }
-    if (pair->value == NULL) {
+    if (pair->value == MR_NO_SCHEMA) {
         *pair = mr_avro_messages(&encoder->options, encoder->names.message);
     }
     struct mr_record record = mr_message_record(encoder, message);
     record.key_content = record.value_content = MR_CONTENT_FRAMED;
     record.key = out->at;
     out->is_avro = true;
-    mr_schema_frame(out, pair->key->index);
+    mr_schema_frame(out, pair->key);
     put_prefix(out, message->prefix);
     record.value = out->at;
     record.key_len = (uint32_t)(record.value - record.key);
-    mr_schema_frame(out, pair->value->index);
+    mr_schema_frame(out, pair->value);
     out->nullable = false;
     mr_message_envelope(out, encoder, message);
     record.value_len = (uint32_t)(out->at - record.value);
@@ -215,20 +215,8 @@ static bool avro_message(struct mr_encoder *encoder, const struct mr_message_eve
 static mr_status avro_plan(struct mr_encoder *encoder, struct mr_plan *plan,
                            struct mr_error *ret_error)
 {
-    plan->avro = MR_NEW(struct mr_avro_pair);
     return plan->topic == NULL ? MR_OK : mr_avro_plan(&encoder->options, plan, ret_error);
 }
 
-static void avro_forget(struct mr_plan *plan)
-{
-    if (plan->avro != NULL) {
-        mr_avro_pair_done(plan->avro);
-        free(plan->avro);
-    }
-}
-
-const struct mr_form_ops mr_form_avro = {.ends_rows = true,
-                                         .plan = avro_plan,
-                                         .forget = avro_forget,
-                                         .change = avro_change,
-                                         .message = avro_message};
+const struct mr_form_ops mr_form_avro = {
+    .ends_rows = true, .plan = avro_plan, .change = avro_change, .message = avro_message};

@@ -4,24 +4,11 @@
 
 #include "encode/plan.h"
 
-struct mr_avro_schema {
-    struct mr_text text;
-    char *name;     /* with its namespace */
-    uint32_t index; /* in the options' schemas */
-};
-
-/* A table's schemas, or those of messages. */
-struct mr_avro_pair {
-    struct mr_avro_schema *key; /* NULL: there is no key */
-    struct mr_avro_schema *value;
-};
-
 /* Makes both schemas of a plan that has its columns, and names them to the options' schemas. */
 mr_status mr_avro_plan(const struct mr_encode_options *options, struct mr_plan *plan,
                        struct mr_error *ret_error);
 /* The same for logical messages. */
 struct mr_avro_pair mr_avro_messages(const struct mr_encode_options *options,
                                      const struct mr_topic *topic);
-void mr_avro_pair_done(struct mr_avro_pair *pair);
 
 #endif

@@ -19,7 +19,7 @@ enum { MONEY_PRECISION = 19, TSVECTOR_OID = 3614 };
 
 struct builder {
     const struct mr_plan *plan; /* NULL: of messages */
-    struct mr_avro_schema *schema;
+    uint8_t *text;
     const char *space, *name;
     struct mr_buffer out;
     uint32_t defined; /* bits of the types with parts that the text has */
@@ -312,33 +312,48 @@ static void put_column(struct builder *to, uint32_t column, bool nullable)
 static struct builder begin_schema(const struct mr_plan *plan, const char *space, const char *name,
                                    size_t more)
 {
-    struct mr_avro_schema *schema = MR_NEW(struct mr_avro_schema);
     size_t size = 8192 + 16 * strlen(space) + more;
     for (uint32_t i = 0; plan != NULL && i < plan->relation->column_count; i++) {
         size += 2 * strlen(plan->relation->columns[i].name) + 2 * TYPE_MAX;
     }
+    uint8_t *text = MR_ALLOC(size);
     struct builder made = {.plan = plan,
-                           .schema = schema,
+                           .text = text,
                            .space = space,
                            .name = name,
-                           .out = mr_text_begin(&schema->text, size)};
-    size_t name_size = strlen(space) + strlen(name) + 2;
-    schema->name = MR_ALLOC(name_size);
-    snprintf(schema->name, name_size, "%s.%s", space, name);
+                           .out = mr_buffer_init(text, size)};
     begin_record(&made, space, name);
     return made;
 }
 
-static struct mr_avro_schema *end_schema(struct builder *to)
+/* Names the schema to the options' schemas, as that of a topic's keys or values. Answers its index. */
+static uint32_t end_schema(struct builder *to, const struct mr_encode_options *options,
+                           const char *topic, const char *side)
 {
     end_record(to, to->space, to->name);
     MR_ASSERT(!to->out.full);
-    to->schema->text.len = (size_t)(to->out.at - to->schema->text.data);
-    return to->schema;
+    size_t size = strlen(topic) + strlen(to->space) + strlen(to->name) + strlen(side) + 3;
+    char *subject = MR_ALLOC(size);
+    switch (options->subjects) {
+    case MR_SUBJECT_TOPIC:
+        snprintf(subject, size, "%s-%s", topic, side);
+        break;
+    case MR_SUBJECT_RECORD:
+        snprintf(subject, size, "%s.%s", to->space, to->name);
+        break;
+    case MR_SUBJECT_TOPIC_RECORD:
+        snprintf(subject, size, "%s-%s.%s", topic, to->space, to->name);
+        break;
+    }
+    uint32_t index =
+        mr_schemas_intern(options->schemas, subject, mr_text_since(&to->out, to->text));
+    free(subject);
+    free(to->text);
+    return index;
 }
 
-static struct mr_avro_schema *key_schema(const struct mr_encode_options *options,
-                                         const struct mr_plan *plan, const char *space)
+static uint32_t key_schema(const struct mr_encode_options *options, const struct mr_plan *plan,
+                           const char *space)
 {
     /* After the columns the table's name, where several tables share a topic (plan.c, plan_key_end). */
     const char *field = plan->key.tail == NULL ? "" : options->routing->key_field;
@@ -352,7 +367,7 @@ static struct mr_avro_schema *key_schema(const struct mr_encode_options *options
         put_field(&to, name, "\"string\"", false);
         free(name);
     }
-    return end_schema(&to);
+    return end_schema(&to, options, plan->topic->name, "key");
 }
 
 /* A row: each column may be null, for the stream does not say which may not. */
@@ -393,7 +408,8 @@ static void put_origin(struct builder *to)
     end_field(to, true);
 }
 
-static struct mr_avro_schema *envelope_schema(const struct mr_plan *plan, const char *space)
+static uint32_t envelope_schema(const struct mr_encode_options *options, const struct mr_plan *plan,
+                                const char *space)
 {
     struct builder to = begin_schema(plan, space, "Envelope", 0);
     begin_field(&to, "before", true);
@@ -402,18 +418,19 @@ static struct mr_avro_schema *envelope_schema(const struct mr_plan *plan, const 
     put_field(&to, "after", "\"Value\"", true);
     put_origin(&to);
     put_source_fields(&to, MR_FIELD_OP, MR_FIELD_TS_NS);
-    return end_schema(&to);
+    return end_schema(&to, options, plan->topic->name, "value");
 }
 
-static struct mr_avro_schema *message_key(void)
+static uint32_t message_key(const struct mr_encode_options *options, const char *topic)
 {
     struct builder to = begin_schema(NULL, CONNECTOR, "MessageKey", 0);
     put_field(&to, "prefix", "\"string\"", true);
-    return end_schema(&to);
+    return end_schema(&to, options, topic, "key");
 }
 
-static struct mr_avro_schema *message_value(bool is_bytes)
+static uint32_t message_value(const struct mr_encode_options *options, const char *topic)
 {
+    bool is_bytes = options->modes.binary == MR_BINARY_BYTES;
     struct builder to = begin_schema(NULL, CONNECTOR, "MessageValue", 0);
     put_source_fields(&to, MR_FIELD_OP, MR_FIELD_TS_MS);
     put_origin(&to);
@@ -423,37 +440,7 @@ static struct mr_avro_schema *message_value(bool is_bytes)
     put_field(&to, "content", is_bytes ? "\"bytes\"" : "\"string\"", true);
     end_record(&to, CONNECTOR, "Message");
     end_field(&to, false);
-    return end_schema(&to);
-}
-
-static void intern(const struct mr_encode_options *options, const char *topic,
-                   struct mr_avro_schema *schema, const char *side)
-{
-    size_t size = strlen(topic) + strlen(schema->name) + strlen(side) + 2;
-    char *subject = MR_ALLOC(size);
-    switch (options->subjects) {
-    case MR_SUBJECT_TOPIC:
-        snprintf(subject, size, "%s-%s", topic, side);
-        break;
-    case MR_SUBJECT_RECORD:
-        snprintf(subject, size, "%s", schema->name);
-        break;
-    case MR_SUBJECT_TOPIC_RECORD:
-        snprintf(subject, size, "%s-%s", topic, schema->name);
-        break;
-    }
-    mr_slice text = {.data = schema->text.data, .len = schema->text.len};
-    schema->index = mr_schemas_intern(options->schemas, subject, text);
-    free(subject);
-}
-
-static void intern_pair(const struct mr_encode_options *options, const char *topic,
-                        struct mr_avro_pair *pair)
-{
-    intern(options, topic, pair->value, "value");
-    if (pair->key != NULL) {
-        intern(options, topic, pair->key, "key");
-    }
+    return end_schema(&to, options, topic, "value");
 }
 
 mr_status mr_avro_plan(const struct mr_encode_options *options, struct mr_plan *plan,
@@ -461,34 +448,17 @@ mr_status mr_avro_plan(const struct mr_encode_options *options, struct mr_plan *
 {
     MR_TRY(check_names(plan, ret_error));
     char *space = namespace_of(options, plan->relation);
-    *plan->avro =
-        (struct mr_avro_pair){.key = plan->key.count == 0 ? NULL : key_schema(options, plan, space),
-                              .value = envelope_schema(plan, space)};
+    plan->avro.value = envelope_schema(options, plan, space);
+    plan->avro.key = plan->key.count == 0 ? MR_NO_SCHEMA : key_schema(options, plan, space);
     free(space);
-    intern_pair(options, plan->topic->name, plan->avro);
     return MR_OK;
 }
 
 struct mr_avro_pair mr_avro_messages(const struct mr_encode_options *options,
                                      const struct mr_topic *topic)
 {
-    struct mr_avro_pair pair = {.key = message_key(),
-                                .value = message_value(options->modes.binary == MR_BINARY_BYTES)};
-    intern_pair(options, topic->name, &pair);
+    struct mr_avro_pair pair;
+    pair.value = message_value(options, topic->name);
+    pair.key = message_key(options, topic->name);
     return pair;
-}
-
-static void schema_free(struct mr_avro_schema *schema)
-{
-    if (schema != NULL) {
-        free(schema->text.data);
-        free(schema->name);
-        free(schema);
-    }
-}
-
-void mr_avro_pair_done(struct mr_avro_pair *pair)
-{
-    schema_free(pair->key);
-    schema_free(pair->value);
 }

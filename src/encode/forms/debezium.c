@@ -15,16 +15,15 @@ void mr_render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
                            const struct mr_change *change)
 {
     const struct mr_transaction *transaction = change->transaction;
-    const struct mr_relation *relation = plan->relation;
     struct mr_rendered *rendered = &plan->rendered;
     const struct mr_source source = mr_source_of_change(encoder, change, change->op);
     uint8_t room[MR_SEQUENCE_MAX];
     mr_encoder_set_commit_time(encoder, transaction->commit_time_us);
     rendered->commit_lsn = transaction->commit_lsn;
     rendered->mark = change->copy_mark;
+    enum { FIXED = 512 }; /* names of fields and numbers: 402, and what differs between versions */
     size_t size =
-        1024 + 6 * (strlen(encoder->options.topic_prefix) + strlen(encoder->database) +
-                    strlen(relation->schema) + strlen(relation->table) + transaction->origin.len);
+        FIXED + rendered->names_bytes + 6 * (strlen(encoder->database) + transaction->origin.len);
     struct mr_buffer out = mr_text_begin(&rendered->text, size);
     out.splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     out.is_avro = plan->form == &mr_form_avro;

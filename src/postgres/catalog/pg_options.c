@@ -14,13 +14,32 @@ bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice 
     return options->signal_table != NULL && is_table(options->signal_table, schema, table);
 }
 
+uint64_t mr_pg_table_hash(mr_slice schema, mr_slice table)
+{
+    return mr_hash_add(mr_hash_add(MR_HASH_BEGIN, schema.data, schema.len), table.data, table.len);
+}
+
+uint32_t mr_pg_table_named(const struct mr_pg_captured_options *captured, mr_slice schema,
+                           mr_slice table)
+{
+    uint32_t i = 0;
+    if (captured->by_name == NULL) {
+        while (i < captured->table_count && !is_table(&captured->tables[i], schema, table)) {
+            i++;
+        }
+        return i < captured->table_count ? i : UINT32_MAX;
+    }
+    MR_INDEX_FIND(i, captured->by_name, mr_pg_table_hash(schema, table),
+                  is_table(&captured->tables[i], schema, table));
+    return i; /* MR_INDEX_NONE is UINT32_MAX */
+}
+
 uint32_t mr_pg_table_place(const struct mr_pg_source_options *options, mr_slice schema,
                            mr_slice table)
 {
-    for (uint32_t i = 0; i < options->captured.table_count; i++) {
-        if (is_table(&options->captured.tables[i], schema, table)) {
-            return i;
-        }
+    uint32_t named = mr_pg_table_named(&options->captured, schema, table);
+    if (named != UINT32_MAX) {
+        return named;
     }
     for (uint32_t i = 0; i < options->captured.pattern_count; i++) {
         if (mr_table_pattern_matches(&options->captured.patterns[i], schema, table)) {

@@ -2,6 +2,7 @@
 #ifndef MR_POSTGRES_PG_OPTIONS_H
 #define MR_POSTGRES_PG_OPTIONS_H
 
+#include "base/index.h"
 #include "base/pattern.h"
 #include "postgres/conn/pg_conn.h"
 #include "postgres/conn/quote.h"
@@ -75,6 +76,7 @@ struct mr_pg_captured_options {
     const char *pipeline;
     const struct mr_table_name *tables; /* by name, … */
     uint32_t table_count;
+    const struct mr_index *by_name;          /* of them; NULL: they are few */
     const struct mr_table_pattern *patterns; /* by patterns, … */
     uint32_t pattern_count;
     const struct mr_table_pattern *excluded; /* … but none of these */
@@ -124,6 +126,13 @@ struct mr_pg_source_options {
 
 /* True when it is the table of signals. */
 bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
+                           mr_slice table);
+
+/* What `by_name` finds a table by. */
+uint64_t mr_pg_table_hash(mr_slice schema, mr_slice table);
+
+/* The number of the table in `tables`; UINT32_MAX: it is not named. */
+uint32_t mr_pg_table_named(const struct mr_pg_captured_options *captured, mr_slice schema,
                            mr_slice table);
 
 /* Where the configuration has it: names first, then patterns; UINT32_MAX: nowhere. */

@@ -488,14 +488,10 @@ static void rule_named_column(const struct rules *all, const struct mr_named_col
     if (named->column[0] == '\0' || mr_pg_result_true(rules.facts->keys, row, MR_KEY_EXISTS)) {
         return;
     }
-    enum mr_finding_level level = MR_FINDING_WARNING;
-    for (uint32_t i = 0; i < rules.options->captured.table_count; i++) {
-        if (mr_table_name_equal(&rules.options->captured.tables[i], &named->table)) {
-            level = stops_a_new_stream(&rules);
-        }
-    }
+    bool is_named = mr_pg_table_named(&rules.options->captured, mr_slice_of(named->table.schema),
+                                      mr_slice_of(named->table.table)) != UINT32_MAX;
     mr_pg_remedy(rules.to, "correct %s", named->option);
-    mr_pg_found(rules.to, level, MR_ERR_CONFIG,
+    mr_pg_found(rules.to, is_named ? stops_a_new_stream(&rules) : MR_FINDING_WARNING, MR_ERR_CONFIG,
                 "names column \"%s\", which the table does not have", named->column);
 }
 

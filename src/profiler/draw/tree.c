@@ -25,11 +25,9 @@ static uint32_t name_intern(struct mr_flame *flame, mr_slice text)
     if (text.len > MR_FLAME_NAME_MAX) {
         text.len = MR_FLAME_NAME_MAX;
     }
-    uint32_t at = 0;
     uint32_t name;
-    do {
-        name = mr_index_next(&flame->names_by_text, hash_name(text), &at);
-    } while (name != MR_INDEX_NONE && !mr_slice_equal(mr_flame_name_of(flame, name), text));
+    MR_INDEX_FIND(name, &flame->names_by_text, hash_name(text),
+                  mr_slice_equal(mr_flame_name_of(flame, name), text));
     if (name != MR_INDEX_NONE) {
         return name;
     }
@@ -54,12 +52,9 @@ static uint64_t hash_node(uint32_t parent, uint32_t name)
 
 static uint32_t child_find(const struct mr_flame *flame, uint32_t parent, uint32_t name)
 {
-    uint32_t at = 0;
     uint32_t node;
-    do {
-        node = mr_index_next(&flame->nodes_by_name, hash_node(parent, name), &at);
-    } while (node != MR_INDEX_NONE &&
-             (flame->nodes[node].parent != parent || flame->nodes[node].name != name));
+    MR_INDEX_FIND(node, &flame->nodes_by_name, hash_node(parent, name),
+                  flame->nodes[node].parent == parent && flame->nodes[node].name == name);
     return node;
 }
 

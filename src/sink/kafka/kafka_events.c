@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "sink/kafka/kafka_errors.h"
 #include "sink/kafka/kafka_internal.h"
+#include "sink/kafka/kafka_stats.h"
 
 enum {
     /* Records that librdkafka does not report: how often to ask what became of their topics, and how long to wait for the
@@ -154,7 +155,8 @@ mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret
             break;
         case RD_KAFKA_EVENT_STATS:
             /* A report that no memory was left for is missing, and no more. */
-            free(atomic_exchange(&kafka->figures.report, strdup(rd_kafka_event_stats(event))));
+            free(atomic_exchange(&kafka->figures.report,
+                                 mr_kafka_stats_keep(rd_kafka_event_stats(event))));
             break;
         default:
             break;

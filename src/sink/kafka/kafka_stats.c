@@ -2,6 +2,7 @@
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static double number(const cJSON *object, const char *name)
@@ -53,6 +54,27 @@ static void parse_brokers(const cJSON *brokers, struct mr_sink_client *ret)
             parse_broker(item, &ret->brokers[ret->broker_count++]);
         }
     }
+}
+
+/* The topics come after the brokers and before the totals, of which "tx" is the first (rd_kafka_stats_emit_all). */
+char *mr_kafka_stats_keep(const char *json)
+{
+    const char *topics = strstr(json, "\"topics\":");
+    const char *totals = NULL;
+    for (const char *at = topics; at != NULL && (at = strstr(at + 1, "\"tx\":")) != NULL;) {
+        totals = at;
+    }
+    if (totals == NULL) {
+        return strdup(json);
+    }
+    size_t head = (size_t)(topics - json);
+    size_t tail = strlen(totals) + 1;
+    char *kept = malloc(head + tail);
+    if (kept != NULL) {
+        memcpy(kept, json, head);
+        memcpy(kept + head, totals, tail);
+    }
+    return kept;
 }
 
 bool mr_kafka_stats_parse(const char *json, struct mr_sink_client *ret)

@@ -1,6 +1,8 @@
 #include "sink/kafka/kafka_stats.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "testing/test.h"
 
@@ -48,6 +50,32 @@ static void test_parse_takes_what_matters(void **state)
     assert_int_equal(broker->connects, 7);
 }
 
+/* Without its topics, whatever they are called, it says the same. */
+static void test_keep_leaves_out_topics(void **state)
+{
+    (void)state;
+    static const char head[] = "{\"ts\":1,\"msg_cnt\":2,\"brokers\":{\"a/1\":{\"nodeid\":1,"
+                               "\"tx\":3,\"toppars\":{\"topics-0\":{\"topic\":\"topics\"}}}}, ";
+    static const char topics[] = "\"topics\":{ \"topics\": { \"age\":1, \"partitions\":{ \"0\": { "
+                                 "\"txmsgs\":7} } } , \"tx\": { \"age\":1} } , \"eos\": { } , ";
+    static const char tail[] = "\"tx\":4, \"tx_bytes\":5, \"txmsgs\":6}";
+    char whole[1024];
+    char short_one[1024];
+    snprintf(whole, sizeof(whole), "%s%s%s", head, topics, tail);
+    snprintf(short_one, sizeof(short_one), "%s%s", head, tail);
+    char *kept = mr_kafka_stats_keep(whole);
+    assert_string_equal(kept, short_one);
+    struct mr_sink_client client;
+    assert_true(mr_kafka_stats_parse(kept, &client));
+    assert_int_equal(client.requests, 4);
+    assert_int_equal(client.sent_messages, 6);
+    assert_int_equal(client.broker_count, 1);
+    free(kept);
+    kept = mr_kafka_stats_keep("no report");
+    assert_string_equal(kept, "no report");
+    free(kept);
+}
+
 static void test_parse_refuses_what_is_no_report(void **state)
 {
     (void)state;
@@ -67,6 +95,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse_takes_what_matters),
+        cmocka_unit_test(test_keep_leaves_out_topics),
         cmocka_unit_test(test_parse_refuses_what_is_no_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,6 @@ enum {
     RETRY_FIRST_MS = 10,
     RETRY_LOGGED_MS = 100, /* a pause this long is worth a line in the log */
     RETRY_MAX_MS = 5000,
-    HANDLES_MIN = 16,
     CREATED_TOGETHER_MAX = 256,
 };
 
@@ -271,18 +270,30 @@ void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic 
     }
 }
 
+/* As config/build_sink.c, of topics that no configuration names. */
+static void log_many(const struct mr_kafka_topics *topics)
+{
+    enum { MANY = 1000 };
+    if (topics->count == MANY && topics->options->statistics_interval_ms > 0) {
+        mr_log(MR_LOG_WARN, "topics_many",
+               "the Kafka client takes 25 KiB of memory more for each topic as long as it reports "
+               "its figures; set sink.kafka.statistics_interval = \"0ms\"",
+               MR_LOG_INT("topics", topics->count));
+    }
+}
+
 static void keep_awaited(struct mr_kafka_topics *topics)
 {
     MR_ASSERT(topics->awaited_handle != NULL && topics->awaited_partitions > 0);
     uint32_t index = topics->awaited->index;
     if (index >= topics->capacity) {
-        uint32_t capacity = index + HANDLES_MIN;
-        topics->items = MR_REALLOC(topics->items, capacity * sizeof(*topics->items));
-        memset(topics->items + topics->capacity, 0,
-               (capacity - topics->capacity) * sizeof(*topics->items));
-        topics->capacity = capacity;
+        uint32_t capacity = topics->capacity;
+        MR_GROW(topics->items, topics->capacity, index + 1);
+        memset(topics->items + capacity, 0, (topics->capacity - capacity) * sizeof(*topics->items));
     }
     topics->items[index].handle = topics->awaited_handle;
+    topics->count++;
+    log_many(topics);
     mr_kafka_topics_grow(topics, topics->awaited, topics->awaited_partitions);
     topics->awaited = NULL;
     topics->awaited_handle = NULL;

@@ -64,6 +64,7 @@ struct mr_kafka_topics {
     struct mr_standstill *standstill;
     struct mr_kafka_topic *items; /* by mr_topic.index */
     uint32_t capacity;
+    uint32_t count; /* that have a handle */
 
     const struct mr_topic *awaited; /* NULL: none */
     rd_kafka_topic_t *awaited_handle;
