@@ -91,13 +91,33 @@ class Database:
         self.name = "t_" + uuid.uuid4().hex[:10]
         self.slot = self.publication = self.prefix = self.name
         self.admin = AdminClient(CLIENT)
-        self.run(f"CREATE DATABASE {self.name} {form}", database="postgres")
+        self._server, self._lock = None, threading.Lock()
+        # By files and not by the WAL: half the work.
+        self.run(f"CREATE DATABASE {self.name} STRATEGY file_copy {form}", database="postgres")
 
     def run(self, text, parameters=None, database=None):
         """Rows of one statement; several, without parameters, are separated by semicolons."""
+        if database == "postgres":
+            return self._of_server(text, parameters)
         with connect(database or self.name, port=self.port) as connection:
-            cursor = connection.execute(text, parameters)
-            return cursor.fetchall() if cursor.description else None
+            return self._rows(connection, text, parameters)
+
+    @staticmethod
+    def _rows(connection, text, parameters):
+        cursor = connection.execute(text, parameters)
+        return cursor.fetchall() if cursor.description else None
+
+    def _of_server(self, text, parameters):
+        """By a connection that stays: looks at the slot are most of what tests ask, and a login costs many times a look."""
+        with self._lock:
+            try:
+                if self._server and not self._server.closed:
+                    return self._rows(self._server, text, parameters)
+            except psycopg.OperationalError:
+                if not self._server.closed:
+                    raise
+            self._server = connect("postgres", port=self.port)
+            return self._rows(self._server, text, parameters)
 
     def slot_row(self, column):
         rows = self.run(f"SELECT {column} FROM pg_replication_slots WHERE slot_name = %s", [self.slot],
@@ -143,6 +163,7 @@ class Database:
             return True
         eventually(dropped, what=f"dropping the slots of {self.name}")
         self.run(f"DROP DATABASE {self.name} WITH (FORCE)", database="postgres")
+        self._server.close()
         self._delete_topics()
 
     def _delete_topics(self):
@@ -355,7 +376,7 @@ class Topic:
 
     def __init__(self, name):
         self.name = name
-        self.consumer = Consumer({**CLIENT, "group.id": name, "fetch.wait.max.ms": 20})
+        self.consumer = Consumer({**CLIENT, "group.id": name, "fetch.wait.max.ms": 250})
         partitions = eventually(self._partitions, 60, f"topic {name}")
         self.consumer.assign([TopicPartition(name, p, 0) for p in partitions])
 

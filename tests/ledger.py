@@ -12,7 +12,7 @@ from processes import peak_rss
 
 TABLE = "CREATE TABLE t (writer int, n int, pad text, PRIMARY KEY (writer, n))"
 # Rows a second of an endless writer: a fault that takes long is no larger for it. 0: as many as it can.
-PACE = int(os.environ.get("MILLRACE_TEST_PACE", "1000"))
+PACE = int(os.environ.get("MILLRACE_TEST_PACE", "400"))
 
 
 class Writers:

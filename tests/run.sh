@@ -20,7 +20,7 @@
 #                          places have changed; no: none
 #   MILLRACE_TEST_SINCE    the commit that "changed" compares with (default: where the branch left origin/main)
 #   MILLRACE_TEST_CHANGES  changes of the concurrent writers (default 100000)
-#   MILLRACE_TEST_PACE     rows a second that each endless writer writes beside a fault (default 1000; 0: all it can)
+#   MILLRACE_TEST_PACE     rows a second that each endless writer writes beside a fault (default 400; 0: all it can)
 #   MILLRACE_TEST_CYCLES   kills and stops under load (default 6)
 #   MILLRACE_TEST_BIGTX    rows of the large transaction (default 300000)
 #   MILLRACE_TEST_LARGE_ROWS  rows of 1 MB in one transaction (default 60)

@@ -18,11 +18,14 @@ def lacks(process, code, *parts):
 
 def test_wrong_password(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    role = f"{database.name}_r"
+    database.run(f"CREATE ROLE {role} LOGIN PASSWORD 'right'")
     process = millrace()
-    process.environment["TEST_URL"] = dsn(database.name).replace("millrace-stand", "canary-secret")
+    process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{role}:canary-secret")
     exit_code, text = process.run_to_end()
     assert exit_code == 77 and "password authentication failed" in text and "check user and password" in text
     assert "canary-secret" not in text
+    database.run(f"DROP ROLE {role}")
 
 
 def test_the_error_of_a_failed_start_is_not_buried(database, millrace):

@@ -125,7 +125,10 @@ def test_a_server_that_has_crashed_forgets_what_it_was_told(database, millrace, 
     while keys[-1] != 2:
         keys.append(reader.take(1)[0].json_key["n"])
     assert process.stop() == 0
-    assert code == (3 if 1 in keys else 0), (code, keys)
+    if state_topic is None:
+        assert (code, keys) == (0, [2])
+    else:  # 3 is also right where the server happened to save the slot in between
+        assert code == 3 or (code, keys) == (0, [2]), (code, keys)
 
 
 @pytest.mark.parametrize("rows, answers", [(1, 25), (40000, 8)], ids=["idle", "no room"])

@@ -155,6 +155,8 @@ def test_full_disk_under_the_log(database, unread, topic, tmp_path):
     except PermissionError as error:
         cannot_try(error)
     try:
+        # Some lines of the log still fit.
+        subprocess.run([*disk.inside, "sh", "-c", 'head -c 900000 /dev/zero > "$1"', "sh", f"{disk.folder}/others"], check=True, timeout=30)
         unread.start_with(subprocess.DEVNULL, *disk.inside, "sh", "-c", 'log=$1; shift; exec "$@" 2> "$log"', "sh",
                           f"{disk.folder}/log")
         eventually(lambda: database.slot_row("active"), 30, "the stream")

@@ -129,6 +129,7 @@ class Broker:
             "transaction.state.log.replication.factor": copies, "transaction.state.log.min.isr": enough,
             "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": enough, "log.cleaner.dedupe.buffer.size": 16777216,
+            "num.network.threads": 1, "num.io.threads": 3,
         }
         values.update({key.replace("_", "."): value for key, value in self.settings.items()})
         with open(self.conf, "w", encoding="ascii") as file:

@@ -81,7 +81,7 @@ struct mr_type_form mr_type_form_of(enum mr_rule rule, int32_t modifier)
 static struct mr_type_form list_of(struct mr_conversion element, char delimiter)
 {
     struct mr_type_form list = mr_type_form_of(MR_RULE_LIST, -1);
-    list.conversion.detail = delimiter;
+    list.conversion.detail = (unsigned char)delimiter;
     list.element = element;
     return list;
 }

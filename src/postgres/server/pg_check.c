@@ -239,10 +239,14 @@ static bool is_of_other_cluster(struct mr_pg_conn *conn, const struct mr_pg_sour
            strcmp(now.system_id, stored->identity.system_id) != 0;
 }
 
-/* Whether the stream can go on where it was, or begin: what a start decides (mr_checkpoint_verify, mr_pg_copies_now). */
+/* Whether the stream can go on where it was, or begin: what a start decides (mr_checkpoint_verify, mr_pg_copies_now). While a process
+ * streams it has decided, and its slot is further by now than what was read of the stored position. */
 static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                             const struct mr_checkpoint *stored, struct mr_pg_reporter *to)
 {
+    if (mr_pg_fact(facts, MR_SLOT_PID) != NULL) {
+        return;
+    }
     struct mr_identity identity;
     struct mr_error error = {0};
     mr_status status = mr_pg_identify(conn, facts->options, stored, 0, &identity, &error);
