@@ -225,7 +225,7 @@ def written(text, figures):
 def unmarked(page, text):
     """Lines with rates, CPU or latencies that no mark surrounds."""
     found, units = [], []
-    lines = FENCE.sub("", MARK.sub("", text)).splitlines()
+    lines = re.sub(r"`[^`\n]*`", "", FENCE.sub("", MARK.sub("", text))).splitlines()
     for at, line in enumerate(lines):
         cells = line.strip("|").split("|") if line.startswith("|") else []
         heads = re.match(r"\|[-:| ]+\|$", "".join(lines[at + 1:at + 2]))
