@@ -8,7 +8,7 @@ class Listener:
     """Who inherits has `_serve(connection)`, and calls `listen` once it is ready to; `ports` are those that it got."""
 
     def listen(self, count=1, backlog=64):
-        self.stopped = False
+        self.stopped, self.open = False, []
         self.servers = [socket.create_server(("127.0.0.1", 0), backlog=backlog) for _ in range(count)]
         self.ports = [server.getsockname()[1] for server in self.servers]
         for server in self.servers:
@@ -19,12 +19,21 @@ class Listener:
         for server in self.servers:
             server.close()
 
+    def cut(self):
+        """Ends all connections that there are."""
+        while self.open:
+            try:
+                self.open.pop().shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has ended
+
     def _accept(self, server):
         while not self.stopped:
             try:
                 connection, _ = server.accept()
             except OSError:
                 return
+            self.open.append(connection)
             self._accepted()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()

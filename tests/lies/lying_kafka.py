@@ -18,7 +18,7 @@ NODE = 1
 VERSIONS = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (1, 4), 10: (0, 2), 17: (0, 1), 18: (0, 3), 19: (0, 4), 22: (0, 1), 24: (0, 0),
             26: (0, 1), 32: (0, 1), 36: (0, 1)}
 STATE_TOPIC = "__millrace_state"
-UNKNOWN_TOPIC, SEQUENCE, EXISTS, WRITTEN_BEFORE = 3, 45, 36, 46
+UNKNOWN_TOPIC, NO_LEADER, NOT_LEADER, SEQUENCE, EXISTS, WRITTEN_BEFORE = 3, 5, 6, 45, 36, 46
 
 
 # ---- reading ----
@@ -214,6 +214,7 @@ class LyingKafka(Listener):
         self.asked = {}        # name: how often
         self.users = []
         self.seen = {}         # name: the fullest message of it
+        self.leaves = False    # as a broker does that ends in order: it leads nothing, and is in no list of brokers
         self.listen(leaders)
 
     def has_state(self, key, value):
@@ -352,18 +353,19 @@ class Session:
     def on_3(self, reader, version):
         count = reader.number(4)
         names = list(self.server.topics) if count < 0 else [reader.text() for _ in range(count)]
-        leader = 1 + self.server.asked.get("metadata", 0) % len(self.server.ports)
+        leaves = self.server.leaves
+        leader = -1 if leaves else 1 + self.server.asked.get("metadata", 0) % len(self.server.ports)
         topics = []
         for name in names:
             partitions = self.server.topics.get(name)
-            described = [[Field("error", 0, f"error of partition {i}"), Field("i32", i, f"partition {i}"),
+            described = [[Field("error", NO_LEADER if leaves else 0, f"error of partition {i}"), Field("i32", i, f"partition {i}"),
                           Field("i32", leader, f"leader of {i}"),
                           *listed("replicas", [[Field("i32", leader, "replica")]]),
                           *listed("in sync", [[Field("i32", leader, "in sync")]])] for i in range(len(partitions or []))]
             topics.append([Field("error", 0 if partitions else UNKNOWN_TOPIC, "error"), Field("text", name, "topic"),
                            Field("u8", 0, "internal"), *listed("partitions", described)])
         brokers = [[Field("i32", node, "node"), Field("text", "127.0.0.1", "host"), Field("i32", port, "port"),
-                    text(None, "rack")] for node, port in enumerate(self.server.ports, 1)]
+                    text(None, "rack")] for node, port in enumerate([] if leaves else self.server.ports, 1)]
         cluster = [Field("text", "lying", "cluster")] if version >= 2 else []
         return "metadata", [*([THROTTLE] if version >= 3 else []), *listed("brokers", brokers), *cluster,
                             Field("i32", NODE, "controller"), *listed("topics", topics)], None
@@ -430,7 +432,7 @@ class Session:
             for i, data in partitions:
                 batch = Batch(data)
                 with self.server.lock:
-                    offset = self.server.topics[topic][i].append(batch)
+                    offset = -NOT_LEADER if self.server.leaves else self.server.topics[topic][i].append(batch)
                 error = -offset if offset < 0 else 0
                 if not error:
                     taken += [(topic, key, value) for key, value, _ in batch.records]

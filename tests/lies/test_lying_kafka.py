@@ -68,6 +68,26 @@ def test_rows_of_a_real_server_arrive(database, millrace, kafka, delivery, compr
     assert acknowledged == 3 * ROWS and server.acknowledged[STATE_TOPIC]
 
 
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_broker_that_left_and_is_back(database, millrace, kafka, delivery):
+    """One that ends in order says that nobody leads, and that there is no broker; then its connections are cut."""
+    server = kafka()
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace(**into(server, sink__kafka__delivery=json.dumps(delivery))).start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'x')")
+    topic = database.topic("t")
+    eventually(lambda: rows(server, topic) and rows(server, topic)[0], what="the first row")
+    for number in range(2, 5):
+        server.leaves = True
+        asked = server.asked["metadata"]
+        database.run(f"INSERT INTO t VALUES ({number}, 'x')")
+        eventually(lambda seen=asked: server.asked["metadata"] > seen, what="a question who leads")
+        server.cut()
+        server.leaves = False
+        eventually(lambda last=number: last in [row[0] for row in rows(server, topic)[0]], 30, f"row {number}")
+    assert process.stop() == 0
+
+
 def test_what_is_not_acknowledged_the_slot_does_not_say(database, millrace, kafka):
     lie = Lie("produce rows", "withheld, goes on", WHOLE["withheld, goes on"], "at least once", always=True)
     server = kafka(lie)

@@ -16,6 +16,7 @@ enum {
     LOOK_MS = 5000,
     LOOK_ANSWER_MS = 1000,
     LOST_MS = 75000,
+    LOOKS_A_MINUTE = 60000 / (LOOK_MS + LOOK_ANSWER_MS),
 };
 
 static void report_failed(struct mr_kafka_sink *kafka, const rd_kafka_message_t *message,
@@ -180,6 +181,16 @@ static bool is_served(const struct rd_kafka_metadata_topic *topic)
     return served;
 }
 
+/* librdkafka 2.15 forgets each broker that a Metadata response does not list. One that ends in order lists none, and where it was the last,
+ * nobody is left to ask, however long (rd_kafka_metadata_decommission_unavailable_brokers; tests/lies/test_lying_kafka.py). So the
+ * brokers of the configuration are named again; not at each look, because librdkafka keeps what it is given. */
+static void name_brokers_again(struct mr_kafka_sink *kafka)
+{
+    if (kafka->reports.unanswered++ % LOOKS_A_MINUTE == 0) {
+        rd_kafka_brokers_add(kafka->producer, kafka->options.brokers);
+    }
+}
+
 /* Some records are never reported. When the state topic of exactly once was deleted under load, sessions stood still for
  * more than two minutes (tests/test_topics.py). How, was read in the source of 2.16 and not traced: a request that is answered
  * "unknown topic" is tried again (rd_kafka_handle_Produce_error), in the queue of a partition that the topic has lost meanwhile
@@ -190,6 +201,7 @@ static void look_for_lost(struct mr_kafka_sink *kafka, int64_t silent_ms)
     const struct rd_kafka_metadata *found;
     if (rd_kafka_metadata(kafka->producer, 0, NULL, &found, LOOK_ANSWER_MS) !=
         RD_KAFKA_RESP_ERR_NO_ERROR) {
+        name_brokers_again(kafka);
         return; /* no broker answers, so they wait */
     }
     bool served = true;
@@ -218,6 +230,7 @@ void mr_kafka_watch_reports(struct mr_kafka_sink *kafka)
     int64_t now_ns = mr_monotonic_ns();
     if (kafka->reports.silent_ns == 0) {
         kafka->reports.silent_ns = kafka->reports.looked_ns = now_ns;
+        kafka->reports.unanswered = 0;
     }
     if (MR_UNLIKELY(now_ns - kafka->reports.looked_ns > LOOK_MS * INT64_C(1000000))) {
         kafka->reports.looked_ns = now_ns;

@@ -54,9 +54,10 @@ struct mr_kafka_transaction {
 
 /* Delivery reports. Monotonic times. */
 struct mr_kafka_reports {
-    uint64_t awaited;  /* of records that librdkafka or a queue has, the position's included */
-    int64_t silent_ns; /* since when none of them has come; 0: one just has */
-    int64_t looked_ns; /* when it was last asked what became of them */
+    uint64_t awaited;    /* of records that librdkafka or a queue has, the position's included */
+    int64_t silent_ns;   /* since when none of them has come; 0: one just has */
+    int64_t looked_ns;   /* when it was last asked what became of them */
+    uint32_t unanswered; /* looks since then that no broker answered */
 };
 
 /* Whether brokers can be reached. */
