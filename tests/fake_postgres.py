@@ -244,10 +244,12 @@ class FakePostgres:
         self._flood(connection, notice * 100)
 
     def spoil_wide_relations(self, connection, _):
-        columns = b"".join(struct.pack("!B63sBIi", n == 0, f"c{n:04}".encode().ljust(63, b"x"), 0, TEXT, -1) for n in range(1600))
+        def column(name, is_key):
+            return struct.pack("!B63sBIi", is_key, name.encode().ljust(63, b"x"), 0, TEXT, -1)
+        columns = b"".join(column(f"c{n:04}", False) for n in range(1, 1600))  # one more differs, or they would be shared
         begin = struct.pack("!cQQI", b"B", 0x2000, 0, 4711)
         relations = (struct.pack("!cI", b"R", 20000 + n) + b"public\0t\0d"
-                     + struct.pack("!H", 1600) + columns for n in range(1500))
+                     + struct.pack("!H", 1600) + column(f"k{n:04}", True) + columns for n in range(1500))
         for data in (begin, *relations):
             connection.sendall(message("d", struct.pack("!cQQQ", b"w", 0x2000, 0x2000, 0) + data))
 

@@ -42,6 +42,11 @@ def word(samples, metric, label):
 
 
 def stands(process, state, cause, stage, limit_s=30):
+    """The same, once more where the state changed between two of the places."""
+    return eventually(lambda: all_say(process, state, cause, stage, limit_s), limit_s, "the same in every place", AssertionError)
+
+
+def all_say(process, state, cause, stage, limit_s):
     """Waits for that cause, and has every place say the same; answers /status."""
     def there():
         found = process.get("/status").json
