@@ -76,8 +76,9 @@ def write_json(path, figures):
 
 
 class Stand:
-    def __init__(self, arguments, mix=None):
-        self.arguments = arguments
+    def __init__(self, mix=None, options=(), keep=False):
+        """`options`: lines of millrace's configuration, KEY=VALUE. `keep`: what was made stays, for a look."""
+        self.options, self.keep = options, keep
         self.mix = mix or Inserts(0)
         self.name = "bench_" + uuid.uuid4().hex[:8]
         self.folder = tempfile.mkdtemp(prefix="millrace-drain-")
@@ -154,7 +155,7 @@ class Stand:
                    "source.postgres.publication_name": '"bench"',
                    "sink.kafka.brokers": f'["{os.environ["KAFKA_BOOTSTRAP"]}"]',
                    "http.address": '"127.0.0.1:0"'}  # a free port: another millrace may run
-        options.update(line.split("=", 1) for line in self.arguments.option)
+        options.update(line.split("=", 1) for line in self.options)
         options.update(more)
         path = os.path.join(self.folder, slot + ".toml")
         with open(path, "w", encoding="utf-8") as file:
@@ -179,7 +180,7 @@ class Stand:
     def close(self):
         for process in self.processes:
             end(process)
-        if self.arguments.keep:
+        if self.keep:
             return
         self.sql("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active",
                  [self.name], database="postgres")

@@ -55,8 +55,7 @@ def main():
     parser.add_argument("--events", type=int, default=100000)
     parser.add_argument("--rows", type=int, default=50000)
     arguments = parser.parse_args()
-    arguments.option, arguments.keep = [], False
-    stand = Stand(arguments)
+    stand = Stand()
     try:
         stand.make_table()
         stand.add_rows(0, arguments.rows)

@@ -66,7 +66,6 @@ def main():
     parser.add_argument("--copy", type=int, default=0)
     parser.add_argument("--json", type=writable)
     arguments = parser.parse_args()
-    arguments.keep, arguments.option = False, []
     if arguments.seconds <= WARM_UP_S:
         raise SystemExit(f"--seconds: the first {WARM_UP_S} don't count")
     obey_sigterm()
@@ -97,7 +96,7 @@ def tell(figures):
 
 def measure(arguments):
     address = free_address()
-    stand = Stand(arguments, BesideCopied(arguments.copy) if arguments.copy else None)
+    stand = Stand(BesideCopied(arguments.copy) if arguments.copy else None)
     copies = Copies(address)
     watch = Watch()
     try:

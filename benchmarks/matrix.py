@@ -16,7 +16,7 @@ import time
 from bench_stand import Stand, counted, obey_sigterm, rotated, writable
 from builds import describe, machine
 from figures import Figures, tables
-from mixes import MIXES, Inserts
+from mixes import MIXES
 from open_loop import WARM_UP_S, percentiles_ms
 from peers import HERE, Failed, Peer, Topics, at_rate, check, drained, streaming
 from processes import Account, Watch, threads
@@ -25,7 +25,6 @@ ROOT = os.path.dirname(HERE)
 ALL = ("pg_recvlogical", "millrace", "millrace-exactly-once", "debezium", "debezium-tuned")
 TRANSACTIONS_PER_S = 100
 FIRST_RATE = 10000
-OPTIONS = argparse.Namespace(option=[], keep=False)
 
 
 # ---- loads ----
@@ -41,7 +40,7 @@ class Backlog:
 
     @contextlib.contextmanager
     def opened(self):
-        bench = Stand(OPTIONS, self.mix)
+        bench = Stand(self.mix)
         try:
             self.make(bench)
             self.there = {table: bench.sql(f"SELECT id FROM {table}") for table in self.mix.tables}
@@ -127,7 +126,7 @@ class Steady:
 
     @contextlib.contextmanager
     def opened(self):
-        bench = Stand(OPTIONS, Inserts(0))
+        bench = Stand()
         try:
             bench.make_table()
             yield bench

@@ -28,20 +28,22 @@ def interval_of_median(values, resamples=4000):
 
 
 class CostBench(Stand):
+    def __init__(self, arguments):
+        super().__init__(Inserts(arguments.rows), arguments.option, arguments.keep)
+        self.arguments = arguments
+
     def drain(self, profiled):
         """Seconds of wall and CPU of one drain; with the profiler also its own account."""
-        options = list(self.arguments.option)
+        options = {}
         folder = tempfile.mkdtemp(prefix="millrace-profiles-")
         if profiled:
-            options += [f'profiling.path="{folder}"', f"profiling.frequency={self.arguments.frequency}",
-                        'profiling.interval="20s"']  # no delay at the start: a drain is short
+            options = {"profiling.path": f'"{folder}"', "profiling.frequency": self.arguments.frequency,
+                       "profiling.interval": '"20s"'}  # no delay at the start: a drain is short
             if self.arguments.heap:
-                options.append("profiling.heap=true")
+                options["profiling.heap"] = "true"
         slot = self.copy_slot()
         topic = self.make_topic(slot)
-        plain, self.arguments.option = self.arguments.option, options
-        path = self.write_config(slot, slot)
-        self.arguments.option = plain
+        path = self.write_config(slot, slot, **options)
         try:
             result = self.run(path)
             self.drop_slot(slot)
@@ -82,7 +84,7 @@ class CostBench(Stand):
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
                 lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#"]
             figures = {name: float(value) for name, value in lines}
-            if figures[self.arguments.counter] >= self.arguments.rows:
+            if figures["millrace_records_acknowledged_total"] >= self.arguments.rows:
                 return figures
             time.sleep(0.02)
         raise SystemExit("millrace ended")
@@ -128,8 +130,7 @@ def main():
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
     obey_sigterm()
-    arguments.counter = "millrace_records_acknowledged_total"
-    bench = CostBench(arguments, Inserts(arguments.rows))
+    bench = CostBench(arguments)
     plain, profiled = [], []
     try:
         print(f"making a backlog of {arguments.rows} rows …", flush=True)

@@ -54,7 +54,7 @@ def turns_of(kind, counted):
 
 
 def collect(arguments):
-    stand = witnesses.Drains(argparse.Namespace(rows=0, option=[], keep=False))
+    stand = witnesses.Drains(0)
     log = Log(arguments.file, arguments.binary)
 
     def count(fault):
@@ -87,7 +87,7 @@ def collect(arguments):
 
 
 def drain(arguments):
-    stand = witnesses.Drains(argparse.Namespace(rows=arguments.rows, option=[], keep=False))
+    stand = witnesses.Drains(arguments.rows)
     log = Log(arguments.file, arguments.binary)
     end = time.monotonic() + arguments.seconds
 

@@ -3,7 +3,6 @@
 Counts are judged here, for a busy machine does not change them. MILLRACE_TEST_VERDICT_CYCLES=20 runs the trial of
 benchmarks/verdict_trial.py too: so many comparisons of a build with itself, and a slow-down in each cycle (5 to 40 minutes)."""
 
-import argparse
 import io
 import json
 import os
@@ -35,7 +34,7 @@ class Builds:
                        capture_output=True)
         self.binary = os.path.join(BUILD, "millrace-faulty")
         self.folder = str(folder)
-        self.stand = witnesses.Drains(argparse.Namespace(rows=30000, option=[], keep=False))
+        self.stand = witnesses.Drains(30000)
         self.stand.make_table()
         self.stand.backlog("counted", witnesses.EVENTS_COUNTED)
         self.sound = self.counts("")
