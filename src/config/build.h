@@ -51,7 +51,7 @@ char *mr_config_text(struct mr_config *config, const char *format, ...) MR_PRINT
 char *mr_config_keep_secret(struct mr_config *config, char *secret);
 struct mr_regex *mr_config_keep_regex(struct mr_config *config, struct mr_regex *regex);
 
-/* A copy of `items` with one more place at its end, which is zero. */
+/* `items`, which are NULL or of this function, with one more place at the end, which is zero. */
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size);
 
 /* NULL for "", which is how an option is not set. */

@@ -16,18 +16,10 @@ void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *
 void mr_config_name_column(struct mr_config *config, const struct mr_named_column *column)
 {
     struct mr_pg_source_options *source = &config->source;
-    uint32_t count = source->checked.named_count++;
     struct mr_named_column *named =
-        (struct mr_named_column *)(uintptr_t)source->checked.named; /* made here, below */
-    /* There is a column for each rule and stream: a copy for each would take memory by their square. Room is a power of two. */
-    if ((count & (count - 1)) == 0) {
-        named = mr_config_keep(config, MR_NEW_ARRAY(struct mr_named_column, 2 * (size_t)count + 1));
-        for (uint32_t i = 0; i < count; i++) {
-            named[i] = source->checked.named[i];
-        }
-        source->checked.named = named;
-    }
-    named[count] = *column;
+        mr_config_grow(config, source->checked.named, source->checked.named_count, sizeof(*named));
+    named[source->checked.named_count++] = *column;
+    source->checked.named = named;
 }
 
 void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
@@ -70,24 +62,29 @@ void mr_config_check_streamed(struct mr_config *config, uint32_t option, const c
     }
 }
 
-/* Room for so many tables by name. */
-static struct mr_table_name *begin_tables(struct mr_config *config, uint32_t count)
+/* Room for so many tables by name, and for that of signals. */
+static void begin_tables(struct mr_config *config, uint32_t count)
 {
-    struct mr_table_name *tables =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, count));
-    config->source.captured.tables = tables;
+    config->source.captured.tables =
+        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, count + 1));
     config->source.captured.by_name = &config->tables_by_name;
-    return tables;
 }
 
-/* `tables` is source.captured.tables. False: it has the table already. */
-static bool add_table(struct mr_config *config, struct mr_table_name *tables,
-                      struct mr_table_name table)
+/* The place after the last one that is named. */
+static struct mr_table_name *next_table(const struct mr_config *config)
+{
+    const struct mr_pg_captured_options *captured = &config->source.captured;
+    return (struct mr_table_name *)(uintptr_t)captured->tables + captured->table_count;
+}
+
+/* False: it is named already. */
+static bool add_table(struct mr_config *config, struct mr_table_name table)
 {
     if (mr_config_names_table(config, &table)) {
         return false;
     }
-    tables[config->source.captured.table_count++] = table;
+    *next_table(config) = table;
+    config->source.captured.table_count++;
     mr_index_add(&config->tables_by_name,
                  mr_pg_table_hash(mr_slice_of(table.schema), mr_slice_of(table.table)));
     return true;
@@ -129,7 +126,7 @@ static void build_patterns(struct mr_config *config)
 static void build_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.tables;
-    struct mr_table_name *tables = begin_tables(config, names->count);
+    begin_tables(config, names->count);
     build_patterns(config);
     for (uint32_t i = 0; i < names->count; i++) {
         struct mr_table_name table;
@@ -142,7 +139,7 @@ static void build_tables(struct mr_config *config)
                    ": \"%s\" is not a table's name; write \"schema.table\", and quote parts that "
                    "hold dots",
                    names->items[i]);
-        } else if (!add_table(config, tables, table)) {
+        } else if (!add_table(config, table)) {
             REFUSE(config, tables, ": \"%s\" is listed twice; keep it once", names->items[i]);
         } else if (strcmp(table.schema, "public") == 0 &&
                    strcmp(table.table, MR_CONVERT_PLACEHOLDER) == 0) {
@@ -194,7 +191,7 @@ static void build_routes_from_streams(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     struct mr_route *routes =
         mr_config_keep(config, MR_NEW_ARRAY(struct mr_route, values->stream_count));
-    struct mr_table_name *tables = begin_tables(config, values->stream_count);
+    begin_tables(config, values->stream_count);
     uint32_t count = 0;
     for (uint32_t i = 0; i < values->stream_count; i++) {
         struct mr_stream *stream = &values->streams[i];
@@ -212,7 +209,7 @@ static void build_routes_from_streams(struct mr_config *config)
                     fault);
         }
         uint32_t bits = mr_config_operations(config, &stream->operations, stream->line, true);
-        add_table(config, tables, table);
+        add_table(config, table);
         check_stream(config, stream, &table, routes, count);
         routes[count++] = (struct mr_route){
             .schema = table.schema,
@@ -247,16 +244,13 @@ static void build_signal_table(struct mr_config *config)
                text);
         return;
     }
-    struct mr_table_name *tables = mr_config_grow(config, source->captured.tables,
-                                                  source->captured.table_count, sizeof(*tables));
-    uint32_t count = source->captured.table_count;
     source->captured.signal_is_hidden =
         !mr_pg_table_listed(source, mr_slice_of(signal.schema), mr_slice_of(signal.table));
-    source->captured.tables = tables;
-    tables[count] = signal;
-    source->signal_table = &tables[count];
+    struct mr_table_name *place = next_table(config);
+    *place = signal;
+    source->signal_table = place;
     if (source->captured.signal_is_hidden) {
-        add_table(config, tables, signal);
+        add_table(config, signal);
     }
 }
 

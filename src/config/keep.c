@@ -57,11 +57,15 @@ char *mr_config_text(struct mr_config *config, const char *format, ...)
     return mr_config_keep(config, text.data);
 }
 
+/* Room is a power of two, and used up when the count is one. */
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size)
 {
-    void *grown = mr_config_keep(config, MR_ALLOC((count + 1) * size));
-    if (count > 0) {
-        memcpy(grown, items, count * size);
+    void *grown = (void *)(uintptr_t)items; /* made here, below */
+    if ((count & (count - 1)) == 0) {
+        grown = mr_config_keep(config, MR_ALLOC((count == 0 ? 1 : 2 * (size_t)count) * size));
+        if (count > 0) {
+            memcpy(grown, items, count * size);
+        }
     }
     memset((char *)grown + count * size, 0, size);
     return grown;
