@@ -3,11 +3,10 @@
 /* All measured by tests/test_memory.py. */
 enum {
     OWN_BYTES = 24 * 1024 * 1024, /* 20 MiB without a pool */
-    /* A table that sends: 22 MiB for 500 tables of 50 columns, of which more than half is the Kafka client's. One that does not; and
-     * of the budget, what is kept for the former where not all tables may send at once. */
-    TABLE_BYTES = 48 * 1024,
-    IDLE_TABLE_BYTES = 1024,
-    TABLES_SHARE = 4,
+    TABLE_BYTES =
+        48 * 1024, /* that sends: 22 MiB for 500 of 50 columns, more than half the Kafka client's */
+    IDLE_TABLE_BYTES = 1024, /* that sends nothing */
+    TABLES_SHARE = 4,        /* of the budget, for tables as if all sent */
     /* A ring of 512 KiB for each thread, names from debug information, the last minute, one profile being made. */
     PROFILER_BYTES = 28 * 1024 * 1024,
     /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what

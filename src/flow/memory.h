@@ -2,8 +2,8 @@
  *
  * The sum is of the worst moments, each counted as what is really resident then:
  *
- *   own      the program, its libraries, plans of tables, metrics, HTTP. Tables take a quarter of the budget at most, as if
- *            each sent rows, unless they need more although they send none
+ *   own      the program, its libraries, plans of tables, metrics, HTTP. Each table counts as
+ *            one that sends rows, up to a quarter of the budget in all; or as one that sends none, where that is more
  *   profiler where profiles may be taken: rings, names, profiles
  *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
  *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts. While

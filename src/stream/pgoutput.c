@@ -15,7 +15,7 @@ enum {
     COLUMN_IN_IDENTITY = 1,
     TRUNCATE_OPTIONS = 1 | 2,
     MESSAGE_TRANSACTIONAL = 1,
-    /* A third of what a table takes beside its columns' names and their plan (flow/memory.c counts a byte here as three). */
+    /* Three times this is what a table takes without its columns: flow/memory.c counts three bytes for one of a description. */
     PLAN_BYTES = 256,
 };
 

@@ -2,7 +2,7 @@
  *
  * In Avro, fields have no names, and a value whose type has a null begins with a mark: whoever begins a field or an element
  * sets the buffer's `nullable` for it. A value that its type can't hold sets `misfit`, and what was appended is of no use.
- * mr_avro_* write Avro alone, mr_put_* what the buffer is for. The thread that encodes.
+ * mr_avro_* write Avro; mr_put_* write JSON or Avro, as the buffer says. The thread that encodes.
  */
 #ifndef MR_ENCODE_PUT_H
 #define MR_ENCODE_PUT_H

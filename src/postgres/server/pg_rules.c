@@ -522,7 +522,7 @@ static void rule_patterns(const struct rules *rules)
     for (uint32_t i = 0; i < rules->options->checked.rule_count; i++) {
         const struct mr_pattern_rule *rule = &rules->options->checked.rules[i];
         bool has_table = mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_TABLE);
-        /* Of a rule about tables alone a server that lies could deny a column. */
+        /* A rule about tables alone has no column, whatever a lying server says of it. */
         if (has_table && (rule->column == NULL ||
                           mr_pg_result_true(rules->facts->rules, i, MR_RULE_HAS_COLUMN))) {
             continue;

@@ -4,7 +4,7 @@
 
 #include "ports/sink_view.h"
 
-/* A copy without what is read of it by nobody: its topics, which may be thousands. The caller frees it. NULL: no memory is left. */
+/* A copy without the topics, which may be thousands and are not read. The caller frees it. NULL: no memory is left. */
 char *mr_kafka_stats_keep(const char *json);
 
 /* False, with `ret` as it was, when the text is not such a report. What is missing in it is 0. */

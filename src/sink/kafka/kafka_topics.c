@@ -270,7 +270,7 @@ void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic 
     }
 }
 
-/* As config/build_sink.c, of topics that no configuration names. */
+/* For topics that patterns and rows name. Where the configuration names many, config/build_sink.c turns the figures off. */
 static void log_many(const struct mr_kafka_topics *topics)
 {
     enum { MANY = 1000 };
