@@ -38,13 +38,16 @@ pg_init() {
     [ "${MILLRACE_STAND_QUICK:-0}" = 0 ] || pg_let_superuser_in
 }
 
-# Tests log in some ten thousand times, and a password's 4,096 rounds cost both sides more than all else of a login. Over TLS, and of other
-# roles, it is still asked.
+# Tests log in very often, and the client's share of a login by password was three times that without one (6.3 and 2.1 ms, means of 100).
+# Over TLS, and of other roles, the password is still asked for.
 pg_let_superuser_in() {
     local rules=$PG_DATA/pg_hba.conf all
     all=$(cat "$rules")
-    printf '%s\n' "hostnossl all postgres 127.0.0.1/32 trust" "hostnossl replication postgres 127.0.0.1/32 trust" "$all" |
-        as_server_user tee "$rules" >/dev/null
+    write_conf "$rules" <<END
+hostnossl all postgres 127.0.0.1/32 trust
+hostnossl replication postgres 127.0.0.1/32 trust
+$all
+END
 }
 
 pg_conf() {

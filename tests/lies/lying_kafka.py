@@ -214,7 +214,9 @@ class LyingKafka(Listener):
         self.asked = {}        # name: how often
         self.users = []
         self.seen = {}         # name: the fullest message of it
-        self.leaves = False    # as a broker does that ends in order: it leads nothing, and is in no list of brokers
+        # As Kafka 4.3.1 answers when it ends in order, three of three times: 80 ms before its connections end it leads nothing, and in the
+        # last 10 ms there is no broker.
+        self.leaves = False
         self.listen(leaders)
 
     def has_state(self, key, value):
