@@ -3,7 +3,8 @@
 #
 # clang-format, clang-tidy, shellcheck and the direction of includes and calls; changes nothing.
 #
-#   --changed  clang-tidy, which takes minutes, looks only at what has changed (tests/nightly.py) and at what includes it
+#   --changed  clang-tidy, which takes minutes, looks only at what has changed (tests/nightly.py): at a header through the source of
+#              its name, or the first that includes it
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 SCOPE=all
@@ -101,7 +102,7 @@ tidy_sources() {
             case $path in
                 .clang-tidy) printf '%s\n' "$all" ;;
                 src/*.c) printf '%s\n' "$path" ;;
-                src/*.h | src/*.def) printf '%s\n' "$all" | xargs grep -lF "\"${path#src/}\"" || true ;;
+                src/*.h | src/*.def) { ls "${path%.*}.c" 2> /dev/null || printf '%s\n' "$all" | xargs grep -lF "\"${path#src/}\"" || true; } | head -n 1 ;;
             esac
         done | { grep -Fx "$all" || true; } | sort -u # nothing of it may have changed
         return 0

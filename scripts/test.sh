@@ -152,6 +152,7 @@ beside() {
     # One build is for the unit tests under these sanitizers and for the fuzzers, which are Clang's.
     step "build: address and undefined-behaviour sanitizers, with Clang" build fuzz unit-tests out_of_memory_test millrace-micro fuzzers
     step "unit tests: these sanitizers" unit_tests fuzz unit
+    if [ "$MODE" = full ] || python3 tests/nightly.py due benchmarks/; then step "unit tests: judges of measurements" unit_tests fuzz judges; fi
     step "build: thread sanitizer" build tsan unit-tests out_of_memory_test millrace-micro
     step "unit tests: thread sanitizer" unit_tests tsan "$threads"
     [ "$MODE" != full ] || step "build: release with Clang" build clang
