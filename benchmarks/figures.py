@@ -46,7 +46,7 @@ UNIT = r"(?:(?:rows|events|records)(?:/s| a second)|µs|ms\b)"
 ELSEWHERE = {
     "benchmarks/results.md": {r"were not kept, had": "sessions before this script"},
     "docs/comparison.md": {r"\| (Outboxx|Sequin) \|": "what others publish of their own machines"},
-    "docs/sizing.md": {r"\| up to [\d,]+ rows/s": "a load to choose by", r"\| \d+ ms \|.*MiB/s": "worked out from the settings", r"1,000th topic": "a setting"}}
+    "docs/sizing.md": {r"\| up to [\d,]+ rows/s": "a load to choose by", r"\| \d+ ms \|.*MiB/s": "worked out from the settings", r"1,000th topic": "a setting", r"on two busy cores|^\|  (\(default\) )?\| \d\.\d µs \|": "pipeline.latency, by hand"}}
 
 
 def number(value, key=""):

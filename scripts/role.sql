@@ -4,7 +4,7 @@
 --        -v tables='public.orders, public.items' -f scripts/role.sql
 --
 -- Run it as a superuser, or from PostgreSQL 16 on as the owner of database, schemas and tables with CREATEROLE and
--- REPLICATION. A managed service may allow neither: docs/operations.md, "Managed services". The limit of connections is that of docs/sizing.md.
+-- REPLICATION. A managed service may allow neither: docs/managed-services.md. The limit of connections is that of docs/sizing.md.
 -- A role with REPLICATION can read the changes of every database of the server through a slot: guard its password,
 -- and let it in from millrace's machine only (pg_hba.conf, hostssl, the line of the database).
 \set ON_ERROR_STOP on

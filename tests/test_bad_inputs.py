@@ -1,4 +1,4 @@
-"""What a person may get wrong: each gets a sentence with the place and the remedy, and the exit code that operations.md
+"""What a person may get wrong: each gets a sentence with the place and the remedy, and the exit code that runbook.md
 names. `run` and `check` say the same of a configuration, before anything is connected to."""
 
 import os

@@ -168,7 +168,7 @@ def test_few_rights(database, millrace):
 
 
 def test_least_rights_are_enough(database, millrace, topic):
-    """The role of docs/operations.md: no superuser, publication made by the owner."""
+    """The role of docs/postgresql.md: no superuser, publication made by the owner."""
     role = "r" + database.name
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t")

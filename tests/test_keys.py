@@ -688,7 +688,7 @@ def test_keys_that_are_not_utf8(database, millrace_for, topic):
 
 
 def test_keys_swapped_in_one_statement(database, millrace, topic):
-    """What docs/events.md says of it: no order of these events folds right, the transaction as a whole does."""
+    """What docs/keys.md says of it: no order of these events folds right, the transaction as a whole does."""
     database.run("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE, v text); " + FULL)
     process = millrace().start().streaming()
     database.run("INSERT INTO t VALUES (1, 'a'), (2, 'b')")

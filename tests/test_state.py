@@ -375,7 +375,7 @@ def test_standby_is_a_state_of_its_own(database, millrace):
 
 
 def test_a_silent_instance_is_taken_over_from_by_the_timeout_of_its_connection(database, millrace, topic):
-    """docs/operations.md, "A second instance": wal_sender_timeout in the connection string says how long a frozen process,
+    """docs/high-availability.md, "A second instance": wal_sender_timeout in the connection string says how long a frozen process,
     or a host that vanished, keeps the stream."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     pair = [millrace(**EXACTLY_ONCE) for _ in range(2)]

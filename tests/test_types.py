@@ -30,9 +30,9 @@ def test_types_are_the_servers(database):
 
 
 def test_types_are_documented():
-    """The table in docs/events.md has each type that is declared."""
-    with open(os.path.join(os.path.dirname(DECLARATIONS), "..", "..", "..", "docs", "events.md"), encoding="utf-8") as file:
-        section = file.read().partition("\n## Types\n")[2].partition("\n## ")[0]
+    """The table in docs/types.md has each type that is declared."""
+    with open(os.path.join(os.path.dirname(DECLARATIONS), "..", "..", "..", "docs", "types.md"), encoding="utf-8") as file:
+        section = file.read().partition("\n## ")[0]
     rows = [line.partition("| ")[2].partition(" |")[0] for line in section.splitlines() if line.startswith("| ")]
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert not {name for name, _, _ in declared()} - documented

@@ -17,7 +17,7 @@ from self_test import Alterations, self_test
 from shrink import listing
 from topics import Capture
 
-# What nobody can know, so that millrace goes by what it knew or ends (docs/events.md, "The key"): which key a table had that only
+# What nobody can know, so that millrace goes by what it knew or ends (docs/keys.md): which key a table had that only
 # the catalog tells, when it was altered or dropped behind a row.
 OPEN = ("key-ddl", "identity-ddl", "drop-full")
 

@@ -42,7 +42,7 @@ struct mr_error {
     char text[MR_ERROR_TEXT_MAX];
 };
 
-/* The documented exit code of the process (docs/operations.md):
+/* The documented exit code of the process (docs/runbook.md):
  * OK 0, DEADLINE 3, HISTORY 10, USAGE 64, POISON 65, PROTOCOL 70, SYSTEM 71, AUTH 77, CONFIG 78;
  * TRANSIENT 69 (only where a start-up deadline was given). */
 int mr_status_exit_code(mr_status status);

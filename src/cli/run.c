@@ -323,7 +323,7 @@ static void wait_for_end(const struct app *app, int signal_fd, int done_fd)
     }
 }
 
-/* Ends that a restart does not mend (docs/operations.md). */
+/* Ends that a restart does not mend (docs/running.md). */
 static bool needs_person(mr_status status)
 {
     return status == MR_ERR_HISTORY || status == MR_ERR_POISON || status == MR_ERR_AUTH ||

@@ -142,7 +142,7 @@ static const struct mr_added_field *build_fields(struct mr_config *config, uint3
         if (!take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
             REFUSE_AT(config, option,
                       ": \"%s\" is not a field of the envelope; write \"op\", \"ts_ms\", "
-                      "\"source.lsn\" or another of docs/events.md, with a name of its own behind "
+                      "\"source.lsn\" or another of docs/formats.md, with a name of its own behind "
                       "a colon",
                       texts->items[i]);
             return fields;

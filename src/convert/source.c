@@ -145,7 +145,7 @@ static void convert_signals(struct mr_convert *c)
         if (strcmp(channels.items[i], "source") != 0) {
             LOST(c, line->given,
                  "signals come by a table only; \"millrace snapshot\" and POST /api/snapshot ask "
-                 "for the same (docs/snapshots.md)");
+                 "for the same (docs/incremental.md)");
         } else if (table != NULL) {
             mr_cv_set(c, "snapshot.signal_table", table->value);
         }

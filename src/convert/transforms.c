@@ -132,7 +132,7 @@ static void convert_fields(struct mr_convert *c, const char *alias, const char *
             mr_cv_add(c, &fields, given.items[i]);
         } else {
             LOST(c, line->given,
-                 "part %u is not a field that millrace's events have (docs/events.md)", i + 1);
+                 "part %u is not a field that millrace's events have (docs/formats.md)", i + 1);
         }
     }
     if (fields.count > 0) {

@@ -90,7 +90,7 @@ struct mr_bare_options {
     uint32_t header_count;
 };
 
-/* Forms of values; docs/events.md has the table. */
+/* Forms of values; docs/types.md has the table. */
 enum mr_types {
     MR_TYPES_TEXT, /* numbers and booleans, and PostgreSQL's text of everything else: Outboxx's */
     MR_TYPES_DEBEZIUM,

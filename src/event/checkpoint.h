@@ -89,7 +89,7 @@ struct mr_server_position {
 /* May the stream go on at `stored` (NULL: nothing is stored), or begin where no slot is? MR_OK, or MR_ERR_HISTORY, with what
  * happened and what to do, when rows may be missing or may have been told of that the server does not have.
  *
- * The one rule (docs/reliability.md, "May a new slot begin here?"): a new slot begins without a copy of existing rows only where
+ * The one rule (docs/position.md, "May a new slot begin here?"): a new slot begins without a copy of existing rows only where
  * nothing was begun before: no stream, no copy that a stream is to follow, and nothing of another program's, which had delivered
  * what is before `handed_over` (0: there is none). */
 mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
@@ -101,7 +101,7 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
 #define MR_RECIPE_OF_COPY                                                                          \
     "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies "    \
     "all "                                                                                         \
-    "rows as they are now (without a copy: another sink.kafka.state_name, docs/reliability.md)"
+    "rows as they are now (without a copy: another sink.kafka.state_name, docs/position.md)"
 #define MR_RECIPE_LEAD "; what to do: "
 
 #endif

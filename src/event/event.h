@@ -131,7 +131,7 @@ struct mr_relation {
     uint32_t column_count;
     struct mr_column *columns;
     /* What tells its rows apart, as indexes of columns, in the order in which a key is written; none: it has no
-     * key. Found by the source, and the same for insert, update and delete: docs/events.md, "The key". */
+     * key. Found by the source, and the same for insert, update and delete: docs/keys.md. */
     uint32_t key_count;
     uint32_t *key_columns;
     bool key_is_chosen; /* by the configuration, and may hold nulls */

@@ -26,7 +26,7 @@ static void test_input_doubles(void **state)
     assert_int_equal(mr_memory_input(100000000), 128 * MIB);
 }
 
-/* What docs/operations.md says of the usual pool. */
+/* What docs/memory.md says of the usual pool. */
 static void test_change_max_of_budgets(void **state)
 {
     (void)state;
@@ -58,7 +58,7 @@ static void test_profiles_are_part_of_it(void **state)
     assert_int_equal(mr_memory_change_max(&needs), MIB);
 }
 
-/* What docs/snapshots.md says of rows that are copied while the stream runs. */
+/* What docs/incremental.md says of rows that are copied while the stream runs. */
 static void test_copied_rows_are_part_of_it(void **state)
 {
     (void)state;

@@ -304,7 +304,7 @@ WITHOUT_KEY = ["public.without_key"]
 # Debezium has the place of a message outside transactions for the end of a transaction.
 BEHIND_MESSAGE = ["public.last", "public-last"]
 
-# (type, what Debezium has): what millrace does not do after it; docs/events.md says why.
+# (type, what Debezium has): what millrace does not do after it; docs/types.md says why.
 EXCEPTIONS = {
     # Digits before the point: Debezium takes the scale -2 for 2046.
     "numeric(5,-2)",

@@ -1,4 +1,4 @@
-"""What docs/reliability.md says to do, done: the example consumer, and the role with the least rights."""
+"""What docs/consumers.md and docs/postgresql.md say to do, done: the example consumer, and the role with the least rights."""
 
 import os
 import sqlite3

@@ -20,7 +20,7 @@ DEADLINE_MS = 300
 LEAVE_MS = 5000  # src/cli/run.c: after its deadline a stop waits so long for a thread
 # What a busy machine adds. It separates "obeys" from "never", no more; `run.py` prints the longest stop.
 SLACK_S = 60
-CODES = (0, 3, 10, 65, 69, 70, 71, 77, 78)  # docs/operations.md
+CODES = (0, 3, 10, 65, 69, 70, 71, 77, 78)  # docs/runbook.md
 QUIET_S = 0.25  # after a lie that brings about nothing, a stop comes; no verdict depends on it
 WAIT_S = 60  # for the lie to be told
 COMMON = {

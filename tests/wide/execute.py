@@ -33,7 +33,7 @@ SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relreplident::text, c.
        ARRAY(SELECT ARRAY[a.attname::text, a.atttypid::text] FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
              AND NOT a.attisdropped AND {sent} ORDER BY a.attnum),
        -- From 18 on rows can't be updated whose identity has a generated column that the publication does not send; before, it is told by
-       -- nobody (docs/events.md, "The key").
+       -- nobody (docs/keys.md).
        NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped AND NOT {sent}
                    AND (c.relreplident = 'f' AND {chooses} OR EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid
                         AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])

@@ -286,7 +286,7 @@ class Judge:
             old = self.take_event(state, event, old)
 
     def take_read(self, state, name, group):
-        """A copied row is the row as the events have it at that place (docs/snapshots.md, "While the stream runs"): it goes out in
+        """A copied row is the row as the events have it at that place (docs/incremental.md): it goes out in
         its newer form or not at all. Where only the table's form has changed since it was read, it may have the former one."""
         self.reads += 1
         event, source = group[0], group[0].value["source"]
@@ -400,7 +400,7 @@ class Judge:
     # ---- keys ----
 
     def wanted_keys(self, info):
-        """Which columns make the key, in the order of the table (docs/events.md, "The key")."""
+        """Which columns make the key, in the order of the table (docs/keys.md)."""
         columns = info.index if info.identity == "i" else info.key
         return [name for name in info.names if name in columns]
 

@@ -899,7 +899,7 @@ class Generator:
             table = self.chance.choice(candidates) if candidates else None
             change = self.pick(*kinds)
             if under_savepoint and change == self.ddl_move_key and table.identity == "FULL":
-                continue  # docs/events.md, "What the catalog can tell about a backlog"
+                continue  # docs/keys.md, "What the catalog can tell about a backlog"
             old = table.sql if table else None
             found = change(table, writer)
             if found is None:

@@ -573,7 +573,7 @@ static mr_status judge(const struct case_at_hand *at_hand)
         at_hand->facts->told_deferrable = true;
         warn(at_hand, "key_deferrable",
              "the table's primary key is deferrable: a statement that swaps or shifts keys makes "
-             "events that do not fold into its rows (docs/events.md, \"Keys swapped in one "
+             "events that do not fold into its rows (docs/keys.md, \"Keys swapped in one "
              "statement\")");
     }
     return MR_OK;

@@ -423,7 +423,7 @@ static void rule_table(const struct rules *rules, uint32_t row, const struct mr_
     } else if (!mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY)) {
         mr_pg_remedy(rules->to, "add a primary key");
         MR_FOUND_WARNING(rules->to,
-                         "has no primary key; docs/events.md says what its records' keys are");
+                         "has no primary key; docs/keys.md says what its records' keys are");
     } else {
         MR_FOUND_OK(rules->to, "exists, with a primary key");
     }

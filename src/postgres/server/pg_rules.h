@@ -81,7 +81,7 @@ mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn, const struct mr_pg_fa
 mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error);
 
-/* Names the published tables whose records have another key than Debezium's connector gives them (docs/events.md, "The key"): as a
+/* Names the published tables whose records have another key than Debezium's connector gives them (docs/keys.md): as a
  * warning where the keys are meant to be Debezium's, and where only the order of the columns differs as something to know. */
 mr_status mr_pg_rules_of_keys(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error);
