@@ -66,11 +66,13 @@ unit_tests() {
     printf "%s (preset $1)\n" "${failed[@]}" >> "$MILLRACE_TEST_FLAKY"
 }
 
-# On the newest PostgreSQL: what only it has, what the server does otherwise there, and a workload that is as wide as its SQL.
+# On the newest PostgreSQL: what only it has; with --full what the server does otherwise there, too, and a workload that is as
+# wide as its SQL.
 newest_postgres() {
-    MILLRACE_TEST_PG=$NEWEST_PG tests/run.sh test_version_18.py test_publication.py test_schema_changes.py \
-        test_keys.py::test_stop_while_a_key_is_asked_for \
-        test_wide.py::test_what_the_topics_make_of_the_tables test_wide.py::test_kills_under_a_wide_workload
+    local tests=(test_version_18.py)
+    [ "$MODE" != full ] || tests+=(test_publication.py test_schema_changes.py test_keys.py::test_stop_while_a_key_is_asked_for
+        test_wide.py::test_what_the_topics_make_of_the_tables test_wide.py::test_kills_under_a_wide_workload)
+    MILLRACE_TEST_PG=$NEWEST_PG MILLRACE_TEST_WORKERS=1 tests/run.sh "${tests[@]}"
 }
 
 # The last word of a run that is good but for these.

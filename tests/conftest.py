@@ -22,15 +22,14 @@ ALONE = {"test_benchmarks.py", "test_lies.py", "test_load.py", "test_pr_check.py
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(config, items):
     mode = os.environ.get("MILLRACE_TEST_NIGHTLY", "")
-    changed = nightly.changed_places() if mode == "changed" else None
-    left_out = []
+    lines, left_out = nightly.left_out(mode), []
     for item in items:
         if item.path.name in ALONE:
             item.add_marker("alone")
         one = nightly.of(os.path.relpath(item.path, config.rootpath), item.function.__name__, item.name)
         if one is not None:
             item.add_marker("nightly")
-            if nightly.is_left_out(one, mode, changed):
+            if one in lines:
                 left_out.append(item)
     if left_out:
         items[:] = [item for item in items if item not in set(left_out)]
@@ -55,6 +54,10 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_terminal_summary(terminalreporter):
     """Says once, at the end and in plain sight, what this machine can't try."""
     durations.write(terminalreporter)
+    if os.environ.get("MILLRACE_TEST_NIGHTLY") == "changed" and (night := nightly.due(nightly.changed_places())[1]):
+        terminalreporter.section("left to the night, though what they look at has changed", yellow=True, bold=True)
+        for one in night:
+            terminalreporter.write_line(", ".join(one.tests))
     untried = {}
     for report in terminalreporter.stats.get("skipped", []):
         _, _, reason = report.longrepr

@@ -1,12 +1,13 @@
 """What a run of each push leaves out, and why: the one place that says so.
 
-A line holds a test (a file, `file::test` for one function with all its parameters, or `file::test[parameter]`), the places whose change brings it
-back, and the reason. MILLRACE_TEST_NIGHTLY says what a run does with them: without it every chosen test runs; "changed", as
-scripts/test.sh has it, leaves out those whose places have not changed; "no" leaves out all. scripts/test.sh --full runs all
-of them, each night in CI.
+A line holds tests (a file, `file::test` for one function with all its parameters, or `file::test[parameter]`), the places whose change brings
+them back, the seconds that they take together beside others (three times those of what runs alone), and the reason. MILLRACE_TEST_NIGHTLY says what a run does with them: without it every
+chosen test runs; "changed", as scripts/test.sh has it, leaves out those whose places have not changed; "no" leaves out all. A change of
+everything would bring everything back: a push takes lines from the top until COME_BACK_S is full, and the end of the run names the others.
+scripts/test.sh --full runs all of them, each night in CI.
 
-What keeps the promise (delivery, kills, exactly-once, copies, keys, equality with Debezium) never stands here; of the
-tests on three brokers each has one of the two deliveries here."""
+What keeps the promise (delivery, kills, exactly-once, copies, keys, memory, equality with Debezium) has a test that does not stand here, and that runs
+each time; what stands here of it is a twin: the other delivery, the other budget, the other way of a cut."""
 
 import os
 import subprocess
@@ -14,34 +15,75 @@ import sys
 from typing import NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COME_BACK_S = 300
 
 
 class Nightly(NamedTuple):
-    test: str
+    tests: tuple
     places: tuple
+    seconds: int
     why: str
 
 
 PROFILER = ("src/profiler/", "src/cli/profile.c", "tests/pprof_file.py")
 CLUSTER = ("src/sink/", "src/flow/", "src/ports/", "tests/faults/")
+COPIES = ("src/copy/", "src/flow/", "src/ports/")
+EVENTS = ("src/encode/", "src/stream/", "src/event/", "tests/debezium/")
+
+
+def at_least_once(path, *functions):
+    return tuple(f"{path}::{function}[at-least-once]" for function in functions)
+
+
 NIGHTLY = (
-    Nightly("test_profiler.py", PROFILER, "the profiler looks at the flow and is no part of it"),
-    Nightly("test_profile_readers.py", PROFILER, "other programs read profiles; the format's unit tests run each time"),
-    Nightly("test_profiling.py", (*PROFILER, "benchmarks/"), "builds and measures several times, alone on the machine"),
-    Nightly("test_pr_check.py", ("benchmarks/", ".github/workflows/pr-checks.yml"), "measures two builds, alone on the machine"),
-    Nightly("test_verdict.py", ("benchmarks/", "tests/placed_faults.c"), "judges measurements, not millrace"),
-    Nightly("test_there_and_back.py", ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"),
+    Nightly(("faults/test_storm.py::test_producer_sessions_lost", "faults/test_storm.py::test_kills_behind_cuts[at-least-once]"), CLUSTER, 60,
+            "every fault once runs each time, at least once, and kills after cuts, exactly once"),
+    Nightly(at_least_once("test_snapshot.py", "test_killed_again_and_again_within_a_table", "test_killed_and_started_again_while_others_write",
+                          "test_always_copies_at_each_start"), COPIES, 50, "exactly once runs each time"),
+    Nightly(at_least_once("test_incremental.py", "test_goes_on_after_kills", "test_connections_that_are_cut",
+                          "test_rows_come_in_their_newest_form", "test_tables_that_come"), COPIES, 50, "exactly once runs each time"),
+    Nightly(("test_debezium_rows.py",), ("src/copy/", *EVENTS), 60, "existing rows in Debezium's form; test_debezium.py runs each time"),
+    Nightly(("test_outbox.py::test_outbox_equal",), EVENTS, 60, "a Kafka Connect of its own; what a page promises of outboxes runs each time"),
+    Nightly(("faults/test_cluster.py::test_brokers_lost[exactly-once]",), CLUSTER, 100,
+            "three brokers on two processors; one that is killed, restarted and away runs each time"),
+    Nightly(tuple(f"test_memory.py::{test}[256MiB]" for test in ("test_long_transaction", "test_many_large_rows", "test_burst_while_kafka_is_away")),
+            ("src/flow/", "src/base/", "src/sink/", "tests/test_memory.py"), 40, "a quarter of this memory runs each time"),
+    Nightly(("test_hostile_settings.py::test_no_setting_changes_an_event",), ("src/postgres/", "src/copy/", "src/encode/values/"), 80,
+            "tries each setting of the server"),
+    Nightly(tuple(f"faults/test_network.py::test_black_hole_to_{who}[{way}-exactly-once]" for who, ways in
+                  (("postgres", ("both", "in")), ("kafka", ("both", "out"))) for way in ways), ("src/postgres/conn/", "src/sink/", "src/flow/"), 65,
+            "both ways, at least once, and one way, exactly once, run each time"),
+    Nightly(tuple(f"test_fake_postgres.py::test_floods_stay_within_the_budget[keys-{what}]" for what in ("notices", "notifications")),
+            ("src/postgres/conn/", "tests/fake_postgres.py"), 60, "the same in the answer to another question runs each time"),
+    Nightly(("faults/test_failover.py::test_promotion_under_load[at-least-once]",
+             "faults/test_failover.py::test_promotion_of_a_standby_that_was_behind[exactly-once]"), ("src/postgres/server/", "src/flow/"), 35,
+            "each has its other delivery each time"),
+    Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[stopped]",), ("src/convert/", "src/cli/"), 25,
+            "a Kafka Connect of its own; the killed one runs each time"),
+    Nightly(("faults/test_far_broker.py",), CLUSTER, 40, "waits for a broker 30 ms away"),
+    Nightly(tuple(f"test_http_oddities.py::test_each_address_is_asked_in_each_odd_way[{way}]" for way in ("password", "socket")), ("src/control/",), 20,
+            "open and by TLS it runs each time"),
+    Nightly(("test_memory.py::test_everything_of_the_profiler",), PROFILER, 25, "the profiler's memory"),
+    Nightly(("test_wide.py::test_the_judge_finds_what_is_wrong",), ("tests/wide/",), 25, "judges the judge"),
+    Nightly(("test_scripts.py::test_stands_find_ports_of_their_own",), ("scripts/stand.sh", "scripts/stand/", "scripts/lib/"), 16,
+            "starts stands, as each run does"),
+    Nightly(("faults/test_cluster.py::test_rolling_restart[exactly-once]",), CLUSTER, 100, "three brokers, each restarted"),
+    Nightly(at_least_once("faults/test_cluster.py", "test_rolling_restart", "test_brokers_lost"), ("src/sink/kafka/",), 180, "three brokers"),
+    Nightly(("test_profiler.py",), PROFILER, 3 * 36, "the profiler looks at the flow and is no part of it"),
+    Nightly(("test_profile_command.py",), PROFILER, 12, "draws and compares profiles that are there"),
+    Nightly(("test_there_and_back.py",), ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"), 60,
             "test_migrating.py takes over each time, and test_debezium.py compares each kind of record"),
-    Nightly("test_profile_command.py", PROFILER, "draws and compares profiles that are there"),
-    Nightly("test_benchmarks.py", ("benchmarks/", "scripts/lib/", "load/"), "the benchmarks in short, alone on the machine"),
-    Nightly("test_load.py", ("load/", "scripts/lib/"), "judges the load generator, alone on the machine"),
-    Nightly("test_grafana.py", ("grafana/", "src/metrics/", "src/control/"), "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
-    Nightly("test_live_page.py", ("src/control/", "tests/browser.py"), "figures in a Chromium; test_admin.py runs each time"),
-    Nightly("test_tables.py::test_five_thousand_tables", ("src/stream/", "src/postgres/", "src/encode/", "src/copy/"),
+    Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/"), 35, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
+    Nightly(("test_live_page.py",), ("src/control/", "tests/browser.py"), 80, "figures in a Chromium; test_admin.py runs each time"),
+    Nightly(("test_packages.py",), ("packaging/", "src/cmake/Packaging.cmake"), 35, "builds the packages"),
+    Nightly(("test_load.py",), ("load/", "scripts/lib/"), 3 * 25, "judges the load generator, alone on the machine"),
+    Nightly(("test_tables.py::test_five_thousand_tables",), ("src/stream/", "src/postgres/", "src/encode/", "src/copy/"), 60,
             "starts with 5,000 tables, and judges their memory"),
-    Nightly("faults/test_cluster.py::test_rolling_restart[at-least-once]", CLUSTER, "three brokers; exactly once, where more can go wrong, runs each time"),
-    Nightly("faults/test_cluster.py::test_brokers_lost[exactly-once]", CLUSTER, "three brokers; at least once runs each time"),
-    Nightly("test_packages.py", ("packaging/", "src/cmake/Packaging.cmake"), "builds the packages"),
+    Nightly(("test_profile_readers.py",), PROFILER, 3 * 48, "other programs read profiles; the format's unit tests run each time"),
+    Nightly(("test_benchmarks.py",), ("benchmarks/", "scripts/lib/", "load/"), 3 * 100, "the benchmarks in short, alone on the machine"),
+    Nightly(("test_profiling.py",), (*PROFILER, "benchmarks/"), 3 * 100, "builds and measures several times, alone on the machine"),
+    Nightly(("test_pr_check.py",), ("benchmarks/", ".github/workflows/pr-checks.yml"), 3 * 100, "measures two builds, alone on the machine"),
+    Nightly(("test_verdict.py",), ("benchmarks/", "tests/placed_faults.c"), 3 * 70, "judges measurements, not millrace"),
 )
 
 
@@ -69,13 +111,26 @@ def is_due(changed, *places):
 
 def of(path, function, name):
     """The line for a test, if it has one; `name`: the function's with the parameters."""
-    return next((one for one in NIGHTLY if one.test in (path, f"{path}::{function}", f"{path}::{name}")), None)
+    return next((one for one in NIGHTLY if any(test in (path, f"{path}::{function}", f"{path}::{name}") for test in one.tests)), None)
 
 
-def is_left_out(one, mode, changed):
+def due(changed):
+    """The lines of which a place, or the file of a test, has changed, as far as a push runs them; and those that it leaves to the night."""
+    back, night, seconds = [], [], 0
+    for one in NIGHTLY:
+        if is_due(changed, *one.places, *(f"tests/{test.split('::')[0]}" for test in one.tests)):
+            fits = seconds + one.seconds <= COME_BACK_S
+            seconds += one.seconds * fits
+            (back if fits else night).append(one)
+    return back, night
+
+
+def left_out(mode):
+    """The lines whose tests a run leaves out."""
     if mode == "changed":
-        return not is_due(changed, *one.places, f"tests/{one.test.split('::')[0]}")
-    return mode == "no"
+        back, _ = due(changed_places())
+        return [one for one in NIGHTLY if one not in back]
+    return list(NIGHTLY) if mode == "no" else []
 
 
 def main(command, *places):

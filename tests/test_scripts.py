@@ -111,17 +111,29 @@ def test_what_this_machine_cannot_try_is_told_once(tmp_path):
     assert "test_full_disk_under_the_log" in told and "test_broker_with_a_full_disk" in told
 
 
-@pytest.mark.parametrize("one", nightly.NIGHTLY, ids=lambda one: one.test)
-def test_nightly_tests_exist_and_come_back_when_their_places_change(one):
-    path, _, function = one.test.partition("::")
-    with open(os.path.join(ROOT, "tests", path), encoding="utf-8") as file:
-        assert f"def {function.partition('[')[0]}(" in file.read() if function else path
+@pytest.mark.parametrize("one", nightly.NIGHTLY, ids=lambda one: one.tests[0])
+def test_nightly_tests_exist_and_come_back_when_their_places_change(one, monkeypatch):
+    monkeypatch.setattr(nightly, "COME_BACK_S", 10000)
+    for test in one.tests:
+        path, _, function = test.partition("::")
+        with open(os.path.join(ROOT, "tests", path), encoding="utf-8") as file:
+            assert f"def {function.partition('[')[0]}(" in file.read() if function else path
+        assert nightly.due(["tests/" + path])[0].count(one) == 1
+        assert nightly.of(path, function.partition("[")[0], function) == one
     for place in one.places:
         assert os.path.exists(os.path.join(ROOT, place)), place
-        assert not nightly.is_left_out(one, "changed", ["README.md", place + "x" * place.endswith("/")])
-    assert not nightly.is_left_out(one, "changed", ["tests/" + path]) and not nightly.is_left_out(one, "", None)
-    assert nightly.is_left_out(one, "changed", ["README.md"]) and nightly.is_left_out(one, "changed", None)
-    assert nightly.is_left_out(one, "no", list(one.places))
+        assert one in nightly.due(["README.md", place + "x" * place.endswith("/")])[0]
+    assert one not in nightly.due(["README.md"])[0] and one not in nightly.due(None)[0]
+    assert one in nightly.left_out("no") and one not in nightly.left_out("")
+    assert one.seconds <= 300
+
+
+def test_what_comes_back_is_bounded():
+    """However much has changed, a push takes no more of the nightly tests than it has time for; the others are named."""
+    everything = [place + "x" for one in nightly.NIGHTLY for place in one.places]
+    back, night = nightly.due(everything)
+    assert back and night and len(back) + len(night) == len(nightly.NIGHTLY)
+    assert sum(one.seconds for one in back) <= nightly.COME_BACK_S
 
 
 @pytest.mark.parametrize("script", ["scripts/test.sh", "scripts/setup.sh", "scripts/style.sh", "scripts/fuzz.sh",

@@ -516,7 +516,7 @@ def test_a_snapshot_that_goes_before_it_is_taken(database, millrace, topic, owne
 def test_killed_again_and_again_within_a_table(database, millrace, topic, mode):
     """At a growing share of the rows. With exactly-once no row of a table that nobody changes comes twice; with at-least-once
     no more than the batches that were on their way."""
-    rows = 60000
+    rows = 30000
     database.run("CREATE TABLE quiet (id int PRIMARY KEY, v text); CREATE TABLE busy (id int PRIMARY KEY, v text);"
                  f"INSERT INTO quiet SELECT i, repeat('x', 150) FROM generate_series(1, {rows}) i;"
                  f"INSERT INTO busy SELECT i, repeat('x', 150) FROM generate_series(1, {rows}) i; ANALYZE")
