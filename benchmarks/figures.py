@@ -149,12 +149,20 @@ def about(figures):
 
 
 def headline(figures):
-    """A ratio and a range, and what limits it."""
-    loads = BACKLOGS[:4]
+    """Three figures with their ranges, and what limits the first."""
+    loads, latencies = BACKLOGS[:4], ("p50_ms", "p99_ms")
+    programs = ("millrace", "millrace-exactly-once", "debezium", "debezium-tuned")
 
     def against(program):
         return span([figures.median(load, program, "rows_per_s") / figures.median(load, FLOOR, "rows_per_s") for load in loads
                      if figures.rounds(load, program, "rows_per_s") and figures.rounds(load, FLOOR, "rows_per_s")])
+
+    def latency(program):
+        rounds = [figures.rounds("steady-10000", program, key).values() for key in latencies]
+        return f"{span(rounds[0], '{:.1f}')} (p99 {span(rounds[1], '{:.0f}')})" if rounds[0] else "–"
+
+    def memory_of(program):
+        return span([value for load in loads for value in figures.rounds(load, program, "rss_mb").values()], "{:,.0f}")
 
     def of_inserts(key):
         return figures.median("insert", "millrace", key)
@@ -162,16 +170,16 @@ def headline(figures):
     limit = f"PostgreSQL's walsender, which kept {share:.0%} of a core busy" if share > 0.85 else f"the machine, which was {busy} busy"
     load, cores = statistics.median(run["machine_load"] for run in figures.runs), figures.about["machine"]["cores"]
     beside = f"Other work ran beside, with a load average of {load:.0f} before a run: take it as a trial." if load > 2 * cores else ""
-    rates = [rate for load in loads for program in ("millrace", "millrace-exactly-once")
-             for rate in figures.rounds(load, program, "rows_per_s").values()]
+    rates = [rate for load in loads for program in programs[:2] for rate in figures.rounds(load, program, "rows_per_s").values()]
     machines = [one.median("insert", "millrace", "rows_per_s") for one in recorded()]
     others = f"; inserts over {len(machines)} runs {span(machines, '{:,.0f}')}" if machines[1:] else ""
-    return paragraph(f"""**Figures** of one run, all programs in turns, on {cores} cores that they share with
-        PostgreSQL, Kafka and the consumer. The rate of a backlog, as a ratio to `pg_recvlogical -f /dev/null`, by load: millrace
-        {against('millrace')}, exactly once {against('millrace-exactly-once')}, Debezium {against('debezium')}, Debezium tuned
-        {against('debezium-tuned')}. For millrace that is {span(rates, '{:,.0f}')} rows/s, by load and round{others}. What limits it:
-        {limit}. At 10,000 rows/s a row is at the consumer {number(figures.median('steady-10000', 'millrace', 'p50_ms'))} ms after its COMMIT
-        (median). [The tables](#figures) have the losses too. {beside}""")
+    lines = [["", *(PROGRAMS[program] for program in programs)], ["---"] + ["---:"] * len(programs),
+             [f"backlog, × `{FLOOR}`", *map(against, programs)],
+             ["COMMIT to consumer at 10,000 rows/s, median, ms", *map(latency, programs)],
+             ["peak memory in a backlog, MB", *map(memory_of, programs)]]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines) + "\n" + paragraph(f"""One run, all programs in turns, on
+        {cores} cores that they share with PostgreSQL, Kafka and the consumer. Ranges are of loads and rounds; – was not measured. For
+        millrace a backlog is {span(rates, '{:,.0f}')} rows/s{others}. What limits it: {limit}. {beside}""")
 
 
 def walsender(figures):
