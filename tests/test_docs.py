@@ -201,6 +201,13 @@ def test_house_words_stay_away(path):
     assert HOUSE_WORDS.findall(re.sub(r"`[^`]*`", "", read(path)).replace("\n", " ")) == []
 
 
+def test_house_words_stay_out_of_messages():
+    """The same of what the program prints: the strings of src."""
+    found = {path: HOUSE_WORDS.findall(" ".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r"/\*.*?\*/", "", read(path), flags=re.DOTALL))))
+             for path in files("src/**/*.c", "src/**/*.h", "src/**/*.def") if not path.endswith("_test.c")}
+    assert {path: words for path, words in found.items() if words} == {}
+
+
 # ---- commands ----
 
 BLOCKS = [block for path in DOCUMENTS for block in documents.blocks(path, read(path))]

@@ -205,7 +205,7 @@ def test_a_refusal_by_pg_hba(tmp_path):
         process = start(server, tmp_path)
         assert process.ended(20) == 77
         said = "".join(process.lines)
-        assert "database name" not in said and "reject stands before" in said, said
+        assert "database name" not in said and "reject is before" in said, said
 
 
 def test_a_server_that_speaks_german(tmp_path):

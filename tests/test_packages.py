@@ -32,12 +32,15 @@ def declared(kind):
 def test_manual_pages(part, tmp_path):
     page = tmp_path / "page"
     page.write_text(reference(part))
-    lint = run("mandoc", "-T", "lint", "-W", "warning", str(page))
+    lint = run("mandoc", "-T", "lint", "-W", "style", str(page))
     assert lint.returncode == 0, lint.stdout
     text = run("mandoc", "-T", "utf8", str(page)).stdout
     text = re.sub(".\b", "", text)  # bold and underlined, as a terminal of paper does it
     for name in declared("MR_COMMAND") if part == "man" else ("sink.kafka.brokers", "pipeline.memory"):
         assert name in text
+    for section in ("FILES", "EXAMPLES", "SEE ALSO", *(["EXIT STATUS"] if part == "man" else [])):
+        assert f"\n{section}\n" in text
+    assert re.findall(r"\]\(|\*\*|`", text) == []  # no Markdown
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

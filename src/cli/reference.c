@@ -26,13 +26,19 @@ static bool takes(enum mr_cli_command command, enum mr_cli_option option)
     return (mr_cli_options[option].commands >> command & 1) != 0;
 }
 
-/* Text for roff: what it would read as its own is escaped. */
+/* Text for roff, in lines of less than 80 bytes: what it would read as its own is escaped. */
 static void put_roff(FILE *to, const char *text)
 {
-    if (*text == '.' || *text == '\'') {
-        fputs("\\&", to);
-    }
+    const char *line = text;
     for (; *text != '\0'; text++) {
+        if (*text == ' ' && text - line + (ptrdiff_t)strcspn(text + 1, " ") > 60) {
+            line = text + 1;
+            fputc('\n', to);
+            continue;
+        }
+        if (text == line && (*text == '.' || *text == '\'')) {
+            fputs("\\&", to);
+        }
         if (*text == '\\') {
             fputs("\\e", to);
         } else if (*text == '-') {
@@ -88,8 +94,11 @@ static void print_man(FILE *to)
     put_man_option(to, MR_CLI_VERSION);
     fputs(".SH EXIT STATUS\n.nf\n", to);
     mr_runbook_print("exit-codes", to);
-    fputs(".fi\n" MAN_FILES "millrace check \\-\\-config config.toml\n"
-          "millrace \\-\\-config config.toml\nmillrace help E\\-slot\\-lost\n.EE\n"
+    fputs(".fi\n" MAN_FILES
+          "millrace check \\-\\-config config.toml     # every problem, with its remedy\n"
+          "millrace \\-\\-config config.toml           # streams\n"
+          "millrace snapshot public.orders         # copies the rows that are there\n"
+          "millrace help E\\-slot\\-lost             # what to do\n.EE\n"
           ".SH SEE ALSO\n.BR millrace.toml (5),\n.BR pg_recvlogical (1)\n",
           to);
 }
@@ -114,7 +123,7 @@ static void print_man_config(FILE *to)
     fputs(".TH MILLRACE.TOML 5 \"" MR_MAN_DATE "\" \"millrace " MR_VERSION "\" \"File Formats\"\n"
           ".SH NAME\nmillrace.toml \\- configuration of millrace\n"
           ".SH DESCRIPTION\nA TOML file, named by \\fBmillrace \\-\\-config\\fR \\fIFILE\\fR. "
-          "A key with dots stands in the table of its first parts. The default is in parentheses.\n"
+          "A key with dots\nis in the table of its first parts. The default is in parentheses.\n"
           ".SH OPTIONS\n",
           to);
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {

@@ -201,10 +201,9 @@ static void take_salt(struct mr_config *config)
         return;
     }
     if (values->columns_hash_salt_env[0] == '\0') {
-        PROBLEM(
-            config, line,
-            "columns.hash needs a salt, or whoever reads the topics finds values by trying; set "
-            "columns.hash_salt_env");
+        PROBLEM(config, line,
+                "columns.hash needs a salt, or a reader of the topics finds values by trying; set "
+                "columns.hash_salt_env");
         return;
     }
     config->encode.hash_salt =

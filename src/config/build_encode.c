@@ -12,7 +12,7 @@ static void check_prefix(struct mr_config *config)
     const char *prefix = config->values.topic_prefix;
     const char *fault = mr_topic_fault(prefix);
     if (fault == NULL && strlen(prefix) > PREFIX_MAX) {
-        fault = "is longer than 121 characters, and schema and table must fit behind it";
+        fault = "is longer than 121 characters, and schema and table must fit after it";
     }
     if (fault != NULL) {
         REFUSE(config, topic_prefix, ": \"%s\" %s", prefix, fault);
@@ -142,7 +142,7 @@ static const struct mr_added_field *build_fields(struct mr_config *config, uint3
         if (!take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
             REFUSE_AT(config, option,
                       ": \"%s\" is not a field of the envelope; write \"op\", \"ts_ms\", "
-                      "\"source.lsn\" or another of docs/formats.md, with a name of its own behind "
+                      "\"source.lsn\" or another of docs/formats.md, with a name of its own after "
                       "a colon",
                       texts->items[i]);
             return fields;

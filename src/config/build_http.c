@@ -46,7 +46,7 @@ static void build_password(struct mr_config *config)
     }
     if (values->http_last_events != 0 && !password_wanted) {
         REFUSE(config, http_last_events,
-               " shows rows to whoever may ask; set http.username and http.password_env or "
+               " shows rows to anybody who can connect; set http.username and http.password_env or "
                "password_file");
     }
 }

@@ -79,7 +79,7 @@ static void build_fields(struct mr_config *config)
         if (!take_field(config, texts->items[i], &fields[i])) {
             REFUSE(config, outbox_fields,
                    ": \"%s\" does not say where a column goes; write \"column:header\", "
-                   "\"column:envelope\" or \"column:partition\", and a name behind another colon "
+                   "\"column:envelope\" or \"column:partition\", and a name after another colon "
                    "where it has another",
                    texts->items[i]);
             continue;

@@ -27,7 +27,7 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
         "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
         "tables, %.1f for profiles, %.1f for "
         "%lld batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
-        "a change of %.1f MiB (pipeline.change_max)%s, %.1f for copying rows beside the stream and "
+        "a change of %.1f MiB (pipeline.change_max)%s, %.1f for copying rows while it streams and "
         "%.1f for a change's records; raise "
         "pipeline.memory, or lower change_max, batches%s or batch_size",
         mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),

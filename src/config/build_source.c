@@ -58,7 +58,7 @@ static void build_stream_connection(struct mr_config *config)
     build_connection(config, &described, &config->source.connection);
     if (config->source.connection.insecure_tls) {
         WARNING(config, LINE(config, source_insecure_tls),
-                "source.postgres.insecure_tls: the server need not prove who it is, so whoever is "
+                "source.postgres.insecure_tls: the server need not prove who it is, so anybody "
                 "in between can take the password and read the rows");
     }
 }

@@ -241,7 +241,7 @@ const char *mr_names_host_fault(const char *broker)
     char *end;
     long port = strtol(colon + 1, &end, 10);
     if (colon == broker || end == colon + 1 || *end != '\0' || port < 1 || port > 65535) {
-        return "has no port between 1 and 65535 behind its colon";
+        return "has no port between 1 and 65535 after its colon";
     }
     return NULL;
 }

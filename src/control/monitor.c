@@ -19,7 +19,7 @@ enum {
 static const struct {
     const char *name, *reason;
 } states[] = {
-    [MR_STATE_STARTING] = {"starting", "PostgreSQL was not reached yet; the log says what stands "
+    [MR_STATE_STARTING] = {"starting", "PostgreSQL was not reached yet; the log says what is "
                                        "in the way"},
     [MR_STATE_STREAMING] = {"streaming", ""},
     [MR_STATE_WAITING_FOR_SOURCE] = {"waiting_for_source", "the connection to PostgreSQL was lost; "
@@ -30,7 +30,7 @@ static const struct {
     [MR_STATE_POISON] = {"poison", ""},
     [MR_STATE_STANDBY] = {"standby", "another instance streams from this slot; takes over when "
                                      "that ends"},
-    [MR_STATE_SNAPSHOT] = {"snapshot", "copying existing rows; the stream begins behind them"},
+    [MR_STATE_SNAPSHOT] = {"snapshot", "copying existing rows; the stream begins after them"},
     [MR_STATE_FAILED] = {"failed", ""},
 };
 

@@ -14,7 +14,7 @@ static void convert_brokers(struct mr_convert *c)
     if (brokers.count == 0) {
         mr_cv_add(c, &brokers, "localhost:9092");
         TO_DO(c, "bootstrap.servers",
-              "stands in the Connect worker's configuration; write the brokers into "
+              "is in the Connect worker's configuration; write the brokers into "
               "sink.kafka.brokers, and what it has of security.protocol, sasl.* and ssl.* into "
               "[sink.kafka] (docs/security.md)");
     }
@@ -228,7 +228,7 @@ static void note_converter(struct mr_convert *c, const char *side, const struct 
     }
     if (line == NULL) {
         TO_DO(c, mr_cv_text(c, "%s.converter", side),
-              "stands in the Connect worker's configuration; %s",
+              "is in the Connect worker's configuration; %s",
               c->has_outbox
                   ? "where it is StringConverter, take outbox.key_format or outbox.value_format out"
                   : "see that it is JsonConverter with schemas.enable = false, which is what "

@@ -66,7 +66,7 @@ static void convert_event_router(struct mr_convert *c, const char *alias, const 
         return;
     }
     if (c->unwraps_outboxes) {
-        LOST(c, given, "behind ExtractNewRecordState it finds no events to route; put it before");
+        LOST(c, given, "after ExtractNewRecordState it finds no events to route; put it before");
         return;
     }
     if (c->has_outbox) {

@@ -185,7 +185,7 @@ bool mr_chunks_differs(struct mr_chunks *chunks)
     mr_error_set(
         &error, MR_ERR_PROTOCOL,
         "table %s.%s has other columns, types or another key in the stream than in the "
-        "catalog, and that for %u chunks in a row: ask again when nobody alters it; if that "
+        "catalog, and that for %u chunks in a row: ask again when it is not altered; if that "
         "does not help, please report it with the table's definition",
         chunks->current->asked.schema, chunks->current->asked.table, chunks->form.differed);
     mr_chunks_fail(chunks, &error);

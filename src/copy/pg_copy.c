@@ -510,7 +510,7 @@ static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_
     MR_TRY(status);
     if (now != table->filenode) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                       "table %s.%s was written anew or renamed since the snapshot was taken, "
+                       "table %s.%s was rewritten or renamed since the snapshot was taken, "
                        "which may not show its rows any more; the next attempt has a new snapshot",
                        table->relation->schema, table->relation->table);
     }

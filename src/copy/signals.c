@@ -289,7 +289,7 @@ static mr_status execute(struct signal *signal, struct mr_error *ret_error)
     }
     if (type_is(data, "blocking")) {
         mr_log(MR_LOG_WARN, "signal_blocking",
-               "a blocking snapshot was asked for; the rows are copied beside the stream, which "
+               "a blocking snapshot was asked for; the rows are copied while the stream "
                "goes on");
     }
     return each_collection(signal, start_table, ret_error);

@@ -633,9 +633,9 @@ static void begin_progress(struct copying *copying)
     struct mr_copy_stats stats = snapshot_stats(snapshot);
     mr_log(MR_LOG_INFO, "snapshot_begun",
            copy->resumed == NULL
-               ? "copying existing rows; the stream begins behind them"
+               ? "copying existing rows; the stream begins after them"
                : "copying the existing rows that an earlier attempt has left; the stream begins "
-                 "behind them",
+                 "after them",
            MR_LOG_INT("tables", stats.tables),
            MR_LOG_INT("tables_left", stats.tables - stats.tables_done),
            MR_LOG_INT("rows_estimated", stats.rows_estimated), MR_LOG_INT("rows_copied", earlier),

@@ -265,7 +265,7 @@ void mr_oversizer_log(struct mr_oversizer *oversizer, const struct mr_item *item
     mr_log(MR_LOG_WARN, "record_oversize",
            policy == MR_OVERSIZE_PLACEHOLDER
                ? "a change was too large and is passed on without its large values"
-               : "a change was too large and is told of in the dead-letter topic only",
+               : "a change was too large and is reported in the dead-letter topic only",
            MR_LOG_STR("table", mr_item_name(item, name)),
            MR_LOG_LSN("commit_lsn", position.commit_lsn), MR_LOG_INT("ordinal", position.ordinal),
            MR_LOG_INT("value_bytes", mr_item_bytes(item)),

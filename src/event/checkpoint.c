@@ -205,9 +205,9 @@ static mr_status verify_stream(const struct mr_checkpoint *stored,
     /* 0: the first transaction of all is still under way, and the slot stands where it was made. */
     if (stored->end_lsn != 0 && server->slot_confirmed > stored->end_lsn) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
-                       "slot \"%s\" stands at " MR_LSN_FORMAT
+                       "slot \"%s\" is at " MR_LSN_FORMAT
                        ", but only what ends at or before " MR_LSN_FORMAT
-                       " was delivered: it was made anew or moved by somebody else, and the rows "
+                       " was delivered: it was made again or moved by somebody else, and the rows "
                        "between are missing" MR_RECIPE_LEAD "%s",
                        now->slot, MR_LSN_ARGS(server->slot_confirmed), MR_LSN_ARGS(stored->end_lsn),
                        recipe(server, stored->end_lsn, steps, sizeof(steps)));
@@ -267,7 +267,7 @@ static mr_status verify_handed_over(const struct mr_server_position *server, mr_
     if (server->slot_confirmed > handed_over) {
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
-            "slot \"%s\" stands at " MR_LSN_FORMAT ", but Debezium's offset ends "
+            "slot \"%s\" is at " MR_LSN_FORMAT ", but Debezium's offset ends "
             "at " MR_LSN_FORMAT
             ": the rows between are missing; if Debezium itself has moved it on without "
             "rows (lsn.flush.mode), start without --after-offset; else copy the tables: %s",

@@ -25,7 +25,7 @@ void mr_intake_check_skip(struct mr_intake *intake, mr_lsn lsn)
     if (skip != 0 && lsn > skip && !intake->exceptions.skip_settled) {
         intake->exceptions.skip_settled = true;
         mr_log(MR_LOG_WARN, "skip_ignored",
-               "--skip-commit-lsn is behind what is delivered already, or no transaction commits "
+               "--skip-commit-lsn is before what is delivered already, or no transaction commits "
                "there; nothing was skipped",
                MR_LOG_LSN("commit_lsn", skip), MR_LOG_LSN("at", lsn));
     }
@@ -124,7 +124,7 @@ static void name_place(const struct mr_intake *intake, struct mr_position place,
     mr_text_format(&text, "%s; change %llu of the transaction that commits at " MR_LSN_FORMAT,
                    error->text, (unsigned long long)place.ordinal, MR_LSN_ARGS(place.commit_lsn));
     if (table != NULL) {
-        mr_text_format(&text, ", %s %s.%s", failed->is_behind ? "behind one of" : "of table",
+        mr_text_format(&text, ", %s %s.%s", failed->is_behind ? "after one of" : "of table",
                        table->schema, table->table);
     }
     mr_error_set(error, error->status,

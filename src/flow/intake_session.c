@@ -100,7 +100,7 @@ static void begin_take_over(struct mr_intake *intake, bool is_known)
     intake->exceptions.takes_over = !is_known;
     mr_log(MR_LOG_INFO, is_known ? "offset_ignored" : "offset_taken",
            is_known ? "a position of this pipeline is stored, so Debezium's offset does not count"
-                    : "goes on behind Debezium's offset",
+                    : "continues after Debezium's offset",
            MR_LOG_LSN("lsn_commit", handed_over->end_lsn), MR_LOG_LSN("lsn", handed_over->lsn),
            MR_LOG_INT("xid", handed_over->xid));
 }

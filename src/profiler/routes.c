@@ -270,7 +270,7 @@ static bool collect_last_minute(struct mr_http_request *request, struct mr_profi
     mr_profile_done(ret);
     mr_http_fail(request, 404,
                  "no samples of the last minute; set recorder = true or path under [profiling], so "
-                 "that the profiler runs when nobody asks");
+                 "that the profiler runs all the time");
     return false;
 }
 

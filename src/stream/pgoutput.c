@@ -231,7 +231,7 @@ static mr_status decode_begin(struct decoding *decoding)
         return malformed(decoding, "a transaction is open already");
     }
     if (!is_behind_last(decoder, (struct mr_position){commit_lsn, 1})) {
-        return malformed(decoding, "its commit LSN " MR_LSN_FORMAT " is not behind " MR_LSN_FORMAT,
+        return malformed(decoding, "its commit LSN " MR_LSN_FORMAT " is not after " MR_LSN_FORMAT,
                          MR_LSN_ARGS(commit_lsn), MR_LSN_ARGS(decoder->last.commit_lsn));
     }
     decoder->transaction = (struct mr_transaction){
@@ -259,7 +259,7 @@ static mr_status decode_commit(struct decoding *decoding)
     mr_lsn end_lsn = mr_reader_u64(&decoding->reader);
     mr_reader_u64(&decoding->reader); /* the time, as in Begin */
     require(decoding, flags == 0, "unknown flags");
-    require(decoding, end_lsn > commit_lsn, "its end LSN is not behind its commit LSN");
+    require(decoding, end_lsn > commit_lsn, "its end LSN is not after its commit LSN");
     MR_TRY(expect_end(decoding));
     MR_TRY(expect_transaction(decoding));
     if (commit_lsn != decoder->transaction.commit_lsn) {
@@ -738,7 +738,7 @@ static mr_status hand_over_alone(struct decoding *decoding, struct mr_message_ev
     }
     message->position = (struct mr_position){.commit_lsn = message->lsn, .ordinal = 0};
     if (!is_behind_last(decoder, message->position)) {
-        return malformed(decoding, "its LSN " MR_LSN_FORMAT " is not behind " MR_LSN_FORMAT,
+        return malformed(decoding, "its LSN " MR_LSN_FORMAT " is not after " MR_LSN_FORMAT,
                          MR_LSN_ARGS(message->lsn), MR_LSN_ARGS(decoder->last.commit_lsn));
     }
     const struct mr_source_handler *handler = decoding->handler;

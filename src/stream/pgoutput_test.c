@@ -298,15 +298,15 @@ static void test_decode_begin_out_of_place(void **state)
     struct seen *seen = *state;
     struct mr_wire wire;
     mr_wire_begin(&wire, 0, 1);
-    assert_wrong(seen, &wire, "(Begin) at 0/1234: its commit LSN 0/0 is not behind 0/0");
+    assert_wrong(seen, &wire, "(Begin) at 0/1234: its commit LSN 0/0 is not after 0/0");
     open_transaction(seen);
     mr_wire_begin(&wire, 0x3000, 1);
     assert_wrong(seen, &wire, "a transaction is open already");
     commit(seen, COMMIT_LSN);
     mr_wire_begin(&wire, COMMIT_LSN, 1);
-    assert_wrong(seen, &wire, "its commit LSN 0/2000 is not behind 0/2000");
+    assert_wrong(seen, &wire, "its commit LSN 0/2000 is not after 0/2000");
     mr_wire_begin(&wire, COMMIT_LSN - 1, 1);
-    assert_wrong(seen, &wire, "its commit LSN 0/1FFF is not behind 0/2000");
+    assert_wrong(seen, &wire, "its commit LSN 0/1FFF is not after 0/2000");
     assert_false(mr_pgoutput_in_transaction(seen->decoder));
     begin(seen, COMMIT_LSN + 1);
 }
@@ -375,9 +375,9 @@ static void test_decode_commit_out_of_place(void **state)
     mr_wire_commit(&wire, COMMIT_LSN + 1, COMMIT_LSN + 0x30);
     assert_wrong(seen, &wire, "its commit LSN 0/2001 is not Begin's 0/2000");
     mr_wire_commit(&wire, COMMIT_LSN, COMMIT_LSN);
-    assert_wrong(seen, &wire, "its end LSN is not behind its commit LSN");
+    assert_wrong(seen, &wire, "its end LSN is not after its commit LSN");
     mr_wire_commit(&wire, COMMIT_LSN, COMMIT_LSN - 1);
-    assert_wrong(seen, &wire, "its end LSN is not behind its commit LSN");
+    assert_wrong(seen, &wire, "its end LSN is not after its commit LSN");
     for (unsigned flags = 1; flags <= UINT8_MAX; flags++) {
         mr_wire_commit(&wire, COMMIT_LSN, COMMIT_LSN + 0x30);
         wire.bytes[1] = (uint8_t)flags;
@@ -1178,16 +1178,16 @@ static void test_decode_message_between_transactions(void **state)
     assert_null(seen->message.transaction);
     assert_slice(seen->message.prefix, "pre");
     assert_slice(seen->message.content, "body");
-    assert_wrong(seen, &wire, "its LSN 0/1800 is not behind 0/1800");
+    assert_wrong(seen, &wire, "its LSN 0/1800 is not after 0/1800");
     mr_wire_begin(&wire, 0x17FF, 1);
-    assert_wrong(seen, &wire, "its commit LSN 0/17FF is not behind 0/1800");
+    assert_wrong(seen, &wire, "its commit LSN 0/17FF is not after 0/1800");
     begin(seen, 0x1800); /* the commit record begins where the message's ends */
     assert_int_equal(seen->transaction.last_commit_lsn, 0); /* a message is no commit */
     commit(seen, 0x1800);
     mr_wire_message(&wire, false, 0x1800, "pre", "body");
-    assert_wrong(seen, &wire, "its LSN 0/1800 is not behind 0/1800");
+    assert_wrong(seen, &wire, "its LSN 0/1800 is not after 0/1800");
     mr_wire_begin(&wire, 0x1800, 1);
-    assert_wrong(seen, &wire, "its commit LSN 0/1800 is not behind 0/1800");
+    assert_wrong(seen, &wire, "its commit LSN 0/1800 is not after 0/1800");
     mr_wire_message(&wire, false, 0x1880, "pre", "body");
     assert_ok(seen, &wire);
     mr_wire_message(&wire, false, 0x18C0, "pre", "its neighbour");

@@ -54,13 +54,13 @@ def test_slot_dropped(database, streamed):
 def test_slot_made_again(database, streamed):
     between(database, streamed, "SELECT pg_drop_replication_slot(SLOT)", "INSERT INTO t VALUES (2)",
             "SELECT pg_create_logical_replication_slot(SLOT, 'pgoutput')")
-    assert ends_with_a_gap(streamed, "stands at", database.slot, "rows between are missing")
+    assert ends_with_a_gap(streamed, "is at", database.slot, "rows between are missing")
 
 
 def test_slot_moved(database, streamed):
     between(database, streamed, "INSERT INTO t VALUES (2)",
             "SELECT pg_replication_slot_advance(SLOT, pg_current_wal_lsn())")
-    assert ends_with_a_gap(streamed, "stands at", database.slot, "rows between are missing")
+    assert ends_with_a_gap(streamed, "is at", database.slot, "rows between are missing")
 
 
 def test_slot_invalidated_while_streaming(database, streamed):

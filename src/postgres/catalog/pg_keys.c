@@ -440,7 +440,7 @@ static bool as_before_with_warning(const struct case_at_hand *at_hand)
     bool found = as_before(at_hand);
     if (found) {
         warn(at_hand, "key_as_before",
-             "the table's primary key has changed, or the table is gone, behind this place of the "
+             "the table's primary key has changed, or the table is gone, after this place of the "
              "stream; until then its rows keep the key that they had");
     }
     return found;
@@ -517,7 +517,7 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
                                 !is_younger(facts->dropped, at_hand->transaction->xid);
             if (!keeps_places || column->place >= at_hand->view->column_count) {
                 at_hand->view->key_count = 0;
-                return as_before_or_unknown(at_hand, "their transaction made it behind them");
+                return as_before_or_unknown(at_hand, "their transaction made it after them");
             }
             found = column->place;
         } else if (!has_name) {
@@ -566,7 +566,7 @@ static mr_status judge(const struct case_at_hand *at_hand)
     bool table_is_young = facts->table_born == at_hand->transaction->xid ||
                           is_younger(facts->table_born, at_hand->transaction->xid);
     if (!table_is_young && is_of_later_key(at_hand) && !was_retyped(at_hand)) {
-        return as_before_or_unknown(at_hand, "its primary key was made behind these rows");
+        return as_before_or_unknown(at_hand, "its primary key was made after these rows");
     }
     MR_TRY(map_columns(at_hand));
     if (facts->is_deferrable && !facts->told_deferrable) {

@@ -70,7 +70,7 @@ static mr_status await_reason(struct mr_pg_conn *conn, struct mr_error *ret_erro
     }
     if (!conn->leaving) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "replication stream: the server answers a question that nobody asked; this "
+                       "replication stream: the server answers a question that was not asked; this "
                        "is no PostgreSQL, or one that this version does not know");
     }
     MR_TRY(mr_pg_consume(conn->libpq, &conn->end_limit, ret_error));

@@ -107,7 +107,7 @@ mr_status mr_pg_trust_choose(const PQconninfoOption *parsed, const char *host, c
     }
     return mr_fail(
         ret_error, MR_ERR_CONFIG,
-        "PostgreSQL at \"%s\" is on another machine, and sslmode=%s%s%s lets whoever is in between "
+        "PostgreSQL at \"%s\" is on another machine, and sslmode=%s%s%s lets anybody in between "
         "pass for it and take the password; set sslmode=verify-full in the connection string "
         "(sslrootcert names its CA), or source.postgres.insecure_tls = true to go without",
         host == NULL || host[0] == '\0' ? (hostaddr == NULL ? "" : hostaddr) : host, sslmode,

@@ -128,7 +128,7 @@ static const struct {
     {"no password supplied", MR_ERR_AUTH,
      "set password_env or password_file beside the connection, or a password in its variable"},
     {"pg_hba.conf rejects", MR_ERR_AUTH,
-     "a line of pg_hba.conf with reject stands before one that would let the role in"},
+     "a line of pg_hba.conf with reject is before one that would let the role in"},
     {"no pg_hba.conf entry", MR_ERR_AUTH,
      "allow the role in pg_hba.conf; logical replication uses the line of the database"},
     {"authentication failed", MR_ERR_AUTH, "check user and password"},
@@ -140,7 +140,8 @@ static const struct {
     {"SSL error", MR_ERR_TRANSIENT, ""},
     {"channel binding", MR_ERR_AUTH,
      "with sslmode=require the server must prove itself by SCRAM and channel binding; set "
-     "password_encryption = scram-sha-256 and the password anew, or sslmode=verify-full with the "
+     "password_encryption = scram-sha-256 and the password set again, or sslmode=verify-full with "
+     "the "
      "server's CA in sslrootcert"},
     {"role \"", MR_ERR_AUTH, "check the user name; CREATE ROLE … LOGIN REPLICATION"},
     {"database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},

@@ -103,7 +103,7 @@ static void test_classify_connection(void **state)
         {NULL,
          "FATAL: pg_hba.conf rejects connection for host \"h\", user \"u\", database \"d\", no "
          "encryption",
-         MR_ERR_AUTH, "reject stands before"},
+         MR_ERR_AUTH, "reject is before"},
         {NULL, "FATAL: role \"x\" does not exist", MR_ERR_AUTH, "CREATE ROLE"},
     };
     check_samples(samples, MR_ARRAY_LEN(samples));
@@ -123,7 +123,7 @@ static void test_classify_refusal(void **state)
         {"57P03", "das Datenbanksystem wird heruntergefahren", MR_ERR_TRANSIENT, ""},
         {"3D000", "Datenbank »x« existiert nicht", MR_ERR_CONFIG, "database name"},
         {"28000", "pg_hba.conf rejects connection for host \"h\", user \"u\", database \"d\"",
-         MR_ERR_AUTH, "reject stands before"},
+         MR_ERR_AUTH, "reject is before"},
         {"53300", "sorry, too many clients already", MR_ERR_TRANSIENT, ""},
         {"42501", "must be superuser or replication role to start walsender", MR_ERR_AUTH,
          "REPLICATION"},

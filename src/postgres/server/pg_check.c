@@ -87,7 +87,7 @@ static mr_status check_limits(struct mr_pg_conn *conn, const struct mr_pg_facts 
     if (keep < 0) {
         mr_pg_remedy(to,
                      "ALTER SYSTEM SET max_slot_wal_keep_size = '50GB' (what the disk can spare)");
-        MR_FOUND_WARNING(to, "unlimited: a slot that nobody reads fills the disk");
+        MR_FOUND_WARNING(to, "unlimited: a slot without a reader fills the disk");
     } else {
         MR_FOUND_OK(to, "%lld MB", (long long)keep);
     }
@@ -259,7 +259,7 @@ static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     if (!fails && mr_pg_copies_now(facts, &state, was_begun)) {
         MR_FOUND_OK(to, "%s",
                     was_begun ? "the copy of existing rows that was begun goes on"
-                              : "is made anew, and existing rows are copied");
+                              : "is made again, and existing rows are copied");
     } else if (status != MR_OK) {
         MR_FOUND_ERROR(to, status, "%s", error.text);
     } else if (!mr_pg_slot_exists(facts) && facts->options->create_slot) {

@@ -105,7 +105,7 @@ static void log_intruder(const struct mr_pg_source_options *options,
              (unsigned)owner->pid);
     mr_log(MR_LOG_WARN, "claim_held_up",
            "the advisory lock that says who streams from the slot is held by a role that may not "
-           "replicate, so by nobody who streams; waiting for it",
+           "replicate, so not by an instance that streams; waiting for it",
            MR_LOG_STR("slot", options->slot), MR_LOG_STR("role", owner->role),
            MR_LOG_INT("pid", owner->pid), MR_LOG_STR("remedy", remedy));
 }

@@ -257,7 +257,7 @@ static void rule_missing_table(const struct rules *rules)
         MR_FOUND_ERROR(
             rules->to, MR_ERR_CONFIG,
             "does not exist, but the publication sends what is not in \"tables\" (%s%s), "
-            "which would be confirmed, and nobody would get it",
+            "which would be confirmed, and not delivered",
             names_of(mr_pg_result_value(rules->facts->unlisted, 0, MR_UNLISTED_NAMES)),
             unlisted > 5 ? ", …" : "");
     } else if (rules->goes_on) {
@@ -612,7 +612,7 @@ static void rule_lost_slot(const struct rules *rules)
                 "is lost: the server has %s%s%s, so %s",
                 removed ? "removed WAL that it needed" : "invalidated it (", removed ? "" : reason,
                 removed ? "" : ")",
-                replaced ? "it is made anew, and existing rows are copied (snapshot.mode)"
+                replaced ? "it is made again, and existing rows are copied (snapshot.mode)"
                          : "rows since then are missing");
 }
 

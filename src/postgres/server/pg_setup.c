@@ -85,7 +85,7 @@ static mr_status adopt(struct setup *setup)
     if (!options->adopt_slot) {
         return mr_fail(
             setup->ret_error, MR_ERR_HISTORY,
-            "slot \"%s\" exists and stands at %s, but no position is stored for it: if one was, "
+            "slot \"%s\" exists and is at %s, but no position is stored for it: if one was, "
             "it is lost, and rows before the slot's position may be missing; look at "
             "sink.kafka.state_topic and state_name, or set source.postgres.adopt_slot = true for "
             "one start to go on from the slot",
@@ -93,7 +93,7 @@ static mr_status adopt(struct setup *setup)
     }
     setup->adopted = true;
     mr_log(MR_LOG_WARN, "slot_adopted",
-           "the slot exists, but no position is stored for it; starting where the slot stands. "
+           "the slot exists, but no position is stored for it; starting where the slot is. "
            "Right for a slot that was made for this start; if a position was stored before, rows "
            "may be missing or come twice",
            MR_LOG_STR("slot", options->slot), MR_LOG_STR("start", confirmed));
@@ -248,7 +248,7 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
     if (attempt >= MR_COPY_ATTEMPTS_MAX) {
         return mr_fail(setup->ret_error, MR_ERR_CONFIG,
                        "the copy of existing rows was broken off %u times, as often as positions "
-                       "can tell apart; drop slot \"%s\", empty the topics, and start anew",
+                       "can tell apart; drop slot \"%s\", empty the topics, and start again",
                        attempt, last);
     }
     name_copy_slot(setup, attempt + 1);
@@ -273,7 +273,7 @@ static mr_status refuse_below(struct setup *setup)
     }
     MR_TRY(drop_slot(setup, slot->name));
     return mr_fail(setup->ret_error, MR_ERR_HISTORY,
-                   "%s; existing rows can't be copied anew either: the server's WAL ends "
+                   "%s; existing rows can't be copied again either: the server's WAL ends "
                    "before what was delivered, up to " MR_LSN_FORMAT
                    ", and so would their positions; choose other topics (topic_prefix) and another "
                    "sink.kafka.state_name",

@@ -241,7 +241,7 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
     const struct mr_kafka_options *options = check->options;
     if (options->state_topic == NULL) {
         find(check, MR_OK, "position", "set sink.kafka.state_topic",
-             "is kept by the slot alone; a slot that is made anew goes unnoticed");
+             "is kept by the slot alone; a slot that is made again goes unnoticed");
         return;
     }
     char subject[300];
@@ -258,7 +258,8 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
         /* To initialise an id fences its user. */
         snprintf(subject, sizeof(subject), "transactional id %s", options->state_name);
         find(check, MR_OK, subject, NULL,
-             "is not tried, which would end the transaction of whoever streams now; the user "
+             "is not tried, which would end the transaction of the instance that streams now; the "
+             "user "
              "needs Describe and Write on it where Kafka has ACLs");
     }
 }

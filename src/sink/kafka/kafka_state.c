@@ -333,8 +333,8 @@ static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high
         MR_TRY(loader->serve(loader->context, ret_error));
         if (mr_monotonic_ns() - begin_ns > ENDS_NS) {
             return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                           "Kafka topic \"%s\", which keeps the position: nobody says where it "
-                           "ends (%s); trying anew",
+                           "Kafka topic \"%s\", which keeps the position: no broker says where it "
+                           "ends (%s); trying again",
                            loader->options->state_topic, rd_kafka_err2str(err));
         }
     }
@@ -397,7 +397,7 @@ static mr_status hanging(const struct loader *loader, struct mr_error *ret_error
     return mr_fail(
         ret_error, MR_ERR_TRANSIENT,
         "Kafka topic \"%s\", which keeps the position, can't be read to its end: a "
-        "transaction in it has been open for longer than one of millrace's may last; trying anew, "
+        "transaction in it has been open for longer than one of millrace's may last; trying again, "
         "and if it stays, \"kafka-transactions.sh find-hanging\" shows it and \"abort\" ends it",
         loader->options->state_topic);
 }
@@ -410,7 +410,7 @@ static mr_status wait_for_open_transaction(struct loader *loader, struct mr_erro
         loader->waiting_ns = now_ns;
         mr_log(MR_LOG_INFO, "state_wait",
                "another pipeline's transaction is open; waiting for its end (a minute at most) to "
-               "read the position behind it",
+               "read the position after it",
                MR_LOG_STR("topic", loader->options->state_topic));
     }
     if (now_ns - loader->waiting_ns < OPEN_TRANSACTION_NS) {
