@@ -215,11 +215,12 @@ static mr_status check_rules(struct reading *reading)
     if (reading->rules.data == NULL || (!joins && !reading->patterns)) {
         return MR_OK;
     }
-    return mr_fail(&reading->error, MR_ERR_CONFIG,
-                   "tables come to the stream (%s), and %s, which may say what becomes of their "
-                   "rows, needs a restart: restart millrace with this file; nothing was changed",
-                   joins ? text_of(reading, TABLES_ADDED) : "patterns of tables are different",
-                   reading->rules.data);
+    return mr_fail(
+        &reading->error, MR_ERR_CONFIG,
+        "new tables join the stream (%s), and a change of %s, which may apply to their rows, "
+        "needs a restart: restart millrace with this file; nothing was changed",
+        joins ? text_of(reading, TABLES_ADDED) : "patterns of tables are different",
+        reading->rules.data);
 }
 
 /* Looks, or changes it. */

@@ -213,8 +213,8 @@ static void build_kafka(struct mr_config *config)
     config->kafka.compression = codecs[values->compression];
     if (LINE(config, linger) != 0) {
         WARNING(config, LINE(config, linger),
-                "sink.kafka.linger has no effect any more: records gather while the request before "
-                "is on its way; take the line out");
+                "sink.kafka.linger has no effect: records gather while a request is in flight; "
+                "remove the line");
     }
     build_statistics(config);
     build_state(config);

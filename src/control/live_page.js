@@ -263,7 +263,7 @@ function drawCopy(status) {
     ['copied', `${copy.percent} %`],
     ['tables', `${text.count(copy.tables_done)} of ${text.count(copy.tables)}`, 'millrace_snapshot_tables_done', copy.tables_done],
     ['rows', `${text.count(copy.rows)}, ${text.count(copy.rows_per_second)} a second`, 'millrace_snapshot_rows', copy.rows],
-    ['time left', known(copy.seconds_left) ? text.seconds(copy.seconds_left) : copy.state === 'running' ? '–' : 'broken off'],
+    ['time left', known(copy.seconds_left) ? text.seconds(copy.seconds_left) : copy.state === 'running' ? '–' : 'interrupted'],
     copy.slot_is_short && ['slot', 'lost before the copy is done', null, null, 'bad'],
     ...copy.progress.filter((table) => table.state === 'read').slice(0, 8).map((table) =>
       [table.table, `${table.percent} %, ${text.count(table.rows)} rows`]),

@@ -688,8 +688,8 @@ static void tell_end(struct copying *copying, mr_status status)
                MR_LOG_INT("ms", ms));
     } else {
         mr_log(MR_LOG_WARN, "snapshot_unfinished",
-               "the copy of existing rows was broken off; the next attempt goes on with what is "
-               "not stored as copied, and its rows have higher positions",
+               "the copy of existing rows was interrupted; the next attempt copies the rest, and "
+               "its rows have higher positions",
                MR_LOG_INT("rows", stats.rows));
     }
 }

@@ -45,8 +45,8 @@ static mr_status check_encoding(struct mr_pg_conn *conn, const struct mr_pg_fact
     if (strcmp(encoding, "SQL_ASCII") == 0) {
         mr_pg_remedy(to, "keep to UTF-8 in all text of the captured tables, or choose with "
                          "invalid_utf8");
-        MR_FOUND_WARNING(to, "SQL_ASCII: what becomes of text that is not UTF-8 is for "
-                             "invalid_utf8 to say; as it stands by default, it ends the stream");
+        MR_FOUND_WARNING(to, "SQL_ASCII: text that is not UTF-8 ends the stream, unless "
+                             "invalid_utf8 says otherwise");
     } else {
         MR_FOUND_OK(to, "%s", encoding);
     }

@@ -674,8 +674,8 @@ static void rule_left_copy(const struct rules *rules)
                      "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE "
                      "slot_name = that name");
         MR_FOUND_WARNING(rules->to,
-                         "of existing rows was broken off and is not gone on with, but its slot "
-                         "(%s) is there and retains WAL",
+                         "of existing rows was interrupted and is not continued, but its slot "
+                         "(%s) exists and retains WAL",
                          slots);
     }
 }

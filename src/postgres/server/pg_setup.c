@@ -247,7 +247,7 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
     }
     if (attempt >= MR_COPY_ATTEMPTS_MAX) {
         return mr_fail(setup->ret_error, MR_ERR_CONFIG,
-                       "the copy of existing rows was broken off %u times, as often as positions "
+                       "the copy of existing rows was interrupted %u times, as often as positions "
                        "can tell apart; drop slot \"%s\", empty the topics, and start again",
                        attempt, last);
     }
