@@ -13,7 +13,7 @@
 #
 #   --quick   unit tests under the sanitizers only
 #   --full    everything: also all tests of tests/nightly.py, all unit tests under GCC's sanitizers, each of them, a release build
-#             with Clang, clang-tidy for every file, five times as many lies of servers, system tests on
+#             with Clang, clang-tidy for every file, ten times as many lies of servers, system tests on
 #             PostgreSQL 18, and system tests at full length: a million changes, 30 kills, 30 stops, a transaction of
 #             two million rows. .github/workflows/nightly.yml runs it
 #   --sanitized  only the system tests, with the binary built with the address and
@@ -162,7 +162,9 @@ beside() {
     step "style" "${style[@]}"
     export MILLRACE_PRESET=ci
     step "instructions per event" benchmarks/micro.sh --check
-    step "instructions per event: the gate itself" benchmarks/micro.sh --self-test
+    if [ "$MODE" = full ] || python3 tests/nightly.py due benchmarks/ tests/placed_faults.c; then
+        step "instructions per event: the gate itself" benchmarks/micro.sh --self-test
+    fi
 }
 
 system_tests() {
@@ -170,7 +172,7 @@ system_tests() {
     if [ "$MODE" = full ]; then
         at_full_length
     else
-        export MILLRACE_TEST_NIGHTLY=${MILLRACE_TEST_NIGHTLY-changed} MILLRACE_TEST_LIES=${MILLRACE_TEST_LIES:-100}
+        export MILLRACE_TEST_NIGHTLY=${MILLRACE_TEST_NIGHTLY-changed} MILLRACE_TEST_LIES=${MILLRACE_TEST_LIES:-50}
     fi
     export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-4} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
     step "system tests" tests/run.sh || code=1
@@ -186,7 +188,7 @@ start_beside() {
     (
         set +m
         trap - EXIT
-        renice -n 5 "$BASHPID" >/dev/null
+        renice -n 3 "$BASHPID" >/dev/null
         beside
     ) </dev/null >"$1" 2>&1 &
     BESIDE=$!

@@ -117,17 +117,18 @@ WITH_ODD = ("default", "transactions")
 
 
 class Run:
-    """Both programs over cases.py, once for each variant: all of them at once, on one worker of Kafka Connect."""
+    """Both programs over cases.py, once for each of these variants: all of them at once, on one worker of Kafka Connect."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, names):
         self.database = Database()
+        self.variants = {name: VARIANTS[name] for name in VARIANTS if name in names}
         # Who made an event is no matter of the event; these headers hold a number that is new at each start.
         theirs = [(self._prefix("dbz", name), {"extended.headers.enabled": "false", **options,
                                                **({} if name in WITH_ODD else {"table.exclude.list": odd.EXCLUDED})})
-                  for name, (options, _) in VARIANTS.items()]
+                  for name, (options, _) in self.variants.items()]
         self.connect = connect.Connect(self.database, folder, *theirs[0], more=theirs[1:])
         self.ours = []
-        for name, (_, options) in VARIANTS.items():
+        for name, (_, options) in self.variants.items():
             place = folder / name
             place.mkdir()
             tables = cases.names() + (odd.names() if name in WITH_ODD else [])
@@ -147,7 +148,7 @@ class Run:
         """Connect makes one at a time, which takes it longer than all the rest; those with odd names it still makes."""
         tables = self.database.run("SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
                                    r" AND schemaname || tablename ~ '^[A-Za-z0-9_]+$'")
-        topics = [self._topic("dbz", name, *table) for name in VARIANTS for table in tables
+        topics = [self._topic("dbz", name, *table) for name in self.variants for table in tables
                   if name in WITH_ODD or not re.fullmatch(odd.EXCLUDED.replace(",", "|"), ".".join(table))]
         for made in self.database.admin.create_topics([NewTopic(topic, 1, 1) for topic in topics], request_timeout=60).values():
             made.result()
@@ -181,9 +182,9 @@ class Run:
                 if " RENAME TO " in statement or statement.startswith(odd.WAIT):
                     self._all_have(nth)
                 connection.execute(statement)
-        prefixes = {name: (self._prefix("dbz", name), self._prefix("mr", name)) for name in VARIANTS}
+        prefixes = {name: (self._prefix("dbz", name), self._prefix("mr", name)) for name in self.variants}
 
-        for name in VARIANTS:
+        for name in self.variants:
             for program in ("dbz", "mr"):
                 last = Topic(self._topic(program, name, "public", "last"))
                 last.take(1, 240)
@@ -196,9 +197,10 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """The records of Debezium and of millrace, by variant."""
-    yield from connect.both(Run(tmp_path_factory.mktemp("debezium")))
+def both(request, tmp_path_factory):
+    """The records of Debezium and of millrace, by variant: of those that this run has chosen, and the default's."""
+    chosen = {item.callspec.params["variant"] for item in request.session.items if item.originalname == "test_debezium_equal"}
+    yield from connect.both(Run(tmp_path_factory.mktemp("debezium"), {"default", *chosen}))
 
 
 def our_headers(record):
