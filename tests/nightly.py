@@ -44,8 +44,9 @@ NIGHTLY = (
                           "test_rows_come_in_their_newest_form", "test_tables_that_come"), COPIES, 50, "exactly once runs each time"),
     Nightly(("test_debezium_rows.py",), ("src/copy/", *EVENTS), 60, "existing rows in Debezium's form; test_debezium.py runs each time"),
     Nightly(("test_outbox.py::test_outbox_equal",), EVENTS, 60, "a Kafka Connect of its own; what a page promises of outboxes runs each time"),
-    Nightly(tuple(f"test_debezium.py::test_debezium_equal[{variant}]" for variant in ("double", "micro", "micros", "nanos", "headed")), EVENTS, 60,
-            "more ways to write times, numbers and bytes; the default, and each form, run each time"),
+    Nightly(tuple(f"test_debezium.py::test_debezium_equal[{variant}]" for variant in
+                  ("double", "micro", "micros", "nanos", "headed", "transactions")), EVENTS, 80,
+            "more ways to write times, numbers, bytes and headers, and counts of transactions; the default, and each form, run each time"),
     Nightly(at_least_once("test_topics.py", "test_partitions_are_added_under_load", "test_a_topic_is_deleted_under_load",
                           "test_the_state_topic_is_deleted_under_load"), CLUSTER, 50, "exactly once runs each time"),
     Nightly(("faults/test_cluster.py::test_brokers_lost[exactly-once]",), CLUSTER, 100,
