@@ -92,7 +92,7 @@ NIGHTLY = (
             "test_migrating.py takes over each time, and test_debezium.py compares each kind of record"),
     Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/"), 35, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
     Nightly(("test_live_page.py",), ("src/control/", "tests/browser.py"), 80, "figures in a Chromium; test_admin.py runs each time"),
-    Nightly(("test_packages.py",), ("packaging/", "src/cmake/Packaging.cmake"), 35, "builds the packages"),
+    Nightly(("test_packages.py",), ("packaging/", "src/cmake/Packaging.cmake", "scripts/release.sh"), 60, "builds the packages"),
     Nightly(("test_load.py",), ("load/", "scripts/lib/"), 3 * 25, "judges the load generator, alone on the machine"),
     Nightly(("test_tables.py::test_five_thousand_tables",), ("src/stream/", "src/postgres/", "src/encode/", "src/copy/"), 60,
             "starts with 5,000 tables, and judges their memory"),

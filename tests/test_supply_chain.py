@@ -79,9 +79,126 @@ def test_releases_are_signed_and_say_what_they_are_made_of():
     text = read(WORKFLOWS, "release.yml")
     assert text.count("uses: actions/attest-build-provenance@") == 2  # files, image
     assert "subject-path: out/*" in text and "subject-digest:" in text
-    assert "scripts/sbom.py" in text and "SHA256SUMS" in text
     assert "arm64" in text and "amd64" in text
     assert "pull_request" not in text
+
+
+# ---- the release, as far as it can be tried without GitHub ----
+
+RELEASE = os.path.join(ROOT, "scripts", "release.sh")
+
+
+def version():
+    return re.search(r"^project\(millrace VERSION (\S+)", read("CMakeLists.txt"), re.M)[1]
+
+
+def steps(name="release.yml"):
+    """The command of each step that has one, in order. A job that needs another stands after it."""
+    return re.findall(r"^ +(?:- )?run: (.*)$", read(WORKFLOWS, name), re.M)
+
+
+def test_each_step_of_a_release_is_the_scripts():
+    """But for what is before the checkout: so tests run what the workflow runs."""
+    before_the_checkout = {"apt-get update && apt-get install -y --no-install-recommends git ca-certificates",
+                           'git config --global --add safe.directory "$PWD"'}
+    told = [step.split() for step in steps() if step not in before_the_checkout]
+    assert all(words[0] in ("scripts/release.sh", "scripts/setup.sh") for words in told), told
+    assert "|" not in re.findall(r"run: (\S+)", read(WORKFLOWS, "release.yml"))
+    ours = [words[1] for words in told if words[0] == "scripts/release.sh"]
+    assert ours == ["check", "packages", "check", "image", "push", "source", "apt", "sums", "index", "publish"]
+    explained = subprocess.run([RELEASE, "--help"], capture_output=True, text=True, check=True).stdout
+    assert {re.match(r"  (\w+) ", line)[1] for line in explained.splitlines() if re.match(r"  \w+ ", line)} == {"prepare", "notes", *ours}
+    # What is signed is complete: nothing gets into out after the sums.
+    assert ours.index("sums") > max(ours.index(step) for step in ("packages", "source", "apt"))
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The repository as its last commit has it, with the changes that are made here, in a folder that may be changed."""
+    folder = tmp_path / "copy"
+    subprocess.run(["git", "clone", "--quiet", "--depth", "1", f"file://{ROOT}", folder], check=True)
+    for name in ("CMakeLists.txt", "CHANGELOG.md", "scripts/release.sh", "src/cli/reference.c", "SECURITY.md"):
+        shutil.copy(os.path.join(ROOT, name), folder / name)
+    return folder
+
+
+def release(folder, *words, **variables):
+    return subprocess.run([folder / "scripts" / "release.sh", *words], cwd=folder, capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "GITHUB_REPOSITORY": "Somebody/millrace", "GITHUB_ACTOR": "somebody", "TOKEN": "t", **variables})
+
+
+def test_a_release_is_prepared_and_its_tag_checked(copy):
+    assert release(copy, "prepare", "7.8").returncode == 1
+    assert release(copy, "prepare", "7.8.9", "2031-02-03").returncode == 0
+    assert "project(millrace VERSION 7.8.9 " in (copy / "CMakeLists.txt").read_text()
+    assert "\n## 7.8.9 - 2031-02-03\n" in (copy / "CHANGELOG.md").read_text()
+    assert '"2031-02-03"' in (copy / "src/cli/reference.c").read_text()
+    assert release(copy, "prepare", "7.8.10").returncode == 1  # nothing is unreleased
+    other = release(copy, "check", "v7.8.8")
+    assert other.returncode == 1 and "the tag is v7.8.8, CMakeLists.txt has version 7.8.9" in other.stderr
+    early = release(copy, "check", "v7.8.9")
+    if early.returncode:  # until the first release
+        assert "before the first release" in early.stderr
+        for page in re.findall(r"\./\S+\.md", early.stderr):
+            (copy / page).write_text((copy / page).read_text().replace("<!-- until the first release", "<!-- "))
+        assert release(copy, "check", "v7.8.9").returncode == 0
+    notes = release(copy, "notes", "v7.8.9").stdout
+    assert "### Added" in notes and "## 7.8.9" not in notes and "Versions follow" not in notes
+
+
+def test_a_tarball_has_the_sources(copy):
+    assert release(copy, "source", "out").returncode == 0
+    names = subprocess.run(["tar", "-tzf", copy / "out" / f"millrace-{version()}.tar.gz"], capture_output=True, text=True, check=True).stdout
+    assert f"millrace-{version()}/src/main.c\n" in names and f"millrace-{version()}/LICENSE\n" in names and ".git/" not in names
+
+
+def test_images_are_named_after_the_repository(copy, tmp_path):
+    """By a docker and a gh that only note how they are called; no registry takes capitals."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, answer in (("docker", f"case $1 in run) echo millrace {version()};; buildx) [ $3 = create ] || echo sha256:7;; esac"), ("gh", "cat >&2")):
+        (programs / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {tmp_path}/calls\n{answer}\n')
+        (programs / name).chmod(0o755)
+    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "GITHUB_OUTPUT": str(tmp_path / "output")}
+    for step in (["image", "arm64"], ["push", "arm64"], ["index"]):
+        done = release(copy, *step, **variables)
+        assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text()
+    name = f"ghcr.io/somebody/millrace:{version()}"
+    assert f"docker build -t {name}-arm64 .\n" in calls and f"docker push {name}-arm64\n" in calls
+    assert f"create -t {name} -t ghcr.io/somebody/millrace:latest {name}-amd64 {name}-arm64\n" in calls
+    assert (tmp_path / "output").read_text() == "name=ghcr.io/somebody/millrace\ndigest=sha256:7\n"
+    assert release(copy, "prepare", "7.8.9", "2031-02-03").returncode == 0
+    assert release(copy, "image", "arm64", **variables).returncode == 1  # a stale image
+    (copy / "out").mkdir()
+    (copy / "out" / "file").touch()
+    published = release(copy, "publish", "v7.8.9", "out", **variables)
+    assert published.returncode == 0 and "### Added" in published.stderr
+    assert "gh release create v7.8.9 --repo Somebody/millrace --verify-tag --title millrace 7.8.9 --notes-file - out/file\n" in (tmp_path / "calls").read_text()
+
+
+def second_places(name, text):
+    """Where a file states millrace's version, which CMakeLists.txt has."""
+    found = re.findall(rf"^.*(?<![\d.]){re.escape(version())}(?![\d.]).*$|^.*millrace[_:@-]v?\d+\.\d+\.\d+.*$|"
+                       r'^.*(?:iodebezium|")version":"\d+\.\d+\.\d+".*$', text, re.M)
+    return [f"{name}: {line.strip()[:120]}" for line in found]
+
+
+def test_the_version_has_one_place():
+    names = subprocess.run(["git", "-C", ROOT, "grep", "-lI", ""], capture_output=True, text=True, check=True).stdout.splitlines()
+    # The changes are of versions; tests and recordings invent some or keep those that wrote them.
+    elsewhere = [name for name in names if not name.startswith(("CMakeLists.txt", "CHANGELOG.md", "tests/", "fuzz/"))]
+    assert len(elsewhere) > 300
+    assert [place for name in elsewhere for place in second_places(name, read(name))] == []
+    said = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"millrace {version()}\n")
+
+
+def test_a_second_place_is_found():
+    for text in (f"v{version()}", "image: x/millrace:0.1.0", "millrace_9.9.9_amd64.deb", '{"version":"0.1.0"}', '"iodebeziumversion":"0.1.0"'):
+        assert second_places("x", text), text
+    for text in (f"1{version()}", f"{version()}.1", "millrace:local", "librdkafka 2.15.1", '"version":"…"'):
+        assert not second_places("x", text), text
 
 
 def test_each_fuzz_target_runs_at_night():

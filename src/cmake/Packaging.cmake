@@ -55,6 +55,10 @@ set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_INSTALL_PREFIX /usr)
 set(CPACK_SET_DESTDIR ON) # /etc is not below /usr
 set(CPACK_STRIP_FILES OFF) # the symbol table stays: profiles name functions by it
+# A package fits the system it was built on, and its version says which: VERSION+debian12 is older than VERSION+debian13.
+cmake_host_system_information(RESULT MILLRACE_SYSTEM QUERY DISTRIB_INFO)
+set(system ${MILLRACE_SYSTEM_ID}${MILLRACE_SYSTEM_VERSION_ID})
+set(CPACK_DEBIAN_PACKAGE_VERSION ${PROJECT_VERSION}+${system})
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION database)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -64,6 +68,7 @@ file(WRITE ${CMAKE_BINARY_DIR}/package/conffiles "/etc/millrace/config.toml\n")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/package/conffiles
     ${CMAKE_SOURCE_DIR}/packaging/postinst ${CMAKE_SOURCE_DIR}/packaging/prerm ${CMAKE_SOURCE_DIR}/packaging/postrm)
 set(CPACK_RPM_PACKAGE_RELOCATABLE OFF)
+set(CPACK_RPM_PACKAGE_RELEASE 1.${system})
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_PACKAGE_LICENSE Apache-2.0)
 set(CPACK_RPM_USER_FILELIST "%config(noreplace) /etc/millrace/config.toml")
