@@ -42,7 +42,7 @@ check() {
     [ "$1" = "v$version" ] || die "the tag is $1, CMakeLists.txt has version $version"
     grep -qE "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}\$" CHANGELOG.md || die "CHANGELOG.md has no section \"## $version - DATE\""
     pages=$(grep -lr --include='*.md' '<!-- until the first release' . || true)
-    [ -z "$pages" ] || die "these pages have a text for the time before the first release:" $pages
+    [ -z "$pages" ] || die "these pages have a text for the time before the first release:" "$pages"
 }
 
 packages() {

@@ -114,11 +114,14 @@ def test_each_step_of_a_release_is_the_scripts():
 
 @pytest.fixture
 def copy(tmp_path):
-    """The repository as its last commit has it, with the changes that are made here, in a folder that may be changed."""
+    """What the steps look at, committed in a repository that may be changed."""
     folder = tmp_path / "copy"
-    subprocess.run(["git", "clone", "--quiet", "--depth", "1", f"file://{ROOT}", folder], check=True)
-    for name in ("CMakeLists.txt", "CHANGELOG.md", "scripts/release.sh", "src/cli/reference.c", "SECURITY.md"):
+    for name in subprocess.run(["git", "-C", ROOT, "ls-files", "*.md", "CMakeLists.txt", "LICENSE", "scripts/release.sh", "scripts/lib/base.sh", "src/cli"],
+                               capture_output=True, text=True, check=True).stdout.splitlines():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(os.path.join(ROOT, name), folder / name)
+    for words in (["init", "--quiet"], ["add", "--all"], ["-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "--quiet", "-m", "x"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
     return folder
 
 
@@ -149,7 +152,7 @@ def test_a_release_is_prepared_and_its_tag_checked(copy):
 def test_a_tarball_has_the_sources(copy):
     assert release(copy, "source", "out").returncode == 0
     names = subprocess.run(["tar", "-tzf", copy / "out" / f"millrace-{version()}.tar.gz"], capture_output=True, text=True, check=True).stdout
-    assert f"millrace-{version()}/src/main.c\n" in names and f"millrace-{version()}/LICENSE\n" in names and ".git/" not in names
+    assert f"millrace-{version()}/src/cli/run.c\n" in names and f"millrace-{version()}/LICENSE\n" in names and ".git/" not in names
 
 
 def test_images_are_named_after_the_repository(copy, tmp_path):
