@@ -126,7 +126,7 @@ say "clang-tidy"
 tidied=$(tidy_sources)
 if [ "$SCOPE" = changed ] && [ "$(wc -l <<< "$tidied")" -gt "${MILLRACE_TIDY_MOST:=60}" ]; then
     say "$MILLRACE_TIDY_MOST of $(wc -l <<< "$tidied") sources; the others are left to the night"
-    tidied=$(shuf -n "$MILLRACE_TIDY_MOST" <<< "$tidied")
+    tidied=$(shuf -n "$MILLRACE_TIDY_MOST" --random-source=<(yes) <<< "$tidied") # the same each time
 fi
 if [ -n "$tidied" ]; then
     # Some headers are made.
