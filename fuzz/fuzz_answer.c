@@ -377,7 +377,7 @@ static mr_status ask_keys(struct asked *asked)
 static mr_status ask_types(struct asked *asked)
 {
     struct mr_pg_types types = {0};
-    mr_status status = mr_pg_types_read(&types, asked->conn, "millrace", &asked->error);
+    mr_status status = mr_pg_types_read(&types, asked->conn, &asked->error);
     if (status == MR_OK) {
         status = mr_pg_types_ask(&types, asked->conn, 50000, &asked->error);
     }

@@ -24,7 +24,7 @@ char *copy_string(const std::string &text)
     return mr_strndup(text.data(), text.size(), __FILE__, __LINE__);
 }
 
-/* Debian 12 has toml11 3.7, Debian 13 has 4.4, which names some things otherwise. */
+/* Debian 12 has toml11 3.7, Debian 13 has 4.4, which names some things otherwise. 3.7 goes through all that is before the value. */
 #if TOML11_VERSION_MAJOR >= 4
 uint32_t line_of(const toml::value &value)
 {
@@ -47,7 +47,7 @@ const std::string &string_of(const toml::value &value)
 }
 #endif
 
-void fill(mr_toml_node *node, const toml::value &value);
+void fill(mr_toml_node *node, const toml::value &value, uint32_t line);
 
 mr_toml_node *new_children(mr_toml_node *node, size_t count)
 {
@@ -57,11 +57,12 @@ mr_toml_node *new_children(mr_toml_node *node, size_t count)
     return node->children;
 }
 
+/* Texts have the array's line: to find 50,000 places took minutes. */
 void fill_array(mr_toml_node *node, const toml::array &array)
 {
     mr_toml_node *child = new_children(node, array.size());
     for (const toml::value &element : array) {
-        fill(child++, element);
+        fill(child++, element, element.is_string() ? node->line : line_of(element));
     }
 }
 
@@ -79,13 +80,13 @@ void fill_table(mr_toml_node *node, const toml::table &table)
     mr_toml_node *child = new_children(node, entries.size());
     for (const auto *entry : entries) {
         child->key = copy_string(entry->first);
-        fill(child++, entry->second);
+        fill(child++, entry->second, line_of(entry->second));
     }
 }
 
-void fill(mr_toml_node *node, const toml::value &value)
+void fill(mr_toml_node *node, const toml::value &value, uint32_t line)
 {
-    node->line = line_of(value);
+    node->line = line;
     if (value.is_string()) {
         node->kind = MR_TOML_STRING;
         node->string = copy_string(string_of(value));
@@ -182,7 +183,7 @@ extern "C" struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint
         const toml::value root = toml::parse(stream, "configuration");
         auto *node =
             static_cast<mr_toml_node *>(mr_alloc(sizeof(mr_toml_node), __FILE__, __LINE__));
-        fill(node, root);
+        fill(node, root, line_of(root));
         return node;
 #if TOML11_VERSION_MAJOR >= 4
     } catch (const toml::syntax_error &error) {

@@ -19,7 +19,7 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
         MR_TRY(mr_pg_key_order_read(&catalog->order, conn, publication, &horizon, ret_error));
     }
     MR_TRY(mr_pg_captured_read(&catalog->captured, conn, options, &horizon, ret_error));
-    return mr_pg_types_read(&catalog->types, conn, publication, ret_error);
+    return mr_pg_types_read(&catalog->types, conn, ret_error);
 }
 
 void mr_pg_catalog_done(struct mr_pg_catalog *catalog)

@@ -158,14 +158,16 @@ enum fact_column {
     " AND g.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = c.oid"       \
     " AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END"
 
-/* Which tables: one, or those of the publication whose key the stream does not flag, or not whole. */
+/* Which tables: one, or those of the publication whose key the stream does not flag, or not whole. Few tables have a generated
+ * column, and only these are looked at more closely. */
 static void add_tables(struct mr_text *sql, const char *publication, int version, uint32_t oid)
 {
     if (oid != 0) {
         mr_text_format(sql, "c.oid = %u", oid);
         return;
     }
-    mr_text_string(sql, "(c.relreplident <> 'd' OR EXISTS (SELECT" GENERATED_OF_IDENTITY
+    mr_text_string(sql, "(c.relreplident <> 'd' OR c.oid IN (SELECT attrelid FROM pg_attribute"
+                        " WHERE attgenerated <> '') AND EXISTS (SELECT" GENERATED_OF_IDENTITY
                         ")) AND c.oid IN (WITH ");
     mr_sql_add_sent(sql, publication, NULL, version);
     mr_text_string(sql, " SELECT oid FROM sent)");

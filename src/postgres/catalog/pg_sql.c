@@ -48,11 +48,12 @@ static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options 
 
 /* What pg_partition_tree would say; that waits for whoever has one of the partitions locked (src/backend/utils/adt/
  * partitionfuncs.c). Down from our own tables only: every role may make temporary tables, and with a thousand of them, each a
- * partition of the one before, the ancestors of all tables are half a million. */
+ * partition of the one before, the ancestors of all tables are half a million. OFFSET 0: the planner expects few roots, and would
+ * look up each of 50,000 by an index. */
 #define TREE                                                                                       \
     ", tree AS MATERIALIZED (WITH RECURSIVE below(root, oid, isleaf) AS (SELECT c.oid, c.oid,"     \
-    " c.relkind <> 'p' FROM roots JOIN pg_class c ON c.oid = roots.oid WHERE c.relkind = 'p'"      \
-    " OR c.relispartition AND c.relkind IN ('r', 'f') UNION ALL SELECT b.root, c.oid,"             \
+    " c.relkind <> 'p' FROM (SELECT * FROM pg_class WHERE relkind = 'p' OR relispartition AND"     \
+    " relkind IN ('r', 'f') OFFSET 0) c JOIN roots USING (oid) UNION ALL SELECT b.root, c.oid,"    \
     " c.relkind <> 'p' FROM below b JOIN pg_inherits i ON i.inhparent = b.oid"                     \
     " JOIN pg_class c ON c.oid = i.inhrelid WHERE NOT b.isleaf AND NOT i.inhdetachpending"         \
     " AND c.relispartition AND c.relkind IN ('r', 'p', 'f')) SELECT * FROM below)"
@@ -76,6 +77,10 @@ static void add_roots(struct mr_text *sql, const char *more, bool has_schemas)
     mr_text_string(sql, ")");
 }
 
+/* pg_relation_is_publishable, which looks each relation up in a cache: two seconds for 50,000 (pg_publication.c,
+ * is_publishable_class; transam.h, FirstNormalObjectId). */
+#define IS_PUBLISHABLE "c.relpersistence = 'p' AND c.oid >= 16384"
+
 /* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for whoever has one of them locked
  * (src/backend/catalog/pg_publication.c; GetPublicationRelations, GetAllTablesPublicationRelations, filter_partitions). What a
  * publication of all tables names (19) is left out. */
@@ -94,12 +99,12 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
         mr_text_string(sql, " UNION SELECT c.oid, m.pubviaroot FROM meant m"
                             " JOIN pg_publication_namespace n ON n.pnpubid = m.oid"
                             " JOIN pg_class c ON c.relnamespace = n.pnnspid"
-                            " WHERE c.relkind IN ('r', 'p') AND pg_relation_is_publishable(c.oid)");
+                            " WHERE c.relkind IN ('r', 'p') AND " IS_PUBLISHABLE);
     }
     mr_text_string(
         sql, " UNION SELECT c.oid, m.pubviaroot FROM meant m JOIN pg_class c ON m.puballtables"
              " WHERE CASE WHEN m.pubviaroot THEN c.relkind IN ('r', 'p') AND NOT c.relispartition"
-             " ELSE c.relkind = 'r' END AND pg_relation_is_publishable(c.oid) AND NOT EXISTS"
+             " ELSE c.relkind = 'r' END AND " IS_PUBLISHABLE " AND NOT EXISTS"
              " (SELECT FROM pg_publication_rel r WHERE r.prpubid = m.oid AND (r.prrelid = c.oid"
              " OR r.prrelid IN (SELECT root FROM tree WHERE tree.oid = c.oid)))),"
              " sent AS MATERIALIZED (SELECT x.oid, ");
@@ -149,8 +154,8 @@ void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_op
     mr_text_string(
         sql,
         ", fitting AS (SELECT s.nspname || '.' || c.relname AS name, c.relreplident IN ('f', 'i')"
-        " OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i"
-        " WHERE i.indrelid = c.oid AND i.indisprimary) AS held"
+        " OR c.relreplident = 'd' AND c.oid IN (SELECT indrelid FROM pg_index"
+        " WHERE indisprimary) AS held"
         " FROM listed l JOIN pg_class c ON c.oid = l.oid"
         " JOIN pg_namespace s ON s.oid = c.relnamespace WHERE l.n IS NULL)"
         " SELECT count(*), array_to_string((array_agg(name ORDER BY name))[1:5], ', '),"
@@ -381,7 +386,8 @@ void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options 
         " counted AS MATERIALIZED (SELECT sent.oid,"
         " coalesce(pg_stat_get_tuples_inserted(sent.oid), 0)"
         " + coalesce(pg_stat_get_tuples_updated(sent.oid), 0)"
-        " + coalesce(pg_stat_get_tuples_deleted(sent.oid), 0) AS changes FROM sent)"
+        " + coalesce(pg_stat_get_tuples_deleted(sent.oid), 0) AS changes FROM sent"
+        " WHERE EXISTS (SELECT FROM unlisted))"
         " SELECT (SELECT count(*) FROM unlisted),"
         " (SELECT string_agg(name, ', ') FROM (SELECT format('%I.%I', s.nspname, c.relname)"
         " AS name FROM unlisted JOIN pg_class c USING (oid)"

@@ -7,8 +7,9 @@
 #include "postgres/catalog/pg_sql.h"
 
 enum {
-    DOMAINS_MAX = 64, /* a domain over a domain over …: more than anybody has */
-    ASKED_MAX = 1000, /* types that one type comes from */
+    DOMAINS_MAX = 64,     /* a domain over a domain over …: more than anybody has */
+    ASKED_MAX = 1000,     /* types that one type comes from */
+    READ_MAX = 50 * 1000, /* at the start; others are asked for */
     TYPES_MAX = 200 * 1000,
 };
 
@@ -24,7 +25,7 @@ struct mr_pg_type {
 enum type_column { TYPE_OID, TYPE_BASE, TYPE_MODIFIER, TYPE_ELEMENT, TYPE_LETTER, TYPE_NAME };
 
 /* What a type has come from: a column, the base of a domain, the element of an array. */
-static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
+static void add_query(struct mr_text *sql, uint32_t oid)
 {
     mr_text_string(sql, "WITH RECURSIVE used(oid) AS (");
     if (oid != 0) {
@@ -32,10 +33,8 @@ static void add_query(struct mr_text *sql, const char *publication, int version,
     } else {
         mr_text_format(sql,
                        "SELECT atttypid FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped"
-                       " AND atttypid >= %u AND attrelid IN (WITH ",
+                       " AND atttypid >= %u",
                        MR_FIRST_USER_OID);
-        mr_sql_add_sent(sql, publication, NULL, version);
-        mr_text_string(sql, " SELECT oid FROM sent)");
     }
     mr_text_format(
         sql,
@@ -43,8 +42,8 @@ static void add_query(struct mr_text *sql, const char *publication, int version,
         " (VALUES (t.typbasetype), (t.typelem)) m(oid) WHERE m.oid >= %u)"
         " SELECT t.oid, t.typbasetype, t.typtypmod, CASE WHEN t.typcategory = 'A' AND t.typlen = -1"
         " THEN t.typelem ELSE 0 END, t.typtype, t.typname FROM used u JOIN pg_type t ON"
-        " t.oid = u.oid ORDER BY t.oid",
-        MR_FIRST_USER_OID);
+        " t.oid = u.oid ORDER BY t.oid LIMIT %u",
+        MR_FIRST_USER_OID, (unsigned)(oid == 0 ? READ_MAX : ASKED_MAX + 1));
 }
 
 /* Types of extensions are known by their names, wherever they are installed. */
@@ -81,13 +80,13 @@ static void keep(struct mr_pg_types *types, struct mr_pg_type type)
     *(struct mr_pg_type *)mr_by_oid_make(&types->types, sizeof(type), type.oid) = type;
 }
 
-static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn,
-                            const char *publication, uint32_t oid, struct mr_error *ret_error)
+static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, uint32_t oid,
+                            struct mr_error *ret_error)
 {
     const struct mr_pg_shape shape = {"the columns' types", "nnSnss", 0,
-                                      oid == 0 ? TYPES_MAX : ASKED_MAX};
+                                      oid == 0 ? READ_MAX : ASKED_MAX};
     struct mr_text sql = {0};
-    add_query(&sql, publication, mr_pg_server_version(conn), oid);
+    add_query(&sql, oid);
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t last = 0;
@@ -114,15 +113,15 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn,
 }
 
 mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn,
-                           const char *publication, struct mr_error *ret_error)
+                           struct mr_error *ret_error)
 {
-    return read_types(types, conn, publication, 0, ret_error);
+    return read_types(types, conn, 0, ret_error);
 }
 
 mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, uint32_t oid,
                           struct mr_error *ret_error)
 {
-    MR_TRY(read_types(types, conn, NULL, oid, ret_error));
+    MR_TRY(read_types(types, conn, oid, ret_error));
     struct mr_type type;
     if (!mr_pg_types_find(types, oid, -1, &type)) { /* it was dropped, or what it is made of */
         keep(types, (struct mr_pg_type){

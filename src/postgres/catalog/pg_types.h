@@ -1,6 +1,6 @@
 /* Types that are not built in, as the catalog has them: what a column of such a type is in the end.
  *
- * The types of all published columns are read once a connection; one that is not among them is asked for when a relation
+ * The types of the database's columns are read once a connection; one that is not among them is asked for when a relation
  * with it is described. What is read of a type holds for good: its OID is never given to another that is alive, and what a
  * domain is over or an array is of never changes (ALTER TYPE and ALTER DOMAIN have no form that would). Source thread.
  */
@@ -16,9 +16,9 @@ struct mr_pg_types {
     struct mr_by_oid types;
 };
 
-/* Adds the types of all columns of the publication's tables. */
+/* Adds the types of all columns, up to a limit. Of published ones alone it would take longer. */
 mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn,
-                           const char *publication, struct mr_error *ret_error);
+                           struct mr_error *ret_error);
 
 /* Adds one type, and those it is made of: mr_pg_types_find finds it then. */
 mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, uint32_t oid,
