@@ -47,7 +47,7 @@ def printed(*arguments):
 @pytest.fixture(scope="module")
 def options():
     """Every option's full name."""
-    found = set(re.findall(r"^\| `([a-z0-9_.]+)` \|", printed("reference", "config"), re.MULTILINE))
+    found = set(re.findall(r"^### `([a-z0-9_.]+)`$", printed("reference", "config"), re.MULTILINE))
     assert "sink.kafka.brokers" in found
     return found
 

@@ -53,3 +53,17 @@ void mr_text_done(struct mr_text *text)
     free(text->data);
     *text = (struct mr_text){0};
 }
+
+void mr_text_print_markdown(const char *text, FILE *to)
+{
+    for (; *text != '\0'; text++) {
+        const char *end = strncmp(text, "docs/", 5) == 0 ? strstr(text, ".md") : NULL;
+        if (end != NULL) {
+            int len = (int)(end - text) - 2; /* of what is between docs/ and the end of .md */
+            fprintf(to, "[%.*s](%.*s)", len, text + 5, len, text + 5);
+            text = end + 2;
+        } else {
+            fprintf(to, "%s%c", *text == '*' || *text == '<' ? "\\" : "", *text);
+        }
+    }
+}

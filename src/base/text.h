@@ -3,6 +3,7 @@
 #define MR_BASE_TEXT_H
 
 #include <stdarg.h>
+#include <stdio.h>
 
 #include "base/base.h"
 
@@ -18,5 +19,8 @@ void mr_text_string(struct mr_text *text, const char *string);
 void mr_text_format(struct mr_text *text, const char *format, ...) MR_PRINTF(2, 3);
 void mr_text_vformat(struct mr_text *text, const char *format, va_list arguments) MR_PRINTF(2, 0);
 void mr_text_done(struct mr_text *text);
+
+/* Plain text as Markdown; a page that it names (docs/types.md) becomes a link from another page. */
+void mr_text_print_markdown(const char *text, FILE *to);
 
 #endif

@@ -189,10 +189,10 @@ char *mr_option_needs(const struct mr_option *option)
     return text.data;
 }
 
-char *mr_option_describe(const struct mr_option *option)
+char *mr_option_limits(const struct mr_option *option)
 {
     struct mr_text text = {0};
-    mr_text_string(&text, option->text);
+    mr_text_string(&text, "");
     if (option->choices != NULL) {
         mr_text_string(&text, " One of: ");
         add_words(&text, option->choices, "", ", ");
@@ -210,5 +210,14 @@ char *mr_option_describe(const struct mr_option *option)
     if (mr_option_is_live(option)) {
         mr_text_string(&text, " A reload takes it up.");
     }
+    return text.data;
+}
+
+char *mr_option_describe(const struct mr_option *option)
+{
+    struct mr_text text = {0};
+    char *limits = mr_option_limits(option);
+    mr_text_format(&text, "%s%s", option->text, limits);
+    free(limits);
     return text.data;
 }

@@ -87,6 +87,9 @@ struct mr_option_value mr_option_write(const struct mr_option *option, int64_t v
 /* What the option needs, as a file would write it: "format = \"row\"", "outbox.tables or outbox.messages". malloc'ed. */
 char *mr_option_needs(const struct mr_option *option);
 
+/* What the table says beside the text: words, range, needs, reload; each a sentence after a space. malloc'ed. */
+char *mr_option_limits(const struct mr_option *option);
+
 /* All that is said of an option: its text, and what the rest of its row says. malloc'ed. */
 char *mr_option_describe(const struct mr_option *option);
 

@@ -1,25 +1,29 @@
 /* The pages that are made from the table. */
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "config/build.h"
 
-static void print_row(const struct mr_option *option, FILE *to)
+/* A heading for each, so that it has an anchor. */
+static void print_option(const struct mr_option *option, FILE *to)
 {
-    char *text = mr_option_describe(option);
-    fprintf(to, "| `%s` | %s | ", option->path, mr_kinds[option->kind].name);
+    char *limits = mr_option_limits(option);
+    fprintf(to, "\n### `%s`\n\n%s", option->path, mr_kinds[option->kind].name);
     if (option->fallback[0] != '\0') {
-        fprintf(to, "`%s`", option->fallback);
+        fprintf(to, ", default `%s`", option->fallback);
     }
-    fprintf(to, " | %s |\n", text);
-    free(text);
+    fprintf(to, ".%s\n\n", limits);
+    mr_text_print_markdown(option->text, to);
+    fputc('\n', to);
+    free(limits);
 }
 
 static void print_part(enum mr_option_part part, const char *title, FILE *to)
 {
-    fprintf(to, "\n## %s\n\n| option | kind | default | meaning |\n|---|---|---|---|\n", title);
+    fprintf(to, "\n## %s\n", title);
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         if (mr_option_at(i)->part == part) {
-            print_row(mr_option_at(i), to);
+            print_option(mr_option_at(i), to);
         }
     }
 }

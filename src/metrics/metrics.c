@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text.h"
 
 static const struct mr_metric metrics[] = {
 #define MR_METRIC(id, name, type, unit, labels, help, meaning)                                     \
@@ -201,13 +202,16 @@ void mr_metrics_print_reference(FILE *to)
           "those of the Kafka\n"
           "client begin again with each session of the sink. Reading them costs the flow nothing: "
           "its threads count\n"
-          "in their own memory, and a reader reads that memory without a lock.\n\n"
-          "| metric | type | unit | labels | what it is | what it means for you |\n"
-          "|---|---|---|---|---|---|\n",
+          "in their own memory, and a reader reads that memory without a lock.\n",
           to);
     for (uint32_t i = 0; i < MR_METRIC_COUNT; i++) {
         const struct mr_metric *metric = &metrics[i];
-        fprintf(to, "| `%s` | %s | %s | %s | %s | %s |\n", metric->name, type_names[metric->type],
-                metric->unit, metric->labels, metric->help, metric->meaning);
+        fprintf(to, "\n## `%s`\n\n%s%s%s%s%s.\n\n", metric->name, type_names[metric->type],
+                metric->unit[0] != '\0' ? ", " : "", metric->unit,
+                metric->labels[0] != '\0' ? "; labels " : "", metric->labels);
+        mr_text_print_markdown(metric->help, to);
+        fputs(metric->meaning[0] != '\0' ? " " : "", to);
+        mr_text_print_markdown(metric->meaning, to);
+        fputc('\n', to);
     }
 }
