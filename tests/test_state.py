@@ -89,6 +89,30 @@ def test_a_start_waits_for_no_timer_of_the_kafka_client(database, millrace, opti
         assert "query partition leaders" not in said and "Unable to query for transaction coordinator" not in said
 
 
+def test_a_position_of_version_01_is_continued(database, millrace, topic, states):
+    """As an upgrade finds it: without the names of tables, which later versions store. docs/upgrading.md"""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t SELECT generate_series(1, 100)")
+    reader = topic(database.topic("t"))
+    reader.take(100)
+    assert process.stop() == 0
+    stored = states()
+    newest = eventually(stored.newest)
+    assert newest["version"] == 1 and "tables" in newest  # 0.1 reads it: the way back
+    other = database.create_topic(f"{database.name}-state", config={"cleanup.policy": "compact"})
+    database.produce(other, stored.name, json.dumps({name: value for name, value in newest.items() if name != "tables"}))
+    database.run("INSERT INTO t SELECT generate_series(101, 200)")
+    process.configure(sink__kafka__state_topic=f'"{other}"', pipeline__coalesce='"1ms"')
+    process.start().streaming()
+    assert [record.json["after"]["id"] for record in reader.take(100)] == [*range(101, 201)]
+    assert process.stop() == 0 and not reader.read(0.5)
+    assert any("pipeline.latency" in line for line in process.lines)
+    process.configure(profiling__capture_keep="20")
+    code, text = process.run_to_end()
+    assert code == 78 and "profiling.capture_keep" in text
+
+
 def stopped_after_one_row(database, millrace, topic, **options):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(**options).start().streaming()
