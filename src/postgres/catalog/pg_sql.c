@@ -203,7 +203,9 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
          * pub_contains_invalid_column). */
         " unsent AS MATERIALIZED (SELECT c.oid, min(a.attname::text) AS name FROM listed"
         " JOIN pg_class c ON c.oid = listed.oid"
-        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped"
+        " JOIN (SELECT * FROM pg_attribute WHERE attgenerated <> '' AND NOT attisdropped OFFSET 0) "
+        "a"
+        " ON a.attrelid = c.oid"
         " LEFT JOIN held h ON h.oid = c.oid CROSS JOIN (SELECT"
         " current_setting('server_version_num')::int >= 180000 AS chooses) v"
         " WHERE (a.attnum = ANY (h.columns) OR v.chooses AND c.relreplident = 'f')"
