@@ -29,9 +29,11 @@ def services():
     return dict(zip(parts[1::2], parts[2::2]))
 
 
-def test_systemd_unit_is_hardened():
-    result = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager",
-                             path("docs", "deploy", "millrace.service")], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("unit, name", [("millrace.service", "millrace.service"), ("millrace@.service", "millrace@shop.service")])
+def test_systemd_unit_is_hardened(tmp_path, unit, name):
+    shutil.copy(path("docs", "deploy", unit), tmp_path / name)
+    result = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager", str(tmp_path / name)], capture_output=True,
+                            text=True, check=True)
     exposure = float(re.search(r"Overall exposure level for \S+: ([0-9.]+)", result.stdout)[1])
     assert exposure <= 1.5
 
@@ -132,6 +134,14 @@ def test_unit_leaves_room_for_what_is_configured():
     assert unit["StateDirectory"] == "millrace"
     budget = re.search(r'"pipeline\.memory", SIZE, memory, NOWHERE, "(\d+)MiB"', read("src", "config", "options.def"))[1]
     assert int(unit["MemoryMax"].rstrip("M")) > int(unit["MemoryHigh"].rstrip("M")) > int(budget)
+
+
+def test_the_template_is_the_unit_for_a_named_configuration():
+    def settings(name):
+        return [line for line in read("docs", "deploy", name).splitlines() if not line.startswith("#")]
+    single = [line.replace("config.toml", "%i.toml").replace("postgres.password", "%i.password") for line in settings("millrace.service")]
+    single = [line + " (%i)" if line.startswith("Description=") else line + "/%i" if line == "StateDirectory=millrace" else line for line in single]
+    assert single == settings("millrace@.service")
 
 
 def test_image_is_built_with_the_pinned_librdkafka():
