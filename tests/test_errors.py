@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kit import check, dsn, eventually, stand
+from kit import Database, check, dsn, eventually, stand
 
 
 def lacks(process, code, *parts):
@@ -243,3 +243,22 @@ def test_no_row_data_in_logs(database, millrace, topic):
     for line in process.lines:
         json.loads(line)
     assert not os.path.exists("core")
+
+
+@pytest.mark.parametrize("has_publication", [True, False], ids=["publication", "none-yet"])
+@pytest.mark.parametrize("mode", ["no_data", "when_needed", "always"])
+def test_slot_of_another_database_is_left_alone(database, millrace, mode, has_publication):
+    """docs/many-databases.md: a second millrace with the default name. No remedy may drop the other pipeline's slot."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    if has_publication:
+        database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t")
+    other = Database()
+    try:
+        other.run(f"SELECT pg_create_logical_replication_slot('{database.slot}', 'pgoutput')")
+        process = millrace(snapshot__mode=f'"{mode}"')
+        for code, said in (check(process), process.run_to_end()):
+            assert code == 78 and f"belongs to database {other.name}" in said and "choose another slot_name" in said, said
+            assert "pg_drop_replication_slot" not in said, said
+        assert database.run("SELECT database FROM pg_replication_slots WHERE slot_name = %s", [database.slot])[0][0] == other.name
+    finally:
+        other.drop()

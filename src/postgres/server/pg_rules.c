@@ -167,18 +167,26 @@ static void rule_plugins(const struct rules *rules)
     }
 }
 
+/* Another database's slot is another pipeline's: no remedy may name it but another slot_name. */
+static bool slot_is_of_this_database(const struct mr_pg_facts *facts)
+{
+    const char *database = mr_pg_fact(facts, MR_SLOT_DATABASE);
+    return database != NULL && strcmp(database, facts->database) == 0;
+}
+
 static void rule_missing_publication(const struct rules *rules)
 {
     const struct mr_pg_source_options *options = rules->options;
+    bool has_slot = rules->goes_on && slot_is_of_this_database(rules->facts);
     const char *pid = mr_pg_fact(rules->facts, MR_SLOT_PID);
-    if (pid != NULL) {
+    if (has_slot && pid != NULL) {
         mr_pg_remedy(rules->to, "choose another slot_name and publication_name, or create the "
                                 "publication that the slot is read with");
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG,
                        "does not exist, but slot \"%s\" does, and process %s of the server reads "
                        "from it: it is somebody else's",
                        options->slot, pid);
-    } else if (rules->goes_on) {
+    } else if (has_slot) {
         mr_pg_remedy(rules->to,
                      "if somebody else reads from the slot, choose another slot_name; else: 1. run "
                      "SELECT pg_drop_replication_slot('%s'); 2. set snapshot.mode = "
@@ -637,7 +645,7 @@ static void rule_slot(const struct rules *rules)
         mr_pg_remedy(rules->to, "choose another slot_name");
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "uses %s%s, but millrace reads pgoutput",
                        plugin == NULL ? "no plugin" : "plugin ", plugin == NULL ? "" : plugin);
-    } else if (database == NULL || strcmp(database, rules->facts->database) != 0) {
+    } else if (!slot_is_of_this_database(rules->facts)) {
         mr_pg_remedy(rules->to, "choose another slot_name");
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "belongs to database %s, not to %s",
                        database == NULL ? "none" : database, rules->facts->database);
