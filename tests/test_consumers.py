@@ -106,9 +106,9 @@ def test_a_consumer_counts_each_change_once_though_it_is_killed(repeated, tmp_pa
     kept, read = str(tmp_path / "kept"), keys_in_file
     if language == "python":
         command, read = [sys.executable, os.path.join(EXAMPLES, "consume_once.py"), "--brokers", BOOTSTRAP, "--topic", repeated, "--store", kept], keys_in_store
-        last = ["--idle", "5"]
+        last = ["--idle", "20"]
     else:
-        command, last = [*(Java if language == "java" else Go)(tmp_path).command, BOOTSTRAP, repeated, kept], ["5"]
+        command, last = [*(Java if language == "java" else Go)(tmp_path).command, BOOTSTRAP, repeated, kept], ["20"]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         eventually(lambda: read(kept), 60, "results")

@@ -34,13 +34,14 @@ public final class ConsumeOnce {
         options.put("auto.offset.reset", "none");          // rows that retention removed unread are an error
         options.put("isolation.level", "read_committed");  // Java's default is read_uncommitted
         var bytes = new ByteArrayDeserializer();
-        long dropped = 0, heard = System.currentTimeMillis();
+        long dropped = 0;
         try (var consumer = new KafkaConsumer<>(options, bytes, bytes)) {
             List<TopicPartition> partitions = new ArrayList<>();
             consumer.partitionsFor(topic).forEach(p -> partitions.add(new TopicPartition(topic, p.partition())));
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
             next.forEach((partition, offset) -> consumer.seek(new TopicPartition(topic, partition), offset));
+            long heard = System.currentTimeMillis();
             while (System.currentTimeMillis() - heard < idle) {
                 List<String> keys = new ArrayList<>();
                 Set<Integer> moved = new TreeSet<>();

@@ -70,6 +70,7 @@ func main() {
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted())) // the default is ReadUncommitted
 	must(err)
+	must(client.Ping(context.Background()))
 	dropped, heard := 0, time.Now()
 	for time.Since(heard) < time.Duration(idle)*time.Second {
 		wait, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
