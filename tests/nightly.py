@@ -79,7 +79,7 @@ NIGHTLY = (
             "a larger one costs nothing each time"),
     Nightly(("faults/test_restored_source.py",), ("src/event/checkpoint", "src/postgres/server/pg_identity"), 90,
             "seven ways to restore; test_slot.py restores a server each time"),
-    Nightly(("test_consumers.py",), ("docs/examples/", "src/sink/kafka/"), 35, "examples in three languages; the one in Python runs each time, too"),
+    Nightly(("test_consumers.py",), ("docs/examples/", "src/sink/kafka/"), 35, "examples in two languages; the one in Python runs each time, too"),
     Nightly(("faults/test_far_broker.py",), CLUSTER, 40, "waits for a broker 30 ms away"),
     Nightly(tuple(f"test_http_oddities.py::test_each_address_is_asked_in_each_odd_way[{way}]" for way in ("password", "socket")), ("src/control/",), 20,
             "open and by TLS it runs each time"),

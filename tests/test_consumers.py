@@ -3,7 +3,6 @@ that is killed."""
 
 import glob
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import sys
 import pytest
 from confluent_kafka import Producer
 
-from kit import BOOTSTRAP, Database, Millrace, Topic, cannot_try, eventually
+from kit import BOOTSTRAP, Database, Millrace, Topic, eventually
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "examples")
 ROWS = 6000
@@ -66,22 +65,8 @@ class Java:
         self.command = ["java", "-XX:+UseSerialGC", "-cp", f"{folder}:{classes}", "ConsumeOnce"]
 
 
-class Go:
-    """Kept beside the test: CI's machine may have no Go."""
-
-    def __init__(self, folder):
-        if not shutil.which("go"):
-            cannot_try("there is no Go")
-        built = subprocess.run(["go", "build", "-o", os.path.join(folder, "consume-once"), "."], cwd=os.path.join(EXAMPLES, "consumers", "go"),
-                               env={**os.environ, "GOFLAGS": "-mod=readonly"}, capture_output=True, text=True, check=False)
-        if "dial tcp" in built.stderr or "lookup" in built.stderr:
-            cannot_try("the Go client can't be fetched")
-        assert built.returncode == 0, built.stderr
-        self.command = [os.path.join(folder, "consume-once")]
-
-
 def keys_in_file(path):
-    """What the examples in Java and Go have written: whole lines, without their last field."""
+    """What the example in Java has written: whole lines, without their last field."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:
@@ -101,14 +86,14 @@ def keys_in_store(path):
         store.close()
 
 
-@pytest.mark.parametrize("language", ["python", "java", "go"])
+@pytest.mark.parametrize("language", ["python", "java"])
 def test_a_consumer_counts_each_change_once_though_it_is_killed(repeated, tmp_path, language):
     kept, read = str(tmp_path / "kept"), keys_in_file
     if language == "python":
         command, read = [sys.executable, os.path.join(EXAMPLES, "consume_once.py"), "--brokers", BOOTSTRAP, "--topic", repeated, "--store", kept], keys_in_store
         last = ["--idle", "20"]
     else:
-        command, last = [*(Java if language == "java" else Go)(tmp_path).command, BOOTSTRAP, repeated, kept], ["20"]
+        command, last = [*Java(tmp_path).command, BOOTSTRAP, repeated, kept], ["20"]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         eventually(lambda: read(kept), 60, "results")
@@ -124,4 +109,4 @@ def test_a_consumer_counts_each_change_once_though_it_is_killed(repeated, tmp_pa
 
 
 def test_each_language_of_the_page_has_its_example():
-    assert {os.path.basename(path) for path in glob.glob(os.path.join(EXAMPLES, "consumers", "*"))} == {"ConsumeOnce.java", "go", "flink.sql"}
+    assert {os.path.basename(path) for path in glob.glob(os.path.join(EXAMPLES, "consumers", "*"))} == {"ConsumeOnce.java", "flink.sql"}
