@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup.sh [--build-only|--package|--kafka|--all] [--postgis] [--kerberos] [--apicurio] [--pg 16|17|18]...
+# Usage: scripts/setup.sh [--build-only|--package|--kafka|--site|--all] [--postgis] [--kerberos] [--apicurio] [--pg 16|17|18]...
 #
 # Installs what millrace needs on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
@@ -8,6 +8,7 @@
 #                 its sources, once (scripts/librdkafka.sh)
 #   --package     these, and what makes packages of it (docs/packaging.md)
 #   --kafka       only a Kafka broker and a client, without compilers: Java, Kafka's jars, kcat
+#   --site        only what builds the site of docs/ (scripts/site.sh); prints its folder
 #   --all         also the servers and tools of the test stand (the default):
 #                 PostgreSQL 15, Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
 #   --postgis     also PostGIS (40 packages), for MILLRACE_TEST_EXTENSIONS=postgis
@@ -173,17 +174,18 @@ system_python() {
     if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
 }
 
+# install_venv NAME LIST: Python packages, each with its hash.
 install_venv() {
-    local venv=$TOOLS_DIR/venv list=$REPO_ROOT/tests/requirements.txt key
+    local venv=$TOOLS_DIR/$1 list=$REPO_ROOT/$2 key
     key=$(hash_of "$list")
-    if stamp_is venv "$key" && "$venv/bin/python" -c '' 2>/dev/null; then return 0; fi
-    progress "making the Python venv"
+    if stamp_is "$1" "$key" && "$venv/bin/python" -c '' 2>/dev/null; then return 0; fi
+    progress "making the Python venv ($1)"
     rm -rf "$venv"
     mkdir -p "$TOOLS_DIR"
     "$(system_python)" -m venv "$venv"
     quietly "$venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$list" ||
         die "Python packages can't be fetched: see above"
-    stamp_write venv "$key"
+    stamp_write "$1" "$key"
 }
 
 # npm_install FOLDER PACKAGE@VERSION: no scripts, whatever npm is set to allow.
@@ -240,7 +242,7 @@ main() {
     local what=all apicurio=no majors=() major
     while [ $# -gt 0 ]; do
         case $1 in
-            --build-only | --package | --kafka | --all) what=${1#--} ;;
+            --build-only | --package | --kafka | --site | --all) what=${1#--} ;;
             --kerberos) STAND_PACKAGES+=(krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit) ;;
             --apicurio) apicurio=yes ;;
             --postgis) STAND_PACKAGES+=(postgresql-15-postgis-3) ;;
@@ -262,6 +264,7 @@ main() {
         build-only) install_packages "${BUILD_PACKAGES[@]}" ;;
         package) install_packages "${BUILD_PACKAGES[@]}" "${PACKAGE_PACKAGES[@]}" ;;
         kafka) install_packages ca-certificates "${KAFKA_PACKAGES[@]}" ;;
+        site) install_packages ca-certificates python3 python3-venv ;;
         all) install_packages "${BUILD_PACKAGES[@]}" "${STAND_PACKAGES[@]}" ;;
     esac
     lock_tools
@@ -271,11 +274,12 @@ main() {
         have npm || install_packages npm
     fi
     # What compiles beside what waits for the network.
-    if [ "$what" != kafka ]; then beside install_librdkafka; fi
+    if [ "$what" != kafka ] && [ "$what" != site ]; then beside install_librdkafka; fi
     case $what in
         kafka) install_kafka ;;
+        site) install_venv site scripts/site/requirements.txt && printf '%s\n' "$TOOLS_DIR/site" ;;
         all)
-            beside install_venv
+            beside install_venv venv tests/requirements.txt
             beside install_speedscope
             [ "$apicurio" = no ] || beside install_apicurio
             for major in "${majors[@]}"; do beside install_pg "$major"; done

@@ -96,6 +96,7 @@ NIGHTLY = (
     Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/"), 35, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
     Nightly(("test_live_page.py",), ("src/control/", "tests/browser.py"), 80, "figures in a Chromium; test_admin.py runs each time"),
     Nightly(("test_packages.py",), ("packaging/", "src/cmake/Packaging.cmake", "scripts/release.sh"), 60, "builds the packages"),
+    Nightly(("test_site.py",), ("docs/", "mkdocs.yml", "scripts/site", "tests/browser.py"), 45, "builds the site of the documents and opens it in a Chromium"),
     Nightly(("test_load.py",), ("load/", "scripts/lib/"), 3 * 25, "judges the load generator, alone on the machine"),
     Nightly(("test_tables.py::test_five_thousand_tables",), ("src/stream/", "src/postgres/", "src/encode/", "src/copy/"), 60,
             "starts with 5,000 tables, and judges their memory"),

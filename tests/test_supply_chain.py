@@ -18,6 +18,7 @@ MAY_WRITE = {
     "codeql.yml": {"security-events"},  # GitHub gives requests from forks no such token
     "scorecard.yml": {"security-events", "id-token"},
     "pr-comment.yml": {"pull-requests"},
+    "site.yml": {"pages", "id-token"},
     "release.yml": {"contents", "packages", "id-token", "attestations"},
 }
 
@@ -211,8 +212,9 @@ def test_each_fuzz_target_runs_at_night():
 
 
 def test_python_packages_have_hashes():
-    lines = [line for line in read("tests", "requirements.txt").splitlines() if line and not line.startswith(("#", " "))]
-    assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+ \\", line) for line in lines)
+    for folder in (("tests",), ("scripts", "site")):
+        lines = [line for line in read(*folder, "requirements.txt").splitlines() if line and not line.startswith(("#", " "))]
+        assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+ \\", line) for line in lines)
     assert "--require-hashes" in read("scripts", "setup.sh")
 
 
@@ -251,7 +253,7 @@ def test_an_image_without_digest_is_seen():
 def test_somebody_asks_for_newer_ones():
     """Of each kind of what is pinned; of the images of workflows Dependabot does not, scripts/pin-images.sh does."""
     watched = re.findall(r"package-ecosystem: (\S+)", read(".github", "dependabot.yml"))
-    assert sorted(watched) == ["docker", "docker-compose", "github-actions", "pip"]
+    assert sorted(watched) == ["docker", "docker-compose", "github-actions", "pip", "pip"]
 
 
 def test_images_can_be_pinned(tmp_path):
