@@ -29,6 +29,28 @@ bool mr_slice_equal(mr_slice a, mr_slice b)
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
+bool mr_next_word(const char **words, mr_slice *ret)
+{
+    size_t len = strcspn(*words, "|");
+    bool is_there = **words != '\0';
+    *ret = (mr_slice){.data = (const uint8_t *)*words, .len = len};
+    *words += len + ((*words)[len] == '|');
+    return is_there;
+}
+
+bool mr_is_among(const char *words, mr_slice text)
+{
+    mr_slice word;
+    bool found = false;
+    while (!found && mr_next_word(&words, &word)) {
+        bool is_prefix = word.len > 0 && word.data[word.len - 1] == '*';
+        size_t len = word.len - is_prefix;
+        found = (is_prefix ? text.len >= len : text.len == len) &&
+                memcmp(text.data, word.data, len) == 0;
+    }
+    return found;
+}
+
 int mr_u32_compare(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a;

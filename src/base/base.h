@@ -39,6 +39,12 @@ mr_slice mr_slice_of(const char *text);
 /* True when both hold the same bytes. */
 bool mr_slice_equal(mr_slice a, mr_slice b);
 
+/* Takes the first word off "a|b|c"; false: there is none left. */
+bool mr_next_word(const char **words, mr_slice *ret);
+
+/* Whether a text is one of "a|b*"; a star stands for any rest. */
+bool mr_is_among(const char *words, mr_slice text);
+
 /* For qsort and bsearch: numbers of 32 bits, or structures that begin with one, by it. */
 int mr_u32_compare(const void *a, const void *b);
 

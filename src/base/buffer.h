@@ -66,6 +66,9 @@ static inline void mr_buffer_slice(struct mr_buffer *buffer, mr_slice bytes)
     }
 }
 
+/* As printf; a NUL, which is not counted, must fit as well. */
+void mr_buffer_format(struct mr_buffer *buffer, const char *format, ...) MR_PRINTF(2, 3);
+
 #define MR_BUFFER_LITERAL(buffer, literal)                                                         \
     mr_buffer_append((buffer), (literal), sizeof(literal) - 1)
 

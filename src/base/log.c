@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,18 +30,6 @@ void mr_log_observe(mr_log_observer_fn observer, void *context)
     log_observer_context = context;
 }
 
-static void append(struct mr_buffer *line, const char *format, ...) MR_PRINTF(2, 3);
-static void append(struct mr_buffer *line, const char *format, ...)
-{
-    size_t room = (size_t)(line->end - line->at);
-    va_list arguments;
-    va_start(arguments, format);
-    size_t len = (size_t)vsnprintf((char *)line->at, room, format, arguments);
-    va_end(arguments);
-    line->full |= len >= room;
-    line->at += line->full ? 0 : len;
-}
-
 /* Also values of the text form, so that none can forge a line. */
 static void append_quoted(struct mr_buffer *line, const char *text)
 {
@@ -69,9 +56,9 @@ static void append_fields(struct mr_buffer *line, const struct mr_log_field *fie
 {
     for (; fields != NULL && fields->kind != MR_LOG_FIELD_END; fields++) {
         char number[NUMBER_MAX];
-        append(line, log_format == MR_LOG_JSON ? ",\"%s\":" : " %s=", fields->name);
+        mr_buffer_format(line, log_format == MR_LOG_JSON ? ",\"%s\":" : " %s=", fields->name);
         if (fields->kind == MR_LOG_FIELD_INT) {
-            append(line, "%s", text_of(fields, number));
+            mr_buffer_format(line, "%s", text_of(fields, number));
         } else {
             append_quoted(line, text_of(fields, number));
         }
@@ -104,12 +91,14 @@ static size_t format(char bytes[MR_LOG_LINE_MAX], enum mr_log_level level, const
     strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
     int ms = (int)(now.tv_nsec / 1000000);
     if (log_format == MR_LOG_JSON) {
-        append(&line, "{\"time\":\"%s.%03dZ\",\"level\":\"%s\",\"event\":\"%s\",\"message\":", time,
-               ms, level_names[level], event);
+        mr_buffer_format(
+            &line, "{\"time\":\"%s.%03dZ\",\"level\":\"%s\",\"event\":\"%s\",\"message\":", time,
+            ms, level_names[level], event);
         append_quoted(&line, sentence);
         append_fields(&line, fields);
     } else {
-        append(&line, "%s.%03dZ %s %s: %s", time, ms, level_names[level], event, sentence);
+        mr_buffer_format(&line, "%s.%03dZ %s %s: %s", time, ms, level_names[level], event,
+                         sentence);
         append_fields(&line, fields);
         make_printable((uint8_t *)bytes, (size_t)((char *)line.at - bytes));
     }
@@ -119,7 +108,7 @@ static size_t format(char bytes[MR_LOG_LINE_MAX], enum mr_log_level level, const
     }
     const struct mr_log_field field[] = {MR_LOG_STR("see", see), {0}};
     append_fields(&line, see[0] == '\0' ? NULL : field);
-    append(&line, log_format == MR_LOG_JSON ? "}\n" : "\n");
+    mr_buffer_format(&line, log_format == MR_LOG_JSON ? "}\n" : "\n");
     if (line.full) { /* too long for a line: the event's name survives, its fields don't */
         return format(bytes, level, event, "(record too long)", NULL);
     }

@@ -1,8 +1,10 @@
 #include "base/text.h"
 
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { FILE_BYTES_MAX = 1024 * 1024 };
 
 static void text_reserve(struct mr_text *text, size_t more)
 {
@@ -66,4 +68,24 @@ void mr_text_print_markdown(const char *text, FILE *to)
             fprintf(to, "%s%c", *text == '*' || *text == '<' ? "\\" : "", *text);
         }
     }
+}
+
+char *mr_text_read(FILE *from, size_t *ret_len, const char **ret_reason)
+{
+    if (from == NULL) {
+        *ret_reason = strerror(errno);
+        return NULL;
+    }
+    char *text = MR_ALLOC(FILE_BYTES_MAX + 1);
+    *ret_len = fread(text, 1, FILE_BYTES_MAX + 1, from);
+    bool good = !ferror(from) && *ret_len <= FILE_BYTES_MAX;
+    *ret_reason = ferror(from) ? strerror(errno) : "it is larger than 1 MiB";
+    if (from != stdin) {
+        fclose(from);
+    }
+    if (good) {
+        return text;
+    }
+    free(text);
+    return NULL;
 }

@@ -23,4 +23,8 @@ void mr_text_done(struct mr_text *text);
 /* Plain text as Markdown; a page that it names (docs/types.md) becomes a link from another page. */
 void mr_text_print_markdown(const char *text, FILE *to);
 
+/* What a file has, at most 1 MiB, for the caller to free; closes it unless it is standard input. NULL: `ret_reason` says why it
+ * can't be read (`from` NULL: errno). */
+char *mr_text_read(FILE *from, size_t *ret_len, const char **ret_reason);
+
 #endif

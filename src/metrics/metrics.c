@@ -25,39 +25,12 @@ const struct mr_metric *mr_metric_at(enum mr_metric_id id)
     return &metrics[id];
 }
 
-static void append_text(struct mr_buffer *out, const char *text)
-{
-    mr_buffer_append(out, text, strlen(text));
-}
-
-static void find_labels(struct mr_exposition *exposition)
-{
-    exposition->label_count = 0;
-    const char *at = metrics[exposition->id].labels;
-    while (*at != '\0') {
-        MR_ASSERT(exposition->label_count < MR_EXPOSE_LABELS_MAX);
-        size_t len = strcspn(at, ",");
-        exposition->labels[exposition->label_count] = at;
-        exposition->label_lens[exposition->label_count++] = len;
-        at += len + (at[len] == ',');
-    }
-}
-
 void mr_expose_begin(struct mr_exposition *exposition, enum mr_metric_id id)
 {
     const struct mr_metric *metric = mr_metric_at(id);
     exposition->id = id;
-    find_labels(exposition);
-    struct mr_buffer *out = exposition->out;
-    MR_BUFFER_LITERAL(out, "# HELP ");
-    append_text(out, metric->name);
-    MR_BUFFER_LITERAL(out, " ");
-    append_text(out, metric->help);
-    MR_BUFFER_LITERAL(out, "\n# TYPE ");
-    append_text(out, metric->name);
-    MR_BUFFER_LITERAL(out, " ");
-    append_text(out, type_names[metric->type]);
-    MR_BUFFER_LITERAL(out, "\n");
+    mr_buffer_format(exposition->out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help,
+                     metric->name, type_names[metric->type]);
 }
 
 /* A label's value may hold any UTF-8; backslash, quote and line feed are escaped. What is no UTF-8 (a table's
@@ -89,33 +62,31 @@ static void append_labels(const struct mr_exposition *exposition, const char *co
                           const char *le)
 {
     struct mr_buffer *out = exposition->out;
-    MR_ASSERT((values == NULL) == (exposition->label_count == 0));
-    if (exposition->label_count == 0 && le == NULL) {
-        return;
-    }
+    const char *name = metrics[exposition->id].labels;
     const char *before = "{";
-    for (uint32_t i = 0; i < exposition->label_count; i++) {
-        append_text(out, before);
-        mr_buffer_append(out, exposition->labels[i], exposition->label_lens[i]);
+    MR_ASSERT((values == NULL) == (name[0] == '\0'));
+    for (size_t len; *name != '\0'; name += len + (name[len] == ',')) {
+        len = strcspn(name, ",");
+        mr_buffer_slice(out, mr_slice_of(before));
+        mr_buffer_append(out, name, len);
         MR_BUFFER_LITERAL(out, "=\"");
-        append_label_value(out, values[i]);
+        append_label_value(out, *values++);
         MR_BUFFER_LITERAL(out, "\"");
         before = ",";
     }
     if (le != NULL) {
-        append_text(out, before);
-        MR_BUFFER_LITERAL(out, "le=\"");
-        append_text(out, le);
-        MR_BUFFER_LITERAL(out, "\"");
+        mr_buffer_format(out, "%sle=\"%s\"", before, le);
     }
-    MR_BUFFER_LITERAL(out, "}");
+    if (le != NULL || values != NULL) {
+        MR_BUFFER_LITERAL(out, "}");
+    }
 }
 
 static void append_name(const struct mr_exposition *exposition, const char *suffix,
                         const char *const *values, const char *le)
 {
-    append_text(exposition->out, metrics[exposition->id].name);
-    append_text(exposition->out, suffix);
+    mr_buffer_slice(exposition->out, mr_slice_of(metrics[exposition->id].name));
+    mr_buffer_slice(exposition->out, mr_slice_of(suffix));
     append_labels(exposition, values, le);
     MR_BUFFER_LITERAL(exposition->out, " ");
 }
@@ -135,8 +106,7 @@ static void append_f64(struct mr_buffer *out, double value)
 {
     char text[32];
     format_f64(text, sizeof(text), value);
-    append_text(out, text);
-    MR_BUFFER_LITERAL(out, "\n");
+    mr_buffer_format(out, "%s\n", text);
 }
 
 static void append_u64(struct mr_buffer *out, uint64_t value)

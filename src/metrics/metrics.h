@@ -31,15 +31,10 @@ struct mr_metric {
 };
 const struct mr_metric *mr_metric_at(enum mr_metric_id id);
 
-enum { MR_EXPOSE_LABELS_MAX = 4 };
-
 /* All zero but for `out` at first. */
 struct mr_exposition {
     struct mr_buffer *out;
-    enum mr_metric_id id;                     /* of the family that is being written */
-    const char *labels[MR_EXPOSE_LABELS_MAX]; /* names of that family, in the order of the def */
-    size_t label_lens[MR_EXPOSE_LABELS_MAX];
-    uint32_t label_count;
+    enum mr_metric_id id; /* of the family that is being written */
 };
 
 /* HELP and TYPE of a family. Its samples follow, until the next begin. */
