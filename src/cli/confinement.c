@@ -25,10 +25,8 @@ static const char *const kerberos_variables[] = {"KRB5_CONFIG", "KRB5_KTNAME",
                                                  "KRB5_CLIENT_KTNAME"};
 
 /* librdkafka's properties that are files or folders. */
-static const char *const properties[] = {
-    "ssl.ca.location",  "ssl.certificate.location", "ssl.key.location",
-    "ssl.crl.location", "ssl.keystore.location",    "sasl.kerberos.keytab",
-};
+static const char properties[] = "ssl.ca.location|ssl.certificate.location|ssl.key.location|"
+                                 "ssl.crl.location|ssl.keystore.location|sasl.kerberos.keytab";
 
 struct paths {
     struct mr_confine_path *items;
@@ -65,8 +63,7 @@ static void add_folder_of(struct paths *paths, const char *path, unsigned access
 /* "probe" (librdkafka) and "system" (libpq) are no files. */
 static void add_file(struct paths *paths, const char *path, unsigned access)
 {
-    if (path == NULL || path[0] == '\0' || strcmp(path, "probe") == 0 ||
-        strcmp(path, "system") == 0) {
+    if (path == NULL || path[0] == '\0' || mr_is_among("probe|system", mr_slice_of(path))) {
         return;
     }
     add(paths, path, access); /* a folder is meant as a whole */
@@ -125,10 +122,8 @@ static void add_readable(struct paths *paths, const struct mr_config *config)
         mr_pg_each_file(config->source.copying.conninfo, add_read, paths);
     }
     for (uint32_t i = 0; i < config->kafka.property_count; i++) {
-        for (size_t j = 0; j < MR_ARRAY_LEN(properties); j++) {
-            if (strcmp(config->kafka.properties[i].name, properties[j]) == 0) {
-                add_read(paths, config->kafka.properties[i].value);
-            }
+        if (mr_is_among(properties, mr_slice_of(config->kafka.properties[i].name))) {
+            add_read(paths, config->kafka.properties[i].value);
         }
     }
     const struct mr_strings *more = &config->values.hardening_readable;

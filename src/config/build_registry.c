@@ -4,19 +4,6 @@
 
 #include "config/names.h"
 
-static bool is_here(const char *host)
-{
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
-    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        size_t len = strlen(names[i]);
-        if (strncmp(host, names[i], len) == 0 && strchr(":/", host[len]) != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What is wrong with the host and port in front of a URL's path; NULL: nothing. */
 static const char *host_fault(const char *rest)
 {
     char host[300];
@@ -36,7 +23,10 @@ static void check_url(struct mr_config *config, const char *url)
                " has a user name in it; set schema_registry.username and password_env");
     } else if ((fault = host_fault(host + 3)) != NULL) {
         REFUSE(config, registry_url, ": \"%s\" %s", url, fault);
-    } else if (is_http && config->registry.username != NULL && !is_here(host + 3)) {
+    } else if (is_http && config->registry.username != NULL &&
+               !mr_is_among("localhost|localhost:*|localhost/*|127.0.0.1|127.0.0.1:*|127.0.0.1/*|"
+                            "[::1]|[::1]:*|[::1]/*",
+                            mr_slice_of(host + 3))) {
         REFUSE(config, registry_url, ": the password would go to \"%s\" in the clear; set https://",
                url);
     }

@@ -122,104 +122,66 @@ typedef void (*check_fn)(struct mr_config *config, const struct mr_property *pro
 
 /* In groups, as the reference prints them. */
 static const struct {
-    const char *name;
+    const char *names;
     check_fn check;   /* NULL: any value will do */
     const char *word; /* of `check` */
 } properties[] = {
     /* The connection */
-    {"client.id", NULL, NULL},
-    {"client.rack", NULL, NULL},
-    {"client.dns.lookup", NULL, NULL},
-    {"broker.address.family", NULL, NULL},
-    {"broker.address.ttl", NULL, NULL},
-    {"socket.timeout.ms", NULL, NULL},
-    {"socket.send.buffer.bytes", NULL, NULL},
-    {"socket.receive.buffer.bytes", NULL, NULL},
-    {"socket.keepalive.enable", NULL, NULL},
-    {"socket.nagle.disable", NULL, NULL},
-    {"socket.max.fails", NULL, NULL},
-    {"socket.connection.setup.timeout.ms", NULL, NULL},
-    {"connections.max.idle.ms", NULL, NULL},
-    {"reconnect.backoff.ms", NULL, NULL},
-    {"reconnect.backoff.max.ms", NULL, NULL},
-    {"receive.message.max.bytes", NULL, NULL},
-    {"api.version.request.timeout.ms", NULL, NULL},
+    {"client.id|client.rack|client.dns.lookup|broker.address.family|broker.address.ttl|"
+     "socket.timeout.ms|socket.send.buffer.bytes|socket.receive.buffer.bytes|"
+     "socket.keepalive.enable|socket.nagle.disable|socket.max.fails|"
+     "socket.connection.setup.timeout.ms|connections.max.idle.ms|reconnect.backoff.ms|"
+     "reconnect.backoff.max.ms|receive.message.max.bytes|api.version.request.timeout.ms",
+     NULL, NULL},
     /* What is known of the cluster */
-    {"topic.metadata.refresh.interval.ms", NULL, NULL},
-    {"topic.metadata.refresh.fast.interval.ms", NULL, NULL},
-    {"topic.metadata.refresh.sparse", NULL, NULL},
-    {"topic.metadata.propagation.max.ms", NULL, NULL},
-    {"metadata.max.age.ms", NULL, NULL},
-    {"metadata.recovery.strategy", NULL, NULL},
-    {"metadata.recovery.rebootstrap.trigger.ms", NULL, NULL},
+    {"topic.metadata.refresh.interval.ms|topic.metadata.refresh.fast.interval.ms|"
+     "topic.metadata.refresh.sparse|topic.metadata.propagation.max.ms|metadata.max.age.ms|"
+     "metadata.recovery.strategy|metadata.recovery.rebootstrap.trigger.ms",
+     NULL, NULL},
     /* Requests */
-    {"max.in.flight.requests.per.connection", NULL, NULL},
-    {"max.in.flight", NULL, NULL},
-    {"queue.buffering.max.messages", NULL, NULL},
-    {"queue.buffering.max.kbytes", NULL, NULL},
-    {"queue.buffering.backpressure.threshold", NULL, NULL},
-    {"batch.num.messages", NULL, NULL},
-    {"message.copy.max.bytes", NULL, NULL},
-    {"message.send.max.retries", NULL, NULL},
-    {"retries", NULL, NULL},
-    {"retry.backoff.ms", NULL, NULL},
-    {"retry.backoff.max.ms", NULL, NULL},
-    {"request.timeout.ms", NULL, NULL},
-    {"compression.level", NULL, NULL},
+    {"max.in.flight.requests.per.connection|max.in.flight|queue.buffering.max.messages|"
+     "queue.buffering.max.kbytes|queue.buffering.backpressure.threshold|batch.num.messages|"
+     "message.copy.max.bytes|message.send.max.retries|retries|retry.backoff.ms|"
+     "retry.backoff.max.ms|request.timeout.ms|compression.level",
+     NULL, NULL},
     /* TLS */
-    {"ssl.cipher.suites", NULL, NULL},
-    {"ssl.curves.list", NULL, NULL},
-    {"ssl.sigalgs.list", NULL, NULL},
-    {"ssl.crl.location", NULL, NULL},
-    {"ssl.ca.pem", NULL, NULL},
-    {"ssl.certificate.pem", NULL, NULL},
+    {"ssl.cipher.suites|ssl.curves.list|ssl.sigalgs.list|ssl.crl.location|ssl.ca.pem|"
+     "ssl.certificate.pem",
+     NULL, NULL},
     {"enable.ssl.certificate.verification", check_tls, "true"},
     {"ssl.endpoint.identification.algorithm", check_tls, "https"},
     {"security.protocol", check_protocol, NULL},
     /* Logins other than by password */
-    {"sasl.mechanism", check_mechanism, NULL},
-    {"sasl.mechanisms", check_mechanism, NULL},
-    {"sasl.kerberos.service.name", check_command, NULL},
-    {"sasl.kerberos.principal", check_command, NULL},
-    {"sasl.kerberos.keytab", check_command, NULL},
-    {"sasl.kerberos.min.time.before.relogin", NULL, NULL},
-    {"sasl.oauthbearer.method", NULL, NULL},
-    {"sasl.oauthbearer.client.id", NULL, NULL},
-    {"sasl.oauthbearer.scope", NULL, NULL},
-    {"sasl.oauthbearer.extensions", NULL, NULL},
-    {"sasl.oauthbearer.token.endpoint.url", NULL, NULL},
+    {"sasl.mechanism|sasl.mechanisms", check_mechanism, NULL},
+    {"sasl.kerberos.service.name|sasl.kerberos.principal|sasl.kerberos.keytab", check_command,
+     NULL},
+    {"sasl.kerberos.min.time.before.relogin|sasl.oauthbearer.method|"
+     "sasl.oauthbearer.client.id|sasl.oauthbearer.scope|sasl.oauthbearer.extensions|"
+     "sasl.oauthbearer.token.endpoint.url",
+     NULL, NULL},
     /* Logs */
     {"debug", check_debug, NULL},
-    {"log_level", NULL, NULL},
-    {"log.thread.name", NULL, NULL},
-    {"log.connection.close", NULL, NULL},
-
-    {"acks", refuse, "every record is acknowledged by all replicas"},
-    {"request.required.acks", refuse, "every record is acknowledged by all replicas"},
+    {"log_level|log.thread.name|log.connection.close", NULL, NULL},
+    {"acks|request.required.acks", refuse, "every record is acknowledged by all replicas"},
     {"enable.idempotence", refuse, "it keeps order and prevents duplicates"},
     {"enable.gapless.guarantee", refuse, "a failed batch must not leave a hole"},
-    {"message.timeout.ms", refuse, "a record waits until it is delivered or its session ends"},
-    {"delivery.timeout.ms", refuse, "a record waits until it is delivered or its session ends"},
+    {"message.timeout.ms|delivery.timeout.ms", refuse,
+     "a record waits until it is delivered or its session ends"},
     {"partitioner", refuse, "keys are placed as Java clients place them, by murmur2"},
     {"sticky.partitioning.linger.ms", refuse, "a record without a key has one fixed partition"},
     {"queuing.strategy", refuse, "records go out in the order of the stream"},
     {"delivery.report.only.error", refuse, "positions move by delivery reports"},
-    {"plugin.library.paths", refuse, "it loads foreign code into the process"},
-    {"ssl.engine.location", refuse, "it loads foreign code into the process"},
-    {"ssl.engine.id", refuse, "it loads foreign code into the process"},
-    {"ssl.providers", refuse, "it loads foreign code into the process"},
+    {"plugin.library.paths|ssl.engine.location|ssl.engine.id|ssl.providers", refuse,
+     "it loads foreign code into the process"},
     {"sasl.kerberos.kinit.cmd", refuse, "it runs a command of the shell"},
     {"enable.sasl.oauthbearer.unsecure.jwt", refuse,
      "anybody could make the token that it logs in with"},
     {"internal.termination.signal", refuse, "signals are millrace's own"},
     {"log.queue", refuse, "log lines go one way"},
     {"allow.auto.create.topics", refuse, "set sink.kafka.create_topics"},
-    {"bootstrap.servers", refuse, "set sink.kafka.brokers"},
-    {"metadata.broker.list", refuse, "set sink.kafka.brokers"},
-    {"compression.codec", refuse, "set sink.kafka.compression"},
-    {"compression.type", refuse, "set sink.kafka.compression"},
-    {"linger.ms", refuse, "set pipeline.latency"},
-    {"queue.buffering.max.ms", refuse, "set pipeline.latency"},
+    {"bootstrap.servers|metadata.broker.list", refuse, "set sink.kafka.brokers"},
+    {"compression.codec|compression.type", refuse, "set sink.kafka.compression"},
+    {"linger.ms|queue.buffering.max.ms", refuse, "set pipeline.latency"},
     {"batch.size", refuse, "set sink.kafka.batch_size"},
     {"message.max.bytes", refuse, "set sink.kafka.message_max"},
     {"statistics.interval.ms", refuse, "set sink.kafka.statistics_interval"},
@@ -243,7 +205,7 @@ void mr_kafka_property_check(struct mr_config *config, const struct mr_property 
         return;
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(properties); i++) {
-        if (strcmp(property->name, properties[i].name) == 0) {
+        if (mr_is_among(properties[i].names, mr_slice_of(property->name))) {
             if (properties[i].check != NULL) {
                 properties[i].check(config, property, properties[i].word);
             }
@@ -259,9 +221,12 @@ void mr_kafka_property_check(struct mr_config *config, const struct mr_property 
 void mr_kafka_properties_print(FILE *to)
 {
     const char *mark = "";
-    for (size_t i = 0; i < MR_ARRAY_LEN(properties) && properties[i].check != refuse; i++) {
-        fprintf(to, "%s`%s`", mark, properties[i].name);
-        mark = (i + 1) % 4 == 0 ? ",\n" : ", ";
+    mr_slice name;
+    for (uint32_t i = 0, n = 0; properties[i].check != refuse; i++) {
+        for (const char *names = properties[i].names; mr_next_word(&names, &name); n++) {
+            fprintf(to, "%s`%.*s`", mark, MR_SLICE_ARGS(name));
+            mark = (n + 1) % 4 == 0 ? ",\n" : ", ";
+        }
     }
     fputs(".\n", to);
 }

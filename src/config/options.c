@@ -101,18 +101,14 @@ static bool parse_number(const char *text, enum mr_option_kind kind, int64_t *re
 
 static bool parse_choice(const char *text, const char *choices, int64_t *ret)
 {
-    size_t len = strlen(text);
-    for (int64_t index = 0;; index++) {
-        size_t word = strcspn(choices, "|");
-        if (word == len && memcmp(choices, text, len) == 0) {
+    mr_slice word;
+    for (int64_t index = 0; mr_next_word(&choices, &word); index++) {
+        if (mr_slice_equal(word, mr_slice_of(text))) {
             *ret = index;
             return true;
         }
-        if (choices[word] == '\0') {
-            return false;
-        }
-        choices += word + 1;
     }
+    return false;
 }
 
 bool mr_option_parse(const struct mr_option *option, const char *text, int64_t *ret)
@@ -138,11 +134,11 @@ bool mr_option_parse(const struct mr_option *option, const char *text, int64_t *
 
 static struct mr_option_value word_at(const char *choices, int64_t index)
 {
-    struct mr_option_value ret = {0};
-    while (index-- > 0) {
-        choices = strchr(choices, '|') + 1;
+    struct mr_option_value ret;
+    mr_slice word = {0};
+    while (index-- >= 0 && mr_next_word(&choices, &word)) {
     }
-    snprintf(ret.text, sizeof(ret.text), "%.*s", (int)strcspn(choices, "|"), choices);
+    snprintf(ret.text, sizeof(ret.text), "%.*s", MR_SLICE_ARGS(word));
     return ret;
 }
 
@@ -168,10 +164,9 @@ struct mr_option_value mr_option_write(const struct mr_option *option, int64_t v
 
 static void add_words(struct mr_text *to, const char *words, const char *quote, const char *between)
 {
-    for (const char *at = words; *at != '\0'; at += *at == '|') {
-        size_t len = strcspn(at, "|");
-        mr_text_format(to, "%s%s%.*s%s", at == words ? "" : between, quote, (int)len, at, quote);
-        at += len;
+    mr_slice word;
+    for (const char *mark = ""; mr_next_word(&words, &word); mark = between) {
+        mr_text_format(to, "%s%s%.*s%s", mark, quote, MR_SLICE_ARGS(word), quote);
     }
 }
 

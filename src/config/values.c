@@ -169,13 +169,13 @@ static bool has_needed(const struct mr_config_values *values, const char *needs)
     const char *equals = strchr(needs, '=');
     const char *words = equals == NULL ? needs : equals + 1;
     bool found = false;
-    for (size_t len; !found && *words != '\0'; words += len + (words[len] == '|')) {
+    mr_slice one;
+    while (!found && mr_next_word(&words, &one)) {
         char path[64];
         char word[64];
         uint32_t index;
         int64_t wanted;
-        len = strcspn(words, "|");
-        snprintf(word, sizeof(word), "%.*s", (int)len, words);
+        snprintf(word, sizeof(word), "%.*s", MR_SLICE_ARGS(one));
         snprintf(path, sizeof(path), "%.*s", (int)(equals == NULL ? 0 : equals - needs), needs);
         MR_ASSERT(mr_option_find(equals == NULL ? word : path, &index));
         MR_ASSERT(equals == NULL || mr_option_parse(mr_option_at(index), word, &wanted));

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -21,86 +22,23 @@ enum { IS_SANITIZED = MR_ADDRESS_SANITIZER || MR_THREAD_SANITIZER };
 /* The length of a struct sockaddr_nl: the resolver binds one to learn which kinds of addresses this machine has. */
 enum { NETLINK_ADDRESS_BYTES = 12 };
 
-static const int programs_denied[] = {
-    SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(ptrace),
-};
+static const char programs_denied[] = "execve|execveat|fork|vfork|ptrace";
 
-static const int denied[] = {
+static const char denied[] =
     /* other processes */
-    SCMP_SYS(process_vm_readv),
-    SCMP_SYS(process_vm_writev),
-    SCMP_SYS(process_madvise),
-    SCMP_SYS(kcmp),
-    SCMP_SYS(pidfd_open),
-    SCMP_SYS(pidfd_getfd),
-    SCMP_SYS(pidfd_send_signal),
-    SCMP_SYS(kill),
+    "process_vm_readv|process_vm_writev|process_madvise|kcmp|pidfd_open|pidfd_getfd|"
+    "pidfd_send_signal|kill|"
     /* namespaces and mounts */
-    SCMP_SYS(unshare),
-    SCMP_SYS(setns),
-    SCMP_SYS(mount),
-    SCMP_SYS(umount2),
-    SCMP_SYS(pivot_root),
-    SCMP_SYS(chroot),
-    SCMP_SYS(fsopen),
-    SCMP_SYS(fsconfig),
-    SCMP_SYS(fsmount),
-    SCMP_SYS(fspick),
-    SCMP_SYS(move_mount),
-    SCMP_SYS(open_tree),
-    SCMP_SYS(mount_setattr),
-    SCMP_SYS(name_to_handle_at),
-    SCMP_SYS(open_by_handle_at),
-    SCMP_SYS(mknod),
-    SCMP_SYS(mknodat),
+    "unshare|setns|mount|umount2|pivot_root|chroot|fsopen|fsconfig|fsmount|fspick|move_mount|"
+    "open_tree|mount_setattr|name_to_handle_at|open_by_handle_at|mknod|mknodat|"
     /* users and rights */
-    SCMP_SYS(setuid),
-    SCMP_SYS(setgid),
-    SCMP_SYS(setreuid),
-    SCMP_SYS(setregid),
-    SCMP_SYS(setresuid),
-    SCMP_SYS(setresgid),
-    SCMP_SYS(setfsuid),
-    SCMP_SYS(setfsgid),
-    SCMP_SYS(setgroups),
-    SCMP_SYS(capset),
-    SCMP_SYS(add_key),
-    SCMP_SYS(request_key),
-    SCMP_SYS(keyctl),
+    "setuid|setgid|setreuid|setregid|setresuid|setresgid|setfsuid|setfsgid|setgroups|capset|"
+    "add_key|request_key|keyctl|"
     /* the kernel itself, and parts of it that had many faults */
-    SCMP_SYS(bpf),
-    SCMP_SYS(userfaultfd),
-    SCMP_SYS(io_uring_setup),
-    SCMP_SYS(io_uring_enter),
-    SCMP_SYS(io_uring_register),
-    SCMP_SYS(init_module),
-    SCMP_SYS(finit_module),
-    SCMP_SYS(delete_module),
-    SCMP_SYS(kexec_load),
-    SCMP_SYS(kexec_file_load),
-    SCMP_SYS(reboot),
-    SCMP_SYS(swapon),
-    SCMP_SYS(swapoff),
-    SCMP_SYS(acct),
-    SCMP_SYS(quotactl),
-    SCMP_SYS(syslog),
-    SCMP_SYS(iopl),
-    SCMP_SYS(ioperm),
-    SCMP_SYS(modify_ldt),
-    SCMP_SYS(vhangup),
-    SCMP_SYS(settimeofday),
-    SCMP_SYS(clock_settime),
-    SCMP_SYS(adjtimex),
-    SCMP_SYS(clock_adjtime),
-    SCMP_SYS(sethostname),
-    SCMP_SYS(setdomainname),
-    SCMP_SYS(vmsplice),
-    SCMP_SYS(migrate_pages),
-    SCMP_SYS(move_pages),
-    SCMP_SYS(lookup_dcookie),
-    SCMP_SYS(nfsservctl),
-    SCMP_SYS(remap_file_pages),
-};
+    "bpf|userfaultfd|io_uring_setup|io_uring_enter|io_uring_register|init_module|finit_module|"
+    "delete_module|kexec_load|kexec_file_load|reboot|swapon|swapoff|acct|quotactl|syslog|iopl|"
+    "ioperm|modify_ldt|vhangup|settimeofday|clock_settime|adjtimex|clock_adjtime|sethostname|"
+    "setdomainname|vmsplice|migrate_pages|move_pages|lookup_dcookie|nfsservctl|remap_file_pages";
 
 /* libseccomp's own macros leave a field out, which Clang warns of. */
 static struct scmp_arg_cmp compared(unsigned argument, enum scmp_compare how, scmp_datum_t with)
@@ -122,6 +60,19 @@ static bool deny(scmp_filter_ctx filter, int call)
     return failed == 0 || failed == -EDOM;
 }
 
+static bool deny_all(scmp_filter_ctx filter, const char *calls)
+{
+    mr_slice one;
+    bool good = true;
+    while (mr_next_word(&calls, &one)) {
+        char name[32];
+        snprintf(name, sizeof(name), "%.*s", MR_SLICE_ARGS(one));
+        int call = seccomp_syscall_resolve_name(name);
+        good = call != __NR_SCMP_ERROR && deny(filter, call) && good;
+    }
+    return good;
+}
+
 static bool deny_if(scmp_filter_ctx filter, int call, struct scmp_arg_cmp condition)
 {
     int failed = seccomp_rule_add_array(filter, SCMP_ACT_ERRNO(EPERM), call, 1, &condition);
@@ -132,10 +83,7 @@ static bool deny_if(scmp_filter_ctx filter, int call, struct scmp_arg_cmp condit
  * takes clone (as with every container runtime). */
 static bool deny_programs(scmp_filter_ctx filter)
 {
-    bool good = true;
-    for (size_t i = 0; i < MR_ARRAY_LEN(programs_denied); i++) {
-        good = deny(filter, programs_denied[i]) && good;
-    }
+    bool good = deny_all(filter, programs_denied);
     good = deny_if(filter, SCMP_SYS(clone), masked(0, CLONE_THREAD, 0)) && good;
     return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0 && good;
 }
@@ -196,10 +144,7 @@ mr_confined mr_confine_syscalls(bool programs)
         return MR_CONFINE_NOT_HERE;
     }
     scmp_filter_ctx filter = filter_new();
-    bool good = true;
-    for (size_t i = 0; i < MR_ARRAY_LEN(denied); i++) {
-        good = deny(filter, denied[i]) && good;
-    }
+    bool good = deny_all(filter, denied);
     if (!programs && !IS_SANITIZED) {
         good = deny_programs(filter) && good;
     }

@@ -9,13 +9,13 @@
 enum fate { CARRIED, LISTED, MAPPED, SAME, WORKED, SILENT, IDLE, LOST, OLD };
 
 static const struct row {
-    const char *name;
+    const char *names;
     const char *fallback;
     enum fate fate;
     const char *to;
     const char *text;
 } rows[] = {
-#define MR_DEBEZIUM(name_, fallback_, fate_, to_, text_) {name_, fallback_, fate_, to_, text_},
+#define MR_DEBEZIUM(names_, fallback_, fate_, to_, text_) {names_, fallback_, fate_, to_, text_},
 #include "convert/debezium.def"
 #undef MR_DEBEZIUM
 };
@@ -23,14 +23,11 @@ static const struct row {
 /* NULL: the option is unknown. The first row that fits holds. */
 static const struct row *find_row(const char *name)
 {
-    for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
-        size_t len = strlen(rows[i].name);
-        bool prefix = rows[i].name[len - 1] == '*';
-        if (prefix ? strncmp(rows[i].name, name, len - 1) == 0 : strcmp(rows[i].name, name) == 0) {
-            return &rows[i];
-        }
+    size_t i = 0;
+    while (i < MR_ARRAY_LEN(rows) && !mr_is_among(rows[i].names, mr_slice_of(name))) {
+        i++;
     }
-    return NULL;
+    return i < MR_ARRAY_LEN(rows) ? &rows[i] : NULL;
 }
 
 /* The word of "given|given=ours|…" for a value, in any case, or for the last part of a class' name;
@@ -59,7 +56,7 @@ static bool set(struct mr_convert *c, const struct row *row, const char *value)
         mr_cv_set_list(c, row->to, &list);
         return true;
     }
-    if (strncmp(row->name, "producer.override.", 18) == 0 && strncmp(row->to, "sink.", 5) != 0) {
+    if (strncmp(row->names, "producer.override.", 18) == 0 && strncmp(row->to, "sink.", 5) != 0) {
         mr_cv_set_property(c, row->to, value);
         return true;
     }
@@ -204,13 +201,10 @@ static void rename_old(struct mr_convert *c)
 static bool is_ours(struct mr_convert *c)
 {
     const struct mr_cv_line *class = mr_cv_take(c, "connector.class");
-    static const char *const classes[] = {"io.debezium.connector.postgresql.PostgresConnector",
-                                          "PostgresConnector", "Postgres", "PostgresCdcSource",
-                                          "PostgresCdcSourceV2"};
-    bool good = class == NULL; /* as Debezium's own examples of a task have it */
-    for (size_t i = 0; i < MR_ARRAY_LEN(classes) && !good; i++) {
-        good = strcmp(class->value, classes[i]) == 0;
-    }
+    bool good = class == NULL || /* as Debezium's own examples of a task have it */
+                mr_is_among("io.debezium.connector.postgresql.PostgresConnector|PostgresConnector|"
+                            "Postgres|PostgresCdcSource|PostgresCdcSourceV2",
+                            mr_slice_of(class->value));
     if (!good) {
         fprintf(c->told,
                 "%s: connector.class is not Debezium's PostgreSQL connector "
@@ -262,17 +256,16 @@ static void put_cell(FILE *to, const char *before, const char *text)
 
 static void put_words(FILE *to, const char *words)
 {
-    for (const char *at = words; *at != '\0';) {
-        size_t len = strcspn(at, "|");
-        fprintf(to, "%s`%.*s`", at == words ? "" : ", ", (int)len, at);
-        at += len + (at[len] == '|');
+    mr_slice word;
+    for (const char *mark = ""; mr_next_word(&words, &word); mark = ", ") {
+        fprintf(to, "%s`%.*s`", mark, MR_SLICE_ARGS(word));
     }
 }
 
 static void put_fate(FILE *to, const struct row *row)
 {
     static const struct {
-        const char *before, *behind; /* what the option becomes */
+        const char *before, *after; /* what the option becomes */
     } becomes[] = {
         [CARRIED] = {"becomes `", "`"}, [LISTED] = {"becomes `", "`"},
         [MAPPED] = {"becomes `", "`"},  [WORKED] = {"becomes ", ""},
@@ -292,7 +285,7 @@ static void put_fate(FILE *to, const struct row *row)
         put_cell(to, "**not carried over**: ", row->text);
         break;
     default:
-        fprintf(to, "%s%s%s", becomes[row->fate].before, row->to, becomes[row->fate].behind);
+        fprintf(to, "%s%s%s", becomes[row->fate].before, row->to, becomes[row->fate].after);
     }
 }
 
@@ -301,8 +294,11 @@ void mr_convert_print_reference(FILE *to)
     fputs("| option | default | what becomes of it |\n|---|---|---|\n", to);
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
         const char *tick = rows[i].fallback[0] == '\0' ? "" : "`";
-        fprintf(to, "| `%s` | %s%s%s | ", rows[i].name, tick, rows[i].fallback, tick);
-        put_fate(to, &rows[i]);
-        fputs(" |\n", to);
+        mr_slice name;
+        for (const char *names = rows[i].names; mr_next_word(&names, &name);) {
+            fprintf(to, "| `%.*s` | %s%s%s | ", MR_SLICE_ARGS(name), tick, rows[i].fallback, tick);
+            put_fate(to, &rows[i]);
+            fputs(" |\n", to);
+        }
     }
 }

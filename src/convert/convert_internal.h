@@ -46,6 +46,7 @@ struct mr_convert {
     bool unwraps_outboxes;                /* before an EventRouter would see their events */
 };
 
+void *mr_cv_keep(struct mr_convert *c, void *memory); /* until the end; returns it */
 const char *mr_cv_text(struct mr_convert *c, const char *format, ...) MR_PRINTF(2, 3);
 const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len);
 void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text);

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "convert/convert_internal.h"
 
-static void *kept(struct mr_convert *c, void *memory)
+void *mr_cv_keep(struct mr_convert *c, void *memory)
 {
     c->memory = MR_REALLOC(c->memory, (c->memory_count + 1) * sizeof(void *));
     c->memory[c->memory_count++] = memory;
@@ -20,7 +20,7 @@ static void *kept(struct mr_convert *c, void *memory)
 
 const char *mr_cv_part(struct mr_convert *c, const char *text, size_t len)
 {
-    return kept(c, MR_STRNDUP(text, len));
+    return mr_cv_keep(c, MR_STRNDUP(text, len));
 }
 
 const char *mr_cv_text(struct mr_convert *c, const char *format, ...)
@@ -30,7 +30,7 @@ const char *mr_cv_text(struct mr_convert *c, const char *format, ...)
     va_start(arguments, format);
     mr_text_vformat(&text, format, arguments);
     va_end(arguments);
-    return kept(c, text.data);
+    return mr_cv_keep(c, text.data);
 }
 
 void mr_cv_done(struct mr_convert *c)
@@ -49,7 +49,7 @@ void mr_cv_done(struct mr_convert *c)
 void mr_cv_add(struct mr_convert *c, struct mr_cv_list *list, const char *text)
 {
     if ((list->count & (list->count - 1)) == 0) {
-        const char **items = kept(c, MR_NEW_ARRAY(const char *, 2 * (size_t)list->count + 1));
+        const char **items = mr_cv_keep(c, MR_NEW_ARRAY(const char *, 2 * (size_t)list->count + 1));
         memcpy(items, list->items == NULL ? items : list->items, list->count * sizeof(*items));
         list->items = items;
     }
@@ -228,7 +228,7 @@ static const char *read_property(struct mr_convert *c, const char *at)
 
 static void read_properties(struct mr_convert *c, const char *text, size_t len)
 {
-    char *copy = kept(c, MR_ALLOC(len + 1));
+    char *copy = mr_cv_keep(c, MR_ALLOC(len + 1));
     char *to = copy;
     for (size_t i = 0; i < len; i++) {
         *to = text[i];

@@ -40,7 +40,7 @@ static const char *jaas_part(struct mr_convert *c, const char *jaas, const char 
     return NULL;
 }
 
-/* A user, NULL where nobody knows, and a variable for the password. */
+/* A user, NULL where it is not known, and a variable for the password. */
 static void set_login(struct mr_convert *c, const char *section, const char *user,
                       const char *variable, const char *given)
 {
@@ -56,8 +56,7 @@ static void convert_login(struct mr_convert *c)
     const struct mr_cv_line *mechanism = mr_cv_take(c, "producer.override.sasl.mechanism");
     const struct mr_cv_line *jaas = mr_cv_take(c, "producer.override.sasl.jaas.config");
     const char *kind = mechanism == NULL ? "" : mechanism->value;
-    bool known = strcmp(kind, "PLAIN") == 0 || strcmp(kind, "SCRAM-SHA-256") == 0 ||
-                 strcmp(kind, "SCRAM-SHA-512") == 0;
+    bool known = mr_is_among("PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", mr_slice_of(kind));
     if (mechanism != NULL && !known) {
         LOST(c, mechanism->given,
              "this mechanism is set by [sink.kafka.properties] (docs/configuration.md), if "

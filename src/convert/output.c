@@ -106,13 +106,6 @@ static bool write_value(struct mr_text *out, const struct mr_option *option, con
     }
 }
 
-/* Takes the text over. */
-static void set_option(struct mr_convert *c, uint32_t index, struct mr_text *text)
-{
-    c->options[index] = mr_cv_text(c, "%s", text->data);
-    mr_text_done(text);
-}
-
 bool mr_cv_set(struct mr_convert *c, const char *path, const char *value)
 {
     uint32_t index;
@@ -121,7 +114,7 @@ bool mr_cv_set(struct mr_convert *c, const char *path, const char *value)
         mr_text_done(&text);
         return false;
     }
-    set_option(c, index, &text);
+    c->options[index] = mr_cv_keep(c, text.data);
     return true;
 }
 
@@ -136,7 +129,7 @@ void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_l
         add_quoted(&text, list->items[i]);
     }
     mr_text_string(&text, "]");
-    set_option(c, index, &text);
+    c->options[index] = mr_cv_keep(c, text.data);
 }
 
 void mr_cv_set_property(struct mr_convert *c, const char *name, const char *value)

@@ -45,7 +45,7 @@ static const char *without_anchors(struct mr_convert *c, const char *pattern)
     return mr_cv_part(c, from, len - ends);
 }
 
-/* Each text of `left` with each of `right` behind it, in the place of `left`. */
+/* Each text of `left` with each of `right` after it, in the place of `left`. */
 static bool join(struct mr_convert *c, struct mr_cv_list *left, const struct mr_cv_list *right)
 {
     struct mr_cv_list joined = {0};
@@ -125,15 +125,12 @@ static bool expand_sequence(struct mr_convert *c, const char **at, unsigned dept
     mr_cv_add(c, ret, "");
     while (**at != '\0' && **at != '|' && **at != ')') {
         struct mr_cv_list atom = {0};
-        bool good =
-            expand_atom(c, at, depth, &atom) && (**at == '\0' || strchr("*+{", **at) == NULL);
+        bool good = expand_atom(c, at, depth, &atom);
         if (good && **at == '?') {
             mr_cv_add(c, &atom, "");
             (*at)++;
-            good = **at == '\0' || strchr("*+?{", **at) == NULL;
         }
-        good = good && join(c, ret, &atom);
-        if (!good) {
+        if (!good || (**at != '\0' && strchr("*+?{", **at) != NULL) || !join(c, ret, &atom)) {
             return false;
         }
     }
@@ -224,9 +221,8 @@ const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts)
         good = add_part(&text, at, (size_t)(end - at)) && (*end == '\0') == (i == parts - 1);
         at = end + (*end == '\\') + (*end != '\0');
     }
-    const char *ret = good ? mr_cv_text(c, "%s", text.data) : NULL;
-    mr_text_done(&text);
-    return ret;
+    const char *ret = mr_cv_keep(c, text.data);
+    return good ? ret : NULL;
 }
 
 bool mr_cv_has_upper(const char *text)

@@ -50,9 +50,8 @@ static void warn_of_trust(struct mr_convert *c)
     const struct mr_cv_line *host = mr_cv_find(c, "database.hostname");
     const struct mr_cv_line *given = mr_cv_find(c, "database.sslmode");
     const char *mode = given == NULL || given->value[0] == '\0' ? "prefer" : given->value;
-    if (host == NULL || host->value[0] == '\0' || strcmp(host->value, "localhost") == 0 ||
-        strncmp(host->value, "127.", 4) == 0 || strcmp(host->value, "::1") == 0 ||
-        host->value[0] == '/' || strncmp(mode, "verify-", 7) == 0) {
+    if (host == NULL || host->value[0] == '\0' || strncmp(mode, "verify-", 7) == 0 ||
+        mr_is_among("localhost|127.*|::1|/*", mr_slice_of(host->value))) {
         return;
     }
     TO_DO(c, "database.sslmode",
@@ -119,7 +118,7 @@ static void convert_slot(struct mr_convert *c)
     }
     const char *given = mr_cv_value(c, "publication.autocreate.mode");
     const char *mode = given == NULL ? "all_tables" : given;
-    bool disabled = strcmp(mode, "disabled") == 0 || strcmp(mode, "no_tables") == 0;
+    bool disabled = mr_is_among("disabled|no_tables", mr_slice_of(mode));
     mr_cv_set(c, "source.postgres.create_publication", disabled ? "false" : "true");
     if (strcmp(mode, "filtered") == 0) { /* the connector alters it at each start */
         mr_cv_set(c, "publication.alter", "true");

@@ -140,14 +140,10 @@ static enum mr_stage stage_of_caller(const char *function)
 /* What the profiler asked memory for, in whichever thread: reading DWARF takes more than millrace itself. */
 static enum mr_stage profilers(const char *function)
 {
-    static const char *const prefixes[] = {"mr_symbols_", "mr_profile", "mr_heap_", "mr_flame_",
-                                           "mr_sampler_"};
-    for (size_t p = 0; p < MR_ARRAY_LEN(prefixes); p++) {
-        if (strncmp(function, prefixes[p], strlen(prefixes[p])) == 0) {
-            return MR_STAGE_PROFILER;
-        }
-    }
-    return MR_STAGE_NONE;
+    return mr_is_among("mr_symbols_*|mr_profile*|mr_heap_*|mr_flame_*|mr_sampler_*",
+                       mr_slice_of(function))
+               ? MR_STAGE_PROFILER
+               : MR_STAGE_NONE;
 }
 
 enum mr_stage mr_profile_stage(const struct mr_profile *profile,
@@ -174,7 +170,9 @@ static bool is_in(const struct mr_profile *profile, const struct mr_profile_entr
                                     : mr_profile_stage(profile, entry) == stage;
 }
 
-void mr_profile_name(const char *function, const char *object, char *to, size_t size)
+/* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
+ * "[library.so]", as draw/ reads it. */
+static void write_name(const char *function, const char *object, char *to, size_t size)
 {
     size_t len = strlen(object);
     bool is_program = strstr(object, ".so") == NULL && object[0] != '[';
@@ -232,8 +230,8 @@ static void name_frames(const struct mr_profile *profile, const struct mr_profil
         uint32_t frames = location->frame_count == 0 ? 1 : location->frame_count;
         for (uint32_t f = frames; f-- > 0 && names->count < MR_FLAME_DEPTH_MAX;) {
             uint32_t function = f < location->frame_count ? location->frames[f].function : 0;
-            mr_profile_name(mr_symbols_text(function), mr_symbols_object(location),
-                            next_name(names), FRAME_NAME_MAX);
+            write_name(mr_symbols_text(function), mr_symbols_object(location), next_name(names),
+                       FRAME_NAME_MAX);
         }
     }
     for (size_t i = 0; i < names->count; i++) {

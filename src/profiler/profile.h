@@ -62,10 +62,6 @@ struct mr_profile_values {
 };
 extern const struct mr_profile_values mr_profile_values[];
 
-/* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
- * "[library.so]", as draw/ reads it. Needs no lock. */
-void mr_profile_name(const char *function, const char *object, char *to, size_t size);
-
 /* The stage of an entry, by its frames and its thread. */
 enum mr_stage mr_profile_stage(const struct mr_profile *profile,
                                const struct mr_profile_entry *entry);

@@ -10,31 +10,23 @@
     "\"when_needed\"; 3. start millrace: it makes what is missing, and copies all rows as they "   \
     "are now"
 
-/* First match wins; a code of two characters stands for its class, a part of a message narrows it. Codes:
- * PostgreSQL documentation, appendix A. */
+/* First match wins; a part of a message narrows it. Codes: PostgreSQL documentation, appendix A. */
 static const struct {
-    const char *sqlstate;
+    const char *sqlstates;
     const char *part;
     mr_status status;
     const char *remedy;
 } by_code[] = {
-    {"28", NULL, MR_ERR_AUTH, "check user, password and pg_hba.conf"},
+    {"28*", NULL, MR_ERR_AUTH, "check user, password and pg_hba.conf"},
     {"42501", "output plugin", MR_ERR_CONFIG,
      "add pgoutput to output_plugin_libraries in postgresql.conf and reload the server"},
     {"42501", MR_PG_BY_POLICY, MR_ERR_AUTH,
      "its policies would hide rows: run ALTER ROLE with BYPASSRLS for the role of this connection"},
     {"42501", NULL, MR_ERR_AUTH, "grant the role what is missing; millrace check lists it"},
     {"3D000", NULL, MR_ERR_CONFIG, "check the database name in the connection settings"},
-    {"57P01", NULL, MR_ERR_TRANSIENT, ""},
-    {"57P02", NULL, MR_ERR_TRANSIENT, ""},
-    {"57P03", NULL, MR_ERR_TRANSIENT, ""},
-    {"57P05", NULL, MR_ERR_TRANSIENT, ""},
-    {"08", NULL, MR_ERR_TRANSIENT, ""},
-    {"53", NULL, MR_ERR_TRANSIENT,
-     ""}, /* connections, slots, disk, memory: may be there again later */
-    {"55P03", NULL, MR_ERR_TRANSIENT, ""}, /* lock_timeout */
-    {"55006", NULL, MR_ERR_TRANSIENT, ""}, /* the slot is held by another process */
-    {"40", NULL, MR_ERR_TRANSIENT, ""},
+    /* 53: connections, slots, disk, memory, which may be there again later; 55P03: lock_timeout; 55006: the slot is held by
+     * another process. */
+    {"57P01|57P02|57P03|57P05|08*|53*|55P03|55006|40*", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,
      "rows since the slot's position are gone; " RECIPE},
     /* Of a copy's slot, which was lost a moment ago: the next attempt sees that (copy_replication_slot in slotfuncs.c). */
@@ -56,8 +48,7 @@ static const struct {
      "as UTF-8"},
     {"22P05", NULL, MR_ERR_POISON,
      "a row holds a character that UTF-8 does not have in the database's encoding; correct it"},
-    {"XX", NULL, MR_ERR_TRANSIENT, ""},
-    {"58", NULL, MR_ERR_TRANSIENT, ""},
+    {"XX*|58*", NULL, MR_ERR_TRANSIENT, ""},
 };
 
 static mr_status classify(const char *sqlstate, const char *message, mr_status otherwise,
@@ -65,7 +56,7 @@ static mr_status classify(const char *sqlstate, const char *message, mr_status o
 {
     *ret_remedy = "";
     for (size_t i = 0; i < MR_ARRAY_LEN(by_code); i++) {
-        bool same = strncmp(sqlstate, by_code[i].sqlstate, strlen(by_code[i].sqlstate)) == 0;
+        bool same = mr_is_among(by_code[i].sqlstates, mr_slice_of(sqlstate));
         bool part = by_code[i].part == NULL || strstr(message, by_code[i].part) != NULL;
         if (same && part) {
             *ret_remedy = by_code[i].remedy;
@@ -121,9 +112,6 @@ static const struct {
      "check that sslrootcert holds the CA of the server's certificate, and that the certificate is "
      "still valid"},
     {"certificate", MR_ERR_AUTH, "check sslrootcert, sslcert and the server's certificate"},
-    {"the database system is starting up", MR_ERR_TRANSIENT, ""},
-    {"the database system is shutting down", MR_ERR_TRANSIENT, ""},
-    {"recovery", MR_ERR_TRANSIENT, ""},
     {"password authentication failed", MR_ERR_AUTH, "check user and password"},
     {"no password supplied", MR_ERR_AUTH,
      "set password_env or password_file beside the connection, or a password in its variable"},
@@ -137,7 +125,6 @@ static const struct {
     {"is not permitted to log in", MR_ERR_AUTH, "ALTER ROLE … LOGIN"},
     {"does not support SSL", MR_ERR_CONFIG,
      "switch TLS on in the server, or choose a weaker sslmode on purpose"},
-    {"SSL error", MR_ERR_TRANSIENT, ""},
     {"channel binding", MR_ERR_AUTH,
      "with sslmode=require the server must prove itself by SCRAM and channel binding; set "
      "password_encryption = scram-sha-256 and the password set again, or sslmode=verify-full with "

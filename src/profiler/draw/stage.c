@@ -10,111 +10,31 @@ static const char *const colours[MR_STAGES] = {
     [MR_STAGE_PROFILER] = "rgb(170,185,165)", [MR_STAGE_OTHER] = "rgb(200,200,195)",
 };
 
-/* "name" is the whole frame, "name*" its beginning. Libraries are not part of what is compared. The first match
- * counts. */
-static const struct {
-    const char *pattern;
-    enum mr_stage stage;
-} rules[] = {
-    /* Threads, which are the roots: what no function of theirs tells. */
-    {"mr-source", MR_STAGE_RECEIVE},
-    {"mr-chunks", MR_STAGE_RECEIVE},
-    {"mr-copy-*", MR_STAGE_RECEIVE},
-    {"mr-sink", MR_STAGE_PRODUCE},
-    {"rdk:*", MR_STAGE_FLUSH},
-    {"mr-kafka-end", MR_STAGE_FLUSH},
-    {"mr-http*", MR_STAGE_HTTP},
-    {"mr-registry", MR_STAGE_HTTP},
-    {"mr-profiler", MR_STAGE_PROFILER},
-
-    {"[receive]", MR_STAGE_RECEIVE},
-    {"[decode]", MR_STAGE_DECODE},
-    {"[filter]", MR_STAGE_DECODE},
-    {"[encode]", MR_STAGE_ENCODE},
-    {"[produce]", MR_STAGE_PRODUCE},
-    {"[flush]", MR_STAGE_FLUSH},
-    {"[acknowledge]", MR_STAGE_ACKNOWLEDGE},
-    {"[malloc]", MR_STAGE_MALLOC},
-
-    {"malloc", MR_STAGE_MALLOC},
-    {"calloc", MR_STAGE_MALLOC},
-    {"realloc", MR_STAGE_MALLOC},
-    {"free", MR_STAGE_MALLOC},
-    {"cfree", MR_STAGE_MALLOC},
-    {"__libc_malloc*", MR_STAGE_MALLOC},
-    {"__libc_calloc*", MR_STAGE_MALLOC},
-    {"__libc_free*", MR_STAGE_MALLOC},
-    {"__GI___libc_malloc*", MR_STAGE_MALLOC},
-    {"__GI___libc_free*", MR_STAGE_MALLOC},
-    {"_int_malloc", MR_STAGE_MALLOC},
-    {"_int_free*", MR_STAGE_MALLOC},
-    {"_int_realloc", MR_STAGE_MALLOC},
-    {"malloc_consolidate", MR_STAGE_MALLOC},
-    {"operator new*", MR_STAGE_MALLOC},
-    {"operator delete*", MR_STAGE_MALLOC},
-    {"je_*", MR_STAGE_MALLOC},
-    /* Debian strips it, so its inner functions have no names. */
-    {"jemalloc", MR_STAGE_MALLOC},
-    {"[libjemalloc.so*", MR_STAGE_MALLOC},
-    {"mr_alloc", MR_STAGE_MALLOC},
-    {"mr_realloc", MR_STAGE_MALLOC},
-    {"mr_strndup", MR_STAGE_MALLOC},
-
-    {"mr_pgoutput*", MR_STAGE_DECODE},
-    {"mr_relation*", MR_STAGE_DECODE},
-    {"read_tuple", MR_STAGE_DECODE},
-
-    {"mr_encode*", MR_STAGE_ENCODE},
-    {"mr_debezium*", MR_STAGE_ENCODE},
-    /* Forms: who calls them may have left its frame to them. */
-    {"debezium_change", MR_STAGE_ENCODE},
-    {"flat_change", MR_STAGE_ENCODE},
-    {"avro_change", MR_STAGE_ENCODE},
-    {"bare_change", MR_STAGE_ENCODE},
-    {"cloud_change", MR_STAGE_ENCODE},
-    {"outbox_change", MR_STAGE_ENCODE},
-    {"write_change", MR_STAGE_ENCODE},
-    {"mr_row*", MR_STAGE_ENCODE},
-    {"mr_json*", MR_STAGE_ENCODE},
-    {"mr_plan*", MR_STAGE_ENCODE},
-
-    {"mr_ack*", MR_STAGE_ACKNOWLEDGE},
-    {"kafka_poll", MR_STAGE_ACKNOWLEDGE},
-    {"mr_kafka_take_events", MR_STAGE_ACKNOWLEDGE},
-    {"rd_kafka_poll*", MR_STAGE_ACKNOWLEDGE},
-
+/* Frames, and threads, which are the roots, for what no function of theirs tells: "name" is the whole frame, "name*" its beginning.
+ * Libraries are not part of what is compared. No frame is in two of them. */
+static const char *const frames[MR_STAGES] = {
+    [MR_STAGE_RECEIVE] = "mr-source|mr-chunks|mr-copy-*|[receive]|mr_pg_*|pg_source_*|PQ*|pq*|"
+                         "[libpq.so*",
+    [MR_STAGE_DECODE] = "[decode]|[filter]|mr_pgoutput*|mr_relation*|read_tuple",
+    /* Of forms: who calls them may have left its frame to them. */
+    [MR_STAGE_ENCODE] = "[encode]|mr_encode*|mr_debezium*|debezium_change|flat_change|avro_change|"
+                        "bare_change|cloud_change|outbox_change|write_change|mr_row*|mr_json*|"
+                        "mr_plan*",
     /* Records are handed over while the sink is polled, too. */
-    {"mr_kafka_send", MR_STAGE_PRODUCE},
-    {"produce", MR_STAGE_PRODUCE},
-    {"rd_kafka_header_add", MR_STAGE_PRODUCE},
-    {"rd_kafka_headers_new", MR_STAGE_PRODUCE},
-    {"file_send", MR_STAGE_PRODUCE},
-    {"discard_send", MR_STAGE_PRODUCE},
-    {"rd_kafka_produce*", MR_STAGE_PRODUCE},
-    {"mr_record_headers*", MR_STAGE_PRODUCE},
-
-    {"rd_kafka_broker*", MR_STAGE_FLUSH},
-    {"rd_kafka_transport*", MR_STAGE_FLUSH},
-    {"rd_kafka_flush", MR_STAGE_FLUSH},
-    {"file_flush", MR_STAGE_FLUSH},
-    {"LZ4*", MR_STAGE_FLUSH},
-    {"ZSTD*", MR_STAGE_FLUSH},
-
-    {"mr_pg_*", MR_STAGE_RECEIVE},
-    {"pg_source_*", MR_STAGE_RECEIVE},
-    {"PQ*", MR_STAGE_RECEIVE},
-    {"pq*", MR_STAGE_RECEIVE},
-    {"[libpq.so*", MR_STAGE_RECEIVE},
+    [MR_STAGE_PRODUCE] = "mr-sink|[produce]|mr_kafka_send|produce|rd_kafka_header_add|"
+                         "rd_kafka_headers_new|file_send|discard_send|rd_kafka_produce*|"
+                         "mr_record_headers*",
+    [MR_STAGE_FLUSH] = "rdk:*|mr-kafka-end|[flush]|rd_kafka_broker*|rd_kafka_transport*|"
+                       "rd_kafka_flush|file_flush|LZ4*|ZSTD*",
+    [MR_STAGE_ACKNOWLEDGE] = "[acknowledge]|mr_ack*|kafka_poll|mr_kafka_take_events|rd_kafka_poll*",
+    /* Debian strips jemalloc, so its inner functions have no names. */
+    [MR_STAGE_MALLOC] = "[malloc]|malloc|calloc|realloc|free|cfree|__libc_malloc*|__libc_calloc*|"
+                        "__libc_free*|__GI___libc_malloc*|__GI___libc_free*|_int_malloc|_int_free*|"
+                        "_int_realloc|malloc_consolidate|operator new*|operator delete*|je_*|"
+                        "jemalloc|[libjemalloc.so*|mr_alloc|mr_realloc|mr_strndup",
+    [MR_STAGE_HTTP] = "mr-http*|mr-registry",
+    [MR_STAGE_PROFILER] = "mr-profiler",
 };
-
-static bool matches(mr_slice function, const char *pattern)
-{
-    size_t len = strlen(pattern);
-    if (pattern[len - 1] == '*') {
-        return function.len >= len - 1 && memcmp(function.data, pattern, len - 1) == 0;
-    }
-    return function.len == len && memcmp(function.data, pattern, len) == 0;
-}
 
 const char *mr_flame_stage_colour(enum mr_stage stage)
 {
@@ -132,9 +52,9 @@ enum mr_stage mr_flame_stage_of(mr_slice frame, enum mr_stage inherited)
     } else if (library != NULL) {
         frame.len = (size_t)(library - frame.data);
     }
-    for (size_t i = 0; i < MR_ARRAY_LEN(rules); i++) {
-        if (matches(frame, rules[i].pattern)) {
-            return rules[i].stage;
+    for (enum mr_stage stage = 0; stage < MR_STAGES; stage++) {
+        if (frames[stage] != NULL && mr_is_among(frames[stage], frame)) {
+            return stage;
         }
     }
     return inherited;
