@@ -1,33 +1,19 @@
 #include "convert/convert.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/cli.h"
-
-enum { FILE_BYTES_MAX = 1024 * 1024 };
 
 /* The file's text, to be wiped and freed by the caller; NULL: it can't be read, and standard error says so. */
 static char *read_input(const char *path, const char *name, size_t *ret_len)
 {
-    bool is_stdin = strcmp(path, "-") == 0;
-    FILE *file = is_stdin ? stdin : fopen(path, "re");
-    if (file == NULL) {
-        fprintf(stderr, "millrace: %s can't be read: %s\n", name, strerror(errno));
-        return NULL;
-    }
-    char *text = MR_ALLOC(FILE_BYTES_MAX + 1);
-    *ret_len = fread(text, 1, FILE_BYTES_MAX + 1, file);
-    bool good = !ferror(file) && *ret_len <= FILE_BYTES_MAX;
-    if (!good) {
-        fprintf(stderr, "millrace: %s can't be read: %s\n", name,
-                ferror(file) ? strerror(errno) : "it is larger than 1 MiB");
-        free(text);
-        text = NULL;
-    }
-    if (!is_stdin) {
-        fclose(file);
+    const char *reason;
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+    char *text = mr_text_read(file, ret_len, &reason);
+    if (text == NULL) {
+        fprintf(stderr, "millrace: %s can't be read: %s\n", name, reason);
     }
     return text;
 }

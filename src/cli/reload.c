@@ -32,7 +32,6 @@ enum list {
 static const char *const list_names[] = {"changed", "tables_added", "tables_removed",
                                          "needs_restart", "problems"};
 
-/* One reading of the file. */
 struct reading {
     struct mr_reload *reload;
     struct mr_text lists[LISTS];
@@ -44,7 +43,6 @@ struct reading {
     struct mr_config *wanted;
 };
 
-/* The outcome of a reading. */
 struct answer {
     uint64_t last; /* the last request that it is for */
     char *text;    /* a JSON object */
@@ -121,7 +119,6 @@ static void take_problems(struct reading *reading)
     }
 }
 
-/* Reads it and compares it with what is in effect. */
 static mr_status read_file(struct reading *reading)
 {
     const struct mr_config *newest = reading->reload->newest;
@@ -223,7 +220,6 @@ static mr_status check_rules(struct reading *reading)
         reading->rules.data);
 }
 
-/* Looks, or changes it. */
 static mr_status change_publication(struct reading *reading, bool change)
 {
     struct mr_pg_source_options options = reading->wanted->source;
@@ -453,17 +449,9 @@ static void get_outcome(void *context, struct mr_http_request *request)
 void mr_reload_show(void *context, cJSON *status)
 {
     struct mr_reload *reload = context;
-    const struct mr_config *started = reload->options.started;
     pthread_mutex_lock(&reload->lock);
-    char *texts[] = {mr_config_json(started, reload->newest),
-                     mr_config_origins_json(started, reload->newest), mr_config_units_json()};
+    mr_config_show(reload->options.started, reload->newest, status);
     pthread_mutex_unlock(&reload->lock);
-    static const char *const names[] = {"configuration", "configuration_origins",
-                                        "configuration_units"};
-    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        cJSON_AddItemToObject(status, names[i], cJSON_CreateRaw(texts[i]));
-        free(texts[i]);
-    }
 }
 
 struct mr_reload *mr_reload_new(const struct mr_reload_options *options)

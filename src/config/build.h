@@ -1,5 +1,6 @@
-/* From values to the modules' option structs: what the files build_*.c share, and the order they come in. Each fills in the
- * options its name says, and adds what is wrong with them to the problems; none calls another but those before it. */
+/* Values of options become the modules' option structs: what the files build_*.c share, and the order in which they run. Each
+ * file fills in the options that its name says and adds what is wrong with them to the problems. It calls only files that run
+ * before it. */
 #ifndef MR_CONFIG_BUILD_H
 #define MR_CONFIG_BUILD_H
 
@@ -8,13 +9,12 @@
 #define PROBLEM(config, line, ...) mr_problem_add(&(config)->problems, true, (line), __VA_ARGS__)
 #define WARNING(config, line, ...) mr_problem_add(&(config)->problems, false, (line), __VA_ARGS__)
 #define LINE(config, field)        MR_VALUE_LINE(&(config)->values, field)
-/* Of the one of two options that is there. */
+/* The line of the one of two options that is set. */
 #define LINE_OF(config, a, b) (LINE(config, a) != 0 ? LINE(config, a) : LINE(config, b))
 /* A problem of an option, by its place in the table, at its line; the text follows its name. */
 #define REFUSE_AT(config, option, format, ...)                                                     \
     mr_problem_add(&(config)->problems, true, (config)->values.lines[option], "%s" format,         \
                    mr_option_at(option)->path, ##__VA_ARGS__)
-/* The same by its field. */
 #define REFUSE(config, field, ...) REFUSE_AT(config, MR_INDEX_##field, __VA_ARGS__)
 
 struct mr_config *mr_config_new(const char *name);
@@ -34,22 +34,16 @@ const char *mr_config_public_file(struct mr_config *config, const char *what, ui
 bool mr_secret_in_conninfo(const char *conninfo);
 bool mr_secret_property(const char *name);
 
-/* Adds what is wrong with a property of librdkafka to the problems, and with what they ask together once all are known. */
+/* Adds what is wrong with a property of librdkafka to the problems; and with all of them together, once all are checked. */
 void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property);
 void mr_kafka_kerberos_check(struct mr_config *config);
-
-/* The names of those that may be set, for the reference. */
 void mr_kafka_properties_print(FILE *to);
 
-/* Memory that lives as long as the configuration; returns it. */
+/* Memory, a text, and an item that `end` frees, which live as long as the configuration. */
+#define KEPT_ARRAY(config, type, count) mr_config_keep((config), MR_NEW_ARRAY(type, (count)))
 void *mr_config_keep(struct mr_config *config, void *memory);
-
-/* A text that lives as long. */
 char *mr_config_text(struct mr_config *config, const char *format, ...) MR_PRINTF(2, 3);
-
-/* The same for a secret, which is wiped before it is freed, and for an expression. NULL is fine. */
-char *mr_config_keep_secret(struct mr_config *config, char *secret);
-struct mr_regex *mr_config_keep_regex(struct mr_config *config, struct mr_regex *regex);
+void *mr_config_keep_until(struct mr_config *config, void *item, void (*end)(void *item));
 
 /* `items`, which are NULL or of this function, with one more place at the end, which is zero. */
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size);
@@ -66,10 +60,6 @@ void mr_config_add_rule(struct mr_config *config, const struct mr_pattern_rule *
 
 /* The same of a column of one table, or of the table alone. */
 void mr_config_name_column(struct mr_config *config, const struct mr_named_column *column);
-
-/* Updates and deletes of that table need the column's value of before, so its identity must hold it; `option` says so. */
-void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
-                         const char *column);
 
 /* Whether it is one of the tables that are streamed by their names. */
 bool mr_config_names_table(const struct mr_config *config, const struct mr_table_name *table);

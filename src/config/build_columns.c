@@ -35,7 +35,6 @@ static bool take_length(const char *at, const char *end, uint32_t *ret)
     return true;
 }
 
-/* `column,column`, each with its number where the action has one. */
 static bool take_columns(struct mr_config *config, const struct columns *columns, const char *at,
                          const struct mr_table_pattern *table, struct rules *rules,
                          struct mr_reason *reason)
@@ -108,7 +107,6 @@ static void build_columns(struct mr_config *config, const struct columns *column
     }
 }
 
-/* The rules of a stream, which each name columns alone. */
 static void build_stream_columns(struct mr_config *config, const struct mr_stream *stream,
                                  const struct mr_route *route, struct rules *rules)
 {
@@ -167,8 +165,7 @@ static void name_columns(struct mr_config *config, const struct columns *all,
 static void build_wheres(struct mr_config *config)
 {
     const struct mr_strings *texts = &config->values.snapshot_where;
-    struct mr_copy_where *wheres =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_copy_where, texts->count));
+    struct mr_copy_where *wheres = KEPT_ARRAY(config, struct mr_copy_where, texts->count);
     for (uint32_t i = 0; i < texts->count; i++) {
         const char *text = texts->items[i];
         const char *colon;
@@ -226,8 +223,7 @@ void mr_config_build_columns(struct mr_config *config)
             most += columns_max(&values->streams[k].columns[i]);
         }
     }
-    struct rules rules = {.items =
-                              mr_config_keep(config, MR_NEW_ARRAY(struct mr_column_rule, most))};
+    struct rules rules = {.items = KEPT_ARRAY(config, struct mr_column_rule, most)};
     /* A stream's own rule comes before one for all. Where a stream makes no route, the file is refused. */
     uint32_t streams =
         config->encode.route_count == values->stream_count ? values->stream_count : 0;

@@ -5,7 +5,7 @@
 
 #include "config/names.h"
 
-/* Two names of 63 bytes and two dots must still fit behind it. */
+/* Two names of 63 bytes and two dots must still fit after it. */
 static void check_prefix(struct mr_config *config)
 {
     enum { PREFIX_MAX = 249 - 2 * (MR_NAME_MAX + 1) };
@@ -19,35 +19,21 @@ static void check_prefix(struct mr_config *config)
     }
 }
 
-static const struct {
-    const char *name;
-    uint32_t bits;
-} operations[] = {
-    {"insert", 1u << MR_OP_INSERT},   {"update", 1u << MR_OP_UPDATE},
-    {"delete", 1u << MR_OP_DELETE},   {"truncate", 1u << MR_OP_TRUNCATE},
-    {"message", 1u << MR_OP_MESSAGE},
-};
-
 uint32_t mr_config_operations(struct mr_config *config, const struct mr_strings *names,
                               uint32_t line, bool outboxx)
 {
     uint32_t bits = 0;
     for (uint32_t i = 0; i < names->count; i++) {
-        uint32_t found = 0;
-        for (size_t k = 0; k < MR_ARRAY_LEN(operations); k++) {
-            if (strcmp(names->items[i], operations[k].name) == 0) {
-                found = operations[k].bits;
-            }
+        uint32_t op = MR_OP_INSERT;
+        while (op < MR_OP_COUNT && strcmp(names->items[i], mr_op_name((enum mr_op)op)) != 0) {
+            op++;
         }
-        if (outboxx && strcmp(names->items[i], "read") == 0) {
-            found = 1u << MR_OP_READ;
-        }
-        if (found == 0) {
+        if (op == MR_OP_COUNT || (op == MR_OP_READ && !outboxx)) {
             PROBLEM(config, line,
                     "\"%s\" is not an operation; known are insert, update, delete, truncate%s",
                     names->items[i], outboxx ? " and read" : " and message");
         }
-        bits |= found;
+        bits |= 1u << op;
     }
     return bits;
 }
@@ -136,8 +122,7 @@ static const struct mr_added_field *build_fields(struct mr_config *config, uint3
                                                  const char *prefix, uint32_t *ret_count)
 {
     const struct mr_strings *texts = mr_value_of(&config->values, option);
-    struct mr_added_field *fields =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_added_field, texts->count));
+    struct mr_added_field *fields = KEPT_ARRAY(config, struct mr_added_field, texts->count);
     for (uint32_t i = 0; i < texts->count; i++) {
         if (!take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
             REFUSE_AT(config, option,

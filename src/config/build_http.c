@@ -99,62 +99,39 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
     return cJSON_CreateNumber((double)*(const int64_t *)field);
 }
 
-static char *printed(cJSON *object)
+static void add_origin(cJSON *origins, const struct mr_config *config, uint32_t index,
+                       uint32_t line)
 {
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
-    MR_ASSERT(text != NULL);
-    return text;
-}
-
-static const struct mr_config *in_effect(const struct mr_config *config,
-                                         const struct mr_config *reloaded, uint32_t index)
-{
-    return reloaded != NULL && mr_option_is_live(mr_option_at(index)) ? reloaded : config;
-}
-
-char *mr_config_origins_json(const struct mr_config *config, const struct mr_config *reloaded)
-{
-    cJSON *object = cJSON_CreateObject();
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        uint32_t line = in_effect(config, reloaded, i)->values.lines[i];
-        char origin[320];
-        snprintf(origin, sizeof(origin), "line %u of %s", line, config->problems.name);
-        if (line != 0) {
-            cJSON_AddStringToObject(object, mr_option_at(i)->path, origin);
-        } else if (i == MR_INDEX_tables && config->values.tables.count > 0) {
-            /* No file. */
-            cJSON_AddStringToObject(object, mr_option_at(i)->path, "MILLRACE_TABLES");
-        }
+    char origin[320];
+    snprintf(origin, sizeof(origin), "line %u of %s", line, config->problems.name);
+    if (line != 0) {
+        cJSON_AddStringToObject(origins, mr_option_at(index)->path, origin);
+    } else if (index == MR_INDEX_tables && config->values.tables.count > 0) {
+        cJSON_AddStringToObject(origins, mr_option_at(index)->path, "MILLRACE_TABLES");
     }
-    return printed(object);
 }
 
-char *mr_config_units_json(void)
-{
-    cJSON *object = cJSON_CreateObject();
-    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
-        const char *unit = mr_kinds[mr_option_at(i)->kind].unit;
-        if (unit != NULL) {
-            cJSON_AddStringToObject(object, mr_option_at(i)->path, unit);
-        }
-    }
-    return printed(object);
-}
-
-char *mr_config_json(const struct mr_config *config, const struct mr_config *reloaded)
+void mr_config_show(const struct mr_config *config, const struct mr_config *reloaded, cJSON *to)
 {
     const struct mr_config_values *values = &config->values;
-    cJSON *object = cJSON_CreateObject();
+    cJSON *configuration = cJSON_AddObjectToObject(to, "configuration");
+    cJSON *origins = cJSON_AddObjectToObject(to, "configuration_origins");
+    cJSON *units = cJSON_AddObjectToObject(to, "configuration_units");
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         const struct mr_option *option = mr_option_at(i);
-        const void *field = mr_value_of(&in_effect(config, reloaded, i)->values, i);
-        cJSON_AddItemToObject(object, option->path, json_of_value(option, field));
+        const struct mr_config_values *held =
+            reloaded != NULL && mr_option_is_live(option) ? &reloaded->values : values;
+        const char *unit = mr_kinds[option->kind].unit;
+        cJSON_AddItemToObject(configuration, option->path,
+                              json_of_value(option, mr_value_of(held, i)));
+        add_origin(origins, config, i, held->lines[i]);
+        if (unit != NULL) {
+            cJSON_AddStringToObject(units, option->path, unit);
+        }
     }
-    cJSON *properties = cJSON_AddObjectToObject(object, "sink.kafka.properties");
+    cJSON *properties = cJSON_AddObjectToObject(configuration, "sink.kafka.properties");
     for (uint32_t i = 0; i < values->property_count; i++) {
         cJSON_AddStringToObject(properties, values->properties[i].name,
                                 values->properties[i].value);
     }
-    return printed(object);
 }

@@ -7,8 +7,7 @@
 static void build_outbox_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.outbox_tables;
-    struct mr_table_pattern *tables =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_pattern, names->count));
+    struct mr_table_pattern *tables = KEPT_ARRAY(config, struct mr_table_pattern, names->count);
     for (uint32_t i = 0; i < names->count; i++) {
         struct mr_table_pattern *table = &tables[config->outbox.table_count];
         if (!mr_names_take_pattern(config, MR_INDEX_outbox_tables, names->items[i], table)) {
@@ -71,8 +70,7 @@ static bool take_field(struct mr_config *config, const char *text, struct mr_out
 static void build_fields(struct mr_config *config)
 {
     const struct mr_strings *texts = &config->values.outbox_fields;
-    struct mr_outbox_field *fields =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_outbox_field, texts->count));
+    struct mr_outbox_field *fields = KEPT_ARRAY(config, struct mr_outbox_field, texts->count);
     bool has_envelope = false;
     bool has_partition = false;
     for (uint32_t i = 0; i < texts->count; i++) {

@@ -75,7 +75,7 @@ void mr_config_build_publication(struct mr_config *config)
     const struct mr_strings *columns = &values->publication_columns;
     struct mr_pg_source_options *source = &config->source;
     struct mr_published *entries =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_published, wheres->count + columns->count));
+        KEPT_ARRAY(config, struct mr_published, wheres->count + columns->count);
     source->captured.published = entries;
     for (uint32_t i = 0; i < wheres->count; i++) {
         take_where(config, wheres->items[i], entries);

@@ -54,8 +54,8 @@ static void build_kafka_properties(struct mr_config *config)
 {
     enum { OWN_PROPERTIES = 16 };
     struct mr_config_values *values = &config->values;
-    struct mr_kafka_property *properties = mr_config_keep(
-        config, MR_NEW_ARRAY(struct mr_kafka_property, values->property_count + OWN_PROPERTIES));
+    struct mr_kafka_property *properties =
+        KEPT_ARRAY(config, struct mr_kafka_property, values->property_count + OWN_PROPERTIES);
     uint32_t count = 0;
     add_property(properties, &count, "security.protocol", security_protocol(values));
     add_property(properties, &count, "ssl.ca.location", values->tls_ca_location);

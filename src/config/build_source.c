@@ -10,7 +10,7 @@
 
 enum { HOST_SIZE = 65 };
 
-/* PostgreSQL shows it to whoever finds the slot in use, cut off at 63 bytes. */
+/* PostgreSQL shows it where the slot is found in use, cut off at 63 bytes. */
 static const char *application_name(struct mr_config *config)
 {
     char host[HOST_SIZE] = "";
@@ -19,7 +19,6 @@ static const char *application_name(struct mr_config *config)
                           config->values.topic_prefix);
 }
 
-/* The options that say of a connection, by their places in the table. */
 struct described {
     uint32_t text, env, password_env, password_file;
 };
@@ -63,7 +62,7 @@ static void build_stream_connection(struct mr_config *config)
     }
 }
 
-/* The one that copies have for themselves, if any. A password without a connection of its own would go with nobody. */
+/* The one that copies have for themselves, if any. A password without a connection of its own would belong to none. */
 static void build_copying_connection(struct mr_config *config)
 {
     static const struct described described = {

@@ -22,8 +22,8 @@ void mr_config_name_column(struct mr_config *config, const struct mr_named_colum
     source->checked.named = named;
 }
 
-void mr_config_want_held(struct mr_config *config, const char *option, const struct mr_route *table,
-                         const char *column)
+/* Updates and deletes of that table need the value of before of the column that makes its key, so its identity must hold it. */
+static void want_key_held(struct mr_config *config, const struct mr_route *table)
 {
     const uint32_t needs_old = 1u << MR_OP_UPDATE | 1u << MR_OP_DELETE;
     if ((table->operations & ~config->encode.skipped_operations & needs_old) == 0) {
@@ -32,12 +32,10 @@ void mr_config_want_held(struct mr_config *config, const char *option, const str
     struct mr_pg_source_options *source = &config->source;
     struct mr_table_key *held =
         mr_config_grow(config, source->checked.held, source->checked.held_count, sizeof(*held));
-    const char **columns = mr_config_keep(config, MR_NEW_ARRAY(const char *, 1));
-    columns[0] = column;
     held[source->checked.held_count++] =
-        (struct mr_table_key){.option = option,
+        (struct mr_table_key){.option = "streams.sink.routing_key",
                               .table = {.schema = table->schema, .table = table->table},
-                              .columns = columns,
+                              .columns = &table->key_column,
                               .column_count = 1};
     source->checked.held = held;
 }
@@ -220,8 +218,7 @@ static void build_routes_from_streams(struct mr_config *config)
         };
         /* Outboxx's own form has the key "null" for what it does not know. */
         if (stream->routing_key != NULL && config->encode.format != MR_FORMAT_FLAT) {
-            mr_config_want_held(config, "streams.sink.routing_key", &routes[count - 1],
-                                stream->routing_key);
+            want_key_held(config, &routes[count - 1]);
         }
     }
     config->encode.routes = routes;

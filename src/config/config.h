@@ -22,7 +22,6 @@
 
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
 
-/* What lives as long as the configuration, and how it ends. */
 struct mr_kept {
     void *item;
     void (*free)(void *item);
@@ -84,15 +83,11 @@ bool mr_config_runs_kinit(const struct mr_config *config);
 /* One "file:line: sentence" a problem. */
 void mr_config_print_problems(const struct mr_config *config, FILE *to);
 
-/* The options in effect as a JSON object, {"topic_prefix":"shop",…}, without secrets; malloc'ed. `reloaded`: the file as it
- * was read anew last, or NULL. */
-char *mr_config_json(const struct mr_config *config, const struct mr_config *reloaded);
-
-/* Of each option that is not at its default: where it was set, {"topic_prefix":"line 2 of config.toml"}; malloc'ed. */
-char *mr_config_origins_json(const struct mr_config *config, const struct mr_config *reloaded);
-
-/* Of each duration and size the unit that mr_config_json has it in: "ms", "us", "bytes". The caller frees it. */
-char *mr_config_units_json(void);
+/* Adds to an object: "configuration", the options in effect, {"topic_prefix":"shop",…}, without secrets; "configuration_origins",
+ * where each that is not at its default was set, {"topic_prefix":"line 2 of config.toml"}; "configuration_units" of durations and
+ * sizes: "ms", "us", "bytes". `reloaded`: the file as a reload read it last, or NULL. */
+void mr_config_show(const struct mr_config *config, const struct mr_config *reloaded,
+                    struct cJSON *to);
 
 /* Reads `running`'s file again, but none of its secrets, which are those of the start. As mr_config_load otherwise. Any
  * thread. */

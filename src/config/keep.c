@@ -12,7 +12,7 @@ struct mr_config *mr_config_new(const char *name)
     return config;
 }
 
-static void *keep(struct mr_config *config, void *item, void (*end)(void *item))
+void *mr_config_keep_until(struct mr_config *config, void *item, void (*end)(void *item))
 {
     MR_GROW(config->kept, config->kept_room, config->kept_count + 1);
     config->kept[config->kept_count++] = (struct mr_kept){.item = item, .free = end};
@@ -21,30 +21,7 @@ static void *keep(struct mr_config *config, void *item, void (*end)(void *item))
 
 void *mr_config_keep(struct mr_config *config, void *memory)
 {
-    return keep(config, memory, free);
-}
-
-static void free_secret(void *secret)
-{
-    if (secret != NULL) {
-        explicit_bzero(secret, strlen(secret));
-    }
-    free(secret);
-}
-
-char *mr_config_keep_secret(struct mr_config *config, char *secret)
-{
-    return keep(config, secret, free_secret);
-}
-
-static void free_regex(void *regex)
-{
-    mr_regex_free(regex);
-}
-
-struct mr_regex *mr_config_keep_regex(struct mr_config *config, struct mr_regex *regex)
-{
-    return keep(config, regex, free_regex);
+    return mr_config_keep_until(config, memory, free);
 }
 
 char *mr_config_text(struct mr_config *config, const char *format, ...)

@@ -1,14 +1,12 @@
 /* From a file, or the environment alone, to a configuration. */
-#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "config/build.h"
 #include "config/unknown.h"
-
-enum { FILE_BYTES_MAX = 1024 * 1024 };
 
 /* What a file of an older form, or of Outboxx's, means without saying it. */
 static void imply(struct mr_config *config)
@@ -47,7 +45,6 @@ static struct mr_config *defaults_new(const char *name)
         0                                                                                          \
     }
 
-/* Copies each value that a module takes as it is into the module's options. */
 static void place_values(struct mr_config *config)
 {
     static const struct {
@@ -150,33 +147,12 @@ static mr_status load_environment(struct mr_config **ret_config)
     return build(config);
 }
 
-/* The file's text, NULL with `ret_reason` filled when it can't be had; the caller frees it. */
-static char *read_whole(const char *path, size_t *ret_len, char *ret_reason, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        snprintf(ret_reason, size, "%s", strerror(errno));
-        return NULL;
-    }
-    char *text = MR_ALLOC(FILE_BYTES_MAX + 1);
-    *ret_len = fread(text, 1, FILE_BYTES_MAX + 1, file);
-    bool good = !ferror(file) && *ret_len <= FILE_BYTES_MAX;
-    if (!good) {
-        snprintf(ret_reason, size, "%s",
-                 ferror(file) ? strerror(errno) : "it is larger than 1 MiB");
-        free(text);
-        text = NULL;
-    }
-    fclose(file);
-    return text;
-}
-
 struct mr_sha256_short mr_config_digest(const char *path)
 {
     struct mr_sha256_short ret = {""};
     size_t len;
-    char reason[128];
-    char *text = read_whole(path, &len, reason, sizeof(reason));
+    const char *reason;
+    char *text = mr_text_read(fopen(path, "re"), &len, &reason);
     if (text != NULL) {
         ret = mr_sha256_short((mr_slice){.data = (const uint8_t *)text, .len = len});
         free(text);
@@ -192,8 +168,8 @@ static mr_status load_file(const char *path, build_fn finish, bool without_secre
     config->path = path;
     config->problems.without_secrets = without_secrets;
     size_t len;
-    char reason[128];
-    char *text = read_whole(path, &len, reason, sizeof(reason));
+    const char *reason;
+    char *text = mr_text_read(fopen(path, "re"), &len, &reason);
     if (text == NULL) {
         mr_values_read(&config->values, NULL, &config->problems);
         PROBLEM(config, 0, "the file can't be read: %s; give the path of a TOML file to --config",

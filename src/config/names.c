@@ -13,7 +13,6 @@ size_t mr_names_characters(const char *text)
     return count;
 }
 
-/* What makes a name that is not quoted an expression. */
 #define EXPRESSION_SIGNS "*+?[({|\\^"
 
 const char *mr_names_end(const char *at, const char *ends)
@@ -56,6 +55,11 @@ static bool unquote(char *name)
     return good;
 }
 
+static void free_regex(void *regex)
+{
+    mr_regex_free(regex);
+}
+
 bool mr_names_pattern(struct mr_config *config, const char *begin, const char *end,
                       struct mr_pattern *ret, struct mr_reason *reason)
 {
@@ -72,7 +76,7 @@ bool mr_names_pattern(struct mr_config *config, const char *begin, const char *e
         return text[0] != '\0' && strchr(text, '"') == NULL;
     }
     struct mr_regex *regex = mr_regex_new(text, reason->text, sizeof(reason->text));
-    ret->regex = mr_config_keep_regex(config, regex);
+    ret->regex = mr_config_keep_until(config, regex, free_regex);
     return regex != NULL;
 }
 
@@ -129,8 +133,9 @@ bool mr_names_take_pattern(struct mr_config *config, uint32_t option, const char
     return false;
 }
 
-const char *mr_names_name(struct mr_config *config, const char *begin, const char *end,
-                          const char *apart, bool fold)
+/* It has none of `apart` in it unless it is quoted. NULL: it is no name. */
+static const char *take_name(struct mr_config *config, const char *begin, const char *end,
+                             const char *apart, bool fold)
 {
     char *text = copy_part(config, begin, end);
     bool is_quoted = text[0] == '"';
@@ -150,8 +155,8 @@ bool mr_names_table(struct mr_config *config, const char *text, const char *end,
 {
     const char *dot = mr_names_end(text, ".");
     bool has_schema = dot < end;
-    const char *schema = has_schema ? mr_names_name(config, text, dot, ".", fold) : "public";
-    const char *table = mr_names_name(config, has_schema ? dot + 1 : text, end, ".", fold);
+    const char *schema = has_schema ? take_name(config, text, dot, ".", fold) : "public";
+    const char *table = take_name(config, has_schema ? dot + 1 : text, end, ".", fold);
     *ret = (struct mr_table_name){.schema = schema, .table = table};
     return schema != NULL && table != NULL;
 }
@@ -159,12 +164,12 @@ bool mr_names_table(struct mr_config *config, const char *text, const char *end,
 static bool take_list(struct mr_config *config, const char *text, struct mr_table_key *ret)
 {
     const char *at = mr_names_end(text, ":");
-    const char **columns = mr_config_keep(config, MR_NEW_ARRAY(const char *, strlen(text)));
+    const char **columns = KEPT_ARRAY(config, const char *, strlen(text));
     bool good = *at == ':' && mr_names_table(config, text, at, false, &ret->table);
     ret->columns = columns;
     while (good && *at != '\0') {
         const char *end = mr_names_end(at + 1, ",");
-        columns[ret->column_count] = mr_names_name(config, at + 1, end, "", false);
+        columns[ret->column_count] = take_name(config, at + 1, end, "", false);
         good = columns[ret->column_count++] != NULL;
         at = end;
     }
@@ -194,8 +199,7 @@ static void check_list(struct mr_config *config, uint32_t option, const struct m
 const struct mr_table_key *mr_names_lists(struct mr_config *config, uint32_t option)
 {
     const struct mr_strings *texts = mr_value_of(&config->values, option);
-    struct mr_table_key *lists =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_key, texts->count));
+    struct mr_table_key *lists = KEPT_ARRAY(config, struct mr_table_key, texts->count);
     for (uint32_t i = 0; i < texts->count; i++) {
         lists[i].option = mr_option_at(option)->path;
         if (!take_list(config, texts->items[i], &lists[i])) {

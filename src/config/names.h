@@ -9,8 +9,6 @@
 
 /* Characters of a name in PostgreSQL: 63 bytes in the database's encoding, which may need fewer of them than UTF-8. */
 enum { MR_NAME_MAX = 63 };
-
-/* How many characters a text in UTF-8 has. */
 size_t mr_names_characters(const char *text);
 
 /* The end of a sentence about a text that is not what is wanted. */
@@ -20,8 +18,6 @@ struct mr_reason {
 
 /* From `at` to one of `ends` outside quotes, brackets and braces, or to the end. */
 const char *mr_names_end(const char *at, const char *ends);
-
-/* Whether a table's name has an expression in it, or a lone *. */
 bool mr_names_is_pattern(const char *text);
 
 /* One part, and a table up to `end`; a bare one is in public. False: it is neither a name nor a pattern; `reason` says why when
@@ -35,11 +31,7 @@ bool mr_names_table_pattern(struct mr_config *config, const char *text, const ch
 bool mr_names_take_pattern(struct mr_config *config, uint32_t option, const char *text,
                            struct mr_table_pattern *ret);
 
-/* One name, which has none of `apart` in it unless it is quoted; `fold`: in lower case unless it is quoted. NULL: it is none. */
-const char *mr_names_name(struct mr_config *config, const char *begin, const char *end,
-                          const char *apart, bool fold);
-
-/* A table up to `end`, both parts names. */
+/* A table up to `end`, both parts names; `fold`: in lower case unless they are quoted. */
 bool mr_names_table(struct mr_config *config, const char *text, const char *end, bool fold,
                     struct mr_table_name *ret);
 

@@ -21,7 +21,7 @@ static char *read_env(struct mr_config *config, const char *what, const char *na
         return NULL;
     }
     char *copy = MR_STRDUP(value);
-    /* Whoever reads the process' environment later finds nothing. */
+    /* Later readers of the process' environment find nothing. */
     explicit_bzero(value, strlen(value));
     return copy;
 }
@@ -85,6 +85,14 @@ static const char *text_of(const struct mr_config *config, uint32_t option)
     return option == MR_NO_OPTION ? "" : *(char *const *)mr_value_of(&config->values, option);
 }
 
+static void free_secret(void *secret)
+{
+    if (secret != NULL) {
+        explicit_bzero(secret, strlen(secret));
+    }
+    free(secret);
+}
+
 const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
                              uint32_t file)
 {
@@ -103,7 +111,7 @@ const char *mr_config_secret(struct mr_config *config, const char *what, uint32_
     char *secret = config->problems.without_secrets ? MR_STRDUP("")
                    : path[0] == '\0'                ? read_env(config, what, variable, line)
                                                     : read_file(config, what, path, true, line);
-    return mr_config_keep_secret(config, secret);
+    return mr_config_keep_until(config, secret, free_secret);
 }
 
 const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file)

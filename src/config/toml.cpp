@@ -158,7 +158,7 @@ size_t utf8_prefix(const char *text, size_t len)
     return at;
 }
 
-/* At the end of a text without a last line break, toml11 names the line behind it. */
+/* At the end of a text without a last line break, toml11 names the line after it. */
 uint32_t line_within(size_t line, const char *text, size_t len)
 {
     const auto breaks = static_cast<size_t>(std::count(text, text + len, '\n'));

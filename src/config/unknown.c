@@ -25,7 +25,7 @@ bool mr_option_has_word(const char *path, const char *word)
     return false;
 }
 
-/* What only a file of Outboxx's form has, nobody else means. */
+/* What only a file of Outboxx's form has is meant by no other. */
 static bool is_own(const char *path)
 {
     return strncmp(path, "observability.", 14) != 0 && strncmp(path, "metadata.", 9) != 0;
@@ -54,7 +54,6 @@ static const char *last_part(const char *path)
     return dot == NULL ? path : dot + 1;
 }
 
-/* The last part is a word of a known one's, in the same section. */
 static bool is_word_of_section(const char *known, const char *path)
 {
     size_t section = (size_t)(last_part(path) - path);
@@ -220,7 +219,7 @@ void mr_config_unknown(const char *path, const struct mr_toml_node *node,
     }
 }
 
-/* Both are what `millrace convert` reads. A file of Debezium Server names the class behind a prefix. */
+/* Both are what `millrace convert` reads. A file of Debezium Server names the class after a prefix. */
 static const char *other_form(const char *text)
 {
     return text[strspn(text, " \t\r\n")] == '{'      ? "JSON"
