@@ -354,7 +354,7 @@ def test_others_reach_it_without_a_password(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(http__address='"0.0.0.0:0"').start().streaming()
     code, text = reload(process)
-    assert code == 77 and "HTTP status 403" in text, text
+    assert code == 78 and "without a password; set http.username" in text, text
     assert process.get("/api/reload").status == 405
     process.process.send_signal(signal.SIGHUP)
     assert outcomes(process, 1)

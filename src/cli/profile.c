@@ -1,6 +1,5 @@
 #include "cli/cli.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/show.h"
 #include "control/client.h"
 #include "profiler/draw/flame.h"
 #include "profiler/files.h"
@@ -18,10 +18,6 @@
 enum {
     SECONDS_DEFAULT = 10,
     GRACE_MS = 30000, /* for naming what was seen, on a busy machine */
-    HTTP_OK = 200,
-    HTTP_UNAUTHORIZED = 401,
-    HTTP_FORBIDDEN = 403,
-    HTTP_NOT_FOUND = 404,
 };
 
 static const struct {
@@ -29,7 +25,6 @@ static const struct {
     const char *title;
     const char *unit;
 } kinds[] = {
-    /* of CPU time, of the heap */
     {"profile", "CPU", "nanoseconds"},
     {"heap", "Heap", "bytes"},
 };
@@ -121,37 +116,6 @@ static mr_status draw(const struct mr_flame *flame, const struct mr_flame_drawin
     return status;
 }
 
-static mr_status refused(const char *path, long http_status, const char *body,
-                         struct mr_error *ret_error)
-{
-    if (http_status == HTTP_UNAUTHORIZED) {
-        return mr_fail(ret_error, MR_ERR_AUTH,
-                       "millrace wants a user name and a password for %s; give its configuration "
-                       "with --config",
-                       path);
-    }
-    if (http_status == HTTP_NOT_FOUND) {
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "millrace serves no profiles; set endpoints = true under [profiling] and "
-                       "start it again");
-    }
-    /* {"error":"…"}: the sentence is for people. */
-    cJSON *answer = cJSON_Parse(body);
-    const cJSON *error = cJSON_GetObjectItemCaseSensitive(answer, "error");
-    if (cJSON_IsString(error)) {
-        mr_status status = http_status == HTTP_FORBIDDEN ? MR_ERR_CONFIG
-                           : http_status < 500           ? MR_ERR_USAGE
-                                                         : MR_ERR_TRANSIENT;
-        mr_error_set(ret_error, status, "%s", error->valuestring);
-        cJSON_Delete(answer);
-        return status;
-    }
-    cJSON_Delete(answer);
-    return mr_fail(ret_error, http_status < 500 ? MR_ERR_USAGE : MR_ERR_TRANSIENT,
-                   "millrace answers %s with HTTP status %ld: %.*s", path, http_status,
-                   (int)strcspn(body, "\n"), body);
-}
-
 static mr_status fetch(const struct mr_http_options *server, const struct mr_ask_profile *wish,
                        const char *form, char **ret_body, size_t *ret_len,
                        struct mr_error *ret_error)
@@ -168,9 +132,14 @@ static mr_status fetch(const struct mr_http_options *server, const struct mr_ask
     }
     struct mr_client_answer answer;
     MR_TRY(mr_client_ask(server, path, NULL, (long)seconds * 1000 + GRACE_MS, &answer, ret_error));
-    if (answer.http_status != HTTP_OK) {
-        path[strcspn(path, "?")] = '\0';
-        mr_status status = refused(path, answer.http_status, answer.body, ret_error);
+    if (answer.http_status == MR_HTTP_NOT_FOUND) {
+        free(answer.body);
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "millrace serves no profiles; set endpoints = true under [profiling] and "
+                       "start it again");
+    }
+    if (answer.http_status != MR_HTTP_OK) {
+        mr_status status = mr_show_refusal(path, answer.http_status, answer.body, ret_error);
         free(answer.body);
         return status;
     }
@@ -198,8 +167,8 @@ mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_a
 {
     struct place place;
     MR_TRY(choose_place(wish->out, kinds[wish->heap].word, &place, ret_error));
-    char *body;
-    size_t len;
+    char *body = NULL;
+    size_t len = 0;
     MR_TRY(fetch(server, wish, place.is_pprof ? "report" : "folded", &body, &len, ret_error));
     mr_status status = place.is_pprof ? write_file(&place, ".pb.gz", body, len, to, ret_error)
                                       : write_graph(wish->heap, body, len, &place, to, ret_error);

@@ -9,31 +9,46 @@
 #include "control/client.h"
 #include "metrics/histogram.h"
 
-enum {
-    TIMEOUT_MS = 5000,
-    HTTP_OK = 200,
-};
+mr_status mr_show_refusal(const char *path, long http_status, const char *body,
+                          struct mr_error *ret_error)
+{
+    if (http_status == MR_HTTP_UNAUTHORIZED) {
+        return mr_fail(ret_error, MR_ERR_AUTH,
+                       "millrace wants a user name and a password for %.*s; give its configuration "
+                       "with --config",
+                       (int)strcspn(path, "?"), path);
+    }
+    /* {"error":"…"}: the sentence is for people. */
+    cJSON *answer = cJSON_Parse(body);
+    const cJSON *error = mr_show_at(answer, "error");
+    bool may_pass = http_status >= MR_HTTP_INTERNAL || http_status == MR_HTTP_TOO_MANY;
+    mr_status status = may_pass                           ? MR_ERR_TRANSIENT
+                       : http_status == MR_HTTP_FORBIDDEN ? MR_ERR_CONFIG
+                                                          : MR_ERR_USAGE;
+    if (cJSON_IsString(error)) {
+        mr_error_set(ret_error, status, "%s", error->valuestring);
+    } else {
+        mr_error_set(ret_error, status, "millrace answers %.*s with HTTP status %ld: %.*s",
+                     (int)strcspn(path, "?"), path, http_status, (int)strcspn(body, "\n"), body);
+    }
+    cJSON_Delete(answer);
+    return status;
+}
 
 mr_status mr_show_ask(const struct mr_http_options *server, const char *path, const char *text,
                       cJSON **ret_object, struct mr_error *ret_error)
 {
     struct mr_client_answer answer;
-    MR_TRY(mr_client_ask(server, path, text, TIMEOUT_MS, &answer, ret_error));
-    cJSON *object = answer.http_status == HTTP_OK ? cJSON_Parse(answer.body) : NULL;
+    MR_TRY(mr_client_ask(server, path, text, 0, &answer, ret_error));
+    mr_status status = MR_OK;
+    if (answer.http_status != MR_HTTP_OK) {
+        status = mr_show_refusal(path, answer.http_status, answer.body, ret_error);
+    } else if ((*ret_object = cJSON_Parse(answer.body)) == NULL) {
+        status = mr_fail(ret_error, MR_ERR_PROTOCOL,
+                         "what answers there is no millrace; set --address or --config");
+    }
     free(answer.body);
-    if (object != NULL) {
-        *ret_object = object;
-        return MR_OK;
-    }
-    if (answer.http_status == HTTP_OK) {
-        return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "what answers there is no millrace; set --address or --config");
-    }
-    bool refused = answer.http_status == 401 || answer.http_status == 403;
-    return mr_fail(ret_error, refused ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
-                   "millrace answers %s with HTTP status %ld%s", path, answer.http_status,
-                   refused ? "; give its configuration with --config, for user name and password"
-                           : "");
+    return status;
 }
 
 const cJSON *mr_show_at(const cJSON *object, const char *path)
@@ -133,7 +148,6 @@ struct mr_show_text mr_show_seconds(double seconds)
     return ret;
 }
 
-/* "14:03:22", local. */
 static struct mr_show_text show_clock(double time_ms)
 {
     time_t when = (time_t)(time_ms / 1e3);

@@ -11,6 +11,10 @@
 mr_status mr_show_ask(const struct mr_http_options *server, const char *path, const char *text,
                       cJSON **ret_object, struct mr_error *ret_error);
 
+/* The error of an answer with another status than 200. */
+mr_status mr_show_refusal(const char *path, long http_status, const char *body,
+                          struct mr_error *ret_error);
+
 /* What is at a path of names, "lag.bytes" ("": the object itself). */
 const cJSON *mr_show_at(const cJSON *object, const char *path); /* NULL: nothing */
 double mr_show_number(const cJSON *object, const char *path);   /* NaN: there is none */

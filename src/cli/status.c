@@ -5,12 +5,7 @@
 #include "cli/show.h"
 #include "control/client.h"
 
-enum {
-    TABLES_SHOWN = 12,
-    EVENTS_SHOWN = 6,
-    TIMEOUT_MS = 5000,
-    HTTP_OK = 200,
-};
+enum { TABLES_SHOWN = 12, EVENTS_SHOWN = 6 };
 
 static void print_heading(const cJSON *status, FILE *to)
 {
@@ -116,12 +111,11 @@ bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to)
 {
     struct mr_error error = {0};
     struct mr_client_answer answer;
-    if (mr_client_ask(server, ready ? "/readyz" : "/healthz", NULL, TIMEOUT_MS, &answer, &error) !=
-        MR_OK) {
+    if (mr_client_ask(server, ready ? "/readyz" : "/healthz", NULL, 0, &answer, &error) != MR_OK) {
         fprintf(to, "%s\n", error.text);
         return false;
     }
     fputs(answer.body, to);
     free(answer.body);
-    return answer.http_status == HTTP_OK;
+    return answer.http_status == MR_HTTP_OK;
 }

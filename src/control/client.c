@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANSWER_BYTES_MAX = 16 * 1024 * 1024 };
+enum { ANSWER_BYTES_MAX = 16 * 1024 * 1024, TIMEOUT_MS = 5000 };
 
-/* CURLOPT_WRITEFUNCTION */
 static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
 {
     (void)one;
@@ -75,7 +74,7 @@ mr_status mr_client_ask(const struct mr_http_options *server, const char *path, 
     char reason[CURL_ERROR_SIZE] = "";
     CURL *curl = curl_easy_init();
     MR_ASSERT(curl != NULL);
-    set_up(curl, server, url, timeout_ms);
+    set_up(curl, server, url, timeout_ms == 0 ? TIMEOUT_MS : timeout_ms);
     if (text != NULL) {
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
     }

@@ -4,6 +4,15 @@
 
 #include "control/http.h"
 
+enum {
+    MR_HTTP_OK = 200,
+    MR_HTTP_UNAUTHORIZED = 401,
+    MR_HTTP_FORBIDDEN = 403,
+    MR_HTTP_NOT_FOUND = 404,
+    MR_HTTP_TOO_MANY = 429,
+    MR_HTTP_INTERNAL = 500
+};
+
 struct mr_client_answer {
     char *body; /* the caller's, to be freed; a NUL follows its `len` bytes */
     size_t len;
@@ -11,7 +20,7 @@ struct mr_client_answer {
 };
 
 /* Asks the server that `server` describes for `path`; with TLS its certificate is the only one trusted. `text`: of a POST; NULL:
- * GET. MR_ERR_TRANSIENT: there is no answer. */
+ * GET; `timeout_ms` 0: five seconds. MR_ERR_TRANSIENT: there is no answer. */
 mr_status mr_client_ask(const struct mr_http_options *server, const char *path, const char *text,
                         long timeout_ms, struct mr_client_answer *ret, struct mr_error *ret_error);
 

@@ -115,14 +115,6 @@ static size_t unescape(void *context, struct MHD_Connection *of, char *text)
     return strstr(text, "%00") == NULL ? MHD_http_unescape(text) : strlen(text);
 }
 
-static enum MHD_Result take_parameter(void *context, enum MHD_ValueKind kind, const char *name,
-                                      const char *value)
-{
-    (void)kind;
-    mr_http_request_add(context, name, value);
-    return MHD_YES;
-}
-
 static bool stopping(const struct mr_http *http)
 {
     struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
@@ -157,7 +149,8 @@ static bool is_long(const struct mr_http_request *request)
  * get in. */
 static bool slow_admit(const struct mr_http *http, struct mr_http_request *request)
 {
-    if (is_long(request) && http->long_count + 1 >= MR_HTTP_SLOW_MAX) {
+    request->slow.is_long = is_long(request);
+    if (request->slow.is_long && http->long_count + 1 >= MR_HTTP_SLOW_MAX) {
         mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
                      "%d requests of over a minute run already, and one place is kept for short "
                      "ones; ask for at most %d seconds, or try again later",
@@ -190,7 +183,7 @@ static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *
     request->slow.runs = mr_thread_create(&request->slow.thread, slow_main, request, NULL) == MR_OK;
     if (request->slow.runs) {
         http->slow_count++;
-        http->long_count += is_long(request);
+        http->long_count += request->slow.is_long;
     } else {
         mr_http_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "no thread can be started; try again");
         MHD_resume_connection(request->connection);
@@ -198,14 +191,13 @@ static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *
     return MHD_YES;
 }
 
-/* Its thread, if it has one, is at its end. */
 static void slow_end(struct mr_http *http, struct mr_http_request *request)
 {
     if (request != NULL && request->slow.runs) {
         pthread_join(request->slow.thread, NULL);
         request->slow.runs = false;
         http->slow_count--;
-        http->long_count -= is_long(request);
+        http->long_count -= request->slow.is_long;
     }
 }
 
@@ -265,9 +257,6 @@ static struct mr_http_request *begin_request(struct mr_http *http, struct MHD_Co
     request->connection = from;
     request->target = *target;
     request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
-    request->takes_gzip = mr_http_encoding_has_gzip(
-        MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING));
-    MHD_get_connection_values(from, MHD_GET_ARGUMENT_KIND, take_parameter, request);
     return request;
 }
 

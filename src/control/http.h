@@ -73,11 +73,9 @@ void mr_http_free(struct mr_http *http);
 
 /* The route at `index`, in order of mr_http_add, or NULL. Any thread after the start. */
 const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t index);
-
-/* The whole path, "/pprof/heap". */
 const char *mr_http_path(const struct mr_http_request *request);
 
-/* A parameter of the query, at most 255 bytes, or NULL. Longer ones, and more than eight, are refused before the handler. */
+/* A parameter of the query ("": its name alone), or NULL. */
 const char *mr_http_parameter(const struct mr_http_request *request, const char *name);
 
 /* The first parameter of the query that is not one of `known` (ends with NULL), or NULL. */
@@ -97,8 +95,6 @@ bool mr_http_takes_gzip(const struct mr_http_request *request);
 
 /* The stream that the answer is written to; `type` is its Content-Type (a literal). */
 FILE *mr_http_body(struct mr_http_request *request, const char *type);
-
-/* A JSON string. */
 void mr_http_print_string(FILE *to, const char *text, size_t len);
 
 /* In place of mr_http_body: a malloc'ed answer, which is freed here. */

@@ -328,13 +328,8 @@ bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins 
         return false;
     }
     bool too_late = ending && request->route != NULL && request->route->slow;
-    bool too_many = request->route != NULL && request->too_many_parameters;
     if (too_late) {
         mr_http_fail_ending(request);
-    } else if (too_many) {
-        mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
-                     "at most %d parameters of at most %d bytes are taken", PARAMETERS_MAX,
-                     PARAMETER_VALUE_MAX);
     }
-    return !too_late && !too_many;
+    return !too_late;
 }

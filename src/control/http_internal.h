@@ -10,9 +10,6 @@
 #include "control/http.h"
 
 enum {
-    PARAMETERS_MAX = 8,
-    PARAMETER_NAME_MAX = 31,
-    PARAMETER_VALUE_MAX = 255,
     PATH_MAX_BYTES = 255,
     HEADERS_MAX = 4,
     AUTHORITY_MAX = 255,
@@ -26,27 +23,16 @@ struct mr_http_target {
     bool is_malformed;
 };
 
-struct parameter {
-    char name[PARAMETER_NAME_MAX + 1];
-    char value[PARAMETER_VALUE_MAX + 1];
-};
-
 struct mr_http_request {
     struct MHD_Connection *connection;
     const struct mr_http_route *route; /* NULL: there is none at its path */
 
-    /* What was asked. */
     struct mr_http_target target;
     char path[PATH_MAX_BYTES + 1];
-    struct parameter parameters[PARAMETERS_MAX];
-    uint32_t parameter_count;
-    bool too_many_parameters; /* or one too long */
-    bool takes_gzip;
     bool uploading; /* a POST whose text is not all there */
     char *upload;
     size_t upload_len;
 
-    /* The answer. */
     unsigned status;
     const char *type;
     FILE *body;
@@ -59,6 +45,7 @@ struct mr_http_request {
 
     struct {
         bool runs; /* the handler, in a thread of its own; read by the server's alone */
+        bool is_long;
         pthread_t thread;
         int client_fd, stop_fd, wake_fd;
     } slow;
@@ -69,14 +56,11 @@ void mr_http_request_free(struct mr_http_request *request); /* NULL is fine */
 
 void mr_http_target_parse(const char *uri, struct mr_http_target *ret);
 
-/* One parameter; NULL value: a name without one. */
-void mr_http_request_add(struct mr_http_request *request, const char *name, const char *value);
+/* Digits, with a minus before them at most, of a number from `low` to `high`. */
+bool mr_http_parse_number(const char *text, int64_t low, int64_t high, int64_t *ret);
 
 /* Takes a part of what a POST brings; false: it is too long. */
 bool mr_http_request_upload(struct mr_http_request *request, const char *bytes, size_t len);
-
-/* Whether an Accept-Encoding (NULL: none) has gzip. */
-bool mr_http_encoding_has_gzip(const char *accepted);
 
 /* Turns the answer into libmicrohttpd's response, whose bytes count in `held` until the client has them. NULL: they would be more
  * than `held_max`. */
@@ -144,8 +128,6 @@ void mr_http_close_oldest(struct mr_http_connections *all);
 
 /* Closes those that have been in their state for too long. */
 void mr_http_close_late(struct mr_http_connections *all);
-
-/* MHD_NotifyConnectionCallback. */
 void mr_http_connection_changed(void *context, struct MHD_Connection *of, void **socket_context,
                                 enum MHD_ConnectionNotificationCode what);
 

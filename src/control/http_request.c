@@ -56,20 +56,6 @@ void mr_http_request_free(struct mr_http_request *request)
     free(request);
 }
 
-void mr_http_request_add(struct mr_http_request *request, const char *name, const char *value)
-{
-    size_t name_len = strlen(name);
-    size_t value_len = value == NULL ? 0 : strlen(value);
-    if (request->parameter_count == PARAMETERS_MAX || name_len > PARAMETER_NAME_MAX ||
-        value_len > PARAMETER_VALUE_MAX) {
-        request->too_many_parameters = true;
-        return;
-    }
-    struct parameter *parameter = &request->parameters[request->parameter_count++];
-    memcpy(parameter->name, name, name_len);
-    memcpy(parameter->value, value == NULL ? "" : value, value_len);
-}
-
 bool mr_http_request_upload(struct mr_http_request *request, const char *bytes, size_t len)
 {
     if (len > MR_HTTP_UPLOAD_MAX - request->upload_len) {
@@ -88,16 +74,13 @@ mr_slice mr_http_upload(const struct mr_http_request *request)
     return (mr_slice){.data = (const uint8_t *)request->upload, .len = request->upload_len};
 }
 
-bool mr_http_encoding_has_gzip(const char *accepted)
+bool mr_http_takes_gzip(const struct mr_http_request *request)
 {
+    const char *accepted = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND,
+                                                       MHD_HTTP_HEADER_ACCEPT_ENCODING);
     const char *gzip = accepted == NULL ? NULL : strcasestr(accepted, "gzip");
     /* "gzip;q=0" forbids it. */
     return gzip != NULL && strncmp(gzip + 4, ";q=0,", 5) != 0 && strcmp(gzip + 4, ";q=0") != 0;
-}
-
-bool mr_http_takes_gzip(const struct mr_http_request *request)
-{
-    return request->takes_gzip;
 }
 
 const char *mr_http_path(const struct mr_http_request *request)
@@ -107,31 +90,43 @@ const char *mr_http_path(const struct mr_http_request *request)
 
 const char *mr_http_parameter(const struct mr_http_request *request, const char *name)
 {
-    for (uint32_t i = 0; i < request->parameter_count; i++) {
-        if (strcmp(request->parameters[i].name, name) == 0) {
-            return request->parameters[i].value;
-        }
+    const char *value = NULL;
+    size_t len;
+    if (MHD_lookup_connection_value_n(request->connection, MHD_GET_ARGUMENT_KIND, name,
+                                      strlen(name), &value, &len) != MHD_YES) {
+        return NULL;
     }
-    return NULL;
+    return value == NULL ? "" : value;
+}
+
+struct known_names {
+    const char *const *known;
+    const char *beyond;
+};
+
+static enum MHD_Result look_up(void *context, enum MHD_ValueKind kind, const char *name,
+                               const char *value)
+{
+    (void)kind;
+    (void)value;
+    struct known_names *names = context;
+    const char *const *known = names->known;
+    while (*known != NULL && strcmp(*known, name) != 0) {
+        known++;
+    }
+    names->beyond = *known == NULL ? name : NULL;
+    return *known == NULL ? MHD_NO : MHD_YES;
 }
 
 const char *mr_http_parameter_beyond(const struct mr_http_request *request,
                                      const char *const *known)
 {
-    for (uint32_t i = 0; i < request->parameter_count; i++) {
-        const char *const *name = known;
-        while (*name != NULL && strcmp(*name, request->parameters[i].name) != 0) {
-            name++;
-        }
-        if (*name == NULL) {
-            return request->parameters[i].name;
-        }
-    }
-    return NULL;
+    struct known_names names = {.known = known};
+    MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, look_up, &names);
+    return names.beyond;
 }
 
-/* Digits, with a minus before them at most, and nothing else. */
-static bool parse_number(const char *text, int64_t *ret)
+bool mr_http_parse_number(const char *text, int64_t low, int64_t high, int64_t *ret)
 {
     const char *digits = text + (*text == '-');
     size_t len = strlen(digits);
@@ -140,22 +135,27 @@ static bool parse_number(const char *text, int64_t *ret)
     }
     errno = 0;
     long long value = strtoll(text, NULL, 10);
+    if (errno != 0 || value < low || value > high) {
+        return false;
+    }
     *ret = value;
-    return errno == 0;
+    return true;
 }
 
 bool mr_http_number(struct mr_http_request *request, const char *name, int64_t fallback,
                     int64_t low, int64_t high, int64_t *ret)
 {
     const char *text = mr_http_parameter(request, name);
-    int64_t value = fallback;
-    if (text != NULL && (!parse_number(text, &value) || value < low || value > high)) {
+    if (text == NULL) {
+        *ret = fallback;
+        return true;
+    }
+    if (!mr_http_parse_number(text, low, high, ret)) {
         mr_http_fail(request, MHD_HTTP_BAD_REQUEST,
                      "parameter %s must be a whole number from %lld to %lld", name, (long long)low,
                      (long long)high);
         return false;
     }
-    *ret = value;
     return true;
 }
 

@@ -453,7 +453,7 @@ async function showFlame(path) {
 function drawFlame(status) {
   const on = status.links.some((link) => link.path === FLAME);
   const path = FLAME.slice(1);
-  say(byId('flame-note'), on ? 'Drawn anew every ten seconds. Click it to search and zoom.' + profilerCost(status)
+  say(byId('flame-note'), on ? 'Drawn again every ten seconds. Click it to search and zoom.' + profilerCost(status)
     : 'Off. Set endpoints = true and recorder = true under [profiling] and start again to see it here.');
   if (!on) byId('flame-link').hidden = true;
   if (!on || document.hidden || Date.now() - flameAskedMs < FLAME_PERIOD_MS) return;
@@ -490,7 +490,7 @@ async function turn() {
   try {
     const [status, history] = await Promise.all(
       [ask(`status?tables=${TABLES}&filter=${encodeURIComponent(tableFilter())}`), ask(`api/history?after=${rows.length ? newest() : 0}`)]);
-    if (rows.length && status.time_ms < newest()) rows.length = 0;  // its clock was set back: all anew with the next turn
+    if (rows.length && status.time_ms < newest()) rows.length = 0;  // its clock was set back: all again with the next turn
     takeRows(history);
     for (const draw of [drawHeader, drawStages, drawFigures, drawCopy, drawTables, drawPartitions, drawOptions, drawEvents, drawLinks, drawFlame]) draw(status);
     drawStrip();

@@ -39,11 +39,6 @@ const char *mr_state_name(enum mr_state state)
     return states[state].name;
 }
 
-static int64_t wall_ms(void)
-{
-    return mr_wall_ns() / 1000000;
-}
-
 static void observe(void *context, enum mr_log_level level, const char *event, const char *sentence,
                     const struct mr_log_field *fields)
 {
@@ -53,7 +48,7 @@ static void observe(void *context, enum mr_log_level level, const char *event, c
     }
     pthread_mutex_lock(&monitor->events_lock);
     struct mr_monitor_event *kept = &monitor->events[monitor->event_count++ % MR_MONITOR_EVENTS];
-    kept->time_ms = wall_ms();
+    kept->time_ms = mr_wall_ns() / 1000000;
     kept->level = level;
     snprintf(kept->event, sizeof(kept->event), "%s", event);
     snprintf(kept->text, sizeof(kept->text), "%s", sentence);
@@ -233,11 +228,6 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
     say_reason(now);
 }
 
-static int64_t highest_ns(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static mr_lsn highest(mr_lsn a, mr_lsn b)
 {
     return a > b ? a : b;
@@ -271,9 +261,9 @@ static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_mon
         return;
     }
     bool passed_all = pipeline->received_lsn >= now->lag.server_lsn;
-    if (delivered && pipeline->received_lsn != 0) {
-        monitor->seen.caught_up_ns =
-            passed_all ? now_ns : highest_ns(monitor->seen.caught_up_ns, monitor->seen.server_ns);
+    int64_t until_ns = passed_all ? now_ns : monitor->seen.server_ns;
+    if (delivered && pipeline->received_lsn != 0 && until_ns > monitor->seen.caught_up_ns) {
+        monitor->seen.caught_up_ns = until_ns;
     }
     monitor->seen.server_lsn = now->lag.server_lsn;
     monitor->seen.server_ns = now_ns;
@@ -338,11 +328,12 @@ static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot 
     now->danger.slot_is_short = mr_monitor_slot_is_short(&now->copies.snapshot, &now->slot);
 }
 
-void mr_monitor_look(struct mr_monitor *monitor)
+/* Reads everything into `monitor->now`. With the lock. */
+static void look(struct mr_monitor *monitor)
 {
     struct mr_monitor_snapshot *now = monitor->now;
     int64_t now_ns = mr_monotonic_ns();
-    now->time_ms = wall_ms();
+    now->time_ms = mr_wall_ns() / 1000000;
     now->uptime_ms = (now_ns - monitor->begin_ns) / 1000000;
     now->pipeline = mr_pipeline_stats(monitor->options.pipeline);
     look_at_sink(monitor, now);
@@ -439,7 +430,7 @@ static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark 
     const struct mr_pipeline_stats *is = &mark->pipeline;
     uint64_t count = monitor->sample_count;
     if (count > 0 && monitor->samples[(count - 1) % MR_MONITOR_SAMPLES].time_ms > now->time_ms) {
-        /* The clock was set back: who asks by time would find the wrong ones. */
+        /* The clock was set back: samples after a time would be the wrong ones. */
         monitor->sample_count = 0;
     }
     monitor->samples[monitor->sample_count++ % MR_MONITOR_SAMPLES] = (struct mr_monitor_sample){
@@ -469,7 +460,7 @@ static int sample(void *context)
 {
     struct mr_monitor *monitor = context;
     pthread_mutex_lock(&monitor->lock);
-    mr_monitor_look(monitor);
+    look(monitor);
     mr_process_threads(&monitor->now->threads);
     struct mr_monitor_mark mark = make_mark(monitor);
     if (monitor->mark.time_ns != 0) {
@@ -526,7 +517,7 @@ struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)
 {
     struct mr_monitor_snapshot *snapshot = MR_NEW(struct mr_monitor_snapshot);
     pthread_mutex_lock(&monitor->lock);
-    mr_monitor_look(monitor);
+    look(monitor);
     *snapshot = *monitor->now;
     snapshot->tables.items = NULL;
     if (snapshot->tables.count > 0) {
@@ -568,7 +559,7 @@ char *mr_monitor_metrics(struct mr_monitor *monitor, size_t *ret_len)
 {
     pthread_mutex_lock(&monitor->lock);
     int64_t begin_ns = mr_monotonic_ns();
-    mr_monitor_look(monitor);
+    look(monitor);
     mr_process_threads(&monitor->now->threads);
     uint8_t *text = NULL;
     struct mr_buffer out = {.full = true};

@@ -70,9 +70,6 @@ struct mr_monitor {
     size_t text_size; /* that /metrics fits in, so far */
 };
 
-/* Reads everything into `monitor->now`. With the lock. */
-void mr_monitor_look(struct mr_monitor *monitor);
-
 /* Whether the slot is lost, by its forecast, before the copy is done by its own. */
 bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot);
 

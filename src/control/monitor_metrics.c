@@ -7,7 +7,6 @@
 
 #define ONE(value) ((const char *const[]){(value)})
 
-/* What a family's function gets. */
 struct text {
     struct mr_exposition out;
     enum mr_metric_id id;
@@ -156,7 +155,6 @@ static void expose_oversize(struct text *text)
     }
 }
 
-/* A sample for each broker. */
 static void expose_broker_counts(struct text *text)
 {
     const struct mr_sink_client *client = &text->now->sink.client;
@@ -171,6 +169,11 @@ static void expose_broker_counts(struct text *text)
 }
 
 /* Two: an average, and the percentile that follows it. */
+_Static_assert(offsetof(struct mr_sink_broker, rtt_p99) ==
+                       offsetof(struct mr_sink_broker, rtt_avg) + sizeof(double) &&
+                   offsetof(struct mr_sink_broker, queue_p99) ==
+                       offsetof(struct mr_sink_broker, queue_avg) + sizeof(double),
+               "one after the other");
 static void expose_broker_times(struct text *text)
 {
     const struct mr_sink_client *client = &text->now->sink.client;

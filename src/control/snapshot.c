@@ -6,16 +6,15 @@
 
 enum { TABLES_MAX = 100, WHERE_MAX = 4096 };
 
-/* "schema.table", or a table of schema public. `*ret_schema` is to be freed; the table's name is part of `name`. */
-static const char *split_name(const char *name, char **ret_schema)
+/* "schema.table", or a table of schema public; both are parts of `name`. */
+static const char *split_name(char *name, const char **ret_schema)
 {
-    const char *dot = strchr(name, '.');
+    char *dot = strchr(name, '.');
+    *ret_schema = dot == NULL ? "public" : name;
     if (dot == NULL) {
-        *ret_schema = MR_STRDUP("public");
         return name;
     }
-    *ret_schema = MR_STRDUP(name);
-    (*ret_schema)[dot - name] = '\0';
+    *dot = '\0';
     return dot + 1;
 }
 
@@ -39,10 +38,8 @@ static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, 
     const cJSON *one;
     cJSON_ArrayForEach(one, tables)
     {
-        char *schema;
         struct mr_copy_wish wish = {.where = where, .key = key};
-        wish.table = split_name(one->valuestring, &schema);
-        wish.schema = schema;
+        wish.table = split_name(one->valuestring, &wish.schema);
         uint64_t id;
         struct mr_error error;
         if (mr_copies_ask(routes->copies, &wish, &id, &error) == MR_OK) {
@@ -50,7 +47,6 @@ static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, 
         } else {
             cJSON_AddItemToArray(errors, cJSON_CreateString(error.text));
         }
-        free(schema);
     }
 }
 
@@ -60,10 +56,9 @@ static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, c
     const cJSON *one;
     cJSON_ArrayForEach(one, tables)
     {
-        char *schema;
+        const char *schema;
         const char *table = split_name(one->valuestring, &schema);
         count += mr_copies_stop(routes->copies, schema, table);
-        free(schema);
     }
     if (cJSON_GetArraySize(tables) == 0) {
         count = mr_copies_stop(routes->copies, NULL, NULL);

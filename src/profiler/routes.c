@@ -323,9 +323,9 @@ static void answer_page(void *context, struct mr_http_request *request)
 
 static void answer_index(void *context, struct mr_http_request *request)
 {
-    const char *own_path = context;
-    if (strcmp(mr_http_path(request), own_path) != 0) {
-        mr_http_fail(request, 404, "no such profile; %s lists them", own_path);
+    (void)context;
+    if (!mr_is_among("/pprof/|/debug/pprof/", mr_slice_of(mr_http_path(request)))) {
+        mr_http_fail(request, 404, "no such profile; /pprof/ lists them");
         return;
     }
     FILE *body = mr_http_body(request, "text/html; charset=utf-8");
@@ -346,16 +346,19 @@ static void answer_index(void *context, struct mr_http_request *request)
 /* What a POST does to heap profiling is in its path. */
 static void switch_heap(void *context, struct mr_http_request *request)
 {
-    const char *done = context;
-    bool resets = strcmp(done, "reset") == 0;
+    (void)context;
+    const char *path = mr_http_path(request);
+    bool resets = strcmp(path, "/pprof/heap/reset") == 0;
+    bool activates = strcmp(path, "/pprof/heap/activate") == 0;
+    const char *done = resets ? "reset" : activates ? "activated" : "deactivated";
     int64_t lg_sample = 0;
     struct mr_error error;
     if (resets && mr_http_parameter(request, "lg_sample") != NULL &&
         !mr_http_number(request, "lg_sample", 0, LG_SAMPLE_MIN, LG_SAMPLE_MAX, &lg_sample)) {
         return;
     }
-    mr_status status = resets ? mr_heap_reset((uint32_t)lg_sample, &error)
-                              : mr_heap_set_active(strcmp(done, "activated") == 0, &error);
+    mr_status status =
+        resets ? mr_heap_reset((uint32_t)lg_sample, &error) : mr_heap_set_active(activates, &error);
     if (status == MR_ERR_CONFIG) {
         mr_http_fail(request, 403, "heap profiling not activated: %s", error.text);
     } else if (status != MR_OK) {
@@ -383,18 +386,12 @@ void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options, c
                       .slow = true,
                   });
     }
-    static char texts[][16] = {"activated", "deactivated", "reset", "/pprof/", "/debug/pprof/"};
     static const struct mr_http_route others[] = {
-        {.path = "/pprof/heap/activate", .handler = switch_heap, .context = texts[0], .post = true},
-        {.path = "/pprof/heap/deactivate",
-         .handler = switch_heap,
-         .context = texts[1],
-         .post = true},
-        {.path = "/pprof/heap/reset", .handler = switch_heap, .context = texts[2], .post = true},
-        {.path = "/pprof/", .title = "profiles", .handler = answer_index, .context = texts[3]},
-        {.path = "/debug/pprof/", .handler = answer_index, .context = texts[4]},
+        {.path = "/pprof/heap/activate", .handler = switch_heap, .post = true},
+        {.path = "/pprof/heap/deactivate", .handler = switch_heap, .post = true},
+        {.path = "/pprof/heap/reset", .handler = switch_heap, .post = true},
+        {.path = "/pprof/", .title = "profiles", .handler = answer_index},
+        {.path = "/debug/pprof/", .handler = answer_index},
     };
-    for (size_t i = 0; i < MR_ARRAY_LEN(others); i++) {
-        mr_http_add(http, &others[i]);
-    }
+    mr_http_add_all(http, others, MR_ARRAY_LEN(others), NULL);
 }
