@@ -74,7 +74,7 @@ def test_an_option_of_another_command_is_refused():
     assert done.returncode == 64 and "status has no option --blank; try millrace status --help" in done.stderr
 
 
-@pytest.mark.parametrize("topic", declared("MR_COMMAND") + ["options", "exit-codes", "sink.kafka", "sink.kafka.oversize"])
+@pytest.mark.parametrize("topic", declared("MR_COMMAND") + ["options", "exit-codes", "runbook", "sink.kafka", "sink.kafka.oversize"])
 def test_help_topics_fit_a_terminal(topic):
     done = run(BINARY, "help", topic)
     assert done.returncode == 0

@@ -133,6 +133,10 @@ def test_help_prints_the_section_as_plain_text(name):
     assert done.stdout.split() == words
 
 
+def test_help_lists_the_sections():
+    assert helped("runbook").stdout.split() == list(SECTIONS)
+
+
 def test_help_of_options_and_manual_pages_have_no_markdown():
     for text in (helped("options").stdout, *(subprocess.run([BINARY, "reference", part], capture_output=True, text=True, timeout=20,
                                                             check=True).stdout for part in ("man", "man-config"))):

@@ -10,7 +10,6 @@
 
 enum { LONG_ONLY = 256, SMALL_MAX = 1000000 };
 
-/* What an option's argument is, and where it goes. */
 static const struct target {
     enum { IS_FLAG, IS_TEXT, IS_SMALL, IS_COUNT, IS_POSITION } kind;
     size_t at; /* in struct mr_arguments */
@@ -70,7 +69,6 @@ static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option
     return good ? MR_OK : MR_ERR_USAGE;
 }
 
-/* getopt's form of the declared options. */
 static void fill_options(struct option *options, char *letters)
 {
     for (int i = 0; i < MR_CLI_OPTION_COUNT; i++) {
@@ -173,7 +171,6 @@ static mr_status refuse_foreign(enum mr_cli_command command, uint32_t given)
     return MR_OK;
 }
 
-/* The next operand; NULL: there is none. */
 static const char *next_operand(int argc, char **argv)
 {
     return optind < argc ? argv[optind++] : NULL;

@@ -33,8 +33,6 @@ struct mr_cli_option_text {
 
 extern const struct mr_cli_command_text mr_cli_commands[MR_COMMAND_COUNT];
 extern const struct mr_cli_option_text mr_cli_options[MR_CLI_OPTION_COUNT];
-
-/* The command of that name; MR_COMMAND_COUNT: there is none. */
 enum mr_cli_command mr_cli_command_find(const char *name);
 
 #endif

@@ -67,7 +67,8 @@ void mr_help_print(FILE *to)
     }
     fputs("\nmillrace --config FILE streams. millrace COMMAND --help has a command's options,\n"
           "millrace help options those of the configuration file, millrace help sink.kafka\n"
-          "those of a section, millrace help exit-codes what an end meant.\n",
+          "those of a section, millrace help exit-codes what an end meant, millrace help\n"
+          "runbook the errors and alerts that it explains.\n",
           to);
 }
 
@@ -114,9 +115,9 @@ static bool print_config_options(const char *name, bool (*has)(const char *path,
 
 static void tell_no_help(const char *topic)
 {
-    const char *names[MR_COMMAND_COUNT + 3] = {"options", "exit-codes"};
+    const char *names[MR_COMMAND_COUNT + 4] = {"options", "exit-codes", "runbook"};
     for (int i = 0; i < MR_COMMAND_COUNT; i++) {
-        names[i + 2] = mr_cli_commands[i].name;
+        names[i + 3] = mr_cli_commands[i].name;
     }
     const char *meant = mr_nearest(topic, names);
     meant = meant == NULL ? mr_option_nearest(topic) : meant;
@@ -127,7 +128,8 @@ static void tell_no_help(const char *topic)
     }
     fprintf(stderr,
             "millrace: no help about \"%s\"; a command, an option or section of the file "
-            "(sink.kafka) or a word of one (slot), options, or exit-codes\n",
+            "(sink.kafka) or a word of one (slot), options, exit-codes, runbook, or a section of "
+            "the runbook (E-slot-lost)\n",
             topic);
 }
 
@@ -146,7 +148,17 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
         mr_help_print_command(command, to);
         return MR_OK;
     }
-    if (mr_runbook_print(topic, to) || print_config_options(topic, is_or_is_below, to) ||
+    if (strcmp(topic, "runbook") == 0) {
+        mr_runbook_print_names(to);
+        return MR_OK;
+    }
+    char *section = mr_runbook_section(topic);
+    if (section != NULL) {
+        fputs(section, to);
+        free(section);
+        return MR_OK;
+    }
+    if (print_config_options(topic, is_or_is_below, to) ||
         print_config_options(topic, mr_option_has_word, to)) {
         return MR_OK;
     }

@@ -9,8 +9,6 @@
 
 /* `millrace --help`: the commands, a line each. */
 void mr_help_print(FILE *to);
-
-/* `millrace COMMAND --help`. */
 void mr_help_print_command(enum mr_cli_command command, FILE *to);
 
 /* `millrace help TOPIC`; NULL is mr_help_print. MR_ERR_USAGE, and told on standard error: there is no such topic. */

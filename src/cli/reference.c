@@ -66,7 +66,9 @@ static void put_man_option(FILE *to, enum mr_cli_option option)
     put_roff(to, text->name);
     fputs("\\fR", to);
     if (text->argument != NULL) {
-        fprintf(to, " \\fI%s\\fR", text->argument);
+        fputs(" \\fI", to);
+        put_roff(to, text->argument);
+        fputs("\\fR", to);
     }
     fputc('\n', to);
     put_roff_line(to, text->text);
@@ -80,8 +82,9 @@ static void print_man(FILE *to)
           to);
     for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
         const struct mr_cli_command_text *text = &mr_cli_commands[command];
-        fprintf(to, ".SS \"%s%s%s\"\n", text->name, text->operands[0] == '\0' ? "" : " ",
-                text->operands);
+        fprintf(to, ".SS \"%s%s", text->name, text->operands[0] == '\0' ? "" : " ");
+        put_roff(to, text->operands);
+        fputs("\"\n", to);
         put_roff_line(to, text->text);
         for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
             if (takes(command, option) && option != MR_CLI_HELP && option != MR_CLI_VERSION) {
@@ -93,7 +96,11 @@ static void print_man(FILE *to)
     put_man_option(to, MR_CLI_HELP);
     put_man_option(to, MR_CLI_VERSION);
     fputs(".SH EXIT STATUS\n.nf\n", to);
-    mr_runbook_print("exit-codes", to);
+    char *codes = mr_runbook_section("exit-codes");
+    for (char *rest = codes, *line; (line = strsep(&rest, "\n")) != NULL;) {
+        put_roff_line(to, line);
+    }
+    free(codes);
     fputs(".fi\n" MAN_FILES
           "millrace check \\-\\-config config.toml     # every problem, with its remedy\n"
           "millrace \\-\\-config config.toml           # streams\n"
@@ -167,7 +174,9 @@ static void print_bash(FILE *to)
     put_parts(to);
     fputs("\" -- \"$word\")); return ;;\n        help) COMPREPLY=($(compgen -W \"", to);
     put_command_names(to, " ");
-    fputs(" options exit-codes\" -- \"$word\")); return ;;\n    esac\n    case $command in\n", to);
+    fputs(
+        " options exit-codes runbook\" -- \"$word\")); return ;;\n    esac\n    case $command in\n",
+        to);
     for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
         fprintf(to, "        %s) words=\"", mr_cli_commands[command].name);
         for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {

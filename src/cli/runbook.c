@@ -22,20 +22,26 @@ char *mr_plain(char *markdown)
     return plain;
 }
 
-bool mr_runbook_print(const char *name, FILE *to)
+char *mr_runbook_section(const char *name)
 {
     char heading[80];
     snprintf(heading, sizeof(heading), "\n### %s\n", name);
     const char *begin = strcasestr((const char *)mr_runbook_md().data, heading);
     if (begin == NULL) {
-        return false;
+        return NULL;
     }
     begin += strlen(heading) + 1;
     const char *end = strstr(begin, "\n##");
-    char *plain = mr_plain(MR_STRNDUP(begin, end == NULL ? strlen(begin) : (size_t)(end - begin)));
-    fputs(plain, to);
-    free(plain);
-    return true;
+    return mr_plain(MR_STRNDUP(begin, end == NULL ? strlen(begin) : (size_t)(end - begin)));
+}
+
+void mr_runbook_print_names(FILE *to)
+{
+    const char *at = (const char *)mr_runbook_md().data;
+    while ((at = strstr(at, "\n### ")) != NULL) {
+        at += strlen("\n### ");
+        fprintf(to, "  %.*s\n", (int)strcspn(at, "\n"), at);
+    }
 }
 
 void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX])

@@ -13,8 +13,11 @@ mr_slice mr_runbook_md(void);
 /* Markdown without its marks of code, weight and links. Frees `markdown`; the caller frees what it returns. */
 char *mr_plain(char *markdown);
 
-/* False: there is no section of that name. */
-bool mr_runbook_print(const char *name, FILE *to);
+/* The section of that name, which the caller frees; NULL: there is none. */
+char *mr_runbook_section(const char *name);
+
+/* The sections' names, one a line. */
+void mr_runbook_print_names(FILE *to);
 
 /* mr_log_see: the section with the longest "- seen as `…`" that `said` contains. Any thread. */
 void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX]);

@@ -56,7 +56,6 @@ static void on_interrupt(int signal_number)
 
 typedef struct mr_show_text (*show_fn)(double value);
 
-/* The place of a column of /api/history. */
 static int column_of(const cJSON *history, const char *name)
 {
     int at = 0;
@@ -238,7 +237,6 @@ static void print_name(const char *name, FILE *to)
     fprintf(to, "%.*s%*s", (int)len, name, NAME_COLUMNS - columns, "");
 }
 
-/* The line above the tables: empty without a filter. */
 static void print_filter(const struct top *top, const cJSON *status, FILE *to)
 {
     if (top->typing || top->filter[0] != '\0') {

@@ -100,10 +100,9 @@ static bool refuses_ended(const struct mr_snapshot_routes *routes, cJSON *answer
 {
     bool has_ended = mr_standstill_has(mr_pipeline_standstill(routes->pipeline), MR_CAUSE_ENDED);
     if (has_ended) {
-        cJSON_AddItemToArray(
-            cJSON_AddArrayToObject(answer, "errors"),
-            cJSON_CreateString("millrace has ended, and only stays up for those who "
-                               "looks (millrace status says why)"));
+        cJSON_AddItemToArray(cJSON_AddArrayToObject(answer, "errors"),
+                             cJSON_CreateString("millrace has ended, and only stays up for people "
+                                                "to look (millrace status says why)"));
     }
     return has_ended;
 }
