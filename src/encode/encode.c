@@ -632,21 +632,19 @@ struct mr_position mr_encoder_end_position(const struct mr_encoder *encoder)
     return position;
 }
 
-/* `tables`: with the counts of each. */
 mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transaction_end *end,
-                           bool tables, struct mr_buffer *buffer, struct mr_record *ret_records,
-                           uint32_t *ret_count)
+                           enum mr_transaction_part part, struct mr_buffer *buffer,
+                           struct mr_record *ret_records, uint32_t *ret_count)
 {
-    uint32_t told = 0;
+    uint32_t count = 0;
     buffer->splits_astral = encoder->options.types == MR_TYPES_DEBEZIUM;
     if (encoder->transaction.begin_waits) {
         mr_transaction_record(buffer, &encoder->transaction, end->transaction, end->position,
-                              MR_TRANSACTION_BEGIN, &ret_records[told++]);
+                              MR_TRANSACTION_BEGIN, &ret_records[count++]);
     }
-    mr_transaction_record(buffer, &encoder->transaction, end->transaction, end->position,
-                          tables ? MR_TRANSACTION_END : MR_TRANSACTION_SHORT_END,
-                          &ret_records[told++]);
-    *ret_count = told;
+    mr_transaction_record(buffer, &encoder->transaction, end->transaction, end->position, part,
+                          &ret_records[count++]);
+    *ret_count = count;
     return buffer->full ? MR_FULL : MR_OK;
 }
 
@@ -685,7 +683,8 @@ mr_status mr_encode_other(struct mr_encoder *encoder, const struct mr_item *item
     case MR_ITEM_MESSAGE:
         return mr_encode_message(encoder, item->message, buffer, ret_records, ret_count, ret_error);
     case MR_ITEM_END:
-        return mr_encode_end_as(encoder, item->end, true, buffer, ret_records, ret_count);
+        return mr_encode_end_as(encoder, item->end, MR_TRANSACTION_END, buffer, ret_records,
+                                ret_count);
     case MR_ITEM_HEARTBEAT:
         return encode_heartbeat(encoder, item->heartbeat, buffer, ret_records, ret_count);
     }

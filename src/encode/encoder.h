@@ -115,9 +115,9 @@ void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
                      const struct mr_change *change, struct mr_buffer *out,
                      struct mr_record *ret_record);
 
-/* The end of a transaction; without `tables`, their counts are left out. */
+/* The end of a transaction, MR_TRANSACTION_END or MR_TRANSACTION_SHORT_END. */
 mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transaction_end *end,
-                           bool tables, struct mr_buffer *buffer, struct mr_record *ret_records,
-                           uint32_t *ret_count);
+                           enum mr_transaction_part part, struct mr_buffer *buffer,
+                           struct mr_record *ret_records, uint32_t *ret_count);
 
 #endif

@@ -424,8 +424,8 @@ static mr_status place_streams(struct placing *placing, const struct mr_plan *fi
 /* The end of a transaction of very many tables. */
 static mr_status place_end(struct placing *placing)
 {
-    MR_TRY(mr_encode_end_as(placing->encoder, placing->item->end, false, placing->out,
-                            placing->records, &placing->count));
+    MR_TRY(mr_encode_end_as(placing->encoder, placing->item->end, MR_TRANSACTION_SHORT_END,
+                            placing->out, placing->records, &placing->count));
     return fits(placing) ? MR_OK : fail_still(placing);
 }
 

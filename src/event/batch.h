@@ -61,12 +61,12 @@ enum mr_record_kind {
     MR_RECORD_TRANSACTION, /* the beginning or end of a transaction */
 };
 
-/* What the bytes of a key or value are, for whoever writes them into something else. */
+/* What the bytes of a key or value are, where they are written into something else. */
 enum mr_content {
     MR_CONTENT_JSON,
     MR_CONTENT_TEXT,
     MR_CONTENT_BINARY,
-    MR_CONTENT_FRAMED, /* binary, behind the frame of a schema (event/schemas.h) */
+    MR_CONTENT_FRAMED, /* binary, after the frame of a schema (event/schemas.h) */
 };
 
 struct mr_batch;

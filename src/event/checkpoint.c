@@ -129,7 +129,7 @@ static const char *recipe_elsewhere(const struct mr_server_position *server, cha
     return text;
 }
 
-/* Copied rows lie behind where the server's log ends now: making a slot writes to it (LogStandbySnapshot, slotfuncs.c). */
+/* Copied rows lie after the end that the server's log has now: making a slot writes to it (LogStandbySnapshot, slotfuncs.c). */
 static const char *recipe(const struct mr_server_position *server, mr_lsn delivered, char *text,
                           size_t size)
 {
@@ -180,7 +180,7 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
     return MR_OK;
 }
 
-/* A stream was begun, so it goes on, from a slot that has all behind `stored`. */
+/* A stream was begun, so it goes on, from a slot that has all after `stored`. */
 static mr_status verify_stream(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, struct mr_error *ret_error)
 {
@@ -240,7 +240,7 @@ static mr_status verify_copy(const struct mr_server_position *server, mr_lsn beg
 {
     char steps[RECIPE_MAX];
     if (server->slot_exists && server->slot_confirmed <= begun) {
-        return MR_OK; /* nothing is missing behind what was copied */
+        return MR_OK; /* nothing is missing after what was copied */
     }
     return mr_fail(ret_error, MR_ERR_HISTORY,
                    "a copy of existing rows was begun and is not complete (its slot %s%s), so a "

@@ -23,7 +23,7 @@ struct mr_position {
     uint64_t ordinal; /* 1, 2, 3 … over all changes of the transaction; 0 for such a message */
 };
 
-/* Negative, zero or positive as `a` stands before, at or behind `b`. */
+/* Negative, zero or positive as `a` stands before, at or after `b`. */
 static inline int mr_position_compare(struct mr_position a, struct mr_position b)
 {
     if (a.commit_lsn != b.commit_lsn) {

@@ -1,9 +1,9 @@
 /* Headers that a record has of its own, besides those of every record (sink/record_headers.h): a block of bytes in the
- * record's batch, behind the value (mr_record_headers).
+ * record's batch, after the value (mr_record_headers).
  *
  *   bytes of headers (4) | partition (4) | time (8) | length of the name (2), of the value (4), name, value | …
  *
- * Whoever encodes writes it, the sink reads it; numbers are as the machine has them, for a block leaves no process.
+ * The encoder writes it, the sink reads it; numbers are as the machine has them, for a block leaves no process.
  */
 #ifndef MR_EVENT_HEADERS_H
 #define MR_EVENT_HEADERS_H

@@ -5,7 +5,7 @@
 
 enum { DIGITS_MAX = 8 };
 
-/* The digits at `text` as a number; moves `text` behind them. */
+/* The digits at `text` as a number; moves `text` after them. */
 static bool take_half(const char **text, mr_lsn *ret_half)
 {
     size_t digits = strspn(*text, "0123456789abcdefABCDEF");

@@ -30,7 +30,7 @@ static size_t layout_size(const struct mr_relation_view *view)
     return size;
 }
 
-/* Copies a name to `*names` and moves that behind it. The block is zeroed: the NUL is there. */
+/* Copies a name to `*names` and moves that after it. The block is zeroed: the NUL is there. */
 static char *copy_name(char **names, mr_slice name)
 {
     char *copy = *names;

@@ -232,7 +232,7 @@ static void tell(struct mr_schemas *schemas)
     if (schemas->wake >= 0) {
         uint64_t one = 1;
         ssize_t written = write(schemas->wake, &one, sizeof(one));
-        (void)written; /* it is full: whoever waits is awake */
+        (void)written; /* it is full: those that wait are awake */
     }
 }
 

@@ -1,6 +1,6 @@
-/* Schemas that a registry numbers: whoever encodes gives each an index, the registry's thread an id, and the sink thread writes
- * the id where the index stood. So nobody who encodes waits for the registry; a batch whose ids are not known waits
- * before the sink, and all behind it.
+/* Schemas that a registry numbers: the encoder gives each an index, the registry's thread an id, and the sink thread writes
+ * the id where the index stood. So no encoder waits for the registry; a batch whose ids are not known waits
+ * before the sink, and so do all after it.
  *
  * A framed value begins with five bytes: 0xFF and the index before it, then Confluent's wire format: 0 and the id (big-endian).
  * Any thread; one lock, taken once for a schema and once for a batch.

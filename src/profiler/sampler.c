@@ -134,7 +134,7 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
     uint64_t counted_ns = atomic_load_explicit(&thread->counted_ns, memory_order_relaxed);
     uint64_t due = cpu_ns > counted_ns ? (cpu_ns - counted_ns) / period_ns : 0;
     if (due == 0) {
-        return; /* a signal from before the timer was set anew */
+        return; /* a signal from before the timer was set again */
     }
     atomic_store_explicit(&thread->counted_ns, counted_ns + due * period_ns, memory_order_relaxed);
     record->size = (uint32_t)size;

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/reader.h"
 #include "base/text.h"
-#include "postgres/conn/quote.h"
 #include "record/blank.h"
 #include "record/stream_file.h"
 
@@ -134,37 +133,30 @@ static mr_status check_names(struct recorder *recorder, struct mr_error *ret_err
 {
     const char *slot = recorder->options->slot;
     static const struct mr_pg_shape shape = {"publication and slot", "bbbb", 1, 1};
-    struct mr_text sql = {0};
-    mr_text_string(&sql, "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = ");
-    mr_sql_add_literal(&sql, recorder->source->publication);
-    mr_text_string(&sql, "), s.slot_name IS NOT NULL, s.plugin IS DISTINCT FROM 'pgoutput' OR"
-                         " s.database IS DISTINCT FROM current_database(), s.active IS TRUE"
-                         " FROM (SELECT) one LEFT JOIN pg_replication_slots s ON slot_name = ");
-    mr_sql_add_literal(&sql, slot == NULL ? "" : slot);
-    struct mr_pg_result *result;
-    MR_TRY(mr_pg_query(recorder->conn, &sql, &shape, &result, ret_error));
-    bool is_published = mr_pg_result_true(result, 0, 0);
-    bool is_there = mr_pg_result_true(result, 0, 1);
-    bool is_other = mr_pg_result_true(result, 0, 2);
-    bool is_read = mr_pg_result_true(result, 0, 3);
-    mr_pg_result_free(result);
     const char *database = mr_pg_database(recorder->conn);
-    if (!is_published) {
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(recorder->conn, &shape, &result, ret_error,
+                      "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = %L),"
+                      " s.slot_name IS NOT NULL, s.plugin IS DISTINCT FROM 'pgoutput' OR"
+                      " s.database IS DISTINCT FROM current_database(), s.active IS TRUE"
+                      " FROM (SELECT) one LEFT JOIN pg_replication_slots s ON slot_name = %L",
+                      recorder->source->publication, slot == NULL ? "" : slot));
+    if (!mr_pg_result_true(result, 0, 0)) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "publication \"%s\" does not exist in database \"%s\", and a recording "
                        "makes none; name one that exists, or start millrace first",
                        recorder->source->publication, database);
     }
-    if (slot != NULL && !is_there) {
+    if (slot != NULL && !mr_pg_result_true(result, 0, 1)) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "slot \"%s\" does not exist; without --slot a temporary one is made", slot);
     }
-    if (slot != NULL && is_other) {
+    if (slot != NULL && mr_pg_result_true(result, 0, 2)) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "slot \"%s\" does not read database \"%s\" with pgoutput; name another",
                        slot, database);
     }
-    if (slot != NULL && is_read) {
+    if (slot != NULL && mr_pg_result_true(result, 0, 3)) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "slot \"%s\" is being read; stop its reader first (nothing is confirmed "
                        "for it), or leave --slot out and record a temporary one",
@@ -180,11 +172,9 @@ static mr_status find_slot(struct recorder *recorder, struct mr_error *ret_error
         return MR_OK;
     }
     snprintf(recorder->slot, sizeof(recorder->slot), "millrace_record_%d", (int)getpid());
-    char command[160];
-    snprintf(command, sizeof(command),
-             "CREATE_REPLICATION_SLOT \"%s\" TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT",
-             recorder->slot);
-    return mr_pg_command(recorder->conn, command, MR_PG_CHANGE_MS, ret_error);
+    return mr_pg_commandf(recorder->conn, MR_PG_CHANGE_MS, ret_error,
+                          "CREATE_REPLICATION_SLOT %I TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT",
+                          recorder->slot);
 }
 
 /* Sent as written, and never as flushed: the server moves a slot by the flushed position alone, and takes 0 for none

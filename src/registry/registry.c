@@ -134,7 +134,7 @@ static void read_answer(const struct answer *answer, struct outcome *outcome)
     cJSON_Delete(parsed);
 }
 
-/* A redirect is not followed: with the question the password would go to whoever it names. CURLINFO_REDIRECT_URL has the password in
+/* A redirect is not followed: with the question the password would go to the one that it names. CURLINFO_REDIRECT_URL has the password in
  * it, so the header is told. */
 static void tell_redirect(CURL *curl, struct outcome *outcome)
 {

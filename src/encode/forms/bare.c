@@ -3,22 +3,19 @@
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 
-/* Null, or the value. "false" is a default of `snapshot`, which added fields don't have. */
-static bool is_null(const struct mr_source *source, enum mr_event_field field,
-                    const struct mr_field_value *value)
+/* "false" is a default of `snapshot`, which added fields don't have. */
+static bool is_default(const struct mr_source *source, enum mr_event_field field)
 {
-    return value->is_null || (field == MR_FIELD_SOURCE_SNAPSHOT && source->mark == MR_COPY_NONE);
+    return field == MR_FIELD_SOURCE_SNAPSHOT && source->mark == MR_COPY_NONE;
 }
 
 static void add_field(struct mr_buffer *out, const struct mr_added_field *field,
                       const struct mr_source *source)
 {
-    uint8_t room[MR_SEQUENCE_MAX];
-    struct mr_field_value value = mr_source_value(source, field->field, room);
     MR_BUFFER_LITERAL(out, ",");
     mr_put_slice(out, mr_slice_of(field->name));
     MR_BUFFER_LITERAL(out, ":");
-    if (is_null(source, field->field, &value)) {
+    if (is_default(source, field->field)) {
         MR_BUFFER_LITERAL(out, "null");
     } else {
         mr_source_put_value(out, source, field->field);
@@ -30,7 +27,7 @@ static void add_header(struct mr_buffer *out, const struct mr_added_field *field
 {
     uint8_t room[MR_SEQUENCE_MAX];
     struct mr_field_value value = mr_source_value(source, field->field, room);
-    if (is_null(source, field->field, &value)) {
+    if (value.is_null || is_default(source, field->field)) {
         return;
     }
     uint8_t *header = mr_header_begin(out, field->name);

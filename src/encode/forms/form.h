@@ -1,6 +1,5 @@
-/* The forms that events have: a table of functions each, and what several of them share. Inside encode/ only; the encoder's
- * thread.
- */
+/* The forms of events. Each is a table of functions; what several forms use is declared here, too. Inside encode/ only; the
+ * encoder's thread calls all of it. */
 #ifndef MR_ENCODE_FORM_H
 #define MR_ENCODE_FORM_H
 
@@ -9,7 +8,7 @@
 
 struct mr_form_ops {
     bool ends_rows; /* one that gets another key, or another topic, ends there and begins here */
-    /* Makes the form's part of a plan that has its columns and topic. NULL: it has none. */
+    /* Makes the form's part of a plan, whose columns and topic are there. NULL: the form has none. */
     mr_status (*plan)(struct mr_encoder *encoder, struct mr_plan *plan, struct mr_error *ret_error);
     void (*forget)(struct mr_plan *plan);
     /* As mr_encode_change, of one stream. What is wrong with a value is latched in the encoder. */
@@ -43,7 +42,7 @@ struct mr_source_field {
 
 extern const struct mr_source_field mr_source_fields[]; /* by enum mr_event_field */
 
-/* What the fields of an event are made of. Everything it points to is its maker's. */
+/* The values that the fields of an event are made of. It owns nothing that it points to. */
 struct mr_source {
     const struct mr_encoder *encoder;
     enum mr_op op;
@@ -83,7 +82,7 @@ void mr_source_put(struct mr_buffer *out, const struct mr_source *source, enum m
 /* The text of `sequence` up to the event's LSN, which `"]` follows: `["22305072","` */
 mr_slice mr_source_sequence(uint8_t room[MR_SEQUENCE_MAX], mr_lsn last_commit_lsn);
 
-/* What a message's record has but for key and value. */
+/* The record of a message without its key and value. */
 struct mr_record mr_message_record(const struct mr_encoder *encoder,
                                    const struct mr_message_event *message);
 

@@ -34,7 +34,7 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     return status;
 }
 
-/* Rows that came into a table behind its ATTACH waited for its lock: a list that knows their transaction knows the one that made
+/* Rows that came into a table after its ATTACH waited for its lock: a list that knows their transaction knows the one that made
  * it a partition. So a stream that falls behind asks less, and a backlog seldom. ATTACH writes the table's row in pg_class
  * (StorePartitionBound, heap.c), which ends all that is cached of it (CacheInvalidateHeapTuple, inval.c), and pgoutput
  * describes it again before its next row (rel_sync_cache_relation_cb, pgoutput.c). */

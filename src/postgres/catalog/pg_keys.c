@@ -38,7 +38,7 @@ struct mr_key_facts {
     bool was_found;
     /* It is what the stream flagged under DEFAULT, and counts only if the table is gone. */
     bool is_flagged;
-    mr_lsn found_at; /* holds only for what commits behind it */
+    mr_lsn found_at; /* holds only for what commits after it */
     uint32_t found_count;
     char **found;
 };
@@ -175,14 +175,14 @@ static void add_tables(struct mr_text *sql, const char *publication, int version
 
 /* What a row of pg_depend says of an object and what it needs is written when the object is made. Those of a primary key's constraint
  * and its columns stay until it is dropped (CreateConstraintEntry in pg_constraint.c), while its rows of pg_constraint and pg_index
- * are written anew by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and others. */
+ * are written again by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and others. */
 #define KEY_MADE                                                                                   \
     "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.pg_constraint'::regclass"       \
     " AND d.objid = k.oid AND d.objsubid = 0"                                                      \
     " AND d.refclassid = 'pg_catalog.pg_class'::regclass LIMIT 1)"
 
-/* ALTER COLUMN … TYPE makes the key of a column anew, and writes the column's description in that transaction. So does ADD PRIMARY
- * KEY where the column may be null until then; but the former has the column need its collation anew, unless that is built in
+/* ALTER COLUMN … TYPE makes the key of a column again, and writes the column's description in that transaction. So does ADD PRIMARY
+ * KEY where the column may be null until then; but the former has the column need its collation again, unless that is built in
  * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned). */
 #define COLLATION_MADE                                                                             \
     "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.pg_class'::regclass"            \
@@ -243,7 +243,7 @@ static bool is_younger(uint32_t born, uint32_t xid)
     return born != 0 && xid != 0 && (int32_t)(born - xid) > 0;
 }
 
-/* What was read before is what was found, too, unless it is as young as the transaction (NULL: none) for which it is read anew. */
+/* What was read before is what was found, too, unless it is as young as the transaction (NULL: none) for which it is read again. */
 static void keep_as_found(struct mr_key_facts *facts, const struct mr_transaction *transaction)
 {
     bool holds = transaction == NULL ? !facts->was_found
@@ -455,7 +455,7 @@ static mr_status as_before_or_unknown(const struct case_at_hand *at_hand, const 
     return found ? MR_OK : unknown(at_hand, why, "");
 }
 
-/* Nobody can say any more whether the table had a key. Without one its records still have all that is known of a row, for the
+/* Whether the table had a key is not known any more. Without one its records still have all that is known of a row, for the
  * identity is FULL, or there are inserts only; and no two rows become one. A key that was flagged before may have been dropped
  * before the table was: the warning is its only sign. */
 static void find_dropped(const struct case_at_hand *at_hand)
@@ -467,7 +467,7 @@ static void find_dropped(const struct case_at_hand *at_hand)
     }
 }
 
-/* A key is made anew when the type of one of its columns changes, or its collation. */
+/* A key is made again when the type of one of its columns changes, or its collation. */
 static bool was_retyped(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
@@ -484,7 +484,7 @@ static bool was_retyped(const struct case_at_hand *at_hand)
     return retyped;
 }
 
-/* A column of the key whose description was written anew behind the rows: its name may have been another one. As long as no
+/* A column of the key whose description was written again after the rows: its name may have been another one. As long as no
  * column was dropped since, the columns of then are the first of those of now. */
 static mr_status find_changed(const struct case_at_hand *at_hand, const struct key_column *column,
                               uint32_t *ret_column)
@@ -513,7 +513,7 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
         if (is_new && is_younger(column->born, at_hand->transaction->xid)) {
             MR_TRY(find_changed(at_hand, column, &found));
         } else if (!has_name && is_new && column->born == at_hand->transaction->xid) {
-            /* The rows' own transaction named it so, or added it, behind them. */
+            /* The rows' own transaction named it so, or added it, after them. */
             bool keeps_places = !facts->has_generated &&
                                 facts->dropped != at_hand->transaction->xid &&
                                 !is_younger(facts->dropped, at_hand->transaction->xid);
@@ -534,7 +534,7 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
     return MR_OK;
 }
 
-/* Whether the key was made behind the rows. Who makes it locks out who writes to the table, until the end of either; so the order of
+/* Whether the key was made after the rows. Who makes it locks out who writes to the table, until the end of either; so the order of
  * the commits decides. The numbers are those of the beginnings, and stand for it where nothing else does. */
 static bool is_of_later_key(const struct case_at_hand *at_hand)
 {

@@ -46,7 +46,7 @@ static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options 
                         " AND w.name = c.relname)");
 }
 
-/* What pg_partition_tree would say; that waits for whoever has one of the partitions locked (src/backend/utils/adt/
+/* What pg_partition_tree would say; that waits for the owner of a lock on one of the partitions (src/backend/utils/adt/
  * partitionfuncs.c). Down from our own tables only: every role may make temporary tables, and with a thousand of them, each a
  * partition of the one before, the ancestors of all tables are half a million. OFFSET 0: the planner expects few roots, and would
  * look up each of 50,000 by an index. */
@@ -403,7 +403,7 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
     mr_sql_format(
         sql,
         "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
-        /* Whoever may not see a setting is refused by current_setting(); this view has no row of it (guc.c,
+        /* A role that may not see a setting is refused by current_setting(); this view has no row of it (guc.c,
          * GetConfigOptionByNum and show_all_settings). */
         " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'),"
         " current_setting('synchronized_standby_slots', true), s.slot_type, s.plugin, s.database,"

@@ -141,7 +141,7 @@ mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t
         }
         len = PQgetCopyData(conn->libpq, &conn->received, 1);
     }
-    /* What comes behind the warning may be confirmed, and is behind the row. */
+    /* What comes after the warning may be confirmed, and is after the row. */
     if (MR_UNLIKELY(conn->publication_skipped)) {
         return fail_publication(ret_error);
     }

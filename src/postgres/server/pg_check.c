@@ -115,8 +115,7 @@ static mr_status check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     const char *name = mr_pg_user(conn);
     bool super = mr_pg_result_true(role, 0, 0);
     if (!super && !mr_pg_result_true(role, 0, 1)) {
-        mr_pg_remedy(to,
-                     "ALTER ROLE \"%s\" REPLICATION (Amazon RDS: GRANT rds_replication TO \"%s\")",
+        mr_pg_remedy(to, "ALTER ROLE %I REPLICATION (Amazon RDS: GRANT rds_replication TO %I)",
                      name, name);
         MR_FOUND_ERROR(to, MR_ERR_AUTH, "\"%s\" may not replicate", name);
     } else if (super) {
@@ -128,7 +127,7 @@ static mr_status check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     if (!mr_pg_publication_exists(facts) && facts->options->create_publication && !super &&
         !mr_pg_result_true(role, 0, 2)) {
         mr_pg_remedy(to,
-                     "GRANT CREATE ON DATABASE \"%s\" TO \"%s\" and make it owner of the tables, "
+                     "GRANT CREATE ON DATABASE %I TO %I and make it owner of the tables, "
                      "or create the publication yourself",
                      facts->database, name);
         MR_FOUND_ERROR(to, MR_ERR_AUTH, "\"%s\" may not create the publication", name);

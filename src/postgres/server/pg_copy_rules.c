@@ -41,13 +41,13 @@ static void rule_rights(const struct copy_rules *rules, const struct copied *tab
     const char *instead = is_sure ? ", or set snapshot.mode = \"no_data\"" : "";
     const char *reason;
     if (!table->is_schema_usable) {
-        mr_pg_remedy(rules->to, "GRANT USAGE ON SCHEMA \"%s\" TO \"%s\"", table->leaf.schema, role);
+        mr_pg_remedy(rules->to, "GRANT USAGE ON SCHEMA %I TO %I", table->leaf.schema, role);
         reason = "\"%s\" may not use its schema";
     } else if (!table->is_readable) {
-        mr_pg_remedy(rules->to, "GRANT SELECT ON %T TO \"%s\"%s", &table->leaf, role, instead);
+        mr_pg_remedy(rules->to, "GRANT SELECT ON %T TO %I%s", &table->leaf, role, instead);
         reason = "\"%s\" may not read its rows";
     } else if (table->hides_rows) {
-        mr_pg_remedy(rules->to, "ALTER ROLE \"%s\" BYPASSRLS%s", role, instead);
+        mr_pg_remedy(rules->to, "ALTER ROLE %I BYPASSRLS%s", role, instead);
         reason = "its policies for row-level security would hide rows from \"%s\"";
     } else {
         return;
@@ -59,7 +59,7 @@ static void rule_rights(const struct copy_rules *rules, const struct copied *tab
     mr_text_done(&text);
 }
 
-/* Whoever owns one of them can have it do anything that the role which copies may do, and only read. */
+/* The owner of one of them can have it do anything that the role which copies may do, and only read. */
 static void rule_called(const struct copy_rules *rules, const struct copied *table)
 {
     const char *role = mr_pg_user(rules->conn);
@@ -75,7 +75,7 @@ static void rule_called(const struct copy_rules *rules, const struct copied *tab
     }
     if (mr_pg_copies_apart(rules->options)) {
         mr_pg_remedy(rules->to,
-                     "take from \"%s\" what is more than SELECT (ALTER ROLE \"%s\" NOSUPERUSER "
+                     "take from %I what is more than SELECT (ALTER ROLE %I NOSUPERUSER "
                      "NOREPLICATION NOCREATEDB NOCREATEROLE; REVOKE the roles that it is a member "
                      "of)",
                      role, role);
@@ -83,7 +83,7 @@ static void rule_called(const struct copy_rules *rules, const struct copied *tab
         mr_pg_remedy(rules->to,
                      "where these roles are not to be trusted, have the rows copied by a role that "
                      "may only read: CREATE ROLE copier LOGIN PASSWORD '...'; GRANT USAGE ON "
-                     "SCHEMA \"%s\" TO copier; GRANT SELECT ON %T TO copier; and set "
+                     "SCHEMA %I TO copier; GRANT SELECT ON %T TO copier; and set "
                      "snapshot.connection_env (docs/security.md)",
                      table->leaf.schema, &table->leaf);
     }
@@ -223,7 +223,7 @@ static mr_status rule_role(struct mr_pg_conn *conn, struct mr_pg_reporter *to,
     mr_pg_about(to, "existing rows");
     if (may_more) {
         mr_pg_remedy(to,
-                     "ALTER ROLE \"%s\" NOSUPERUSER NOREPLICATION NOCREATEDB NOCREATEROLE; REVOKE "
+                     "ALTER ROLE %I NOSUPERUSER NOREPLICATION NOCREATEDB NOCREATEROLE; REVOKE "
                      "the roles that it is a member of",
                      role);
         MR_FOUND_WARNING(to, "are read by role \"%s\", which may do more than read", role);

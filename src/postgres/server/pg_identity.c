@@ -96,7 +96,7 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
     return MR_OK;
 }
 
-/* The lock can't be had past whoever has it; but it must not end us either, nor hold us up without a word. */
+/* The lock can't be had while another has it; but it must not end us either, nor hold us up without a word. */
 static void log_intruder(const struct mr_pg_source_options *options,
                          const struct mr_pg_owner *owner)
 {
@@ -173,7 +173,9 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options
     }
 }
 
-mr_lsn mr_pg_timeline_end(const char *history, uint32_t timeline)
+/* The LSN at which a timeline ended, from a timeline history file ("tli<tab>LSN<tab>reason", a line each); 0 when it
+ * is not in there. PostgreSQL documentation, "Streaming Replication Protocol", TIMELINE_HISTORY. */
+static mr_lsn timeline_end(const char *history, uint32_t timeline)
 {
     for (const char *line = history; *line != '\0';) {
         unsigned number;
@@ -196,7 +198,7 @@ static mr_status read_switch(struct mr_pg_conn *conn, uint32_t current, uint32_t
     static const struct mr_pg_shape shape = {"its timeline history", "ss", 1, 1};
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error, "TIMELINE_HISTORY %u", current));
-    *ret_lsn = mr_pg_timeline_end(mr_pg_result_value(result, 0, 1), timeline);
+    *ret_lsn = timeline_end(mr_pg_result_value(result, 0, 1), timeline);
     return MR_OK;
 }
 
@@ -256,7 +258,7 @@ mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_opti
         MR_TRY(
             read_switch(conn, timeline, stored->identity.timeline, &server.switched_at, ret_error));
     }
-    /* Where nothing is stored, the slot itself says how far we are, behind the offset or not. */
+    /* Where nothing is stored, the slot itself says how far we are, after the offset or not. */
     bool goes_by_slot = !options->position_is_stored && server.slot_exists;
     MR_TRY(mr_checkpoint_verify(stored, &server, goes_by_slot ? 0 : start, ret_error));
     /* walsender.c, StartLogicalReplication, takes any place, and the slot would leave out all before it. */

@@ -38,8 +38,4 @@ mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                          const struct mr_checkpoint *stored, mr_lsn start,
                          struct mr_identity *ret_identity, struct mr_error *ret_error);
 
-/* The LSN at which a timeline ended, from a timeline history file ("tli<tab>LSN<tab>reason", a line each); 0 when it
- * is not in there. PostgreSQL documentation, "Streaming Replication Protocol", TIMELINE_HISTORY. */
-mr_lsn mr_pg_timeline_end(const char *history, uint32_t timeline);
-
 #endif

@@ -50,7 +50,7 @@ static void rule_key(struct mr_pg_reporter *to, const struct mr_pg_source_option
     const char *ours = mr_pg_result_value(result, row, OURS);
     const char *theirs = mr_pg_result_value(result, row, THEIRS);
     bool is_order = mr_pg_result_true(result, row, IS_ORDER);
-    mr_pg_about(to, "key of table \"%s\".\"%s\"", table.schema, table.table);
+    mr_pg_about(to, "key of table %T", &table);
     if (mr_pg_key_of(options, mr_slice_of(table.schema), mr_slice_of(table.table)) != NULL ||
         theirs == NULL || (options->key_order != MR_KEY_ORDER_INDEX && !is_order)) {
         return;

@@ -68,7 +68,7 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
     }
 }
 
-/* Whoever vacuums a table by hand holds the lock that a publication wants of it. */
+/* A VACUUM by hand holds the lock that a publication wants of its table. */
 static const char lock_timeout[] = "SET LOCAL lock_timeout = '10s'";
 static const char via_root[] = "publish_via_partition_root = true";
 
@@ -114,7 +114,7 @@ static mr_status log_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_
     return MR_OK;
 }
 
-/* Milliseconds that a try may wait for a lock. Whoever waits for an autovacuum ends it once deadlock_timeout is over, unless its own
+/* Milliseconds that a try may wait for a lock. One who waits for an autovacuum ends it once deadlock_timeout is over, unless its own
  * limit comes first (ProcSleep in storage/lmgr/proc.c); an autovacuum may take hours. */
 static mr_status read_patience(struct mr_pg_conn *conn, int64_t *ret_ms, struct mr_error *ret_error)
 {
@@ -181,7 +181,7 @@ struct follow {
     bool exists;
     bool goes_on;
     uint32_t errors;        /* reported before */
-    struct mr_text changes; /* statements, a semicolon behind each */
+    struct mr_text changes; /* statements, a semicolon after each */
     struct mr_text altered; /* tables, "a, b" */
     struct mr_error *ret_error;
 };

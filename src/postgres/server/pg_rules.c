@@ -199,7 +199,7 @@ static void rule_missing_publication(const struct rules *rules)
                        options->slot);
     } else if (!options->create_publication) {
         mr_pg_remedy(rules->to,
-                     "create it with CREATE PUBLICATION \"%s\" FOR TABLE …, or set "
+                     "create it with CREATE PUBLICATION %I FOR TABLE …, or set "
                      "source.postgres.create_publication = true",
                      options->publication);
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "does not exist");
@@ -218,7 +218,7 @@ static void rule_operations(const struct rules *rules)
         return;
     }
     mr_pg_remedy(rules->to,
-                 "ALTER PUBLICATION \"%s\" SET (publish = 'insert, update, delete, truncate')",
+                 "ALTER PUBLICATION %I SET (publish = 'insert, update, delete, truncate')",
                  rules->options->publication);
     MR_FOUND_WARNING(rules->to, "does not publish all of insert, update and delete");
 }
@@ -360,7 +360,7 @@ static void rule_unsent(const struct rules *rules, uint32_t row, const struct mr
     bool refused = rules->facts->version >= GENERATED_VERSION_MIN;
     if (refused) {
         mr_pg_remedy(rules->to,
-                     "let the publication send it, if it is stored (%s PUBLICATION \"%s\" … "
+                     "let the publication send it, if it is stored (%s PUBLICATION %I … "
                      "publish_generated_columns = stored), or take another unique index as the "
                      "identity (ALTER TABLE %T REPLICA IDENTITY USING INDEX …)",
                      mr_pg_publication_exists(rules->facts) ? "ALTER" : "CREATE",
@@ -415,7 +415,7 @@ static void rule_table(const struct rules *rules, uint32_t row, const struct mr_
                !rules->options->captured.alter_publication &&
                !mr_pg_result_true(tables, row, MR_TABLE_PUBLISHED)) {
         mr_pg_remedy(rules->to,
-                     "run ALTER PUBLICATION \"%s\" ADD TABLE %T, set publication.alter = true, or "
+                     "run ALTER PUBLICATION %I ADD TABLE %T, set publication.alter = true, or "
                      "take it out of \"tables\"",
                      rules->options->publication, table);
         mr_pg_found(rules->to, level, MR_ERR_CONFIG, "is not in publication \"%s\"%s",
@@ -550,7 +550,7 @@ static void rule_patterns(const struct rules *rules)
     }
 }
 
-/* What patterns mean can't be wrong; whoever wrote them wants to see it. */
+/* What patterns mean can't be wrong; their writer wants to see it. */
 mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                   struct mr_pg_reporter *to, struct mr_error *ret_error)
 {

@@ -127,7 +127,7 @@ static const char *slot_options(const struct setup *setup, bool exports)
 static mr_status create_slot(struct setup *setup)
 {
     const struct mr_pg_source_options *options = setup->options;
-    /* Whether one may begin here, mr_checkpoint_verify said; this is the look behind it. */
+    /* Whether one may begin here, mr_checkpoint_verify said; this is the look after it. */
     if (setup->stream.is_known || options->slot_must_exist) {
         return mr_fail(setup->ret_error, MR_ERR_HISTORY,
                        "slot \"%s\" is gone, and with it the rows since its position" MR_RECIPE_LEAD
@@ -154,7 +154,7 @@ static mr_status drop_slot(const struct setup *setup, const char *name)
 }
 
 /* The new one stands where the old one does (slotfuncs.c, copy_replication_slot: restart_lsn, confirmed_flush and
- * catalog_xmin are the source's). If the old one stays because we die in between, whoever comes next drops it. */
+ * catalog_xmin are the source's). If the old one stays because we die in between, the next start drops it. */
 static mr_status rename_slot(const struct setup *setup, const char *from, const char *to)
 {
     MR_TRY(mr_pg_commandf(setup->conn, MR_PG_CHANGE_MS, setup->ret_error,
@@ -264,7 +264,7 @@ static bool copy_is_complete(const struct setup *setup, const struct mr_pg_resul
            mr_pg_result_value(found, 0, COPY_PID) == NULL;
 }
 
-/* Whoever drops what is not above would drop the rows. */
+/* To drop what is not above would drop the rows. */
 static mr_status refuse_below(struct setup *setup)
 {
     const struct mr_pg_copy_slot *slot = setup->copy;

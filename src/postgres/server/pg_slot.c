@@ -282,7 +282,7 @@ static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
     pthread_mutex_lock(&slot->lock);
     slot->view.errors++;
     pthread_mutex_unlock(&slot->lock);
-    /* One look that fails is no news of its own: whoever opens the stream says why at the same time. */
+    /* One look that fails is no news of its own: the opening of the stream says why at the same time. */
     if (++slot->failed == 2) {
         mr_log(MR_LOG_WARN, "slot_unseen", error->text, MR_LOG_STR("slot", slot->options.slot));
     }

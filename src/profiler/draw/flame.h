@@ -1,7 +1,7 @@
 /* Flame graphs: stacks in, a self-contained interactive SVG, folded text or tables out.
  *
  * A `struct mr_flame` is a tree of frames with two values at every node: one profile, or two to be
- * compared (before and after). It works on memory only: no files, no clock, libc only. Whoever made it
+ * compared (before and after). It works on memory only: no files, no clock, libc only. Its maker
  * owns it and uses it from one thread at a time. Its size is bounded whatever comes in: what exceeds a
  * limit is counted at the deepest frame that could be kept, so totals always hold.
  *

@@ -16,7 +16,7 @@ const char mr_flame_style[] =
     "#frames rect{stroke:#182028}#frames g:hover rect{stroke:#fff}#frames text{fill:#222}}";
 
 /* A frame is a group with data-b (where it begins), data-n (its length) and data-d (its depth), all in
- * values of the profile. Zooming writes x and width anew; searching only changes fills. */
+ * values of the profile. Zooming writes x and width again; searching only changes fills. */
 const char mr_flame_script[] =
     "(function(){\n"
     "'use strict';\n"
