@@ -75,7 +75,7 @@ void mr_http_free(struct mr_http *http);
 const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t index);
 const char *mr_http_path(const struct mr_http_request *request);
 
-/* A parameter of the query ("": its name alone), or NULL. */
+/* A parameter of the query ("": its name alone), or NULL. More than eight are refused before the handler. */
 const char *mr_http_parameter(const struct mr_http_request *request, const char *name);
 
 /* The first parameter of the query that is not one of `known` (ends with NULL), or NULL. */

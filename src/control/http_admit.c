@@ -327,9 +327,16 @@ bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins 
         !admit_login(options, logins, request->connection, request)) {
         return false;
     }
+    enum { PARAMETERS_MAX = 8 };
+    int parameters =
+        MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, NULL, NULL);
     bool too_late = ending && request->route != NULL && request->route->slow;
+    bool too_many = request->route != NULL && parameters > PARAMETERS_MAX;
     if (too_late) {
         mr_http_fail_ending(request);
+    } else if (too_many) {
+        mr_http_fail(request, MHD_HTTP_BAD_REQUEST, "at most %d parameters are taken",
+                     PARAMETERS_MAX);
     }
-    return !too_late;
+    return !too_late && !too_many;
 }
