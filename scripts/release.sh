@@ -15,6 +15,7 @@
 #   push ARCH                pushes the image
 #   index                    one image name for all machines; its name and digest go to GITHUB_OUTPUT
 #   publish TAG OUT          the GitHub release, with OUT's files
+#   fetch SITE               the apt repository of the newest release into SITE/apt, for the site (site.yml)
 #
 # apt and sums sign with MILLRACE_SIGNING_KEY, a secret OpenPGP key without a passphrase (gpg --armor --export-secret-keys).
 # image, push and index take the image's name from GITHUB_REPOSITORY; push and index log in as GITHUB_ACTOR with TOKEN.
@@ -169,6 +170,18 @@ index() {
 
 publish() { notes "$1" | gh release create "$1" --repo "$GITHUB_REPOSITORY" --verify-tag --title "millrace ${1#v}" --notes-file - "$2"/*; }
 
+# A tag may have no release yet: then the one before counts.
+fetch() {
+    local tag from=${GITHUB_SERVER_URL:-https://github.com}/$GITHUB_REPOSITORY/releases/download tags
+    tags=$(git tag --list 'v[0-9]*' --sort -version:refname)
+    [ -n "$tags" ] || { say "there is no release yet, and no apt repository" && return; }
+    mkdir -p "$1/apt"
+    for tag in $tags; do
+        if curl -fsSL --retry 3 "$from/$tag/millrace-${tag#v}-apt.tar.gz" | tar -xz -C "$1/apt" 2>/dev/null; then return; fi
+    done
+    die "no release of these tags has an apt repository:" "$tags"
+}
+
 # run NUMBER FUNCTION [ARGUMENT...]: with that many arguments at least.
 run() {
     [ $# -ge $(($1 + 2)) ] || die "a step lacks an argument; try --help"
@@ -176,7 +189,7 @@ run() {
 }
 
 case "${1:-}" in
-    prepare | check | packages | sums | notes | image | push) run 1 "$@" ;;
+    prepare | check | packages | sums | notes | image | push | fetch) run 1 "$@" ;;
     source) run 1 source_tarball "${@:2}" ;;
     apt) run 3 "$@" ;;
     index) run 0 "$@" ;;

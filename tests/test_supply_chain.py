@@ -1,11 +1,14 @@
 """What the repository itself promises: its workflows, the packages of its tests, and what a release is made of."""
 
+import functools
+import http.server
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -19,7 +22,7 @@ MAY_WRITE = {
     "scorecard.yml": {"security-events", "id-token"},
     "pr-comment.yml": {"pull-requests"},
     "site.yml": {"pages", "id-token"},
-    "release.yml": {"contents", "packages", "id-token", "attestations"},
+    "release.yml": {"contents", "packages", "id-token", "attestations", "pages"},
 }
 
 
@@ -34,7 +37,7 @@ def workflows():
 
 def test_actions_are_pinned_by_digest():
     for name, text in workflows().items():
-        used = re.findall(r"uses: *(.+)", text)
+        used = re.findall(r"uses: *((?!\./).+)", text)
         assert used, name
         for action in used:
             assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), (name, action)
@@ -108,7 +111,8 @@ def test_each_step_of_a_release_is_the_scripts():
     ours = [words[1] for words in told if words[0] == "scripts/release.sh"]
     assert ours == ["check", "packages", "check", "image", "push", "source", "apt", "sums", "index", "publish"]
     explained = subprocess.run([RELEASE, "--help"], capture_output=True, text=True, check=True).stdout
-    assert {re.match(r"  (\w+) ", line)[1] for line in explained.splitlines() if re.match(r"  \w+ ", line)} == {"prepare", "notes", *ours}
+    assert {re.match(r"  (\w+) ", line)[1] for line in explained.splitlines() if re.match(r"  \w+ ", line)} == {"prepare", "notes", "fetch", *ours}
+    assert "scripts/release.sh fetch build/site" in steps("site.yml")
     # What is signed is complete: nothing gets into out after the sums.
     assert ours.index("sums") > max(ours.index(step) for step in ("packages", "source", "apt"))
 
@@ -179,6 +183,26 @@ def test_images_are_named_after_the_repository(copy, tmp_path):
     published = release(copy, "publish", "v7.8.9", "out", **variables)
     assert published.returncode == 0 and "### Added" in published.stderr
     assert "gh release create v7.8.9 --repo Somebody/millrace --verify-tag --title millrace 7.8.9 --notes-file - out/file\n" in (tmp_path / "calls").read_text()
+
+
+def test_the_site_has_the_apt_repository_of_the_newest_release(copy, tmp_path):
+    """Of the newest that is there: the tag comes before its files. Without any tag there is none, and without files that is an error."""
+    releases = tmp_path / "served" / "Somebody" / "millrace" / "releases" / "download" / "v7.8.9"
+    releases.mkdir(parents=True)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "served")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = {"GITHUB_SERVER_URL": f"http://127.0.0.1:{server.server_port}"}
+        assert release(copy, "fetch", "site", **where).returncode == 0 and not (copy / "site").exists()
+        for tag in ("v7.8.9", "v7.8.10"):
+            subprocess.run(["git", "tag", tag], cwd=copy, check=True)
+        assert release(copy, "fetch", "site", **where).returncode == 1
+        (copy / "debian12.sources").write_text("Types: deb\n")
+        subprocess.run(["tar", "-czf", releases / "millrace-7.8.9-apt.tar.gz", "debian12.sources"], cwd=copy, check=True)
+        done = release(copy, "fetch", "site", **where)
+        server.shutdown()
+    assert done.returncode == 0, done.stderr
+    assert (copy / "site" / "apt" / "debian12.sources").read_text() == "Types: deb\n"
 
 
 def second_places(name, text):
