@@ -12,22 +12,24 @@ set -euo pipefail
 # shellcheck source=scripts/lib/base.sh disable=SC1091
 . "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 
+CHECKOUT= # of releases; until the end
+
 # build FOLDER OUT: the site of a checkout.
 build() { NO_MKDOCS_2_WARNING=1 "$MKDOCS" build --quiet --strict -f "$1/mkdocs.yml" -d "$2"; }
 
 build_versions() {
-    local out=$1 tag version checkout list newest=dev
+    local out=$1 tag version list newest=dev
     export MILLRACE_SITE_VERSIONS=mike # the form of versions.json, which the theme's menu reads
-    checkout=$(mktemp -d)
-    trap 'rm -rf "$checkout"' EXIT
+    CHECKOUT=$(mktemp -d)
+    trap 'rm -rf "$CHECKOUT"' EXIT
     build "$REPO_ROOT" "$out/dev"
     list='{"version": "dev", "title": "dev", "aliases": []}'
     while read -r tag; do
         version=${tag#v}
         git -C "$REPO_ROOT" cat-file -e "$tag:mkdocs.yml" 2>/dev/null || continue
-        mkdir "$checkout/$version"
-        git -C "$REPO_ROOT" archive "$tag" | tar -x -C "$checkout/$version"
-        build "$checkout/$version" "$out/$version"
+        mkdir "$CHECKOUT/$version"
+        git -C "$REPO_ROOT" archive "$tag" | tar -x -C "$CHECKOUT/$version"
+        build "$CHECKOUT/$version" "$out/$version"
         list+=", {\"version\": \"$version\", \"title\": \"$version\", \"aliases\": []}"
         newest=$version
     done < <(git -C "$REPO_ROOT" tag --list 'v[0-9]*' --sort version:refname)

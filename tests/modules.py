@@ -16,7 +16,7 @@ BEGIN, END = "<!-- made by tests/modules.py --write -->\n", "<!-- end of what it
 
 # What judges documents, packages, measurements and the tests themselves, and no module.
 OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_grafana test_hardening test_load test_packages test_pictures test_pr_check test_scripts
-    test_supply_chain test_verdict faults/test_checker faults/test_documents""".split()
+    test_site test_supply_chain test_verdict faults/test_checker faults/test_documents""".split()
 
 SYSTEM = {
     "base": "test_limits test_errors test_canary test_clock",
@@ -37,12 +37,12 @@ SYSTEM = {
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
     "postgres/conn": "test_security test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
-    "postgres/server": "test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover",
+    "postgres/server": "test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_restored_source",
     "profiler": "test_profiler test_profiling test_profile_readers",
     "profiler/draw": "test_profile_command test_profile_readers",
     "record": "test_record",
     "registry": "test_formats lies/test_lies",
-    "sink": "test_operations test_delivery test_topics",
+    "sink": "test_operations test_delivery test_topics test_consumers",
     "sink/kafka": "test_faults test_topics test_security test_state lies/test_lying_kafka lies/test_lies faults/test_broker faults/test_cluster "
                   "faults/test_far_broker faults/test_hanging test_kerberos",
     "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "

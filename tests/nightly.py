@@ -77,7 +77,7 @@ NIGHTLY = (
                   ("no state-2", "no state, saved-2", "state-1")), ("src/postgres/server/", "src/flow/"), 30, "the other number of crashes runs each time"),
     Nightly(tuple(f"test_logical_messages.py::test_a_large_message_costs_nothing[5000000-{how}]" for how in ("true", "false")), ("src/stream/",), 12,
             "a larger one costs nothing each time"),
-    Nightly(("faults/test_restored_source.py",), ("src/event/checkpoint", "src/postgres/server/pg_identity"), 90,
+    Nightly(("faults/test_restored_source.py",), ("src/event/checkpoint.c", "src/postgres/server/pg_identity.c"), 90,
             "seven ways to restore; test_slot.py restores a server each time"),
     Nightly(("test_consumers.py",), ("docs/examples/", "src/sink/kafka/"), 35, "examples in two languages; the one in Python runs each time, too"),
     Nightly(("faults/test_far_broker.py",), CLUSTER, 40, "waits for a broker 30 ms away"),

@@ -37,7 +37,7 @@ def workflows():
 
 def test_actions_are_pinned_by_digest():
     for name, text in workflows().items():
-        used = re.findall(r"uses: *((?!\./).+)", text)
+        used = re.findall(r"uses: +(?!\./)(\S.*)", text)
         assert used, name
         for action in used:
             assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), (name, action)
