@@ -298,6 +298,19 @@ static const char order_question[] =
     " w.attcollation::text FROM wanted w LEFT JOIN (places JOIN chosen USING (indexrelid)) p"
     " ON p.attnum = w.attnum ORDER BY p.at, w.attnum";
 
+/* Whether each column has an index' operators. */
+static bool has_operators(const struct mr_pg_result *order)
+{
+    for (uint32_t i = 0; i < mr_pg_result_rows(order); i++) {
+        for (uint32_t c = ORDER_ABOVE_SCHEMA; c <= ORDER_BELOW; c++) {
+            if (mr_pg_result_value(order, i, c) == NULL) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 /* Why the rows can't be read in that order; false: nothing is against it. */
 static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct mr_text *reason)
 {
@@ -315,7 +328,7 @@ static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct 
             return true;
         }
     }
-    if (mr_pg_result_value(order, 0, ORDER_ABOVE) == NULL) {
+    if (!has_operators(order)) {
         mr_text_string(reason, "there is no unique B-tree index of these columns alone, in "
                                "their collation, that is not deferrable and has no condition");
         return true;

@@ -1,6 +1,7 @@
 /* COPY … TO STDOUT on an ordinary connection. */
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "postgres/conn/pg_conn_internal.h"
 
@@ -32,6 +33,7 @@ mr_status mr_pg_copy_start(struct mr_pg_conn *conn, const char *command, struct 
     struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, 0);
     PGresult *result;
     conn->refusal = (struct mr_pg_refusal){0};
+    conn->copied = 0;
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_ONE_STATEMENT, &result, ret_error));
     mr_status status = MR_OK;
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
@@ -53,6 +55,23 @@ static mr_status next_result(struct mr_pg_conn *conn, const struct mr_pg_limit *
     return MR_OK;
 }
 
+/* The server says how many rows it has sent (manual, "Message Formats", CommandComplete), one a message ("Message Flow", COPY
+ * Operations). libpq drops those that come when it takes the copy for ended (pqParseInput3 in fe-protocol3.c). */
+static mr_status check_count(const struct mr_pg_conn *conn, PGresult *result,
+                             struct mr_error *ret_error)
+{
+    char came[24];
+    snprintf(came, sizeof(came), "%llu", (unsigned long long)conn->copied);
+    if (strcmp(PQcmdTuples(result), came) == 0) {
+        return MR_END;
+    }
+    return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                   "the server was asked to copy rows, and says that it has sent another number of "
+                   "them than have come (%s); this is no PostgreSQL, or something between has "
+                   "dropped some",
+                   came);
+}
+
 /* The rows are at their end, or the server has broken off. One that says more than that (a copy within the copy, of which libpq
  * tells again and again) is none that can be asked again. */
 static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
@@ -65,6 +84,8 @@ static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *lim
         answer = refused(conn, result, ret_error);
     } else if (result != NULL && PQresultStatus(result) != PGRES_COMMAND_OK) {
         answer = fail_answer(ret_error);
+    } else if (result != NULL) {
+        answer = check_count(conn, result, ret_error);
     }
     PQclear(result);
     struct mr_error error = {0};
@@ -91,6 +112,7 @@ mr_status mr_pg_copy_next(struct mr_pg_conn *conn, uint8_t **ret_row, size_t *re
         if (MR_LIKELY(len > 0)) {
             *ret_row = (uint8_t *)row;
             *ret_len = (size_t)len;
+            conn->copied++;
             return MR_OK;
         }
         if (len == -2) {

@@ -31,6 +31,7 @@ struct mr_pg_conn {
     bool publication_skipped; /* the server warned that it streams without it */
     mr_lsn failed_change;     /* at which the output plugin failed; 0: it did not */
     struct mr_pg_refusal refusal;
+    uint64_t copied;             /* rows of the COPY at hand, or of the last one, that have come */
     struct mr_pg_result *answer; /* of mr_pg_ask */
 };
 
