@@ -219,6 +219,9 @@ def test_the_slot_goes_while_a_pair_runs_and_reloads(scene, millrace):
     """Whoever takes over, or opens the stream again with other tables, makes none."""
     here = scene("at-least-once")
     here.process.start().streaming()
+    # Something is stored, so something was begun.
+    place = here.database.run("SELECT pg_logical_emit_message(true, 'other', 'x')")[0][0]
+    eventually(lambda: here.database.slot_row(f"confirmed_flush_lsn >= '{place}'"), what="a position that is stored")
     second = millrace(tables=("t", "z")).start()
     second.wait_for("standby")
     here.process.process.send_signal(signal.SIGSTOP)
