@@ -262,3 +262,41 @@ def test_slot_of_another_database_is_left_alone(database, millrace, mode, has_pu
         assert database.run("SELECT database FROM pg_replication_slots WHERE slot_name = %s", [database.slot])[0][0] == other.name
     finally:
         other.drop()
+
+
+def test_a_slot_that_another_database_has_by_now_is_left_alone(database, millrace):
+    """A position is stored, and the slot of then is gone: what says so, and how to go on, does not take the other's for it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    end = database.run("SELECT pg_logical_emit_message(true, 'other', 'x')")[0][0]
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+    assert process.stop() == 0
+    other = Database()
+    try:
+        database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
+        other.run(f"SELECT pg_create_logical_replication_slot('{database.slot}', 'pgoutput')")
+        for code, said in (check(process), process.run_to_end()):
+            assert code in (10, 78) and "pg_drop_replication_slot" not in said, said
+        assert database.run("SELECT database FROM pg_replication_slots WHERE slot_name = %s", [database.slot])[0][0] == other.name
+    finally:
+        other.drop()
+
+
+@pytest.mark.parametrize("mode", ["no_data", "initial", "when_needed", "always"])
+def test_the_slot_of_a_copy_of_another_database_is_left_alone(database, millrace, mode):
+    """The copy of another pipeline with the same slot_name was begun there, or goes on; its own slot is not made yet."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    other = Database()
+    try:
+        name = f"{database.slot}_snapshot_1"
+        other.run(f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')")
+        process = millrace(snapshot__mode=f'"{mode}"')
+        if mode == "no_data":
+            process.start().streaming()
+            assert process.stop() == 0
+        else:
+            code, said = process.run_to_end()
+            assert code == 78 and name in said and "choose another slot_name" in said and "pg_drop_replication_slot" not in said, said
+        assert database.run("SELECT database FROM pg_replication_slots WHERE slot_name = %s", [name])[0][0] == other.name
+    finally:
+        other.drop()

@@ -291,7 +291,7 @@ static const char order_question[] =
     " JOIN pg_operator l ON l.oid = la.amopopr JOIN pg_namespace ln ON ln.oid = l.oprnamespace"
     " WHERE i.indrelid = %u AND i.indisunique AND i.indimmediate AND i.indisvalid"
     " AND i.indislive AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indnkeyatts = %u),"
-    " chosen AS (SELECT indexrelid FROM places GROUP BY 1 HAVING count(*) = %u"
+    " chosen AS (SELECT indexrelid FROM places GROUP BY 1 HAVING count(DISTINCT attnum) = %u"
     " ORDER BY NOT bool_and(fits), count(DISTINCT (gs, g, ls, l)), 1 LIMIT 1)"
     " SELECT w.attname, coalesce(w.fault, CASE WHEN NOT p.fits"
     " THEN 'is compared as another type than its own' END), p.gs, p.g, p.ls, p.l,"

@@ -63,7 +63,7 @@ def write(database, first, count=1000):
     database.run(f"INSERT INTO t SELECT generate_series({first}, {first + count - 1})")
 
 
-def deliver(process, database, first):
+def deliver(database, first):
     """Until the server has the confirmation."""
     write(database, first)
     end = database.run("SELECT pg_current_wal_lsn()")[0][0]
@@ -75,10 +75,10 @@ def restored(source, millrace_for, way, is_recovered, written):
     database = Database(port=source.server.port)
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace_for(database, pipeline__reconnect_max='"1s"').start().streaming()
-    deliver(process, database, 1)
+    deliver(database, 1)
     source.back_up(way)
     eventually(lambda: database.slot_row("active"), 60, "the stream")
-    deliver(process, database, 1001)
+    deliver(database, 1001)
     assert process.stop() == 0
     source.restore(is_recovered)
     if written:

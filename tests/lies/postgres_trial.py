@@ -16,7 +16,7 @@ BY_STATE = {
 TOLD_ON_STDOUT = ("", "fresh", "signals", "drafted", "heartbeat")
 # What is asked on connections beside the stream's, which may be at its end by then.
 BESIDE_THE_STREAM = {"signals": ("names of", "table found", "transaction number", "chunk", "reader", "signal"), "heartbeat": ("heartbeat",)}
-INVENTED = ("chunk row", "chunk copy", "signal")  # such a lie is about the rows themselves, or where they end
+INVENTED = ("chunk row", "signal")  # such a lie is about the rows themselves
 # libpq forgets the result at hand when parameters are described, which nobody asks it for (getParamDescriptions in
 # src/interfaces/libpq/fe-protocol3.c sets conn->result, whatever it was).
 LIBPQ_LEAKS = ("another type 't'",)

@@ -71,11 +71,13 @@ def test_an_honest_server_is_streamed_from_to_its_end(monkeypatch):
 @pytest.mark.parametrize("name", [
     "copies row | value 0: ones", "copy ready | length: 3", "chunk order row | column 0: letter",
     "table found row | column 2: empty | always", "copy tables row | column 0: 0", "copy columns row | column 1: 100 KB",
-    "limits row | column 3: highest", "snapshot row | column 2: highest", "copy out | twice", "chunk copy out | twice | always"])
+    "limits row | column 3: highest", "snapshot row | column 2: highest", "copy out | twice", "chunk copy out | twice | always",
+    "chunk order row | column 2: null", "chunk order row | column 5: null", "chunk no data | late", "chunk copy end | withheld, goes on"])
 def test_lies_that_ended_it_once(monkeypatch, name):
     """The name of a copy's slot without a number; a server that forgets that a copy was begun at that very position; the order
     of a key by a column that the table does not have; a partition without a schema; a table without an OID; the name of a column that no identifier can be; limits and
-    a time at the end of all numbers; a copy within the copy."""
+    a time at the end of all numbers; a copy within the copy; a null in the order of a key; a message out of place, after which libpq drops
+    a copy's rows; a copy without its end."""
     monkeypatch.setattr(trial, "LAUNCHER", Launcher())
     stem = name.removesuffix(" | always")  # which lies are told always, or in a second answer, shifts with the number of columns
     lie = next(lie for lie in postgres_trial.all_lies()

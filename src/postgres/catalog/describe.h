@@ -1,7 +1,7 @@
 /* What a relation is beyond its message: whether it is one of ours, its key, the order of the key's columns, its columns' types.
  *
- * One lookup for all who need it, the stream and the copies. It asks nobody: what is known of the published tables is read before
- * (mr_pg_catalog_read), and where that does not cover the transaction at hand, the lookup leaves a question and answers MR_FULL. The
+ * One lookup for all who need it, the stream and the copies. It asks nobody: what is known of the published tables, and of all types, is
+ * read before (mr_pg_catalog_read), and where that does not cover the transaction at hand, the lookup leaves a question and answers MR_FULL. The
  * caller then has the question answered on a connection (mr_pg_catalog_ask), and looks up again. The catalog tells of now and rows are of
  * then: pg_keys.h, pg_captured.h and pg_types.h say what that means for each. One thread.
  */

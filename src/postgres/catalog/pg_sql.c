@@ -77,8 +77,8 @@ static void add_roots(struct mr_text *sql, const char *more, bool has_schemas)
     mr_text_string(sql, ")");
 }
 
-/* pg_relation_is_publishable, which looks each relation up in a cache: two seconds for 50,000 (pg_publication.c,
- * is_publishable_class; transam.h, FirstNormalObjectId). */
+/* What pg_relation_is_publishable says of tables ('r', 'p'), without its look-up of each in a cache, which takes two seconds for 50,000
+ * (pg_publication.c, is_publishable_class). 16384: MR_FIRST_USER_OID. */
 #define IS_PUBLISHABLE "c.relpersistence = 'p' AND c.oid >= 16384"
 
 /* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for whoever has one of them locked

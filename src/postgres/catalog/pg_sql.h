@@ -23,7 +23,7 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
 
 /* Of a row of pg_replication_slots, for mr_sql_format with a slot's name (which has nothing that a regular expression would take for
  * something else): it is the slot that existing rows are copied with (pg_setup.h); it is that one or the slot itself. */
-#define MR_SQL_IS_COPY_SLOT "slot_name ~ '^%s_snapshot_[0-9]+$'"
+#define MR_SQL_IS_COPY_SLOT "database = current_database() AND slot_name ~ '^%s_snapshot_[0-9]+$'"
 #define MR_SQL_IS_SLOT      "slot_name ~ '^%s(_snapshot_[0-9]+)?$'"
 
 /* Of a row of pg_replication_slots, after another condition. The second column only PostgreSQL 17 and later have. */
@@ -139,7 +139,7 @@ enum mr_rule_column {
 #define MR_RULE_SHAPE "bb"
 
 /* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
- * their names; row changes that the server has counted in them, and in all that is sent. */
+ * their names; row changes that the server has counted in them, and in all that is sent (0 where there is no such table). */
 void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version);
 

@@ -16,7 +16,8 @@ struct mr_pg_types {
     struct mr_by_oid types;
 };
 
-/* Adds the types of all columns, up to a limit. Of published ones alone it would take longer. */
+/* Adds the types of all columns of the database, 50,000 at most: where most tables are published, it would take longer to choose
+ * those of the published ones. */
 mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn,
                            struct mr_error *ret_error);
 

@@ -136,7 +136,8 @@ struct mr_pg_refusal {
 /* Of the last COPY; lives as long as the connection. */
 const struct mr_pg_refusal *mr_pg_copy_refusal(const struct mr_pg_conn *conn);
 
-/* Waits for its next row; MR_END: there is none, and the connection may be asked again. The row is the caller's, to be
+/* Waits for its next row; MR_END: there is none, as many came as the server says that it sent, and the
+ * connection may be asked again. The row is the caller's, to be
  * freed by mr_pg_copy_row_free (NULL is fine). After an error the connection is of no use. */
 mr_status mr_pg_copy_next(struct mr_pg_conn *conn, uint8_t **ret_row, size_t *ret_len,
                           struct mr_error *ret_error);

@@ -65,11 +65,11 @@ static mr_status check_count(const struct mr_pg_conn *conn, PGresult *result,
     if (strcmp(PQcmdTuples(result), came) == 0) {
         return MR_END;
     }
-    return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                   "the server was asked to copy rows, and says that it has sent another number of "
-                   "them than have come (%s); this is no PostgreSQL, or something between has "
-                   "dropped some",
-                   came);
+    return mr_fail(
+        ret_error, MR_ERR_PROTOCOL,
+        "the server says that it has sent %.20s rows of the copy, and %s came; this is no "
+        "PostgreSQL, or something between has dropped some",
+        PQcmdTuples(result), came);
 }
 
 /* The rows are at their end, or the server has broken off. One that says more than that (a copy within the copy, of which libpq
@@ -82,9 +82,9 @@ static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *lim
     mr_status answer = MR_END;
     if (result != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR) {
         answer = refused(conn, result, ret_error);
-    } else if (result != NULL && PQresultStatus(result) != PGRES_COMMAND_OK) {
+    } else if (result == NULL || PQresultStatus(result) != PGRES_COMMAND_OK) {
         answer = fail_answer(ret_error);
-    } else if (result != NULL) {
+    } else {
         answer = check_count(conn, result, ret_error);
     }
     PQclear(result);

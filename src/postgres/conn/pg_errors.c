@@ -43,6 +43,9 @@ static const struct {
      "read without it; " RECIPE},
     {"42704", "replication slot", MR_ERR_HISTORY,
      "the slot is gone and with it the rows since its position; " MR_RECIPE_OF_COPY},
+    {"42710", "replication slot", MR_ERR_CONFIG,
+     "another database of the cluster, or another program, has one of that name; choose another "
+     "slot_name"},
     {"22021", NULL, MR_ERR_POISON,
      "a row holds bytes that are not valid in the database's encoding, so the server can't send it "
      "as UTF-8"},
@@ -127,9 +130,8 @@ static const struct {
      "switch TLS on in the server, or choose a weaker sslmode on purpose"},
     {"channel binding", MR_ERR_AUTH,
      "with sslmode=require the server must prove itself by SCRAM and channel binding; set "
-     "password_encryption = scram-sha-256 and the password set again, or sslmode=verify-full with "
-     "the "
-     "server's CA in sslrootcert"},
+     "password_encryption = scram-sha-256 and then the password again, or use sslmode=verify-full "
+     "with the server's CA in sslrootcert"},
     {"role \"", MR_ERR_AUTH, "check the user name; CREATE ROLE … LOGIN REPLICATION"},
     {"database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},
     {"invalid connection option", MR_ERR_CONFIG, "see libpq's connection strings"},

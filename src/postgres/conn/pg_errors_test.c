@@ -46,6 +46,7 @@ static void test_classify_by_code(void **state)
         {"55000", "logical decoding requires wal_level >= logical", MR_ERR_CONFIG, "wal_level"},
         {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "it makes what is missing"},
         {"42704", "replication slot \"s\" does not exist", MR_ERR_HISTORY, "the slot is gone"},
+        {"42710", "replication slot \"s\" already exists", MR_ERR_CONFIG, "another slot_name"},
         {"22021", "invalid byte sequence for encoding", MR_ERR_POISON, "encoding"},
         {"22P05", "character has no equivalent", MR_ERR_POISON, "correct it"},
         {"XX000", "something", MR_ERR_TRANSIENT, ""},

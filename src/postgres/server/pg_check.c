@@ -258,7 +258,7 @@ static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     if (!fails && mr_pg_copies_now(facts, &state, was_begun)) {
         MR_FOUND_OK(to, "%s",
                     was_begun ? "the copy of existing rows that was begun goes on"
-                              : "is made again, and existing rows are copied");
+                              : "is made, and existing rows are copied");
     } else if (status != MR_OK) {
         MR_FOUND_ERROR(to, status, "%s", error.text);
     } else if (!mr_pg_slot_exists(facts) && facts->options->create_slot) {

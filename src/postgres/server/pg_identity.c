@@ -228,7 +228,8 @@ static mr_status read_slots(struct mr_pg_conn *conn, const char *slot,
     MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
                       "SELECT slot_name, confirmed_flush_lsn, (SELECT max(slot_name)"
                       " FROM pg_replication_slots WHERE " MR_SQL_IS_COPY_SLOT ")"
-                      " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots ON slot_name = %L",
+                      " FROM (VALUES (1)) one LEFT JOIN pg_replication_slots ON slot_name = %L"
+                      " AND database = current_database()",
                       slot, slot));
     const char *copy = mr_pg_result_value(result, 0, 2);
     server->slot_exists = mr_pg_result_value(result, 0, 0) != NULL;

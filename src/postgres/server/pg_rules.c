@@ -167,7 +167,7 @@ static void rule_plugins(const struct rules *rules)
     }
 }
 
-/* Another database's slot is another pipeline's: no remedy may name it but another slot_name. */
+/* A slot of another database belongs to another pipeline. The only remedy that may be named is another slot_name. */
 static bool slot_is_of_this_database(const struct mr_pg_facts *facts)
 {
     const char *database = mr_pg_fact(facts, MR_SLOT_DATABASE);
