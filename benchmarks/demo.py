@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 from bench_stand import Stand, dsn
 from consume import as_they_come, consumer_of

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/release.sh STEP [ARGUMENT...]
 #
-# The steps of a release (docs/releasing.md). .github/workflows/release.yml runs them when a tag is pushed; all but the last
-# three run on any machine, too.
+# The steps of a release (docs/releasing.md). .github/workflows/release.yml runs them when a tag is pushed; all but push, index,
+# publish and fetch run on any machine, too. Folders are relative to the repository.
 #
 #   prepare VERSION [DATE]   by hand, before the tag: the version and the date (default: today) into the files that have them
 #   check TAG                the tag is the version, CHANGELOG.md has its date, no page says that nothing is released
@@ -34,7 +34,7 @@ prepare() {
     sed -i "s/^project(millrace VERSION [0-9.]* /project(millrace VERSION $version /" CMakeLists.txt
     sed -i "s/^## Unreleased\$/## $version - $date/" CHANGELOG.md
     sed -i "s/^#define MR_MAN_DATE .*/#define MR_MAN_DATE \"$date\"/" src/cli/reference.c
-    say "now: git commit -am 'Version $version' && git tag -s v$version && git push origin v$version"
+    say "now: git commit -am 'Version $version' && git tag -s v$version && git push origin main v$version"
 }
 
 check() {
@@ -52,8 +52,11 @@ packages() {
     export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
     if [ -z "$build" ]; then
         build=build/package
-        cmake --preset ci && cmake --build --preset ci && ctest --preset ci --no-tests=error
-        cmake --preset package && cmake --build --preset package
+        cmake --preset ci
+        cmake --build --preset ci
+        ctest --preset ci --no-tests=error
+        cmake --preset package
+        cmake --build --preset package
     fi
     mkdir -p "$out"
     (cd "$build" && cpack -G DEB -B "$out" && cpack -G RPM -B "$out")
@@ -131,8 +134,7 @@ sums() {
     cd "$1"
     rm -f SHA256SUMS*
     gpg --batch --armor --export >millrace.asc
-    sha256sum -- * >"$GNUPGHOME/sums"
-    mv "$GNUPGHOME/sums" SHA256SUMS
+    sha256sum -- * >SHA256SUMS
     sign --armor --detach-sign --output SHA256SUMS.asc SHA256SUMS
 }
 
@@ -170,14 +172,25 @@ index() {
 
 publish() { notes "$1" | gh release create "$1" --repo "$GITHUB_REPOSITORY" --verify-tag --title "millrace ${1#v}" --notes-file - "$2"/*; }
 
-# A tag may have no release yet: then the one before counts.
+# A tag may have no release yet (404): then the one before counts. Any other answer is an error: an older repository must not take
+# the place of the newest.
 fetch() {
-    local tag from=${GITHUB_SERVER_URL:-https://github.com}/$GITHUB_REPOSITORY/releases/download tags
+    local tag code from=${GITHUB_SERVER_URL:-https://github.com}/$GITHUB_REPOSITORY/releases/download tags
     tags=$(git tag --list 'v[0-9]*' --sort -version:refname)
     [ -n "$tags" ] || { say "there is no release yet, and no apt repository" && return; }
-    mkdir -p "$1/apt"
+    FETCHED=$(mktemp)
+    trap 'rm -f "$FETCHED"' EXIT
     for tag in $tags; do
-        if curl -fsSL --retry 3 "$from/$tag/millrace-${tag#v}-apt.tar.gz" | tar -xz -C "$1/apt" 2>/dev/null; then return; fi
+        code=$(curl -sSL --retry 3 -o "$FETCHED" -w '%{http_code}' "$from/$tag/millrace-${tag#v}-apt.tar.gz")
+        case $code in
+            200)
+                mkdir -p "$1/apt"
+                tar -xzf "$FETCHED" -C "$1/apt"
+                return
+                ;;
+            404) ;;
+            *) die "the apt repository of $tag can't be fetched: HTTP status $code" ;;
+        esac
     done
     die "no release of these tags has an apt repository:" "$tags"
 }

@@ -42,7 +42,7 @@ STAND_PACKAGES=(postgresql-15 postgresql-client-15 "${KAFKA_PACKAGES[@]}"
 # For profiles: tools, and libc's names.
 STAND_PACKAGES+=(strace libc6-dbg)
 # Packages are made with these, and looked at, manual pages and completions read, by those who know their forms.
-PACKAGE_PACKAGES=(dpkg-dev file rpm)
+PACKAGE_PACKAGES=(dpkg-dev file rpm python3)
 STAND_PACKAGES+=("${PACKAGE_PACKAGES[@]}" lintian mandoc zsh fish)
 # Documents are spelled right (tests/test_docs.py).
 STAND_PACKAGES+=(codespell)
@@ -277,7 +277,10 @@ main() {
     if [ "$what" != kafka ] && [ "$what" != site ]; then beside install_librdkafka; fi
     case $what in
         kafka) install_kafka ;;
-        site) install_venv site scripts/site/requirements.txt && printf '%s\n' "$TOOLS_DIR/site" ;;
+        site)
+            install_venv site scripts/site/requirements.txt
+            printf '%s\n' "$TOOLS_DIR/site"
+            ;;
         all)
             beside install_venv venv tests/requirements.txt
             beside install_speedscope

@@ -102,7 +102,7 @@ tidy_sources() {
             case $path in
                 .clang-tidy) printf '%s\n' "$all" ;;
                 src/*.c) printf '%s\n' "$path" ;;
-                src/*.h | src/*.def) { ls "${path%.*}.c" 2> /dev/null || printf '%s\n' "$all" | xargs grep -lF "\"${path#src/}\"" || true; } | head -n 1 ;;
+                src/*.h | src/*.def) { printf '%s\n' "$all" | grep -Fx "${path%.*}.c" || printf '%s\n' "$all" | xargs grep -lF "\"${path#src/}\"" || true; } | head -n 1 ;;
             esac
         done | { grep -Fx "$all" || true; } | sort -u # nothing of it may have changed
         return 0

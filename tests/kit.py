@@ -3,7 +3,10 @@
 Shares no code with the product. Every wait is for something to happen, with a limit."""
 
 import base64
+import contextlib
+import functools
 import http.client
+import http.server
 import json
 import os
 import signal
@@ -322,6 +325,23 @@ def http_get(address, path, method="GET", user=None, headers=None, tls=None, lim
         return Answer(connection.getresponse())
     finally:
         connection.close()
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
+@contextlib.contextmanager
+def served(folder):
+    """The address of an HTTP server with the files of a folder."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def figures(text):

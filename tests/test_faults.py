@@ -109,8 +109,8 @@ def test_a_server_that_has_crashed_forgets_what_it_was_told(database, millrace, 
     reader = topic(database.topic("t"))
     reader.take(1)
     all_confirmed(database)
-    # The server saves a slot when decoding may begin later (LogicalConfirmReceivedLocation), which the transactions say that a checkpoint,
-    # or the server now and then, writes down.
+    # The server saves a slot once decoding may begin later (LogicalConfirmReceivedLocation). It learns that from a record of running
+    # transactions, which a checkpoint writes, and the server by itself now and then.
     for _ in range(3 if saves else 0):
         database.run("CHECKPOINT")
         all_confirmed(database)

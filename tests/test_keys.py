@@ -1,7 +1,6 @@
 """The key of a row is the same in its insert, update and delete, whatever the replica identity, and for ever."""
 
 import json
-import os
 import signal
 
 import psycopg

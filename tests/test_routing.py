@@ -1,6 +1,5 @@
 """Rows of one table in several streams, each with a topic of its own."""
 
-import random
 import threading
 
 import pytest

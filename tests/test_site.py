@@ -1,14 +1,10 @@
 """The site of docs/: built strictly, then opened in a browser. It asks no other host, its search finds what one looks for at
 three in the morning, no link leads nowhere, and pages stay light."""
 
-import contextlib
-import functools
-import http.server
 import json
 import os
 import re
 import subprocess
-import threading
 import urllib.parse
 from html.parser import HTMLParser
 
@@ -16,7 +12,7 @@ import pytest
 from selenium.webdriver.support.ui import WebDriverWait
 
 from browser import open_browser
-from kit import BINARY
+from kit import BINARY, served
 from test_docs import ROOT, files, read
 
 KIB = 1024
@@ -109,22 +105,6 @@ def test_pages_are_light(site, pages):
         if path == "index.html":
             shared = {target(path, link)[0] for link in page.links if re.search(r"\.(css|js)$", link)}
     assert shared and sum(map(size, shared)) + size("search/search_index.json") < SHARED_MAX
-
-
-class Silent(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):  # pylint: disable=arguments-differ
-        pass
-
-
-@contextlib.contextmanager
-def served(folder):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,15 @@
 """What the repository itself promises: its workflows, the packages of its tests, and what a release is made of."""
 
-import functools
-import http.server
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from kit import BINARY
+from kit import BINARY, served
 from prometheus import ROOT
 
 WORKFLOWS = os.path.join(ROOT, ".github", "workflows")
@@ -186,23 +183,27 @@ def test_images_are_named_after_the_repository(copy, tmp_path):
 
 
 def test_the_site_has_the_apt_repository_of_the_newest_release(copy, tmp_path):
-    """Of the newest that is there: the tag comes before its files. Without any tag there is none, and without files that is an error."""
-    releases = tmp_path / "served" / "Somebody" / "millrace" / "releases" / "download" / "v7.8.9"
-    releases.mkdir(parents=True)
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path / "served")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        where = {"GITHUB_SERVER_URL": f"http://127.0.0.1:{server.server_port}"}
+    """Of the newest that is there: the tag comes before its files. Without any tag there is none; without files, and with broken ones,
+    which must not give way to older ones, that is an error."""
+    served_folder = tmp_path / "served"
+    releases = {tag: served_folder / "Somebody" / "millrace" / "releases" / "download" / tag for tag in ("v7.8.9", "v7.8.10")}
+    releases["v7.8.9"].mkdir(parents=True)
+    with served(served_folder) as address:
+        where = {"GITHUB_SERVER_URL": address.rstrip("/")}
         assert release(copy, "fetch", "site", **where).returncode == 0 and not (copy / "site").exists()
-        for tag in ("v7.8.9", "v7.8.10"):
+        for tag in releases:
             subprocess.run(["git", "tag", tag], cwd=copy, check=True)
         assert release(copy, "fetch", "site", **where).returncode == 1
         (copy / "debian12.sources").write_text("Types: deb\n")
-        subprocess.run(["tar", "-czf", releases / "millrace-7.8.9-apt.tar.gz", "debian12.sources"], cwd=copy, check=True)
+        archive = releases["v7.8.9"] / "millrace-7.8.9-apt.tar.gz"
+        subprocess.run(["tar", "-czf", archive, "debian12.sources"], cwd=copy, check=True)
         done = release(copy, "fetch", "site", **where)
-        server.shutdown()
-    assert done.returncode == 0, done.stderr
-    assert (copy / "site" / "apt" / "debian12.sources").read_text() == "Types: deb\n"
+        assert done.returncode == 0, done.stderr
+        assert (copy / "site" / "apt" / "debian12.sources").read_text() == "Types: deb\n"
+        releases["v7.8.10"].mkdir()
+        (releases["v7.8.10"] / "millrace-7.8.10-apt.tar.gz").write_bytes(archive.read_bytes()[:40])
+        assert release(copy, "fetch", "other", **where).returncode != 0
+        assert not (copy / "other" / "apt" / "debian12.sources").exists()
 
 
 def second_places(name, text):

@@ -3,7 +3,6 @@
 import os
 import re
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OUTSIDE = re.compile(r"\]\(\.\./([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
@@ -11,6 +10,8 @@ FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 def on_config(config):
     with open(os.path.join(os.path.dirname(config.config_file_path), "CMakeLists.txt"), encoding="utf-8") as file:
         config.copyright = "millrace " + re.search(r"^project\(millrace VERSION (\S+)", file.read(), re.MULTILINE)[1]
+    if "GITHUB_REPOSITORY" in os.environ:
+        config.extra["repository"] = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
     return config
 
 

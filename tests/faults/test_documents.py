@@ -1,70 +1,15 @@
-"""What docs/consumers.md and docs/postgresql.md say to do, done: the example consumer, and the role with the least rights."""
+"""What docs/postgresql.md says to do, done: the role with the least rights."""
 
 import os
-import sqlite3
 import subprocess
-import sys
 
 import psycopg
 import pytest
 
-from kit import BOOTSTRAP, dsn, eventually
+from kit import dsn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CONSUMER = os.path.join(ROOT, "docs", "examples", "consume_once.py")
 ROLE = os.path.join(ROOT, "scripts", "role.sql")
-
-
-def consume_once(topic, store, *more):
-    return subprocess.Popen([sys.executable, CONSUMER, "--brokers", BOOTSTRAP, "--topic", topic, "--store", store,
-                             *more], stdout=subprocess.PIPE, text=True)
-
-
-def count(store):
-    if not os.path.exists(store):
-        return 0
-    connection = sqlite3.connect(store)
-    try:
-        return connection.execute("SELECT count(*) FROM results").fetchone()[0]
-    except sqlite3.OperationalError:
-        return 0  # not made yet
-    finally:
-        connection.close()
-
-
-def test_example_consumer_counts_each_change_once(database, millrace, tmp_path):
-    """The same rows twice in the topic: the slot is set back by a copy of it. And the consumer is killed."""
-    database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    topic = database.make_topic("t", partitions=3)
-    # With a stored position nothing would come twice.
-    process = millrace(sink__kafka__state_topic='""').start().streaming()
-    database.run("SELECT pg_copy_logical_replication_slot(%s, %s)", [database.slot, database.slot + "_copy"])
-    database.run("INSERT INTO t SELECT generate_series(1, 5000)")
-    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="delivery")
-    process.stop()
-    database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
-    database.run("SELECT pg_copy_logical_replication_slot(%s, %s)", [database.slot + "_copy", database.slot])
-    process.start().streaming()
-    store = str(tmp_path / "results.db")
-    consumer = consume_once(topic, store)
-    try:
-        eventually(lambda: count(store) > 0, 60, "results")
-    finally:
-        consumer.kill()
-        consumer.wait()
-        consumer.stdout.close()
-    database.run("INSERT INTO t SELECT generate_series(5001, 6000)")
-    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="delivery")
-    assert process.stop() == 0
-    consumer = consume_once(topic, store, "--idle", "5")
-    said = consumer.communicate(timeout=120)[0]
-    assert consumer.returncode == 0 and "repeats dropped" in said, said
-    connection = sqlite3.connect(store)
-    rows, keys = connection.execute("SELECT count(*), count(DISTINCT key) FROM results").fetchone()
-    connection.close()
-    assert rows == keys == 6000
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.*;
 import java.time.*;
@@ -15,19 +16,23 @@ public final class ConsumeOnce {
         long idle = arguments.length > 3 ? Long.parseLong(arguments[3]) * 1000 : Long.MAX_VALUE;
         Map<Integer, String> highest = new HashMap<>();
         Map<Integer, Long> next = new HashMap<>();
-        StringBuilder kept = new StringBuilder();
-        String stored = Files.exists(file) ? Files.readString(file) : "";
-        for (String line : stored.substring(0, stored.lastIndexOf('\n') + 1).split("\n")) {
+        byte[] stored = Files.exists(file) ? Files.readAllBytes(file) : new byte[0];
+        int whole = stored.length;
+        while (whole > 0 && stored[whole - 1] != '\n') {
+            whole--;
+        }
+        for (String line : new String(stored, 0, whole, StandardCharsets.UTF_8).split("\n")) {
             if (!line.isEmpty()) {
                 for (String mark : line.substring(line.lastIndexOf('\t') + 1).split(" ")) {
                     String[] parts = mark.split(":");
                     highest.put(Integer.valueOf(parts[0]), parts[1]);
                     next.put(Integer.valueOf(parts[0]), Long.valueOf(parts[2]));
                 }
-                kept.append(line).append('\n');
             }
         }
-        Files.writeString(file, kept);
+        try (var cut = FileChannel.open(file, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+            cut.truncate(whole);
+        }
         Properties options = new Properties();
         options.put("bootstrap.servers", arguments[0]);
         options.put("enable.auto.commit", "false");        // FILE knows where we are
