@@ -2,7 +2,7 @@
  * reason and the remedy.
  *
  * The module that meets a cause begins it, and ends it when it is gone. In between it stays, however often something is tried
- * again. Several causes may be there at once; page, metrics, /readyz and log all show the same one: the first that began,
+ * again. Several causes may be there at once; page, metrics, /readyz and log all show the same one: an end, else what ends millrace, else the first that began,
  * because the others often follow from it (millrace leaves PostgreSQL alone because Kafka takes nothing). The pipeline owns it.
  * Any thread calls; a lock is held for a copy of a text. */
 #ifndef MR_BASE_STANDSTILL_H

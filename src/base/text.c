@@ -1,10 +1,8 @@
 #include "base/text.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { FILE_BYTES_MAX = 1024 * 1024 };
 
 static void text_reserve(struct mr_text *text, size_t more)
 {
@@ -54,38 +52,4 @@ void mr_text_done(struct mr_text *text)
 {
     free(text->data);
     *text = (struct mr_text){0};
-}
-
-void mr_text_print_markdown(const char *text, FILE *to)
-{
-    for (; *text != '\0'; text++) {
-        const char *end = strncmp(text, "docs/", 5) == 0 ? strstr(text, ".md") : NULL;
-        if (end != NULL) {
-            int len = (int)(end - text) - 2; /* of what is between docs/ and the end of .md */
-            fprintf(to, "[%.*s](%.*s)", len, text + 5, len, text + 5);
-            text = end + 2;
-        } else {
-            fprintf(to, "%s%c", *text == '*' || *text == '<' ? "\\" : "", *text);
-        }
-    }
-}
-
-char *mr_text_read(FILE *from, size_t *ret_len, const char **ret_reason)
-{
-    if (from == NULL) {
-        *ret_reason = strerror(errno);
-        return NULL;
-    }
-    char *text = MR_ALLOC(FILE_BYTES_MAX + 1);
-    *ret_len = fread(text, 1, FILE_BYTES_MAX + 1, from);
-    bool good = !ferror(from) && *ret_len <= FILE_BYTES_MAX;
-    *ret_reason = ferror(from) ? strerror(errno) : "it is larger than 1 MiB";
-    if (from != stdin) {
-        fclose(from);
-    }
-    if (good) {
-        return text;
-    }
-    free(text);
-    return NULL;
 }

@@ -3,7 +3,6 @@
 #define MR_BASE_TEXT_H
 
 #include <stdarg.h>
-#include <stdio.h>
 
 #include "base/base.h"
 
@@ -19,12 +18,5 @@ void mr_text_string(struct mr_text *text, const char *string);
 void mr_text_format(struct mr_text *text, const char *format, ...) MR_PRINTF(2, 3);
 void mr_text_vformat(struct mr_text *text, const char *format, va_list arguments) MR_PRINTF(2, 0);
 void mr_text_done(struct mr_text *text);
-
-/* Plain text as Markdown; a page that it names (docs/types.md) becomes a link from another page. */
-void mr_text_print_markdown(const char *text, FILE *to);
-
-/* What a file has, at most 1 MiB, for the caller to free; closes it unless it is standard input. NULL: `ret_reason` says why it
- * can't be read (`from` NULL: errno). */
-char *mr_text_read(FILE *from, size_t *ret_len, const char **ret_reason);
 
 #endif

@@ -3,15 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/file.h"
 #include "cli/cli.h"
 
 /* The file's text, to be wiped and freed by the caller; NULL: it can't be read, and standard error says so. */
 static char *read_input(const char *path, const char *name, size_t *ret_len)
 {
     const char *reason;
-    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
-    char *text = mr_text_read(file, ret_len, &reason);
+    char *text = mr_file_read(strcmp(path, "-") == 0 ? NULL : path, ret_len, &reason);
     if (text == NULL) {
         fprintf(stderr, "millrace: %s can't be read: %s\n", name, reason);
     }

@@ -28,8 +28,11 @@ mr_status mr_show_refusal(const char *path, long http_status, const char *body,
     if (cJSON_IsString(error)) {
         mr_error_set(ret_error, status, "%s", error->valuestring);
     } else {
-        mr_error_set(ret_error, status, "millrace answers %.*s with HTTP status %ld: %.*s",
-                     (int)strcspn(path, "?"), path, http_status, (int)strcspn(body, "\n"), body);
+        status = may_pass ? MR_ERR_TRANSIENT : MR_ERR_PROTOCOL;
+        mr_error_set(ret_error, status,
+                     "%.*s is answered with HTTP status %ld, and not as millrace does; set "
+                     "--address or --config",
+                     (int)strcspn(path, "?"), path, http_status);
     }
     cJSON_Delete(answer);
     return status;

@@ -178,10 +178,9 @@ static unsigned print_copy(const cJSON *status, FILE *to)
 
 static uint64_t changes_of(const cJSON *table)
 {
-    static const char *const members[] = {"insert", "update", "delete", "truncate", "message"};
     double sum = 0;
-    for (size_t i = 0; i < MR_ARRAY_LEN(members); i++) {
-        double value = mr_show_number(table, members[i]);
+    for (int op = 0; op < MR_OP_READ; op++) {
+        double value = mr_show_number(table, mr_op_name((enum mr_op)op));
         sum += isfinite(value) ? value : 0;
     }
     return (uint64_t)sum;

@@ -45,7 +45,8 @@ void *mr_config_keep(struct mr_config *config, void *memory);
 char *mr_config_text(struct mr_config *config, const char *format, ...) MR_PRINTF(2, 3);
 void *mr_config_keep_until(struct mr_config *config, void *item, void (*end)(void *item));
 
-/* `items`, which are NULL or of this function, with one more place at the end, which is zero. */
+/* Makes room for one item more, which is zero, and returns the array. `items`: NULL, or what this function returned before; `count`:
+ * how many it holds. */
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size);
 
 /* NULL for "", which is how an option is not set. */

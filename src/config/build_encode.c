@@ -32,8 +32,9 @@ uint32_t mr_config_operations(struct mr_config *config, const struct mr_strings 
             PROBLEM(config, line,
                     "\"%s\" is not an operation; known are insert, update, delete, truncate%s",
                     names->items[i], outboxx ? " and read" : " and message");
+        } else {
+            bits |= 1u << op;
         }
-        bits |= 1u << op;
     }
     return bits;
 }

@@ -34,8 +34,7 @@ static void check_sasl(struct mr_config *config)
     if (mechanism[0] == '\0') {
         return;
     }
-    if (strcmp(mechanism, "PLAIN") != 0 && strcmp(mechanism, "SCRAM-SHA-256") != 0 &&
-        strcmp(mechanism, "SCRAM-SHA-512") != 0) {
+    if (!mr_is_among("PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", mr_slice_of(mechanism))) {
         REFUSE(config, sasl_mechanism, " must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512");
     }
     if (values->sasl_username[0] == '\0' ||

@@ -63,8 +63,7 @@ void mr_config_check_streamed(struct mr_config *config, uint32_t option, const c
 /* Room for so many tables by name, and for that of signals. */
 static void begin_tables(struct mr_config *config, uint32_t count)
 {
-    config->source.captured.tables =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_name, count + 1));
+    config->source.captured.tables = KEPT_ARRAY(config, struct mr_table_name, count + 1);
     config->source.captured.by_name = &config->tables_by_name;
 }
 
@@ -92,10 +91,8 @@ static void build_patterns(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.tables;
     const struct mr_strings *excluded = &config->values.excluded_tables;
-    struct mr_table_pattern *patterns =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_pattern, names->count));
-    struct mr_table_pattern *less =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_table_pattern, excluded->count));
+    struct mr_table_pattern *patterns = KEPT_ARRAY(config, struct mr_table_pattern, names->count);
+    struct mr_table_pattern *less = KEPT_ARRAY(config, struct mr_table_pattern, excluded->count);
     for (uint32_t i = 0; i < names->count; i++) {
         if (mr_names_is_pattern(names->items[i])) {
             config->source.captured.pattern_count +=
@@ -187,8 +184,7 @@ static void check_stream(struct mr_config *config, const struct mr_stream *strea
 static void build_routes_from_streams(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
-    struct mr_route *routes =
-        mr_config_keep(config, MR_NEW_ARRAY(struct mr_route, values->stream_count));
+    struct mr_route *routes = KEPT_ARRAY(config, struct mr_route, values->stream_count);
     begin_tables(config, values->stream_count);
     uint32_t count = 0;
     for (uint32_t i = 0; i < values->stream_count; i++) {

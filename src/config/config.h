@@ -107,7 +107,7 @@ void mr_config_differences(const struct mr_config *running, const struct mr_conf
                            const struct mr_config *wanted, mr_config_difference_fn take,
                            void *context);
 
-/* The tables of docs/configuration.md, and the table of docs/reload.md about what a reload takes up. */
+/* The sections of docs/configuration.md, and the table of docs/reload.md that says what a reload takes up. */
 void mr_config_print_reference(FILE *to);
 void mr_config_print_reloads(FILE *to);
 

@@ -85,8 +85,8 @@ static void test_load_native_file(void **state)
     mr_config_free(config);
 }
 
-/* Names, one a line, are found by their hash, their lines are not counted one by one, memory is not kept for all of them at once, and the
- * Kafka client counts nothing for each topic. */
+/* Names, one a line, are found by their hash, memory is not kept for all of them at once, and the Kafka client counts nothing for each
+ * topic. */
 static void test_many_tables(void **state)
 {
     enum { MANY = 20000, LINE_MAX_BYTES = 32 };

@@ -222,7 +222,8 @@ void mr_kafka_properties_print(FILE *to)
 {
     const char *mark = "";
     mr_slice name;
-    for (uint32_t i = 0, n = 0; properties[i].check != refuse; i++) {
+    for (uint32_t i = 0, n = 0; i < MR_ARRAY_LEN(properties) && properties[i].check != refuse;
+         i++) {
         for (const char *names = properties[i].names; mr_next_word(&names, &name); n++) {
             fprintf(to, "%s`%.*s`", mark, MR_SLICE_ARGS(name));
             mark = (n + 1) % 4 == 0 ? ",\n" : ", ";

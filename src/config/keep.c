@@ -34,7 +34,7 @@ char *mr_config_text(struct mr_config *config, const char *format, ...)
     return mr_config_keep(config, text.data);
 }
 
-/* Room is a power of two, and used up when the count is one. */
+/* Room is for a power of two of items; it is used up when the count is such a power, or 0. */
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size)
 {
     void *grown = (void *)(uintptr_t)items; /* made here, below */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "config/build.h"
 #include "config/unknown.h"
@@ -152,7 +153,7 @@ struct mr_sha256_short mr_config_digest(const char *path)
     struct mr_sha256_short ret = {""};
     size_t len;
     const char *reason;
-    char *text = mr_text_read(fopen(path, "re"), &len, &reason);
+    char *text = mr_file_read(path, &len, &reason);
     if (text != NULL) {
         ret = mr_sha256_short((mr_slice){.data = (const uint8_t *)text, .len = len});
         free(text);
@@ -169,7 +170,7 @@ static mr_status load_file(const char *path, build_fn finish, bool without_secre
     config->problems.without_secrets = without_secrets;
     size_t len;
     const char *reason;
-    char *text = mr_text_read(fopen(path, "re"), &len, &reason);
+    char *text = mr_file_read(path, &len, &reason);
     if (text == NULL) {
         mr_values_read(&config->values, NULL, &config->problems);
         PROBLEM(config, 0, "the file can't be read: %s; give the path of a TOML file to --config",

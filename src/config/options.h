@@ -71,6 +71,8 @@ extern const struct mr_kind {
     const char *unit;    /* "ms", "us", "bytes" or NULL */
     const struct mr_unit *units;
 } mr_kinds[];
+
+/* Whether a reload takes up another value while the stream runs. */
 bool mr_option_is_live(const struct mr_option *option);
 
 /* The value of any kind but strings, from a text as a file has it. False: it is not of that kind. */

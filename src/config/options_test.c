@@ -352,6 +352,20 @@ static void test_reload_tells_what_differs(void **state)
     mr_config_free(running);
 }
 
+/* For 50,000 places toml11 takes minutes. */
+static void test_texts_of_an_array_have_its_line(void **state)
+{
+    (void)state;
+    static const char text[] = "a = ['x',\n'y']\nb = 1\n";
+    char reason[256];
+    uint32_t line;
+    struct mr_toml_node *root = mr_toml_parse(text, strlen(text), &line, reason, sizeof(reason));
+    assert_non_null(root);
+    assert_int_equal(root->children[0].children[1].line, 1);
+    assert_int_equal(root->children[1].line, 3);
+    mr_toml_free(root);
+}
+
 static void test_pages_are_up_to_date(void **state)
 {
     (void)state;
@@ -370,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_option_without_what_it_needs_is_told),
         cmocka_unit_test(test_needs_name_options_and_their_words),
         cmocka_unit_test(test_reload_tells_what_differs),
+        cmocka_unit_test(test_texts_of_an_array_have_its_line),
         cmocka_unit_test(test_pages_are_up_to_date),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

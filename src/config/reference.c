@@ -1,6 +1,7 @@
 /* The pages that are made from the table. */
 #include <stdlib.h>
 
+#include "base/markdown.h"
 #include "base/text.h"
 #include "config/build.h"
 
@@ -13,7 +14,7 @@ static void print_option(const struct mr_option *option, FILE *to)
         fprintf(to, ", default `%s`", option->fallback);
     }
     fprintf(to, ".%s\n\n", limits);
-    mr_text_print_markdown(option->text, to);
+    mr_markdown_print(option->text, to);
     fputc('\n', to);
     free(limits);
 }

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 #include <toml.hpp>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -69,18 +70,17 @@ void fill_array(mr_toml_node *node, const toml::array &array)
 /* toml11 keeps tables unordered; the file's order makes messages and lists read as written. */
 void fill_table(mr_toml_node *node, const toml::table &table)
 {
-    std::vector<const std::pair<const std::string, toml::value> *> entries;
+    std::vector<std::pair<uint32_t, const std::pair<const std::string, toml::value> *>> entries;
     for (const auto &entry : table) {
-        entries.push_back(&entry);
+        entries.emplace_back(line_of(entry.second), &entry);
     }
-    std::sort(entries.begin(), entries.end(), [](const auto *a, const auto *b) {
-        return std::make_pair(line_of(a->second), a->first) <
-               std::make_pair(line_of(b->second), b->first);
+    std::sort(entries.begin(), entries.end(), [](const auto &a, const auto &b) {
+        return std::tie(a.first, a.second->first) < std::tie(b.first, b.second->first);
     });
     mr_toml_node *child = new_children(node, entries.size());
-    for (const auto *entry : entries) {
+    for (const auto &[line, entry] : entries) {
         child->key = copy_string(entry->first);
-        fill(child++, entry->second, line_of(entry->second));
+        fill(child++, entry->second, line);
     }
 }
 

@@ -21,8 +21,8 @@ enum mr_toml_kind {
 /* One value. Children of a table carry their key, children of an array don't. */
 struct mr_toml_node {
     enum mr_toml_kind kind;
-    char *key; /* NULL for elements and the root */
-    uint32_t line;
+    char *key;     /* NULL for elements and the root */
+    uint32_t line; /* of a text in an array: the array's */
     char *string;
     int64_t integer; /* also a boolean's 0 or 1 */
     struct mr_toml_node *children;

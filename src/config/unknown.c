@@ -25,7 +25,7 @@ bool mr_option_has_word(const char *path, const char *word)
     return false;
 }
 
-/* What only a file of Outboxx's form has is meant by no other. */
+/* False for options that only Outboxx's files have: they are never offered as what was meant. */
 static bool is_own(const char *path)
 {
     return strncmp(path, "observability.", 14) != 0 && strncmp(path, "metadata.", 9) != 0;
@@ -219,7 +219,7 @@ void mr_config_unknown(const char *path, const struct mr_toml_node *node,
     }
 }
 
-/* Both are what `millrace convert` reads. A file of Debezium Server names the class after a prefix. */
+/* Both are what `millrace convert` reads. In a file of Debezium Server a prefix comes before connector.class. */
 static const char *other_form(const char *text)
 {
     return text[strspn(text, " \t\r\n")] == '{'      ? "JSON"

@@ -145,7 +145,7 @@ static bool is_long(const struct mr_http_request *request)
     return seconds != NULL && strtol(seconds, NULL, 10) > LONG_S;
 }
 
-/* Whether one more may run; else the request has an answer that says so. Long requests leave one place free: an operator must
+/* Whether one more may run; else the request has an answer that says so. Notes whether it is long: such requests leave one place free: an operator must
  * get in. */
 static bool slow_admit(const struct mr_http *http, struct mr_http_request *request)
 {

@@ -73,9 +73,12 @@ void mr_http_free(struct mr_http *http);
 
 /* The route at `index`, in order of mr_http_add, or NULL. Any thread after the start. */
 const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t index);
+
+/* The whole path: "/pprof/heap". */
 const char *mr_http_path(const struct mr_http_request *request);
 
-/* A parameter of the query ("": its name alone), or NULL. More than eight are refused before the handler. */
+/* A parameter of the query ("": its name alone), or NULL; valid until the handler returns. Upper and lower case are the same. More
+ * than eight are refused before the handler; the request's head bounds their length. */
 const char *mr_http_parameter(const struct mr_http_request *request, const char *name);
 
 /* The first parameter of the query that is not one of `known` (ends with NULL), or NULL. */
@@ -95,6 +98,8 @@ bool mr_http_takes_gzip(const struct mr_http_request *request);
 
 /* The stream that the answer is written to; `type` is its Content-Type (a literal). */
 FILE *mr_http_body(struct mr_http_request *request, const char *type);
+
+/* Writes a JSON string. */
 void mr_http_print_string(FILE *to, const char *text, size_t len);
 
 /* In place of mr_http_body: a malloc'ed answer, which is freed here. */

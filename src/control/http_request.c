@@ -111,7 +111,7 @@ static enum MHD_Result look_up(void *context, enum MHD_ValueKind kind, const cha
     (void)value;
     struct known_names *names = context;
     const char *const *known = names->known;
-    while (*known != NULL && strcmp(*known, name) != 0) {
+    while (*known != NULL && strcasecmp(*known, name) != 0) {
         known++;
     }
     names->beyond = *known == NULL ? name : NULL;

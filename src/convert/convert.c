@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/markdown.h"
 #include "config/config.h"
 #include "convert/convert_internal.h"
 
@@ -245,13 +246,10 @@ mr_status mr_convert(const char *name, const char *text, size_t len, FILE *to, F
     return good ? MR_OK : MR_ERR_CONFIG;
 }
 
-/* "|" would end a cell. */
 static void put_cell(FILE *to, const char *before, const char *text)
 {
     fputs(before, to);
-    for (; *text != '\0'; text++) {
-        fputs(*text == '|' ? "\\|" : (char[]){*text, '\0'}, to);
-    }
+    mr_markdown_print(text, to);
 }
 
 static void put_words(FILE *to, const char *words)

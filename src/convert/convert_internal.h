@@ -28,7 +28,7 @@ struct mr_convert {
     const char *file;
     FILE *told;
     void **memory;
-    uint32_t memory_count;
+    uint32_t memory_count, memory_room;
     struct mr_cv_line *lines;
     uint32_t line_count;
     const char *options[MR_OPTION_COUNT]; /* TOML of the value; NULL: not set */

@@ -13,7 +13,7 @@
 
 void *mr_cv_keep(struct mr_convert *c, void *memory)
 {
-    c->memory = MR_REALLOC(c->memory, (c->memory_count + 1) * sizeof(void *));
+    MR_GROW(c->memory, c->memory_room, (size_t)c->memory_count + 1);
     c->memory[c->memory_count++] = memory;
     return memory;
 }

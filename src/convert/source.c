@@ -184,8 +184,7 @@ static void convert_heartbeat(struct mr_convert *c)
 /* Answers whether messages are skipped. Without the option truncate is, here as there. */
 static bool convert_operations(struct mr_convert *c)
 {
-    static const char codes[] = "cudtm";
-    static const char *const names[] = {"insert", "update", "delete", "truncate", "message"};
+    static const char codes[] = "cudtm"; /* by enum mr_op */
     const struct mr_cv_line *line = mr_cv_take(c, "skipped.operations");
     if (line == NULL) {
         return false;
@@ -195,7 +194,7 @@ static bool convert_operations(struct mr_convert *c)
     for (uint32_t i = 0; i < given.count; i++) {
         const char *code = given.items[i][1] == '\0' ? strchr(codes, given.items[i][0]) : NULL;
         if (code != NULL) {
-            mr_cv_add(c, &skipped, names[code - codes]);
+            mr_cv_add(c, &skipped, mr_op_name((enum mr_op)(code - codes)));
         } else if (strcmp(given.items[i], "none") != 0) {
             LOST(c, line->given, "has a part that is none of c, u, d, t, m and none");
         }

@@ -151,12 +151,3 @@ uint32_t mr_table_counts_read(const struct mr_table_counts *counts,
     }
     return read;
 }
-
-const char *mr_op_name(enum mr_op op)
-{
-    static const char *const names[] = {
-        [MR_OP_INSERT] = "insert",     [MR_OP_UPDATE] = "update",   [MR_OP_DELETE] = "delete",
-        [MR_OP_TRUNCATE] = "truncate", [MR_OP_MESSAGE] = "message", [MR_OP_READ] = "read",
-    };
-    return names[op];
-}

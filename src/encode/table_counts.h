@@ -11,8 +11,6 @@
 #include "base/counter.h"
 #include "event/event.h"
 
-enum { MR_OP_COUNT = MR_OP_READ + 1 };
-
 /* A line as it was when it was read. */
 struct mr_table_count {
     const char *table; /* "schema.table"; "other": beyond the limit; "": logical messages */
@@ -66,8 +64,5 @@ bool mr_table_counts_last(const struct mr_table_counts *counts, const char *tabl
 uint32_t mr_table_counts_size(const struct mr_table_counts *counts);
 uint32_t mr_table_counts_read(const struct mr_table_counts *counts,
                               struct mr_table_count *ret_lines, uint32_t capacity);
-
-/* "insert", "update", "delete", "truncate", "message", "read". */
-const char *mr_op_name(enum mr_op op);
 
 #endif

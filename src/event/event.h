@@ -40,6 +40,17 @@ enum mr_op {
     MR_OP_MESSAGE,
     MR_OP_READ, /* a row that was there before the stream began */
 };
+enum { MR_OP_COUNT = MR_OP_READ + 1 };
+
+/* As configurations, metrics and pages call it. */
+static inline const char *mr_op_name(enum mr_op op)
+{
+    static const char *const names[] = {
+        [MR_OP_INSERT] = "insert",     [MR_OP_UPDATE] = "update",   [MR_OP_DELETE] = "delete",
+        [MR_OP_TRUNCATE] = "truncate", [MR_OP_MESSAGE] = "message", [MR_OP_READ] = "read",
+    };
+    return names[op];
+}
 
 /* Which of the copied rows it is, in Debezium's words (its SnapshotRecord). */
 enum mr_copy_mark {

@@ -64,11 +64,14 @@ static void test_copied_rows_are_part_of_it(void **state)
     (void)state;
     const struct {
         uint64_t limit, row, readers;
-    } cases[] = {{64, 1, 0}, {256, 8, 0}, {384, 64, 0}, {1024, 64, 0}, {256, 32, 1}};
+        uint32_t batches;
+    } cases[] = {{64, 1, 0, 16},   {256, 8, 0, 16},   {256, 4, 0, 32}, /* exactly-once */
+                 {384, 64, 0, 16}, {1024, 64, 0, 16}, {256, 32, 1, 16}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         uint64_t limit = cases[i].limit * MIB;
         struct mr_memory_needs needs = needs_of(limit);
         needs.readers = cases[i].readers;
+        needs.batches = cases[i].batches;
         uint64_t change = mr_memory_change_max(&needs);
         struct mr_memory memory = mr_memory_of(&needs, change);
         assert_true(memory.copied >= 4 * mr_memory_chunk(change));

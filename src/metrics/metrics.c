@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/markdown.h"
 #include "base/text.h"
 
 static const struct mr_metric metrics[] = {
@@ -106,7 +107,8 @@ static void append_f64(struct mr_buffer *out, double value)
 {
     char text[32];
     format_f64(text, sizeof(text), value);
-    mr_buffer_format(out, "%s\n", text);
+    mr_buffer_slice(out, mr_slice_of(text));
+    MR_BUFFER_LITERAL(out, "\n");
 }
 
 static void append_u64(struct mr_buffer *out, uint64_t value)
@@ -179,9 +181,9 @@ void mr_metrics_print_reference(FILE *to)
         fprintf(to, "\n## `%s`\n\n%s%s%s%s%s.\n\n", metric->name, type_names[metric->type],
                 metric->unit[0] != '\0' ? ", " : "", metric->unit,
                 metric->labels[0] != '\0' ? "; labels " : "", metric->labels);
-        mr_text_print_markdown(metric->help, to);
+        mr_markdown_print(metric->help, to);
         fputs(metric->meaning[0] != '\0' ? " " : "", to);
-        mr_text_print_markdown(metric->meaning, to);
+        mr_markdown_print(metric->meaning, to);
         fputc('\n', to);
     }
 }

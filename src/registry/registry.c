@@ -134,8 +134,8 @@ static void read_answer(const struct answer *answer, struct outcome *outcome)
     cJSON_Delete(parsed);
 }
 
-/* A redirect is not followed: with the question the password would go to the one that it names. CURLINFO_REDIRECT_URL has the password in
- * it, so the header is told. */
+/* A redirect is not followed: the request, and the password with it, would go to the host that it names. The message has the
+ * Location header, because CURLINFO_REDIRECT_URL contains the password. */
 static void tell_redirect(CURL *curl, struct outcome *outcome)
 {
     struct curl_header *to = NULL;

@@ -117,33 +117,13 @@ static void append_id(struct mr_buffer *out, const struct mr_encoder *encoder,
     mr_buffer_slice(out, mr_source_value(&event->source, MR_FIELD_SOURCE_SEQUENCE, room).text);
 }
 
-static const char *const field_names[] = {
-    [MR_FIELD_OP] = "ce_iodebeziumop",
-    [MR_FIELD_SOURCE_VERSION] = "ce_iodebeziumversion",
-    [MR_FIELD_SOURCE_CONNECTOR] = "ce_iodebeziumconnector",
-    [MR_FIELD_SOURCE_NAME] = "ce_iodebeziumname",
-    [MR_FIELD_SOURCE_TS_MS] = "ce_iodebeziumtsms",
-    [MR_FIELD_SOURCE_SNAPSHOT] = "ce_iodebeziumsnapshot",
-    [MR_FIELD_SOURCE_DB] = "ce_iodebeziumdb",
-    [MR_FIELD_SOURCE_SEQUENCE] = "ce_iodebeziumsequence",
-    [MR_FIELD_SOURCE_TS_US] = "ce_iodebeziumtsus",
-    [MR_FIELD_SOURCE_TS_NS] = "ce_iodebeziumtsns",
-    [MR_FIELD_SOURCE_SCHEMA] = "ce_iodebeziumschema",
-    [MR_FIELD_SOURCE_TABLE] = "ce_iodebeziumtable",
-    [MR_FIELD_SOURCE_TXID] = "ce_iodebeziumtxid",
-    [MR_FIELD_SOURCE_LSN] = "ce_iodebeziumlsn",
-    [MR_FIELD_SOURCE_XMIN] = "ce_iodebeziumxmin",
-    [MR_FIELD_SOURCE_ORIGIN] = "ce_iodebeziumorigin",
-    [MR_FIELD_SOURCE_ORIGIN_LSN] = "ce_iodebeziumoriginlsn",
-};
-
 /* A field of the source block. Numbers are strings: an attribute's integer has 32 bits (spec.md, Type System). Names of attributes
  * are lower case; Debezium's converter leaves that of txId as it is in JSON. */
 static void put_field(struct attributes *to, const struct mr_source *source,
                       enum mr_event_field field)
 {
     bool is_as_in_json = field == MR_FIELD_SOURCE_TXID && !to->binary;
-    const char *name = is_as_in_json ? "ce_iodebeziumtxId" : field_names[field];
+    const char *name = is_as_in_json ? "ce_iodebeziumtxId" : mr_source_fields[field].attribute;
     uint8_t room[MR_SEQUENCE_MAX];
     struct mr_field_value value = mr_source_value(source, field, room);
     if (!mr_source_fields[field].is_text) {

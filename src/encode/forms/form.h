@@ -35,9 +35,10 @@ static inline bool mr_plan_is_outbox(const struct mr_plan *plan)
 
 struct mr_source_field {
     const char *part, *name;
-    const char *json; /* `,"name":` */
-    bool is_text;     /* else a number of 64 bits */
-    bool nullable;    /* in Avro */
+    const char *json;      /* `,"name":` */
+    const char *attribute; /* of a CloudEvent in binary mode, and after "ce_" in JSON */
+    bool is_text;          /* else a number of 64 bits */
+    bool nullable;         /* in Avro */
 };
 
 extern const struct mr_source_field mr_source_fields[]; /* by enum mr_event_field */

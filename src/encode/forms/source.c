@@ -2,33 +2,33 @@
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 
-#define FIELD(part, name, is_text, nullable)                                                       \
+#define FIELD(part, name, attribute, is_text, nullable)                                            \
     {                                                                                              \
-        part, name, ",\"" name "\":", is_text, nullable                                            \
+        part, name, ",\"" name "\":", "ce_iodebezium" attribute, is_text, nullable                 \
     }
 
 /* The envelope's own, then the source block in Debezium's order (its SourceInfo and LegacyV1 makers; docs/events.md). */
 const struct mr_source_field mr_source_fields[] = {
-    [MR_FIELD_OP] = FIELD("", "op", true, false),
-    [MR_FIELD_TS_MS] = FIELD("", "ts_ms", false, true),
-    [MR_FIELD_TS_US] = FIELD("", "ts_us", false, true),
-    [MR_FIELD_TS_NS] = FIELD("", "ts_ns", false, true),
-    [MR_FIELD_SOURCE_VERSION] = FIELD("source", "version", true, false),
-    [MR_FIELD_SOURCE_CONNECTOR] = FIELD("source", "connector", true, false),
-    [MR_FIELD_SOURCE_NAME] = FIELD("source", "name", true, false),
-    [MR_FIELD_SOURCE_TS_MS] = FIELD("source", "ts_ms", false, false),
-    [MR_FIELD_SOURCE_SNAPSHOT] = FIELD("source", "snapshot", true, true),
-    [MR_FIELD_SOURCE_DB] = FIELD("source", "db", true, false),
-    [MR_FIELD_SOURCE_SEQUENCE] = FIELD("source", "sequence", true, true),
-    [MR_FIELD_SOURCE_TS_US] = FIELD("source", "ts_us", false, true),
-    [MR_FIELD_SOURCE_TS_NS] = FIELD("source", "ts_ns", false, true),
-    [MR_FIELD_SOURCE_SCHEMA] = FIELD("source", "schema", true, false),
-    [MR_FIELD_SOURCE_TABLE] = FIELD("source", "table", true, false),
-    [MR_FIELD_SOURCE_TXID] = FIELD("source", "txId", false, true),
-    [MR_FIELD_SOURCE_LSN] = FIELD("source", "lsn", false, true),
-    [MR_FIELD_SOURCE_XMIN] = FIELD("source", "xmin", false, true),
-    [MR_FIELD_SOURCE_ORIGIN] = FIELD("source", "origin", true, true),
-    [MR_FIELD_SOURCE_ORIGIN_LSN] = FIELD("source", "origin_lsn", false, true),
+    [MR_FIELD_OP] = FIELD("", "op", "op", true, false),
+    [MR_FIELD_TS_MS] = FIELD("", "ts_ms", "tsms", false, true),
+    [MR_FIELD_TS_US] = FIELD("", "ts_us", "tsus", false, true),
+    [MR_FIELD_TS_NS] = FIELD("", "ts_ns", "tsns", false, true),
+    [MR_FIELD_SOURCE_VERSION] = FIELD("source", "version", "version", true, false),
+    [MR_FIELD_SOURCE_CONNECTOR] = FIELD("source", "connector", "connector", true, false),
+    [MR_FIELD_SOURCE_NAME] = FIELD("source", "name", "name", true, false),
+    [MR_FIELD_SOURCE_TS_MS] = FIELD("source", "ts_ms", "tsms", false, false),
+    [MR_FIELD_SOURCE_SNAPSHOT] = FIELD("source", "snapshot", "snapshot", true, true),
+    [MR_FIELD_SOURCE_DB] = FIELD("source", "db", "db", true, false),
+    [MR_FIELD_SOURCE_SEQUENCE] = FIELD("source", "sequence", "sequence", true, true),
+    [MR_FIELD_SOURCE_TS_US] = FIELD("source", "ts_us", "tsus", false, true),
+    [MR_FIELD_SOURCE_TS_NS] = FIELD("source", "ts_ns", "tsns", false, true),
+    [MR_FIELD_SOURCE_SCHEMA] = FIELD("source", "schema", "schema", true, false),
+    [MR_FIELD_SOURCE_TABLE] = FIELD("source", "table", "table", true, false),
+    [MR_FIELD_SOURCE_TXID] = FIELD("source", "txId", "txid", false, true),
+    [MR_FIELD_SOURCE_LSN] = FIELD("source", "lsn", "lsn", false, true),
+    [MR_FIELD_SOURCE_XMIN] = FIELD("source", "xmin", "xmin", false, true),
+    [MR_FIELD_SOURCE_ORIGIN] = FIELD("source", "origin", "origin", true, true),
+    [MR_FIELD_SOURCE_ORIGIN_LSN] = FIELD("source", "origin_lsn", "originlsn", false, true),
 };
 
 bool mr_event_field_find(mr_slice text, enum mr_event_field *ret_field, bool *ret_has_part)

@@ -41,8 +41,7 @@ static const char *said(const PQconninfoOption *parsed, const char *name, const 
 
 static bool is_loopback(const char *address)
 {
-    return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0 ||
-           strcmp(address, "localhost") == 0;
+    return mr_is_among("127.*|::1|localhost", mr_slice_of(address));
 }
 
 /* A socket of this machine, or its loopback: nobody is in between. */

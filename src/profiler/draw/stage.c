@@ -10,8 +10,9 @@ static const char *const colours[MR_STAGES] = {
     [MR_STAGE_PROFILER] = "rgb(170,185,165)", [MR_STAGE_OTHER] = "rgb(200,200,195)",
 };
 
-/* Frames, and threads, which are the roots, for what no function of theirs tells: "name" is the whole frame, "name*" its beginning.
- * Libraries are not part of what is compared. No frame is in two of them. */
+/* The frames of each stage: "name" is a whole frame, "name*" its beginning; the library is cut off before. A thread's name is the root
+ * of its stacks: it decides where no function below it does. No two stages may have patterns that fit one frame: the order is the
+ * enum's and says nothing. */
 static const char *const frames[MR_STAGES] = {
     [MR_STAGE_RECEIVE] = "mr-source|mr-chunks|mr-copy-*|[receive]|mr_pg_*|pg_source_*|PQ*|pq*|"
                          "[libpq.so*",

@@ -259,8 +259,7 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
         snprintf(subject, sizeof(subject), "transactional id %s", options->state_name);
         find(check, MR_OK, subject, NULL,
              "is not tried, which would end the transaction of the instance that streams now; the "
-             "user "
-             "needs Describe and Write on it where Kafka has ACLs");
+             "user needs Describe and Write on it where Kafka has ACLs");
     }
 }
 

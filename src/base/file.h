@@ -1,0 +1,10 @@
+/* Small files as a whole. Any thread. */
+#ifndef MR_BASE_FILE_H
+#define MR_BASE_FILE_H
+
+#include "base/base.h"
+
+/* What a file has (NULL: standard input), at most 1 MiB; the caller frees it. NULL: `ret_reason` says why it can't be read. */
+char *mr_file_read(const char *path, size_t *ret_len, const char **ret_reason);
+
+#endif
