@@ -4,7 +4,6 @@ import argparse
 import atexit
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess

@@ -72,7 +72,7 @@ newest_postgres() {
     local tests=(test_version_18.py)
     [ "$MODE" != full ] || tests+=(test_publication.py test_schema_changes.py test_keys.py::test_stop_while_a_key_is_asked_for
         test_wide.py::test_what_the_topics_make_of_the_tables test_wide.py::test_kills_under_a_wide_workload)
-    MILLRACE_TEST_PG=$NEWEST_PG MILLRACE_TEST_WORKERS=1 MILLRACE_TEST_NIGHTLY= tests/run.sh "${tests[@]}"
+    MILLRACE_TEST_PG=$NEWEST_PG MILLRACE_TEST_WORKERS=1 MILLRACE_TEST_NIGHTLY='' tests/run.sh "${tests[@]}"
 }
 
 # The last word of a run that is good but for these.

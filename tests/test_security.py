@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from kit import BINARY, BOOTSTRAP, check, eventually
+from kit import BOOTSTRAP, check, eventually
 
 CERTIFICATES = os.environ["MILLRACE_CERTIFICATES"]
 SECURE = os.environ["KAFKA_SECURE_BOOTSTRAP"]

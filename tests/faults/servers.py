@@ -263,11 +263,6 @@ class Disk:
     def resize(self, size_mb):
         subprocess.run([*self.inside, "mount", "-o", f"remount,size={size_mb}m", self.folder], check=True)
 
-    def free_mb(self):
-        out = subprocess.run([*self.inside, "df", "-m", "--output=avail", self.folder], check=True,
-                             capture_output=True, text=True).stdout
-        return int(out.split()[-1])
-
     def close(self):
         self.keeper.kill()
         self.keeper.wait(30)
