@@ -173,9 +173,9 @@ static uint32_t take_tables(const struct mr_chunk_reader *reader, const struct m
 
 struct description {
     struct mr_pg_result *parts; /* which has the names */
-    struct mr_column_view columns[MR_COLUMNS_MAX];
+    struct mr_column columns[MR_COLUMNS_MAX];
     uint32_t key[MR_COLUMNS_MAX];
-    struct mr_relation_view view;
+    struct mr_relation view;
 };
 
 static mr_status no_key(const struct mr_chunk_table *table, const char *reason,
@@ -201,7 +201,7 @@ enum order_column {
 };
 
 /* MR_ERR_PROTOCOL: by a column that nobody asked for. */
-static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
+static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_relation *view,
                             const struct mr_pg_result *result, struct mr_error *ret_error)
 {
     reader->place_count = mr_pg_result_rows(result);
@@ -352,15 +352,14 @@ static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct 
     return false;
 }
 
-static mr_status find_order(struct mr_chunk_reader *reader, const struct mr_relation_view *view,
+static mr_status find_order(struct mr_chunk_reader *reader, const struct mr_relation *view,
                             const struct mr_chunk_table *table, const uint32_t *columns,
                             uint32_t count, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the order of a key", "sSSSSSs", 0, MR_COLUMNS_MAX};
     struct mr_text names = {0};
-    for (uint32_t i = 0; i < count; i++) { /* names are the server's answer, and have an end */
-        mr_sql_format(&names, i == 0 ? "%L" : ",%L",
-                      (const char *)view->columns[columns[i]].name.data);
+    for (uint32_t i = 0; i < count; i++) {
+        mr_sql_format(&names, i == 0 ? "%L" : ",%L", view->columns[columns[i]].name);
     }
     const struct mr_pg_result *result;
     mr_status status = mr_pg_askf(reader->conn, &shape, &result, ret_error, order_question,
@@ -375,7 +374,7 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct mr_rela
 }
 
 /* The columns of a list of names, by their places; they are none twice where an index has as many. */
-static mr_status find_named(const struct mr_relation_view *view, const struct mr_chunk_table *table,
+static mr_status find_named(const struct mr_relation *view, const struct mr_chunk_table *table,
                             const char *names, uint32_t *ret_columns, uint32_t *ret_count,
                             struct mr_error *ret_error)
 {
@@ -413,9 +412,8 @@ static mr_status find_orders(struct mr_chunk_reader *reader, struct description 
                              const struct mr_chunk_table *table, const char *by,
                              struct mr_error *ret_error)
 {
-    struct mr_relation_view *view = &description->view;
-    MR_TRY(mr_pg_catalog_describe_now(&reader->catalog, reader->conn, view, description->key,
-                                      ret_error));
+    struct mr_relation *view = &description->view;
+    MR_TRY(mr_pg_catalog_describe_now(&reader->catalog, reader->conn, view, ret_error));
     if (view->key_count == 0) {
         return no_key(table, "it has no key by which its rows could be read in order", ret_error);
     }
@@ -431,7 +429,7 @@ static mr_status find_orders(struct mr_chunk_reader *reader, struct description 
     return MR_OK;
 }
 
-static void keep_relation(struct mr_chunk_reader *reader, const struct mr_relation_view *view)
+static void keep_relation(struct mr_chunk_reader *reader, const struct mr_relation *view)
 {
     if (reader->relation == NULL || reader->relation->oid != view->oid ||
         !mr_relation_matches(reader->relation, view)) {
@@ -477,17 +475,18 @@ static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chun
     const char *filter = mr_pg_result_value(result, 0, 2);
     reader->filter = filter == NULL ? NULL : MR_STRDUP(filter);
     reader->is_root = mr_pg_result_value(result, 0, 1)[0] == 'p';
-    description->view = (struct mr_relation_view){
+    description->view = (struct mr_relation){
         .oid = table->oid,
-        .schema = mr_slice_of(table->schema),
-        .table = mr_slice_of(table->table),
+        .schema = table->schema,
+        .table = table->table,
         .identity = (enum mr_replica_identity)mr_pg_result_value(result, 0, 0)[0],
+        .columns = description->columns,
         .key_columns = description->key,
     };
     MR_TRY(mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->parts,
                               ret_error));
     uint32_t at = 0;
-    mr_pg_columns_take(description->parts, &at, &description->view, description->columns);
+    mr_pg_columns_take(description->parts, &at, &description->view);
     return MR_OK;
 }
 

@@ -30,11 +30,9 @@ mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_
     return mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
 }
 
-void mr_pg_columns_take(const struct mr_pg_result *result, uint32_t *at,
-                        struct mr_relation_view *view, struct mr_column_view *columns)
+void mr_pg_columns_take(const struct mr_pg_result *result, uint32_t *at, struct mr_relation *view)
 {
     uint32_t rows = mr_pg_result_rows(result);
-    view->columns = columns;
     view->column_count = 0;
     while (*at < rows && mr_pg_result_number(result, *at, COLUMN_TABLE) < view->oid) {
         ++*at; /* of a table without leaves */
@@ -42,8 +40,8 @@ void mr_pg_columns_take(const struct mr_pg_result *result, uint32_t *at,
     for (; *at < rows && view->column_count < MR_COLUMNS_MAX &&
            mr_pg_result_number(result, *at, COLUMN_TABLE) == view->oid;
          ++*at) {
-        columns[view->column_count++] = (struct mr_column_view){
-            .name = mr_slice_of(mr_pg_result_value(result, *at, COLUMN_NAME)),
+        view->columns[view->column_count++] = (struct mr_column){
+            .name = mr_pg_result_value(result, *at, COLUMN_NAME),
             .type_oid = (uint32_t)mr_pg_result_number(result, *at, COLUMN_TYPE),
             .type_modifier = (int32_t)mr_pg_result_number(result, *at, COLUMN_MODIFIER),
             .in_identity = mr_pg_result_true(result, *at, COLUMN_IN_IDENTITY),

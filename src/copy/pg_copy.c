@@ -97,18 +97,19 @@ static mr_status make_relation(struct reading *reading, uint32_t row,
 {
     const struct mr_pg_result *tables = reading->tables;
     uint32_t oid = (uint32_t)mr_pg_result_number(tables, row, TABLE_OID);
-    struct mr_column_view columns[MR_COLUMNS_MAX];
+    struct mr_column columns[MR_COLUMNS_MAX];
     uint32_t key[MR_COLUMNS_MAX];
-    struct mr_relation_view view = {
+    struct mr_relation view = {
         .oid = oid,
-        .schema = mr_slice_of(mr_pg_result_value(tables, row, TABLE_SCHEMA)),
-        .table = mr_slice_of(mr_pg_result_value(tables, row, TABLE_NAME)),
+        .schema = mr_pg_result_value(tables, row, TABLE_SCHEMA),
+        .table = mr_pg_result_value(tables, row, TABLE_NAME),
         .identity = (enum mr_replica_identity)mr_pg_result_value(tables, row, TABLE_IDENTITY)[0],
+        .columns = columns,
         .key_columns = key,
     };
-    mr_pg_columns_take(reading->parts, &reading->part, &view, columns);
+    mr_pg_columns_take(reading->parts, &reading->part, &view);
     mr_status status = mr_pg_catalog_describe(reading->catalog, &reading->copy->view.transaction,
-                                              &view, columns, key, ret_error);
+                                              &view, ret_error);
     if (status == MR_FULL) { /* all was read in this snapshot */
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "the server was asked for the columns to copy and for their types, and the "

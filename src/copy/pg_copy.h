@@ -64,10 +64,9 @@ mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_
                              uint32_t oid, struct mr_pg_result **ret_result,
                              struct mr_error *ret_error);
 
-/* Those of the view's table, which come after row `*at`; that moves behind them. They go into `columns`, which are the view's from now on; names
- * are the result's. */
-void mr_pg_columns_take(const struct mr_pg_result *result, uint32_t *at,
-                        struct mr_relation_view *view, struct mr_column_view *columns);
+/* Those of the view's table, which come after row `*at`; that moves behind them. They go into its columns, of which there is room for
+ * MR_COLUMNS_MAX; names are the result's. */
+void mr_pg_columns_take(const struct mr_pg_result *result, uint32_t *at, struct mr_relation *view);
 
 /* "COPY (SELECT a, b FROM ONLY t WHERE (filter)", so that a condition or what ends the command may follow. `first`: is read before the
  * columns; NULL: nothing. NULL of a filter: all rows. */

@@ -97,8 +97,8 @@ static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options 
     plan->key.count = relation->key_count;
     plan->key.may_be_null = relation->key_is_chosen;
     if (plan->route != NULL && plan->route->key_column != NULL) {
-        if (!mr_find_column(relation, mr_slice_of(plan->route->key_column),
-                            &plan->key.routing_column)) {
+        if (!mr_relation_find_column(relation, mr_slice_of(plan->route->key_column),
+                                     &plan->key.routing_column)) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
                            "routing key \"%s\" is not a published column of table %s.%s; set "
                            "streams.sink.routing_key to one that is",

@@ -140,19 +140,6 @@ static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)
     return false;
 }
 
-/* The number of the relation's column of that name; false: it has none. */
-static inline bool mr_find_column(const struct mr_relation *relation, mr_slice name,
-                                  uint32_t *ret_column)
-{
-    uint32_t i = 0;
-    while (i < relation->column_count &&
-           !mr_slice_equal(mr_slice_of(relation->columns[i].name), name)) {
-        i++;
-    }
-    *ret_column = i;
-    return i < relation->column_count;
-}
-
 /* `error` is filled when the relation can't be passed on as configured (NULL plan). */
 struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation *relation,
                             struct mr_error *ret_error);

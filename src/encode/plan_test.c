@@ -19,7 +19,7 @@ struct tables {
     struct mr_relation *relations[TABLES_MAX];
     uint32_t count;
     char names[COLUMNS][NAME_MAX_BYTES];
-    struct mr_column_view columns[COLUMNS];
+    struct mr_column columns[COLUMNS];
     struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
     uint8_t bytes[16384];
 };
@@ -31,9 +31,8 @@ static int setup(void **state)
         .format = MR_FORMAT_DEBEZIUM, .topic_prefix = "srv", .unavailable_value = "-"};
     for (uint32_t i = 0; i < COLUMNS; i++) {
         snprintf(tables->names[i], NAME_MAX_BYTES, "a_column_with_a_name_%u", i);
-        tables->columns[i] = (struct mr_column_view){.name = mr_slice_of(tables->names[i]),
-                                                     .type_oid = i == 0 ? 23 : 25,
-                                                     .in_identity = i == 0};
+        tables->columns[i] = (struct mr_column){
+            .name = tables->names[i], .type_oid = i == 0 ? 23 : 25, .in_identity = i == 0};
     }
     *state = tables;
     return 0;
@@ -67,14 +66,14 @@ static const char *add(struct tables *tables)
         mr_encoder_set_database(tables->encoder, "db");
     }
     snprintf(name, sizeof(name), "t%u", tables->count);
-    const struct mr_relation_view view = {.oid = 1 + tables->count,
-                                          .schema = MR_SLICE("public"),
-                                          .table = mr_slice_of(name),
-                                          .identity = MR_IDENTITY_DEFAULT,
-                                          .column_count = COLUMNS,
-                                          .columns = tables->columns,
-                                          .key_count = 1,
-                                          .key_columns = &key};
+    const struct mr_relation view = {.oid = 1 + tables->count,
+                                     .schema = "public",
+                                     .table = name,
+                                     .identity = MR_IDENTITY_DEFAULT,
+                                     .column_count = COLUMNS,
+                                     .columns = tables->columns,
+                                     .key_count = 1,
+                                     .key_columns = &key};
     struct mr_relation *relation = mr_relation_new(&tables->layouts, &view);
     tables->relations[tables->count++] = relation;
     for (uint32_t i = 0; i < COLUMNS; i++) {

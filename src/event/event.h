@@ -114,11 +114,12 @@ struct mr_type {
 };
 
 struct mr_column {
-    char *name;
+    const char *name;
     uint32_t type_oid;
     int32_t type_modifier;
     struct mr_type type;
-    char *type_name;  /* with its schema, as streamed; NULL: of a built-in type, or a copied row */
+    const char
+        *type_name;   /* with its schema, as streamed; NULL: of a built-in type, or a copied row */
     bool in_identity; /* part of the replica identity, as the server says; but see is_narrowed */
     bool is_flagged;  /* what the server says of it, whatever partitions have */
 };
@@ -136,8 +137,8 @@ struct mr_layout;
  * new one. Owned by the decoder's cache, valid until the cache announces its end. */
 struct mr_relation {
     uint32_t oid;
-    char *schema;
-    char *table;
+    const char *schema;
+    const char *table;
     enum mr_replica_identity identity;
     uint32_t column_count;
     struct mr_column *columns;

@@ -1,8 +1,9 @@
-/* A relation: what the stream or the catalog says of a table, first as a view of somebody's bytes, then as a copy.
+/* A relation: what the stream or the catalog says of a table, first as a view, then as a copy.
  *
- * A view's texts belong to its maker: a Relation message, an answer of the catalog, or a relation. mr_relation_new copies all of it.
- * Relations with equal columns and an equal key share these: a layout, which their owner keeps in one struct mr_layouts, and which
- * goes with the last relation that has it. Neither ever changes. Any thread reads; the owner's makes and frees.
+ * A view is a relation whose texts, columns and key are its maker's: parts of a Relation message, of an answer of the catalog, or of
+ * another relation. mr_relation_new copies all of it. Relations with equal columns and an equal key share these: a layout, which their
+ * owner keeps in one struct mr_layouts, and which goes with the last relation that has it. Neither ever changes. Any thread reads; the
+ * owner's makes and frees.
  */
 #ifndef MR_EVENT_RELATION_H
 #define MR_EVENT_RELATION_H
@@ -10,52 +11,19 @@
 #include "base/index.h"
 #include "event/event.h"
 
-/* A relation as its message has it; the names are the message's bytes. */
-struct mr_column_view {
-    mr_slice name;
-    uint32_t type_oid;
-    int32_t type_modifier;
-    struct mr_type type; /* not of the message */
-    mr_slice type_name;  /* of the Type message before it; empty: there was none */
-    bool in_identity;
-    bool is_flagged;
-};
-
-struct mr_relation_view {
-    uint32_t oid;
-    mr_slice schema;
-    mr_slice table;
-    enum mr_replica_identity identity;
-    enum mr_replica_identity told_identity;
-    uint32_t column_count;
-    const struct mr_column_view *columns;
-    uint32_t key_count; /* from here on not of the message */
-    const uint32_t *key_columns;
-    bool key_is_chosen;
-    bool is_unlisted;
-    bool is_signal;
-    bool is_narrowed;
-};
-
 /* The key that the stream itself tells: the flagged columns in the table's order, unless all are flagged because the
- * identity is FULL. Sets the view's key fields; `columns` has room for column_count. */
-void mr_relation_flagged_key(struct mr_relation_view *view, uint32_t *columns);
+ * identity is FULL. Sets the view's key fields; its key_columns have room for column_count. */
+void mr_relation_flagged_key(struct mr_relation *view);
 
-/* The view of a relation, whose names are the relation's; `columns` has room for its columns. */
-struct mr_relation_view mr_relation_viewed(const struct mr_relation *relation,
-                                           struct mr_column_view *columns);
-
-/* False: the view has no column of that name. */
-bool mr_relation_find_column(const struct mr_relation_view *view, mr_slice name,
-                             uint32_t *ret_column);
+/* False: the relation has no column of that name; then `ret_column` is after its last one. */
+bool mr_relation_find_column(const struct mr_relation *view, mr_slice name, uint32_t *ret_column);
 
 /* Whether rows of the partition lack, as old ones, what the identity of `root` has as the server tells it. Where that is FULL
  * they do unless the partition's is. A partition without any has no old rows. */
 bool mr_relation_is_less(const struct mr_relation *partition, const struct mr_relation *root);
 
 /* Of the columns in the view's identity those stay that have the name of one in `by`'s, whose kind of identity it has then. */
-void mr_relation_narrow(struct mr_relation_view *view, struct mr_column_view *columns,
-                        const struct mr_relation *by);
+void mr_relation_narrow(struct mr_relation *view, const struct mr_relation *by);
 
 /* All zero is empty. */
 struct mr_layouts {
@@ -66,8 +34,7 @@ struct mr_layouts {
 };
 
 /* A relation with everything copied. It is freed with the same `layouts`, before these are done. */
-struct mr_relation *mr_relation_new(struct mr_layouts *layouts,
-                                    const struct mr_relation_view *view);
+struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_relation *view);
 void mr_relation_free(struct mr_layouts *layouts, struct mr_relation *relation);
 void mr_layouts_done(struct mr_layouts *layouts);
 
@@ -78,6 +45,6 @@ size_t mr_relation_own_bytes(const struct mr_relation *relation);
 uint64_t mr_relation_layout_number(const struct mr_relation *relation);
 
 /* True when the relation, found by the view's OID, is what the view says, to the last column. */
-bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation_view *view);
+bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation *view);
 
 #endif

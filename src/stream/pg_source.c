@@ -175,10 +175,9 @@ static mr_status find_unsent(struct pg_source *source, struct mr_error *ret_erro
 }
 
 static mr_status describe(void *context, const struct mr_transaction *transaction,
-                          struct mr_relation_view *view, struct mr_column_view *columns,
-                          uint32_t *key, struct mr_error *ret_error)
+                          struct mr_relation *view, struct mr_error *ret_error)
 {
-    return mr_pg_catalog_describe(context, transaction, view, columns, key, ret_error);
+    return mr_pg_catalog_describe(context, transaction, view, ret_error);
 }
 
 static void end_asking(struct pg_source *source)

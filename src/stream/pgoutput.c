@@ -50,7 +50,7 @@ struct mr_pgoutput {
     char origin[ORIGIN_MAX];
     struct mr_datum before[MR_COLUMNS_MAX];
     struct mr_datum after[MR_COLUMNS_MAX];
-    struct mr_column_view columns[MR_COLUMNS_MAX]; /* of the Relation message at hand */
+    struct mr_column columns[MR_COLUMNS_MAX]; /* of the Relation message at hand */
     uint32_t key_columns[MR_COLUMNS_MAX];
 };
 
@@ -195,6 +195,13 @@ static mr_slice read_identifier(struct decoding *decoding)
     return text;
 }
 
+/* In the message, which has its NUL; "" after an error. */
+static const char *read_name(struct decoding *decoding)
+{
+    mr_slice text = read_identifier(decoding);
+    return text.len == 0 ? "" : (const char *)text.data;
+}
+
 /* Microseconds since 1970, kept within what events can tell in nanoseconds since 1970: the years 1678 to 2262. A commit
  * time is the clock's, unless pg_replication_origin_xact_setup set it, which takes any timestamp and the infinities
  * (the ends of int64, DT_NOBEGIN and DT_NOEND of utils/timestamp.h). */
@@ -297,12 +304,12 @@ static bool identity_known(uint8_t identity)
 }
 
 /* Int8(flags, 1 = in the identity) String(name) Int32(type OID) Int32(type modifier) */
-static struct mr_column_view read_column(struct decoding *decoding)
+static struct mr_column read_column(struct decoding *decoding)
 {
     struct mr_reader *reader = &decoding->reader;
-    struct mr_column_view column = {0};
+    struct mr_column column = {0};
     uint8_t flags = mr_reader_u8(reader);
-    column.name = read_identifier(decoding);
+    column.name = read_name(decoding);
     column.type_oid = mr_reader_u32(reader);
     column.type_modifier = (int32_t)mr_reader_u32(reader);
     column.in_identity = column.is_flagged = flags == COLUMN_IN_IDENTITY;
@@ -312,37 +319,37 @@ static struct mr_column_view read_column(struct decoding *decoding)
 
 /* Relation: Byte1('R') Int32(OID) String(schema, empty for pg_catalog) String(table)
  * Int8(replica identity) Int16(columns) and the columns */
-static struct mr_relation_view read_relation(struct decoding *decoding)
+static struct mr_relation read_relation(struct decoding *decoding)
 {
     struct mr_reader *reader = &decoding->reader;
-    struct mr_column_view *columns = decoding->decoder->columns;
-    struct mr_relation_view view = {.columns = columns};
+    struct mr_relation view = {.columns = decoding->decoder->columns,
+                               .key_columns = decoding->decoder->key_columns};
     view.oid = mr_reader_u32(reader);
-    view.schema = read_identifier(decoding);
-    if (view.schema.len == 0) {
-        view.schema = MR_SLICE("pg_catalog");
+    view.schema = read_name(decoding);
+    if (view.schema[0] == '\0') {
+        view.schema = "pg_catalog";
     }
-    view.table = read_identifier(decoding);
+    view.table = read_name(decoding);
     uint8_t identity = mr_reader_u8(reader);
     view.identity = view.told_identity = (enum mr_replica_identity)identity;
     require(decoding, identity_known(identity), "unknown replica identity");
     view.column_count = mr_reader_u16(reader);
     require(decoding, view.column_count <= MR_COLUMNS_MAX, "too many columns");
     for (uint32_t i = 0; i < view.column_count && !reader->failed; i++) {
-        columns[i] = read_column(decoding);
+        view.columns[i] = read_column(decoding);
     }
     return view;
 }
 
-static mr_status describe(struct decoding *decoding, struct mr_relation_view *view)
+static mr_status describe(struct decoding *decoding, struct mr_relation *view)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
     if (decoder->describe == NULL) {
-        mr_relation_flagged_key(view, decoder->key_columns);
+        mr_relation_flagged_key(view);
         return MR_OK;
     }
     return decoder->describe(decoder->describe_context, &decoder->transaction, view,
-                             decoder->columns, decoder->key_columns, decoding->ret_error);
+                             decoding->ret_error);
 }
 
 static struct type_name *find_type_name(struct type_names *names, uint32_t oid)
@@ -370,36 +377,34 @@ static void keep_type_name(struct type_names *names, uint32_t oid, mr_slice sche
     item->oid = oid;
     item->name_at = (uint32_t)(text.at - item->text);
     mr_buffer_slice(&text, name);
-    MR_ASSERT(!text.full);
     item->len = (uint32_t)(text.at - item->text);
+    mr_buffer_append(&text, "", 1);
+    MR_ASSERT(!text.full);
 }
 
 /* "public._mood" is "public.mood[]". */
-static mr_slice array_name(struct type_name *item)
+static const char *array_name(struct type_name *item)
 {
     uint8_t *name = item->text + item->name_at;
     if (item->len > item->name_at && *name == '_') {
         memmove(name, name + 1, item->len - item->name_at - 1);
-        memcpy(item->text + item->len - 1, "[]", 2);
+        memcpy(item->text + item->len - 1, "[]", sizeof("[]"));
         item->len++;
         item->name_at = item->len; /* for the next column of that type */
     }
-    return (mr_slice){.data = item->text, .len = item->len};
+    return (const char *)item->text;
 }
 
-static void name_types(struct decoding *decoding, const struct mr_relation_view *view)
+static void name_types(struct type_names *names, const struct mr_relation *view)
 {
-    struct mr_pgoutput *decoder = decoding->decoder;
-    for (uint32_t i = 0; i < view->column_count && decoder->type_names.count > 0; i++) {
-        struct mr_column_view *column = &decoder->columns[i];
-        struct type_name *item = find_type_name(&decoder->type_names, column->type_oid);
+    for (uint32_t i = 0; i < view->column_count && names->count > 0; i++) {
+        struct mr_column *column = &view->columns[i];
+        struct type_name *item = find_type_name(names, column->type_oid);
         if (item != NULL) {
-            column->type_name = column->type.is_array
-                                    ? array_name(item)
-                                    : (mr_slice){.data = item->text, .len = item->len};
+            column->type_name = column->type.is_array ? array_name(item) : (const char *)item->text;
         }
     }
-    decoder->type_names.count = 0;
+    names->count = 0;
 }
 
 static void replace_relation(struct decoding *decoding, struct mr_relation *relation)
@@ -411,25 +416,24 @@ static void replace_relation(struct decoding *decoding, struct mr_relation *rela
     }
 }
 
-static void narrow(const struct mr_relation_cache *cache, struct mr_relation_view *view,
-                   struct mr_column_view *columns)
+static void narrow(const struct mr_relation_cache *cache, struct mr_relation *view)
 {
     for (uint32_t i = 0; i < cache->by_oid.count; i++) {
         if (cache->relations[i]->narrows == view->oid) {
-            mr_relation_narrow(view, columns, cache->relations[i]);
+            mr_relation_narrow(view, cache->relations[i]);
         }
     }
 }
 
-static mr_status take_relation(struct decoding *decoding, struct mr_relation_view *view)
+static mr_status take_relation(struct decoding *decoding, struct mr_relation *view)
 {
     struct mr_relation_cache *cache = &decoding->decoder->relations;
     MR_TRY(expect_end(decoding));
     MR_TRY(describe(decoding, view));
-    name_types(decoding, view);
+    name_types(&decoding->decoder->type_names, view);
     const struct mr_relation *known = mr_relation_cache_find(cache, view->oid);
     if (known != NULL && known->is_narrowed) {
-        narrow(cache, view, decoding->decoder->columns);
+        narrow(cache, view);
     }
     if (known != NULL && mr_relation_matches(known, view)) {
         return MR_OK; /* announced anew, as after each invalidation of the server's cache */
@@ -457,7 +461,7 @@ static mr_status take_relation(struct decoding *decoding, struct mr_relation_vie
 static mr_status decode_relation(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
-    struct mr_relation_view view = read_relation(decoding);
+    struct mr_relation view = read_relation(decoding);
     MR_TRY(take_relation(decoding, &view));
     decoder->announced_before = decoder->announced;
     decoder->announced = view.oid;
@@ -465,17 +469,17 @@ static mr_status decode_relation(struct decoding *decoding)
 }
 
 /* As the server says, but for the partitions that have less. */
-static struct mr_relation_view view_anew(const struct mr_relation_cache *cache,
-                                         const struct mr_relation *root,
-                                         struct mr_column_view *columns)
+static struct mr_relation view_anew(const struct mr_relation_cache *cache,
+                                    const struct mr_relation *root, struct mr_column *columns)
 {
-    struct mr_relation_view view = mr_relation_viewed(root, columns);
+    struct mr_relation view = *root;
+    view.columns = memcpy(columns, root->columns, root->column_count * sizeof(*columns));
     view.identity = root->told_identity;
     view.is_narrowed = false;
     for (uint32_t i = 0; i < view.column_count; i++) {
         columns[i].in_identity = columns[i].is_flagged;
     }
-    narrow(cache, &view, columns);
+    narrow(cache, &view);
     return view;
 }
 
@@ -510,7 +514,7 @@ __attribute__((cold, noinline)) static void follow_partition(struct decoding *de
     if (leaf->narrows == 0 && !root->is_narrowed) {
         return;
     }
-    struct mr_relation_view view = view_anew(cache, root, decoder->columns);
+    struct mr_relation view = view_anew(cache, root, decoder->columns);
     if (mr_relation_matches(root, &view)) {
         return;
     }

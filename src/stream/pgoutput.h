@@ -12,14 +12,12 @@ struct mr_pgoutput;
 
 struct mr_pgoutput *mr_pgoutput_new(void);
 
-/* Describes a relation that the stream announces, beyond what the message holds: sets the view's key fields and flags, the types of
- * `columns`, which are the view's, and `key`, which has room for column_count. Any status but MR_OK is what decoding the message then
- * answers; after MR_FULL it comes again. */
+/* Describes a relation that the stream announces, beyond what the message holds: sets the view's flags, the types of its columns, and
+ * its key, for which there is room for column_count. Any status but MR_OK is what decoding the message then answers; after MR_FULL it
+ * comes again. */
 typedef mr_status (*mr_pgoutput_describe_fn)(void *context,
                                              const struct mr_transaction *transaction,
-                                             struct mr_relation_view *view,
-                                             struct mr_column_view *columns, uint32_t *key,
-                                             struct mr_error *ret_error);
+                                             struct mr_relation *view, struct mr_error *ret_error);
 
 /* Without one, the key is what the relation's own flags say (mr_relation_flagged_key), and types stay unknown. */
 void mr_pgoutput_set_describe(struct mr_pgoutput *decoder, mr_pgoutput_describe_fn describe,

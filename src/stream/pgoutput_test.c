@@ -502,16 +502,15 @@ static void test_decode_relation_identical_is_kept(void **state)
 
 /* What a relation can differ in from the one before it. */
 static mr_status say_array(void *context, const struct mr_transaction *transaction,
-                           struct mr_relation_view *view, struct mr_column_view *columns_,
-                           uint32_t *key, struct mr_error *ret_error)
+                           struct mr_relation *view, struct mr_error *ret_error)
 {
     (void)context;
     (void)transaction;
     (void)ret_error;
     for (uint32_t i = 0; i < view->column_count; i++) {
-        columns_[i].type.is_array = columns_[i].type_oid % 2 == 1;
+        view->columns[i].type.is_array = view->columns[i].type_oid % 2 == 1;
     }
-    mr_relation_flagged_key(view, key);
+    mr_relation_flagged_key(view);
     return MR_OK;
 }
 

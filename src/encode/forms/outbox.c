@@ -11,6 +11,7 @@
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 #include "event/headers.h"
+#include "event/relation.h"
 
 enum {
     BYTEA_OID = 17,
@@ -36,7 +37,7 @@ bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, c
 static uint32_t column_of(const struct mr_plan *plan, const char *name)
 {
     uint32_t column;
-    bool found = mr_find_column(plan->relation, mr_slice_of(name), &column) &&
+    bool found = mr_relation_find_column(plan->relation, mr_slice_of(name), &column) &&
                  plan->columns[column].writer != MR_WRITE_ABSENT;
     return found ? column : NO_COLUMN;
 }

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "encode/forms/form.h"
+#include "event/relation.h"
 
 enum { TEXT_OID = 25, TIMESTAMPTZ_OID = 1184, FIXED_COLUMNS = 5 };
 
@@ -26,11 +27,11 @@ bool mr_is_message(const struct mr_relation *relation)
 static void add_column(struct mr_outbox_message *row, const char *name, uint32_t type_oid)
 {
     uint32_t i;
-    if (name == NULL || mr_find_column(&row->relation, mr_slice_of(name), &i)) {
+    if (name == NULL || mr_relation_find_column(&row->relation, mr_slice_of(name), &i)) {
         return;
     }
     row->columns[i] = (struct mr_column){
-        .name = MR_STRDUP(name),
+        .name = name,
         .type_oid = type_oid,
         .type_modifier = -1,
         .type = {.oid = type_oid, .modifier = -1, .kind = MR_TYPE_BUILT_IN},
@@ -40,12 +41,12 @@ static void add_column(struct mr_outbox_message *row, const char *name, uint32_t
 
 struct mr_outbox_message *mr_outbox_message_new(const struct mr_outbox_options *outbox)
 {
-    static char nothing[] = "";
-    static char name[] = "logical message";
     struct mr_outbox_message *row = MR_NEW(struct mr_outbox_message);
     row->columns = MR_NEW_ARRAY(struct mr_column, FIXED_COLUMNS + outbox->field_count);
-    row->relation = (struct mr_relation){
-        .schema = nothing, .table = name, .identity = MR_IDENTITY_NOTHING, .columns = row->columns};
+    row->relation = (struct mr_relation){.schema = "",
+                                         .table = "logical message",
+                                         .identity = MR_IDENTITY_NOTHING,
+                                         .columns = row->columns};
     add_column(row, outbox->timestamp, TIMESTAMPTZ_OID);
     const char *const names[] = {outbox->id, outbox->key, outbox->payload, outbox->route_by};
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
@@ -62,9 +63,6 @@ void mr_outbox_message_free(struct mr_outbox_message *row)
 {
     if (row == NULL) {
         return;
-    }
-    for (uint32_t i = 0; i < row->relation.column_count; i++) {
-        free(row->columns[i].name);
     }
     free(row->columns);
     free(row->values);
@@ -96,7 +94,7 @@ static void take_member(void *context, mr_slice key, mr_slice value)
     uint8_t *to = row->bytes.data + row->bytes.len; /* texts are no longer than their JSON */
     uint32_t i;
     size_t name_len = mr_json_unescape(to, key.data + 1, key.len - 2);
-    if (!mr_find_column(&row->relation, (mr_slice){.data = to, .len = name_len}, &i)) {
+    if (!mr_relation_find_column(&row->relation, (mr_slice){.data = to, .len = name_len}, &i)) {
         return;
     }
     size_t len = value.len;

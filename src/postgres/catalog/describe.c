@@ -32,8 +32,8 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
 
 /* Answers MR_FULL. */
 static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind kind,
-                       const struct mr_transaction *transaction,
-                       const struct mr_relation_view *view, const struct mr_column_view *column)
+                       const struct mr_transaction *transaction, const struct mr_relation *view,
+                       const struct mr_column *column)
 {
     struct mr_pg_question *question = &catalog->question;
     *question = (struct mr_pg_question){
@@ -41,11 +41,10 @@ static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind k
         .oid = view->oid,
         .transaction = {.commit_lsn = transaction->commit_lsn, .xid = transaction->xid},
     };
-    snprintf(question->table, sizeof(question->table), "%.*s.%.*s", MR_SLICE_ARGS(view->schema),
-             MR_SLICE_ARGS(view->table));
+    snprintf(question->table, sizeof(question->table), "%s.%s", view->schema, view->table);
     if (column != NULL) {
         question->type_oid = column->type_oid;
-        snprintf(question->column, sizeof(question->column), "%.*s", MR_SLICE_ARGS(column->name));
+        snprintf(question->column, sizeof(question->column), "%s", column->name);
     }
     return MR_FULL;
 }
@@ -163,8 +162,8 @@ mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
 /* As configured, and in that order. Deletes lack what the identity does not hold; one that holds nothing allows no deletes. What
  * does not fit is wrong for this place of the stream only: what is before it is delivered, so that another configuration can
  * begin there. */
-static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation_view *view,
-                             uint32_t *columns, struct mr_error *ret_error)
+static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation *view,
+                             struct mr_error *ret_error)
 {
     bool flags = view->key_count > 0; /* found in the stream, before this */
     view->key_count = 0;
@@ -185,19 +184,21 @@ static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation_
                 key->table.schema, key->table.table, key->columns[k], key->table.schema,
                 key->table.table);
         }
-        columns[view->key_count++] = i;
+        view->key_columns[view->key_count++] = i;
     }
     return MR_OK;
 }
 
 /* All questions come before the judgement, which logs what it finds, and so is made once a message. */
 static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transaction *transaction,
-                          struct mr_relation_view *view, uint32_t *key, struct mr_error *ret_error)
+                          struct mr_relation *view, struct mr_error *ret_error)
 {
-    mr_relation_flagged_key(view, key);
-    const struct mr_table_key *chosen = mr_pg_key_of(catalog->options, view->schema, view->table);
+    mr_slice schema = mr_slice_of(view->schema);
+    mr_relation_flagged_key(view);
+    const struct mr_table_key *chosen =
+        mr_pg_key_of(catalog->options, schema, mr_slice_of(view->table));
     if (chosen != NULL) {
-        return take_chosen(chosen, view, key, ret_error);
+        return take_chosen(chosen, view, ret_error);
     }
     bool needs_facts = view->key_count == 0 || mr_pg_keys_lack(&catalog->keys, view->oid);
     bool needs_order =
@@ -209,12 +210,12 @@ static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transac
         return leave(catalog, MR_PG_ASK_ORDER, transaction, view, NULL);
     }
     if (needs_facts) {
-        MR_TRY(mr_pg_keys_find(&catalog->keys, transaction, view, key, ret_error));
+        MR_TRY(mr_pg_keys_find(&catalog->keys, transaction, view, ret_error));
     } else if (view->identity == MR_IDENTITY_DEFAULT) {
         mr_pg_keys_note(&catalog->keys, view);
     }
     if (needs_order && view->key_count > 1) {
-        mr_pg_key_order_apply(&catalog->order, view, key);
+        mr_pg_key_order_apply(&catalog->order, view);
     }
     return MR_OK;
 }
@@ -223,17 +224,18 @@ static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transac
  * publication sent besides when the stream was opened were logged then; one that comes later, or is renamed, is logged here. A
  * table that is gone can't be asked for its parent. */
 static mr_status find_listed(struct mr_pg_catalog *catalog,
-                             const struct mr_transaction *transaction,
-                             struct mr_relation_view *view)
+                             const struct mr_transaction *transaction, struct mr_relation *view)
 {
+    mr_slice schema = mr_slice_of(view->schema);
+    mr_slice table = mr_slice_of(view->table);
     /* Of pg_catalog (logicalrep_write_namespace in proto.c), which nobody can publish. Ours without a schema is that of
      * messages. */
-    if (view->schema.len == 0) {
+    if (schema.len == 0) {
         view->is_unlisted = true;
         return MR_OK;
     }
-    view->is_signal = mr_pg_table_is_signal(catalog->options, view->schema, view->table);
-    if (mr_pg_table_listed(catalog->options, view->schema, view->table)) {
+    view->is_signal = mr_pg_table_is_signal(catalog->options, schema, table);
+    if (mr_pg_table_listed(catalog->options, schema, table)) {
         return MR_OK;
     }
     if (view->is_signal) {
@@ -249,18 +251,17 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
     view->is_unlisted = kind != MR_PG_PARTITION;
     if (kind == MR_PG_CONFIGURED && !was_asked) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
-        snprintf(name, sizeof(name), "%.*s.%.*s", MR_SLICE_ARGS(view->schema),
-                 MR_SLICE_ARGS(view->table));
+        snprintf(name, sizeof(name), "%s.%s", view->schema, view->table);
         log_unlisted(name);
     }
     return MR_OK;
 }
 
 static mr_status find_types(struct mr_pg_catalog *catalog, const struct mr_transaction *transaction,
-                            const struct mr_relation_view *view, struct mr_column_view *columns)
+                            const struct mr_relation *view)
 {
     for (uint32_t i = 0; i < view->column_count; i++) {
-        struct mr_column_view *column = &columns[i];
+        struct mr_column *column = &view->columns[i];
         if (!mr_pg_types_find(&catalog->types, column->type_oid, column->type_modifier,
                               &column->type)) {
             return leave(catalog, MR_PG_ASK_TYPE, transaction, view, column);
@@ -270,47 +271,42 @@ static mr_status find_types(struct mr_pg_catalog *catalog, const struct mr_trans
 }
 
 static mr_status describe_ours(struct mr_pg_catalog *catalog,
-                               const struct mr_transaction *transaction,
-                               struct mr_relation_view *view, struct mr_column_view *columns,
-                               uint32_t *key, struct mr_error *ret_error)
+                               const struct mr_transaction *transaction, struct mr_relation *view,
+                               struct mr_error *ret_error)
 {
-    MR_TRY(find_types(catalog, transaction, view, columns));
-    return find_key(catalog, transaction, view, key, ret_error);
+    MR_TRY(find_types(catalog, transaction, view));
+    return find_key(catalog, transaction, view, ret_error);
 }
 
 mr_status mr_pg_catalog_describe(struct mr_pg_catalog *catalog,
-                                 const struct mr_transaction *transaction,
-                                 struct mr_relation_view *view, struct mr_column_view *columns,
-                                 uint32_t *key, struct mr_error *ret_error)
+                                 const struct mr_transaction *transaction, struct mr_relation *view,
+                                 struct mr_error *ret_error)
 {
-    MR_ASSERT(!mr_pg_catalog_asks(catalog) && view->columns == columns);
+    MR_ASSERT(!mr_pg_catalog_asks(catalog));
     if (view->oid == 0) { /* InvalidOid of postgres_ext.h; in questions it stands for all tables */
         return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server describes a table without an OID");
     }
-    view->key_columns = key;
     MR_TRY(find_listed(catalog, transaction, view));
     if (view->is_unlisted) {
         return MR_OK; /* nobody needs its key */
     }
-    return describe_ours(catalog, transaction, view, columns, key, ret_error);
+    return describe_ours(catalog, transaction, view, ret_error);
 }
 
 mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
-                                     struct mr_relation_view *view, uint32_t *key,
-                                     struct mr_error *ret_error)
+                                     struct mr_relation *view, struct mr_error *ret_error)
 {
     static const struct mr_transaction now = {.commit_lsn = UINT64_MAX - 1};
-    struct mr_column_view *columns = (struct mr_column_view *)(uintptr_t)view->columns;
     mr_pg_keys_done(&catalog->keys);
     mr_pg_key_order_done(&catalog->order);
     MR_TRY(mr_pg_keys_ask(&catalog->keys, conn, view->oid, &now, ret_error));
-    mr_relation_flagged_key(view, key);
+    mr_relation_flagged_key(view);
     if (view->key_count == 0 && mr_pg_keys_is_gone(&catalog->keys, view->oid)) {
-        return mr_fail(ret_error, MR_ERR_TRANSIENT, "table %.*s.%.*s was just dropped",
-                       MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table));
+        return mr_fail(ret_error, MR_ERR_TRANSIENT, "table %s.%s was just dropped", view->schema,
+                       view->table);
     }
     mr_status status;
-    while ((status = describe_ours(catalog, &now, view, columns, key, ret_error)) == MR_FULL) {
+    while ((status = describe_ours(catalog, &now, view, ret_error)) == MR_FULL) {
         MR_TRY(ask(catalog, conn, ret_error));
         catalog->question.kind = MR_PG_ASK_NOTHING;
     }

@@ -47,19 +47,17 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
                              bool is_of_rows, struct mr_error *ret_error);
 void mr_pg_catalog_done(struct mr_pg_catalog *catalog);
 
-/* Describes a relation of that transaction: sets the view's key fields and flags, `columns`, which are the view's, and `key`, which
- * has room for column_count. MR_FULL: a question is open. MR_ERR_POISON: the key can't be known at this place of the stream, or is
+/* Describes a relation of that transaction: sets the view's flags, the types of its columns, and its key, for which there is room
+ * for column_count. MR_FULL: a question is open. MR_ERR_POISON: the key can't be known at this place of the stream, or is
  * configured as what it can't be. */
 mr_status mr_pg_catalog_describe(struct mr_pg_catalog *catalog,
-                                 const struct mr_transaction *transaction,
-                                 struct mr_relation_view *view, struct mr_column_view *columns,
-                                 uint32_t *key, struct mr_error *ret_error);
+                                 const struct mr_transaction *transaction, struct mr_relation *view,
+                                 struct mr_error *ret_error);
 
-/* Describes one of our tables as the connection sees it now, and asks for all that is needed; `view`'s columns are the caller's to
- * change. Types that are known stay so. */
+/* Describes one of our tables as the connection sees it now, and asks for all that is needed. Types that are known
+ * stay so. */
 mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
-                                     struct mr_relation_view *view, uint32_t *key,
-                                     struct mr_error *ret_error);
+                                     struct mr_relation *view, struct mr_error *ret_error);
 
 static inline bool mr_pg_catalog_asks(const struct mr_pg_catalog *catalog)
 {

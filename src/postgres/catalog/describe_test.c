@@ -92,8 +92,8 @@ static struct mr_transaction transaction_now(void)
 }
 
 struct described {
-    struct mr_relation_view view;
-    struct mr_column_view columns[3];
+    struct mr_relation view;
+    struct mr_column columns[3];
     uint32_t key[3];
     mr_status status;
     uint32_t questions;
@@ -103,9 +103,9 @@ static void describe(struct mr_pg_catalog *catalog, const struct mr_transaction 
                      struct described *described)
 {
     described->view.columns = described->columns;
-    while ((described->status =
-                mr_pg_catalog_describe(catalog, transaction, &described->view, described->columns,
-                                       described->key, &error)) == MR_FULL) {
+    described->view.key_columns = described->key;
+    while ((described->status = mr_pg_catalog_describe(catalog, transaction, &described->view,
+                                                       &error)) == MR_FULL) {
         assert_true(described->questions++ < 4);
         assert_int_equal(mr_pg_catalog_ask(catalog, conn, &error), MR_OK);
     }
@@ -118,13 +118,13 @@ static struct described orders(void)
     struct mr_pg_result *result = query(&sql, "n");
     struct described described = {
         .view = {.oid = oid_of("orders"),
-                 .schema = MR_SLICE("shop"),
-                 .table = MR_SLICE("orders"),
+                 .schema = "shop",
+                 .table = "orders",
                  .identity = MR_IDENTITY_DEFAULT,
                  .column_count = 3},
-        .columns = {{.name = MR_SLICE("a"), .type_oid = 23, .in_identity = true},
-                    {.name = MR_SLICE("b"), .type_oid = 25, .in_identity = true},
-                    {.name = MR_SLICE("note"),
+        .columns = {{.name = "a", .type_oid = 23, .in_identity = true},
+                    {.name = "b", .type_oid = 25, .in_identity = true},
+                    {.name = "note",
                      .type_oid = (uint32_t)mr_pg_result_number(result, 0, 0),
                      .type_modifier = -1}}};
     mr_pg_result_free(result);
@@ -133,13 +133,13 @@ static struct described orders(void)
 
 static struct described full(const char *table, uint32_t oid)
 {
-    return (struct described){.view = {.oid = oid,
-                                       .schema = MR_SLICE("shop"),
-                                       .table = mr_slice_of(table),
-                                       .identity = MR_IDENTITY_FULL,
-                                       .column_count = 2},
-                              .columns = {{.name = MR_SLICE("id"), .type_oid = 23},
-                                          {.name = MR_SLICE("note"), .type_oid = 25}}};
+    return (struct described){
+        .view = {.oid = oid,
+                 .schema = "shop",
+                 .table = table,
+                 .identity = MR_IDENTITY_FULL,
+                 .column_count = 2},
+        .columns = {{.name = "id", .type_oid = 23}, {.name = "note", .type_oid = 25}}};
 }
 
 static void check_orders(const struct described *described)
@@ -222,8 +222,8 @@ static void test_an_open_transaction_is_waited_for(void **state)
     struct mr_pg_catalog catalog = {.options = &options};
     struct described described = orders();
     described.view.columns = described.columns;
-    assert_int_equal(mr_pg_catalog_describe(&catalog, &transaction, &described.view,
-                                            described.columns, described.key, &error),
+    described.view.key_columns = described.key;
+    assert_int_equal(mr_pg_catalog_describe(&catalog, &transaction, &described.view, &error),
                      MR_FULL);
     assert_int_equal(mr_pg_catalog_ask(&catalog, other, &error), MR_FULL);
     assert_true(mr_pg_catalog_asks(&catalog));
@@ -299,8 +299,8 @@ static void test_rows_of_now(void **state)
     struct mr_pg_catalog catalog = {.options = &options};
     struct described described = orders();
     described.view.columns = described.columns;
-    described.status =
-        mr_pg_catalog_describe_now(&catalog, conn, &described.view, described.key, &error);
+    described.view.key_columns = described.key;
+    described.status = mr_pg_catalog_describe_now(&catalog, conn, &described.view, &error);
     check_orders(&described);
     mr_pg_catalog_done(&catalog);
 }
@@ -316,10 +316,10 @@ static void test_a_generated_column_in_the_identity_is_refused(void **state)
     described.view.identity = MR_IDENTITY_DEFAULT;
     described.view.column_count = 1;
     described.view.columns = described.columns;
+    described.view.key_columns = described.key;
     described.columns[0].in_identity = true;
-    assert_int_equal(
-        mr_pg_catalog_describe_now(&catalog, conn, &described.view, described.key, &error),
-        MR_ERR_POISON);
+    assert_int_equal(mr_pg_catalog_describe_now(&catalog, conn, &described.view, &error),
+                     MR_ERR_POISON);
     assert_non_null(strstr(error.text, "is generated"));
     mr_pg_catalog_done(&catalog);
     run("DROP TABLE shop.made");

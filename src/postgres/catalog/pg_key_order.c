@@ -172,21 +172,20 @@ mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *
 
 /* Whether the key at hand, in the table's order, is of these columns. One may have been renamed since, and then has its place; or one
  * before it was dropped, and it has its name. */
-static bool is_of(const struct ordered *key, const struct mr_relation_view *view,
-                  const uint32_t *sorted)
+static bool is_of(const struct ordered *key, const struct mr_relation *view, const uint32_t *sorted)
 {
     bool same = key->count == view->key_count;
     for (uint32_t n = 0; same && n < key->count; n++) {
         uint32_t column = sorted[key->parts[n].rank];
         same = column == key->parts[n].place ||
-               mr_slice_equal(view->columns[column].name, mr_slice_of(key->parts[n].name));
+               strcmp(view->columns[column].name, key->parts[n].name) == 0;
     }
     return same;
 }
 
-void mr_pg_key_order_apply(const struct mr_pg_key_order *order, const struct mr_relation_view *view,
-                           uint32_t *columns)
+void mr_pg_key_order_apply(const struct mr_pg_key_order *order, struct mr_relation *view)
 {
+    uint32_t *columns = view->key_columns;
     const struct mr_ordered_key *table = find(order, view->oid);
     if (table == NULL) {
         return;

@@ -29,10 +29,9 @@ bool mr_pg_key_order_covers(const struct mr_pg_key_order *order, uint32_t oid,
 mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, uint32_t oid,
                               const struct mr_transaction *transaction, struct mr_error *ret_error);
 
-/* Puts the view's key, whose columns `columns` has in the table's order, into that of its index. A key that the catalog does not
- * have any more stays as it is. */
-void mr_pg_key_order_apply(const struct mr_pg_key_order *order, const struct mr_relation_view *view,
-                           uint32_t *columns);
+/* Puts the view's key, which is in the table's order, into that of its index. A key that the catalog does not have any more stays as
+ * it is. */
+void mr_pg_key_order_apply(const struct mr_pg_key_order *order, struct mr_relation *view);
 
 void mr_pg_key_order_done(struct mr_pg_key_order *order);
 

@@ -377,34 +377,29 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint3
 struct case_at_hand {
     struct mr_key_facts *facts;
     const struct mr_transaction *transaction; /* of the rows */
-    struct mr_relation_view *view;
-    uint32_t *columns;
+    struct mr_relation *view;
     struct mr_error *ret_error;
 };
 
 static mr_status unknown(const struct case_at_hand *at_hand, const char *why, const char *name)
 {
-    const struct mr_relation_view *view = at_hand->view;
-    return mr_fail(
-        at_hand->ret_error, MR_ERR_POISON,
-        "the key of table %.*s.%.*s at this place of the stream is not known: %s%s%s; its "
-        "replica identity does not name it, and the catalog tells of now only: set "
-        "key_columns = [\"%.*s.%.*s:column,…\"]",
-        MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table), why, name,
-        name[0] == '\0' ? "" : "\"", MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table));
+    const struct mr_relation *view = at_hand->view;
+    return mr_fail(at_hand->ret_error, MR_ERR_POISON,
+                   "the key of table %s.%s at this place of the stream is not known: %s%s%s; its "
+                   "replica identity does not name it, and the catalog tells of now only: set "
+                   "key_columns = [\"%s.%s:column,…\"]",
+                   view->schema, view->table, why, name, name[0] == '\0' ? "" : "\"", view->schema,
+                   view->table);
 }
 
 static void warn(const struct case_at_hand *at_hand, const char *event, const char *text)
 {
-    const struct mr_relation_view *view = at_hand->view;
-    char schema[MR_IDENTIFIER_MAX + 1];
-    char table[MR_IDENTIFIER_MAX + 1];
-    snprintf(schema, sizeof(schema), "%.*s", MR_SLICE_ARGS(view->schema));
-    snprintf(table, sizeof(table), "%.*s", MR_SLICE_ARGS(view->table));
-    mr_log(MR_LOG_WARN, event, text, MR_LOG_STR("schema", schema), MR_LOG_STR("table", table));
+    const struct mr_relation *view = at_hand->view;
+    mr_log(MR_LOG_WARN, event, text, MR_LOG_STR("schema", view->schema),
+           MR_LOG_STR("table", view->table));
 }
 
-static bool find_name(const struct mr_relation_view *view, const char *name, uint32_t *ret_column)
+static bool find_name(const struct mr_relation *view, const char *name, uint32_t *ret_column)
 {
     return mr_relation_find_column(view, mr_slice_of(name), ret_column);
 }
@@ -412,11 +407,12 @@ static bool find_name(const struct mr_relation_view *view, const char *name, uin
 /* In the order of the table, whatever the order in which they come. */
 static void add_to_key(const struct case_at_hand *at_hand, uint32_t column)
 {
+    uint32_t *columns = at_hand->view->key_columns;
     uint32_t n = at_hand->view->key_count++;
-    for (; n > 0 && at_hand->columns[n - 1] > column; n--) {
-        at_hand->columns[n] = at_hand->columns[n - 1];
+    for (; n > 0 && columns[n - 1] > column; n--) {
+        columns[n] = columns[n - 1];
     }
-    at_hand->columns[n] = column;
+    columns[n] = column;
 }
 
 /* The key that this process found for the table before, if the table still has its columns. */
@@ -477,7 +473,7 @@ static bool was_retyped(const struct case_at_hand *at_hand)
         if (!find_name(at_hand->view, facts->columns[i].name, &column)) {
             return false;
         }
-        const struct mr_column_view *then = &at_hand->view->columns[column];
+        const struct mr_column *then = &at_hand->view->columns[column];
         retyped |= facts->columns[i].collated || then->type_oid != facts->columns[i].type_oid ||
                    then->type_modifier != facts->columns[i].type_modifier;
     }
@@ -586,7 +582,7 @@ static mr_status judge(const struct case_at_hand *at_hand)
 static mr_status check_unsent(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
-    const struct mr_relation_view *view = at_hand->view;
+    const struct mr_relation *view = at_hand->view;
     bool by_index = view->identity == MR_IDENTITY_DEFAULT || view->identity == MR_IDENTITY_INDEX;
     uint32_t column;
     if (facts->unsent == NULL || !by_index ||
@@ -594,44 +590,38 @@ static mr_status check_unsent(const struct case_at_hand *at_hand)
         find_name(view, facts->unsent, &column)) {
         return MR_OK;
     }
-    return mr_fail(
-        at_hand->ret_error, MR_ERR_POISON,
-        "the replica identity of table %.*s.%.*s holds column \"%s\", which is generated "
-        "and not in the stream, so several rows would have one key: give the table an "
-        "identity without it (REPLICA IDENTITY USING INDEX or FULL); for what is in the "
-        "stream already set key_columns = [\"%.*s.%.*s:column,…\"] with columns that "
-        "this identity holds",
-        MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table), facts->unsent,
-        MR_SLICE_ARGS(view->schema), MR_SLICE_ARGS(view->table));
+    return mr_fail(at_hand->ret_error, MR_ERR_POISON,
+                   "the replica identity of table %s.%s holds column \"%s\", which is generated "
+                   "and not in the stream, so several rows would have one key: give the table an "
+                   "identity without it (REPLICA IDENTITY USING INDEX or FULL); for what is in the "
+                   "stream already set key_columns = [\"%s.%s:column,…\"] with columns that "
+                   "this identity holds",
+                   view->schema, view->table, facts->unsent, view->schema, view->table);
 }
 
 /* Tables come and go, and notes of them stay: with this many they take a megabyte. A dropped table that was not noted has no key. */
 enum { NOTED_MAX = 4096 };
 
-static void remember(struct mr_key_facts *facts, const struct mr_relation_view *view)
+static void remember(struct mr_key_facts *facts, const struct mr_relation *view)
 {
     found_begin(facts, 0, view->key_count);
     for (uint32_t i = 0; i < view->key_count; i++) {
-        mr_slice name = view->columns[view->key_columns[i]].name;
-        facts->found[i] = MR_STRNDUP((const char *)name.data, name.len);
+        facts->found[i] = MR_STRDUP(view->columns[view->key_columns[i]].name);
     }
 }
 
 mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
-                          struct mr_relation_view *view, uint32_t *columns,
-                          struct mr_error *ret_error)
+                          struct mr_relation *view, struct mr_error *ret_error)
 {
     struct case_at_hand at_hand = {.facts = facts_of(keys, view->oid),
                                    .transaction = transaction,
                                    .view = view,
-                                   .columns = columns,
                                    .ret_error = ret_error};
     MR_ASSERT(at_hand.facts != NULL);
     MR_TRY(check_unsent(&at_hand));
     if (view->key_count > 0) {
         return MR_OK;
     }
-    view->key_columns = columns;
     MR_TRY(judge(&at_hand));
     if (at_hand.facts->table_exists) {
         remember(at_hand.facts, view);
@@ -639,7 +629,7 @@ mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *
     return MR_OK;
 }
 
-void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation_view *view)
+void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation *view)
 {
     struct mr_key_facts *facts = facts_of(keys, view->oid);
     if (facts == NULL && keys->tables.count >= NOTED_MAX) {

@@ -74,14 +74,13 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint3
 mr_status mr_pg_sees_end(struct mr_pg_conn *conn, uint32_t xid, bool *ret_sees,
                          struct mr_error *ret_error);
 
-/* The key of the table, covered, for rows of that transaction, into `columns` and the view's key fields. A key that the view has by the stream's
+/* The key of the table, covered, for rows of that transaction, into the view's key fields, which have room. A key that the view has by the stream's
  * flags stays. MR_ERR_POISON: it can't be known, or the stream does not have it. */
 mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *transaction,
-                          struct mr_relation_view *view, uint32_t *columns,
-                          struct mr_error *ret_error);
+                          struct mr_relation *view, struct mr_error *ret_error);
 
 /* Remembers the key that the stream flags under REPLICA IDENTITY DEFAULT, for rows that come under another one. */
-void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation_view *view);
+void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation *view);
 
 void mr_pg_keys_done(struct mr_pg_keys *keys);
 
