@@ -1,7 +1,7 @@
-/* What a server answers to our own questions, through libpq, the check of an answer's shape and whoever reads it. The first
+/* What a server answers to our own questions, through libpq, the check of an answer's shape and its reader. The first
  * byte says which question is asked, the rest is what a server on the other end of a socket says, an answer after the
- * other behind 0x1D: lines of values with tabs between them (0x1E alone is a null), or, behind 0x1B, bytes of the protocol
- * as they are. Behind those, and behind the last answer, the server hangs up: a silent one ends with a time limit, which is
+ * other after 0x1D: lines of values with tabs between them (0x1E alone is a null), or, after 0x1B, bytes of the protocol
+ * as they are. After those, and after the last answer, the server hangs up: a silent one ends with a time limit, which is
  * not for a fuzzer to wait for.
  *
  * An answer is taken or refused with a text, and what is taken is what its shape says. */

@@ -35,7 +35,7 @@ static void check_string(const uint8_t *data, size_t size)
     MR_ASSERT((size_t)len == replaced(data, size, want));
     MR_ASSERT(memcmp(back, want, (size_t)len) == 0);
 
-    /* One byte short: it is said to be full, and nothing stands behind the end (the sanitizer looks). */
+    /* One byte short: it is said to be full, and nothing is written after the end (the sanitizer looks). */
     uint8_t *small = malloc(text.len - 1);
     buffer = mr_buffer_init(small, text.len - 1);
     mr_json_string(&buffer, data, size);

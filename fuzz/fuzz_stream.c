@@ -222,7 +222,7 @@ static void model_close(struct model *model)
 }
 
 /* Like the pipeline: a payload that met MR_FULL comes again; an error ends the connection, and what comes
- * next begins anew. */
+ * next begins again. */
 static void play(struct model *model, struct mr_pgoutput *decoder)
 {
     struct mr_error error = {0};

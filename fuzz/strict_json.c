@@ -92,7 +92,7 @@ static int hex(int digit)
     return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-/* Answers the character behind the backslash, or -1. */
+/* Answers the character after the backslash, or -1. */
 static int escaped(struct cursor *in)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";

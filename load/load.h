@@ -57,7 +57,7 @@ struct load_counters {
     _Atomic uint64_t late_transactions; /* begun more than 100 ms after they were due */
     _Atomic uint64_t delivered;         /* by the reader */
     _Atomic uint64_t repeated;
-    _Atomic uint64_t in_flight_peak; /* committed and not delivered, seen behind each commit */
+    _Atomic uint64_t in_flight_peak; /* committed and not delivered, seen after each commit */
     _Atomic int64_t first_due_ns;    /* monotonic */
     _Atomic int64_t last_commit_ns;
     _Atomic int64_t last_arrival_ns;

@@ -138,7 +138,7 @@ static void header(const rd_kafka_headers_t *headers, const char *name, char *re
     }
 }
 
-/* True when the position is not behind the last one of its partition. */
+/* True when the position is not after the last one of its partition. */
 static bool is_repeated(struct load_reader *reader, const rd_kafka_message_t *message,
                         const char *position)
 {

@@ -124,7 +124,7 @@ static int64_t wall_us(int64_t monotonic_ns)
     return (mr_wall_ns() - mr_monotonic_ns() + monotonic_ns) / 1000;
 }
 
-/* The peak is right behind a commit: looks at intervals miss a burst that is absorbed between two of them. */
+/* The peak is right after a commit: looks at intervals miss a burst that is absorbed between two of them. */
 static void count_committed(struct load_counters *counters, uint64_t events)
 {
     uint64_t committed = atomic_fetch_add(&counters->committed, events) + events;
@@ -174,7 +174,7 @@ static bool transact(struct writer *writer, unsigned table, unsigned rows, int64
         atomic_store(&writer->counters->last_commit_ns, now);
         load_histogram_add(writer->times, (now - due_ns) / 1000, events);
     } else {
-        /* What it inserted may or may not be there: go on behind it. */
+        /* What it inserted may or may not be there: go on after it. */
         own->inserted += kinds[0];
         own->deleted += kinds[2];
         if (atomic_fetch_add(&writer->counters->failed, rows) == 0) {

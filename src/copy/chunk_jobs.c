@@ -8,7 +8,7 @@
 enum { ROWS_MAX = 65536 };
 #define TARGET_NS (INT64_C(50) * 1000000)
 
-/* Whoever holds a copy up is looked for in a while that doubles; a moment's is not logged. */
+/* Who holds a copy up is asked after a pause that doubles each time; a hold-up of a moment is not logged. */
 #define HELD_LOOK_NS  (INT64_C(1000) * 1000000)
 #define HELD_QUIET_NS (INT64_C(1000) * 1000000)
 #define HELD_TOLD_NS  (INT64_C(10000) * 1000000)

@@ -100,7 +100,7 @@ static void test_notes_count_with_their_steps(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* Parts before the one that was under way are done; a table by itself may have been made anew. */
+/* Parts before the one that was under way are done; a table by itself may have been made again. */
 static void test_found_goes_on_at_its_part(void **test_state)
 {
     (void)test_state;

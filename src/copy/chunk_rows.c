@@ -12,7 +12,7 @@ enum {
 /* Above those of a copy at the beginning whose attempt was none. */
 #define ORDINAL_FIRST (UINT64_C(1) << MR_COPY_ROW_BITS)
 
-/* Right below the place that the stream has come to: the last commit record begins before, the next one there or behind. False:
+/* Right below the place that the stream has come to: the last commit record begins before, the next one there or after it. False:
  * what was appended last is not below that; a message outside transactions may lie at the place itself. */
 static bool place_rows(struct mr_chunks *chunks, int64_t wall_ns)
 {

@@ -1,5 +1,5 @@
-/* A chunk of a table that is read while the stream runs: which of its rows go out, and when. Keys and numbers only; whoever
- * reads the chunk has the rows. Nobody writes to the server for it, but for one transaction number in the beginning. Source
+/* A chunk of a table that is read while the stream runs: which of its rows go out, and when. Keys and numbers only; the
+ * reader of the chunk has the rows. Nobody writes to the server for it, but for one transaction number in the beginning. Source
  * thread; inside pipeline/ only.
  *
  * A chunk is read in one transaction, with one snapshot S, which pg_current_snapshot tells whole. Let V be the transactions
@@ -7,7 +7,7 @@
  * after all of V and nothing else. The stream has transactions in the order of their commit records, and V is in general
  * not a beginning of that order: a commit is in the WAL, and perhaps in the stream, before others see it (xact.c,
  * CommitTransaction: RecordTransactionCommit, which waits for synchronous standbys, too, then ProcArrayEndTransaction). But
- * of those that changed one row it is: whoever changes a row waits until all who changed it before are seen to have ended
+ * of those that changed one row it is: a transaction that changes a row waits until all who changed it before are seen to have ended
  * (heapam.c, XactLockTableWait; the same for a key in a unique index).
  *
  * Four moments: A, from which on the stream's transactions are noted; R, before the chunk is asked for, from which on the

@@ -179,7 +179,7 @@ static void step_client(struct model *model, uint32_t c, bool finish)
     model->clients[c] = -1;
 }
 
-/* As GetSnapshotData has it: xmax is behind the latest that has ended, not behind the latest that has begun. */
+/* As GetSnapshotData has it: xmax is after the latest that has ended, not after the latest that has begun. */
 static void take_snapshot(struct model *model)
 {
     struct mr_chunk_snapshot *snapshot = &model->snapshot;
@@ -447,7 +447,7 @@ static void test_held(void **state)
     assert_int_equal(mr_chunk_window_holder(window), 4);
     assert_true(mr_chunk_window_is_held(window, &unseen));
     assert_int_equal(mr_chunk_window_holder(window), 7);
-    mr_chunk_window_commit(window, 9); /* behind R, so it holds up nothing */
+    mr_chunk_window_commit(window, 9); /* after R, so it holds up nothing */
     assert_false(mr_chunk_window_is_held(window, &good));
     mr_chunk_window_free(window);
     mr_chunk_snapshot_done(&before);

@@ -201,7 +201,7 @@ void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns)
     mr_chunks_read_next(chunks);
 }
 
-/* Whoever asks for something next sets it again. */
+/* The next who asks for something sets it again. */
 static void set_wants(struct mr_chunks *chunks)
 {
     const struct mr_chunk_requests *requests = &chunks->requests;
@@ -315,7 +315,7 @@ static int64_t due_in(const struct mr_companion *companion, int64_t now_ns)
     if (chunks->due_ns > now_ns) {
         return chunks->due_ns - now_ns;
     }
-    /* The stream, the reader and whoever asks wake the thread; acknowledgements and quiet servers do not. */
+    /* The stream, the reader and a request wake the thread; acknowledgements and quiet servers do not. */
     return MR_CHUNKS_QUIET_NS;
 }
 
@@ -358,7 +358,7 @@ static void begin_again(struct mr_chunks *chunks)
     if (chunks->current != NULL) {
         mr_chunks_leave(chunks);
     }
-    mr_chunk_thread_end(&chunks->thread); /* whoever it looks for may get another number */
+    mr_chunk_thread_end(&chunks->thread); /* the process that it looks for may get another number */
     chunks->stale = false;
     chunks->noted = 0;
     mr_chunk_requests_begin_anew(&chunks->requests);

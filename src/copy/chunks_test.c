@@ -62,7 +62,7 @@ static mr_status script_number(struct mr_chunk_reader *one, uint32_t *ret_xid,
     return MR_OK;
 }
 
-/* The rows 1, 2, … of three digits behind the one that is wished. */
+/* The rows 1, 2, … of three digits after the one that is wished. */
 static mr_status script_read(struct mr_chunk_reader *one, const struct mr_chunk_wish *wish,
                              struct mr_chunk *chunk, struct mr_error *ret_error)
 {

@@ -681,7 +681,7 @@ static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk
     }
 }
 
-/* Behind the last row. */
+/* After the last row. */
 static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                                struct mr_error *ret_error)
 {

@@ -54,7 +54,7 @@ static mr_status read_tables(struct mr_pg_conn *keeper, const struct mr_pg_sourc
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
     mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(keeper));
-    /* Asking for a table's size waits for whoever has it locked: of such a table the estimate must do. */
+    /* Asking for a table's size waits for the transaction that has it locked: of such a table the estimate must do. */
     mr_text_string(
         &sql,
         ", locked AS MATERIALIZED (SELECT relation FROM pg_locks WHERE locktype = 'relation'"
@@ -210,7 +210,7 @@ mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, const char *snapshot,
                            ? mr_pg_command(conn, BEGIN, MR_PG_ANSWER_MS, &reason)
                            : mr_pg_commandf(conn, MR_PG_ANSWER_MS, &reason,
                                             BEGIN "; SET TRANSACTION SNAPSHOT %L", snapshot);
-    /* What the server says once whoever has the snapshot is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
+    /* What the server says once the snapshot's owner is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
      * file of that name until 16 and from 17 on, and with a file whose owner has just ended. */
     bool is_gone = strstr(reason.text, "(22023)") != NULL ||
                    strstr(reason.text, "(42704)") != NULL || strstr(reason.text, "(55000)") != NULL;
@@ -439,7 +439,7 @@ static mr_status fail_table(const struct mr_copy_reader *reader, mr_status statu
 }
 
 /* A table's lock goes with its transaction (manual, "Explicit Locking"), so each table has one, all in the snapshot that the keeper
- * has. Between two ranges of one table it stays: who has waited to write the table anew would have the attempt begin again. */
+ * has. Between two ranges of one table it stays: one that has waited to rewrite the table would have the attempt begin again. */
 static mr_status begin_table(struct mr_copy_reader *reader, const struct mr_copy_table *table,
                              struct mr_error *ret_error)
 {
@@ -490,8 +490,8 @@ static bool take_place(const struct mr_datum *value, uint64_t *ret_place)
 }
 
 /* Some of ALTER TABLE, and TRUNCATE, are not safe with snapshots: one that is older sees an empty table (the manual's chapter on
- * concurrency control, "Caveats"). And the table's name may have come to stand for another one. Behind a COPY nobody can do that any more until the transaction's end, for it has the
- * table locked. */
+ * concurrency control, "Caveats"). And the table's name may have come to stand for another one. After a COPY nobody
+ * can do that any more until the transaction's end, for it has the table locked. */
 static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
     const struct mr_copy_table *table = reader->table;

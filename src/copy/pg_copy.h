@@ -64,7 +64,7 @@ mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_
                              uint32_t oid, struct mr_pg_result **ret_result,
                              struct mr_error *ret_error);
 
-/* Those of the view's table, which come after row `*at`; that moves behind them. They go into its columns, of which there is room for
+/* Those of the view's table, which come after row `*at`; that moves past them. They go into its columns, of which there is room for
  * MR_COLUMNS_MAX; names are the result's. */
 void mr_pg_columns_take(const struct mr_pg_result *result, uint32_t *at, struct mr_relation *view);
 

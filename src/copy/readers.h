@@ -90,7 +90,7 @@ struct mr_chunk_wish {
     uint32_t since;
 };
 
-/* All zero to begin with. Whoever has it gives it to mr_chunk_done in the end. */
+/* All zero to begin with. Its owner gives it to mr_chunk_done in the end. */
 struct mr_chunk {
     const struct mr_relation *relation; /* the reader's, until another's next but one is read */
     uint32_t *key;                      /* columns, in the order in which rows come */

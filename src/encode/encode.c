@@ -550,7 +550,7 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
         *ret_count = 0;
         return MR_OK;
     }
-    buffer->bytes_as_base64 = false; /* whoever may connect can send any bytes */
+    buffer->bytes_as_base64 = false; /* any role that may connect can send any bytes */
     if (mr_is_outbox_message(&encoder->options, message)) {
         return mr_encode_outbox_message(encoder, message, buffer, ret_records, ret_count);
     }

@@ -138,7 +138,7 @@ enum mr_column_action {
     MR_COLUMN_INCLUDE,
     MR_COLUMN_EXCLUDE,
     MR_COLUMN_MASK,     /* `length` asterisks stand for each value */
-    MR_COLUMN_TRUNCATE, /* text is cut behind `length` characters */
+    MR_COLUMN_TRUNCATE, /* text is cut after `length` characters */
     MR_COLUMN_HASH,     /* SHA-256 of the salt and the value's text, in hexadecimal */
 };
 
@@ -373,7 +373,7 @@ mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item
 /* Whether the transaction's BEGIN is kept. */
 bool mr_encoder_has_begun(const struct mr_encoder *encoder);
 
-/* Behind the item that was counted last. */
+/* After the item that was counted last. */
 struct mr_position mr_encoder_end_position(const struct mr_encoder *encoder);
 
 enum { MR_ROW_NAME_MAX = 256 };

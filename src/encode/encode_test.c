@@ -326,7 +326,7 @@ static void test_schema_event(void **state)
     mr_encoder_count(fixture->encoder, &item, fixture->records, fixture->count);
     assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1);
-    /* Another version is told of anew. */
+    /* Another version is announced again. */
     mr_encoder_forget(fixture->encoder, &fixture->relation);
     assert_int_equal(encode(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1); /* a copy's rows belong to no place of the stream */
@@ -487,7 +487,7 @@ static void test_heartbeat_is_never_oversize(void **state)
     }
 }
 
-/* Copied rows are no part of one; messages are, and in the next one counts begin anew. */
+/* Copied rows are no part of one; messages are, and in the next one counts begin again. */
 static void test_transaction_copies_and_messages(void **state)
 {
     struct fixture *fixture = *state;

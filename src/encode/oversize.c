@@ -294,7 +294,7 @@ static void letter_set_position(struct mr_record *record)
     static const char field[] = ",\"position\":\"";
     enum { FIELD_LEN = sizeof(field) - 1, WIDTH = 16 + 1 + 10 };
     uint8_t *text = (uint8_t *)(uintptr_t)record->value;
-    /* The last one that looks like it: what comes behind are strings and numbers; a key may look like anything. */
+    /* The last one that looks like it: what comes after it are strings and numbers; a key may look like anything. */
     uint32_t at = record->value_len - FIELD_LEN - WIDTH;
     while (memcmp(text + at, field, FIELD_LEN) != 0) {
         MR_ASSERT(at > 0);

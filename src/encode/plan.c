@@ -73,7 +73,7 @@ struct mr_buffer mr_text_begin(struct mr_text *text, size_t size)
     return mr_buffer_init(text->data, text->capacity);
 }
 
-/* The first one behind `last` (NULL: of all). */
+/* The first one after `last` (NULL: of all). */
 static const struct mr_route *find_route(const struct mr_encode_options *options,
                                          const struct mr_relation *relation,
                                          const struct mr_route *last)
@@ -262,7 +262,7 @@ static mr_status plan_columns(struct mr_encoder *encoder, struct mr_plan *plan,
     return MR_OK;
 }
 
-/* Debezium's ToLogicalTopicRouter adds the field behind the others, to the keys of what it routes. */
+/* Debezium's ToLogicalTopicRouter adds the field after the others, to the keys of what it routes. */
 static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *options)
 {
     const struct mr_routing *routing = options->routing;

@@ -6,7 +6,7 @@
 
 enum { LAST_TABLES_MAX = 64 };
 
-/* Whoever has taken `busy` reads or writes the event. The source thread does not wait for it, readers do. */
+/* The thread that has taken `busy` reads or writes the event. The source thread does not wait for it, readers do. */
 struct mr_last_slot {
     atomic_bool busy;
     struct mr_last_event event;

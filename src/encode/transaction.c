@@ -42,7 +42,7 @@ void mr_transaction_reset(struct mr_transaction_counts *counts,
     counts->names.len = 0;
 }
 
-/* The name of a table behind the others', as TableId.toString has it. */
+/* The name of a table after the others', as TableId.toString has it. */
 static mr_slice append_name(struct mr_transaction_counts *counts, const char *schema,
                             const char *table)
 {

@@ -39,7 +39,7 @@ static void test_goes_on(void **state)
     now.slot_confirmed = 1000; /* both ends may touch */
     now.flushed = 1000;
     assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_OK);
-    now.identity.timeline = 3; /* promoted behind what was delivered */
+    now.identity.timeline = 3; /* promoted after what was delivered */
     now.switched_at = 1000;
     assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_OK);
 }
@@ -140,7 +140,7 @@ static void test_furthest_counts(void **state)
     assert_false(mr_checkpoint_is_behind(&next, &stored));
 }
 
-/* A copy that begins over a stream is further than that, and the stream behind it further still. */
+/* A copy that begins over a stream is further than that, and the stream after it further still. */
 static void test_a_copy_is_further_than_the_stream_before_it(void **state)
 {
     (void)state;

@@ -101,7 +101,7 @@ static void test_command_between_rounds(void **state)
     stop(stage);
 }
 
-/* The transaction does not end in time: the command is not run, then or later, and one behind it is. */
+/* The transaction does not end in time: the command is not run, then or later, and one after it is. */
 static void test_command_whose_turn_does_not_come(void **state)
 {
     struct mr_stage *stage = *state;
@@ -122,7 +122,7 @@ static void test_command_whose_turn_does_not_come(void **state)
     assert_int_equal(late.at, -1);
 }
 
-/* Whoever waits when the stream ends, or asks after it, is answered. */
+/* A thread that waits when the stream ends, or asks after that, is answered. */
 static void test_command_to_a_stream_that_ends(void **state)
 {
     struct mr_stage *stage = *state;

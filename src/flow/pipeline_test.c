@@ -89,7 +89,7 @@ static void test_keepalive_of_an_idle_server_is_confirmed(void **state)
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
 }
 
-/* A keepalive behind rows, or inside a transaction, says nothing that may be told yet. */
+/* A keepalive after rows, or inside a transaction, says nothing that may be confirmed yet. */
 static void test_keepalive_waits_for_what_is_in_flight(void **state)
 {
     struct mr_stage *stage = *state;
@@ -360,7 +360,7 @@ static void test_too_large_change_is_poison(void **state)
     assert_true(mr_standstill_has(mr_pipeline_standstill(stage->pipeline), MR_CAUSE_POISON));
 }
 
-/* It goes its way without its large value, and what is behind it comes. */
+/* It goes its way without its large value, and what is after it comes. */
 static void test_too_large_change_is_replaced(void **state)
 {
     struct mr_stage *stage = *state;

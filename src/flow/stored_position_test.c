@@ -61,7 +61,7 @@ static void test_nothing_is_told_before_it_is_stored(void **state)
     assert_int_equal(stage->stored.position.commit_lsn, 0); /* whole transactions only */
 }
 
-/* The stop comes while something is being stored: it ends when that, and what came behind it, is safe. */
+/* The stop comes while something is being stored: it ends when that, and what came after it, is safe. */
 static void test_stop_waits_for_what_is_being_stored(void **state)
 {
     struct mr_stage *stage = *state;
@@ -112,7 +112,7 @@ static void test_begins_inside_a_transaction(void **state)
     assert_int_equal(mr_pipeline_stats(stage->pipeline).skipped, 1);
 }
 
-/* Each group of batches is one transaction with the position behind its last change; nothing of it counts before. */
+/* Each group of batches is one transaction with the position after its last change; nothing of it counts before. */
 static void test_position_goes_with_the_events(void **state)
 {
     struct mr_stage *stage = *state;
@@ -187,7 +187,7 @@ static void test_keepalive_takes_no_stored_position_back(void **state)
     assert_int_equal(stage->stored.end_lsn, 410);
 }
 
-/* What looks like a gap after the claim was lost may be another instance's progress: it is read anew, once. */
+/* What looks like a gap after the claim was lost may be another instance's progress: it is read again, once. */
 static void test_lost_claim_reads_the_position_anew(void **state)
 {
     struct mr_stage *stage = *state;
@@ -210,7 +210,7 @@ static void let_first_claim_die(struct mr_stage *stage, int ends[2])
     stage->dying_claims = 1;
 }
 
-/* That happens while a sink that is slow to open has the thread: the claim is made anew before anything is read. */
+/* That happens while a sink that is slow to open has the thread: the claim is made again before anything is read. */
 static void test_claim_that_dies_waiting(void **state)
 {
     struct mr_stage *stage = *state;
@@ -225,7 +225,7 @@ static void test_claim_that_dies_waiting(void **state)
     close(ends[0]);
 }
 
-/* It happens while the position is read: another instance may be storing. The session goes, and all is read anew. */
+/* It happens while the position is read: another instance may be storing. The session goes, and all is read again. */
 static void test_claim_that_dies_while_loading(void **state)
 {
     struct mr_stage *stage = *state;
@@ -277,7 +277,7 @@ static void test_another_transaction_is_not_taken_for_the_one_handed_over(void *
     mr_stage_assert_values(stage, (const char *const[]){"b", "c"}, 2);
 }
 
-/* Nothing happens; what is stored is stored anew all the same, so that it stays what was stored last. */
+/* Nothing happens; what is stored is stored again all the same, so that it stays what was stored last. */
 static void test_quiet_position_is_stored_anew(void **state)
 {
     struct mr_stage *stage = *state;

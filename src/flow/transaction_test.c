@@ -92,7 +92,7 @@ static void begin_behind(struct mr_stage *stage, uint64_t row)
     finish(stage, 210);
 }
 
-/* In exactly-once another process begins behind a row. */
+/* In exactly-once another process begins after a row. */
 static void test_begins_inside(void **state)
 {
     struct mr_stage *stage = *state;

@@ -27,7 +27,7 @@ static const char *path_of(const char *name)
     return path;
 }
 
-/* Takes the place of libc's. Whoever is quick puts the link there again, between unlink and open. */
+/* Takes the place of libc's. A quick attacker puts the link there again, between unlink and open. */
 int unlink(const char *path)
 {
     int removed = unlinkat(AT_FDCWD, path, 0);

@@ -327,7 +327,7 @@ static void perform(struct theatre *theatre)
 }
 
 /* `restart`: what the server answered when it was asked to begin at a position; NULL: the connection holds. `beyond`: so many
- * transactions came behind that position before the connection was lost; they come again. */
+ * transactions came after that position before the connection was lost; they come again. */
 static void check(const char *version, const char *restart, int beyond)
 {
     static const struct mr_source_ops source_ops = {.name = "recording",

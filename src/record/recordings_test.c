@@ -189,7 +189,7 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     struct witness *witness = context;
     assert_false(witness->in_transaction);
     witness->in_transaction = true;
-    /* A commit record begins where the one before it ends, or behind that. */
+    /* A commit record begins where the one before it ends, or after that. */
     assert_true(transaction->commit_lsn >= witness->last_end);
     if (!is_skipped(witness, transaction->commit_lsn)) {
         mr_text_format(&witness->text, "begin " MR_LSN_FORMAT " xid %" PRIu32 " time %" PRId64 "\n",
@@ -331,7 +331,7 @@ static void test_streams_are_decoded_as_the_witness_says(void **state)
     mr_replay_each(check_recording);
 }
 
-/* Without keepalives and shapes: those come anew with each connection. */
+/* Without keepalives and shapes: those come again with each connection. */
 static char *rows_of(const char *text)
 {
     struct mr_text rows = {0};

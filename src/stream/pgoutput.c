@@ -19,7 +19,7 @@ enum {
     PLAN_BYTES = 256,
 };
 
-/* A record begins behind LSN 0. */
+/* A record begins after LSN 0. */
 #define NOTHING_YET ((struct mr_position){.ordinal = UINT64_MAX})
 
 /* Of the Type messages since the last Relation. */
@@ -281,7 +281,7 @@ static mr_status decode_commit(struct decoding *decoding)
     return MR_OK;
 }
 
-/* Origin: Byte1('O') Int64(commit LSN on the origin) String(name); right behind Begin (pgoutput.c, send_repl_origin) */
+/* Origin: Byte1('O') Int64(commit LSN on the origin) String(name); right after Begin (pgoutput.c, send_repl_origin) */
 static mr_status decode_origin(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
@@ -436,7 +436,7 @@ static mr_status take_relation(struct decoding *decoding, struct mr_relation *vi
         narrow(cache, view);
     }
     if (known != NULL && mr_relation_matches(known, view)) {
-        return MR_OK; /* announced anew, as after each invalidation of the server's cache */
+        return MR_OK; /* announced again, as after each invalidation of the server's cache */
     }
     if (known == NULL && cache->by_oid.count == MR_RELATIONS_MAX) {
         return malformed(decoding, "more than %d relations", MR_RELATIONS_MAX);
@@ -494,7 +494,7 @@ static void log_narrowed(const struct mr_relation *root, const struct mr_relatio
         MR_LOG_STR("table", root->table));
 }
 
-/* A row right behind Relation messages. With publish_via_partition_root the root's comes, then the partition's, then the row, which
+/* A row right after Relation messages. With publish_via_partition_root the root's comes, then the partition's, then the row, which
  * names the root (pgoutput.c, maybe_send_schema). Of an old row the partition's identity decides what is in the WAL
  * (ExtractReplicaIdentity, heapam.c), and the root's whether the message calls it whole (logicalrep_write_update and -_delete,
  * proto.c): columns that are not there come as nulls, and an update has no old row where the partition's identity stays as it
@@ -584,7 +584,7 @@ static mr_status read_row_relation(struct decoding *decoding,
 }
 
 /* Whole only where the relation at hand says FULL, too: an ALTER TABLE of the root alone has its rows called otherwise, and does not
- * have it announced anew (rel_sync_cache_relation_cb, pgoutput.c: by OID, and rows go by the partition's entry). */
+ * have it announced again (rel_sync_cache_relation_cb, pgoutput.c: by OID, and rows go by the partition's entry). */
 static struct mr_tuple old_row(const struct mr_relation *relation, uint8_t kind,
                                const struct mr_datum *values)
 {
@@ -732,7 +732,7 @@ static mr_status hand_over_in_transaction(struct decoding *decoding,
 /* The server sends such a message when it comes upon its record (ReorderBufferQueueMessage), and a
  * transaction as a whole when it comes upon the commit record; hence it stands between transactions, never
  * inside one. Its LSN is where its record ends (decode.c, logicalmsg_decode: buf->endptr), a transaction's where
- * the commit record begins (DecodeCommit: buf->origptr). So it is behind the commit LSN before it, and the
+ * the commit record begins (DecodeCommit: buf->origptr). So it is after the commit LSN before it, and the
  * next one may be equal to it; ordinal 0 stands before that transaction's changes. */
 static mr_status hand_over_alone(struct decoding *decoding, struct mr_message_event *message)
 {

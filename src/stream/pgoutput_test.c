@@ -990,7 +990,7 @@ static void test_decode_partition_with_another_identity(void **state)
     }
 }
 
-/* Tables that are announced one behind the other need not be root and partition. */
+/* Tables that are announced one after the other need not be root and partition. */
 static void test_decode_old_row_of_neighbours(void **state)
 {
     struct seen *seen = *state;

@@ -114,7 +114,7 @@ static bool put_real(struct reader *in, bool is_double)
     return true;
 }
 
-/* Room for a length or a count that is known once what it is of stands behind it; closing puts it there and moves the rest up. */
+/* Room for a length or a count that is known once what it counts is written after it; closing puts it there and moves the rest up. */
 static const uint8_t *open_gap(struct mr_buffer *out)
 {
     const uint8_t *gap = out->at;

@@ -43,7 +43,7 @@ void mr_wire_value(struct mr_wire *wire, char kind, const void *bytes, size_t le
 extern const char mr_wire_unchanged[];
 void mr_wire_tuple(struct mr_wire *wire, const char *const *values, uint16_t count);
 
-/* Whole messages; each begins anew. */
+/* Whole messages; each begins again. */
 void mr_wire_begin(struct mr_wire *wire, uint64_t commit_lsn, uint32_t xid);
 void mr_wire_commit(struct mr_wire *wire, uint64_t commit_lsn, uint64_t end_lsn);
 void mr_wire_origin(struct mr_wire *wire, uint64_t lsn, const char *name);

@@ -1,7 +1,7 @@
 /* Streams of CopyData payloads as a server sends them, put together by the builder: what the
  * micro-benchmarks measure, the test of failing allocations replays, and the fuzzers begin with.
  *
- * A recording is its payloads, each behind its length (Int16), so that it can be kept as a file. */
+ * A recording is its payloads, each after its length (Int16), so that it can be kept as a file. */
 #ifndef MR_TESTING_RECORDING_H
 #define MR_TESTING_RECORDING_H
 
@@ -35,7 +35,7 @@ void mr_recording_everything(struct mr_recording *recording);
 /* Adds a payload as it is; one that is longer than its length can say is left out. */
 void mr_recording_payload(struct mr_recording *recording, mr_slice payload);
 
-/* The payload at `*at`, which moves behind it; false at the end. A length that passes the end means the
+/* The payload at `*at`, which moves past it; false at the end. A length that passes the end means the
  * rest: any bytes are a recording. */
 bool mr_recording_next(mr_slice recording, size_t *at, mr_slice *ret_payload);
 

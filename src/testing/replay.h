@@ -33,7 +33,7 @@ bool mr_replay_next(struct mr_replay *replay, mr_slice *ret_payload);
 /* Where the stream was asked to begin; 0: where the slot stood. */
 uint64_t mr_replay_start(const struct mr_replay *replay);
 
-/* The whole of a file, with a NUL behind it; the caller's. */
+/* The whole of a file, with a NUL after it; the caller's. */
 char *mr_replay_read_file(const char *path, size_t *ret_len);
 
 #endif

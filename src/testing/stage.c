@@ -178,7 +178,7 @@ static mr_status script_receive(struct mr_source *source, const struct mr_source
         stage->at++;
         receive_bytes(source);
     }
-    /* Each row is a batch of its own, together with the commit behind it; a row before a loss stays in the
+    /* Each row is a batch of its own, together with the commit after it; a row before a loss stays in the
      * pipeline's hands. */
     enum mr_step_kind next =
         stage->at < stage->step_count ? stage->steps[stage->at].kind : MR_STEP_ROW;
@@ -229,14 +229,14 @@ static mr_status stage_open(struct mr_sink *sink, struct mr_error *error)
     return MR_OK;
 }
 
-/* Whether `name` is in the record's value, and what stands behind it. */
+/* Whether `name` is in the record's value, and what follows it. */
 static bool field_text(const struct mr_record *record, const char *name, char ret_text[16])
 {
     const char *begin = memmem(record->value, record->value_len, name, strlen(name));
     return begin != NULL && sscanf(begin + strlen(name), "%15[^\",}]", ret_text) == 1;
 }
 
-/* A row's value, behind its place in the transaction if that is told; the beginning or end of one. */
+/* A row's value, after its place in the transaction if that is known; the beginning or end of one. */
 static bool value_text(const struct mr_record *record, char ret_text[16])
 {
     char word[16] = "", number[16] = "";

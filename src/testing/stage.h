@@ -107,7 +107,7 @@ struct mr_stage {
 int mr_stage_setup(void **state);
 int mr_stage_teardown(void **state);
 
-/* Makes the encoder anew, after a change of `encode_options`. */
+/* Makes the encoder again, after a change of `encode_options`. */
 void mr_stage_renew_encoder(struct mr_stage *stage);
 
 /* Makes the pipeline with `options` as they are now, and starts it. The steps are the caller's, and stay. */
@@ -130,7 +130,7 @@ void mr_stage_wait_polls(const struct mr_stage *stage, int more);
 /* Fails the test unless exactly these were delivered, in this order. */
 void mr_stage_assert_values(const struct mr_stage *stage, const char *const *want, int count);
 
-/* Steps of a script. A row and the commit behind it come in one round; each row is a batch of its own. */
+/* Steps of a script. A row and the commit after it come in one round; each row is a batch of its own. */
 #define BEGIN(lsn_)                                                                                \
     {                                                                                              \
         .kind = MR_STEP_BEGIN, .lsn = (lsn_)                                                       \

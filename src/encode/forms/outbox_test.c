@@ -604,7 +604,7 @@ static void test_outbox_message_oversize(void **state)
     assert_header(fixture, 0, "id", "e");
 }
 
-/* Whatever does not fit is said, and nothing is written behind the end. */
+/* Whatever does not fit is said, and nothing is written after the end. */
 static void test_outbox_fits_or_is_full(void **state)
 {
     struct fixture *fixture = *state;

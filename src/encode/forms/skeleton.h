@@ -171,7 +171,7 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
     }
     struct mr_event event = {.op = change->op, .before = &change->before, .after = &change->after};
     if (event.op == MR_OP_UPDATE && mr_key_changed(encoder, plan, change)) {
-        /* A new key is a new entity to whoever folds the topic: the old one ends, the new one begins. */
+        /* A new key is a new entity to a consumer that folds the topic: the old one ends, the new one begins. */
         bool moved = encoder->options.types == MR_TYPES_DEBEZIUM;
         if ((plan->operations & (1u << MR_OP_DELETE)) != 0) {
             event.part = mr_skeleton_delete(form, encoder, plan, change, moved, out, ret_records);

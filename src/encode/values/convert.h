@@ -27,7 +27,7 @@ struct mr_conversion {
     mr_convert_fn write;
     const char *salt; /* of a hash */
     enum mr_rule rule;
-    int32_t detail; /* digits behind the point, or what else the function says */
+    int32_t detail; /* digits after the point, or what else the function says */
     const struct mr_conversion *element; /* of an array */
 };
 

@@ -30,7 +30,7 @@ static bool take_pair(struct mr_cursor *cursor, struct pair *ret)
     return mr_cursor_take_word(cursor, MR_SLICE("NULL")) || take_text(cursor, &ret->value);
 }
 
-/* The next pair, or false behind the last; `*good` turns false where the text is wrong. */
+/* The next pair, or false after the last; `*good` turns false where the text is wrong. */
 static bool next_pair(struct mr_cursor *cursor, bool first, struct pair *ret, bool *good)
 {
     if (mr_cursor_ended(cursor)) {

@@ -22,7 +22,7 @@ static bool skip_bounds(struct mr_cursor *cursor)
     return mr_cursor_take(cursor, '=');
 }
 
-/* Copies a quoted text without its backslashes; `cursor` is behind the first quote. */
+/* Copies a quoted text without its backslashes; `cursor` is after the first quote. */
 static bool take_quoted(struct mr_cursor *cursor, struct mr_text *room, mr_slice *ret)
 {
     size_t len = 0;

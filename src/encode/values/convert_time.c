@@ -146,7 +146,7 @@ MR_CONVERT(days)
     return true;
 }
 
-/* Nanoseconds end in the year 2262: behind that, and before 1677, Debezium fails to convert a value, and has null. */
+/* Nanoseconds end in the year 2262: after that, and before 1677, Debezium fails to convert a value, and has null. */
 static void write_fine(struct mr_buffer *out, int64_t micros, int32_t digits)
 {
     int64_t nanos;
@@ -175,7 +175,7 @@ static void write_infinite(struct mr_buffer *out, int sign, int32_t digits)
 /* What a timestamp may be (manual, 8.5: 4713 BC, whose November it is in the Julian calendar, to 294276). */
 enum { YEAR_FIRST = -4713, YEAR_LAST = 294276 };
 
-/* Microseconds since 1970 end in the January of 294247. What is behind has the largest number, as in Debezium
+/* Microseconds since 1970 end in the January of 294247. What is later has the largest number, as in Debezium
  * (TimeUnit.toMicros), which is what it has for the infinity. */
 MR_CONVERT(epoch)
 {

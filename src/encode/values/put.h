@@ -1,6 +1,6 @@
 /* What a conversion writes with, in JSON or in Avro (specification 1.11, "Binary Encoding"), as the buffer's is_avro says.
  *
- * In Avro, fields have no names, and a value whose type has a null begins with a mark: whoever begins a field or an element
+ * In Avro, fields have no names, and a value whose type has a null begins with a mark: the code that begins a field or an element
  * sets the buffer's `nullable` for it. A value that its type can't hold sets `misfit`, and what was appended is of no use.
  * mr_avro_* write Avro; mr_put_* write JSON or Avro, as the buffer says. The thread that encodes.
  */

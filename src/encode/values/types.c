@@ -37,7 +37,7 @@ static int32_t numeric_scale(int32_t modifier)
     return scale < 0 ? 0 : scale;
 }
 
-/* Behind the second's point, of a server that may lie. */
+/* After the second's point, of a server that may lie. */
 static int32_t digits_of(int32_t modifier)
 {
     return modifier >= 0 && modifier <= 6 ? modifier : 6;

@@ -88,7 +88,7 @@ static const struct value debezium[] = {
     {EXTENSION(VECTOR), -1, "[\"]", NULL},
     {EXTENSION(HALFVEC), ARRAY, "{\"[1,0.099975586]\",NULL}", "[[1.0,0.099975586],null]"},
     {EXTENSION(SPARSEVEC), -1, "{}/3", "{\"dimensions\":3,\"vector\":[]}"},
-    /* A HashMap of 2 buckets, which become 4 behind the second entry; of 4 and 8; of 16. */
+    /* A HashMap of 2 buckets, which become 4 after the second entry; of 4 and 8; of 16. */
     {EXTENSION(SPARSEVEC), -1, "{5:1,8:-2}/9", "{\"dimensions\":9,\"vector\":[[8,-2.0],[5,1.0]]}"},
     {EXTENSION(SPARSEVEC), -1, "{1:1,4:1,8:1,12:1}/12",
      "{\"dimensions\":12,\"vector\":[[8,1.0],[1,1.0],[4,1.0],[12,1.0]]}"},
@@ -367,7 +367,7 @@ static void test_convert_hstore(void **state)
     for (size_t len = 1; len < strlen(text); len++) {
         out = mr_buffer_init((uint8_t *)room, sizeof(room));
         mr_slice cut = {.data = (const uint8_t *)text, .len = len};
-        bool whole = len == 16 || len == 27; /* behind a pair */
+        bool whole = len == 16 || len == 27; /* after a pair */
         assert_int_equal(mr_convert_hstore_object(&out, NULL, cut, &scratch), whole);
     }
     out = mr_buffer_init((uint8_t *)room, sizeof(room) - 1);

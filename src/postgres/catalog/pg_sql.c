@@ -81,7 +81,7 @@ static void add_roots(struct mr_text *sql, const char *more, bool has_schemas)
  * (pg_publication.c, is_publishable_class). 16384: MR_FIRST_USER_OID. */
 #define IS_PUBLISHABLE "c.relpersistence = 'p' AND c.oid >= 16384"
 
-/* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for whoever has one of them locked
+/* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for the transaction that has one of them locked
  * (src/backend/catalog/pg_publication.c; GetPublicationRelations, GetAllTablesPublicationRelations, filter_partitions). What a
  * publication of all tables names (19) is left out. */
 void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *more, int version)

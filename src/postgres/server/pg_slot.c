@@ -218,7 +218,7 @@ static void keep_holder(struct mr_pg_slot *slot, const char *text)
     pthread_mutex_unlock(&slot->lock);
 }
 
-/* Whoever makes the slot waits for one transaction after the other. */
+/* The connection that makes the slot waits for one transaction after the other. */
 static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                             struct mr_error *ret_error)
 {
