@@ -1,21 +1,35 @@
-"""What MkDocs does not do itself: the version, and links out of docs/, which lead to the repository."""
+"""What MkDocs does not do itself: the version, the page "First event" out of README.md, and links out of docs/, which lead to the repository."""
 
 import os
 import re
+
+from mkdocs.structure.files import File
 
 OUTSIDE = re.compile(r"\]\(\.\./([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
+def read(config, name):
+    with open(os.path.join(os.path.dirname(config.config_file_path), name), encoding="utf-8") as file:
+        return file.read()
+
+
 def on_config(config):
-    with open(os.path.join(os.path.dirname(config.config_file_path), "CMakeLists.txt"), encoding="utf-8") as file:
-        config.copyright = "millrace " + re.search(r"^project\(millrace VERSION (\S+)", file.read(), re.MULTILINE)[1]
+    config.copyright = "millrace " + re.search(r"^project\(millrace VERSION (\S+)", read(config, "CMakeLists.txt"), re.MULTILINE)[1]
     if "GITHUB_REPOSITORY" in os.environ:
         config.extra["repository"] = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
     return config
 
 
+def on_files(files, config):
+    section = re.search(r"^## (The first event$.*?)(?=^## )", read(config, "README.md"), re.MULTILINE | re.DOTALL)[1]
+    text = re.sub(r"^##(#+ )", r"\1", section, flags=re.MULTILINE)
+    files.append(File.generated(config, "first-event.md", content="# " + text.replace("](docs/", "](")))
+    return files
+
+
 def on_page_markdown(markdown, page, config, files):  # pylint: disable=unused-argument
+    markdown = markdown.replace("](../README.md#the-first-event)", "](first-event.md)")
     repository = f"{config.extra['repository']}/blob/main/"
     return "".join(part if at % 2 else OUTSIDE.sub(lambda found: f"]({repository}{found[1]})", part)
                    for at, part in enumerate(FENCE.split(markdown)))
