@@ -101,7 +101,7 @@ def packages(tmp_path_factory):
 
 
 EXPECTED = {"/etc/millrace/config.toml", "/usr/bin/millrace",
-            "/usr/lib/systemd/system/millrace.service", "/usr/share/man/man1/millrace.1.gz",
+            "/usr/lib/systemd/system/millrace.service", "/usr/lib/systemd/system/millrace@.service", "/usr/share/man/man1/millrace.1.gz",
             "/usr/share/man/man5/millrace.toml.5.gz", "/usr/share/bash-completion/completions/millrace",
             "/usr/share/zsh/vendor-completions/_millrace", "/usr/share/fish/vendor_completions.d/millrace.fish",
             "/usr/share/doc/millrace/changelog.gz", "/usr/share/doc/millrace/librdkafka-licenses.txt",
@@ -147,6 +147,10 @@ def test_deb_installs_keeps_the_configuration_and_purges(packages, tmp_path):
     config, password = root / "etc/millrace/config.toml", root / "etc/millrace/postgres.password"
     assert run(BINARY, "check", "--config", str(config)).returncode != 64  # it parses
     config.write_text(config.read_text().replace("localhost:9092", "kafka:9092"))
+    # As prerm does for all instances at once.
+    enabled = root / "etc/systemd/system/multi-user.target.wants/millrace@shop.service"
+    assert run("systemctl", f"--root={root}", "enable", "millrace@shop.service").returncode == 0 and enabled.is_symlink()
+    assert run("systemctl", f"--root={root}", "disable", "millrace@.service").returncode == 0 and not enabled.is_symlink()
     password.write_text("secret")
     again = run(*dpkg, "--force-confdef", "--force-confold", "-i", package)
     assert again.returncode == 0 and "kafka:9092" in config.read_text()
