@@ -198,6 +198,11 @@ npm_install() {
     chmod -R a+rX "$1"
 }
 
+# Of the consumer in Go, which a test builds.
+install_go_modules() {
+    (cd "$REPO_ROOT/docs/examples/consumers/go" && quietly go build -buildvcs=false -o /dev/null .) || die "Go's modules can't be fetched: see above"
+}
+
 install_speedscope() {
     local dir=$TOOLS_DIR/speedscope
     if stamp_is speedscope "$SPEEDSCOPE_VERSION" && [ -d "$dir/node_modules/speedscope" ]; then return 0; fi
@@ -284,6 +289,7 @@ main() {
         all)
             beside install_venv venv tests/requirements.txt
             beside install_speedscope
+            beside install_go_modules
             [ "$apicurio" = no ] || beside install_apicurio
             for major in "${majors[@]}"; do beside install_pg "$major"; done
             install_kafka

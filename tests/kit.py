@@ -9,6 +9,7 @@ import http.client
 import http.server
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = os.environ["KAFKA_BOOTSTRAP"]
 BINARY = os.environ["MILLRACE_BIN"]
+GO = shutil.which("go") or "/usr/local/go/bin/go"
 STAND = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "scripts", "stand.sh")
 
 

@@ -1,14 +1,14 @@
 """Reads profile.proto as its public description says, with nothing of the product's: enough to count."""
 
 import gzip
-import shutil
 import subprocess
+
+from kit import GO
 
 
 def go_pprof(*arguments):
     """What `go tool pprof` prints; it must take the file."""
-    go = shutil.which("go") or "/usr/local/go/bin/go"
-    result = subprocess.run([go, "tool", "pprof", *arguments], capture_output=True, text=True, timeout=180, check=False)
+    result = subprocess.run([GO, "tool", "pprof", *arguments], capture_output=True, text=True, timeout=180, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 from confluent_kafka import Producer
 
-from kit import BOOTSTRAP, Database, Millrace, Topic, eventually
+from kit import BOOTSTRAP, GO, Database, Millrace, Topic, eventually
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "examples")
 ROWS = 6000
@@ -65,8 +65,15 @@ class Java:
         self.command = ["java", "-XX:+UseSerialGC", "-cp", f"{folder}:{classes}", "ConsumeOnce"]
 
 
+class Go:
+    def __init__(self, folder):
+        program = os.path.join(folder, "consume-once")
+        subprocess.run([GO, "build", "-buildvcs=false", "-o", program, "."], cwd=os.path.join(EXAMPLES, "consumers", "go"), check=True)
+        self.command = [program]
+
+
 def keys_in_file(path):
-    """What the example in Java has written: whole lines, without their last field."""
+    """What the examples in Java and Go have written: whole lines, without their last field."""
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:
@@ -86,15 +93,17 @@ def keys_in_store(path):
         store.close()
 
 
-@pytest.mark.parametrize("language", ["python", "java"])
+@pytest.mark.parametrize("language", ["python", "java", "go"])
 def test_a_consumer_counts_each_change_once_though_it_is_killed(repeated, tmp_path, language):
     kept, read = str(tmp_path / "kept"), keys_in_file
     if language == "python":
         command, read = [sys.executable, os.path.join(EXAMPLES, "consume_once.py"), "--brokers", BOOTSTRAP, "--topic", repeated, "--store", kept], keys_in_store
         last = ["--idle", "20"]
     else:
-        command, last = [*Java(tmp_path).command, BOOTSTRAP, repeated, kept], ["20"]
-    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        command, last = [*{"java": Java, "go": Go}[language](tmp_path).command, BOOTSTRAP, repeated, kept], ["20"]
+    # The one in Go reads all before a signal can reach it: it dies of the size of its file.
+    limit = ["prlimit", "--fsize=40000"] if language == "go" else []
+    killed = subprocess.Popen([*limit, *command], stdout=subprocess.DEVNULL)
     try:
         eventually(lambda: read(kept), 60, "results")
     finally:
@@ -110,5 +119,5 @@ def test_a_consumer_counts_each_change_once_though_it_is_killed(repeated, tmp_pa
 
 def test_each_language_of_the_page_has_its_example():
     with open(os.path.join(os.path.dirname(EXAMPLES), "consumers.md"), encoding="utf-8") as file:
-        named = set(re.findall(r"\(examples/consumers/([\w.]+)\)", file.read()))
+        named = set(re.findall(r"\(examples/consumers/([\w.]+)(?:/main\.go)?\)", file.read()))
     assert named == set(os.listdir(os.path.join(EXAMPLES, "consumers"))) and len(named) > 1

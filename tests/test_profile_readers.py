@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 import pytest
 
 from browser import open_browser
-from kit import BINARY, eventually
+from kit import BINARY, GO, eventually
 from pprof_file import Profile, fields
 from test_profiler import SANITIZED, fetch, insert, refusal
 
@@ -24,8 +24,7 @@ SPEEDSCOPE = os.path.join(os.environ.get("MILLRACE_TOOLS_DIR", ""), "speedscope/
 
 
 def pprof(*arguments, environment=None):
-    go = shutil.which("go") or "/usr/local/go/bin/go"
-    result = subprocess.run([go, "tool", "pprof", *map(str, arguments)], capture_output=True, timeout=180, check=False,
+    result = subprocess.run([GO, "tool", "pprof", *map(str, arguments)], capture_output=True, timeout=180, check=False,
                             env={**os.environ, **(environment or {})})
     assert result.returncode == 0, result.stderr.decode()
     return result.stdout.decode()
