@@ -4,13 +4,24 @@
 --        -v tables='public.orders, public.items' -f scripts/role.sql
 --
 -- Run it as a superuser, or from PostgreSQL 16 on as the owner of database, schemas and tables with CREATEROLE and
--- REPLICATION. A managed service may allow neither: docs/managed-services.md. The limit of connections is that of docs/sizing.md.
+-- REPLICATION. Where a role gives the right to replicate, as Amazon's rds_replication: -v replication_role=rds_replication.
+-- In another database of the server the role that exists gets its rights there. The limit of connections is that of docs/sizing.md.
 -- A role with REPLICATION can read the changes of every database of the server through a slot: guard its password,
 -- and let it in from millrace's machine only (pg_hba.conf, hostssl, the line of the database).
 \set ON_ERROR_STOP on
 BEGIN;
+SELECT NOT EXISTS (SELECT FROM pg_roles WHERE rolname = :'role') AS is_new, :{?replication_role} AS is_member \gset
+\if :is_new
+\if :is_member
+CREATE ROLE :"role" LOGIN CONNECTION LIMIT 16 PASSWORD :'password';
+GRANT :"replication_role" TO :"role";
+\else
 CREATE ROLE :"role" LOGIN REPLICATION NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS NOINHERIT CONNECTION LIMIT 16
     PASSWORD :'password';
+\endif
+\else
+\echo the role exists and keeps its password
+\endif
 SELECT format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), :'role') \gexec
 SELECT DISTINCT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, :'role')
     FROM unnest(string_to_array(:'tables', ',')) named

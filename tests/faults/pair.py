@@ -32,10 +32,10 @@ def server_user():
 
 
 class Server:
-    """One server with its own folder and port."""
+    """One server with its own folder and port; `found`: the folder of its programs."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, found=None):
+        self.folder, self.programs = folder, found or programs()
         self.port = free_port()
         self.log = folder + ".log"
         self.process = None
@@ -47,7 +47,7 @@ class Server:
     def start(self):
         with open(self.log, "ab") as log:
             # pylint: disable-next=consider-using-with # outlives this function
-            self.process = subprocess.Popen([os.path.join(programs(), "postgres"), "-D", self.folder], cwd="/",
+            self.process = subprocess.Popen([os.path.join(self.programs, "postgres"), "-D", self.folder], cwd="/",
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                                             preexec_fn=end_with_parent, **server_user())
         connect("postgres", 120, self.port).close()

@@ -6,10 +6,19 @@ import subprocess
 import psycopg
 import pytest
 
-from kit import dsn
+from kit import Database, dsn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROLE = os.path.join(ROOT, "scripts", "role.sql")
+
+
+def make_role(database, name, *variables, tables="public.t"):
+    done = subprocess.run(
+        ["psql", "-X", "-q", "-d", dsn(database.name), "-v", f"role={name}", "-v", f"publication={database.publication}",
+         "-v", f"tables={tables}", *(word for variable in variables for word in ("-v", variable)), "-f", ROLE],
+        capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture
@@ -18,11 +27,7 @@ def role(database):
     database.run('CREATE SCHEMA "Shop"; CREATE TABLE "Shop"."Orders" (id int PRIMARY KEY); '
                  "CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE secret (id int PRIMARY KEY)")
     name = "r" + database.name
-    result = subprocess.run(
-        ["psql", "-X", "-q", "-d", dsn(database.name),
-         "-v", f"role={name}", "-v", "password=role-secret", "-v", f"publication={database.publication}",
-         "-v", 'tables=public.t, "Shop"."Orders"', "-f", ROLE], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    make_role(database, name, "password=role-secret", tables='public.t, "Shop"."Orders"')
     yield name
     database.run(f"DROP OWNED BY {name}")
     database.run(f"DROP ROLE {name}")
@@ -39,3 +44,19 @@ def test_least_role(database, role, millrace, topic):
     assert process.stop() == 0
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         psycopg.connect(process.environment["TEST_URL"]).execute("SELECT * FROM secret")
+
+
+def test_the_role_of_a_managed_service_and_of_another_database(database):
+    name, other = "r" + database.name, Database()
+    try:
+        for one, variables in ((database, ("password=role-secret", "replication_role=pg_monitor")), (other, ())):
+            one.run("CREATE TABLE t (id int PRIMARY KEY)")
+            assert ("exists" in make_role(one, name, *variables)) == (one is other)
+            assert one.run(f"SELECT has_table_privilege('{name}', 't', 'SELECT'), count(*) FROM pg_publication") == [(True, 1)]
+        assert database.run(f"SELECT rolreplication, pg_has_role('{name}', 'pg_monitor', 'USAGE') FROM pg_roles WHERE rolname = '{name}'") == [
+            (False, True)]
+    finally:
+        for one in (other, database):
+            one.run(f"DROP OWNED BY {name}")
+        database.run(f"DROP ROLE {name}")
+        other.drop()
