@@ -152,9 +152,12 @@ static void wake_up(void)
     }
 }
 
-void __real_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn, uint64_t step);
-void __wrap_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn, uint64_t step);
-void __wrap_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn, uint64_t step)
+void __real_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn,
+                       const struct mr_commit *last, uint64_t step);
+void __wrap_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn,
+                       const struct mr_commit *last, uint64_t step);
+void __wrap_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn,
+                       const struct mr_commit *last, uint64_t step)
 {
     NEEDLESS_TURNS("sink")
     for (int i = 0; i < amount("wake"); i++) {
@@ -164,5 +167,5 @@ void __wrap_mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn
     if (us > 0) {
         nanosleep(&(struct timespec){.tv_nsec = us * 1000L}, NULL);
     }
-    __real_mr_ack_add(ack, sequence, confirm_lsn, step);
+    __real_mr_ack_add(ack, sequence, confirm_lsn, last, step);
 }

@@ -95,7 +95,7 @@ static uint64_t ack_run(void *state, uint32_t count)
     for (uint32_t done = 0; done < count; done += ACK_GROUP) {
         uint64_t first = ack->next;
         for (uint32_t i = 0; i < ACK_GROUP; i++) {
-            mr_ack_add(ack, first + i, first + i, 0);
+            mr_ack_add(ack, first + i, first + i, &(struct mr_commit){0}, 0);
         }
         for (uint32_t i = ACK_GROUP; i-- > 0;) {
             mr_ack_complete(ack, first + i);

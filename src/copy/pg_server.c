@@ -35,10 +35,11 @@ static mr_status find_gap(const struct mr_pg_server *server, const struct mr_che
 {
     const struct mr_pg_source_options *options = mr_pg_source_options(server->source);
     struct mr_pg_conn *conn = mr_pg_source_conn(server->source);
-    struct mr_identity now;
+    struct mr_server_position there;
     struct mr_error error = {0};
-    mr_status status = mr_pg_identify(conn, options, known, 0, &now, &error);
+    mr_status status = mr_pg_source_identify(server->source, known, 0, &there, &error);
     if (status == MR_ERR_HISTORY) {
+        struct mr_identity now;
         MR_TRY(mr_pg_identity(conn, options, &now, ret_error));
         if (strcmp(now.system_id, known->identity.system_id) == 0) {
             /* Without what to do, which is done now. */

@@ -138,7 +138,8 @@ struct mr_batch {
     uint32_t session; /* the sink session it was filled for; the sink drops what is of an old one */
     uint64_t sequence;  /* 1, 2, 3 … in order of the lane's hand-over within a session */
     mr_lsn confirm_lsn; /* may be confirmed once it and all before it are acknowledged; 0: none */
-    uint64_t step;      /* of its lane, that is safe with it: ports/companion.h; 0: none */
+    struct mr_commit last; /* with confirm_lsn: the last transaction with rows before it */
+    uint64_t step;         /* of its lane, that is safe with it: ports/companion.h; 0: none */
     uint8_t *block;
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */

@@ -4,7 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 enum { RECIPE_MAX = 384 };
+
+uint64_t mr_identity_asked(const struct mr_identity *identity)
+{
+    uint64_t hash =
+        mr_hash_add(MR_HASH_BEGIN, identity->publication, strlen(identity->publication));
+    return mr_hash_number(hash, identity->tables);
+}
 
 void mr_checkpoint_done(struct mr_checkpoint *state)
 {
@@ -213,6 +222,20 @@ static mr_status verify_stream(const struct mr_checkpoint *stored,
                        recipe(server, stored->end_lsn, steps, sizeof(steps)));
     }
     return MR_OK;
+}
+
+mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
+                               const struct mr_server_position *server, struct mr_error *ret_error)
+{
+    char steps[RECIPE_MAX];
+    return mr_fail(ret_error, MR_ERR_HISTORY,
+                   "changes up to " MR_LSN_FORMAT
+                   " were delivered, the last ones of transaction %u, "
+                   "which committed at " MR_LSN_FORMAT
+                   ", but the server has others there: it was restored to an earlier point, and "
+                   "was written to since" MR_RECIPE_LEAD "%s",
+                   MR_LSN_ARGS(stored->end_lsn), stored->last.xid, MR_LSN_ARGS(stored->last.lsn),
+                   recipe(server, stored->end_lsn, steps, sizeof(steps)));
 }
 
 /* How a copy is given up: what is known of it goes. */

@@ -16,6 +16,9 @@ struct mr_identity {
     uint64_t tables;       /* tells the configured names apart from others; 0: not known */
 };
 
+/* What decides which transactions come: the publication, and the names of tables. */
+uint64_t mr_identity_asked(const struct mr_identity *identity);
+
 /* Of two records at one position the one with the higher rank is further. */
 struct mr_section_rank {
     mr_lsn begins;  /* the stream is to begin there, and is not stored as begun; 0: not said */
@@ -43,8 +46,9 @@ enum { MR_SECTIONS_MAX = 6 };
 
 struct mr_checkpoint {
     struct mr_identity identity;
-    /* Every transaction that ends at or before this is with the sink as a whole. */
+    /* Every transaction that ends at or before this is with the sink as a whole, and this is the last of them that has rows. */
     mr_lsn end_lsn;
+    struct mr_commit last;
     /* The last change that is with the sink; {0} when only whole transactions are told of. */
     struct mr_position position;
     struct mr_section sections[MR_SECTIONS_MAX]; /* in the record's order */
@@ -95,6 +99,10 @@ struct mr_server_position {
 mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, mr_lsn handed_over,
                                struct mr_error *ret_error);
+
+/* What the server sends up to `stored` is not what was delivered: it lacks stored->last, or has rows that were not. */
+mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
+                               const struct mr_server_position *server, struct mr_error *ret_error);
 
 /* What to do where the tables can be copied, as numbered steps; and what stands before it, and before other such steps, where
  * a copy mends what the error says. */

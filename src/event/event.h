@@ -32,6 +32,14 @@ static inline int mr_position_compare(struct mr_position a, struct mr_position b
     return (a.ordinal > b.ordinal) - (a.ordinal < b.ordinal);
 }
 
+/* Tells a transaction from every other, also from one at its place in another history of the same server. */
+struct mr_commit {
+    mr_lsn lsn;      /* where its commit record begins; 0: none is known */
+    int64_t time_us; /* since 1970 */
+    uint32_t xid;
+    uint64_t asked; /* what it was asked for with: mr_identity_asked */
+};
+
 enum mr_op {
     MR_OP_INSERT,
     MR_OP_UPDATE,
@@ -84,6 +92,7 @@ struct mr_transaction {
     mr_lsn last_commit_lsn; /* end LSN of the transaction before; 0 when none was seen yet */
     int64_t commit_time_us; /* since 1970, at most MR_EVENT_TIME_US_MAX on either side */
     uint32_t xid;
+    bool has_rows;   /* at Commit: more came of it than messages */
     mr_slice origin; /* replication origin's name; empty for a local transaction */
     mr_lsn origin_lsn;
 };

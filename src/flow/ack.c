@@ -37,12 +37,19 @@ bool mr_ack_full(const struct mr_ack *ack)
     return ack->next - ack->oldest >= ack->capacity;
 }
 
-void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn, uint64_t step)
+void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn,
+                const struct mr_commit *last, uint64_t step)
 {
     MR_ASSERT(sequence == ack->next);
     MR_ASSERT(!mr_ack_full(ack));
     MR_ASSERT(step >= ack->step_sent);
-    *ack_entry(ack, sequence) = (struct mr_ack_entry){.confirm_lsn = confirm_lsn, .step = step};
+    struct mr_ack_entry *entry = ack_entry(ack, sequence);
+    entry->confirm_lsn = confirm_lsn;
+    if (confirm_lsn != 0) {
+        entry->last = *last;
+    }
+    entry->step = step;
+    entry->done = false;
     ack->step_sent = step;
     ack->next++;
 }
@@ -56,11 +63,13 @@ bool mr_ack_complete(struct mr_ack *ack, uint64_t sequence)
     entry->done = true;
     bool moved = false;
     while (ack->oldest < ack->next && ack_entry(ack, ack->oldest)->done) {
-        mr_lsn lsn = ack_entry(ack, ack->oldest)->confirm_lsn;
-        ack->step = ack_entry(ack, ack->oldest)->step;
-        if (lsn != 0) {
-            MR_ASSERT(lsn >= ack->acknowledged);
-            ack->acknowledged = lsn;
+        entry = ack_entry(ack, ack->oldest);
+        ack->step = entry->step;
+        if (entry->confirm_lsn != 0) {
+            MR_ASSERT(entry->confirm_lsn >= ack->acknowledged);
+            MR_ASSERT(entry->last.lsn < entry->confirm_lsn);
+            ack->acknowledged = entry->confirm_lsn;
+            ack->last = entry->last;
         }
         ack->oldest++;
         moved = true;

@@ -24,7 +24,7 @@ static void check_order(const uint64_t *order)
     mr_ack_init(&ack, OPEN);
     bool done[OPEN + 2] = {false};
     for (uint64_t s = 1; s <= OPEN; s++) {
-        mr_ack_add(&ack, s, lsn_of(s), 0);
+        mr_ack_add(&ack, s, lsn_of(s), &(struct mr_commit){.lsn = lsn_of(s) - 1}, 0);
     }
     for (int i = 0; i < OPEN; i++) {
         mr_lsn before = ack.acknowledged;
@@ -32,6 +32,7 @@ static void check_order(const uint64_t *order)
         done[order[i]] = true;
         bool moved = mr_ack_complete(&ack, order[i]);
         assert_int_equal(ack.acknowledged, naive(done, 1, OPEN + 1, 0));
+        assert_int_equal(ack.last.lsn, ack.acknowledged == 0 ? 0 : ack.acknowledged - 1);
         assert_int_equal(moved, ack.oldest != oldest);
         assert_true(ack.acknowledged >= before);
     }
@@ -76,7 +77,7 @@ static void test_random_runs_against_the_naive_model(void **state)
     while (oldest <= TOTAL) {
         random = random * 1664525 + 1013904223;
         if (next <= TOTAL && next - oldest < 16 && (random >> 20) % 2 == 0) {
-            mr_ack_add(&ack, next, lsn_of(next), 0);
+            mr_ack_add(&ack, next, lsn_of(next), &(struct mr_commit){0}, 0);
             next++;
             continue;
         }
@@ -104,12 +105,12 @@ static void test_reset_forgets_what_is_open(void **state)
     (void)state;
     struct mr_ack ack;
     mr_ack_init(&ack, 4);
-    mr_ack_add(&ack, 1, 100, 0);
-    mr_ack_add(&ack, 2, 200, 0);
+    mr_ack_add(&ack, 1, 100, &(struct mr_commit){0}, 0);
+    mr_ack_add(&ack, 2, 200, &(struct mr_commit){0}, 0);
     assert_true(mr_ack_complete(&ack, 1));
     mr_ack_reset(&ack, 1);
     assert_int_equal(ack.acknowledged, 100);
-    mr_ack_add(&ack, 1, 150, 0);
+    mr_ack_add(&ack, 1, 150, &(struct mr_commit){0}, 0);
     assert_true(mr_ack_complete(&ack, 1));
     assert_int_equal(ack.acknowledged, 150);
     mr_ack_done(&ack);

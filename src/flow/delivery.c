@@ -26,9 +26,11 @@ enum {
     SOUND_MS = 2000,
 };
 
-/* How far delivery is: all that ends at or before `lsn`, all batches up to `sequence`. */
+/* How far delivery is: all that ends at or before `lsn`, with `last` as the last transaction of it that has rows, all batches up
+ * to `sequence`. */
 struct progress {
     mr_lsn lsn;
+    struct mr_commit last;
     uint64_t sequence;
 };
 
@@ -71,11 +73,12 @@ struct delivery {
     int woken;              /* of epoll: the thread was woken since it was asked last */
     struct mr_lane *stream; /* whose window says how far the stream is acknowledged */
     uint32_t session;
-    int64_t served_ns;         /* since when it serves */
-    struct mr_batch *current;  /* popped, not sent as a whole yet */
-    mr_lsn sent_lsn;           /* end of the last transaction that was sent as a whole */
-    struct mr_position sent;   /* of the last change that was sent */
-    struct progress published; /* to the source thread */
+    int64_t served_ns;          /* since when it serves */
+    struct mr_batch *current;   /* popped, not sent as a whole yet */
+    mr_lsn sent_lsn;            /* end of the last transaction that was sent as a whole, */
+    struct mr_commit sent_last; /* and the last one with rows that was */
+    struct mr_position sent;    /* of the last change that was sent */
+    struct progress published;  /* to the source thread */
     struct store store;
     struct open_transaction transaction;
     struct failures failures;
@@ -147,6 +150,10 @@ static void publish(struct delivery *delivery, struct progress progress)
     if (progress.sequence != 0 && progress.lsn >= delivery->failures.received) {
         mr_standstill_end(&pipeline->standstill, MR_CAUSE_SINK_FAILS);
     }
+    pthread_mutex_lock(&pipeline->shared.lock);
+    pipeline->shared.published = progress.lsn;
+    pipeline->shared.last = progress.last;
+    pthread_mutex_unlock(&pipeline->shared.lock);
     atomic_store(&pipeline->published, progress.lsn);
     atomic_store(&delivery->stream->published, progress.sequence);
 }
@@ -160,7 +167,8 @@ static struct mr_lane *lane_of(const struct delivery *delivery, const struct mr_
 static struct progress acknowledged(const struct delivery *delivery)
 {
     const struct mr_ack *ack = &delivery->stream->ack;
-    return (struct progress){.lsn = ack->acknowledged, .sequence = ack->oldest - 1};
+    return (struct progress){
+        .lsn = ack->acknowledged, .last = ack->last, .sequence = ack->oldest - 1};
 }
 
 static bool is_transactional(const struct delivery *delivery)
@@ -302,7 +310,7 @@ static struct mr_batch *next_batch(struct delivery *delivery)
         if (batch->session == delivery->session) {
             struct mr_lane *lane = lane_of(delivery, batch);
             MR_ASSERT(!batch->with_sink);
-            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn, batch->step);
+            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn, &batch->last, batch->step);
             batch->with_sink = true;
             return batch;
         }
@@ -329,17 +337,18 @@ static void add_sections(struct delivery *delivery, struct mr_checkpoint *state)
     }
 }
 
-static mr_status store(struct delivery *delivery, mr_lsn end_lsn, struct mr_position position,
+/* `to`: its end, last transaction and position. */
+static mr_status store(struct delivery *delivery, const struct mr_checkpoint *to,
                        struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
-    struct mr_checkpoint state = {.end_lsn = end_lsn, .position = position};
+    struct mr_checkpoint state = *to;
     MR_ASSERT(delivery->store.state != STORING_TAKEN);
-    MR_ASSERT(end_lsn >= delivery->published.lsn);
-    MR_ASSERT(is_transactional(delivery) || end_lsn <= delivery->stream->ack.acknowledged);
-    pthread_mutex_lock(&pipeline->identity.lock);
-    state.identity = pipeline->identity.of_stream;
-    pthread_mutex_unlock(&pipeline->identity.lock);
+    MR_ASSERT(to->end_lsn >= delivery->published.lsn);
+    MR_ASSERT(is_transactional(delivery) || to->end_lsn <= delivery->stream->ack.acknowledged);
+    pthread_mutex_lock(&pipeline->shared.lock);
+    state.identity = pipeline->shared.identity;
+    pthread_mutex_unlock(&pipeline->shared.lock);
     add_sections(delivery, &state);
     delivery->store.asked_ns = mr_monotonic_ns();
     mr_status status = pipeline->sink->ops->store(pipeline->sink, &state, ret_error);
@@ -393,7 +402,8 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
         publish(delivery, progress); /* part of a transaction: nothing to store yet */
         return MR_OK;
     }
-    mr_status status = store(delivery, progress.lsn, (struct mr_position){0}, ret_error);
+    const struct mr_checkpoint to = {.end_lsn = progress.lsn, .last = progress.last};
+    mr_status status = store(delivery, &to, ret_error);
     if (status == MR_OK) {
         delivery->store.of = progress;
         delivery->store.state = STORING_TAKEN;
@@ -409,12 +419,16 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     struct mr_checkpoint state = {0};
     MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
     MR_ASSERT(delivery->current == NULL && !is_open(delivery));
-    mr_lsn begin =
-        delivery->published.lsn > state.end_lsn ? delivery->published.lsn : state.end_lsn;
-    delivery->stream->ack.acknowledged = begin;
-    delivery->sent_lsn = begin;
+    struct progress begin = {.lsn = state.end_lsn, .last = state.last};
+    if (delivery->published.lsn > begin.lsn) {
+        begin = (struct progress){.lsn = delivery->published.lsn, .last = delivery->published.last};
+    }
+    delivery->stream->ack.acknowledged = begin.lsn;
+    delivery->stream->ack.last = begin.last;
+    delivery->sent_lsn = begin.lsn;
+    delivery->sent_last = begin.last;
     delivery->sent = state.position;
-    publish(delivery, (struct progress){.lsn = begin});
+    publish(delivery, begin);
     MR_EACH_COMPANION(pipeline, adopt)
     {
         companion->ops->adopt(companion, &state);
@@ -433,6 +447,7 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     if (batch->confirm_lsn != 0) {
         MR_ASSERT(batch->confirm_lsn >= delivery->sent_lsn);
         delivery->sent_lsn = batch->confirm_lsn;
+        delivery->sent_last = batch->last;
     }
     if (is_stream && batch->record_count > 0) {
         MR_ASSERT(mr_position_compare(delivery->sent, mr_batch_record(batch, 0)->position) < 0);
@@ -467,7 +482,9 @@ static int end_due_ms(const struct delivery *delivery)
 /* The position of all that was sent goes with it, and ends the transaction. */
 static mr_status end_transaction(struct delivery *delivery, struct mr_error *ret_error)
 {
-    mr_status status = store(delivery, delivery->sent_lsn, delivery->sent, ret_error);
+    const struct mr_checkpoint to = {
+        .end_lsn = delivery->sent_lsn, .last = delivery->sent_last, .position = delivery->sent};
+    mr_status status = store(delivery, &to, ret_error);
     delivery->store.state = status == MR_OK     ? STORING_TAKEN
                             : status == MR_FULL ? STORING_OWED
                                                 : STORING_NOTHING;
@@ -587,6 +604,7 @@ static void end_session(struct delivery *delivery)
         atomic_store(&pipeline->lanes[i].published, 0);
     }
     delivery->sent_lsn = delivery->published.lsn;
+    delivery->sent_last = delivery->published.last;
     delivery->sent = (struct mr_position){0};
     MR_ASSERT(!is_open(delivery));
     step(delivery, MR_HANDSHAKE_END);

@@ -27,6 +27,7 @@ void mr_intake_carry(struct mr_intake *intake)
         MR_ASSERT(intake->lane->filling->state == MR_BATCH_FILLING);
         MR_ASSERT(intake->carry.marked > intake->lane->filling->confirm_lsn);
         intake->lane->filling->confirm_lsn = intake->carry.marked;
+        intake->lane->filling->last = intake->carry.last;
         intake->carry.carried = intake->carry.marked;
         intake->carry.ends_rows = false;
     }

@@ -229,6 +229,17 @@ static mr_status append_end(struct mr_intake *intake, const struct mr_transactio
     return status;
 }
 
+/* A connection sends again what was not published when the one before it ended. */
+static void note_last(struct mr_intake *intake, const struct mr_transaction *transaction)
+{
+    if (MR_LIKELY(transaction->has_rows) && transaction->commit_lsn > intake->carry.last.lsn) {
+        intake->carry.last = (struct mr_commit){.lsn = transaction->commit_lsn,
+                                                .time_us = transaction->commit_time_us,
+                                                .xid = transaction->xid,
+                                                .asked = intake->asked};
+    }
+}
+
 static mr_status on_commit(void *context, const struct mr_transaction *transaction,
                            struct mr_error *ret_error)
 {
@@ -253,6 +264,7 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
     mr_histogram_record(&meter->transaction_changes,
                         intake->counts->changes - ended.changes_at_begin);
     mr_histogram_record(&meter->transaction_bytes, bytes_made(intake) - ended.bytes_at_begin);
+    note_last(intake, transaction);
     mr_intake_mark(intake, transaction->end_lsn);
     note_received(intake, transaction->end_lsn);
     if (MR_UNLIKELY(intake->lane->is_watched)) {

@@ -182,7 +182,9 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
         mr_intake_disconnect(intake, 0);
     }
     if (skips) {
-        /* All before it is handed over or at hand. Stored soon: the next one may fail, too, and then this one would come again. */
+        /* All before it is handed over or at hand. Stored soon: the next one may fail, too, and then this one would come again. No
+         * start may ask for what lies before it. */
+        intake->carry.last = (struct mr_commit){0};
         intake->carry.ends_rows = true;
         mr_intake_mark(intake, intake->exceptions.start_after);
         return MR_OK;

@@ -27,6 +27,7 @@ struct mr_carry {
     mr_lsn carried;   /* the highest that a batch carries; one above it waits for the next batch */
     bool ends_rows;   /* what waits is the end of a transaction whose rows are with the sink */
     int64_t alone_ns; /* when a batch without records carried a position last */
+    struct mr_commit last;  /* the last transaction with rows that is appended as a whole */
     mr_lsn last_row_before; /* of earlier sessions, the commit LSN of the last row handed over */
 };
 
@@ -104,6 +105,7 @@ struct mr_intake {
     uint32_t session;
     enum mr_handshake_state state; /* as it was last seen, of that session */
     mr_lsn received;               /* the furthest of this connection */
+    uint64_t asked;                /* mr_identity_asked of it */
     struct mr_running running;
     struct mr_carry carry;
     struct mr_feedback feedback;

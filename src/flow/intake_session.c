@@ -79,10 +79,13 @@ bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_k
     bool stored = intake->pipeline->port.stores && pipeline->loaded.found;
     bool was_open = atomic_load(&pipeline->by_source.was_connected);
     *ret_known = stored ? pipeline->loaded.stored : (struct mr_checkpoint){0};
-    if (was_open && mr_intake_published(intake) >= ret_known->end_lsn) {
-        ret_known->identity = pipeline->identity.of_stream; /* written by this thread alone */
-        ret_known->end_lsn = mr_intake_published(intake);
+    pthread_mutex_lock(&pipeline->shared.lock);
+    if (was_open && pipeline->shared.published >= ret_known->end_lsn) {
+        ret_known->identity = pipeline->shared.identity;
+        ret_known->end_lsn = pipeline->shared.published;
+        ret_known->last = pipeline->shared.last;
     }
+    pthread_mutex_unlock(&pipeline->shared.lock);
     /* What was handed over is, or will be, with the consumers, published or not. */
     if (mr_position_compare(ret_known->position, intake->carry.appended) < 0) {
         ret_known->position = intake->carry.appended;
@@ -116,7 +119,12 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
         /* Its BEGIN is delivered, if it has one. */
         intake->metadata.begun_lsn = known.position.commit_lsn;
     }
-    mr_lsn published = mr_intake_published(intake);
+    bool was_open = atomic_load(&pipeline->by_source.was_connected);
+    /* Of one moment: the sink thread publishes meanwhile. */
+    mr_lsn published = was_open ? known.end_lsn : mr_intake_published(intake);
+    if (intake->carry.last.lsn < known.last.lsn) {
+        intake->carry.last = known.last;
+    }
     /* A server to which less was confirmed, because millrace died in between, reads its WAL from further back. */
     if (intake->carry.marked < published) {
         intake->carry.marked = published;
@@ -134,9 +142,8 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     bool was_begun = is_known || mr_checkpoint_begins(&known) != 0;
     MR_TRY(pipeline->source->ops->open(pipeline->source, was_begun ? &known : NULL, start,
                                        pipeline->wakes.stop, &identity, ret_error));
-    pthread_mutex_lock(&pipeline->identity.lock);
-    pipeline->identity.of_stream = identity;
-    pthread_mutex_unlock(&pipeline->identity.lock);
+    mr_pipeline_identify(pipeline, &identity);
+    intake->asked = mr_identity_asked(&identity);
     return MR_OK;
 }
 

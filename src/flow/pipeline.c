@@ -76,7 +76,7 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     make_lanes(pipeline, encoder);
     mr_meter_init(&pipeline->meter);
     mr_mailbox_init(&pipeline->mailbox);
-    pthread_mutex_init(&pipeline->identity.lock, NULL);
+    pthread_mutex_init(&pipeline->shared.lock, NULL);
     pipeline->wakes.source = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->wakes.sink = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pipeline->schemas = mr_encoder_options(encoder)->schemas;
@@ -108,7 +108,7 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     pthread_mutex_destroy(&pipeline->hand_over.lock);
     mr_standstill_done(&pipeline->standstill);
     pipeline->sink->standstill = NULL;
-    pthread_mutex_destroy(&pipeline->identity.lock);
+    pthread_mutex_destroy(&pipeline->shared.lock);
     mr_checkpoint_done(&pipeline->loaded.stored);
     mr_mailbox_done(&pipeline->mailbox);
     close(pipeline->wakes.source);
@@ -116,6 +116,13 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
     close(pipeline->wakes.stop);
     close(pipeline->wakes.abandon);
     free(pipeline);
+}
+
+void mr_pipeline_identify(struct mr_pipeline *pipeline, const struct mr_identity *identity)
+{
+    pthread_mutex_lock(&pipeline->shared.lock);
+    pipeline->shared.identity = *identity;
+    pthread_mutex_unlock(&pipeline->shared.lock);
 }
 
 mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr_error *ret_error)

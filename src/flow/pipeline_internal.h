@@ -75,10 +75,12 @@ struct mr_by_sink {
     _Atomic bool connected;
 };
 
-/* Of the stream that is open. */
-struct mr_shared_identity {
-    pthread_mutex_t lock; /* a few times a second */
-    struct mr_identity of_stream;
+/* What the source and the sink thread tell each other with more than one word. */
+struct mr_shared {
+    pthread_mutex_t lock;        /* once a batch */
+    struct mr_identity identity; /* of the stream that is open; by the source thread */
+    mr_lsn published;            /* as mr_pipeline's, */
+    struct mr_commit last; /* and the last transaction with rows before it; by the sink thread */
 };
 
 /* Each thread's own end; read after both are joined. */
@@ -107,7 +109,7 @@ struct mr_pipeline {
     struct mr_ending ending;
     struct mr_mailbox mailbox; /* of the source thread */
     struct mr_intake *intake;  /* that thread's own state, for what it runs itself */
-    struct mr_shared_identity identity;
+    struct mr_shared shared;
     struct mr_loaded loaded;
     struct mr_results results;
     struct mr_meter meter;
@@ -123,6 +125,9 @@ struct mr_pipeline {
 /* Makes the change, on the source thread. */
 mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_change *change,
                            struct mr_error *ret_error);
+
+/* Whose stream the stored positions are of from now on. Source thread. */
+void mr_pipeline_identify(struct mr_pipeline *pipeline, const struct mr_identity *identity);
 
 /* The batch at hand has records: it carries the position that waits. */
 void mr_intake_carry(struct mr_intake *intake);

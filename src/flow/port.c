@@ -161,9 +161,7 @@ bool mr_port_is_mending(const struct mr_port *port)
 void mr_port_begins(struct mr_port *port, const struct mr_identity *identity)
 {
     struct mr_pipeline *pipeline = pipeline_of(port);
-    pthread_mutex_lock(&pipeline->identity.lock);
-    pipeline->identity.of_stream = *identity;
-    pthread_mutex_unlock(&pipeline->identity.lock);
+    mr_pipeline_identify(pipeline, identity);
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
 }
 

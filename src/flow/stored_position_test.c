@@ -102,6 +102,54 @@ static void test_begins_where_it_is_stored(void **state)
     assert_int_equal(stage->known.end_lsn, 110); /* and the server was compared with it */
 }
 
+/* The position names the last whole transaction that has rows: not one that is under way, nor what a keepalive says. */
+static void test_last_transaction_goes_with_the_position(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {BEGIN(100), ROW("a"),       COMMIT(110), BEGIN(200),
+                                           ROW("b"),   COMMIT(210),    BEGIN(300),  COMMIT(310),
+                                           GATE(1),    KEEPALIVE(400), BEGIN(500),  ROW("c")};
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, mr_stage_told, 310);
+    assert_int_equal(stage->stored.last.lsn, 200);
+    atomic_store(&stage->gates_open, 1);
+    mr_stage_wait(stage, mr_stage_told, 400);
+    mr_pipeline_stop(stage->pipeline);
+    mr_pipeline_stop(stage->pipeline);
+    mr_pipeline_join(stage->pipeline, &stage->error);
+    assert_int_equal(stage->stored.end_lsn, 400);
+    assert_int_equal(stage->stored.last.lsn, 200);
+    assert_int_equal(stage->stored.last.xid, 200);
+}
+
+static void test_last_transaction_goes_with_the_events(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {BEGIN(100), ROW("a"), COMMIT(110), BEGIN(200), ROW("b")};
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, mr_stage_delivered, 2);
+    mr_stage_wait(stage, mr_stage_told, 110);
+    pthread_mutex_lock(&stage->lock);
+    assert_int_equal(stage->stored.last.lsn, 100);
+    pthread_mutex_unlock(&stage->lock);
+    mr_pipeline_stop(stage->pipeline);
+    mr_pipeline_stop(stage->pipeline);
+    mr_pipeline_join(stage->pipeline, &stage->error);
+}
+
+/* Stored by the run before, and known to the source when the stream goes on, also on the next connection. */
+static void test_last_transaction_is_known_at_each_start(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {BEGIN(100), ROW("a"),   COMMIT(110), TOLD(110),
+                                           LOST,       BEGIN(200), ROW("b"),    COMMIT(210)};
+    start_storing(stage, MR_STORES_AFTER, 90, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_int_equal(stage->known.end_lsn, 110);
+    assert_int_equal(stage->known.last.lsn, 100);
+}
+
 static void test_begins_inside_a_transaction(void **state)
 {
     struct mr_stage *stage = *state;
@@ -310,6 +358,12 @@ int main(void)
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_begins_where_it_is_stored, mr_stage_setup,
                                         mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_last_transaction_goes_with_the_position,
+                                        mr_stage_setup, mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_last_transaction_goes_with_the_events, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_last_transaction_is_known_at_each_start,
+                                        mr_stage_setup, mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_begins_inside_a_transaction, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_position_goes_with_the_events, mr_stage_setup,

@@ -14,6 +14,7 @@
 #include "postgres/server/pg_setup.h"
 #include "postgres/server/pg_unsent.h"
 #include "stream/pg_payload.h"
+#include "stream/rejoin.h"
 
 /* After so many messages the caller gets its turn: feedback, clock, a stop. */
 enum { RECEIVE_SHARE = 256 };
@@ -43,6 +44,7 @@ struct pg_source {
     mr_lsn start;   /* of its stream */
     mr_lsn
         unsent[2]; /* a change that the server could not send, and where its transaction commits */
+    struct mr_rejoin rejoin;
     bool slot_is_known; /* it was made or accepted before */
     uint64_t reads;
 };
@@ -80,7 +82,9 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
                              struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
-    MR_TRY(mr_pg_identify(source->conn, options, stored, start, ret_identity, ret_error));
+    struct mr_server_position server;
+    MR_TRY(mr_pg_source_identify(&source->base, stored, start, &server, ret_error));
+    *ret_identity = server.identity;
     MR_TRY(mr_pg_home_read(&source->home, source->conn, options, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
@@ -91,9 +95,9 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     MR_TRY(status);
     free(source->database);
     source->database = MR_STRDUP(mr_pg_database(source->conn));
-    source->start = start;
+    source->start = mr_rejoin_begin(&source->rejoin, stored, &server, start);
     return mr_pg_start_replication(source->conn, options->slot, options->publication,
-                                   options->messages, start, ret_error);
+                                   options->messages, source->start, ret_error);
 }
 
 static mr_status close_if(struct pg_source *source, mr_status status)
@@ -262,7 +266,11 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
     struct pg_source *source = source_of(base);
     MR_ASSERT(source->conn != NULL);
     source->handler = handler;
-    mr_status status = receive(source, handler, ret_error);
+    const struct mr_source_handler *taker = mr_rejoin_handler(&source->rejoin, handler);
+    mr_status status = receive(source, taker, ret_error);
+    if (MR_UNLIKELY(taker != handler)) {
+        MR_TRY(mr_rejoin_look(&source->rejoin, ret_error));
+    }
     if (MR_UNLIKELY(status == MR_ERR_POISON || status == MR_ERR_PROTOCOL)) {
         mr_lsn commit_lsn = base->failed.commit_lsn;
         base->failed = mr_pgoutput_place(source->decoder);
@@ -299,6 +307,7 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
             "it can stop, and coming back for the rest");
     }
     close_asked(source, mr_monotonic_ns());
+    flushed = mr_rejoin_confirms(&source->rejoin, flushed);
     /* Before it is sent: whether it arrived may never be known. */
     return mr_pg_send_status(source->conn, flushed, flushed, ping, NULL, ret_error);
 }
@@ -320,6 +329,7 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     }
     mr_pg_close(source->conn);
     source->conn = NULL;
+    mr_rejoin_end(&source->rejoin);
     end_asking(source);
     mr_pg_captured_done(&source->catalog.captured);
     source->catalog.question = (struct mr_pg_question){0};
@@ -387,6 +397,17 @@ mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_t
 struct mr_pg_conn *mr_pg_source_conn(const struct mr_source *base)
 {
     return source_of(base)->conn;
+}
+
+mr_status mr_pg_source_identify(const struct mr_source *base, const struct mr_checkpoint *stored,
+                                mr_lsn start, struct mr_server_position *ret_server,
+                                struct mr_error *ret_error)
+{
+    const struct pg_source *source = source_of(base);
+    MR_TRY(mr_pg_identify(source->conn, &source->options, stored, start, ret_server, ret_error));
+    return mr_rejoin_refuses(&source->rejoin, stored)
+               ? mr_checkpoint_refuse(stored, ret_server, ret_error)
+               : MR_OK;
 }
 
 const struct mr_pg_source_options *mr_pg_source_options(const struct mr_source *base)

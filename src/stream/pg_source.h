@@ -29,6 +29,11 @@ void mr_pg_tables_done(struct mr_pg_tables *tables);
 /* The claimed connection; NULL: there is none. */
 struct mr_pg_conn *mr_pg_source_conn(const struct mr_source *source);
 
+/* What mr_pg_identify says on that connection, and what this process has seen of the stream (stream/rejoin.h). */
+mr_status mr_pg_source_identify(const struct mr_source *source, const struct mr_checkpoint *stored,
+                                mr_lsn start, struct mr_server_position *ret_server,
+                                struct mr_error *ret_error);
+
 /* As they are now: a reload changes them. */
 const struct mr_pg_source_options *mr_pg_source_options(const struct mr_source *source);
 struct mr_pg_home *mr_pg_source_home(struct mr_source *source);

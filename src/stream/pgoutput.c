@@ -43,7 +43,8 @@ struct mr_pgoutput {
     void *describe_context;
     size_t relation_bytes_max;
     bool in_transaction;
-    uint64_t ordinal;        /* of the last change that the handler took */
+    uint64_t ordinal;        /* of the last change that the handler took, */
+    uint64_t messages;       /* and how many of them were messages */
     struct mr_position last; /* the end of what came last; positions only grow */
     mr_lsn last_commit_lsn;  /* end LSN of the last transaction that ended */
     struct mr_transaction transaction;
@@ -252,6 +253,7 @@ static mr_status decode_begin(struct decoding *decoding)
     MR_TRY(handler->begin(handler->context, &decoder->transaction, decoding->ret_error));
     decoder->last = (struct mr_position){commit_lsn, UINT64_MAX};
     decoder->ordinal = 0;
+    decoder->messages = 0;
     decoder->in_transaction = true;
     return MR_OK;
 }
@@ -274,6 +276,7 @@ static mr_status decode_commit(struct decoding *decoding)
                          MR_LSN_ARGS(commit_lsn), MR_LSN_ARGS(decoder->transaction.commit_lsn));
     }
     decoder->transaction.end_lsn = end_lsn;
+    decoder->transaction.has_rows = decoder->ordinal > decoder->messages;
     const struct mr_source_handler *handler = decoding->handler;
     MR_TRY(handler->commit(handler->context, &decoder->transaction, decoding->ret_error));
     decoder->last_commit_lsn = end_lsn;
@@ -726,6 +729,7 @@ static mr_status hand_over_in_transaction(struct decoding *decoding,
     const struct mr_source_handler *handler = decoding->handler;
     MR_TRY(handler->message(handler->context, message, decoding->ret_error));
     decoder->ordinal++;
+    decoder->messages++;
     return MR_OK;
 }
 

@@ -113,6 +113,7 @@ static mr_status play(struct mr_stage *stage, const struct mr_step *step,
         return MR_OK;
     case MR_STEP_COMMIT:
         stage->transaction.end_lsn = step->lsn;
+        stage->transaction.has_rows = stage->ordinal > 0;
         MR_TRY(handler->commit(handler->context, &stage->transaction, error));
         stage->in_transaction = false;
         return MR_OK;

@@ -246,9 +246,9 @@ static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     if (mr_pg_fact(facts, MR_SLOT_PID) != NULL) {
         return;
     }
-    struct mr_identity identity;
+    struct mr_server_position server;
     struct mr_error error = {0};
-    mr_status status = mr_pg_identify(conn, facts->options, stored, 0, &identity, &error);
+    mr_status status = mr_pg_identify(conn, facts->options, stored, 0, &server, &error);
     bool is_gap = status == MR_ERR_HISTORY;
     struct mr_pg_stream_state state = mr_pg_stream_state_of(stored, facts->options);
     state.gap = is_gap ? error.text : NULL;

@@ -249,7 +249,7 @@ mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_opti
 
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_checkpoint *stored, mr_lsn start,
-                         struct mr_identity *ret_identity, struct mr_error *ret_error)
+                         struct mr_server_position *ret_server, struct mr_error *ret_error)
 {
     struct mr_server_position server = {0};
     MR_TRY(read_identity(conn, options, &server, ret_error));
@@ -270,6 +270,6 @@ mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                        ": it is another server, or was restored to an earlier point",
                        MR_LSN_ARGS(start), MR_LSN_ARGS(server.flushed));
     }
-    *ret_identity = server.identity;
+    *ret_server = server;
     return MR_OK;
 }

@@ -43,6 +43,7 @@ char *mr_state_format(const struct mr_checkpoint *state)
     cJSON *json = cJSON_CreateObject();
     char lsn[32];
     char position[64];
+    char last[96];
     cJSON_AddNumberToObject(json, "version", version_of(state));
     cJSON_AddStringToObject(json, "system_id", state->identity.system_id);
     cJSON_AddNumberToObject(json, "timeline", state->identity.timeline);
@@ -56,6 +57,12 @@ char *mr_state_format(const struct mr_checkpoint *state)
         snprintf(position, sizeof(position), MR_LSN_FORMAT ":%" PRIu64,
                  MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
         cJSON_AddStringToObject(json, "position", position);
+    }
+    if (state->last.lsn != 0) {
+        snprintf(last, sizeof(last), MR_LSN_FORMAT ":%" PRIu32 ":%" PRId64 ":%016" PRIx64,
+                 MR_LSN_ARGS(state->last.lsn), state->last.xid, state->last.time_us,
+                 state->last.asked);
+        cJSON_AddStringToObject(json, "last", last);
     }
     for (uint32_t i = 0; i < state->section_count; i++) {
         cJSON_AddRawToObject(json, state->sections[i].name, state->sections[i].json);
@@ -78,6 +85,16 @@ static bool take_position(const char *text, struct mr_position *ret_position)
     int used = 0;
     return mr_lsn_parse(text, &ret_position->commit_lsn, &rest) &&
            sscanf(rest, ":%" SCNu64 "%n", &ret_position->ordinal, &used) == 1 && rest[used] == '\0';
+}
+
+static bool take_last(const char *text, struct mr_commit *ret_last)
+{
+    const char *rest;
+    int used = 0;
+    return mr_lsn_parse(text, &ret_last->lsn, &rest) && ret_last->lsn != 0 &&
+           sscanf(rest, ":%" SCNu32 ":%" SCNd64 ":%" SCNx64 "%n", &ret_last->xid,
+                  &ret_last->time_us, &ret_last->asked, &used) == 3 &&
+           rest[used] == '\0';
 }
 
 /* Older versions do not say it. */
@@ -129,6 +146,7 @@ static bool take_state(const cJSON *json, const struct mr_section_kind *kinds,
     const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
     const char *end = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "end_lsn"));
     const cJSON *position = cJSON_GetObjectItemCaseSensitive(json, "position");
+    const cJSON *last = cJSON_GetObjectItemCaseSensitive(json, "last");
     if (!cJSON_IsNumber(version) || version->valueint < STATE_VERSION ||
         version->valueint > STATE_VERSION_MAX || !is_timeline(timeline) ||
         !mr_lsn_parse(end, &state->end_lsn, NULL)) {
@@ -141,6 +159,8 @@ static bool take_state(const cJSON *json, const struct mr_section_kind *kinds,
            take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
            take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
            (position == NULL || take_position(cJSON_GetStringValue(position), &state->position)) &&
+           (last == NULL || (take_last(cJSON_GetStringValue(last), &state->last) &&
+                             state->last.lsn < state->end_lsn)) &&
            take_sections(json, version->valueint, kinds, state);
 }
 

@@ -16,6 +16,10 @@ static void test_state_parse_reads_what_is_written(void **state)
                      .slot = "millrace",
                      .publication = "p\"\\\x01\xC3\xA9"},
         .end_lsn = UINT64_MAX,
+        .last = {.lsn = UINT64_MAX - 1,
+                 .time_us = INT64_MIN,
+                 .xid = UINT32_MAX,
+                 .asked = UINT64_MAX},
         .position = {.commit_lsn = UINT64_MAX, .ordinal = UINT64_MAX},
     };
     memset(written.identity.slot, 1, sizeof(written.identity.slot) - 1); /* six letters each */
@@ -80,6 +84,12 @@ static void test_state_parse_refuses(void **state)
         HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"position\":\"1/0\"}",
         HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"position\":\"1/0:1x\"}",
         HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"position\":null}",
+        HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":null}",
+        HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"0/F\"}",
+        HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"0/0:1:2:3\"}",
+        HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"0/F:1:2:3:4\"}",
+        /* A transaction begins before it ends. */
+        HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"1/0:1:2:3\"}",
         HEAD "\"timeline\":\"1\",\"end_lsn\":\"1/0\"}",
         /* No number of a timeline: C leaves open what comes of a conversion. */
         HEAD "\"timeline\":-1,\"end_lsn\":\"1/0\"}",
@@ -110,7 +120,7 @@ static void test_state_parse_refuses(void **state)
             fail_msg("taken: %s", texts[i]);
         }
     }
-    static const char good[] = HEAD "\"timeline\":1,\"end_lsn\":\"1/0\"}";
+    static const char good[] = HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"0/F:1:2:3\"}";
     struct mr_checkpoint read;
     assert_true(mr_state_parse(good, strlen(good), mr_copy_section_kinds,
                                &read)); /* nothing else is wrong above */

@@ -1,0 +1,160 @@
+#include "stream/rejoin.h"
+
+static bool compares(const struct mr_rejoin *rejoin)
+{
+    return rejoin->state == MR_REJOIN_COMPARES;
+}
+
+/* The place was reached: what comes from now on is new, or was handed on by this process. */
+static void pass(struct mr_rejoin *rejoin)
+{
+    rejoin->state = rejoin->has_last ? MR_REJOIN_NONE : MR_REJOIN_REFUSED;
+}
+
+static mr_status verdict(const struct mr_rejoin *rejoin, struct mr_error *ret_error)
+{
+    return rejoin->state != MR_REJOIN_REFUSED
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_TRANSIENT,
+                         "PostgreSQL sends other transactions before " MR_LSN_FORMAT
+                         " than those that were delivered",
+                         MR_LSN_ARGS(rejoin->end));
+}
+
+static mr_status on_begin(void *context, const struct mr_transaction *transaction,
+                          struct mr_error *ret_error)
+{
+    struct mr_rejoin *rejoin = context;
+    if (compares(rejoin) && transaction->commit_lsn >= rejoin->end) {
+        pass(rejoin);
+    }
+    if (compares(rejoin)) {
+        bool is_last = transaction->commit_lsn == rejoin->last.lsn;
+        bool is_other = is_last && (transaction->xid != rejoin->last.xid ||
+                                    transaction->commit_time_us != rejoin->last.time_us);
+        rejoin->has_last = rejoin->has_last || is_last;
+        rejoin->state = is_other || !rejoin->has_last ? MR_REJOIN_REFUSED : rejoin->state;
+        rejoin->in_transaction = true;
+        return verdict(rejoin, ret_error);
+    }
+    MR_TRY(verdict(rejoin, ret_error));
+    return rejoin->behind->begin(rejoin->behind->context, transaction, ret_error);
+}
+
+static mr_status on_change(void *context, const struct mr_change *change,
+                           struct mr_error *ret_error)
+{
+    const struct mr_rejoin *rejoin = context;
+    return compares(rejoin) ? MR_OK
+                            : rejoin->behind->change(rejoin->behind->context, change, ret_error);
+}
+
+static mr_status on_message(void *context, const struct mr_message_event *message,
+                            struct mr_error *ret_error)
+{
+    struct mr_rejoin *rejoin = context;
+    if (compares(rejoin) && message->transaction == NULL && message->lsn > rejoin->end) {
+        pass(rejoin);
+    }
+    if (compares(rejoin)) {
+        return MR_OK;
+    }
+    MR_TRY(verdict(rejoin, ret_error));
+    return rejoin->behind->message(rejoin->behind->context, message, ret_error);
+}
+
+static mr_status on_commit(void *context, const struct mr_transaction *transaction,
+                           struct mr_error *ret_error)
+{
+    struct mr_rejoin *rejoin = context;
+    if (!compares(rejoin)) {
+        return rejoin->behind->commit(rejoin->behind->context, transaction, ret_error);
+    }
+    rejoin->in_transaction = false;
+    if (transaction->has_rows && transaction->commit_lsn != rejoin->last.lsn) {
+        rejoin->state = MR_REJOIN_REFUSED;
+    }
+    return verdict(rejoin, ret_error);
+}
+
+/* All that commits before `server_end` was sent (walsender.c, XLogSendLogical). */
+static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+{
+    struct mr_rejoin *rejoin = context;
+    bool asks = reply_requested;
+    if (compares(rejoin) && !rejoin->in_transaction) {
+        bool is_after_last = server_end > rejoin->last.lsn;
+        if (server_end >= rejoin->end || (is_after_last && !rejoin->has_last)) {
+            pass(rejoin);
+            asks = true; /* what was held back can be confirmed */
+        }
+    }
+    if (rejoin->state != MR_REJOIN_REFUSED) {
+        rejoin->behind->keepalive(rejoin->behind->context, server_end, asks);
+    }
+}
+
+static void on_relation_end(void *context, const struct mr_relation *relation)
+{
+    const struct mr_rejoin *rejoin = context;
+    rejoin->behind->relation_end(rejoin->behind->context, relation);
+}
+
+bool mr_rejoin_refuses(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored)
+{
+    return rejoin->state == MR_REJOIN_REFUSED && stored != NULL && stored->end_lsn == rejoin->end &&
+           stored->last.lsn == rejoin->last.lsn;
+}
+
+mr_lsn mr_rejoin_begin(struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
+                       const struct mr_server_position *server, mr_lsn start)
+{
+    MR_ASSERT(!mr_rejoin_refuses(rejoin, stored));
+    bool has_last = stored != NULL && stored->last.lsn != 0 && stored->end_lsn == start &&
+                    stored->last.asked == mr_identity_asked(&server->identity);
+    if (!has_last || server->slot_confirmed == 0 || server->slot_confirmed >= start) {
+        rejoin->state = MR_REJOIN_NONE;
+        return start;
+    }
+    *rejoin = (struct mr_rejoin){.state = MR_REJOIN_COMPARES,
+                                 .last = stored->last,
+                                 .end = start,
+                                 .slot_confirmed = server->slot_confirmed,
+                                 .has_last = server->slot_confirmed > stored->last.lsn};
+    return rejoin->has_last ? server->slot_confirmed : stored->last.lsn;
+}
+
+const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
+                                                  const struct mr_source_handler *handler)
+{
+    if (MR_LIKELY(rejoin->state == MR_REJOIN_NONE)) {
+        return handler;
+    }
+    rejoin->behind = handler;
+    rejoin->handler = (struct mr_source_handler){.context = rejoin,
+                                                 .hold = handler->hold,
+                                                 .change = on_change,
+                                                 .message = on_message,
+                                                 .begin = on_begin,
+                                                 .commit = on_commit,
+                                                 .keepalive = on_keepalive,
+                                                 .relation_end = on_relation_end};
+    return &rejoin->handler;
+}
+
+mr_status mr_rejoin_look(const struct mr_rejoin *rejoin, struct mr_error *ret_error)
+{
+    return verdict(rejoin, ret_error);
+}
+
+mr_lsn mr_rejoin_confirms(const struct mr_rejoin *rejoin, mr_lsn flushed)
+{
+    return MR_LIKELY(rejoin->state == MR_REJOIN_NONE) ? flushed : rejoin->slot_confirmed;
+}
+
+void mr_rejoin_end(struct mr_rejoin *rejoin)
+{
+    if (rejoin->state == MR_REJOIN_COMPARES) {
+        rejoin->state = MR_REJOIN_NONE;
+    }
+}
