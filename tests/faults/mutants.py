@@ -34,8 +34,8 @@ MUTANTS = [
            "    mr_lsn lsn = mr_intake_published(intake);\n    MR_ASSERT(lsn >= intake->feedback.confirmed);",
            "    mr_lsn lsn = atomic_load(&pipeline->by_source.received);"),
     Mutant("confirms what it handed to librdkafka", DELIVERY,
-           "            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn, batch->step);\n",
-           "            mr_ack_add(&lane->ack, batch->sequence, 0, batch->step);\n            if (batch->confirm_lsn != 0)\n"
+           "            mr_ack_add(&lane->ack, batch->sequence, batch->confirm_lsn, &batch->last, batch->step);\n",
+           "            mr_ack_add(&lane->ack, batch->sequence, 0, &batch->last, batch->step);\n            if (batch->confirm_lsn != 0)\n"
            "                atomic_store(&delivery->pipeline->published, batch->confirm_lsn);\n"),
     Mutant("confirms what is reported inside an open transaction", DELIVERY,
            "        *mark_of(lane_of(delivery, batch), mark.sequence) = mark;\n",
@@ -53,6 +53,13 @@ MUTANTS = [
            "    entry->done = true;\n    bool moved = true;\n    if (entry->confirm_lsn > ack->acknowledged)\n"
            "        ack->acknowledged = entry->confirm_lsn;\n"
            "    while (ack->oldest < ack->next && ack_entry(ack, ack->oldest)->done) {", "unit ack_test"),
+    Mutant("goes on without a look at what comes again", "src/stream/rejoin.c",
+           "    if (!has_last || server->slot_confirmed == 0 ||", "    if (true ||", "unit rejoin_test"),
+    Mutant("confirms before what comes again is compared", "src/stream/rejoin.c",
+           "? flushed : rejoin->slot_confirmed;", "? flushed : rejoin->end;", "unit rejoin_test"),
+    Mutant("stores an older transaction as the last one", "src/flow/ack.c",
+           "            ack->last = entry->last;\n", "            if (ack->last.lsn == 0)\n                ack->last = entry->last;\n",
+           "unit ack_test"),
     Mutant("confirms a keepalive inside a transaction", EVENTS,
            "    if (!mr_intake_in_transaction(intake)) {\n        mr_intake_mark(intake, server_end);",
            "    if (true) {\n        mr_intake_mark(intake, server_end);", "unit pipeline_test"),
