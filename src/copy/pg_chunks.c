@@ -172,8 +172,7 @@ static uint32_t take_tables(const struct mr_chunk_reader *reader, const struct m
 }
 
 struct description {
-    struct mr_pg_result *parts; /* which has the names */
-    struct mr_column columns[MR_COLUMNS_MAX];
+    struct mr_pg_columns columns;
     uint32_t key[MR_COLUMNS_MAX];
     struct mr_relation view;
 };
@@ -480,13 +479,13 @@ static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chun
         .schema = table->schema,
         .table = table->table,
         .identity = (enum mr_replica_identity)mr_pg_result_value(result, 0, 0)[0],
-        .columns = description->columns,
+        .columns = description->columns.columns,
         .key_columns = description->key,
     };
-    MR_TRY(mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->parts,
+    MR_TRY(mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->columns,
                               ret_error));
-    uint32_t at = 0;
-    mr_pg_columns_take(description->parts, &at, &description->view);
+    bool has_columns = description->columns.oid == table->oid;
+    description->view.column_count = has_columns ? description->columns.count : 0;
     return MR_OK;
 }
 
@@ -507,7 +506,6 @@ static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_
     } else {
         forget_table(reader);
     }
-    mr_pg_result_free(description->parts);
     free(description);
     return status;
 }

@@ -1,12 +1,47 @@
+#include <stdio.h>
+
 #include "copy/pg_copy.h"
 #include "postgres/catalog/pg_sql.h"
 
 enum column { COLUMN_TABLE, COLUMN_NAME, COLUMN_TYPE, COLUMN_MODIFIER, COLUMN_IN_IDENTITY };
 
+static mr_status end_table(struct mr_pg_columns *columns, struct mr_error *ret_error)
+{
+    bool takes = columns->oid != 0 && columns->take != NULL;
+    return takes ? columns->take(columns, ret_error) : MR_OK;
+}
+
+static mr_status take_column(void *context, const struct mr_pg_result *row,
+                             struct mr_error *ret_error)
+{
+    struct mr_pg_columns *columns = context;
+    uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, COLUMN_TABLE);
+    if (oid > columns->oid) {
+        MR_TRY(end_table(columns, ret_error));
+        columns->oid = oid;
+        columns->count = 0;
+    }
+    if (oid != columns->oid || columns->count == MR_COLUMNS_MAX) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server was asked for the columns to copy and answers in another order, "
+                       "or with more than a table can have");
+    }
+    uint32_t i = columns->count++;
+    char *name = columns->names[i];
+    snprintf(name, sizeof(columns->names[i]), "%s", mr_pg_result_value(row, 0, COLUMN_NAME));
+    columns->columns[i] = (struct mr_column){
+        .name = name,
+        .type_oid = (uint32_t)mr_pg_result_number(row, 0, COLUMN_TYPE),
+        .type_modifier = (int32_t)mr_pg_result_number(row, 0, COLUMN_MODIFIER),
+        .in_identity = mr_pg_result_true(row, 0, COLUMN_IN_IDENTITY),
+    };
+    return MR_OK;
+}
+
 /* Flagged as in the stream: logicalrep_write_attrs in src/backend/replication/logical/proto.c, RelationGetIdentityKeyBitmap in
  * src/backend/utils/cache/relcache.c. */
 mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                             uint32_t oid, struct mr_pg_result **ret_result,
+                             uint32_t oid, struct mr_pg_columns *columns,
                              struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the columns to copy", "ninnb", 0, UINT32_MAX};
@@ -27,26 +62,8 @@ mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_
         mr_sql_format(&sql, " WHERE c.oid = %u", oid);
     }
     mr_text_string(&sql, " ORDER BY 1, a.attnum");
-    return mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
-}
-
-void mr_pg_columns_take(const struct mr_pg_result *result, uint32_t *at, struct mr_relation *view)
-{
-    uint32_t rows = mr_pg_result_rows(result);
-    view->column_count = 0;
-    while (*at < rows && mr_pg_result_number(result, *at, COLUMN_TABLE) < view->oid) {
-        ++*at; /* of a table without leaves */
-    }
-    for (; *at < rows && view->column_count < MR_COLUMNS_MAX &&
-           mr_pg_result_number(result, *at, COLUMN_TABLE) == view->oid;
-         ++*at) {
-        view->columns[view->column_count++] = (struct mr_column){
-            .name = mr_pg_result_value(result, *at, COLUMN_NAME),
-            .type_oid = (uint32_t)mr_pg_result_number(result, *at, COLUMN_TYPE),
-            .type_modifier = (int32_t)mr_pg_result_number(result, *at, COLUMN_MODIFIER),
-            .in_identity = mr_pg_result_true(result, *at, COLUMN_IN_IDENTITY),
-        };
-    }
+    MR_TRY(mr_pg_ask_rows(conn, &sql, &shape, take_column, columns, ret_error));
+    return end_table(columns, ret_error);
 }
 
 void mr_pg_columns_add_select(struct mr_text *sql, const struct mr_relation *relation,

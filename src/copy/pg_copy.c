@@ -9,7 +9,7 @@
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_sql.h"
 
-enum { SNAPSHOT_NAME_MAX = 64 };
+enum { SNAPSHOT_NAME_MAX = 64, TABLES_MAX = 1000 * 1000 };
 
 /* What is asked of a table's rows. */
 struct command {
@@ -48,12 +48,97 @@ enum table_column {
 static const struct mr_pg_shape tables_shape = {"the tables to copy", "niisniiSNnnbnb", 0,
                                                 UINT32_MAX};
 
-static mr_status read_tables(struct mr_pg_conn *keeper, const struct mr_pg_source_options *options,
-                             const struct mr_pg_result **ret_result, struct mr_error *ret_error)
+/* A table as the stream names it, whose relation is made once its columns come. */
+struct root {
+    uint32_t oid;
+    char *schema, *table;
+    enum mr_replica_identity identity;
+    uint32_t first; /* of the tables whose rows are its rows */
+};
+
+struct reading {
+    struct mr_pg_copy *copy;
+    struct mr_pg_catalog *catalog;
+    struct root *roots;
+    uint32_t root_count, relation_count; /* these have their relation */
+    uint32_t roots_room, tables_room, commands_room;
+    struct mr_pg_columns columns;
+};
+
+static struct command make_command(const struct mr_pg_source_options *options,
+                                   const struct mr_pg_result *row)
+{
+    const char *schema = mr_pg_result_value(row, 0, LEAF_SCHEMA);
+    const char *table = mr_pg_result_value(row, 0, LEAF_NAME);
+    const char *filter = mr_pg_result_value(row, 0, TABLE_FILTER);
+    const struct mr_copy_where *where =
+        mr_pg_where_of(options, mr_slice_of(mr_pg_result_value(row, 0, TABLE_SCHEMA)),
+                       mr_slice_of(mr_pg_result_value(row, 0, TABLE_NAME)), mr_slice_of(schema),
+                       mr_slice_of(table));
+    return (struct command){.schema = MR_STRDUP(schema),
+                            .table = MR_STRDUP(table),
+                            .filter = filter == NULL ? NULL : MR_STRDUP(filter),
+                            .where = where == NULL ? NULL : where->condition,
+                            .has_places = mr_pg_result_true(row, 0, LEAF_HAS_PLACES)};
+}
+
+static void add_root(struct reading *reading, const struct mr_pg_result *row)
+{
+    MR_GROW(reading->roots, reading->roots_room, reading->root_count + 1);
+    reading->roots[reading->root_count++] = (struct root){
+        .oid = (uint32_t)mr_pg_result_number(row, 0, TABLE_OID),
+        .schema = MR_STRDUP(mr_pg_result_value(row, 0, TABLE_SCHEMA)),
+        .table = MR_STRDUP(mr_pg_result_value(row, 0, TABLE_NAME)),
+        .identity = (enum mr_replica_identity)mr_pg_result_value(row, 0, TABLE_IDENTITY)[0],
+        .first = reading->copy->view.table_count,
+    };
+}
+
+static void add_table(struct reading *reading, const struct mr_pg_result *row)
+{
+    struct mr_pg_copy *copy = reading->copy;
+    const struct mr_pg_source_options *options = reading->catalog->options;
+    uint32_t at = copy->view.table_count++;
+    MR_GROW(copy->tables, reading->tables_room, copy->view.table_count);
+    MR_GROW(copy->commands, reading->commands_room, copy->view.table_count);
+    copy->commands[at] = make_command(options, row);
+    copy->tables[at] = (struct mr_copy_table){
+        .bytes = (uint64_t)mr_pg_result_number(row, 0, LEAF_BYTES),
+        .rows = (uint64_t)mr_pg_result_number(row, 0, LEAF_ROWS),
+        .pages = (uint32_t)mr_pg_result_number(row, 0, LEAF_PAGES),
+        .listed = mr_pg_table_place(options, mr_slice_of(mr_pg_result_value(row, 0, TABLE_SCHEMA)),
+                                    mr_slice_of(mr_pg_result_value(row, 0, TABLE_NAME))),
+        .oid = (uint32_t)mr_pg_result_number(row, 0, LEAF_OID),
+        .filenode = (uint32_t)mr_pg_result_number(row, 0, LEAF_FILENODE),
+        .may_resume = mr_pg_result_true(row, 0, LEAF_MAY_RESUME),
+    };
+}
+
+static mr_status take_table(void *context, const struct mr_pg_result *row,
+                            struct mr_error *ret_error)
+{
+    struct reading *reading = context;
+    uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, TABLE_OID);
+    uint32_t last = reading->root_count == 0 ? 0 : reading->roots[reading->root_count - 1].oid;
+    if (oid < last || reading->copy->view.table_count == TABLES_MAX) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server was asked for the tables to copy and answers in another order, "
+                       "or with more tables than there can be");
+    }
+    if (oid > last) {
+        add_root(reading, row);
+    }
+    add_table(reading, row);
+    return MR_OK;
+}
+
+static mr_status read_tables(struct reading *reading, struct mr_pg_conn *keeper,
+                             struct mr_error *ret_error)
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
-    mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(keeper));
+    mr_sql_add_sent(&sql, reading->catalog->options->publication, NULL,
+                    mr_pg_server_version(keeper));
     /* Asking for a table's size waits for the transaction that has it locked: of such a table the estimate must do. */
     mr_text_string(
         &sql,
@@ -80,61 +165,51 @@ static mr_status read_tables(struct mr_pg_conn *keeper, const struct mr_pg_sourc
         "CASE WHEN l.oid IN (SELECT relation FROM locked) THEN l.relpages"
         " ELSE pg_relation_size(l.oid) / current_setting('block_size')::bigint END, 0)"
         "::bigint) z(pages) ORDER BY 1, 5");
-    return mr_pg_ask(keeper, &sql, &tables_shape, ret_result, ret_error);
+    return mr_pg_ask_rows(keeper, &sql, &tables_shape, take_table, reading, ret_error);
 }
 
-struct reading {
-    struct mr_pg_copy *copy;
-    const struct mr_pg_result *tables;
-    const struct mr_pg_result *parts;
-    uint32_t part; /* the next of them */
-    struct mr_pg_catalog *catalog;
-};
-
-/* The relation of the table in that row, and with it the key that the stream would have. */
-static mr_status make_relation(struct reading *reading, uint32_t row,
-                               struct mr_relation **ret_relation, struct mr_error *ret_error)
+/* The relation of the next root, and with it the key that the stream would have. */
+static mr_status make_relation(struct reading *reading, struct mr_error *ret_error)
 {
-    const struct mr_pg_result *tables = reading->tables;
-    uint32_t oid = (uint32_t)mr_pg_result_number(tables, row, TABLE_OID);
-    struct mr_column columns[MR_COLUMNS_MAX];
+    struct mr_pg_copy *copy = reading->copy;
+    uint32_t at = reading->relation_count;
+    const struct root *root = &reading->roots[at];
+    uint32_t end = at + 1 < reading->root_count ? root[1].first : copy->view.table_count;
     uint32_t key[MR_COLUMNS_MAX];
     struct mr_relation view = {
-        .oid = oid,
-        .schema = mr_pg_result_value(tables, row, TABLE_SCHEMA),
-        .table = mr_pg_result_value(tables, row, TABLE_NAME),
-        .identity = (enum mr_replica_identity)mr_pg_result_value(tables, row, TABLE_IDENTITY)[0],
-        .columns = columns,
+        .oid = root->oid,
+        .schema = root->schema,
+        .table = root->table,
+        .identity = root->identity,
+        .column_count = reading->columns.oid == root->oid ? reading->columns.count : 0,
+        .columns = reading->columns.columns,
         .key_columns = key,
     };
-    mr_pg_columns_take(reading->parts, &reading->part, &view);
-    mr_status status = mr_pg_catalog_describe(reading->catalog, &reading->copy->view.transaction,
-                                              &view, ret_error);
+    mr_status status =
+        mr_pg_catalog_describe(reading->catalog, &copy->view.transaction, &view, ret_error);
     if (status == MR_FULL) { /* all was read in this snapshot */
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "the server was asked for the columns to copy and for their types, and the "
                        "answers do not fit together");
     }
     MR_TRY(status);
-    *ret_relation = mr_relation_new(&reading->copy->layouts, &view);
+    copy->relations[at] = mr_relation_new(&copy->layouts, &view);
+    copy->relation_count = ++reading->relation_count;
+    for (uint32_t i = root->first; i < end; i++) {
+        copy->tables[i].relation = copy->relations[at];
+    }
     return MR_OK;
 }
 
-static struct command make_command(const struct reading *reading,
-                                   const struct mr_relation *relation, uint32_t row)
+/* Of roots before that one no column came. */
+static mr_status take_columns(struct mr_pg_columns *columns, struct mr_error *ret_error)
 {
-    const struct mr_pg_result *tables = reading->tables;
-    const char *schema = mr_pg_result_value(tables, row, LEAF_SCHEMA);
-    const char *table = mr_pg_result_value(tables, row, LEAF_NAME);
-    const char *filter = mr_pg_result_value(tables, row, TABLE_FILTER);
-    const struct mr_copy_where *where =
-        mr_pg_where_of(reading->catalog->options, mr_slice_of(relation->schema),
-                       mr_slice_of(relation->table), mr_slice_of(schema), mr_slice_of(table));
-    return (struct command){.schema = MR_STRDUP(schema),
-                            .table = MR_STRDUP(table),
-                            .filter = filter == NULL ? NULL : MR_STRDUP(filter),
-                            .where = where == NULL ? NULL : where->condition,
-                            .has_places = mr_pg_result_true(tables, row, LEAF_HAS_PLACES)};
+    struct reading *reading = columns->context;
+    while (reading->relation_count < reading->root_count &&
+           reading->roots[reading->relation_count].oid <= columns->oid) {
+        MR_TRY(make_relation(reading, ret_error));
+    }
+    return MR_OK;
 }
 
 /* An offset of 0 is below a page's first row (OffsetNumber counts from 1). */
@@ -158,46 +233,6 @@ static void add_copy(struct mr_text *sql, const struct command *command,
         mr_sql_format(sql, "%s ctid < '(%u,0)'", joint, range->end);
     }
     mr_text_string(sql, ") TO STDOUT");
-}
-
-static void add_table(struct reading *reading, uint32_t row, const struct mr_relation *relation)
-{
-    struct mr_pg_copy *copy = reading->copy;
-    uint32_t at = copy->view.table_count++;
-    copy->commands[at] = make_command(reading, relation, row);
-    copy->tables[at] = (struct mr_copy_table){
-        .relation = relation,
-        .bytes = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_BYTES),
-        .rows = (uint64_t)mr_pg_result_number(reading->tables, row, LEAF_ROWS),
-        .pages = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_PAGES),
-        .listed = mr_pg_table_place(reading->catalog->options, mr_slice_of(relation->schema),
-                                    mr_slice_of(relation->table)),
-        .oid = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_OID),
-        .filenode = (uint32_t)mr_pg_result_number(reading->tables, row, LEAF_FILENODE),
-        .may_resume = mr_pg_result_true(reading->tables, row, LEAF_MAY_RESUME),
-    };
-}
-
-static mr_status take_tables(struct reading *reading, struct mr_error *ret_error)
-{
-    struct mr_pg_copy *copy = reading->copy;
-    uint32_t rows = mr_pg_result_rows(reading->tables);
-    copy->tables = MR_NEW_ARRAY(struct mr_copy_table, rows);
-    copy->commands = MR_NEW_ARRAY(struct command, rows);
-    copy->relations = MR_NEW_ARRAY(struct mr_relation *, rows);
-    copy->view.tables = copy->tables;
-    struct mr_relation *relation = NULL;
-    for (uint32_t row = 0; row < rows; row++) {
-        uint32_t oid = (uint32_t)mr_pg_result_number(reading->tables, row, TABLE_OID);
-        if (relation == NULL || relation->oid != oid) {
-            MR_TRY(make_relation(reading, row, &relation, ret_error));
-            copy->relations[copy->relation_count++] = relation;
-        }
-        if (!relation->is_unlisted) {
-            add_table(reading, row, relation);
-        }
-    }
-    return MR_OK;
 }
 
 #define BEGIN "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -249,31 +284,70 @@ static mr_status export_snapshot(struct mr_pg_copy *copy, struct mr_pg_conn *kee
     return MR_OK;
 }
 
+static void command_done(struct command *command)
+{
+    free(command->schema);
+    free(command->table);
+    free(command->filter);
+}
+
+static void leave_out_unlisted(struct mr_pg_copy *copy)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < copy->view.table_count; i++) {
+        if (copy->tables[i].relation->is_unlisted) {
+            command_done(&copy->commands[i]);
+        } else {
+            copy->tables[kept] = copy->tables[i];
+            copy->commands[kept++] = copy->commands[i];
+        }
+    }
+    copy->view.table_count = kept;
+}
+
+static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper,
+                          struct mr_error *ret_error)
+{
+    struct mr_pg_copy *copy = reading->copy;
+    MR_TRY(export_snapshot(copy, keeper, ret_error));
+    MR_TRY(read_tables(reading, keeper, ret_error));
+    copy->relations = MR_NEW_ARRAY(struct mr_relation *, reading->root_count);
+    MR_TRY(mr_pg_columns_read(keeper, reading->catalog->options, 0, &reading->columns, ret_error));
+    while (reading->relation_count < reading->root_count) {
+        MR_TRY(make_relation(reading, ret_error));
+    }
+    leave_out_unlisted(copy);
+    copy->view.tables = copy->tables;
+    return MR_OK;
+}
+
+static void reading_free(struct reading *reading)
+{
+    for (uint32_t i = 0; i < reading->root_count; i++) {
+        free(reading->roots[i].schema);
+        free(reading->roots[i].table);
+    }
+    free(reading->roots);
+    free(reading);
+}
+
 mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, struct mr_pg_catalog *catalog,
                          const struct mr_copy *moment, struct mr_pg_copy **ret_copy,
                          const struct mr_copy **ret_view, struct mr_error *ret_error)
 {
-    const struct mr_pg_source_options *options = catalog->options;
     struct mr_pg_copy *copy = MR_NEW(struct mr_pg_copy);
     copy->view = *moment;
     copy->view.database = mr_pg_database(keeper);
     /* No commit record begins there, and all that the stream brings begins after it. */
     copy->view.transaction.commit_lsn = moment->lsn - 1;
     copy->view.transaction.end_lsn = moment->lsn;
-    struct mr_pg_result *parts = NULL;
-    struct reading reading = {.copy = copy, .catalog = catalog};
-    mr_status status = export_snapshot(copy, keeper, ret_error);
-    if (status == MR_OK) {
-        status = read_tables(keeper, options, &reading.tables, ret_error);
-    }
-    if (status == MR_OK) {
-        status = mr_pg_columns_read(keeper, options, 0, &parts, ret_error);
-    }
-    if (status == MR_OK) {
-        reading.parts = parts;
-        status = take_tables(&reading, ret_error);
-    }
-    mr_pg_result_free(parts);
+    struct reading *reading = MR_NEW(struct reading);
+    reading->copy = copy;
+    reading->catalog = catalog;
+    reading->columns.take = take_columns;
+    reading->columns.context = reading;
+    mr_status status = read_all(reading, keeper, ret_error);
+    reading_free(reading);
     if (status != MR_OK) {
         mr_pg_copy_free(copy);
         return status;
@@ -289,9 +363,7 @@ void mr_pg_copy_free(struct mr_pg_copy *copy)
         return;
     }
     for (uint32_t i = 0; i < copy->view.table_count; i++) {
-        free(copy->commands[i].schema);
-        free(copy->commands[i].table);
-        free(copy->commands[i].filter);
+        command_done(&copy->commands[i]);
     }
     for (uint32_t i = 0; i < copy->relation_count; i++) {
         mr_relation_free(&copy->layouts, copy->relations[i]);

@@ -59,14 +59,21 @@ struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *opti
 /* All but `new`. */
 extern const struct mr_chunk_ops mr_pg_chunk_ops;
 
-/* Of the table of that OID, or (0) of all that the publication sends, by ascending OIDs; the caller frees the result. */
-mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                             uint32_t oid, struct mr_pg_result **ret_result,
-                             struct mr_error *ret_error);
+/* The columns of one table, with their names. */
+struct mr_pg_columns {
+    uint32_t oid; /* 0: no table has come */
+    uint32_t count;
+    /* Is called with each table that has columns, by ascending OIDs; NULL: the last one stays. Does not use the connection. */
+    mr_status (*take)(struct mr_pg_columns *columns, struct mr_error *ret_error);
+    void *context;
+    struct mr_column columns[MR_COLUMNS_MAX];
+    char names[MR_COLUMNS_MAX][MR_IDENTIFIER_MAX + 1];
+};
 
-/* Those of the view's table, which come after row `*at`; that moves past them. They go into its columns, of which there is room for
- * MR_COLUMNS_MAX; names are the result's. */
-void mr_pg_columns_take(const struct mr_pg_result *result, uint32_t *at, struct mr_relation *view);
+/* Of the table of that OID, or (0) of all that the publication sends. */
+mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             uint32_t oid, struct mr_pg_columns *columns,
+                             struct mr_error *ret_error);
 
 /* "COPY (SELECT a, b FROM ONLY t WHERE (filter)", so that a condition or what ends the command may follow. `first`: is read before the
  * columns; NULL: nothing. NULL of a filter: all rows. */

@@ -11,14 +11,18 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
                              bool is_of_rows, struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = catalog->options;
-    const char *publication = options->publication;
     struct mr_pg_horizon horizon;
     MR_TRY(mr_pg_horizon_read(conn, is_of_rows, &horizon, ret_error));
-    MR_TRY(mr_pg_keys_read(&catalog->keys, conn, publication, &horizon, ret_error));
-    if (options->key_order == MR_KEY_ORDER_INDEX) {
-        MR_TRY(mr_pg_key_order_read(&catalog->order, conn, publication, &horizon, ret_error));
-    }
     MR_TRY(mr_pg_captured_read(&catalog->captured, conn, options, &horizon, ret_error));
+    struct mr_text oids = {0};
+    mr_pg_captured_add_oids(&catalog->captured, &oids);
+    const char *of = oids.len == 0 ? "" : oids.data;
+    mr_status status = mr_pg_keys_read(&catalog->keys, conn, of, &horizon, ret_error);
+    if (status == MR_OK && options->key_order == MR_KEY_ORDER_INDEX) {
+        status = mr_pg_key_order_read(&catalog->order, conn, of, &horizon, ret_error);
+    }
+    mr_text_done(&oids);
+    MR_TRY(status);
     return mr_pg_types_read(&catalog->types, conn, ret_error);
 }
 

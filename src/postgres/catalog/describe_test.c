@@ -352,13 +352,10 @@ static void test_server_patterns_and_what_else_is_sent(void **state)
     assert_true(mr_pg_result_true(result, 0, MR_PUBLICATION_INSERT));
     assert_null(mr_pg_result_value(result, 0, MR_SLOT_TYPE));
     mr_pg_result_free(result);
-    mr_sql_add_pattern_tables(&sql, &options, version);
+    mr_sql_add_meant(&sql, &options, version);
     result = query(&sql, MR_MEANT_SHAPE);
     assert_int_equal(mr_pg_result_number(result, 0, MR_MEANT_COUNT), 1);
     assert_string_equal(mr_pg_result_value(result, 0, MR_MEANT_NAMES), "shop.full");
-    mr_pg_result_free(result);
-    mr_sql_add_unlisted(&sql, &options, version);
-    result = query(&sql, MR_UNLISTED_SHAPE);
     assert_int_equal(mr_pg_result_number(result, 0, MR_UNLISTED_COUNT), 1);
     assert_string_equal(mr_pg_result_value(result, 0, MR_UNLISTED_NAMES), "shop.other");
     mr_pg_result_free(result);

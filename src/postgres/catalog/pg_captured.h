@@ -33,6 +33,9 @@ struct mr_pg_captured {
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                               const struct mr_pg_source_options *options,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error);
+
+/* All of them, as numbers with commas between. */
+void mr_pg_captured_add_oids(const struct mr_pg_captured *captured, struct mr_text *text);
 void mr_pg_captured_done(struct mr_pg_captured *captured);
 
 /* True when the list says nothing certain of the table, which the stream has just described for that transaction: it was not

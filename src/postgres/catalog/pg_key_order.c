@@ -1,9 +1,12 @@
 #include "postgres/catalog/pg_key_order.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "postgres/catalog/pg_sql.h"
+#include "base/text.h"
+
+enum { TABLES_MAX = 1000 * 1000 };
 
 /* What a table may have of each. */
 enum kind { OF_PRIMARY_KEY, OF_IDENTITY, KIND_COUNT };
@@ -55,41 +58,35 @@ static struct mr_ordered_key *find(const struct mr_pg_key_order *order, uint32_t
 enum column { OID, KIND, RANK, PLACE, NAME };
 
 /* The columns of keys (INCLUDE adds others), key by key and in their order; not of those that are in the table's. */
-static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
+static void add_query(struct mr_text *sql, const char *oids)
 {
-    mr_text_string(
-        sql, "SELECT oid, kind, rank, place, attname FROM (SELECT *, bool_or(rank <> n - 1) OVER"
-             " (PARTITION BY oid, kind) AS turned FROM (SELECT c.oid::bigint AS oid, f.kind, u.n,"
-             " rank() OVER (PARTITION BY c.oid, f.kind ORDER BY u.x) - 1 AS rank, (SELECT count(*)"
-             " FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0 AND b.attnum < u.x"
-             " AND NOT b.attisdropped) AS place, a.attname FROM pg_class c"
-             " JOIN pg_index i ON i.indrelid = c.oid AND i.indnkeyatts > 1 CROSS JOIN LATERAL"
-             " (SELECT 0 AS kind WHERE i.indisprimary UNION ALL SELECT 1 WHERE i.indisreplident) f"
-             " CROSS JOIN LATERAL unnest((i.indkey::int2[])[0:i.indnkeyatts - 1])"
-             " WITH ORDINALITY u(x, n) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.x"
-             " WHERE ");
-    if (oid != 0) {
-        mr_text_format(sql, "c.oid = %u", oid);
-    } else {
-        mr_text_string(sql, "c.oid IN (WITH ");
-        mr_sql_add_sent(sql, publication, NULL, version);
-        mr_text_string(sql, " SELECT oid FROM sent)");
-    }
-    mr_text_string(sql, ") k) t WHERE turned ORDER BY oid, kind, n");
+    mr_text_format(
+        sql,
+        "SELECT oid, kind, rank, place, attname FROM (SELECT *, bool_or(rank <> n - 1) OVER"
+        " (PARTITION BY oid, kind) AS turned FROM (SELECT c.oid::bigint AS oid, f.kind, u.n,"
+        " rank() OVER (PARTITION BY c.oid, f.kind ORDER BY u.x) - 1 AS rank, (SELECT count(*)"
+        " FROM pg_attribute b WHERE b.attrelid = c.oid AND b.attnum > 0 AND b.attnum < u.x"
+        " AND NOT b.attisdropped) AS place, a.attname FROM pg_class c"
+        " JOIN pg_index i ON i.indrelid = c.oid AND i.indnkeyatts > 1 CROSS JOIN LATERAL"
+        " (SELECT 0 AS kind WHERE i.indisprimary UNION ALL SELECT 1 WHERE i.indisreplident) f"
+        " CROSS JOIN LATERAL unnest((i.indkey::int2[])[0:i.indnkeyatts - 1])"
+        " WITH ORDINALITY u(x, n) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.x"
+        " WHERE c.oid IN (SELECT unnest('{%s}'::oid[]))) k) t WHERE turned"
+        " ORDER BY oid, kind, n",
+        oids);
 }
 
 /* False: there are too many of them. */
-static bool add_part(struct ordered *key, const struct mr_pg_result *result, uint32_t row)
+static bool add_part(struct ordered *key, const struct mr_pg_result *row)
 {
-    int64_t rank = mr_pg_result_number(result, row, RANK);
+    int64_t rank = mr_pg_result_number(row, 0, RANK);
     if (key->count == MR_COLUMNS_MAX || rank >= MR_COLUMNS_MAX) {
         return false;
     }
     key->parts = MR_REALLOC(key->parts, (key->count + 1) * sizeof(*key->parts));
-    key->parts[key->count++] =
-        (struct part){.rank = (uint32_t)rank,
-                      .place = (uint32_t)mr_pg_result_number(result, row, PLACE),
-                      .name = MR_STRDUP(mr_pg_result_value(result, row, NAME))};
+    key->parts[key->count++] = (struct part){.rank = (uint32_t)rank,
+                                             .place = (uint32_t)mr_pg_result_number(row, 0, PLACE),
+                                             .name = MR_STRDUP(mr_pg_result_value(row, 0, NAME))};
     return true;
 }
 
@@ -107,44 +104,57 @@ static bool is_whole(const struct ordered *key)
     return true;
 }
 
-static mr_status take(struct mr_pg_key_order *order, const struct mr_pg_result *result,
-                      struct mr_error *ret_error)
+struct taking {
+    struct mr_pg_key_order *order;
+    uint32_t oid; /* of the key at hand; 0: none yet, */
+    int64_t kind;
+};
+
+static bool last_is_whole(const struct taking *taking)
 {
-    uint32_t rows = mr_pg_result_rows(result);
-    for (uint32_t row = 0; row < rows; row++) {
-        int64_t oid = mr_pg_result_number(result, row, OID);
-        int64_t kind = mr_pg_result_number(result, row, KIND);
-        struct mr_ordered_key *table =
-            mr_by_oid_make(&order->tables, sizeof(*table), (uint32_t)oid);
-        bool good = kind >= 0 && kind < KIND_COUNT && add_part(&table->keys[kind], result, row);
-        bool is_last = row + 1 == rows || mr_pg_result_number(result, row + 1, OID) != oid ||
-                       mr_pg_result_number(result, row + 1, KIND) != kind;
-        if (!good || (is_last && !is_whole(&table->keys[kind]))) {
-            return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                           "the server was asked for the order of keys and answers with "
-                           "something else");
-        }
-    }
-    return MR_OK;
+    return taking->oid == 0 || is_whole(&find(taking->order, taking->oid)->keys[taking->kind]);
 }
 
-static mr_status ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, struct mr_text *sql,
+static mr_status something_else(struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                   "the server was asked for the order of keys and answers with something else");
+}
+
+static mr_status take(void *context, const struct mr_pg_result *row, struct mr_error *ret_error)
+{
+    struct taking *taking = context;
+    struct mr_by_oid *tables = &taking->order->tables;
+    uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, OID);
+    int64_t kind = mr_pg_result_number(row, 0, KIND);
+    bool is_next = oid != taking->oid || kind != taking->kind;
+    if (oid < taking->oid || kind < 0 || kind >= KIND_COUNT || tables->count > TABLES_MAX ||
+        (is_next && !last_is_whole(taking))) {
+        return something_else(ret_error);
+    }
+    struct mr_ordered_key *table = mr_by_oid_make(tables, sizeof(*table), oid);
+    taking->oid = oid;
+    taking->kind = kind;
+    return add_part(&table->keys[kind], row) ? MR_OK : something_else(ret_error);
+}
+
+static mr_status ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, const char *oids,
                      struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the order of keys", "nnnni", 0, UINT32_MAX};
-    const struct mr_pg_result *result;
-    MR_TRY(mr_pg_ask(conn, sql, &shape, &result, ret_error));
-    return take(order, result, ret_error);
+    struct taking taking = {.order = order};
+    struct mr_text sql = {0};
+    add_query(&sql, oids);
+    MR_TRY(mr_pg_ask_rows(conn, &sql, &shape, take, &taking, ret_error));
+    return last_is_whole(&taking) ? MR_OK : something_else(ret_error);
 }
 
 mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn,
-                               const char *publication, const struct mr_pg_horizon *horizon,
+                               const char *oids, const struct mr_pg_horizon *horizon,
                                struct mr_error *ret_error)
 {
     mr_pg_key_order_done(order);
-    struct mr_text sql = {0};
-    add_query(&sql, publication, mr_pg_server_version(conn), 0);
-    MR_TRY(ask(order, conn, &sql, ret_error));
+    MR_TRY(ask(order, conn, oids, ret_error));
     order->horizon = *horizon;
     return MR_OK;
 }
@@ -163,9 +173,9 @@ mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *
     struct mr_ordered_key *table = mr_by_oid_make(&order->tables, sizeof(*table), oid);
     forget(table);
     table->horizon = (struct mr_pg_horizon){0};
-    struct mr_text sql = {0};
-    add_query(&sql, NULL, 0, oid);
-    MR_TRY(ask(order, conn, &sql, ret_error));
+    char oids[sizeof("4294967295")];
+    snprintf(oids, sizeof(oids), "%u", oid);
+    MR_TRY(ask(order, conn, oids, ret_error));
     find(order, oid)->horizon = mr_pg_horizon_of(transaction);
     return MR_OK;
 }

@@ -13,12 +13,12 @@
 /* Of the tables whose keys are in another order than the table; all zero is one that knows nothing. */
 struct mr_pg_key_order {
     struct mr_by_oid tables;
-    struct mr_pg_horizon horizon; /* of all of the publication */
+    struct mr_pg_horizon horizon; /* of all that were read together */
 };
 
-/* Reads of all tables of the publication. The horizon was read before. */
+/* Reads of these tables: their OIDs, with commas between. The horizon was read before. */
 mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn *conn,
-                               const char *publication, const struct mr_pg_horizon *horizon,
+                               const char *oids, const struct mr_pg_horizon *horizon,
                                struct mr_error *ret_error);
 
 /* True when what is known of the table holds for the transaction; else it is to be asked for. */

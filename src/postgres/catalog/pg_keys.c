@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "postgres/catalog/pg_sql.h"
+#include "base/text.h"
+
+enum { TABLES_MAX = 1000 * 1000 };
 
 struct key_column {
     char *name;
@@ -146,11 +148,10 @@ enum fact_column {
  * compared then, and need not. */
 #define BORN(xmin)                                                                                 \
     "CASE WHEN age(" xmin ") BETWEEN 0 AND 1000000000 THEN " xmin "::text::bigint ELSE 0 END"
-#define TABLE_BORN   BORN("o.xmin")
-#define KEY_BORN     BORN("p.xmin")
-#define UNSENT_BORN  BORN("u.xmin")
-#define COLUMN_BORN  BORN("a.xmin")
-#define DROPPED_BORN BORN("x.xmin")
+#define KEY_BORN       BORN("p.xmin")
+#define UNSENT_BORN    BORN("u.xmin")
+#define COLUMN_BORN    BORN("a.xmin")
+#define ATTRIBUTE_BORN BORN("x.xmin")
 
 /* Of the index that is the replica identity, or was before it became FULL. */
 #define GENERATED_OF_IDENTITY                                                                      \
@@ -158,20 +159,11 @@ enum fact_column {
     " AND g.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = c.oid"       \
     " AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END"
 
-/* Which tables: one, or those of the publication whose key the stream does not flag, or not whole. Few tables have a generated
- * column, and only these are looked at more closely. */
-static void add_tables(struct mr_text *sql, const char *publication, int version, uint32_t oid)
-{
-    if (oid != 0) {
-        mr_text_format(sql, "c.oid = %u", oid);
-        return;
-    }
-    mr_text_string(sql, "(c.relreplident <> 'd' OR c.oid IN (SELECT attrelid FROM pg_attribute"
-                        " WHERE attgenerated <> '') AND EXISTS (SELECT" GENERATED_OF_IDENTITY
-                        ")) AND c.oid IN (WITH ");
-    mr_sql_add_sent(sql, publication, NULL, version);
-    mr_text_string(sql, " SELECT oid FROM sent)");
-}
+/* Of many tables those whose key the stream does not flag, or not whole. Few have a generated column, and only these are looked at
+ * more closely. */
+#define IS_UNFLAGGED                                                                               \
+    "(c.relreplident <> 'd' OR c.oid IN (SELECT attrelid FROM pg_attribute WHERE attgenerated"     \
+    " <> '') AND EXISTS (SELECT" GENERATED_OF_IDENTITY ")) AND "
 
 /* What a row of pg_depend says of an object and what it needs is written when the object is made. Those of a primary key's constraint
  * and its columns stay until it is dropped (CreateConstraintEntry in pg_constraint.c), while its rows of pg_constraint and pg_index
@@ -189,35 +181,39 @@ static void add_tables(struct mr_text *sql, const char *publication, int version
     " AND d.objid = c.oid AND d.objsubid = a.attnum"                                               \
     " AND d.refclassid = 'pg_catalog.pg_collation'::regclass LIMIT 1)"
 
-/* The row of the column tableoid is written when the table is made and never again. */
-static void add_query(struct mr_text *sql, const char *publication, int version, uint32_t oid)
+/* The row of the column tableoid is written when the table is made and never again. A table's attributes are read once. `oids`: the
+ * tables, with commas between. */
+static void add_query(struct mr_text *sql, const char *oids, bool of_many)
 {
     mr_text_string(
         sql,
-        "SELECT s.*, t.* FROM (SELECT " WAL_END ") s LEFT JOIN (SELECT c.oid, " TABLE_BORN
-        " AS table_born, d.generated, coalesce(d.born, 0) AS dropped, " KEY_BORN " AS key_born,"
+        "SELECT s.*, t.* FROM (SELECT " WAL_END ") s LEFT JOIN (SELECT c.oid, o.born AS table_born,"
+        " o.generated, coalesce(o.dropped, 0) AS dropped, " KEY_BORN " AS key_born,"
         " CASE WHEN current_setting('track_commit_timestamp') = 'on' THEN"
         " (extract(epoch FROM pg_xact_commit_timestamp(p.xmin)) * 1000000)::bigint END,"
         " p.condeferrable, u.attname AS unsent, " UNSENT_BORN " AS unsent_born, a.attname,"
-        " a.atttypid, a.atttypmod, a.xmin = p.xmin AND p.xmin = " COLLATION_MADE " AS collated, ");
+        " a.atttypid, a.atttypmod, a.attcollation <> 0 AND a.xmin = p.xmin AND p.xmin"
+        " = " COLLATION_MADE " AS collated, " COLUMN_BORN " AS born, CASE WHEN NOT o.shrunk"
+        " THEN a.attnum - 1 ELSE (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid"
+        "  AND b.attnum > 0 AND b.attnum < a.attnum AND NOT b.attisdropped) END AS place"
+        " FROM (SELECT * FROM pg_class c WHERE ");
+    mr_text_format(sql, "%sc.oid = ANY ('{%s}'::oid[]) OFFSET 0) c", of_many ? IS_UNFLAGGED : "",
+                   oids);
     mr_text_string(
-        sql, COLUMN_BORN
-        " AS born, (SELECT count(*) FROM pg_attribute b WHERE b.attrelid = c.oid"
-        "  AND b.attnum > 0 AND b.attnum < a.attnum AND NOT b.attisdropped) AS place"
-        " FROM pg_class c JOIN pg_attribute o ON o.attrelid = c.oid AND o.attname = 'tableoid'"
+        sql,
+        " CROSS JOIN LATERAL (SELECT (array_agg(" ATTRIBUTE_BORN ") FILTER (WHERE"
+        "  x.attname = 'tableoid'))[1] AS born,"
+        "  bool_or(x.attnum > 0 AND x.attgenerated <> '' AND NOT x.attisdropped) AS generated,"
+        "  bool_or(x.attisdropped) AS shrunk,"
+        "  (array_agg(" ATTRIBUTE_BORN " ORDER BY age(x.xmin)) FILTER (WHERE x.attisdropped AND"
+        "  age(x.xmin) >= 0))[1] AS dropped FROM pg_attribute x WHERE x.attrelid = c.oid) o"
         " LEFT JOIN LATERAL (SELECT k.conkey, k.condeferrable, " KEY_MADE " AS xmin"
         "  FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p') p ON true"
         " LEFT JOIN LATERAL (SELECT g.attname,"
         "  CASE WHEN i.indisprimary THEN p.xmin ELSE i.xmin END AS xmin" GENERATED_OF_IDENTITY
-        "  ORDER BY g.attnum LIMIT 1) u ON true"
-        " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)"
-        " CROSS JOIN LATERAL (SELECT bool_or(attgenerated <> '' AND NOT attisdropped)"
-        "  AS generated, (SELECT born FROM (SELECT age(x.xmin) AS age, " DROPPED_BORN " AS born"
-        "  FROM pg_attribute x WHERE x.attrelid = c.oid AND x.attisdropped) y"
-        "  WHERE age >= 0 ORDER BY age LIMIT 1) AS born"
-        "  FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0) d WHERE ");
-    add_tables(sql, publication, version, oid);
-    mr_text_string(sql, ") t ON true ORDER BY t.oid, t.place");
+        "  AND o.generated ORDER BY g.attnum LIMIT 1) u ON true"
+        " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (p.conkey)) t ON true"
+        " ORDER BY t.oid, t.place");
 }
 
 static uint32_t number(const struct mr_pg_result *result, uint32_t row, enum fact_column column)
@@ -283,34 +279,45 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
     }
 }
 
-/* `only`: the table that was asked for; 0: all, in the order of their OIDs. */
-static mr_status take_facts(struct mr_pg_keys *keys, const struct mr_pg_result *result,
-                            const struct mr_pg_horizon *horizon, uint32_t only,
-                            const struct mr_transaction *transaction, struct mr_error *ret_error)
+struct taking {
+    struct mr_pg_keys *keys;
+    struct mr_pg_horizon horizon;
+    uint32_t only; /* the table that was asked for; 0: all, in the order of their OIDs */
+    uint32_t last;
+    const struct mr_transaction *transaction; /* NULL: none */
+};
+
+static mr_status take_fact(struct taking *taking, const struct mr_pg_result *result, uint32_t row,
+                           struct mr_error *ret_error)
 {
-    uint32_t last = 0;
-    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
-        uint32_t oid = number(result, row, FACT_OID);
-        if (oid == 0) {
-            return MR_OK;
-        }
-        if (oid < last || (only != 0 && oid != only)) {
-            return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                           "the server was asked for the tables' keys and answers with other "
-                           "tables, or in another order");
-        }
-        struct mr_key_facts *facts = mr_by_oid_make(&keys->tables, sizeof(*facts), oid);
-        if (oid != last) {
-            keep_as_found(facts, transaction);
-            renew(facts, result, row);
-        }
-        facts->horizon = *horizon;
-        if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
-            add_column(facts, result, row);
-        }
-        last = oid;
+    uint32_t oid = number(result, row, FACT_OID);
+    if (oid == 0) {
+        return MR_OK;
     }
+    struct mr_by_oid *tables = &taking->keys->tables;
+    struct mr_key_facts *facts = mr_by_oid_make(tables, sizeof(*facts), oid);
+    bool is_next = oid != taking->last;
+    if (oid < taking->last || (taking->only != 0 && oid != taking->only) ||
+        tables->count > TABLES_MAX || (!is_next && facts->column_count == MR_COLUMNS_MAX)) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server was asked for the tables' keys and answers with other "
+                       "tables, or in another order");
+    }
+    if (is_next) {
+        keep_as_found(facts, taking->transaction);
+        renew(facts, result, row);
+    }
+    facts->horizon = taking->horizon;
+    if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
+        add_column(facts, result, row);
+    }
+    taking->last = oid;
     return MR_OK;
+}
+
+static mr_status take_row(void *context, const struct mr_pg_result *row, struct mr_error *ret_error)
+{
+    return take_fact(context, row, 0, ret_error);
 }
 
 /* Columns as enum fact_column. */
@@ -332,14 +339,17 @@ mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, bool is_of_rows,
     return MR_OK;
 }
 
-mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *publication,
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *oids,
                           const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
 {
-    const struct mr_pg_result *result;
+    struct taking taking = {.keys = keys, .horizon = *horizon};
     struct mr_text sql = {0};
-    add_query(&sql, publication, mr_pg_server_version(conn), 0);
-    MR_TRY(mr_pg_ask(conn, &sql, &facts_shape, &result, ret_error));
-    return take_facts(keys, result, horizon, 0, NULL, ret_error);
+    add_query(&sql, oids, true);
+    mr_status status = mr_pg_ask_rows(conn, &sql, &facts_shape, take_row, &taking, ret_error);
+    if (status != MR_OK && taking.last != 0) { /* of its key a part may have come */
+        facts_of(keys, taking.last)->horizon = (struct mr_pg_horizon){0};
+    }
+    return status;
 }
 
 mr_status mr_pg_sees_end(struct mr_pg_conn *conn, uint32_t xid, bool *ret_sees,
@@ -361,16 +371,24 @@ mr_status mr_pg_sees_end(struct mr_pg_conn *conn, uint32_t xid, bool *ret_sees,
 mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint32_t oid,
                          const struct mr_transaction *transaction, struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
-    add_query(&sql, NULL, 0, oid);
     const struct mr_pg_result *result;
+    char oids[sizeof("4294967295")];
+    snprintf(oids, sizeof(oids), "%u", oid);
+    struct mr_text sql = {0};
+    add_query(&sql, oids, false);
     MR_TRY(mr_pg_ask(conn, &sql, &facts_shape, &result, ret_error));
-    const struct mr_pg_horizon horizon = mr_pg_horizon_of(transaction);
+    struct taking taking = {.keys = keys,
+                            .horizon = mr_pg_horizon_of(transaction),
+                            .only = oid,
+                            .transaction = transaction};
     struct mr_key_facts *facts = mr_by_oid_make(&keys->tables, sizeof(*facts), oid);
     keep_as_found(facts, transaction);
     facts->table_exists = false;
-    facts->horizon = horizon;
-    return take_facts(keys, result, &horizon, oid, transaction, ret_error);
+    facts->horizon = taking.horizon;
+    for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
+        MR_TRY(take_fact(&taking, result, row, ret_error));
+    }
+    return MR_OK;
 }
 
 /* What a verdict rests on. */

@@ -50,8 +50,8 @@ static inline struct mr_pg_horizon mr_pg_horizon_of(const struct mr_transaction 
     return (struct mr_pg_horizon){.end = transaction->commit_lsn + 1, .next = transaction->xid + 1};
 }
 
-/* Reads of all tables of the publication that need it. The horizon was read before. */
-mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *publication,
+/* Reads of those tables that need it: their OIDs, with commas between. The horizon was read before. */
+mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *oids,
                           const struct mr_pg_horizon *horizon, struct mr_error *ret_error);
 
 /* True when what was read of the table covers the transaction; else it is to be asked for. */

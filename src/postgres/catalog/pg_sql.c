@@ -20,7 +20,7 @@ static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *
     mr_text_string(sql, "(false");
     for (uint32_t i = 0; i < count; i++) {
         mr_text_string(sql, " OR (");
-        add_pattern(sql, "s.nspname", &patterns[i].schema);
+        add_pattern(sql, "c.nspname", &patterns[i].schema);
         mr_text_string(sql, " AND ");
         add_pattern(sql, "c.relname", &patterns[i].table);
         mr_text_string(sql, ")");
@@ -28,21 +28,23 @@ static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *
     mr_text_string(sql, ")");
 }
 
-/* Tables that the patterns fit: those that a publication can have. What is configured by name has its number. */
+/* Tables that the patterns fit: those that a publication can have. What is configured by name has its number. OFFSET 0: the planner
+ * expects that few fit, and would look up the schema of each of 50,000 by an index. */
 static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
     if (options->captured.pattern_count == 0) {
         return;
     }
-    mr_text_string(sql, " UNION SELECT c.oid, NULL FROM pg_class c JOIN pg_namespace s"
-                        " ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
-                        " AND c.relpersistence = 'p' AND s.nspname <> 'information_schema'"
-                        " AND s.nspname !~ '^pg_' AND ");
+    mr_text_string(sql, " UNION ALL SELECT oid, NULL, nspname, relname, relreplident FROM (SELECT"
+                        " c.oid, nspname, relname, relreplident FROM pg_class c JOIN pg_namespace s"
+                        " ON s.oid = relnamespace WHERE relkind IN ('r', 'p')"
+                        " AND relpersistence = 'p' AND nspname <> 'information_schema'"
+                        " AND nspname !~ '^pg_' OFFSET 0) c WHERE ");
     add_any_pattern(sql, options->captured.patterns, options->captured.pattern_count);
     mr_text_string(sql, " AND NOT ");
     add_any_pattern(sql, options->captured.excluded, options->captured.excluded_count);
     /* A table twice would be one with two keys. */
-    mr_text_string(sql, " AND NOT EXISTS (SELECT FROM wanted w WHERE w.schema = s.nspname"
+    mr_text_string(sql, " AND NOT EXISTS (SELECT FROM wanted w WHERE w.schema = c.nspname"
                         " AND w.name = c.relname)");
 }
 
@@ -102,7 +104,7 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
                             " WHERE c.relkind IN ('r', 'p') AND " IS_PUBLISHABLE);
     }
     mr_text_string(
-        sql, " UNION SELECT c.oid, m.pubviaroot FROM meant m JOIN pg_class c ON m.puballtables"
+        sql, " UNION ALL SELECT c.oid, m.pubviaroot FROM meant m JOIN pg_class c ON m.puballtables"
              " WHERE CASE WHEN m.pubviaroot THEN c.relkind IN ('r', 'p') AND NOT c.relispartition"
              " ELSE c.relkind = 'r' END AND " IS_PUBLISHABLE " AND NOT EXISTS"
              " (SELECT FROM pg_publication_rel r WHERE r.prpubid = m.oid AND (r.prrelid = c.oid"
@@ -114,54 +116,53 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
         sql, ", m.generated FROM (SELECT c.oid FROM chosen c WHERE CASE WHEN c.pubviaroot"
              " THEN c.oid NOT IN (SELECT t.oid FROM tree t JOIN chosen o ON o.oid = t.root"
              " WHERE t.oid <> t.root) ELSE c.oid NOT IN (SELECT oid FROM tree WHERE NOT isleaf) END"
-             " UNION SELECT t.oid FROM chosen c JOIN tree t ON t.root = c.oid"
-             " WHERE t.isleaf AND NOT c.pubviaroot) x CROSS JOIN meant m"
-             " JOIN pg_class c ON c.oid = x.oid LEFT JOIN pg_publication_rel r ON r.prpubid = m.oid"
-             " AND r.prrelid = x.oid");
+             " UNION ALL SELECT DISTINCT t.oid FROM chosen c JOIN tree t ON t.root = c.oid"
+             " WHERE t.isleaf AND NOT c.pubviaroot AND t.oid NOT IN (SELECT oid FROM chosen)) x"
+             " CROSS JOIN meant m LEFT JOIN (SELECT r.* FROM pg_publication_rel r JOIN pg_class c"
+             " ON c.oid = r.prrelid");
     if (has_schemas) { /* of a table whose schema is published, too, neither list nor condition holds */
-        mr_text_string(sql, " AND NOT EXISTS (SELECT FROM pg_publication_namespace n"
-                            " WHERE n.pnpubid = m.oid AND n.pnnspid = c.relnamespace)");
+        mr_text_string(sql, " WHERE NOT EXISTS (SELECT FROM pg_publication_namespace n"
+                            " WHERE n.pnpubid = r.prpubid AND n.pnnspid = c.relnamespace)");
     }
-    mr_text_string(sql, ")");
+    mr_text_string(sql, ") r ON r.prpubid = m.oid AND r.prrelid = x.oid)");
 }
 
-/* `wanted(schema, name, n)`: the configured tables; `listed(oid, n)`: those that exist; and those of mr_sql_add_sent.
- * Names are compared as names: to_regclass would need rights on the schema. */
+/* A literal of an array. As ARRAY[…] the server would have an expression for each of 50,000 names. */
+static void add_names(struct mr_text *sql, const struct mr_pg_captured_options *captured,
+                      bool of_schemas)
+{
+    struct mr_text array = {0};
+    mr_text_string(&array, "{");
+    for (uint32_t i = 0; i < captured->table_count; i++) {
+        const struct mr_table_name *table = &captured->tables[i];
+        mr_text_string(&array, i == 0 ? "\"" : ",\"");
+        for (const char *c = of_schemas ? table->schema : table->table; *c != '\0'; c++) {
+            mr_text_format(&array, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+        }
+        mr_text_string(&array, "\"");
+    }
+    mr_text_string(&array, "}");
+    mr_sql_format(sql, "%L::text[]", array.data);
+    mr_text_done(&array);
+}
+
+/* `wanted(schema, name, n)`: the configured tables; `listed(oid, n, nspname, relname, relreplident)`: those that exist; and those of
+ * mr_sql_add_sent. Names are compared as names: to_regclass would need rights on the schema. */
 static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     const struct mr_pg_captured_options *captured = &options->captured;
-    mr_text_string(sql, "WITH wanted AS (SELECT * FROM unnest(ARRAY[");
-    for (uint32_t i = 0; i < captured->table_count; i++) {
-        mr_sql_format(sql, i == 0 ? "%L" : ",%L", captured->tables[i].schema);
-    }
-    mr_text_string(sql, "]::text[], ARRAY[");
-    for (uint32_t i = 0; i < captured->table_count; i++) {
-        mr_sql_format(sql, i == 0 ? "%L" : ",%L", captured->tables[i].table);
-    }
-    mr_text_string(sql, "]::text[]) WITH ORDINALITY w(schema, name, n)),"
-                        " listed AS MATERIALIZED (SELECT c.oid, w.n FROM wanted w"
-                        " JOIN pg_namespace s ON s.nspname = w.schema"
-                        " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name");
+    mr_text_string(sql, "WITH wanted AS (SELECT * FROM unnest(");
+    add_names(sql, captured, true);
+    mr_text_string(sql, ", ");
+    add_names(sql, captured, false);
+    mr_text_string(sql,
+                   ") WITH ORDINALITY w(schema, name, n)), listed AS MATERIALIZED (SELECT c.oid,"
+                   " w.n, s.nspname, c.relname, c.relreplident FROM wanted w"
+                   " JOIN pg_namespace s ON s.nspname = w.schema"
+                   " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = w.name");
     add_patterns(sql, options);
     mr_text_string(sql, "), ");
     mr_sql_add_sent(sql, options->publication, "listed", version);
-}
-
-void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options,
-                               int version)
-{
-    add_tables(sql, options, version);
-    mr_text_string(
-        sql,
-        ", fitting AS (SELECT s.nspname || '.' || c.relname AS name, c.relreplident IN ('f', 'i')"
-        " OR c.relreplident = 'd' AND c.oid IN (SELECT indrelid FROM pg_index"
-        " WHERE indisprimary) AS held"
-        " FROM listed l JOIN pg_class c ON c.oid = l.oid"
-        " JOIN pg_namespace s ON s.oid = c.relnamespace WHERE l.n IS NULL)"
-        " SELECT count(*), array_to_string((array_agg(name ORDER BY name))[1:5], ', '),"
-        " count(*) FILTER (WHERE NOT held),"
-        " array_to_string((array_agg(name ORDER BY name) FILTER (WHERE NOT held))[1:5], ', ')"
-        " FROM fitting");
 }
 
 void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options,
@@ -377,25 +378,36 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
     mr_sql_format(sql, "%L) ORDER BY 3, 4", options->publication);
 }
 
-void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,
-                         int version)
+/* The first of them by name. */
+#define FEW(of)                                                                                    \
+    " (SELECT string_agg(name, ', ') FROM (SELECT name FROM " of " ORDER BY 1 LIMIT 5) few)"
+
+void mr_sql_add_meant(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     add_tables(sql, options, version);
     mr_text_string(
         sql, CAPTURED
         ","
-        " unlisted AS MATERIALIZED (SELECT oid FROM sent EXCEPT SELECT oid FROM captured),"
+        " unlisted AS MATERIALIZED (SELECT c.oid, format('%I.%I', s.nspname, c.relname) AS name"
+        " FROM (SELECT oid FROM sent EXCEPT SELECT oid FROM captured) u JOIN pg_class c USING (oid)"
+        " JOIN pg_namespace s ON s.oid = c.relnamespace),"
         " counted AS MATERIALIZED (SELECT sent.oid,"
         " coalesce(pg_stat_get_tuples_inserted(sent.oid), 0)"
         " + coalesce(pg_stat_get_tuples_updated(sent.oid), 0)"
         " + coalesce(pg_stat_get_tuples_deleted(sent.oid), 0) AS changes FROM sent"
-        " WHERE EXISTS (SELECT FROM unlisted))"
-        " SELECT (SELECT count(*) FROM unlisted),"
-        " (SELECT string_agg(name, ', ') FROM (SELECT format('%I.%I', s.nspname, c.relname)"
-        " AS name FROM unlisted JOIN pg_class c USING (oid)"
-        " JOIN pg_namespace s ON s.oid = c.relnamespace ORDER BY 1 LIMIT 5) AS few),"
-        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted JOIN unlisted USING (oid)),"
-        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted)");
+        " WHERE EXISTS (SELECT FROM unlisted)),"
+        " fitting AS MATERIALIZED (SELECT nspname || '.' || relname AS name,"
+        " relreplident IN ('f', 'i') OR relreplident = 'd' AND oid IN (SELECT indrelid"
+        " FROM pg_index WHERE indisprimary) AS held FROM listed WHERE n IS NULL)"
+        " SELECT (SELECT count(*) FROM unlisted)," FEW(
+            "unlisted") ","
+                        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted JOIN unlisted "
+                        "USING (oid)),"
+                        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted),"
+                        " (SELECT count(*) FROM fitting)," FEW(
+                            "fitting") ","
+                                       " (SELECT count(*) FROM fitting WHERE NOT held)," FEW(
+                                           "fitting WHERE NOT held"));
 }
 
 void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options)

@@ -76,18 +76,6 @@ enum mr_table_column {
 };
 #define MR_TABLE_SHAPE "SSSbbnSSS"
 
-/* One row: tables that patterns alone mean, some of their names; those of them without a replica identity, some names. */
-void mr_sql_add_pattern_tables(struct mr_text *sql, const struct mr_pg_source_options *options,
-                               int version);
-
-enum mr_meant_column {
-    MR_MEANT_COUNT,
-    MR_MEANT_NAMES,
-    MR_MEANT_UNHELD_COUNT,
-    MR_MEANT_UNHELD_NAMES,
-};
-#define MR_MEANT_SHAPE "nSnS"
-
 /* A row for each table whose existing rows would be copied; columns as enum mr_copied_column. */
 void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options,
                        int version);
@@ -139,17 +127,21 @@ enum mr_rule_column {
 #define MR_RULE_SHAPE "bb"
 
 /* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
- * their names; row changes that the server has counted in them, and in all that is sent (0 where there is no such table). */
-void mr_sql_add_unlisted(struct mr_text *sql, const struct mr_pg_source_options *options,
-                         int version);
+ * their names; row changes that the server has counted in them, and in all that is sent (0 where there is no such table). Then
+ * tables that patterns alone mean, some of their names; those of them without a replica identity, some names. */
+void mr_sql_add_meant(struct mr_text *sql, const struct mr_pg_source_options *options, int version);
 
-enum mr_unlisted_column {
+enum mr_meant_column {
     MR_UNLISTED_COUNT,
     MR_UNLISTED_NAMES,
     MR_UNLISTED_CHANGES,
-    MR_SENT_CHANGES
+    MR_SENT_CHANGES,
+    MR_MEANT_COUNT,
+    MR_MEANT_NAMES,
+    MR_MEANT_UNHELD_COUNT,
+    MR_MEANT_UNHELD_NAMES,
 };
-#define MR_UNLISTED_SHAPE "nSnn"
+#define MR_MEANT_SHAPE "nSnnnSnS"
 
 /* A row for each table that is streamed, by ascending OIDs: OID, schema, name. */
 void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,

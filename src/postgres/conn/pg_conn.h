@@ -97,6 +97,14 @@ mr_status mr_pg_ask_number(struct mr_pg_conn *conn, const char *about, char kind
                            int64_t *ret_number, struct mr_error *ret_error, const char *format,
                            ...);
 
+/* The same; but each row goes to `take` alone, as row 0, so that the answer may have any length: what is kept of it is `take`'s to
+ * bound. That does not use the connection, and its error is the answer, after which the connection is of no use. */
+typedef mr_status (*mr_pg_row_fn)(void *context, const struct mr_pg_result *row,
+                                  struct mr_error *ret_error);
+mr_status mr_pg_ask_rows(struct mr_pg_conn *conn, struct mr_text *command,
+                         const struct mr_pg_shape *shape, mr_pg_row_fn take, void *context,
+                         struct mr_error *ret_error);
+
 /* Runs one that changes something; what it answers is of no interest. */
 mr_status mr_pg_command(struct mr_pg_conn *conn, const char *command, uint32_t limit_ms,
                         struct mr_error *ret_error);

@@ -12,7 +12,7 @@
 #include "postgres/conn/quote.h"
 
 enum {
-    /* Of all values, and of their places; 50,000 tables with their keys. */
+    /* Of all values that are kept together, and of their places. */
     ANSWER_BYTES_MAX = 8 << 20,
     CANCEL_WAIT_MS = 2000,
 };
@@ -25,6 +25,9 @@ struct mr_pg_result {
     size_t size;
     uint32_t *at; /* of each value, + 1; 0: null */
     uint32_t values_size;
+    mr_pg_row_fn take; /* NULL: all rows are kept */
+    void *context;
+    uint64_t taken; /* rows */
 };
 
 uint32_t mr_pg_result_rows(const struct mr_pg_result *result)
@@ -121,7 +124,7 @@ static void keep_value(struct mr_pg_result *result, uint32_t *at, const char *te
 static mr_status take_row(struct mr_pg_result *result, const PGresult *libpq,
                           const struct mr_pg_shape *shape, struct mr_error *ret_error)
 {
-    if (result->rows == shape->rows_max) {
+    if (result->taken == shape->rows_max) {
         return wrong_answer(shape, "more rows than there can be", ret_error);
     }
     MR_GROW(result->at, result->values_size, (result->rows + 1) * result->columns);
@@ -148,7 +151,18 @@ static mr_status take_row(struct mr_pg_result *result, const PGresult *libpq,
         keep_value(result, at, text, len);
     }
     result->rows++;
+    result->taken++;
     return MR_OK;
+}
+
+static mr_status pass_row(struct mr_pg_conn *conn, struct mr_pg_result *result,
+                          struct mr_error *ret_error)
+{
+    mr_status status = result->take(result->context, result, ret_error);
+    conn->broken = status != MR_OK; /* more rows may come */
+    result->rows = 0;
+    result->len = 0;
+    return status;
 }
 
 /* One of the results that make up an answer. */
@@ -172,7 +186,11 @@ static mr_status take_result(struct mr_pg_conn *conn, struct mr_pg_result *resul
         conn->broken = true;
         return wrong_answer(shape, "another number of columns", ret_error);
     }
-    return kind == PGRES_TUPLES_OK ? MR_OK : take_row(result, libpq, shape, ret_error);
+    if (kind == PGRES_TUPLES_OK) {
+        return MR_OK;
+    }
+    MR_TRY(take_row(result, libpq, shape, ret_error));
+    return result->take == NULL ? MR_OK : pass_row(conn, result, ret_error);
 }
 
 static mr_status flush_output(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
@@ -269,7 +287,7 @@ static mr_status take_answer(struct mr_pg_conn *conn, struct mr_pg_limit *limit,
         mr_status status = take_result(conn, result, libpq, shape, ret_error);
         limit->held_max += mr_pg_held() - held; /* ours, which has its own limit */
         PQclear(libpq);
-        if (status == MR_ERR_PROTOCOL) {
+        if (status == MR_ERR_PROTOCOL || conn->broken) {
             conn->broken = true;
             return status;
         }
@@ -284,7 +302,7 @@ static mr_status take_answer(struct mr_pg_conn *conn, struct mr_pg_limit *limit,
         }
         libpq = PQgetResult(conn->libpq);
     }
-    if (answer == MR_OK && result->rows < shape->rows_min) {
+    if (answer == MR_OK && result->taken < shape->rows_min) {
         return wrong_answer(shape, "fewer rows than there must be", ret_error);
     }
     return answer;
@@ -339,6 +357,19 @@ mr_status mr_pg_ask(struct mr_pg_conn *conn, struct mr_text *command,
     MR_TRY(mr_pg_query(conn, command, shape, &conn->answer, ret_error));
     *ret_result = conn->answer;
     return MR_OK;
+}
+
+mr_status mr_pg_ask_rows(struct mr_pg_conn *conn, struct mr_text *command,
+                         const struct mr_pg_shape *shape, mr_pg_row_fn take, void *context,
+                         struct mr_error *ret_error)
+{
+    struct mr_pg_result row = {
+        .columns = (uint32_t)strlen(shape->columns), .take = take, .context = context};
+    mr_status status = ask(conn, command->data, shape, MR_PG_ANSWER_MS, &row, ret_error);
+    mr_text_done(command);
+    free(row.bytes);
+    free(row.at);
+    return status;
 }
 
 static struct mr_text command_of(const char *format, va_list arguments)

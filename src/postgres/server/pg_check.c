@@ -309,7 +309,6 @@ static const struct {
     {"encoding", check_encoding, false},
     {"server", check_rules, false},
     {"keys", mr_pg_rules_of_keys, false},
-    {"patterns in \"tables\"", mr_pg_rules_of_patterns, false},
     {"limits", check_limits, false},
     {"role", check_role, false},
     {"slot \"%s\"", check_owner, true},

@@ -1,9 +1,16 @@
 /* What must be true of the tables before their existing rows are copied. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "postgres/server/pg_copying.h"
 #include "postgres/server/pg_rules.h"
+
+/* A condition that the server is to plan, and the table whose rows are read. */
+struct planned {
+    const struct mr_copy_where *where;
+    char *schema, *table;
+};
 
 struct copy_rules {
     struct mr_pg_conn *conn;
@@ -11,6 +18,8 @@ struct copy_rules {
     struct mr_pg_reporter *to;
     uint64_t where_fits; /* a bit each, of the first 64 */
     uint32_t tables;
+    struct planned *planned;
+    uint32_t planned_count, planned_room;
 };
 
 /* Of the table at hand. */
@@ -20,16 +29,16 @@ struct copied {
     const char *called;
 };
 
-static struct copied copied_at(const struct mr_pg_result *tables, uint32_t row)
+static struct copied copied_of(const struct mr_pg_result *row)
 {
     return (struct copied){
-        .leaf = {.schema = mr_pg_result_value(tables, row, MR_COPIED_LEAF_SCHEMA),
-                 .table = mr_pg_result_value(tables, row, MR_COPIED_LEAF)},
-        .is_schema_usable = mr_pg_result_true(tables, row, MR_COPIED_SCHEMA_USABLE),
-        .is_readable = mr_pg_result_true(tables, row, MR_COPIED_READABLE),
-        .hides_rows = mr_pg_result_true(tables, row, MR_COPIED_HIDES_ROWS),
-        .may_more = mr_pg_result_true(tables, row, MR_COPIED_MAY_MORE),
-        .called = mr_pg_result_value(tables, row, MR_COPIED_CALLED),
+        .leaf = {.schema = mr_pg_result_value(row, 0, MR_COPIED_LEAF_SCHEMA),
+                 .table = mr_pg_result_value(row, 0, MR_COPIED_LEAF)},
+        .is_schema_usable = mr_pg_result_true(row, 0, MR_COPIED_SCHEMA_USABLE),
+        .is_readable = mr_pg_result_true(row, 0, MR_COPIED_READABLE),
+        .hides_rows = mr_pg_result_true(row, 0, MR_COPIED_HIDES_ROWS),
+        .may_more = mr_pg_result_true(row, 0, MR_COPIED_MAY_MORE),
+        .called = mr_pg_result_value(row, 0, MR_COPIED_CALLED),
     };
 }
 
@@ -117,13 +126,16 @@ static bool ends_another(const struct copy_rules *rules, const char *command)
 
 /* The server plans it, and reads no row. To plan is to call what has constant arguments, also of a view that stands where the table
  * was: what is called may only read, and what it sets goes with the transaction. */
-static mr_status rule_where(const struct copy_rules *rules, const struct mr_copy_where *where,
-                            const struct copied *table, struct mr_error *ret_error)
+static mr_status rule_where(const struct copy_rules *rules, const struct planned *planned,
+                            struct mr_error *ret_error)
 {
+    const struct mr_copy_where *where = planned->where;
+    const struct mr_table_name leaf = {.schema = planned->schema, .table = planned->table};
     struct mr_text sql = {0};
     struct mr_error error = {0};
+    mr_pg_about(rules->to, "table %T", &leaf);
     mr_sql_format(&sql, "%sBEGIN READ ONLY; EXPLAIN SELECT FROM ONLY %T WHERE (%s\n)",
-                  mr_pg_without_views(rules->conn), &table->leaf, where->condition);
+                  mr_pg_without_views(rules->conn), &leaf, where->condition);
     mr_status status = mr_pg_command(rules->conn, sql.data, MR_PG_ANSWER_MS, &error);
     bool ends = is_ended(status, &error) && ends_another(rules, sql.data);
     mr_text_done(&sql);
@@ -146,14 +158,33 @@ static mr_status rule_where(const struct copy_rules *rules, const struct mr_copy
     return MR_OK;
 }
 
-static mr_status rule_table(struct copy_rules *rules, const struct mr_pg_result *tables,
-                            uint32_t row, struct mr_error *ret_error)
+static void add_planned(struct copy_rules *rules, const struct mr_copy_where *where,
+                        const struct mr_table_name *leaf)
 {
+    MR_GROW(rules->planned, rules->planned_room, rules->planned_count + 1);
+    rules->planned[rules->planned_count++] = (struct planned){
+        .where = where, .schema = MR_STRDUP(leaf->schema), .table = MR_STRDUP(leaf->table)};
+}
+
+static void planned_done(struct copy_rules *rules)
+{
+    for (uint32_t i = 0; i < rules->planned_count; i++) {
+        free(rules->planned[i].schema);
+        free(rules->planned[i].table);
+    }
+    free(rules->planned);
+}
+
+static mr_status rule_table(void *context, const struct mr_pg_result *row,
+                            struct mr_error *ret_error)
+{
+    (void)ret_error;
+    struct copy_rules *rules = context;
     const struct mr_pg_source_options *options = rules->options;
-    const struct copied table = copied_at(tables, row);
+    const struct copied table = copied_of(row);
     const struct mr_copy_where *where =
-        mr_pg_where_of(options, mr_slice_of(mr_pg_result_value(tables, row, MR_COPIED_SCHEMA)),
-                       mr_slice_of(mr_pg_result_value(tables, row, MR_COPIED_TABLE)),
+        mr_pg_where_of(options, mr_slice_of(mr_pg_result_value(row, 0, MR_COPIED_SCHEMA)),
+                       mr_slice_of(mr_pg_result_value(row, 0, MR_COPIED_TABLE)),
                        mr_slice_of(table.leaf.schema), mr_slice_of(table.leaf.table));
     bool copies = options->copies != MR_COPIES_NOTHING; /* else maybe while the stream runs */
     uint32_t errors = rules->to->errors;
@@ -166,7 +197,7 @@ static mr_status rule_table(struct copy_rules *rules, const struct mr_pg_result 
         uint32_t index = (uint32_t)(where - options->wheres);
         rules->where_fits |= index < 64 ? UINT64_C(1) << index : 0;
         if (rules->to->errors == errors) {
-            MR_TRY(rule_where(rules, where, &table, ret_error));
+            add_planned(rules, where, &table.leaf);
         }
     }
     rules->tables++;
@@ -187,19 +218,25 @@ static void rule_unused(const struct copy_rules *rules)
     }
 }
 
+static mr_status rule_tables(struct copy_rules *rules, int version, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the tables to copy", MR_COPIED_SHAPE, 0, UINT32_MAX};
+    struct mr_text sql = {0};
+    mr_sql_add_copied(&sql, rules->options, version);
+    mr_status status = mr_pg_ask_rows(rules->conn, &sql, &shape, rule_table, rules, ret_error);
+    for (uint32_t i = 0; i < rules->planned_count && status == MR_OK; i++) {
+        status = rule_where(rules, &rules->planned[i], ret_error);
+    }
+    planned_done(rules);
+    return status;
+}
+
 static mr_status rules_of(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                           struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the tables to copy", MR_COPIED_SHAPE, 0, UINT32_MAX};
     struct copy_rules rules = {.conn = conn, .options = facts->options, .to = to};
     uint32_t errors = to->errors;
-    struct mr_text sql = {0};
-    const struct mr_pg_result *tables;
-    mr_sql_add_copied(&sql, facts->options, facts->version);
-    MR_TRY(mr_pg_ask(conn, &sql, &shape, &tables, ret_error));
-    for (uint32_t row = 0; row < mr_pg_result_rows(tables); row++) {
-        MR_TRY(rule_table(&rules, tables, row, ret_error));
-    }
+    MR_TRY(rule_tables(&rules, facts->version, ret_error));
     if (facts->options->copies == MR_COPIES_NOTHING) {
         return MR_OK;
     }

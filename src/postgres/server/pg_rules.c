@@ -34,7 +34,7 @@ static mr_status read_all(struct mr_pg_conn *conn, struct mr_pg_facts *facts,
     const struct mr_pg_shape table = {"the tables", MR_TABLE_SHAPE, tables, tables};
     const struct mr_pg_shape key = {"the columns that options name", MR_KEY_SHAPE, 1, UINT32_MAX};
     const struct mr_pg_shape rule = {"what rules mean", MR_RULE_SHAPE, rules, rules};
-    const struct mr_pg_shape unlisted = {"what is published", MR_UNLISTED_SHAPE, 1, 1};
+    const struct mr_pg_shape meant = {"what is published", MR_MEANT_SHAPE, 1, 1};
     struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, options);
     MR_TRY(mr_pg_query(conn, &sql, &server, &facts->server, ret_error));
@@ -48,8 +48,8 @@ static mr_status read_all(struct mr_pg_conn *conn, struct mr_pg_facts *facts,
         mr_sql_add_rules(&sql, options, facts->version);
         MR_TRY(mr_pg_query(conn, &sql, &rule, &facts->rules, ret_error));
     }
-    mr_sql_add_unlisted(&sql, options, facts->version);
-    return mr_pg_query(conn, &sql, &unlisted, &facts->unlisted, ret_error);
+    mr_sql_add_meant(&sql, options, facts->version);
+    return mr_pg_query(conn, &sql, &meant, &facts->meant, ret_error);
 }
 
 mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
@@ -77,7 +77,7 @@ void mr_pg_facts_done(struct mr_pg_facts *facts)
     mr_pg_result_free(facts->tables);
     mr_pg_result_free(facts->keys);
     mr_pg_result_free(facts->rules);
-    mr_pg_result_free(facts->unlisted);
+    mr_pg_result_free(facts->meant);
     free(facts->database);
     *facts = (struct mr_pg_facts){0};
 }
@@ -226,7 +226,7 @@ static void rule_operations(const struct rules *rules)
 /* What nobody asked for costs the server its decoding, and the network its bytes. */
 static void rule_unlisted(const struct rules *rules)
 {
-    const struct mr_pg_result *unlisted = rules->facts->unlisted;
+    const struct mr_pg_result *unlisted = rules->facts->meant;
     int64_t count = mr_pg_result_number(unlisted, 0, MR_UNLISTED_COUNT);
     int64_t changes = mr_pg_result_number(unlisted, 0, MR_UNLISTED_CHANGES);
     int64_t all = mr_pg_result_number(unlisted, 0, MR_SENT_CHANGES);
@@ -257,7 +257,7 @@ static void rule_publication(const struct rules *rules)
  * another one's name written wrong. */
 static void rule_missing_table(const struct rules *rules)
 {
-    int64_t unlisted = mr_pg_result_number(rules->facts->unlisted, 0, MR_UNLISTED_COUNT);
+    int64_t unlisted = mr_pg_result_number(rules->facts->meant, 0, MR_UNLISTED_COUNT);
     if (rules->goes_on && !rules->facts->tables_are_known && unlisted > 0) {
         mr_pg_remedy(rules->to,
                      "correct it, or take it out of \"tables\"; what the slot still holds of a "
@@ -266,7 +266,7 @@ static void rule_missing_table(const struct rules *rules)
             rules->to, MR_ERR_CONFIG,
             "does not exist, but the publication sends what is not in \"tables\" (%s%s), "
             "which would be confirmed, and not delivered",
-            names_of(mr_pg_result_value(rules->facts->unlisted, 0, MR_UNLISTED_NAMES)),
+            names_of(mr_pg_result_value(rules->facts->meant, 0, MR_UNLISTED_NAMES)),
             unlisted > 5 ? ", …" : "");
     } else if (rules->goes_on) {
         mr_pg_remedy(rules->to, "take it out of \"tables\", or write its new name there");
@@ -551,18 +551,13 @@ static void rule_patterns(const struct rules *rules)
 }
 
 /* What patterns mean can't be wrong; their writer wants to see it. */
-mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                                  struct mr_pg_reporter *to, struct mr_error *ret_error)
+static void rule_meant(const struct rules *rules)
 {
-    static const struct mr_pg_shape shape = {"what patterns mean", MR_MEANT_SHAPE, 1, 1};
-    const struct mr_pg_source_options *options = facts->options;
-    if (options->captured.pattern_count == 0) {
-        return MR_OK;
+    struct mr_pg_reporter *to = rules->to;
+    const struct mr_pg_result *meant = rules->facts->meant;
+    if (rules->options->captured.pattern_count == 0) {
+        return;
     }
-    struct mr_text sql = {0};
-    mr_sql_add_pattern_tables(&sql, options, facts->version);
-    const struct mr_pg_result *meant;
-    MR_TRY(mr_pg_ask(conn, &sql, &shape, &meant, ret_error));
     int64_t count = mr_pg_result_number(meant, 0, MR_MEANT_COUNT);
     int64_t unheld = mr_pg_result_number(meant, 0, MR_MEANT_UNHELD_COUNT);
     mr_pg_about(to, "patterns in \"tables\"");
@@ -584,7 +579,6 @@ mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn, const struct mr_pg_fa
                          names_of(mr_pg_result_value(meant, 0, MR_MEANT_UNHELD_NAMES)),
                          unheld > 5 ? ", …" : "");
     }
-    return MR_OK;
 }
 
 static void rule_missing_slot(const struct rules *rules)
@@ -700,6 +694,7 @@ void mr_pg_rules(const struct mr_pg_facts *facts, struct mr_pg_reporter *to)
     }
     rule_keys(&rules);
     rule_patterns(&rules);
+    rule_meant(&rules);
     rule_slot(&rules);
     rule_left_copy(&rules);
 }

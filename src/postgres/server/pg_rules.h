@@ -16,11 +16,11 @@ struct mr_pg_facts {
     bool tables_are_known; /* an earlier start had these names, and found them */
     bool slot_is_judged;   /* whether one is made where none is, somebody else says */
     char *database;
-    struct mr_pg_result *server;   /* enum mr_server_column */
-    struct mr_pg_result *tables;   /* enum mr_table_column */
-    struct mr_pg_result *keys;     /* enum mr_key_column; NULL: none is configured */
-    struct mr_pg_result *rules;    /* enum mr_rule_column; NULL: none is configured */
-    struct mr_pg_result *unlisted; /* enum mr_unlisted_column */
+    struct mr_pg_result *server; /* enum mr_server_column */
+    struct mr_pg_result *tables; /* enum mr_table_column */
+    struct mr_pg_result *keys;   /* enum mr_key_column; NULL: none is configured */
+    struct mr_pg_result *rules;  /* enum mr_rule_column; NULL: none is configured */
+    struct mr_pg_result *meant;  /* enum mr_meant_column */
 };
 
 mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
@@ -71,10 +71,6 @@ void mr_pg_rules(const struct mr_pg_facts *facts, struct mr_pg_reporter *to);
  * for all what options say of their columns. */
 void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_table_name *added,
                            uint32_t added_count, struct mr_pg_reporter *to);
-
-/* What patterns in "tables" mean now. An error is one of the asking. */
-mr_status mr_pg_rules_of_patterns(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                                  struct mr_pg_reporter *to, struct mr_error *ret_error);
 
 /* Before existing rows are copied: whether they may be read, and the conditions on them, asked over the connection that copies;
  * `conn` is one of the stream's role. An error is one of the asking. */

@@ -366,7 +366,6 @@ static mr_status setup_all(struct setup *setup)
 {
     mr_pg_rules(setup->facts, &setup->to);
     MR_TRY(setup->status);
-    MR_TRY(mr_pg_rules_of_patterns(setup->desk, setup->facts, &setup->to, setup->ret_error));
     if (setup->warnings > WARNINGS_MAX) {
         mr_log(MR_LOG_WARN, "setup_warning", "there are more warnings; millrace check lists them",
                MR_LOG_INT("count", setup->warnings));
