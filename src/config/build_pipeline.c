@@ -27,14 +27,14 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
         "pipeline.memory is %.1f MiB, but %.1f MiB are needed: %.1f for millrace itself and %u "
         "tables, %.1f for profiles, %.1f for "
         "%lld batches of %.2f MiB with what the Kafka client keeps for them, %.1f for receiving "
-        "a change of %.1f MiB (pipeline.change_max)%s, %.1f for copying rows while it streams and "
-        "%.1f for a change's records; raise "
+        "a change of %.1f MiB (pipeline.change_max)%s, %.1f for copying rows while it streams, "
+        "%.1f for descriptions of tables and %.1f for a change's records; raise "
         "pipeline.memory, or lower change_max, batches%s or batch_size",
         mib((uint64_t)values->memory), mib(mr_memory_sum(memory)), mib(memory->own),
         config->source.captured.table_count, mib(memory->profiler), mib(memory->pool),
         (long long)values->batches, mib((uint64_t)values->batch_size), mib(memory->input),
         mib(change_max), copies ? " by each of snapshot.max.threads" : "", mib(memory->copied),
-        mib(memory->large), copies ? ", snapshot.max.threads" : "");
+        mib(memory->relations), mib(memory->large), copies ? ", snapshot.max.threads" : "");
 }
 
 /* While a transaction is committed, some 20 ms of a busy machine, what is read waits in the pool. It is as large as takes
@@ -93,8 +93,8 @@ static void build_memory(struct mr_config *config)
     config->pipeline.memory_bytes = limit;
     config->pipeline.change_bytes_max = change_max;
     config->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max);
+    config->source.relation_bytes_max = mr_memory_take_relations(&memory, &needs);
     config->pipeline.large_bytes_max = mr_memory_large(&memory, limit);
-    config->source.relation_bytes_max = mr_memory_relations(&needs);
     values->change_max = (int64_t)change_max; /* as it is shown */
 }
 

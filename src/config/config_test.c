@@ -294,7 +294,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
          "only Kafka's records"},
         {T "skipped_operations = [\"drop\"]\n", 2, "is not an operation"},
         {T "[pipeline]\nchange_max = 1000\n", 3, "out of range"},
-        {T "[pipeline]\nchange_max = \"128MiB\"\n", 3, "but 424"},
+        {T "[pipeline]\nchange_max = \"128MiB\"\n", 3, "but 428"},
         {T "[pipeline]\nmemory = \"64MiB\"\nbatches = 256\n", 3, "lower change_max, batches"},
         {T "[pipeline]\nbatch_size = \"-5KiB\"\n", 3, "a size"},
         {T "[pipeline]\nbatch_size = \"99999999999999999999\"\n", 3, "a size"},

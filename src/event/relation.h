@@ -25,6 +25,9 @@ bool mr_relation_is_less(const struct mr_relation *partition, const struct mr_re
 /* Of the columns in the view's identity those stay that have the name of one in `by`'s, whose kind of identity it has then. */
 void mr_relation_narrow(struct mr_relation *view, const struct mr_relation *by);
 
+/* Bytes of memory for each byte of a description: the encoder's plan has about as many. */
+enum { MR_RELATION_FACTOR = 3 };
+
 /* All zero is empty. */
 struct mr_layouts {
     struct mr_layout **items;

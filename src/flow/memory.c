@@ -12,10 +12,9 @@ enum {
     /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what
      * librdkafka keeps of a record and its three headers is more than the record. */
     POOL_FACTOR = 4,
-    /* Of the budget, for descriptions of tables; and bytes for each byte of a description, for the encoder's plan has
-     * about as many. */
+    /* Of the budget, for descriptions of tables: at most, and at least. */
     RELATIONS_SHARE = 8,
-    RELATION_FACTOR = 3,
+    RELATIONS_SHARE_LEAST = 64,
     INPUT_BYTES_MIN = 16 * 1024, /* libpq's buffer at first */
     /* Around a row in the stream: headers of the message, of the replication protocol and of the tuple. */
     MESSAGE_ROOM = 1024,
@@ -65,6 +64,7 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
         .input = needs->readers == 0 ? mr_memory_input(message)
                                      : needs->readers * (mr_memory_input(message) + 2 * message),
         .copied = CHUNK_FACTOR * mr_memory_chunk(change_bytes_max),
+        .relations = needs->limit / RELATIONS_SHARE_LEAST,
         .large = 2 * change_bytes_max,
     };
 }
@@ -72,7 +72,7 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
 uint64_t mr_memory_sum(const struct mr_memory *memory)
 {
     return memory->own + memory->profiler + memory->pool + memory->input + memory->copied +
-           memory->large;
+           memory->relations + memory->large;
 }
 
 size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
@@ -95,14 +95,18 @@ size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs
     return row;
 }
 
-size_t mr_memory_relations(const struct mr_memory_needs *needs)
+size_t mr_memory_take_relations(struct mr_memory *memory, const struct mr_memory_needs *needs)
 {
-    return (size_t)((tables_bytes(needs) + needs->limit / RELATIONS_SHARE) / RELATION_FACTOR);
+    uint64_t sum = mr_memory_sum(memory);
+    uint64_t left = sum < needs->limit ? needs->limit - sum : 0;
+    uint64_t more = needs->limit / RELATIONS_SHARE - memory->relations;
+    memory->relations += more < left ? more : left;
+    return (size_t)(tables_bytes(needs) + memory->relations);
 }
 
 uint64_t mr_memory_large(const struct mr_memory *memory, uint64_t limit)
 {
-    uint64_t others = mr_memory_sum(memory) - memory->large + limit / RELATIONS_SHARE;
+    uint64_t others = mr_memory_sum(memory) - memory->large;
     return limit < others + memory->large ? memory->large : limit - others;
 }
 

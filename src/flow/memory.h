@@ -10,8 +10,8 @@
  *            existing rows are copied each reader has one, and two rows: one waits for the next (copy/copy)
  *   copied   existing rows that are copied while the stream runs: a chunk, the keys of its window and the connection's buffer; of a
  *            row that is larger than a chunk, the buffer and the row
- *   relations  what the stream tells of tables, beyond those that are configured (partitions, wide tables, new versions): an
- *            eighth of the budget, taken from `large` as far as that has more than it needs
+ *   relations  what the stream and the catalog tell of tables, beyond those that are configured (partitions, wide tables, new
+ *            versions, keys): a sixty-fourth of the budget, and of what the others leave up to an eighth
  *   large    changes that fit no standard batch: first the message and its records, then the records and their
  *            compressed request. The rest of the budget; at least two of `change_bytes_max`
  *
@@ -28,6 +28,7 @@ struct mr_memory {
     uint64_t pool;
     uint64_t input;
     uint64_t copied;
+    uint64_t relations;
     uint64_t large; /* the least it takes */
 };
 
@@ -58,8 +59,8 @@ size_t mr_memory_chunk(uint64_t change_bytes_max);
 size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
                           uint64_t change_bytes_max);
 
-/* What descriptions of tables may take: in the decoder's own bytes, the encoder's plans for them not counted. */
-size_t mr_memory_relations(const struct mr_memory_needs *needs);
+/* What descriptions of tables may take, the encoder's plans for them and their keys included. What of it was not in `memory` is added. */
+size_t mr_memory_take_relations(struct mr_memory *memory, const struct mr_memory_needs *needs);
 
 /* What is left of `limit` for large changes. */
 uint64_t mr_memory_large(const struct mr_memory *memory, uint64_t limit);

@@ -55,7 +55,7 @@ static void test_profiles_are_part_of_it(void **state)
     needs.profiles = true;
     struct mr_memory with = mr_memory_of(&needs, MIB);
     assert_int_equal(mr_memory_sum(&with) - mr_memory_sum(&without), 28 * MIB);
-    assert_int_equal(mr_memory_change_max(&needs), MIB);
+    assert_int_equal(mr_memory_change_max(&needs), MIB / 2);
 }
 
 /* What docs/incremental.md says of rows that are copied while the stream runs. */
@@ -116,9 +116,35 @@ static void test_tables_take_a_quarter_at_most(void **state)
         needs.tables = cases[i].tables;
         struct mr_memory memory = mr_memory_of(&needs, MIB);
         assert_int_equal(memory.own, 24 * MIB + cases[i].kib * 1024);
-        assert_int_equal(mr_memory_relations(&needs),
-                         (cases[i].kib * 1024 + cases[i].limit * MIB / 8) / 3);
+        assert_int_equal(mr_memory_take_relations(&memory, &needs),
+                         cases[i].kib * 1024 + cases[i].limit * MIB / 8);
         assert_true(mr_memory_sum(&memory) <= needs.limit);
+    }
+}
+
+/* Whatever is set: what is given to descriptions and to large changes is within the budget, with all the rest. */
+static void test_all_that_is_given_is_within_the_budget(void **state)
+{
+    (void)state;
+    for (uint64_t limit = 64 * MIB; limit < 1100 * MIB; limit += 37 * MIB) {
+        for (uint64_t tables = 0; tables < 100000; tables = 10 * tables + 3) {
+            struct mr_memory_needs needs = needs_of(limit);
+            needs.tables = tables;
+            needs.readers = tables % 2;
+            uint64_t change = mr_memory_change_max(&needs);
+            struct mr_memory memory = mr_memory_of(&needs, change);
+            if (mr_memory_sum(&memory) > limit) {
+                continue; /* is refused */
+            }
+            mr_memory_take_row(&memory, &needs, change);
+            uint64_t relations = mr_memory_take_relations(&memory, &needs);
+            assert_true(relations >= limit / 64);
+            assert_true(memory.relations <= limit / 8);
+            assert_true(memory.own >= relations - memory.relations);
+            uint64_t large = mr_memory_large(&memory, limit);
+            assert_true(large >= 2 * change);
+            assert_int_equal(mr_memory_sum(&memory) - memory.large + large, limit);
+        }
     }
 }
 
@@ -131,6 +157,7 @@ int main(void)
         cmocka_unit_test(test_tables_take_a_quarter_at_most),
         cmocka_unit_test(test_copied_rows_are_part_of_it),
         cmocka_unit_test(test_each_reader_has_a_buffer_and_two_rows),
+        cmocka_unit_test(test_all_that_is_given_is_within_the_budget),
         cmocka_unit_test(test_sum_is_within_what_it_was_made_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

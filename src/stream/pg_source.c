@@ -74,7 +74,12 @@ static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
     if (adopted) {
         atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
     }
-    return mr_pg_catalog_read(&source->catalog, desk, false, ret_error);
+    MR_TRY(mr_pg_catalog_read(&source->catalog, desk, false, ret_error));
+    if (options->relation_bytes_max != 0) {
+        size_t left = options->relation_bytes_max - source->catalog.keys.bytes;
+        mr_pgoutput_limit_relations(source->decoder, left / MR_RELATION_FACTOR);
+    }
+    return MR_OK;
 }
 
 static mr_status open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
@@ -456,9 +461,6 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     source->decoder = mr_pgoutput_new();
     source->catalog.options = &source->options;
     mr_pgoutput_set_describe(source->decoder, describe, &source->catalog);
-    if (options->relation_bytes_max != 0) {
-        mr_pgoutput_limit_relations(source->decoder, options->relation_bytes_max);
-    }
     source->stop_fd = -1;
     source->database = MR_STRDUP("");
     return &source->base;

@@ -17,7 +17,8 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
     struct mr_text oids = {0};
     mr_pg_captured_add_oids(&catalog->captured, &oids);
     const char *of = oids.len == 0 ? "" : oids.data;
-    mr_status status = mr_pg_keys_read(&catalog->keys, conn, of, &horizon, ret_error);
+    mr_status status =
+        mr_pg_keys_read(&catalog->keys, conn, of, &horizon, options->relation_bytes_max, ret_error);
     if (status == MR_OK && options->key_order == MR_KEY_ORDER_INDEX) {
         status = mr_pg_key_order_read(&catalog->order, conn, of, &horizon, ret_error);
     }

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
-enum { TABLES_MAX = 1000 * 1000 };
+enum { MALLOC_BYTES = 16 }; /* around a block */
 
 struct key_column {
     char *name;
@@ -285,6 +285,7 @@ struct taking {
     uint32_t only; /* the table that was asked for; 0: all, in the order of their OIDs */
     uint32_t last;
     const struct mr_transaction *transaction; /* NULL: none */
+    size_t bytes, bytes_max;                  /* of what is kept; 0: no limit */
 };
 
 static mr_status take_fact(struct taking *taking, const struct mr_pg_result *result, uint32_t row,
@@ -298,7 +299,7 @@ static mr_status take_fact(struct taking *taking, const struct mr_pg_result *res
     struct mr_key_facts *facts = mr_by_oid_make(tables, sizeof(*facts), oid);
     bool is_next = oid != taking->last;
     if (oid < taking->last || (taking->only != 0 && oid != taking->only) ||
-        tables->count > TABLES_MAX || (!is_next && facts->column_count == MR_COLUMNS_MAX)) {
+        (!is_next && facts->column_count == MR_COLUMNS_MAX)) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "the server was asked for the tables' keys and answers with other "
                        "tables, or in another order");
@@ -310,8 +311,18 @@ static mr_status take_fact(struct taking *taking, const struct mr_pg_result *res
     facts->horizon = taking->horizon;
     if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
         add_column(facts, result, row);
+        taking->bytes += sizeof(*facts->columns) + MALLOC_BYTES;
+        taking->bytes += strlen(mr_pg_result_value(result, row, FACT_NAME));
     }
+    taking->bytes += is_next ? sizeof(*facts) + MALLOC_BYTES : 0;
     taking->last = oid;
+    if (taking->bytes_max != 0 && taking->bytes > taking->bytes_max) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "the keys of the tables whose replica identity does not name one take more "
+                       "than the %zu bytes of memory that descriptions of tables may; raise "
+                       "pipeline.memory, lower pipeline.change_max, or publish fewer tables",
+                       taking->bytes_max);
+    }
     return MR_OK;
 }
 
@@ -340,15 +351,17 @@ mr_status mr_pg_horizon_read(struct mr_pg_conn *conn, bool is_of_rows,
 }
 
 mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *oids,
-                          const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
+                          const struct mr_pg_horizon *horizon, size_t bytes_max,
+                          struct mr_error *ret_error)
 {
-    struct taking taking = {.keys = keys, .horizon = *horizon};
+    struct taking taking = {.keys = keys, .horizon = *horizon, .bytes_max = bytes_max};
     struct mr_text sql = {0};
     add_query(&sql, oids, true);
     mr_status status = mr_pg_ask_rows(conn, &sql, &facts_shape, take_row, &taking, ret_error);
     if (status != MR_OK && taking.last != 0) { /* of its key a part may have come */
         facts_of(keys, taking.last)->horizon = (struct mr_pg_horizon){0};
     }
+    keys->bytes = taking.bytes;
     return status;
 }
 

@@ -24,6 +24,7 @@
 /* All zero is one that knows nothing. */
 struct mr_pg_keys {
     struct mr_by_oid tables;
+    size_t bytes; /* that the last reading of all took */
 };
 
 /* What the answers to later questions surely know: the transactions whose commit begins before `end`, and whose numbers are
@@ -50,9 +51,11 @@ static inline struct mr_pg_horizon mr_pg_horizon_of(const struct mr_transaction 
     return (struct mr_pg_horizon){.end = transaction->commit_lsn + 1, .next = transaction->xid + 1};
 }
 
-/* Reads of those tables that need it: their OIDs, with commas between. The horizon was read before. */
+/* Reads of those tables that need it: their OIDs, with commas between. The horizon was read before. MR_ERR_CONFIG: they take more than
+ * `bytes_max` (0: no limit). */
 mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *oids,
-                          const struct mr_pg_horizon *horizon, struct mr_error *ret_error);
+                          const struct mr_pg_horizon *horizon, size_t bytes_max,
+                          struct mr_error *ret_error);
 
 /* True when what was read of the table covers the transaction; else it is to be asked for. */
 bool mr_pg_keys_cover(const struct mr_pg_keys *keys, uint32_t oid,

@@ -110,7 +110,8 @@ struct mr_pg_source_options {
     const struct mr_table_key *keys;
     uint32_t key_count;
     enum mr_key_order key_order; /* of the columns of other keys */
-    size_t relation_bytes_max;   /* that descriptions of tables may take; 0: no limit */
+    size_t
+        relation_bytes_max; /* that descriptions of tables may take, with all that is made of them; 0: no limit */
     bool via_root; /* the publication names partitioned tables, not their partitions */
     bool create_slot;
     bool slot_must_exist; /* another program has delivered what is before its position */
