@@ -71,7 +71,7 @@ def keep():
     with open(KNOWN, "w", encoding="utf-8") as file:
         file.write(f"# Seconds that the long tests take in a whole run, four beside each other: of build/test-durations.txt, all from {LONG_S} s on.\n")
         file.writelines(f"{seconds:.2f} {name}\n" for name, seconds in sorted(read(WRITTEN).items(), key=lambda row: -row[1])
-                        if seconds >= LONG_S)
+                        if seconds >= LONG_S and os.path.exists(os.path.join(HERE, name.partition("::")[0])))
 
 
 if __name__ == "__main__":

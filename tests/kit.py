@@ -110,7 +110,7 @@ class Database:
     @staticmethod
     def _rows(connection, text, parameters):
         cursor = connection.execute(text, parameters)
-        return cursor.fetchall() if cursor.description else None
+        return cursor.fetchall() if cursor.rownumber is not None else None  # also rows without columns
 
     def _of_server(self, text, parameters):
         """By a connection that stays: looks at the slot are most of what tests ask, and a login costs many times a look."""
@@ -128,6 +128,13 @@ class Database:
         rows = self.run(f"SELECT {column} FROM pg_replication_slots WHERE slot_name = %s", [self.slot],
                         database="postgres")
         return rows[0][0] if rows else None
+
+    def is_streamed(self, *slots):
+        """Whether each of these slots is read from, and so whatever is written from now on. While a slot is being made it is active, too, but has no
+        position, and what is written meanwhile is in no stream (CreateReplicationSlot, SnapBuildFindSnapshot)."""
+        streamed = self.run("SELECT FROM pg_replication_slots WHERE slot_name = ANY(%s) AND active AND confirmed_flush_lsn IS NOT NULL",
+                            [list(slots)], database="postgres")
+        return len(streamed) == len(slots)
 
     def topic(self, table, schema="public"):
         return f"{self.prefix}.{schema}.{table}"

@@ -166,8 +166,7 @@ class Run:
             return all(f"{prefix}.public.churned" in topics for pair in prefixes.values() for prefix in pair)
         eventually(copied, 200, "the last table of all")
         streamed = [slot for slot, name in zip(self.connect.slots, VARIANTS) if name != "only"]
-        eventually(lambda: len(database.run("SELECT slot_name FROM pg_replication_slots WHERE slot_name = ANY(%s) AND active", [streamed])) == len(streamed),
-                   60, "Debezium's stream")
+        eventually(lambda: database.is_streamed(*streamed), 60, "Debezium's stream")
         database.run("INSERT INTO moved_key VALUES ('n', 5, NULL, 6); UPDATE moved_key SET w = 'changed' WHERE a = 2;"
                      "UPDATE moved_key SET a = 7 WHERE a = 6; DELETE FROM moved_key WHERE a = 7; INSERT INTO p VALUES (3, 'three')")
         database.run("INSERT INTO signal VALUES ('again', 'execute-snapshot', %s)", [json.dumps(SIGNAL)])

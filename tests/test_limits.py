@@ -112,7 +112,7 @@ def test_nobody_reads_the_log(database, unread, topic):
     with os.fdopen(read_end, "rb") as pipe:
         unread.start_with(write_end)
         os.close(write_end)
-        eventually(lambda: database.slot_row("active"), 30, "the stream")
+        eventually(lambda: database.is_streamed(database.slot), 30, "the stream")
         flow_until_dropped(database, unread, reader)
         missing = 0
         for line in pipe:
@@ -138,7 +138,7 @@ def test_stop_while_nobody_reads_the_log(database, unread, topic):
     read_end, write_end = os.pipe()
     try:
         unread.start_with(write_end)
-        eventually(lambda: database.slot_row("active"), 30, "the stream")
+        eventually(lambda: database.is_streamed(database.slot), 30, "the stream")
         flow_until_dropped(database, unread, reader)
         unread.process.terminate()
         assert unread.process.wait(60) == 0
@@ -159,7 +159,7 @@ def test_full_disk_under_the_log(database, unread, topic, tmp_path):
         subprocess.run([*disk.inside, "sh", "-c", 'head -c 900000 /dev/zero > "$1"', "sh", f"{disk.folder}/others"], check=True, timeout=30)
         unread.start_with(subprocess.DEVNULL, *disk.inside, "sh", "-c", 'log=$1; shift; exec "$@" 2> "$log"', "sh",
                           f"{disk.folder}/log")
-        eventually(lambda: database.slot_row("active"), 30, "the stream")
+        eventually(lambda: database.is_streamed(database.slot), 30, "the stream")
         flow_until_dropped(database, unread, reader)
         disk.resize(64)
         before = dropped(unread)

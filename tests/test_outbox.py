@@ -260,8 +260,7 @@ def test_outbox_document(database, tmp_path):
     text += ('\n[source.postgres]\nconnection_env = "TEST_URL"\n'
              f'slot_name = "{database.slot}"\npublication_name = "{database.publication}"\n[http]\nenabled = false\n')
     millrace = Millrace(database, tmp_path, text=text).start()
-    database_has_slot = lambda: database.slot_row("active")  # noqa: E731
-    eventually(database_has_slot, 60, "the stream")
+    eventually(lambda: database.is_streamed(database.slot), 60, "the stream")
     database.run(rows)
     database.run("SELECT pg_logical_emit_message(true, 'outbox', 'no event')")
     database.run(message)

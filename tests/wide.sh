@@ -15,7 +15,8 @@
 # up until two thirds are. Tables are not altered meanwhile. With --kills only what is left of each key at the end counts.
 # --units: transactions of a writer in a phase, at most (default 14). --without leaves out
 # parts of the workload, --ignore kinds of deviations (both comma-separated), for looking at
-# the rest while a fault is open. --replay: plan.pickle or shrunk.pickle of a failed run.
+# the rest. With --kills, --without key-ddl,identity-ddl,swap leaves out what docs/keys.md has limits
+# for. --replay: plan.pickle or shrunk.pickle of a failed run.
 # --self-test: a clean run's records, altered in one place each time, must be found wrong.
 #
 #   MILLRACE_BIN        binary under test (default build/release/millrace)

@@ -69,9 +69,7 @@ class Connect:
     def streams(self):
         """Whether each connector reads from its slot by now."""
         assert self.process.poll() is None, self.said()
-        active = self.database.run("SELECT slot_name FROM pg_replication_slots WHERE slot_name = ANY(%s) AND active",
-                                   [self.slots], database="postgres")
-        return len(active) == len(self.slots)
+        return self.database.is_streamed(*self.slots)
 
     def said(self, most=4000):
         with open(self.log_path, encoding="utf-8", errors="replace") as file:

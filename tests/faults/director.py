@@ -81,9 +81,8 @@ class Scene(KafkaFaults, PostgresFaults, NetworkFaults):
             answer.result()
         self.subject = subject(self, options)
         self.subject.start()
-        eventually(lambda: self.database.slot_row("slot_name"), 600, "the slot")
+        begun = str(eventually(lambda: self.database.slot_row("confirmed_flush_lsn"), 600, "a slot that has been made"))
         self.accounts = self.rows("acct")
-        begun = str(self.database.slot_row("confirmed_flush_lsn"))
         self.workload = Workload(dsn(self.database.name), self.seed, writers).start()
         if self.wide is not None:
             # The names in "tables" must have been there once, for a start that has stored nothing refuses those that are not.

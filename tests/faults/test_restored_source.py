@@ -78,7 +78,7 @@ def restored(source, millrace_for, way, is_recovered, written, **settings):
     process = millrace_for(database, pipeline__reconnect_max='"1s"', **settings).start().streaming()
     deliver(database, 1)
     source.back_up(way)
-    eventually(lambda: database.slot_row("active"), 60, "the stream")
+    eventually(lambda: database.is_streamed(database.slot), 60, "the stream")
     deliver(database, 1001)
     assert process.stop() == 0
     source.restore(is_recovered)

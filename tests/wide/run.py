@@ -52,11 +52,18 @@ class Chaos(threading.Thread):
         self.stopping = threading.Event()
         self.count = 0
         self.failure = None
+        self.begun = opening or self.confirmed()
+
+    def confirmed(self):
+        return self.run_.database.slot_row("confirmed_flush_lsn")
 
     def run(self):
         try:
             if self.opening:
                 self.opening.begun.wait(120)
+            # A start that has stored nothing refuses a table of "tables" that was renamed or dropped meanwhile.
+            while not self.opening and self.confirmed() == self.begun and not self.stopping.wait(0.05):
+                pass
             while not self.stopping.wait(self.chance.uniform(0.1, 0.7)):
                 self.chance.choice([self.run_.kill, self.run_.kill, self.run_.stop_and_start, self.run_.cut_backend, *self.run_.cuts()])()
                 self.count += 1
