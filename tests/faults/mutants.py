@@ -70,7 +70,7 @@ MUTANTS = [
            "position.commit_lsn <= intake->carry.appended.commit_lsn"),
     Mutant("skips no repeated changes", EVENTS,
            "mr_position_compare(position, intake->carry.appended) <= 0", "false && position.ordinal == 0",
-           "test_faults.py::test_backend_terminated_under_load"),
+           "unit pipeline_test"),
     Mutant("leaves without waiting for delivery", INTAKE,
            "    while (!mr_lane_all_published(intake->lane) || mr_intake_position_waits(intake)) {\n        bool sink_lost",
            "    while (false) {\n        bool sink_lost",
