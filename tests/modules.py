@@ -37,7 +37,7 @@ SYSTEM = {
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
     "postgres/conn": "test_security test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
-    "postgres/server": "test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_restored_source",
+    "postgres/server": "test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_restored_source faults/test_postgresql_upgrade",
     "profiler": "test_profiler test_profiling test_profile_readers",
     "profiler/draw": "test_profile_command test_profile_readers",
     "record": "test_record",
