@@ -246,6 +246,9 @@ int main(int argc, char **argv)
     write_states();
     write_file("fuzz_json", "text",
                MR_SLICE("plain \"quoted\" \\ \t \x01 \xC3\xA9 \xF0\x9F\x98\x80 \xFF"));
+    write_file("fuzz_verify", "update",
+               MR_SLICE("{\"before\":null,\"after\":{\"a\":1.5,\"b\":\"\\u00e9u\",\"c\":true},"
+                        "\"op\":\"u\",\"source\":{\"lsn\":[1,{}]}}"));
     write_file("fuzz_http", "profile",
                MR_SLICE("127.0.0.1:9464\nseconds=30\nformat=svg\nunix\nlimit=600\n"));
     static const uint8_t two_records[58] = {1, 2, 3, [29] = 1, 2, 4};

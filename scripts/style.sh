@@ -39,9 +39,10 @@ declare -A MAY_INCLUDE=(
     [control]="base event metrics ports postgres/conn postgres/catalog postgres/server stream encode flow copy"
     [config]="base event ports postgres/server stream encode encode/values encode/forms registry sink sink/kafka flow copy control"
     [convert]="base encode flow config"
+    [verify]="base event encode postgres/conn postgres/server sink/kafka config"
     [profiler/draw]="base"
     [profiler]="base metrics control config profiler/draw"
-    [cli]="base confine convert event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy record metrics flow control config profiler profiler/draw"
+    [cli]="base confine convert verify event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy record metrics flow control config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.

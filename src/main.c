@@ -27,6 +27,21 @@ static mr_status record(const struct mr_config *config, const struct mr_record_o
     return status;
 }
 
+/* The verdict is the exit code where there is one. */
+static int verify(const struct mr_config *config, const struct mr_verify_options *options)
+{
+    struct mr_error error = {0};
+    enum mr_verify_verdict verdict;
+    int signal_fd = mr_cli_signals();
+    mr_status status = mr_verify(config, options, signal_fd, stdout, &verdict, &error);
+    close(signal_fd);
+    if (status == MR_AGAIN) {
+        fputs("millrace: interrupted; the tables that have no line are not proved\n", stderr);
+        return mr_verify_exit_code(MR_VERIFY_NONE);
+    }
+    return status == MR_OK ? mr_verify_exit_code(verdict) : end_with(status, &error);
+}
+
 static int run_command(const struct mr_arguments *arguments)
 {
     struct mr_config *config = NULL;
@@ -48,6 +63,10 @@ static int run_command(const struct mr_arguments *arguments)
         status = mr_check(config, stdout);
     } else if (status == MR_OK && arguments->command == MR_COMMAND_RECORD) {
         status = record(config, &arguments->record, &error);
+    } else if (status == MR_OK && arguments->command == MR_COMMAND_VERIFY) {
+        int code = verify(config, &arguments->verify);
+        mr_config_free(config);
+        return code;
     } else if (status == MR_OK) {
         status = mr_cli_run(config, &error);
         error.text[0] = '\0'; /* the log has it */

@@ -16,8 +16,9 @@ PARTS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
 SECTIONS = dict(re.findall(r"^### (\S+)\n((?:(?!##).*\n)*)", PAGE, re.MULTILINE))
 SEEN = {name: re.findall(r"^- seen as `([^`\n]+)`(.*)$", text, re.MULTILINE) for name, text in SECTIONS.items()}
 STRING = r'"(?:[^"\\\n]|\\.)*"'
+VERDICTS = {int(code) for code in re.findall(r"\[MR_VERIFY_\w+\] = (\d+)", read("src/verify/verify.c"))} - {0}
 # An abort is no exit code of millrace's own, an orderly end is what no error says.
-NEVER_LOGGED = {"E-exit-0", "E-exit-1", "E-exit-134"}
+NEVER_LOGGED = {"E-exit-0", "E-exit-1", "E-exit-134"} | {f"E-exit-{code}" for code in VERDICTS}
 
 
 def names_of(part):
@@ -43,13 +44,13 @@ def helped(topic):
 # ---- what there is ----
 
 def test_every_exit_code_has_a_section():
-    codes = {int(code) for code in re.findall(r'\[MR_\w+\] = \{"\w+", (\d+)\}', read("src/base/status.c"))} | {1}
+    codes = {int(code) for code in re.findall(r'\[MR_\w+\] = \{"\w+", (\d+)\}', read("src/base/status.c"))} | {1} | VERDICTS
     listed = [int(code) for code in re.findall(r"^- `(\d+)`", SECTIONS["exit-codes"], re.MULTILINE)]
     assert set(listed) == codes and listed == sorted(listed)
     sections = [name for name in names_of("Exit codes") if name != "exit-codes"]
     assert sections[0] == "E-exit-10"  # what a person looks for at night comes first
     assert {int(name.removeprefix("E-exit-")) for name in sections} == codes | {134}
-    for code in codes - {0, 1}:
+    for code in codes - {0, 1} - VERDICTS:
         assert [part for part, _ in SEEN[f"E-exit-{code}"]][:2] == [f"exit_code={code}", f'exit_code":{code}']
 
 

@@ -194,6 +194,23 @@ static mr_status take_tables(int argc, char **argv, struct mr_ask_snapshot *ret)
     return MR_OK;
 }
 
+static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
+{
+    struct mr_verify_options *verify = &ret->verify;
+    verify->tables = (const char *const *)&argv[optind];
+    verify->table_count = (uint32_t)(argc - optind);
+    verify->json = ret->json;
+    char *end = NULL;
+    verify->sample = ret->sample == NULL ? 0 : strtod(ret->sample, &end);
+    if (ret->sample != NULL && (end == ret->sample || strcmp(end + (*end == '%'), "") != 0 ||
+                                !(verify->sample > 0 && verify->sample <= 100))) {
+        fprintf(stderr, "millrace: --sample wants percent above 0 and up to 100, not \"%s\"\n",
+                ret->sample);
+        return MR_ERR_USAGE;
+    }
+    return MR_OK;
+}
+
 static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
 {
     static const char *const wishes[MR_COMMAND_COUNT] = {
@@ -214,6 +231,9 @@ static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
     }
     if (ret->command == MR_COMMAND_SNAPSHOT) {
         return take_tables(argc, argv, &ret->snapshot);
+    }
+    if (ret->command == MR_COMMAND_VERIFY) {
+        return take_verified(argc, argv, ret);
     }
     if (optind < argc) {
         fprintf(stderr, "millrace: unexpected argument \"%s\"; try millrace --help\n",

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "verify/verify.h"
 
 struct mr_arguments {
     enum mr_cli_command command;
@@ -19,6 +20,8 @@ struct mr_arguments {
     struct mr_record_options record;
     struct mr_ask_snapshot snapshot;
     bool diff;
+    struct mr_verify_options verify;
+    const char *sample;   /* of verify */
     const char *files[2]; /* what is compared, or converted */
 };
 

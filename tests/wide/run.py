@@ -1,5 +1,6 @@
 """One run: a database with its slot, publication and topics, a millrace, a plan, and the judge."""
 
+import collections
 import copy
 import dataclasses
 import http.client
@@ -9,6 +10,7 @@ import pickle
 import random
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -19,7 +21,7 @@ from confluent_kafka import KafkaException
 import initial
 from execute import Executor, quote
 from judge import Judge
-from kit import BOOTSTRAP, Database, Millrace, dsn, eventually, http_get
+from kit import BINARY, BOOTSTRAP, Database, Millrace, dsn, eventually, http_get
 from topics import read
 
 ORDERLY = (0, 3)
@@ -37,6 +39,7 @@ class Result:
     errors: object = None
     seconds: float = 0.0
     attempts: int = 0     # of the first copy
+    verdicts: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # of tables, by millrace verify
     judged: object = None  # what the judge was given, to be judged again (self_test.py)
 
     def kinds(self):
@@ -127,8 +130,8 @@ class Run:
     millrace besides."""
 
     def __init__(self, plan, delivery="at-least-once", kills=False, proxies=None, keep=None, ignore=(), limit_s=60,
-                 copies=False, initially=False, **more):
-        self.initially = initially
+                 copies=False, initially=False, verifies=False, **more):
+        self.initially, self.verifies = initially, verifies
         self.plan, self.delivery, self.kills, self.proxies, self.copies = plan, delivery, kills, proxies, copies
         self.keep, self.ignore, self.limit_s = keep, ignore, limit_s
         self.more = more
@@ -138,6 +141,7 @@ class Run:
         self.tables = []  # (schema, name), as configured
         self.database = self.executor = self.millrace = None
         self.problems = []
+        self.verdicts = collections.Counter()  # of tables, by millrace verify
 
     # ---- millrace ----
 
@@ -239,6 +243,7 @@ class Run:
             except (psycopg.Error, KafkaException, AssertionError) as error:
                 print(f"not cleaned up: {error}")
         result.seconds = time.monotonic() - began
+        result.verdicts = self.verdicts
         return result
 
     def go(self):
@@ -274,6 +279,8 @@ class Run:
             self.delivered()
             if copies:
                 copies.settled(self.limit_s)
+            if self.verifies:
+                self.verified()
             self.millrace.process.send_signal(signal.SIGTERM)
             self.ended((0,))
         except Ended as error:
@@ -297,6 +304,18 @@ class Run:
             self.revive()
             return self.database.slot_row(f"confirmed_flush_lsn - '0/0' >= {end}")
         eventually(confirmed, self.limit_s, "delivery of everything")
+
+    def verified(self):
+        """`millrace verify` finds no difference."""
+        done = subprocess.run([BINARY, "verify", "--json", "--config", self.millrace.path], env=self.millrace.environment,
+                              capture_output=True, text=True, timeout=300, check=False)
+        said = [json.loads(line) for line in done.stdout.splitlines()]
+        for table in said:
+            self.verdicts[table["verdict"]] += 1
+            if table["verdict"] in ("different", "no verdict"):
+                self.problems.append(("verify", json.dumps(table, ensure_ascii=False)[:1500]))
+        if done.returncode not in (0, 4, 5, 6):
+            self.problems.append(("verify", f"exit code {done.returncode}: {done.stderr[-500:]}"))
 
     def judged(self, final, chaos):
         capture = read(BOOTSTRAP, self.database.prefix + ".")

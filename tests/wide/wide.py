@@ -34,6 +34,7 @@ def parsed_arguments():
     parser.add_argument("--kills", action="store_true")
     parser.add_argument("--copies", action="store_true")
     parser.add_argument("--initial", action="store_true")
+    parser.add_argument("--verify", action="store_true")
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--units", type=int, default=14, help="transactions of a writer in a phase, at most")
     parser.add_argument("--jobs", type=int, default=2)
@@ -66,7 +67,7 @@ class Runner:
 
     def run(self, plan, keep=None):
         return Run(plan, self.arguments.delivery, self.arguments.kills, self.proxies, keep, self.arguments.ignore.split(","),
-                   copies=self.arguments.copies, initially=self.arguments.initial).run()
+                   copies=self.arguments.copies, initially=self.arguments.initial, verifies=self.arguments.verify).run()
 
     def seed(self, seed):
         """The line for a seed, and its result without what was judged."""
@@ -145,6 +146,7 @@ class Summary:
         print(told(seed, result), flush=True)
         for name in ("events", "pictures", "repeats", "reads", "kills", "statements"):
             self.totals[name] += getattr(result, name)
+        self.totals.update({f"tables {verdict}": count for verdict, count in result.verdicts.items()})
         if result.problems:
             self.failed[seed] = sorted(result.kinds())
             for kind, example in result.problems[:5]:

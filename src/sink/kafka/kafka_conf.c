@@ -86,3 +86,37 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
     return conf_set_all(conf, options->properties, options->property_count, ret_error);
 }
+
+mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
+                                const struct mr_kafka_property *properties, size_t count,
+                                rd_kafka_t **ret_consumer, struct mr_error *ret_error)
+{
+    static const struct mr_kafka_property fixed[] = {
+        {"group.id", "millrace"}, /* asked for by the library */
+        {"enable.auto.commit", "false"}, {"enable.partition.eof", "true"},
+        {"check.crcs", "true"},          {"auto.offset.reset", "error"},
+    };
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    struct mr_kafka_options plain = *options;
+    plain.exactly_once = false;
+    mr_status status = mr_kafka_conf_fill(conf, &plain, ret_error);
+    if (status == MR_OK) {
+        status = conf_set_all(conf, fixed, MR_ARRAY_LEN(fixed), ret_error);
+    }
+    if (status == MR_OK) {
+        status = conf_set_all(conf, properties, count, ret_error);
+    }
+    if (status != MR_OK) {
+        rd_kafka_conf_destroy(conf);
+        return status;
+    }
+    char reason[256];
+    rd_kafka_conf_set_log_cb(conf, NULL);
+    *ret_consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
+    if (*ret_consumer == NULL) {
+        rd_kafka_conf_destroy(conf);
+        return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka consumer can't be made: %s", reason);
+    }
+    rd_kafka_poll_set_consumer(*ret_consumer);
+    return MR_OK;
+}

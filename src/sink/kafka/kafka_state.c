@@ -196,40 +196,13 @@ struct loader {
 static mr_status consumer_new(const struct loader *loader, const char *isolation,
                               rd_kafka_t **ret_consumer, struct mr_error *ret_error)
 {
-    const struct mr_kafka_property fixed[] = {
-        {"group.id", "millrace-state"}, /* asked for by the library; nothing is joined or stored */
-        {"enable.auto.commit", "false"},
-        {"isolation.level", isolation},
-        {"enable.partition.eof", "true"},
-        {"check.crcs", "true"}, /* one turned bit may move the position */
-        {"auto.offset.reset", "error"},
-        {"fetch.wait.max.ms", "10"},
-        {"queued.max.messages.kbytes", "1024"},
-        {"fetch.message.max.bytes", "65536"},
+    const struct mr_kafka_property properties[] = {
+        {"isolation.level", isolation},         {"fetch.wait.max.ms", "10"},
+        {"queued.max.messages.kbytes", "1024"}, {"fetch.message.max.bytes", "65536"},
         {"message.max.bytes", "1000000"}, /* what is fetched may be as large */
     };
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    struct mr_kafka_options plain = *loader->options;
-    plain.exactly_once = false;
-    mr_status status = mr_kafka_conf_fill(conf, &plain, ret_error);
-    char reason[256] = "";
-    for (size_t i = 0; status == MR_OK && i < MR_ARRAY_LEN(fixed); i++) {
-        rd_kafka_conf_res_t set =
-            rd_kafka_conf_set(conf, fixed[i].name, fixed[i].value, reason, sizeof(reason));
-        MR_ASSERT(set == RD_KAFKA_CONF_OK);
-    }
-    if (status != MR_OK) {
-        rd_kafka_conf_destroy(conf);
-        return status;
-    }
-    rd_kafka_conf_set_log_cb(conf, NULL);
-    *ret_consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
-    if (*ret_consumer == NULL) {
-        rd_kafka_conf_destroy(conf);
-        return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka consumer can't be made: %s", reason);
-    }
-    rd_kafka_poll_set_consumer(*ret_consumer);
-    return MR_OK;
+    return mr_kafka_consumer_new(loader->options, properties, MR_ARRAY_LEN(properties),
+                                 ret_consumer, ret_error);
 }
 
 static void assign(const struct loader *loader, rd_kafka_t *consumer, int64_t offset)

@@ -1,0 +1,311 @@
+#include "sink/kafka/kafka_reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sink/kafka/kafka_conf.h"
+#include "sink/kafka/kafka_errors.h"
+#include "sink/kafka/kafka_threads.h"
+
+enum { ANSWER_TIMEOUT_MS = 30000, POLL_MS = 500, CHUNK = 1000 };
+
+/* Where a partition ends: records from there on came after the topic was opened. */
+struct partition {
+    int64_t begin;
+    int64_t end;
+    bool is_done;
+};
+
+struct mr_kafka_reader {
+    rd_kafka_t *consumer;
+    rd_kafka_queue_t *queue;
+    struct partition *partitions;
+    uint32_t count;
+    uint32_t done;
+    /* Taken from the queue, and which of them comes next. */
+    rd_kafka_message_t *messages[CHUNK];
+    size_t taken, next;
+};
+
+mr_status mr_kafka_reader_new(const struct mr_kafka_options *options,
+                              struct mr_kafka_reader **ret_reader, struct mr_error *ret_error)
+{
+    static const struct mr_kafka_property properties[] = {
+        {"isolation.level", "read_committed"},
+        {"fetch.wait.max.ms", "100"},
+        {"queued.max.messages.kbytes", "16384"},
+        /* One record may be as large as a broker takes. */
+        {"fetch.max.bytes", "16000000"},
+        {"message.max.bytes", "16000000"},
+    };
+    rd_kafka_t *consumer;
+    MR_TRY(
+        mr_kafka_consumer_new(options, properties, MR_ARRAY_LEN(properties), &consumer, ret_error));
+    struct mr_kafka_reader *reader = MR_NEW(struct mr_kafka_reader);
+    *reader = (struct mr_kafka_reader){.consumer = consumer,
+                                       .queue = rd_kafka_queue_get_consumer(consumer)};
+    *ret_reader = reader;
+    return MR_OK;
+}
+
+static void forget(struct mr_kafka_reader *reader)
+{
+    for (; reader->next < reader->taken; reader->next++) {
+        rd_kafka_message_destroy(reader->messages[reader->next]);
+    }
+    reader->next = reader->taken = 0;
+}
+
+/* The record that was handed out last lives until the next one is. */
+static void forget_last(struct mr_kafka_reader *reader)
+{
+    if (reader->next > 0) {
+        rd_kafka_message_destroy(reader->messages[reader->next - 1]);
+    }
+}
+
+static void close_topic(struct mr_kafka_reader *reader)
+{
+    forget_last(reader);
+    forget(reader);
+    rd_kafka_assign(reader->consumer, NULL);
+    free(reader->partitions);
+    reader->partitions = NULL;
+    reader->count = reader->done = 0;
+}
+
+void mr_kafka_reader_free(struct mr_kafka_reader *reader)
+{
+    if (reader != NULL) {
+        close_topic(reader);
+        rd_kafka_queue_destroy(reader->queue);
+        mr_kafka_client_end(reader->consumer, MR_KAFKA_END_MS);
+        free(reader);
+    }
+}
+
+static mr_status unreadable(const char *topic, rd_kafka_resp_err_t err, const char *reason,
+                            struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, mr_kafka_is_refusal(err) ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
+                   "Kafka topic \"%s\" can't be read: %s%s", topic, reason,
+                   mr_kafka_is_refusal(err) ? "; grant the user Describe and Read on it" : "");
+}
+
+static mr_status count_partitions(struct mr_kafka_reader *reader, const char *topic,
+                                  struct mr_error *ret_error)
+{
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(reader->consumer, topic, NULL);
+    const struct rd_kafka_metadata *found;
+    rd_kafka_resp_err_t err =
+        rd_kafka_metadata(reader->consumer, 0, handle, &found, ANSWER_TIMEOUT_MS);
+    rd_kafka_topic_destroy(handle);
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return unreadable(topic, err, rd_kafka_err2str(err), ret_error);
+    }
+    err = found->topic_cnt == 1 ? found->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    reader->count =
+        err == RD_KAFKA_RESP_ERR_NO_ERROR ? (uint32_t)found->topics[0].partition_cnt : 0;
+    rd_kafka_metadata_destroy(found);
+    return err == RD_KAFKA_RESP_ERR_NO_ERROR || mr_kafka_is_missing(err)
+               ? MR_OK
+               : unreadable(topic, err, rd_kafka_err2str(err), ret_error);
+}
+
+/* One end of all partitions. Uncommitted records count: those of millrace may lie after the first of a transaction of another
+ * producer that is still open, and then have to be waited for. */
+static mr_status ask_ends(struct mr_kafka_reader *reader, const char *topic, int64_t which,
+                          struct mr_error *ret_error)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)reader->count);
+    for (uint32_t i = 0; i < reader->count; i++) {
+        rd_kafka_topic_partition_list_add(list, topic, (int32_t)i)->offset = which;
+    }
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(reader->consumer, RD_KAFKA_ADMIN_OP_LISTOFFSETS);
+    rd_kafka_AdminOptions_set_request_timeout(options, ANSWER_TIMEOUT_MS, NULL, 0);
+    rd_kafka_queue_t *answers = rd_kafka_queue_new(reader->consumer);
+    rd_kafka_ListOffsets(reader->consumer, list, options, answers);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(answers, 2 * ANSWER_TIMEOUT_MS);
+    rd_kafka_resp_err_t err =
+        event == NULL ? RD_KAFKA_RESP_ERR__TIMED_OUT : rd_kafka_event_error(event);
+    size_t count = 0;
+    const rd_kafka_ListOffsetsResultInfo_t **infos =
+        err != RD_KAFKA_RESP_ERR_NO_ERROR
+            ? NULL
+            : rd_kafka_ListOffsets_result_infos(rd_kafka_event_ListOffsets_result(event), &count);
+    for (size_t i = 0; i < count && err == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+        const rd_kafka_topic_partition_t *part =
+            rd_kafka_ListOffsetsResultInfo_topic_partition(infos[i]);
+        err = part->err;
+        if (err == RD_KAFKA_RESP_ERR_NO_ERROR && (part->offset < 0 || part->partition < 0 ||
+                                                  (uint32_t)part->partition >= reader->count)) {
+            err = RD_KAFKA_RESP_ERR__BAD_MSG;
+        }
+        if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            struct partition *partition = &reader->partitions[part->partition];
+            *(which == RD_KAFKA_OFFSET_SPEC_EARLIEST ? &partition->begin : &partition->end) =
+                part->offset;
+        }
+    }
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR && count != reader->count) {
+        err = RD_KAFKA_RESP_ERR__BAD_MSG;
+    }
+    if (event != NULL) {
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_queue_destroy(answers);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_topic_partition_list_destroy(list);
+    return err == RD_KAFKA_RESP_ERR_NO_ERROR
+               ? MR_OK
+               : unreadable(topic, err, rd_kafka_err2str(err), ret_error);
+}
+
+static void begin_reading(struct mr_kafka_reader *reader, const char *topic)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)reader->count);
+    for (uint32_t i = 0; i < reader->count; i++) {
+        struct partition *partition = &reader->partitions[i];
+        partition->is_done = partition->begin >= partition->end;
+        if (partition->is_done) {
+            reader->done++;
+        } else {
+            rd_kafka_topic_partition_list_add(list, topic, (int32_t)i)->offset = partition->begin;
+        }
+    }
+    rd_kafka_resp_err_t err = rd_kafka_assign(reader->consumer, list->cnt > 0 ? list : NULL);
+    rd_kafka_topic_partition_list_destroy(list);
+    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+mr_status mr_kafka_reader_open(struct mr_kafka_reader *reader, const char *topic,
+                               struct mr_kafka_extent *ret_extent, struct mr_error *ret_error)
+{
+    close_topic(reader);
+    MR_TRY(count_partitions(reader, topic, ret_error));
+    struct mr_kafka_extent extent = {.partitions = reader->count};
+    if (reader->count > 0) {
+        reader->partitions = MR_NEW_ARRAY(struct partition, reader->count);
+        memset(reader->partitions, 0, sizeof(*reader->partitions) * reader->count);
+        MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_LATEST, ret_error));
+        MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_EARLIEST, ret_error));
+        begin_reading(reader, topic);
+    }
+    for (uint32_t i = 0; i < reader->count; i++) {
+        const struct partition *partition = &reader->partitions[i];
+        extent.cut += partition->begin > 0;
+        extent.records += partition->is_done ? 0 : (uint64_t)(partition->end - partition->begin);
+    }
+    *ret_extent = extent;
+    return MR_OK;
+}
+
+static mr_slice header(const rd_kafka_headers_t *headers, const char *name)
+{
+    const void *value;
+    size_t len;
+    return headers != NULL && rd_kafka_header_get_last(headers, name, &value, &len) ==
+                                  RD_KAFKA_RESP_ERR_NO_ERROR
+               ? (mr_slice){.data = value, .len = len}
+               : (mr_slice){0};
+}
+
+/* A key or a value of no bytes is there nevertheless. */
+static struct mr_kafka_read read_of(const rd_kafka_message_t *message)
+{
+    rd_kafka_headers_t *headers = NULL;
+    rd_kafka_message_headers(message, &headers);
+    return (struct mr_kafka_read){
+        .partition = message->partition,
+        .offset = message->offset,
+        .key = {.data = message->key, .len = message->key_len},
+        .value = {.data = message->payload, .len = message->len},
+        .position = header(headers, "mr-pos"),
+        .xid = header(headers, "mr-xid"),
+    };
+}
+
+/* All before `offset` of the partition is read. */
+static void pass(struct mr_kafka_reader *reader, int32_t number, int64_t offset)
+{
+    struct partition *partition = &reader->partitions[number];
+    if (!partition->is_done && offset >= partition->end) {
+        partition->is_done = true;
+        reader->done++;
+    }
+}
+
+/* The next message of any kind; NULL: none has come. */
+static rd_kafka_message_t *take(struct mr_kafka_reader *reader)
+{
+    forget_last(reader);
+    if (reader->next == reader->taken) {
+        ssize_t taken =
+            rd_kafka_consume_batch_queue(reader->queue, POLL_MS, reader->messages, CHUNK);
+        reader->next = 0;
+        reader->taken = taken > 0 ? (size_t)taken : 0;
+    }
+    return reader->taken == 0 ? NULL : reader->messages[reader->next++];
+}
+
+static bool is_passing(rd_kafka_resp_err_t err)
+{
+    return err == RD_KAFKA_RESP_ERR__TRANSPORT || err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
+           err == RD_KAFKA_RESP_ERR__TIMED_OUT;
+}
+
+mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_read *ret_record,
+                               struct mr_error *ret_error)
+{
+    while (reader->done < reader->count) {
+        const rd_kafka_message_t *message = take(reader);
+        if (message == NULL) {
+            return MR_AGAIN;
+        }
+        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            bool is_ours = message->offset < reader->partitions[message->partition].end;
+            pass(reader, message->partition, message->offset + 1);
+            if (is_ours) {
+                *ret_record = read_of(message);
+                return MR_OK;
+            }
+        } else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            pass(reader, message->partition, message->offset);
+        } else if (!is_passing(message->err)) {
+            return unreadable(message->rkt == NULL ? "?" : rd_kafka_topic_name(message->rkt),
+                              message->err, rd_kafka_message_errstr(message), ret_error);
+        }
+    }
+    return MR_END;
+}
+
+mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topic,
+                                int32_t partition, int64_t offset, struct mr_kafka_read *ret_record,
+                                struct mr_error *ret_error)
+{
+    close_topic(reader);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, topic, partition)->offset = offset;
+    rd_kafka_resp_err_t err = rd_kafka_assign(reader->consumer, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+    int64_t end_ns = mr_monotonic_ns() + (int64_t)ANSWER_TIMEOUT_MS * 1000000;
+    while (mr_monotonic_ns() < end_ns) {
+        const rd_kafka_message_t *message = take(reader);
+        if (message == NULL || is_passing(message->err)) {
+            continue;
+        }
+        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset == offset) {
+            *ret_record = read_of(message);
+            return MR_OK;
+        }
+        return message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
+                       message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
+                       message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
+                   ? MR_END
+                   : unreadable(topic, message->err, rd_kafka_message_errstr(message), ret_error);
+    }
+    return unreadable(topic, RD_KAFKA_RESP_ERR__TIMED_OUT, "no answer", ret_error);
+}

@@ -1,0 +1,68 @@
+#include "verify/cut.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static bool take_number(const char **at, char end, uint64_t *ret)
+{
+    char *rest;
+    errno = 0;
+    *ret = strtoull(*at, &rest, 10);
+    if (rest == *at || errno != 0 || (*rest != end && !(end == ',' && *rest == '\0'))) {
+        return false;
+    }
+    *at = *rest == '\0' ? rest : rest + 1;
+    return true;
+}
+
+bool mr_cut_parse(const char *text, struct mr_cut *ret)
+{
+    struct mr_cut cut = {0};
+    uint32_t room = 0;
+    bool good = take_number(&text, ':', &cut.xmin) && take_number(&text, ':', &cut.xmax);
+    while (good && *text != '\0') {
+        MR_GROW(cut.running, room, (size_t)cut.running_count + 1);
+        uint64_t *next = &cut.running[cut.running_count];
+        good = take_number(&text, ',', next) && (cut.running_count == 0 || *next > next[-1]) &&
+               (*text != '\0' || text[-1] != ',');
+        cut.running_count++;
+    }
+    if (!good) {
+        free(cut.running);
+        return false;
+    }
+    *ret = cut;
+    return true;
+}
+
+void mr_cut_done(struct mr_cut *cut)
+{
+    free(cut->running);
+    *cut = (struct mr_cut){0};
+}
+
+static int compare(const void *a, const void *b)
+{
+    const uint64_t *left = a;
+    const uint64_t *right = b;
+    return (*left > *right) - (*left < *right);
+}
+
+/* The number of 64 bits that is the nearest to xmax and has these lower ones. */
+static uint64_t widen(const struct mr_cut *cut, uint32_t xid)
+{
+    return cut->xmax + (uint64_t)(int64_t)(int32_t)(xid - (uint32_t)cut->xmax);
+}
+
+bool mr_cut_sees(const struct mr_cut *cut, uint32_t xid, mr_lsn commit_lsn)
+{
+    uint64_t full = widen(cut, xid);
+    if (full >= cut->next) {
+        /* Such a transaction began after the snapshot was taken, and so commits after `before`; one that commits earlier is two
+         * billion transactions old. */
+        return commit_lsn <= cut->before;
+    }
+    return full < cut->xmin ||
+           (full < cut->xmax && bsearch(&full, cut->running, cut->running_count,
+                                        sizeof(*cut->running), compare) == NULL);
+}

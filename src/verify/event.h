@@ -1,0 +1,29 @@
+/* What a record says: which row it is of, and what that is from then on. Values only. Any thread. */
+#ifndef MR_VERIFY_EVENT_H
+#define MR_VERIFY_EVENT_H
+
+#include "encode/encode.h"
+#include "sink/kafka/kafka_reader.h"
+#include "verify/fold.h"
+
+enum mr_event_kind {
+    MR_EVENT_PASSED,   /* says nothing of a row: a tombstone, a message */
+    MR_EVENT_ROW,      /* the row is so */
+    MR_EVENT_COPIED,   /* the same, of a row that was there before */
+    MR_EVENT_GONE,     /* there is no such row any more */
+    MR_EVENT_TRUNCATE, /* there is none at all */
+};
+
+/* Texts are the record's. */
+struct mr_event {
+    enum mr_event_kind kind;
+    mr_slice before, after; /* objects; no data: null */
+    struct mr_place place;
+    uint32_t xid;
+};
+
+/* NULL, or what is wrong with the record: a sentence without values of rows. */
+const char *mr_event_read(enum mr_format format, const struct mr_kafka_read *record,
+                          struct mr_event *ret_event);
+
+#endif

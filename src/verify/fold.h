@@ -1,0 +1,100 @@
+/* What a topic says of a table, folded by key, beside what the table says.
+ *
+ * Rows and events are put into buckets by their key's digest, on disk where they are many (spill.h), and one bucket is compared at a
+ * time. So memory is bounded, however large the table is. Events of a key are folded in the order in which they were added, which
+ * is that of their partition's offsets; where a key is in two partitions, the later position counts.
+ *
+ * A table is read in chunks, each with a snapshot of its own (cut.h). Of a key whose row was read, the events count that the chunk's snapshot
+ * sees. A key that no chunk showed is a phantom if the topic has its row from the first snapshot to the last, without a pause; if it came
+ * in between, after its chunk was read, nothing is said of it.
+ *
+ * A table without a key is a multiset: a row is its own key, and is counted. One thread.
+ */
+#ifndef MR_VERIFY_FOLD_H
+#define MR_VERIFY_FOLD_H
+
+#include "base/status.h"
+#include "verify/cut.h"
+#include "verify/table.h"
+
+struct mr_fold;
+
+/* Of an event: order of places is order of emission. */
+struct mr_place {
+    mr_lsn commit_lsn;
+    uint64_t order; /* ordinal << 4 | part */
+};
+
+static inline int mr_place_compare(struct mr_place a, struct mr_place b)
+{
+    if (a.commit_lsn != b.commit_lsn) {
+        return a.commit_lsn < b.commit_lsn ? -1 : 1;
+    }
+    return (a.order > b.order) - (a.order < b.order);
+}
+
+struct mr_fold_record {
+    struct mr_place place;
+    int64_t offset;
+    int32_t partition;
+    uint32_t xid;
+};
+
+/* An event of a row. `row` NULL: it is gone. Of a table without a key, a row that came or, with `is_gone`, went. */
+struct mr_fold_event {
+    struct mr_fold_record record;
+    struct mr_digest key;
+    const struct mr_verify_row *row;
+    bool is_gone;
+    bool
+        is_copied; /* of a row that was there before; `record.xid` is the next number that was free then */
+};
+
+enum mr_difference_kind {
+    MR_DIFFERENCE_MISSING, /* the table has the row, the topic does not */
+    MR_DIFFERENCE_PHANTOM, /* the other way round */
+    MR_DIFFERENCE_STALE,   /* the key's last event is not of the transaction that wrote the row */
+    MR_DIFFERENCE_ALTERED, /* it is, and has other values */
+    MR_DIFFERENCE_COUNT,
+};
+
+struct mr_difference {
+    enum mr_difference_kind kind;
+    struct mr_digest key;
+    struct mr_fold_record last; /* of the key's last event; offset -1: there is none */
+    uint64_t times;             /* of a row without a key */
+};
+
+typedef void (*mr_difference_fn)(void *context, const struct mr_difference *difference);
+
+struct mr_fold_counts {
+    uint64_t rows;
+    uint64_t events;
+    uint64_t differences[MR_DIFFERENCE_COUNT];
+    uint64_t eventless; /* of those that are missing: their key has no event */
+    uint64_t unknown;   /* rows that are equal but for values that no event has */
+    uint64_t
+        older; /* keys whose last event is of another form of the table, and does not equal the row */
+    uint64_t unsettled; /* keys that no chunk showed, and that came while they were read */
+    uint64_t twice;     /* rows with a key that another one has */
+};
+
+struct mr_fold *mr_fold_new(bool has_key);
+void mr_fold_free(struct mr_fold *fold); /* NULL is fine */
+
+/* `chunk`: the number of its snapshot; `xid`: of the transaction that wrote the row. */
+mr_status mr_fold_add_row(struct mr_fold *fold, struct mr_digest key, uint32_t chunk, uint32_t xid,
+                          const struct mr_verify_row *row, struct mr_error *ret_error);
+
+mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *event,
+                            struct mr_error *ret_error);
+
+/* All events before that place are of rows that are gone, as of snapshots that see the transaction. */
+void mr_fold_truncate(struct mr_fold *fold, const struct mr_fold_record *record);
+
+/* Calls `take` with each difference. `cuts`: the chunks' snapshots, at least one, from the first on. */
+mr_status mr_fold_compare(struct mr_fold *fold, const struct mr_cut *cuts, uint32_t cut_count,
+                          mr_difference_fn take, void *context, struct mr_fold_counts *ret_counts,
+                          struct mr_error *ret_error);
+
+#endif

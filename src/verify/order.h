@@ -1,0 +1,26 @@
+/* Whether a partition's records came in the order of their positions. A record at or before the highest position is a repeat: at least
+ * once may send one after a failure, as it was, and goes on with all that came after it until the highest is passed. One thread. */
+#ifndef MR_VERIFY_ORDER_H
+#define MR_VERIFY_ORDER_H
+
+#include "verify/fold.h"
+
+struct mr_order;
+
+struct mr_order_counts {
+    uint64_t repeats;
+    uint64_t unlike;    /* of them, those that do not equal the record that they repeat */
+    uint64_t backwards; /* of them, those that repeat none */
+    uint64_t broken;    /* runs of repeats that end before the highest position */
+};
+
+struct mr_order *mr_order_new(uint32_t partitions);
+void mr_order_free(struct mr_order *order); /* NULL is fine */
+
+/* `digest`: of what must be equal. */
+void mr_order_take(struct mr_order *order, const struct mr_fold_record *record,
+                   struct mr_digest digest);
+
+struct mr_order_counts mr_order_counts(const struct mr_order *order);
+
+#endif

@@ -1,0 +1,82 @@
+#include "verify/order.h"
+
+#include <string.h>
+
+#include "testing/test.h"
+
+/* Positions of records, each a digit or a letter; a capital has another content than its small letter. '|' is the next partition. */
+static struct mr_order_counts order_of(const char *records)
+{
+    struct mr_order *order = mr_order_new(2);
+    struct mr_fold_record record = {0};
+    for (; *records != '\0'; records++) {
+        if (*records == '|') {
+            record.partition++;
+            continue;
+        }
+        record.place.commit_lsn = (uint8_t)*records | 0x20;
+        mr_order_take(order, &record, (struct mr_digest){.low = (uint8_t)*records});
+    }
+    struct mr_order_counts counts = mr_order_counts(order);
+    mr_order_free(order);
+    return counts;
+}
+
+static void test_take(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *records;
+        struct mr_order_counts want;
+    } cases[] = {
+        {"", {0}},
+        {"abc|abc", {0}},
+        {"abcbcd", {.repeats = 2}},
+        {"abcabcabcd", {.repeats = 6}},
+        {"abcababcd", {.repeats = 5}},
+        {"abcc", {.repeats = 1}},
+        {"abcBcd", {.repeats = 2, .unlike = 1}},
+        {"acbcd", {.repeats = 2, .backwards = 1}},
+        {"abcbd", {.repeats = 1, .broken = 1}},
+        {"abcb", {.repeats = 1, .broken = 1}},
+        {"abc|abcb", {.repeats = 1, .broken = 1}},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_order_counts got = order_of(cases[i].records);
+        assert_memory_equal(&got, &cases[i].want, sizeof(got));
+    }
+}
+
+/* What was forgotten is not compared; what is remembered is. */
+static void test_take_many(void **state)
+{
+    (void)state;
+    enum { MANY = 100000 };
+    struct mr_order *order = mr_order_new(1);
+    struct mr_fold_record record = {0};
+    for (uint64_t i = 1; i <= MANY; i++) {
+        record.place.order = 2 * i;
+        mr_order_take(order, &record, (struct mr_digest){.low = i});
+    }
+    for (uint64_t i = 1; i <= MANY; i++) {
+        record.place.order = 2 * i;
+        mr_order_take(order, &record, (struct mr_digest){.low = i});
+    }
+    struct mr_order_counts counts = mr_order_counts(order);
+    assert_int_equal(counts.repeats, MANY);
+    assert_int_equal(counts.unlike + counts.backwards + counts.broken, 0);
+    record.place.order = 2 * MANY - 1;
+    mr_order_take(order, &record, (struct mr_digest){.low = 1});
+    assert_int_equal(mr_order_counts(order).backwards, 1);
+    mr_order_free(order);
+    mr_order_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_take),
+        cmocka_unit_test(test_take_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

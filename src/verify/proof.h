@@ -1,0 +1,52 @@
+/* The proof of one table, and how it is printed. Main thread. */
+#ifndef MR_VERIFY_PROOF_H
+#define MR_VERIFY_PROOF_H
+
+#include "sink/kafka/kafka_reader.h"
+#include "verify/order.h"
+#include "verify/pg_side.h"
+#include "verify/verify.h"
+
+/* What all tables are proved with. */
+struct mr_verify_tools {
+    const struct mr_config *config;
+    const struct mr_verify_options *options;
+    struct mr_pg_conn *conn;
+    struct mr_kafka_reader *reader;
+    struct mr_digest key; /* of this run's digests */
+    int stop_fd;
+    bool shows_progress;
+};
+
+/* A difference that is named. */
+struct mr_verify_named {
+    struct mr_difference difference;
+    char *key; /* as an event has it; NULL: a row without a key, or one that is gone meanwhile */
+};
+
+enum { MR_VERIFY_NAMED_MAX = 100 };
+
+struct mr_proof {
+    const struct mr_verify_listed *listed;
+    enum mr_verify_verdict verdict;
+    struct mr_text reasons; /* why it is no better; `data` NULL: it is good */
+    mr_lsn moment;          /* the end of the WAL when the table was read */
+    uint64_t rows, records;
+    struct mr_fold_counts counts;
+    struct mr_verify_named named[MR_VERIFY_NAMED_MAX];
+    uint32_t named_count;
+};
+
+/* Fills `ret`, which is the caller's, to be ended by mr_proof_done in any case. */
+mr_status mr_prove(const struct mr_verify_tools *tools, const struct mr_verify_listed *listed,
+                   struct mr_proof *ret, struct mr_error *ret_error);
+void mr_proof_done(struct mr_proof *proof);
+
+/* The verdict becomes at least as bad, and says why. */
+void mr_proof_conclude(struct mr_proof *proof, enum mr_verify_verdict verdict, const char *format,
+                       ...) MR_PRINTF(3, 4);
+
+void mr_proof_print(const struct mr_proof *proof, FILE *to);
+void mr_proof_print_json(const struct mr_proof *proof, FILE *to);
+
+#endif

@@ -1,0 +1,110 @@
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verify/proof.h"
+
+static const char *const words[] = {[MR_VERIFY_EQUAL] = "equal",
+                                    [MR_VERIFY_IN_PART] = "equal in part",
+                                    [MR_VERIFY_UNPROVABLE] = "cannot be proved",
+                                    [MR_VERIFY_NONE] = "no verdict",
+                                    [MR_VERIFY_DIFFERENT] = "different"};
+
+static const char *const kinds[] = {[MR_DIFFERENCE_MISSING] = "missing",
+                                    [MR_DIFFERENCE_PHANTOM] = "phantom",
+                                    [MR_DIFFERENCE_STALE] = "stale",
+                                    [MR_DIFFERENCE_ALTERED] = "altered"};
+
+enum { PLACE_MAX = 48 };
+
+/* As the record's header mr-pos has it. */
+static void write_place(struct mr_place place, char ret[PLACE_MAX])
+{
+    snprintf(ret, PLACE_MAX, "%016llX-%010llX-%llX", (unsigned long long)place.commit_lsn,
+             (unsigned long long)place.order >> 4, (unsigned long long)place.order & 15);
+}
+
+static void print_named(const struct mr_verify_named *named, FILE *to)
+{
+    const struct mr_difference *one = &named->difference;
+    fprintf(to, "  %-8s %s", kinds[one->kind], named->key == NULL ? "a row" : named->key);
+    if (one->times > 1) {
+        fprintf(to, ", %llu times", (unsigned long long)one->times);
+    }
+    if (one->last.offset < 0) {
+        fputs("  no event\n", to);
+        return;
+    }
+    char place[PLACE_MAX];
+    write_place(one->last.place, place);
+    fprintf(to, "  last event %s, partition %d offset %lld\n", place, one->last.partition,
+            (long long)one->last.offset);
+}
+
+void mr_proof_print(const struct mr_proof *proof, FILE *to)
+{
+    fprintf(to, "%s.%s: %s", proof->listed->schema, proof->listed->table, words[proof->verdict]);
+    if (proof->verdict != MR_VERIFY_UNPROVABLE) {
+        fprintf(to, ", %llu rows, %llu records, at " MR_LSN_FORMAT,
+                (unsigned long long)proof->counts.rows, (unsigned long long)proof->records,
+                MR_LSN_ARGS(proof->moment));
+    }
+    fprintf(to, "%s%s\n", proof->reasons.data == NULL ? "" : ": ",
+            proof->reasons.data == NULL ? "" : proof->reasons.data);
+    uint64_t all = 0;
+    for (int i = 0; i < MR_DIFFERENCE_COUNT; i++) {
+        all += proof->counts.differences[i];
+    }
+    for (uint32_t i = 0; i < proof->named_count; i++) {
+        print_named(&proof->named[i], to);
+    }
+    if (proof->named_count == MR_VERIFY_NAMED_MAX && all > proof->named_count) {
+        fprintf(to, "  and others: %llu in all\n", (unsigned long long)all);
+    }
+}
+
+static cJSON *named_json(const struct mr_verify_named *named)
+{
+    const struct mr_difference *one = &named->difference;
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "kind", kinds[one->kind]);
+    cJSON_AddItemToObject(object, "key",
+                          named->key == NULL ? cJSON_CreateNull() : cJSON_CreateString(named->key));
+    cJSON_AddNumberToObject(object, "times", (double)one->times);
+    if (one->last.offset >= 0) {
+        char place[PLACE_MAX];
+        write_place(one->last.place, place);
+        cJSON_AddStringToObject(object, "position", place);
+        cJSON_AddNumberToObject(object, "partition", one->last.partition);
+        cJSON_AddNumberToObject(object, "offset", (double)one->last.offset);
+    }
+    return object;
+}
+
+void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
+{
+    const struct mr_fold_counts *counts = &proof->counts;
+    char moment[32];
+    snprintf(moment, sizeof(moment), MR_LSN_FORMAT, MR_LSN_ARGS(proof->moment));
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "schema", proof->listed->schema);
+    cJSON_AddStringToObject(object, "table", proof->listed->table);
+    cJSON_AddStringToObject(object, "verdict", words[proof->verdict]);
+    cJSON_AddStringToObject(object, "reason",
+                            proof->reasons.data == NULL ? "" : proof->reasons.data);
+    cJSON_AddStringToObject(object, "lsn", moment);
+    cJSON_AddNumberToObject(object, "rows", (double)counts->rows);
+    cJSON_AddNumberToObject(object, "records", (double)proof->records);
+    cJSON_AddNumberToObject(object, "unknown", (double)counts->unknown);
+    for (int i = 0; i < MR_DIFFERENCE_COUNT; i++) {
+        cJSON_AddNumberToObject(object, kinds[i], (double)counts->differences[i]);
+    }
+    cJSON *named = cJSON_AddArrayToObject(object, "differences");
+    for (uint32_t i = 0; i < proof->named_count; i++) {
+        cJSON_AddItemToArray(named, named_json(&proof->named[i]));
+    }
+    char *text = cJSON_PrintUnformatted(object);
+    fprintf(to, "%s\n", text);
+    cJSON_free(text);
+    cJSON_Delete(object);
+}

@@ -1,0 +1,47 @@
+/* Reads JSON (RFC 8259) from left to right, and keeps the text of each value: a number is never made a double. Not the encoder's
+ * code, nor its beliefs: what checks the encoder must not share its faults. Values only. Any thread. */
+#ifndef MR_VERIFY_SCAN_H
+#define MR_VERIFY_SCAN_H
+
+#include "base/base.h"
+
+enum mr_scan_kind {
+    MR_SCAN_NULL,
+    MR_SCAN_FALSE,
+    MR_SCAN_TRUE,
+    MR_SCAN_NUMBER,
+    MR_SCAN_STRING,
+    MR_SCAN_OBJECT,
+    MR_SCAN_ARRAY,
+};
+
+struct mr_scanned {
+    enum mr_scan_kind kind;
+    mr_slice text;   /* as it is written; of a string what is between its quotes */
+    bool is_escaped; /* a string with a backslash */
+};
+
+/* The members of an object, one after the other. */
+struct mr_scan {
+    const uint8_t *at, *end;
+    bool is_begun;
+    bool failed;
+};
+
+/* The value that `text` is, and nothing after it. False: it is no JSON. */
+MR_MUST_USE bool mr_scan_value(mr_slice text, struct mr_scanned *ret);
+
+/* Of an object's text. */
+struct mr_scan mr_scan_members(mr_slice object);
+
+/* The next member; false: there is none, or `scan->failed` is set, since this is no object. */
+MR_MUST_USE bool mr_scan_member(struct mr_scan *scan, struct mr_scanned *ret_name,
+                                struct mr_scanned *ret_value);
+
+/* The member of that name, which has nothing escaped; false: there is none, or this is no object. */
+MR_MUST_USE bool mr_scan_find(mr_slice object, const char *name, struct mr_scanned *ret_value);
+
+/* The text that a string stands for; `to` has room for `string->text.len` bytes. Answers its length. */
+size_t mr_scan_unescape(const struct mr_scanned *string, uint8_t *to);
+
+#endif

@@ -1,0 +1,23 @@
+/* Entries in buckets, in the order in which they came: in memory first, on disk once a bucket's part of it is full. The file has no
+ * name and goes with the process. One thread. */
+#ifndef MR_VERIFY_SPILL_H
+#define MR_VERIFY_SPILL_H
+
+#include "base/status.h"
+
+struct mr_spill;
+
+/* `piece_bytes`: what of each bucket is in memory. The file is made in TMPDIR (/var/tmp) when it is needed. */
+struct mr_spill *mr_spill_new(uint32_t buckets, uint32_t piece_bytes);
+void mr_spill_free(struct mr_spill *spill); /* NULL is fine */
+
+/* Appends an entry to a bucket. MR_ERR_SYSTEM: the disk refuses. */
+mr_status mr_spill_add(struct mr_spill *spill, uint32_t bucket, const void *bytes, size_t len,
+                       struct mr_error *ret_error);
+
+/* Calls `take` with all entries of a bucket, piece by piece: an entry is in one piece. */
+typedef void (*mr_spill_fn)(void *context, const uint8_t *bytes, size_t len);
+mr_status mr_spill_read(const struct mr_spill *spill, uint32_t bucket, mr_spill_fn take,
+                        void *context, struct mr_error *ret_error);
+
+#endif

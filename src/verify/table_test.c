@@ -1,0 +1,188 @@
+#include "verify/table.h"
+
+#include <stdlib.h>
+
+#include "testing/test.h"
+
+enum { A, B, C, COLUMNS };
+
+static const struct mr_digest run_key = {.low = 1, .high = 2};
+
+/* Columns a (the key), b (may be large) and c (added later, with the default "new"). */
+static struct mr_verify_table table_new(void)
+{
+    struct mr_verify_table table = {
+        .key = MR_NEW_ARRAY(uint32_t, 1), .key_count = 1, .salt = "salt", .unavailable = "absent!"};
+    table.key[0] = A;
+    mr_verify_column_add(&table, run_key, "a");
+    struct mr_verify_column *column = mr_verify_column_add(&table, run_key, "b");
+    column->is_toastable = true;
+    column->large_min = 4;
+    column = mr_verify_column_add(&table, run_key, "c");
+    mr_verify_column_absent(&table, column, mr_slice_of("new"));
+    return table;
+}
+
+static struct mr_verify_row row_of(const struct mr_verify_table *table, const char *a,
+                                   const char *b, const char *c, struct mr_digest *ret_key)
+{
+    static struct mr_verify_large room[COLUMNS];
+    struct mr_verify_row row = {.large = room};
+    const mr_slice values[COLUMNS] = {mr_slice_of(a), b == NULL ? (mr_slice){0} : mr_slice_of(b),
+                                      mr_slice_of(c)};
+    mr_verify_table_row(table, values, &row, ret_key);
+    return row;
+}
+
+static void test_event_row(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *event;
+        const char *a, *b, *c; /* the row that it equals; `a` NULL: it is none */
+        bool is_older;
+        uint32_t large_count;
+    } cases[] = {
+        {"{\"a\":1,\"b\":null,\"c\":\"x\"}", "1", NULL, "x", false, 0},
+        {"{\"c\":true,\"b\":\"\",\"a\":1.50}", "1.50", "", "t", false, 0},
+        {"{\"a\":1,\"b\":\"\\u00e9\\n\",\"c\":false}", "1", "\xc3\xa9\n", "f", false, 0},
+        {"{\"a\":1,\"b\":\"long\",\"\\u0063\":\"x\"}", "1", "long", "x", false, 1},
+        {"{\"a\":1,\"b\":null}", "1", NULL, "new", false, 0},
+        {"{\"a\":1,\"b\":null,\"d\":5}", "1", NULL, "new", true, 0},
+        {"{\"a\":1,\"b\":null,\"__op\":5}", "1", NULL, "new", false, 0},
+        {"{\"a\":1,\"b\":null,\"c\":\"x\",\"d\":5}", "1", NULL, "x", false, 0},
+        {"{\"a\":1,\"a\":1}", NULL, NULL, NULL, false, 0},
+        {"{\"a\":1", NULL, NULL, NULL, false, 0},
+        {"[]", NULL, NULL, NULL, false, 0},
+    };
+    struct mr_verify_table table = table_new();
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_verify_large room[COLUMNS];
+        struct mr_verify_row got = {.large = room};
+        bool good = mr_verify_event_row(&table, mr_slice_of(cases[i].event), &got);
+        assert_int_equal(good, cases[i].a != NULL);
+        if (good) {
+            struct mr_digest key;
+            struct mr_verify_row want = row_of(&table, cases[i].a, cases[i].b, cases[i].c, &key);
+            assert_true(mr_digest_equal(got.sum, want.sum));
+            assert_int_equal(got.is_older, cases[i].is_older);
+            assert_int_equal(got.large_count, cases[i].large_count);
+            assert_int_equal(want.large_count, cases[i].large_count);
+        }
+    }
+    mr_verify_table_done(&table);
+}
+
+static void test_event_row_differs(void **state)
+{
+    (void)state;
+    static const char *const events[] = {
+        "{\"a\":1,\"b\":\"\",\"c\":\"x\"}",
+        "{\"a\":1,\"b\":\"null\",\"c\":\"x\"}",
+        "{\"a\":1,\"b\":\"x\",\"c\":null}",
+        "{\"a\":10,\"b\":null,\"c\":\"x\"}",
+        "{\"a\":1,\"b\":null,\"c\":\"x \"}",
+        "{\"a\":\"x\",\"b\":null,\"c\":1}",
+        "{\"a\":1,\"b\":null}",
+    };
+    struct mr_verify_table table = table_new();
+    struct mr_digest key;
+    struct mr_digest sum = row_of(&table, "1", NULL, "x", &key).sum;
+    for (size_t i = 0; i < MR_ARRAY_LEN(events); i++) {
+        struct mr_verify_large room[COLUMNS];
+        struct mr_verify_row got = {.large = room};
+        assert_true(mr_verify_event_row(&table, mr_slice_of(events[i]), &got));
+        assert_false(mr_digest_equal(got.sum, sum));
+    }
+    mr_verify_table_done(&table);
+}
+
+/* The row's sum without the value is what the event's is. */
+static void test_event_row_without_a_large_value(void **state)
+{
+    (void)state;
+    struct mr_verify_table table = table_new();
+    struct mr_verify_large room[COLUMNS];
+    struct mr_verify_row got = {.large = room};
+    struct mr_digest key;
+    assert_true(
+        mr_verify_event_row(&table, mr_slice_of("{\"a\":1,\"b\":\"absent!\",\"c\":\"x\"}"), &got));
+    assert_int_equal(got.large_count, 1);
+    assert_true(got.large[0].is_unknown);
+    struct mr_verify_row row = row_of(&table, "1", "long value", "x", &key);
+    assert_true(mr_digest_equal(mr_digest_subtract(row.sum, row.large[0].digest), got.sum));
+    mr_verify_table_done(&table);
+}
+
+static void test_treatments(void **state)
+{
+    (void)state;
+    struct mr_verify_table table = table_new();
+    mr_verify_column_mask(&table.columns[B], 3);
+    table.columns[C].treatment = MR_TREAT_CUT;
+    table.columns[C].length = 2;
+    struct mr_digest key;
+    struct mr_verify_large room[COLUMNS];
+    struct mr_verify_row got = {.large = room};
+    assert_true(mr_verify_event_row(&table,
+                                    mr_slice_of("{\"a\":1,\"b\":\"***\",\"c\":\"\xc3\xa9"
+                                                "b\"}"),
+                                    &got));
+    assert_true(mr_digest_equal(got.sum, row_of(&table, "1", "secret",
+                                                "\xc3\xa9"
+                                                "bc",
+                                                &key)
+                                             .sum));
+    table.columns[B].treatment = MR_TREAT_LEFT_OUT;
+    table.columns[C].treatment = MR_TREAT_HASHED;
+    /* SHA-256 of "saltx" */
+    assert_true(mr_verify_event_row(
+        &table,
+        mr_slice_of(
+            "{\"a\":1,\"c\":\"c9ef43a03d58f2cb9b0c4b069c179595739f5181a5565c8db5dbb124564ea819\"}"),
+        &got));
+    assert_true(mr_digest_equal(got.sum, row_of(&table, "1", "secret", "x", &key).sum));
+    mr_verify_table_done(&table);
+}
+
+static void test_event_key(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        enum mr_verify_key_kind want;
+    } cases[] = {
+        {"{\"a\":1}", MR_VERIFY_KEY_GOOD},          {"{}", MR_VERIFY_KEY_OTHER},
+        {"{\"a\":1,\"b\":2}", MR_VERIFY_KEY_OTHER}, {"{\"x\":1}", MR_VERIFY_KEY_OTHER},
+        {"{\"a\":1,\"a\":1}", MR_VERIFY_KEY_NONE},  {"1", MR_VERIFY_KEY_NONE},
+        {"{\"a\":1", MR_VERIFY_KEY_NONE},
+    };
+    struct mr_verify_table table = table_new();
+    struct mr_digest key;
+    struct mr_digest want;
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        assert_int_equal(mr_verify_event_key(&table, mr_slice_of(cases[i].key), &key),
+                         cases[i].want);
+    }
+    assert_int_equal(mr_verify_event_key(&table, (mr_slice){0}, &key), MR_VERIFY_KEY_NONE);
+    assert_int_equal(mr_verify_event_key(&table, mr_slice_of("{ \"a\" : \"1\" }"), &key),
+                     MR_VERIFY_KEY_GOOD);
+    row_of(&table, "1", NULL, "x", &want);
+    assert_true(mr_digest_equal(key, want));
+    table.key_count = 0;
+    assert_int_equal(mr_verify_event_key(&table, (mr_slice){0}, &key), MR_VERIFY_KEY_GOOD);
+    assert_int_equal(mr_verify_event_key(&table, mr_slice_of("{}"), &key), MR_VERIFY_KEY_OTHER);
+    mr_verify_table_done(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_event_row),
+        cmocka_unit_test(test_event_row_differs),
+        cmocka_unit_test(test_event_row_without_a_large_value),
+        cmocka_unit_test(test_treatments),
+        cmocka_unit_test(test_event_key),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+#include "verify/verify.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "postgres/server/pg_copying.h"
+#include "verify/proof.h"
+
+int mr_verify_exit_code(enum mr_verify_verdict verdict)
+{
+    static const int codes[] = {[MR_VERIFY_EQUAL] = 0,
+                                [MR_VERIFY_IN_PART] = 5,
+                                [MR_VERIFY_UNPROVABLE] = 5,
+                                [MR_VERIFY_NONE] = 6,
+                                [MR_VERIFY_DIFFERENT] = 4};
+    return codes[verdict];
+}
+
+/* "schema.table", or "table" in public. */
+static bool is_named(const struct mr_verify_listed *listed, const char *name)
+{
+    const char *dot = strchr(name, '.');
+    if (dot == NULL) {
+        return strcmp(listed->schema, "public") == 0 && strcmp(name, listed->table) == 0;
+    }
+    mr_slice schema = {.data = (const uint8_t *)name, .len = (size_t)(dot - name)};
+    return mr_slice_equal(schema, mr_slice_of(listed->schema)) &&
+           strcmp(dot + 1, listed->table) == 0;
+}
+
+static mr_status refuse_unknown(const struct mr_verify_tools *tools,
+                                const struct mr_verify_list *list, struct mr_error *ret_error)
+{
+    const struct mr_verify_options *options = tools->options;
+    for (uint32_t i = 0; i < options->table_count; i++) {
+        bool is_there = false;
+        for (uint32_t j = 0; j < list->count && !is_there; j++) {
+            is_there = is_named(&list->tables[j], options->tables[i]);
+        }
+        if (!is_there) {
+            return mr_fail(ret_error, MR_ERR_CONFIG,
+                           "table \"%s\" is not streamed; the publication \"%s\" and \"tables\" "
+                           "say what is",
+                           options->tables[i], tools->config->source.publication);
+        }
+    }
+    return list->count > 0 ? MR_OK
+                           : mr_fail(ret_error, MR_ERR_CONFIG,
+                                     "no table is streamed; the publication \"%s\" and \"tables\" "
+                                     "say what is",
+                                     tools->config->source.publication);
+}
+
+static bool is_wanted(const struct mr_verify_options *options,
+                      const struct mr_verify_listed *listed)
+{
+    bool is_wanted = options->table_count == 0;
+    for (uint32_t i = 0; i < options->table_count && !is_wanted; i++) {
+        is_wanted = is_named(listed, options->tables[i]);
+    }
+    return is_wanted;
+}
+
+static mr_status verify_tables(const struct mr_verify_tools *tools,
+                               const struct mr_verify_list *list, FILE *to,
+                               enum mr_verify_verdict *ret_verdict, struct mr_error *ret_error)
+{
+    MR_TRY(refuse_unknown(tools, list, ret_error));
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; i < list->count && status == MR_OK; i++) {
+        if (!is_wanted(tools->options, &list->tables[i])) {
+            continue;
+        }
+        struct mr_proof proof = {.listed = &list->tables[i]};
+        status = mr_prove(tools, &list->tables[i], &proof, ret_error);
+        if (tools->shows_progress) {
+            fputs("\r\033[K", stderr);
+        }
+        if (status == MR_OK) {
+            (tools->options->json ? mr_proof_print_json : mr_proof_print)(&proof, to);
+            fflush(to);
+            *ret_verdict = proof.verdict > *ret_verdict ? proof.verdict : *ret_verdict;
+        }
+        mr_proof_done(&proof);
+    }
+    return status;
+}
+
+mr_status mr_verify(const struct mr_config *config, const struct mr_verify_options *options,
+                    int stop_fd, FILE *to, enum mr_verify_verdict *ret_verdict,
+                    struct mr_error *ret_error)
+{
+    if (config->sink_kind != MR_SINK_KAFKA) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "verify compares with Kafka's topics, and sink.type is not \"kafka\"");
+    }
+    struct mr_verify_tools tools = {.config = config,
+                                    .options = options,
+                                    .key = mr_digest_draw_key(),
+                                    .stop_fd = stop_fd,
+                                    .shows_progress = isatty(STDERR_FILENO) != 0};
+    const struct mr_pg_options *connection =
+        mr_pg_copies_apart(&config->source) ? &config->source.copying : &config->source.connection;
+    MR_TRY(mr_pg_connect(connection, false, stop_fd, &tools.conn, ret_error));
+    mr_status status = mr_kafka_reader_new(&config->kafka, &tools.reader, ret_error);
+    struct mr_verify_list list = {0};
+    if (status == MR_OK) {
+        status = mr_verify_list(tools.conn, config, &list, ret_error);
+    }
+    if (status == MR_OK) {
+        *ret_verdict = MR_VERIFY_EQUAL;
+        status = verify_tables(&tools, &list, to, ret_verdict, ret_error);
+    }
+    mr_verify_list_free(&list);
+    mr_kafka_reader_free(tools.reader);
+    mr_pg_close(tools.conn);
+    return status;
+}

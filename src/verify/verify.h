@@ -1,0 +1,41 @@
+/* `millrace verify`: proves that the topics equal the tables.
+ *
+ * For each table: its rows are read under a snapshot, then the stream is waited for until it has passed that moment, then the topic is
+ * read to its end and folded by key. An event counts if the snapshot sees its transaction (cut.h), so both sides are of one moment,
+ * without a tolerance. The room shares no code with what streams: it reads JSON, positions and COPY by its own. Main thread.
+ */
+#ifndef MR_VERIFY_VERIFY_H
+#define MR_VERIFY_VERIFY_H
+
+#include <stdio.h>
+
+#include "config/config.h"
+
+struct mr_verify_options {
+    const char *const
+        *tables; /* "schema.table", or "table" in public; none: all that are streamed */
+    uint32_t table_count;
+    double sample; /* percent of the keys; 0: all */
+    uint32_t rate; /* rows of tables a second; 0: as fast as they come */
+    bool json;     /* a JSON object a table */
+};
+
+/* From good to bad. Of several tables the worst holds: a difference stays true, whatever could not be proved besides. */
+enum mr_verify_verdict {
+    MR_VERIFY_EQUAL,
+    MR_VERIFY_IN_PART,    /* nothing differs, but not all can be proved */
+    MR_VERIFY_UNPROVABLE, /* nothing of the table can be proved, with this configuration */
+    MR_VERIFY_NONE, /* no verdict now: the stream does not come, the table is being truncated or copied */
+    MR_VERIFY_DIFFERENT,
+};
+
+/* The documented exit code (docs/runbook.md). */
+int mr_verify_exit_code(enum mr_verify_verdict verdict);
+
+/* Prints a line for each table and each difference to `to`; progress to standard error, if that is a terminal. `*ret_verdict`: the worst.
+ * MR_AGAIN: interrupted, since `stop_fd` became readable. Another error: nothing can be said at all. */
+mr_status mr_verify(const struct mr_config *config, const struct mr_verify_options *options,
+                    int stop_fd, FILE *to, enum mr_verify_verdict *ret_verdict,
+                    struct mr_error *ret_error);
+
+#endif

@@ -1,0 +1,475 @@
+"""`millrace verify`: topics that equal the tables are proved, and each fault that is placed on purpose is found and named."""
+
+import hashlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import threading
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+import witness
+from kit import BINARY, BOOTSTRAP, Topic, connect, eventually
+
+EQUAL, DIFFERENT, IN_PART, NO_VERDICT = 0, 4, 5, 6
+
+
+def agree(line, seen):
+    """The witness found the same: the differences that are named, and whether anything is unknown or unreadable."""
+    named = {("value" if one["kind"] in ("stale", "altered") else one["kind"],
+              one["key"] and tuple(sorted(witness.texts(witness.parsed(one["key"])).items()))) for one in line["differences"]}
+    assert named == seen.differences, (line, seen)
+    assert line["unknown"] == seen.unknown, (line, seen)
+    assert ("offset" in line["reason"]) == (seen.unreadable > 0), (line, seen)
+
+
+def verify(process, *tables, options=(), views=None):
+    """Exit code, and what it says of each table; the witness looks too. `views`: of a table, what look() is told about it."""
+    done = subprocess.run([BINARY, "verify", *tables, *options, "--json", "--config", process.path], env=process.environment,
+                          capture_output=True, text=True, timeout=240, check=False)
+    said = {f"{line['schema']}.{line['table']}": line for line in map(json.loads, done.stdout.splitlines())}
+    for name, line in said.items():
+        if line["verdict"] in ("equal", "equal in part", "different"):
+            agree(line, witness.look(process.database, line["table"], line["schema"], **(views or {}).get(name, {})))
+    return done.returncode, said, done.stderr
+
+
+def of_t(process, **view):
+    code, said, errors = verify(process, "public.t", views={"public.t": view})
+    assert "public.t" in said, errors
+    return code, said["public.t"]
+
+
+def kinds(said):
+    return sorted((one["kind"], one["key"]) for one in said["differences"])
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("form", ["debezium", "row"])
+def test_what_is_written_is_proved_while_it_is_written(database, millrace, delivery, form):
+    """Rows that come, change, move to another key and go, and large values, while writers go on."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text, n numeric, b bool, j jsonb, a int[], at timestamptz, f float8);"
+                 "CREATE TABLE keyless (v text); ALTER TABLE keyless REPLICA IDENTITY FULL;"
+                 "CREATE TABLE named (tenant text, \"I\"\"d\" uuid, PRIMARY KEY (tenant, \"I\"\"d\"), v text)")
+    tables = ("t", "keyless", "named") if form == "debezium" else ("t", "named")
+    process = millrace(tables, format=json.dumps(form), sink__kafka__delivery=json.dumps(delivery), sink__kafka__partitions="3",
+                       skipped_operations="[]").start().streaming()
+    stop = threading.Event()
+
+    def write(number):
+        with connect(database.name) as connection:
+            n = number * 1000000
+            while not stop.is_set():
+                n += 1
+                connection.execute(
+                    "INSERT INTO t VALUES (%s, %s, 1.50, true, '{\"a\": [1, \"\\u00e9\\\"\"]}', '{1,2}', now(), 1e300)",
+                    [n, "\t\\x\n\u20ac\U0001f600"])
+                connection.execute("UPDATE t SET v = repeat(md5(random()::text), 300) WHERE id = %s", [n])
+                connection.execute("UPDATE t SET n = 2, b = NULL WHERE id = %s", [n])
+                connection.execute("DELETE FROM t WHERE id = %s", [n - 3])
+                connection.execute("INSERT INTO named VALUES (%s, gen_random_uuid(), NULL)", [f"'{number}\""])
+                connection.execute("INSERT INTO keyless VALUES ('same'), (%s)", [str(n % 5)])
+                connection.execute("UPDATE keyless SET v = v || 'x' WHERE ctid = (SELECT max(ctid) FROM keyless)")
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(1, 4)]
+    for writer in writers:
+        writer.start()
+    try:
+        eventually(lambda: database.run("SELECT count(*) FROM named")[0][0] > 300, what="300 rows")
+        for _ in range(2):
+            code, said, errors = verify(process, views={f"public.{table}": {"bare": form == "row"} for table in tables})
+            assert code == EQUAL, (said, errors)
+            assert set(said) == {f"public.{table}" for table in tables}
+            assert all(line["rows"] > 0 for line in said.values())
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
+    assert process.stop() == 0
+
+
+def copied(topic, change):
+    """All records of a topic, as somebody else writes them again after `change` has looked at each: (key, value, headers) or None."""
+    reader = Topic(topic)
+    records = reader.take(1)
+    records += reader.read(1)
+    reader.close()
+    return [(record, changed) for record in records if (changed := change(record))]
+
+
+def produce(topic, key, value, headers, partition=0):
+    producer = Producer({"bootstrap.servers": BOOTSTRAP, "log_level": 0})
+    producer.produce(topic, value, key, partition=partition, headers=headers)
+    assert producer.flush(30) == 0
+
+
+def after(record, xid=None):
+    """Headers of a place after that record, which is a topic's last."""
+    head, ordinal, part = record.position.split("-")
+    return [("mr-pos", f"{head}-{int(ordinal, 16) + 1:010X}-{part}"), ("mr-xid", xid or record.headers["mr-xid"])]
+
+
+@pytest.fixture
+def proved(database, millrace):
+    """Five rows that are proved; then millrace goes on, and somebody else may write into their topic. `place`: headers of the transaction
+    that wrote rows 3 to 5 last."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT n, 'v' || n FROM generate_series(1, 5) n")
+    process = millrace(snapshot__mode='"initial"').start().streaming()
+    database.run("UPDATE t SET v = 'w' WHERE id = 1; DELETE FROM t WHERE id = 2")
+    database.run("UPDATE t SET v = v WHERE id > 2")
+    assert of_t(process)[0] == EQUAL
+    topic = database.topic("t")
+    last = copied(topic, lambda record: True)[-1][0]
+    event = {"before": None, "after": None, "op": "c", "source": {}}
+    return process, topic, after(last), event
+
+
+def test_a_row_that_the_topic_does_not_have_is_missing(proved):
+    process, topic, place, event = proved
+    produce(topic, '{"id":3}', json.dumps({**event, "op": "d", "before": {"id": 3, "v": None}}), place)
+    code, said = of_t(process)
+    assert code == DIFFERENT and kinds(said) == [("missing", '{"id":3}')]
+    assert said["differences"][0]["position"] == place[0][1] and said["differences"][0]["partition"] == 0
+
+
+def test_a_row_that_no_event_ever_had_is_missing(database, millrace):
+    database.run("CREATE TABLE t (a text, b int, v text, PRIMARY KEY (b, a)); INSERT INTO t VALUES ('\"x', 1, 'v')")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES ('y', 2, 'v')")
+    code, said = of_t(process)
+    assert code == DIFFERENT and [one["kind"] for one in said["differences"]] == ["missing"]
+    assert json.loads(said["differences"][0]["key"]) == {"a": '"x', "b": 1} and "offset" not in said["differences"][0]
+    assert "millrace snapshot copies them" in said["reason"]
+
+
+def test_a_row_that_the_table_does_not_have_is_a_phantom(proved):
+    process, topic, place, event = proved
+    produce(topic, '{"id":77}', json.dumps({**event, "after": {"id": 77, "v": "x"}}), place)
+    code, said = of_t(process)
+    assert code == DIFFERENT and kinds(said) == [("phantom", '{"id":77}')]
+
+
+def test_another_value_is_altered(proved):
+    process, topic, place, event = proved
+    for number, value in enumerate(("v4 ", "", None, "V4", 4)):
+        later = [("mr-pos", place[0][1][:-1] + str(number + 1)), place[1]]
+        produce(topic, '{"id":4}', json.dumps({**event, "op": "u", "after": {"id": 4, "v": value}}), later)
+        code, said = of_t(process)
+        assert code == DIFFERENT and kinds(said) == [("altered", '{"id":4}')], value
+
+
+def test_a_lost_update_leaves_a_stale_value(proved):
+    """A transaction that the topic does not have: what is there is of another one."""
+    process, topic, place, event = proved
+    produce(topic, '{"id":4}', json.dumps({**event, "op": "u", "after": {"id": 4, "v": "before"}}), [place[0], ("mr-xid", "3")])
+    code, said = of_t(process)
+    assert code == DIFFERENT and kinds(said) == [("stale", '{"id":4}')]
+
+
+def test_two_rows_that_changed_places_are_named(proved):
+    process, topic, place, event = proved
+    for number, (one, other) in enumerate(((4, 5), (5, 4))):
+        later = [("mr-pos", place[0][1][:-1] + str(number + 2)), place[1]]
+        produce(topic, json.dumps({"id": one}, separators=(",", ":")), json.dumps({**event, "op": "u", "after": {"id": one, "v": f"v{other}"}}), later)
+    code, said = of_t(process)
+    assert code == DIFFERENT and kinds(said) == [("altered", '{"id":4}'), ("altered", '{"id":5}')]
+
+
+def test_a_repeat_with_an_old_value_is_out_of_order(proved, database):
+    """Sent again as it was it is no fault, under at least once, if the run reaches the highest; with another value it is."""
+    process, topic, _, _ = proved
+    records = [record for record, _ in copied(topic, lambda record: True)]
+
+    def again(some):
+        for record in some:
+            produce(topic, record.key, record.value, list(record.headers.items()))
+
+    again(records[-4:])
+    assert of_t(process)[0] == EQUAL
+    altered = records[-1]
+    assert altered.key == '{"id":5}'
+    produce(topic, altered.key, altered.value.replace('"v5"', '"v6"'), list(altered.headers.items()))
+    code, said = of_t(process)
+    assert code == DIFFERENT and kinds(said) == [("altered", '{"id":5}')]
+    again(records[-4:])
+    code, said = of_t(process)
+    assert code == DIFFERENT and "1 unlike the first" in said["reason"] and not said["differences"]
+    database.run("UPDATE t SET v = 'later' WHERE id = 5")
+    again(records[-4:-2])
+    code, said = of_t(process)
+    assert code == DIFFERENT and "1 runs of repeats that break off" in said["reason"]
+
+
+def test_a_record_that_is_none_is_named_by_its_offset(proved):
+    process, topic, place, _ = proved
+    row = '{"op":"c","before":null,"after":{"id":9,"v":"x"}}'
+    wrong = [(None, row), ('{"id":9,"id":9}', row), ('{"id":9}', row[:-1]), ('{"id":9}', row.replace('"c"', '"q"')),
+             ('{"id":9}', row.replace('"x"', '"x","v":"y"'))]
+    for key, value in wrong:
+        produce(topic, key, value, place)
+    produce(topic, '{"id":9}', row, place[:1])
+    done = subprocess.run([BINARY, "verify", "--json", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                          timeout=240, check=False)
+    said = json.loads(done.stdout)
+    assert done.returncode == DIFFERENT and not said["differences"]
+    assert f'"{topic}", partition 0, offset ' in said["reason"] and "its key is none" in said["reason"] and "6 such records" in said["reason"]
+    assert '"x"' not in done.stdout + done.stderr
+
+
+def test_records_with_another_key_count_for_no_row(proved):
+    process, topic, place, event = proved
+    produce(topic, '{"id":9,"x":1}', json.dumps({**event, "after": {"id": 9, "v": "x"}}), place)
+    done = subprocess.run([BINARY, "verify", "--json", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                          timeout=240, check=False)
+    assert done.returncode == IN_PART and "1 records have the key of another form" in json.loads(done.stdout)["reason"]
+
+
+def test_rows_without_a_key_are_counted(database, millrace):
+    database.run("CREATE TABLE t (v text); ALTER TABLE t REPLICA IDENTITY FULL")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES ('a'), ('a'), ('b'); DELETE FROM t WHERE ctid = (SELECT min(ctid) FROM t)")
+    assert of_t(process)[0] == EQUAL
+    topic = database.topic("t")
+    produce(topic, None, '{"op":"c","before":null,"after":{"v":"b"}}', after(copied(topic, lambda record: True)[-1][0]))
+    code, said = of_t(process)
+    assert code == DIFFERENT and said["phantom"] == 1 and said["missing"] == 0
+
+
+def test_a_stream_that_does_not_run_gives_no_verdict(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    assert process.stop() == 0
+    code, said = of_t(process)
+    assert code == NO_VERDICT and "no millrace reads the slot" in said["reason"]
+
+
+def test_a_truncated_table_is_empty_on_both_sides(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(skipped_operations="[]").start().streaming()
+    database.run("INSERT INTO t SELECT generate_series(1, 100); TRUNCATE t; INSERT INTO t VALUES (7)")
+    code, said = of_t(process)
+    assert (code, said["rows"]) == (EQUAL, 1)
+
+
+def test_large_values_that_an_update_left_alone(database, millrace):
+    """An update without the value is proved by the event before; a changed key leaves it unknown, which is said."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t SELECT n, 0, repeat(n::text, 5000) FROM generate_series(1, 3) n; UPDATE t SET n = 1")
+    assert of_t(process)[0] == EQUAL
+    database.run("UPDATE t SET id = 30 WHERE id = 3")
+    code, said = of_t(process)
+    assert (code, said["unknown"], said["differences"]) == (IN_PART, 1, [])
+    database.run("UPDATE t SET v = 'short' WHERE id = 30")
+    assert of_t(process)[0] == EQUAL
+
+
+def test_columns_that_come_go_and_are_renamed(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, a text, b text)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'a', 'b'); ALTER TABLE t ADD c text DEFAULT 'given'; ALTER TABLE t ADD d int; ALTER TABLE t DROP b")
+    assert of_t(process)[0] == EQUAL
+    database.run("ALTER TABLE t RENAME a TO e")
+    code, said = of_t(process)
+    assert (code, said["differences"]) == (IN_PART, [])
+    database.run("UPDATE t SET d = 1")
+    assert of_t(process)[0] == EQUAL
+
+
+def test_columns_that_the_configuration_changes(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, m text, c text, h text, x text, d date)")
+    process = millrace(columns__mask='["public.t:m=8"]', columns__truncate='["public.t:c=3", "public.t:d=4"]', columns__hash='["public.t:h"]',
+                       columns__hash_salt_env='"SALT"', columns__exclude='["public.t:x"]')
+    process.environment["SALT"] = "pepper"
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'secret', 'äöüß', 'hashed', 'x', '2020-01-02'), (2, NULL, NULL, NULL, NULL, NULL)")
+    def as_sent(row):
+        row = {name: value for name, value in row.items() if name != "x"}
+        if row["m"] is not None:
+            row.update(m="*" * 8, c=row["c"][:3], h=hashlib.sha256(("pepper" + row["h"]).encode()).hexdigest())
+        return row
+
+    assert of_t(process, change=as_sent)[0] == EQUAL
+
+
+def test_partitions_and_filters(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);"
+                 "CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (10); CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (10) TO (20);"
+                 "CREATE TABLE f (id int PRIMARY KEY, v int);"
+                 f"CREATE PUBLICATION {database.publication} FOR TABLE t, f WHERE (id > 5) WITH (publish_via_partition_root = true)")
+    process = millrace(("t", "f"), publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO t SELECT n, n FROM generate_series(1, 19) n; UPDATE t SET id = 15 WHERE id = 1 AND false;"
+                 "INSERT INTO f SELECT n, n FROM generate_series(1, 19) n")
+    code, said, errors = verify(process, views={"public.f": {"where": "id > 5"}})
+    assert code == EQUAL, (said, errors)
+    assert (said["public.t"]["rows"], said["public.f"]["rows"]) == (19, 14)
+
+
+@pytest.mark.parametrize("columns, options, what", [
+    ("v text PRIMARY KEY", {"types": '"plain"'}, 'types = "text"'),
+    ("v text PRIMARY KEY", {"skipped_operations": '["delete"]'}, "deletes are not sent"),
+    ("v text PRIMARY KEY", {"sink__kafka__headers": "false"}, "no headers"),
+    ("v text", {"format": '"row"'}, "it has no key"),
+    ("v text", {}, "no REPLICA IDENTITY FULL"),
+])
+def test_what_can_not_be_proved_is_said(database, millrace, columns, options, what):
+    database.run(f"CREATE TABLE t ({columns}); ALTER TABLE t REPLICA IDENTITY FULL")
+    process = millrace(**options).start().streaming()
+    if not options:
+        database.run("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+    code, said = of_t(process)
+    assert (code, said["verdict"]) == (IN_PART, "cannot be proved") and what in said["reason"]
+    code, said, errors = verify(process, "public.absent")
+    assert code == 78 and not said and "is not streamed" in errors
+
+
+def test_a_sample_of_the_keys_at_a_rate(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t SELECT n, n FROM generate_series(1, 2000) n")
+    done = subprocess.run([BINARY, "verify", "t", "--sample", "25%", "--rate", "4000", "--json", "--config", process.path],
+                          env=process.environment, capture_output=True, text=True, timeout=240, check=False)
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["verdict"]) == (EQUAL, "equal") and "a sample of 25 %" in said["reason"]
+    assert 350 < said["rows"] < 650 and said["records"] == 2000
+    for wrong in ("0", "101", "x", "5%%", "-1"):
+        done = subprocess.run([BINARY, "verify", "--sample", wrong, "--config", process.path], env=process.environment,
+                              capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 64 and "--sample wants percent" in done.stderr
+
+
+def test_a_large_table_is_read_in_chunks_while_it_is_written(database, millrace):
+    """Each chunk has a snapshot of its own, held for seconds; what differs is named all the same."""
+    database.run("CREATE TABLE t (b text COLLATE \"C\", a int, v int, PRIMARY KEY (a, b))")
+    process = millrace(sink__kafka__partitions="3").start().streaming()
+    database.run("INSERT INTO t SELECT chr(97 + n % 7) || '''\\x', n, 0 FROM generate_series(1, 4000) n")
+    stop, begun = threading.Event(), set()
+
+    def write():
+        with connect(database.name) as connection:
+            n = 0
+            while not stop.is_set():
+                n += 1
+                connection.execute("UPDATE t SET v = v + 1 WHERE a %% 97 = %s", [n % 97])
+                connection.execute("DELETE FROM t WHERE a %% 997 = %s", [n % 997])
+                connection.execute("UPDATE t SET a = -a WHERE a %% 991 = %s", [n % 991])
+                connection.execute("INSERT INTO t VALUES ('new' || %s, %s, 0), ('new', %s, 0)", [n, n * 7 % 4000, 10000 + n])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with subprocess.Popen([BINARY, "verify", "--rate", "500", "--json", "--config", process.path], env=process.environment,
+                              stdout=subprocess.PIPE, text=True) as run:
+            while run.poll() is None:
+                for start, age in database.run("SELECT xact_start, extract(epoch FROM now() - xact_start) FROM pg_stat_activity"
+                                               " WHERE datname = current_database() AND query LIKE 'COPY (SELECT xmin%'"):
+                    begun.add(start)
+                    assert age < 10
+            said = json.loads(run.stdout.read())
+    finally:
+        stop.set()
+        writer.join()
+    assert not said["differences"] and said["rows"] > 3000, said
+    assert run.returncode == EQUAL or run.returncode == IN_PART and "came while the table was read" in said["reason"], said
+    assert len(begun) > 1
+    last = copied(database.topic("t"), lambda record: True)[-1][0]
+    row = {"b": "a'\\x", "a": 77777, "v": 1}
+    key = json.dumps({"b": row["b"], "a": row["a"]}, separators=(",", ":"))
+    produce(database.topic("t"), key, json.dumps({"op": "c", "before": None, "after": row}), after(last), last.partition)
+    code, said = of_t(process)
+    assert code == DIFFERENT and kinds(said) == [("phantom", key)]
+
+
+def test_an_interrupt_ends_it_and_progress_is_shown(database, millrace):
+    """In a terminal it says how far it is and how long it takes still."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t SELECT generate_series(1, 20000); ANALYZE t")
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([BINARY, "verify", "--rate", "1000", "--config", process.path], env=process.environment, stdout=subprocess.PIPE,
+                          stderr=theirs, text=True) as run:
+        shown = ""
+        while " s left" not in shown:
+            shown += os.read(ours, 4096).decode()
+        assert "public.t: rows of the table, " in shown and " of 20000, " in shown
+        run.send_signal(signal.SIGINT)
+        assert run.wait(20) == NO_VERDICT and run.stdout.read() == ""
+    os.close(ours)
+    os.close(theirs)
+    eventually(lambda: database.run("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                                    " AND backend_xmin IS NOT NULL AND query LIKE 'COPY%'")[0][0] == 0, what="the end of its transaction")
+
+
+def test_a_truncate_between_snapshot_and_reading_is_void_and_proved_again(database, millrace):
+    """TRUNCATE is not MVCC-safe: a snapshot from before sees an empty table, which the topic at that moment is not."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(skipped_operations="[]").start().streaming()
+    database.run("INSERT INTO t SELECT generate_series(1, 100)")
+    with connect(database.name) as connection:
+        connection.execute("BEGIN; TRUNCATE t")  # the lock that the proof waits for, after it has its snapshot
+        run = subprocess.Popen([BINARY, "verify", "--json", "--config", process.path], env=process.environment, stdout=subprocess.PIPE, text=True)
+        eventually(lambda: database.run("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
+                                        " wait_event_type = 'Lock' AND query LIKE 'COPY%'")[0][0] == 1, what="its wait for the lock")
+        connection.execute("INSERT INTO t VALUES (7); COMMIT")
+    said = json.loads(run.communicate(timeout=120)[0])
+    assert (run.returncode, said["rows"], said["differences"]) == (EQUAL, 1, [])
+
+
+def test_a_commit_that_no_session_sees_yet(database, millrace):
+    """A commit is in the WAL, and in the topic, before snapshots see it: as long as a synchronous standby does not answer."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t SELECT n, 0 FROM generate_series(1, 10) n")
+    try:
+        database.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", database="postgres")
+        database.run("SELECT pg_reload_conf()", database="postgres")
+        with connect(database.name) as connection:
+            connection.execute("SET synchronous_commit = on")
+            writer = threading.Thread(target=lambda: connection.execute("UPDATE t SET v = 1; "))
+            writer.start()
+            eventually(lambda: database.run("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", database="postgres")[0][0] == 1,
+                       what="a commit that waits")
+            topic = Topic(database.topic("t"))
+            assert len(topic.take(20)) == 20
+            topic.close()
+            done = subprocess.run([BINARY, "verify", "--json", "--config", process.path], env=process.environment,
+                                  capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode == EQUAL and json.loads(done.stdout)["rows"] == 10, done
+            database.run("ALTER SYSTEM RESET synchronous_standby_names", database="postgres")
+            database.run("SELECT pg_reload_conf()", database="postgres")
+            writer.join()
+    finally:
+        database.run("ALTER SYSTEM RESET synchronous_standby_names", database="postgres")
+        database.run("SELECT pg_reload_conf()", database="postgres")
+    assert of_t(process)[0] == EQUAL
+
+
+def test_a_lost_slot_leaves_what_was_written_and_deleted_in_the_gap(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    process = millrace(snapshot__mode='"no_data"').start().streaming()
+    database.run("INSERT INTO t SELECT n, 0 FROM generate_series(1, 6) n")
+    assert of_t(process)[0] == EQUAL
+    assert process.stop() == 0
+    database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
+    database.run("INSERT INTO t VALUES (7, 0); UPDATE t SET v = 1 WHERE id = 1; DELETE FROM t WHERE id = 2")
+    process.configure(snapshot__mode='"no_data"', sink__kafka__state_name='"again"')
+    process.start().streaming()
+    database.run("UPDATE t SET v = 2 WHERE id = 3")
+    code, said = of_t(process)
+    assert code == DIFFERENT
+    assert kinds(said) == [("missing", '{"id":7}'), ("phantom", '{"id":2}'), ("stale", '{"id":1}')]
+
+
+def test_a_topic_whose_head_is_gone_excuses_what_is_missing(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t SELECT n, 'v' FROM generate_series(1, 6) n; UPDATE t SET v = 'w' WHERE id > 3")
+    assert of_t(process)[0] == EQUAL
+    topic = TopicPartition(database.topic("t"), 0, 5)
+    for done in database.admin.delete_records([topic]).values():
+        done.result(30)
+    code, said = of_t(process)
+    assert code == IN_PART and "the first records of 1 of 1 partitions are gone" in said["reason"] and said["missing"] == 3
