@@ -149,10 +149,10 @@ class Judge:
 
     @staticmethod
     def digest(record):
-        """Of what a repeat has in common with the first."""
+        """Of what a repeat has in common with the first, which an older build may have sent."""
         value = record.value
         if value is not None:
-            value = re.sub(rb'"(sequence":"(?:[^"\\]|\\.)*"|ts_[mun]s":\d+)', b"", value)
+            value = re.sub(rb'"(version":"[^"]*"|sequence":"(?:[^"\\]|\\.)*"|ts_[mun]s":\d+)', b"", value)
         return hash(value)
 
     def of_any_key(self, record):
