@@ -14,6 +14,7 @@ enum { LOOK_MS = 5000, SOON_MS = 200 };
 struct mr_added {
     struct mr_pipeline *pipeline;
     struct mr_copies *copies;
+    struct mr_added_listener listener;
     struct mr_ticker ticker;
     bool logged; /* that a look failed */
     pthread_mutex_t lock;
@@ -39,7 +40,12 @@ static void pass_on(const struct mr_added *added, const struct mr_pg_result *res
         tables[count] = one;
         count += !is_hidden;
     }
-    mr_copies_streamed(added->copies, tables, count);
+    if (added->asks) {
+        mr_copies_streamed(added->copies, tables, count);
+    }
+    if (added->listener.take != NULL) {
+        added->listener.take(added->listener.context, tables, count);
+    }
     free(tables);
 }
 
@@ -80,11 +86,16 @@ static bool look(struct mr_added *added)
     return true;
 }
 
+static bool looks(const struct mr_added *added)
+{
+    return added->asks || added->listener.take != NULL;
+}
+
 static int tick(void *context)
 {
     struct mr_added *added = context;
     pthread_mutex_lock(&added->lock);
-    int wait_ms = added->asks && !look(added) ? SOON_MS : LOOK_MS;
+    int wait_ms = looks(added) && !look(added) ? SOON_MS : LOOK_MS;
     pthread_mutex_unlock(&added->lock);
     return wait_ms;
 }
@@ -94,20 +105,22 @@ static void start(struct mr_added *added)
 {
     struct mr_error error;
     mr_copies_follow(added->copies, added->asks);
-    if (added->asks && !added->ticker.runs &&
+    if (looks(added) && !added->ticker.runs &&
         mr_ticker_start(&added->ticker, SOON_MS, &error) != MR_OK) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
     }
 }
 
 struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
-                              const struct mr_pg_source_options *source, bool asks)
+                              const struct mr_pg_source_options *source, bool asks,
+                              struct mr_added_listener listener)
 {
     struct mr_added *added = MR_NEW(struct mr_added);
     *added = (struct mr_added){.pipeline = pipeline,
                                .source = source,
                                .copies = copies,
                                .asks = asks,
+                               .listener = listener,
                                .connection = &source->connection};
     mr_ticker_init(&added->ticker, "mr-added", tick, added);
     pthread_mutex_init(&added->lock, NULL);

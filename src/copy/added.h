@@ -12,9 +12,16 @@
 
 struct mr_added;
 
+/* Who else gets all tables that are streamed, with each look. */
+struct mr_added_listener {
+    mr_streamed_fn take; /* NULL: nobody */
+    void *context;
+};
+
 /* Before the pipeline is started. All are the caller's and outlive it. `asks`: rows of tables that join are asked for. */
 struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
-                              const struct mr_pg_source_options *source, bool asks);
+                              const struct mr_pg_source_options *source, bool asks,
+                              struct mr_added_listener listener);
 
 /* Ends the copies of tables that are no longer streamed. `source` counts from now on, and stays the caller's until the next
  * change; nothing reads the former one once this returns. Where copies begin with this change, the former one's tables count as

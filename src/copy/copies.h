@@ -128,6 +128,8 @@ struct mr_streamed_table {
     uint32_t oid;
     const char *schema, *table;
 };
+typedef void (*mr_streamed_fn)(void *context, const struct mr_streamed_table *tables,
+                               uint32_t count);
 
 /* All tables that are streamed now, by ascending OIDs. Those that were not there the last time, which the sink has stored, are
  * asked for; the first time there is no last one, and none is. Only once it is known what is stored. */

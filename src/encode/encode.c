@@ -649,15 +649,10 @@ mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transacti
 }
 
 /* As Debezium's HeartbeatImpl (debezium-core, io.debezium.heartbeat) with JsonConverter has it. */
-static mr_status encode_heartbeat(struct mr_encoder *encoder, const struct mr_heartbeat *heartbeat,
-                                  struct mr_buffer *buffer, struct mr_record *ret_records,
-                                  uint32_t *ret_count)
+struct mr_record mr_encoder_heartbeat(const struct mr_encoder *encoder, int64_t wall_ns,
+                                      struct mr_buffer *buffer)
 {
-    struct mr_record record = {
-        .topic = encoder->names.heartbeat,
-        .position = heartbeat->position,
-        .commit_time_us = heartbeat->wall_ns / 1000,
-    };
+    struct mr_record record = {.topic = encoder->names.heartbeat, .commit_time_us = wall_ns / 1000};
     const uint8_t *begin = buffer->at;
     MR_BUFFER_LITERAL(buffer, "{\"serverName\":");
     mr_put_slice(buffer, mr_slice_of(encoder->options.topic_prefix));
@@ -665,11 +660,23 @@ static mr_status encode_heartbeat(struct mr_encoder *encoder, const struct mr_he
     mr_record_set_key(&record, mr_text_since(buffer, begin));
     begin = buffer->at;
     MR_BUFFER_LITERAL(buffer, "{\"ts_ms\":");
-    mr_json_i64(buffer, heartbeat->wall_ns / 1000000);
+    mr_json_i64(buffer, wall_ns / 1000000);
     MR_BUFFER_LITERAL(buffer, "}");
     mr_record_set_value(&record, mr_text_since(buffer, begin));
-    ret_records[0] = record;
-    *ret_count = 1;
+    return record;
+}
+
+static mr_status copy_record(const struct mr_record *record, struct mr_buffer *buffer,
+                             struct mr_record *ret_record)
+{
+    *ret_record = *record;
+    ret_record->key = buffer->at;
+    mr_buffer_append(buffer, record->key, record->key_len);
+    ret_record->value = buffer->at;
+    mr_buffer_append(buffer, record->value, record->value_len);
+    if (record->has_headers) {
+        mr_headers_end(buffer, mr_headers_begin(buffer, mr_record_headers(record)));
+    }
     return buffer->full ? MR_FULL : MR_OK;
 }
 
@@ -685,8 +692,9 @@ mr_status mr_encode_other(struct mr_encoder *encoder, const struct mr_item *item
     case MR_ITEM_END:
         return mr_encode_end_as(encoder, item->end, MR_TRANSACTION_END, buffer, ret_records,
                                 ret_count);
-    case MR_ITEM_HEARTBEAT:
-        return encode_heartbeat(encoder, item->heartbeat, buffer, ret_records, ret_count);
+    case MR_ITEM_RECORD:
+        *ret_count = 1;
+        return copy_record(item->record, buffer, ret_records);
     }
     return mr_encode_change(encoder, item->change, buffer, ret_records, ret_count, ret_error);
 }

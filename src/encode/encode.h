@@ -274,6 +274,11 @@ char *mr_topic_name(const char *prefix, const char *delimiter, const char *schem
 char *mr_table_topic(const struct mr_encode_options *options, const char *schema,
                      const char *table);
 
+/* Of all topics that a table's rows go to, by its routes or without any; the caller frees each. Returns how many: none of an
+ * outbox, whose rows name theirs. */
+uint32_t mr_table_topics(const struct mr_encode_options *options, const char *schema,
+                         const char *table, char *ret_names[MR_STREAMS_PER_TABLE_MAX]);
+
 /* Whether rows of that table are events of an outbox, which have topics of their own. */
 bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, const char *table);
 
@@ -328,13 +333,7 @@ struct mr_transaction_end {
     struct mr_position position;
 };
 
-/* A sign of life between two transactions. */
-struct mr_heartbeat {
-    struct mr_position position;
-    int64_t wall_ns;
-};
-
-enum mr_item_kind { MR_ITEM_CHANGE, MR_ITEM_MESSAGE, MR_ITEM_END, MR_ITEM_HEARTBEAT };
+enum mr_item_kind { MR_ITEM_CHANGE, MR_ITEM_MESSAGE, MR_ITEM_END, MR_ITEM_RECORD };
 
 /* What is encoded as a whole, with a position of its own. */
 struct mr_item {
@@ -343,13 +342,17 @@ struct mr_item {
         const struct mr_change *change;
         const struct mr_message_event *message;
         const struct mr_transaction_end *end;
-        const struct mr_heartbeat *heartbeat; /* there is a topic for it */
+        const struct mr_record *record; /* made already, between two transactions; it is copied */
     };
 };
 
 mr_status mr_encode_other(struct mr_encoder *encoder, const struct mr_item *item,
                           struct mr_buffer *buffer, struct mr_record *ret_records,
                           uint32_t *ret_count, struct mr_error *ret_error);
+
+/* A sign of life in `buffer`, without a position; there is a topic for it. */
+struct mr_record mr_encoder_heartbeat(const struct mr_encoder *encoder, int64_t wall_ns,
+                                      struct mr_buffer *buffer);
 
 /* As mr_encode_change, any item. */
 static inline mr_status mr_encode(struct mr_encoder *encoder, const struct mr_item *item,

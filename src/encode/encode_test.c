@@ -453,9 +453,6 @@ static void test_heartbeat_is_never_oversize(void **state)
     struct fixture *fixture = *state;
     static const enum mr_oversize policies[] = {MR_OVERSIZE_PLACEHOLDER, MR_OVERSIZE_DEAD_LETTER,
                                                 MR_OVERSIZE_FAIL};
-    const struct mr_heartbeat beat = {.position = {.commit_lsn = 0x2000, .ordinal = 1},
-                                      .wall_ns = INT64_C(1700000001234567890)};
-    const struct mr_item item = {.kind = MR_ITEM_HEARTBEAT, .heartbeat = &beat};
     for (size_t i = 0; i < MR_ARRAY_LEN(policies); i++) {
         _Atomic uint64_t counts[MR_OVERSIZE_COUNT] = {0};
         fixture->options.oversize = policies[i];
@@ -463,6 +460,12 @@ static void test_heartbeat_is_never_oversize(void **state)
         fixture->options.dead_letter_topic = "letters";
         fixture->options.record_bytes_max = 10;
         fixture_open(fixture);
+        uint8_t beat_bytes[256];
+        struct mr_buffer beat_buffer = mr_buffer_init(beat_bytes, sizeof(beat_bytes));
+        struct mr_record beat =
+            mr_encoder_heartbeat(fixture->encoder, INT64_C(1700000001234567890), &beat_buffer);
+        beat.position = (struct mr_position){.commit_lsn = 0x2000, .ordinal = 1};
+        const struct mr_item item = {.kind = MR_ITEM_RECORD, .record = &beat};
         struct mr_oversizer oversizer;
         mr_oversizer_init(&oversizer, fixture->encoder, 4096, counts);
         mr_refused_add(&oversizer.refused, (struct mr_refused){.position = beat.position}, 0);

@@ -474,7 +474,7 @@ mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *i
     case MR_ITEM_END:
         status = place_end(&placing);
         break;
-    case MR_ITEM_HEARTBEAT:
+    case MR_ITEM_RECORD:
         status = encode_into(&placing, item, buffer);
         break;
     }

@@ -100,17 +100,17 @@ static struct mr_position item_position(const struct mr_item *item)
         return item->message->position;
     case MR_ITEM_END:
         return item->end->position;
-    case MR_ITEM_HEARTBEAT:
+    case MR_ITEM_RECORD:
         break;
     }
-    return item->heartbeat->position;
+    return item->record->position;
 }
 
 const char *mr_item_name(const struct mr_item *item, char ret[MR_ITEM_NAME_MAX])
 {
     static const char *const names[] = {[MR_ITEM_MESSAGE] = "logical message",
                                         [MR_ITEM_END] = "end of a transaction",
-                                        [MR_ITEM_HEARTBEAT] = "heartbeat"};
+                                        [MR_ITEM_RECORD] = "heartbeat or marker"};
     if (item->kind == MR_ITEM_CHANGE) {
         const struct mr_relation *relation = item->change->relation;
         snprintf(ret, MR_ITEM_NAME_MAX, "%s.%s", relation->schema, relation->table);
@@ -160,17 +160,17 @@ static bool were_refused(struct mr_oversizer *oversizer, const struct mr_record 
 }
 
 /* Whether the policy is for this item. One comparison a record, and another one an item; as long as refused records come
- * again, a search. A heartbeat may have the position of a record that was refused. */
+ * again, a search. A record of our own may have the position of a record that was refused. */
 static bool applies(struct mr_oversizer *oversizer, const struct mr_item *item,
                     const struct mr_record *records, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (MR_UNLIKELY(mr_record_bytes(&records[i]) > oversizer->limit)) {
-            return item->kind != MR_ITEM_HEARTBEAT;
+            return item->kind != MR_ITEM_RECORD;
         }
     }
     return MR_UNLIKELY(oversizer->refused.count + oversizer->refused.copied_from > 0) &&
-           count > 0 && item->kind != MR_ITEM_HEARTBEAT && were_refused(oversizer, records, count);
+           count > 0 && item->kind != MR_ITEM_RECORD && were_refused(oversizer, records, count);
 }
 
 static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,

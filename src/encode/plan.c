@@ -89,6 +89,24 @@ static const struct mr_route *find_route(const struct mr_encode_options *options
     return NULL;
 }
 
+uint32_t mr_table_topics(const struct mr_encode_options *options, const char *schema,
+                         const char *table, char *ret_names[MR_STREAMS_PER_TABLE_MAX])
+{
+    const struct mr_relation relation = {.schema = schema, .table = table};
+    const struct mr_route *route = find_route(options, &relation, NULL);
+    uint32_t count = 0;
+    if (mr_is_outbox(options, schema, table) || (route == NULL && options->routes_only)) {
+        return 0;
+    }
+    do {
+        bool is_named = route != NULL && route->topic != NULL;
+        ret_names[count++] =
+            is_named ? MR_STRDUP(route->topic) : mr_table_topic(options, schema, table);
+        route = route == NULL ? NULL : find_route(options, &relation, route);
+    } while (route != NULL && count < MR_STREAMS_PER_TABLE_MAX);
+    return count;
+}
+
 static mr_status plan_keys(struct mr_plan *plan, const struct mr_encode_options *options,
                            struct mr_error *ret_error)
 {

@@ -57,6 +57,20 @@ const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *nam
     return topic;
 }
 
+const struct mr_topic *mr_topics_at(struct mr_topics *topics, uint32_t index)
+{
+    pthread_mutex_lock(&naming);
+    const struct mr_topic *topic = index < topics->by_name.count ? topics->items[index] : NULL;
+    pthread_mutex_unlock(&naming);
+    return topic;
+}
+
+void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions)
+{
+    struct mr_topic *own = (struct mr_topic *)(uintptr_t)topic; /* find_or_make made it */
+    atomic_store(&own->partitions, partitions);
+}
+
 const char *mr_topic_fault(const char *name)
 {
     enum { TOPIC_MAX = 249 };

@@ -12,6 +12,7 @@
 #define MR_EVENT_BATCH_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/buffer.h"
 #include "base/index.h"
@@ -26,6 +27,7 @@ struct mr_topic {
     char *table;   /* whose events it holds, quoted; NULL: no table's alone */
     bool by_value; /* a value in a row named it */
     uint32_t index;
+    _Atomic int32_t partitions; /* as the sink knows in this session; 0: not known */
 };
 
 struct mr_topics {
@@ -46,6 +48,12 @@ const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *nam
  * that of other events, or there are `most` of these already. */
 const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *name, uint32_t most,
                                           const char **ret_fault);
+
+/* That of an index; NULL: there are fewer. Any thread. */
+const struct mr_topic *mr_topics_at(struct mr_topics *topics, uint32_t index);
+
+/* The sink thread sets it, any reads it. */
+void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions);
 
 /* What keeps a text from being the name of a topic; NULL: nothing. Kafka's rule (org.apache.kafka.common.internals.Topic). */
 const char *mr_topic_fault(const char *name);

@@ -309,33 +309,42 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
     mr_encoder_forget(intake->lane->encoder, relation);
 }
 
-/* Right below the place that the stream has come to, as what companions append has, which is not
- * to be below a heartbeat. */
-mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error)
+/* Right below the place that the stream has come to, as copied rows are, which are not to be below it. */
+mr_status mr_intake_append_record(struct mr_intake *intake, struct mr_record *record,
+                                  struct mr_error *ret_error)
 {
     enum { ORDINALS = 1 << 16 };
+    struct mr_position position = {.commit_lsn = intake->carry.marked - 1, .ordinal = 1};
     MR_ASSERT(!mr_intake_in_transaction(intake));
-    struct mr_heartbeat beat = {.position = {.commit_lsn = intake->carry.marked - 1, .ordinal = 1},
-                                .wall_ns = mr_wall_ns()};
-    if (intake->carry.appended.commit_lsn == beat.position.commit_lsn) {
-        beat.position.ordinal = intake->carry.appended.ordinal + 1;
+    if (intake->carry.appended.commit_lsn == position.commit_lsn) {
+        position.ordinal = intake->carry.appended.ordinal + 1;
     }
     if (!mr_intake_is_open(intake) || intake->carry.marked == 0 || intake->lane->room.hold ||
-        beat.position.ordinal >= ORDINALS ||
-        mr_position_compare(beat.position, intake->carry.appended) <= 0) {
-        return mr_fail(ret_error, MR_AGAIN, "there is no place for a heartbeat");
+        position.ordinal >= ORDINALS ||
+        mr_position_compare(position, intake->carry.appended) <= 0) {
+        return mr_fail(ret_error, MR_AGAIN, "there is no place for a record");
     }
-    const struct mr_item item = {.kind = MR_ITEM_HEARTBEAT, .heartbeat = &beat};
+    record->position = position;
+    const struct mr_item item = {.kind = MR_ITEM_RECORD, .record = record};
     intake->lane->round.ns = mr_monotonic_ns();
-    intake->lane->round.wall_ns = beat.wall_ns;
+    intake->lane->round.wall_ns = record->commit_time_us * 1000;
     mr_status status = mr_lane_append(intake->lane, &item, ret_error);
-    if (status == MR_FULL) {
-        return mr_fail(ret_error, MR_AGAIN, "there is no room for a heartbeat");
-    }
     if (status == MR_OK) {
-        mr_intake_appended(intake, beat.position);
+        mr_intake_appended(intake, position);
     }
     return status;
+}
+
+mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error)
+{
+    enum { BEAT_BYTES = 1024 }; /* names of topics are shorter */
+    uint8_t bytes[BEAT_BYTES];
+    struct mr_buffer buffer = mr_buffer_init(bytes, sizeof(bytes));
+    struct mr_record record = mr_encoder_heartbeat(intake->lane->encoder, mr_wall_ns(), &buffer);
+    MR_ASSERT(!buffer.full);
+    mr_status status = mr_intake_append_record(intake, &record, ret_error);
+    return status == MR_FULL ? mr_fail(ret_error, MR_AGAIN, "there is no room for a heartbeat")
+                             : status;
 }
 
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)

@@ -159,6 +159,10 @@ static inline mr_lsn mr_intake_last_row(const struct mr_intake *intake)
     return last > intake->carry.last_row_before ? last : intake->carry.last_row_before;
 }
 
+/* Appends a record that is made already, between two transactions; sets its position. MR_AGAIN: there is no place for it now. */
+mr_status mr_intake_append_record(struct mr_intake *intake, struct mr_record *record,
+                                  struct mr_error *ret_error);
+
 /* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);
 

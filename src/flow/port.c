@@ -98,6 +98,17 @@ mr_status mr_port_append(struct mr_port *port, const struct mr_change *change,
     return status;
 }
 
+mr_status mr_port_append_record(struct mr_port *port, struct mr_record *record,
+                                struct mr_error *ret_error)
+{
+    return mr_intake_append_record(intake_of(port), record, ret_error);
+}
+
+mr_lsn mr_port_published(const struct mr_port *port)
+{
+    return mr_intake_published(intake_of(port));
+}
+
 void mr_port_set_clock(struct mr_port *port, int64_t now_ns, int64_t wall_ns)
 {
     struct mr_lane *lane = port->stream;

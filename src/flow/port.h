@@ -43,6 +43,14 @@ bool mr_port_is_above(const struct mr_port *port, struct mr_position position);
 mr_status mr_port_append(struct mr_port *port, const struct mr_change *change,
                          struct mr_error *ret_error);
 
+/* Appends a record that is made already, between two transactions; its position, above all that is appended, is set here, its
+ * bytes stay the caller's. MR_FULL: there is no room; MR_AGAIN: no place, until the stream goes on. */
+mr_status mr_port_append_record(struct mr_port *port, struct mr_record *record,
+                                struct mr_error *ret_error);
+
+/* All that ends at or before it is acknowledged, and will never be sent for the first time again. Never goes back. */
+mr_lsn mr_port_published(const struct mr_port *port);
+
 /* What is appended next was received now. */
 void mr_port_set_clock(struct mr_port *port, int64_t now_ns, int64_t wall_ns);
 

@@ -29,6 +29,7 @@ void mr_kafka_topics_release(struct mr_kafka_topics *topics)
     mr_standstill_end(topics->standstill, MR_CAUSE_TOPIC_MISSING); /* it is looked for again */
     for (uint32_t i = 0; i < topics->capacity; i++) {
         if (topics->items[i].handle != NULL) {
+            mr_topic_set_partitions(rd_kafka_topic_opaque(topics->items[i].handle), 0);
             rd_kafka_topic_destroy(topics->items[i].handle);
         }
     }
@@ -268,6 +269,7 @@ void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic 
         queue->last = &queue->first;
         item->queues[item->queue_count] = queue;
     }
+    mr_topic_set_partitions(topic, partitions);
 }
 
 /* For topics that patterns and rows name. Where the configuration names many, config/build_sink.c turns the figures off. */
