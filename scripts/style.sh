@@ -36,13 +36,14 @@ declare -A MAY_INCLUDE=(
     [sink/kafka]="base event ports sink"
     [flow]="base event metrics ports encode"
     [copy]="base event metrics ports postgres/conn postgres/catalog postgres/server encode stream flow"
+    [resolved]="base event ports encode flow copy"
     [control]="base event metrics ports postgres/conn postgres/catalog postgres/server stream encode flow copy"
     [config]="base event ports postgres/server stream encode encode/values encode/forms registry sink sink/kafka flow copy control"
     [convert]="base encode flow config"
     [verify]="base event encode postgres/conn postgres/server sink/kafka config"
     [profiler/draw]="base"
     [profiler]="base metrics control config profiler/draw"
-    [cli]="base confine convert verify event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy record metrics flow control config profiler profiler/draw"
+    [cli]="base confine convert verify event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved record metrics flow control config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.

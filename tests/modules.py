@@ -42,6 +42,7 @@ SYSTEM = {
     "profiler/draw": "test_profile_command test_profile_readers",
     "record": "test_record",
     "registry": "test_formats lies/test_lies",
+    "resolved": "test_resolved",
     "sink": "test_operations test_delivery test_topics test_consumers",
     "sink/kafka": "test_faults test_topics test_security test_state lies/test_lying_kafka lies/test_lies faults/test_broker faults/test_cluster "
                   "faults/test_far_broker faults/test_hanging test_kerberos",

@@ -21,6 +21,7 @@
 #include "copy/pg_server.h"
 #include "copy/signals.h"
 #include "profiler/profiling.h"
+#include "resolved/resolved.h"
 
 enum {
     MONITOR_SAMPLE_MS = 1000,
@@ -39,6 +40,8 @@ struct app {
     struct mr_encoder *encoder;
     const struct mr_copy_server *server; /* of copies */
     struct mr_copies *copies;
+    struct mr_resolved *resolved;       /* NULL: no markers are wanted */
+    struct mr_companion *companions[3]; /* of both */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
     struct mr_pg_slot *slot;
@@ -150,7 +153,22 @@ static void copies_wire(struct app *app)
         options->on_signal_context = app;
     }
     app->copies = mr_copies_new(options);
-    pipeline->companions = mr_copies_companions(app->copies, &pipeline->companion_count);
+}
+
+static void companions_wire(struct app *app)
+{
+    struct mr_pipeline_options *pipeline = &app->config->pipeline;
+    copies_wire(app);
+    uint32_t count;
+    struct mr_companion *const *copies = mr_copies_companions(app->copies, &count);
+    MR_ASSERT(count < MR_ARRAY_LEN(app->companions));
+    memcpy(app->companions, copies, count * sizeof(*copies));
+    if (app->config->resolved_ms != 0 && app->config->sink_kind == MR_SINK_KAFKA) {
+        app->resolved = mr_resolved_new(&app->topics, app->config->resolved_ms);
+        app->companions[count++] = mr_resolved_companion(app->resolved);
+    }
+    pipeline->companions = app->companions;
+    pipeline->companion_count = count;
 }
 
 static void app_wire(struct app *app)
@@ -169,7 +187,7 @@ static void app_wire(struct app *app)
     }
     reserve_topics(app);
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
-    copies_wire(app);
+    companions_wire(app);
     app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
                                     source_opened, app);
     app->slot =
@@ -196,8 +214,10 @@ static void http_wire(struct app *app)
 {
     const struct mr_config *config = app->config;
     app->http = config->http.enabled ? mr_http_new(&config->http) : NULL;
-    app->added = mr_added_new(app->pipeline, app->copies, &config->source,
-                              config->values.snapshot_added != 0);
+    app->added = mr_added_new(
+        app->pipeline, app->copies, &config->source, config->values.snapshot_added != 0,
+        (struct mr_added_listener){.take = app->resolved == NULL ? NULL : mr_resolved_take_tables,
+                                   .context = app->resolved});
     app->reload = mr_reload_new(&(struct mr_reload_options){.started = config,
                                                             .pipeline = app->pipeline,
                                                             .copies = app->copies,
@@ -245,6 +265,7 @@ static void app_free(struct app *app)
     mr_pg_slot_free(app->slot);
     mr_pg_heartbeat_free(app->heartbeat);
     mr_pipeline_free(app->pipeline);
+    mr_resolved_free(app->resolved);
     mr_copies_free(app->copies);
     mr_pg_server_free(app->server);
     mr_encoder_free(app->encoder);

@@ -237,11 +237,15 @@ static bool field_text(const struct mr_record *record, const char *name, char re
     return begin != NULL && sscanf(begin + strlen(name), "%15[^\",}]", ret_text) == 1;
 }
 
-/* A row's value, after its place in the transaction if that is known; the beginning or end of one. */
+/* A row's value, after its place in the transaction if that is known; the beginning or end of one; the last eight digits of a
+ * resolved marker. */
 static bool value_text(const struct mr_record *record, char ret_text[16])
 {
     char word[16] = "", number[16] = "";
     bool is_row = field_text(record, "\"v\":\"", word);
+    if (field_text(record, "{\"resolved\":\"00000000", ret_text)) {
+        return true;
+    }
     if (!is_row && !field_text(record, "{\"status\":\"", word)) {
         return false;
     }

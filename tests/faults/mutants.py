@@ -29,6 +29,7 @@ INTAKE, EVENTS = "src/flow/intake.c", "src/flow/intake_events.c"
 CONFIRM, SESSION = "src/flow/intake_confirm.c", "src/flow/intake_session.c"
 DELIVERY, CHECKPOINT = "src/flow/delivery.c", "src/event/checkpoint.c"
 KAFKA = "src/sink/kafka/kafka.c"
+RESOLVED, MARKER = "src/resolved/resolved.c", "    mr_lsn lsn = mr_port_published(resolved->base.port);"
 MUTANTS = [
     Mutant("confirms what it received", CONFIRM,
            "    mr_lsn lsn = mr_intake_published(intake);\n    MR_ASSERT(lsn >= intake->feedback.confirmed);",
@@ -191,6 +192,9 @@ MUTANTS = [
     Mutant("forgets the keys that the stream brings while a chunk is read", "src/copy/chunk_stream.c",
            "        mr_chunk_window_change(chunks->window, key, lacks);\n", "        (void)key;\n        (void)lacks;\n",
            "test_incremental.py::test_rows_come_in_their_newest_form"),
+    Mutant("a marker promises the next transaction", RESOLVED, MARKER, MARKER.replace("published", "place").replace(";", " + 512;"),
+           "test_resolved.py::test_no_marker_promises_what_is_not_above_it[at-least-once]"),
+    Mutant("a marker promises what is not acknowledged", RESOLVED, MARKER, MARKER.replace("published", "place"), "unit resolved_test"),
 ]
 
 
