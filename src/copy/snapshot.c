@@ -774,7 +774,9 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
         return MR_END;
     }
     if (port->stores) { /* the stream's beginning is what is known of it, whatever was before */
-        mr_port_set_known(port, &(struct mr_checkpoint){.identity = identity, .end_lsn = begins});
+        mr_port_set_known(port, &(struct mr_checkpoint){.identity = identity,
+                                                        .end_lsn = begins,
+                                                        .last = mr_identity_no_commit(&identity)});
     }
     return MR_OK;
 }

@@ -10,9 +10,12 @@ enum { RECIPE_MAX = 384 };
 
 uint64_t mr_identity_asked(const struct mr_identity *identity)
 {
-    uint64_t hash =
-        mr_hash_add(MR_HASH_BEGIN, identity->publication, strlen(identity->publication));
-    return mr_hash_number(hash, identity->tables);
+    return mr_hash_add(MR_HASH_BEGIN, identity->publication, strlen(identity->publication));
+}
+
+struct mr_commit mr_identity_no_commit(const struct mr_identity *identity)
+{
+    return (struct mr_commit){.lsn = 1, .asked = mr_identity_asked(identity)};
 }
 
 void mr_checkpoint_done(struct mr_checkpoint *state)
@@ -227,14 +230,18 @@ static mr_status verify_stream(const struct mr_checkpoint *stored,
 mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, struct mr_error *ret_error)
 {
+    char last[96] = "";
     char steps[RECIPE_MAX];
+    if (stored->last.xid != 0) {
+        snprintf(last, sizeof(last),
+                 ", the last rows by transaction %u, which committed at " MR_LSN_FORMAT,
+                 stored->last.xid, MR_LSN_ARGS(stored->last.lsn));
+    }
     return mr_fail(ret_error, MR_ERR_HISTORY,
-                   "changes up to " MR_LSN_FORMAT
-                   " were delivered, the last ones of transaction %u, "
-                   "which committed at " MR_LSN_FORMAT
-                   ", but the server has others there: it was restored to an earlier point, and "
-                   "was written to since" MR_RECIPE_LEAD "%s",
-                   MR_LSN_ARGS(stored->end_lsn), stored->last.xid, MR_LSN_ARGS(stored->last.lsn),
+                   "changes up to " MR_LSN_FORMAT " were delivered%s, but the server has others "
+                   "there: it was restored to an earlier point, and was written to "
+                   "since" MR_RECIPE_LEAD "%s",
+                   MR_LSN_ARGS(stored->end_lsn), last,
                    recipe(server, stored->end_lsn, steps, sizeof(steps)));
 }
 

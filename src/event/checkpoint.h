@@ -16,8 +16,12 @@ struct mr_identity {
     uint64_t tables;       /* tells the configured names apart from others; 0: not known */
 };
 
-/* What decides which transactions come: the publication, and the names of tables. */
+/* What decides which transactions come with which rows: the publication. Its tables are those of the time (the server reads the
+ * catalog as it was), and names of tables in the configuration only choose from what comes. */
 uint64_t mr_identity_asked(const struct mr_identity *identity);
+
+/* In a stored position, instead of a transaction: none with rows was delivered since the stream began at its slot. */
+struct mr_commit mr_identity_no_commit(const struct mr_identity *identity);
 
 /* Of two records at one position the one with the higher rank is further. */
 struct mr_section_rank {

@@ -122,13 +122,11 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     bool was_open = atomic_load(&pipeline->by_source.was_connected);
     /* Of one moment: the sink thread publishes meanwhile. */
     mr_lsn published = was_open ? known.end_lsn : mr_intake_published(intake);
-    if (intake->carry.last.lsn < known.last.lsn) {
-        intake->carry.last = known.last;
-    }
     /* A server to which less was confirmed, because millrace died in between, reads its WAL from further back. */
-    if (intake->carry.marked < published) {
+    if (intake->carry.marked <= published) {
         intake->carry.marked = published;
         intake->carry.carried = published;
+        intake->carry.last = known.last;
     }
     struct mr_identity identity = {0};
     begin_take_over(intake, is_known);
@@ -144,6 +142,11 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
                                        pipeline->wakes.stop, &identity, ret_error));
     mr_pipeline_identify(pipeline, &identity);
     intake->asked = mr_identity_asked(&identity);
+    if (!is_known && !was_open && !intake->exceptions.takes_over) {
+        intake->carry.last = mr_identity_no_commit(&identity); /* the stream begins at its slot */
+    } else if (intake->carry.last.asked != intake->asked) {
+        intake->carry.last = (struct mr_commit){0};
+    }
     return MR_OK;
 }
 

@@ -100,7 +100,8 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     MR_TRY(status);
     free(source->database);
     source->database = MR_STRDUP(mr_pg_database(source->conn));
-    source->start = mr_rejoin_begin(&source->rejoin, stored, &server, start);
+    source->start =
+        mr_rejoin_begin(&source->rejoin, stored, &server, start, source->handler == NULL);
     return mr_pg_start_replication(source->conn, options->slot, options->publication,
                                    options->messages, source->start, ret_error);
 }
@@ -274,6 +275,10 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
     const struct mr_source_handler *taker = mr_rejoin_handler(&source->rejoin, handler);
     mr_status status = receive(source, taker, ret_error);
     if (MR_UNLIKELY(taker != handler)) {
+        if (status == MR_ERR_POISON && mr_rejoin_passes(&source->rejoin)) {
+            status = mr_fail(ret_error, MR_ERR_TRANSIENT,
+                             "a change that was delivered can't be read again, and is left out");
+        }
         MR_TRY(mr_rejoin_look(&source->rejoin, ret_error));
     }
     if (MR_UNLIKELY(status == MR_ERR_POISON || status == MR_ERR_PROTOCOL)) {
@@ -410,7 +415,7 @@ mr_status mr_pg_source_identify(const struct mr_source *base, const struct mr_ch
 {
     const struct pg_source *source = source_of(base);
     MR_TRY(mr_pg_identify(source->conn, &source->options, stored, start, ret_server, ret_error));
-    return mr_rejoin_refuses(&source->rejoin, stored)
+    return mr_rejoin_refuses(&source->rejoin, stored, ret_server)
                ? mr_checkpoint_refuse(stored, ret_server, ret_error)
                : MR_OK;
 }

@@ -18,7 +18,7 @@ static mr_status verdict(const struct mr_rejoin *rejoin, struct mr_error *ret_er
                : mr_fail(ret_error, MR_ERR_TRANSIENT,
                          "PostgreSQL sends other transactions before " MR_LSN_FORMAT
                          " than those that were delivered",
-                         MR_LSN_ARGS(rejoin->end));
+                         MR_LSN_ARGS(rejoin->start));
 }
 
 static mr_status on_begin(void *context, const struct mr_transaction *transaction,
@@ -34,7 +34,7 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
                                     transaction->commit_time_us != rejoin->last.time_us);
         rejoin->has_last = rejoin->has_last || is_last;
         rejoin->state = is_other || !rejoin->has_last ? MR_REJOIN_REFUSED : rejoin->state;
-        rejoin->in_transaction = true;
+        rejoin->running = transaction->commit_lsn;
         return verdict(rejoin, ret_error);
     }
     MR_TRY(verdict(rejoin, ret_error));
@@ -70,7 +70,7 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
     if (!compares(rejoin)) {
         return rejoin->behind->commit(rejoin->behind->context, transaction, ret_error);
     }
-    rejoin->in_transaction = false;
+    rejoin->running = 0;
     if (transaction->has_rows && transaction->commit_lsn != rejoin->last.lsn) {
         rejoin->state = MR_REJOIN_REFUSED;
     }
@@ -82,12 +82,15 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 {
     struct mr_rejoin *rejoin = context;
     bool asks = reply_requested;
-    if (compares(rejoin) && !rejoin->in_transaction) {
+    if (compares(rejoin) && rejoin->running == 0) {
         bool is_after_last = server_end > rejoin->last.lsn;
         if (server_end >= rejoin->end || (is_after_last && !rejoin->has_last)) {
             pass(rejoin);
             asks = true; /* what was held back can be confirmed */
         }
+    }
+    if (compares(rejoin) && server_end > rejoin->start) {
+        server_end = rejoin->start; /* nothing is said of what is not compared yet */
     }
     if (rejoin->state != MR_REJOIN_REFUSED) {
         rejoin->behind->keepalive(rejoin->behind->context, server_end, asks);
@@ -100,28 +103,42 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
     rejoin->behind->relation_end(rejoin->behind->context, relation);
 }
 
-bool mr_rejoin_refuses(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored)
+/* The place, the last transaction and the slot are those of the connection before. */
+static bool is_same(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
+                    const struct mr_server_position *server)
 {
-    return rejoin->state == MR_REJOIN_REFUSED && stored != NULL && stored->end_lsn == rejoin->end &&
-           stored->last.lsn == rejoin->last.lsn;
+    return stored->end_lsn == rejoin->start && stored->last.lsn == rejoin->last.lsn &&
+           server->slot_confirmed == rejoin->slot_confirmed;
+}
+
+bool mr_rejoin_refuses(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
+                       const struct mr_server_position *server)
+{
+    return rejoin->state == MR_REJOIN_REFUSED && stored != NULL && is_same(rejoin, stored, server);
 }
 
 mr_lsn mr_rejoin_begin(struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
-                       const struct mr_server_position *server, mr_lsn start)
+                       const struct mr_server_position *server, mr_lsn start, bool is_first)
 {
-    MR_ASSERT(!mr_rejoin_refuses(rejoin, stored));
+    MR_ASSERT(!mr_rejoin_refuses(rejoin, stored, server));
     bool has_last = stored != NULL && stored->last.lsn != 0 && stored->end_lsn == start &&
                     stored->last.asked == mr_identity_asked(&server->identity);
     if (!has_last || server->slot_confirmed == 0 || server->slot_confirmed >= start) {
-        rejoin->state = MR_REJOIN_NONE;
+        *rejoin = (struct mr_rejoin){0};
         return start;
     }
+    bool is_partial = is_first && stored->position.ordinal != 0;
+    mr_lsn position = is_partial ? stored->position.commit_lsn : 0;
+    bool is_passed = rejoin->passes_last && is_same(rejoin, stored, server);
     *rejoin = (struct mr_rejoin){.state = MR_REJOIN_COMPARES,
                                  .last = stored->last,
-                                 .end = start,
+                                 .start = start,
+                                 .end = position > start ? position : start,
                                  .slot_confirmed = server->slot_confirmed,
-                                 .has_last = server->slot_confirmed > stored->last.lsn};
-    return rejoin->has_last ? server->slot_confirmed : stored->last.lsn;
+                                 .has_last = is_passed || server->slot_confirmed > stored->last.lsn,
+                                 .passes_last = is_passed};
+    mr_lsn begin = stored->last.lsn + is_passed;
+    return begin > server->slot_confirmed ? begin : server->slot_confirmed;
 }
 
 const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
@@ -145,6 +162,16 @@ const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
 mr_status mr_rejoin_look(const struct mr_rejoin *rejoin, struct mr_error *ret_error)
 {
     return verdict(rejoin, ret_error);
+}
+
+bool mr_rejoin_passes(struct mr_rejoin *rejoin)
+{
+    if (!compares(rejoin) || rejoin->running == 0) {
+        return false;
+    }
+    rejoin->passes_last = rejoin->running == rejoin->last.lsn;
+    rejoin->state = rejoin->passes_last ? rejoin->state : MR_REJOIN_REFUSED; /* it has rows */
+    return true;
 }
 
 mr_lsn mr_rejoin_confirms(const struct mr_rejoin *rejoin, mr_lsn flushed)

@@ -7,9 +7,11 @@
  * may come again, and nothing else with rows; it is not handed on. A slot that stands at the place was confirmed there, by us,
  * to this history: nothing is to be compared.
  *
+ * Of a transaction that was delivered in part (exactly once), what lies before it may not have rows either.
+ *
  * What was sent is sent again in the same order and form: the server reads its log and the catalog as it was then (PostgreSQL documentation,
  * "Logical Decoding Concepts"; SnapBuildXactNeedsSkip in snapbuild.c: a transaction comes if its commit record does not begin
- * before the start). Other publications or tables have other transactions: then nothing is compared.
+ * before the start). Another publication has other transactions: then nothing is compared.
  *
  * The source's thread; the source owns it. */
 #ifndef MR_STREAM_REJOIN_H
@@ -26,20 +28,25 @@ enum mr_rejoin_state {
 struct mr_rejoin {
     enum mr_rejoin_state state;
     struct mr_commit last;
-    mr_lsn end;            /* the place */
+    mr_lsn start; /* the place */
+    mr_lsn
+        end; /* so far is compared: that, or where the transaction commits that was delivered in part */
     mr_lsn slot_confirmed; /* where the slot stands, and is to stay until all is compared */
     bool has_last;         /* it came, or lies before the slot */
-    bool in_transaction;
+    bool passes_last;      /* it came, and can't be read: the next connection begins after it */
+    mr_lsn running;        /* where the transaction commits that is being compared; 0: none is */
     struct mr_source_handler handler;       /* compares */
     const struct mr_source_handler *behind; /* and then all is handed on to this one */
 };
 
-/* Whether the stream that would go on at `stored` (NULL: none) was seen to be another one. */
-bool mr_rejoin_refuses(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored);
+/* Whether the stream that would go on at `stored` (NULL: none) was seen to be another one at this slot. */
+bool mr_rejoin_refuses(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
+                       const struct mr_server_position *server);
 
-/* A stream is to go on at `start`, which is not refused; `stored` may be NULL. The result is where it is to begin. */
+/* A stream is to go on at `start`, which is not refused; `stored` may be NULL. `is_first`: this process has handed on nothing, so
+ * stored->position is what an earlier one has delivered. The result is where it is to begin. */
 mr_lsn mr_rejoin_begin(struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
-                       const struct mr_server_position *server, mr_lsn start);
+                       const struct mr_server_position *server, mr_lsn start, bool is_first);
 
 /* Who is to take what comes next, in the end `handler`. */
 const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
@@ -48,6 +55,10 @@ const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
 /* What came with that handler. MR_ERR_TRANSIENT: it is another stream. That is no MR_ERR_HISTORY before the stream is to begin again
  * (mr_rejoin_refuses), where a copy may mend it. */
 mr_status mr_rejoin_look(const struct mr_rejoin *rejoin, struct mr_error *ret_error);
+
+/* A change can't be read (MR_ERR_POISON). True: it was delivered before, and need not be: key and settings may be others by now. What follows
+ * its transaction is compared with the next connection. */
+bool mr_rejoin_passes(struct mr_rejoin *rejoin);
 
 /* What may be confirmed now, where `flushed` is delivered. */
 mr_lsn mr_rejoin_confirms(const struct mr_rejoin *rejoin, mr_lsn flushed);
