@@ -150,6 +150,26 @@ static void test_last_transaction_is_known_at_each_start(void **state)
     assert_int_equal(stage->known.last.lsn, 100);
 }
 
+/* A start must not ask again for what the server can't send. */
+static void test_no_last_transaction_before_one_that_is_not_sent(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {BEGIN(100),  ROW("a"),       COMMIT(110),
+                                           UNSENT(200), KEEPALIVE(250), GATE(1),
+                                           BEGIN(300),  ROW("b"),       COMMIT(310)};
+    stage->options.skip_commit_lsn = 200;
+    start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, mr_stage_told, 250);
+    pthread_mutex_lock(&stage->lock);
+    assert_int_equal(stage->stored.last.lsn, 0);
+    pthread_mutex_unlock(&stage->lock);
+    atomic_store(&stage->gates_open, 1);
+    mr_stage_wait(stage, mr_stage_told, 310);
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.last.lsn, 300);
+    mr_stage_assert_values(stage, (const char *const[]){"a", "b"}, 2);
+}
+
 static void test_begins_inside_a_transaction(void **state)
 {
     struct mr_stage *stage = *state;
@@ -363,6 +383,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_last_transaction_goes_with_the_events, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_last_transaction_is_known_at_each_start,
+                                        mr_stage_setup, mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_no_last_transaction_before_one_that_is_not_sent,
                                         mr_stage_setup, mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_begins_inside_a_transaction, mr_stage_setup,
                                         mr_stage_teardown),

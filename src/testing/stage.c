@@ -36,6 +36,8 @@ static void skip_to(struct mr_stage *stage, mr_lsn start)
             stage->at = begun < start ? i + 1 : stage->at;
         } else if (step->kind == MR_STEP_MESSAGE && !in_transaction) {
             stage->at = step->lsn <= start ? i + 1 : stage->at;
+        } else if (step->kind == MR_STEP_UNSENT) {
+            stage->at = step->lsn < start ? i + 1 : stage->at;
         }
     }
 }
@@ -134,6 +136,9 @@ static mr_status play(struct mr_stage *stage, const struct mr_step *step,
         }
         stage->lost_once = true;
         return mr_fail(error, MR_ERR_TRANSIENT, "scripted loss");
+    case MR_STEP_UNSENT:
+        stage->source.failed.commit_lsn = step->lsn;
+        return mr_fail(error, MR_ERR_POISON, "scripted failure of the server");
     case MR_STEP_ROW:
         break;
     }

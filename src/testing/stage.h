@@ -18,12 +18,14 @@ enum mr_step_kind {
     MR_STEP_TOLD,      /* nothing comes until the server was told */
     MR_STEP_GATE,      /* nothing comes until the test opens it */
     MR_STEP_LOST,
+    MR_STEP_UNSENT, /* the server can't send a transaction */
 };
 
 struct mr_step {
     enum mr_step_kind kind;
     /* begin: where the commit record begins; commit: where it ends; message outside transactions: where its record
-     * ends; keepalive: where the server stands; told: of that or more; gate: its number */
+     * ends; keepalive: where the server stands; told: of that or more; gate: its number;
+     * unsent: as begin */
     mr_lsn lsn;
     const char *v; /* row: its value; a second column's is not sent */
 };
@@ -166,6 +168,10 @@ void mr_stage_assert_values(const struct mr_stage *stage, const char *const *wan
 #define LOST                                                                                       \
     {                                                                                              \
         .kind = MR_STEP_LOST                                                                       \
+    }
+#define UNSENT(lsn_)                                                                               \
+    {                                                                                              \
+        .kind = MR_STEP_UNSENT, .lsn = (lsn_)                                                      \
     }
 
 #endif
