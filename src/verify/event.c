@@ -120,6 +120,11 @@ static bool read_bare(mr_slice value, struct mr_event *ret)
     return true;
 }
 
+bool mr_event_is_marker(const struct mr_kafka_read *record)
+{
+    return mr_slice_equal(record->key, MR_SLICE("{\"mr-resolved\":true}"));
+}
+
 const char *mr_event_read(enum mr_format format, const struct mr_kafka_read *record,
                           struct mr_event *ret_event)
 {

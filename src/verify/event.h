@@ -22,6 +22,9 @@ struct mr_event {
     uint32_t xid;
 };
 
+/* A resolved marker (docs/resolved.md), which is no event; where it comes is no matter of order. */
+bool mr_event_is_marker(const struct mr_kafka_read *record);
+
 /* NULL, or what is wrong with the record: a sentence without values of rows. */
 const char *mr_event_read(enum mr_format format, const struct mr_kafka_read *record,
                           struct mr_event *ret_event);

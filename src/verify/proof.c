@@ -303,6 +303,9 @@ static mr_status take_record(struct work *work, const struct mr_kafka_read *read
                              struct mr_error *ret_error)
 {
     struct mr_event event;
+    if (mr_event_is_marker(read)) {
+        return MR_OK;
+    }
     const char *what = mr_event_read(work->tools->config->encode.format, read, &event);
     if (what != NULL) {
         refuse_record(work, read, what);
