@@ -75,6 +75,8 @@ CONFIGURATIONS = [
     (K + 'compression = "rar"\n', 4, "none|gzip|snappy|lz4|zstd"),
     (K + 'delivery = "once"\n', 4, "at-least-once|exactly-once"),
     (K + 'delivery = "exactly-once"\nstate_topic = ""\n', 5, "name one"),
+    (K + 'state_topic = ""\n[resolved]\ninterval = "1s"\n', 6, "name a topic in sink.kafka.state_topic"),
+    (K + 'headers = false\n[resolved]\ninterval = "1s"\n', 6, "set sink.kafka.headers = true"),
     (K + 'state_topic = "a b"\n', 4, "letters of ASCII"),
     (K + 'dead_letter_topic = "ä"\n', 4, "letters of ASCII"),
     (K + 'tls_ca_location = "/etc/passwd"\n', 4, "no effect without sink.kafka.tls; set that"),

@@ -48,7 +48,7 @@ def consume(brokers, path, topics):
             if "mr-resolved" in headers:
                 marks[place] = max(marks.get(place, b""), headers["mr-resolved"])
                 counts[message.topic()] = max(counts[message.topic()], int(headers["mr-partitions"]))
-            elif headers["mr-pos"] > highest.get(place, b""):  # else it is a repeat
+            elif headers["mr-pos"] > highest.get(place, b"") and int(headers["mr-pos"][:16], 16) + 1 >= int(done or b"0", 16):  # else a repeat
                 highest[place] = headers["mr-pos"]
                 held.append((headers["mr-pos"], message.topic(), message.key().decode(), message.value()))
         cut = complete_below(topics, counts, marks)

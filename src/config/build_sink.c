@@ -148,6 +148,15 @@ static void build_state(struct mr_config *config)
         PROBLEM(config, LINE(config, state_topic),
                 "exactly-once keeps its position in sink.kafka.state_topic; name one");
     }
+    if (config->resolved_ms != 0 && config->kafka.state_topic == NULL) {
+        PROBLEM(config, LINE(config, resolved_interval),
+                "markers say what is delivered and stored; name a topic in sink.kafka.state_topic");
+    }
+    if (config->resolved_ms != 0 && !config->kafka.headers) {
+        PROBLEM(config, LINE(config, resolved_interval),
+                "markers are headers, and are compared with those of events; set "
+                "sink.kafka.headers = true");
+    }
     config->kafka.state_name =
         values->state_name[0] != '\0'
             ? values->state_name

@@ -11,11 +11,15 @@
 #include "flow/port.h"
 
 enum {
-    SLICE = 256, /* markers between two transactions */
+    SLICE = 256, /* markers between two transactions, */
+    NEW_TOPICS =
+        16, /* and how many of them to topics that the sink has to look up first, one after the other */
     MARKER_BYTES = 256,
 };
 /* A place for the rest of a round, or the end of a transaction, is looked for so often. */
 #define LOOK_AGAIN_NS (INT64_C(5) * 1000000)
+/* The sink looks up new topics while rows wait, so they come with pauses. */
+#define NEW_TOPICS_NS (INT64_C(100) * 1000000)
 
 struct name {
     char *schema, *table;
@@ -27,6 +31,7 @@ struct round {
     mr_lsn lsn;
     uint32_t topic;    /* that comes next, */
     int32_t partition; /* and its partition */
+    uint32_t fresh;    /* of this slice, to topics that are new */
 };
 
 struct mr_resolved {
@@ -149,13 +154,14 @@ static uint64_t count_markers(const struct mr_resolved *resolved)
     return count;
 }
 
-static mr_status send_marker(const struct mr_resolved *resolved, const struct mr_topic *topic,
+static mr_status send_marker(struct mr_resolved *resolved, const struct mr_topic *topic,
                              struct mr_error *ret_error)
 {
     uint8_t bytes[MARKER_BYTES];
     char lsn[17], partitions[12];
     int32_t known =
         atomic_load(&topic->partitions); /* after the LSN was read: of all that is below */
+    resolved->round.fresh += known == 0;
     snprintf(lsn, sizeof(lsn), "%016" PRIX64, resolved->round.lsn);
     snprintf(partitions, sizeof(partitions), "%" PRId32, known);
     struct mr_record record = {
@@ -220,7 +226,8 @@ static mr_status between(struct mr_companion *companion)
     }
     struct mr_error error;
     mr_status status = MR_OK;
-    for (uint32_t i = 0; i < SLICE && status == MR_OK; i++) {
+    resolved->round.fresh = 0;
+    for (uint32_t i = 0; i < SLICE && resolved->round.fresh < NEW_TOPICS && status == MR_OK; i++) {
         status = step_round(resolved, &error);
     }
     if (status == MR_FULL) {
@@ -228,9 +235,10 @@ static mr_status between(struct mr_companion *companion)
     }
     MR_ASSERT(status == MR_OK || status == MR_AGAIN || status == MR_END);
     resolved->round.runs = status != MR_END;
-    resolved->due_ns = status == MR_END     ? now_ns + resolved->interval_ns
-                       : status == MR_AGAIN ? now_ns + LOOK_AGAIN_NS
-                                            : now_ns;
+    resolved->due_ns = status == MR_END            ? now_ns + resolved->interval_ns
+                       : status == MR_AGAIN        ? now_ns + LOOK_AGAIN_NS
+                       : resolved->round.fresh > 0 ? now_ns + NEW_TOPICS_NS
+                                                   : now_ns;
     return MR_OK;
 }
 

@@ -23,7 +23,7 @@ public final class ConsistentView {
         NavigableMap<String, ConsumerRecord<String, String>> held = new TreeMap<>();
         Map<String, String> view = new TreeMap<>();
         String done = "";
-        Properties options = new Properties();
+        var options = new Properties();
         options.putAll(Map.of("bootstrap.servers", arguments[0], "auto.offset.reset", "earliest", "isolation.level", "read_committed"));
         try (var consumer = new KafkaConsumer<>(options, new StringDeserializer(), new StringDeserializer())) {
             while (true) {
@@ -38,7 +38,8 @@ public final class ConsistentView {
                     if (lsn != null) {
                         marks.merge(place, lsn, (a, b) -> a.compareTo(b) > 0 ? a : b);
                         counts.merge(record.topic(), Integer.valueOf(header(record.headers(), "mr-partitions")), Math::max);
-                    } else if (position.compareTo(highest.getOrDefault(place, "")) > 0) {
+                    } else if (position.compareTo(highest.getOrDefault(place, "")) > 0 &&
+                               Long.parseLong(position.substring(0, 16), 16) + 1 >= Long.parseLong("0" + done, 16)) {
                         highest.put(place, position);
                         held.put(position + record.topic(), record);
                     }
@@ -46,11 +47,10 @@ public final class ConsistentView {
                 boolean all = wanted.size() == topics.stream().mapToInt(t -> counts.getOrDefault(t, 0)).sum() && marks.keySet().containsAll(wanted);
                 String cut = all ? wanted.stream().map(marks::get).min(Comparator.naturalOrder()).get() : "";
                 if (cut.compareTo(done) > 0) {
-                    done = cut;
-                    held.headMap(cut).forEach((position, record) -> view.put(record.topic() + "\t" + record.key(), record.value()));
+                    held.headMap(done = cut).forEach((position, record) -> view.put(record.topic() + "\t" + record.key(), record.value()));
                     held.headMap(cut).clear();
                     view.values().removeIf(Objects::isNull);         // tombstones
-                    StringBuilder text = new StringBuilder(cut + "\n");
+                    var text = new StringBuilder(cut + "\n");
                     view.forEach((key, value) -> text.append(key).append('\t').append(value).append('\n'));
                     Files.move(Files.writeString(Path.of(file + ".new"), text), file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
                 }

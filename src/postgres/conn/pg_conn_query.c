@@ -159,7 +159,7 @@ static mr_status pass_row(struct mr_pg_conn *conn, struct mr_pg_result *result,
                           struct mr_error *ret_error)
 {
     mr_status status = result->take(result->context, result, ret_error);
-    conn->broken = status != MR_OK; /* more rows may come */
+    conn->broken = conn->broken || status != MR_OK; /* more rows may come */
     result->rows = 0;
     result->len = 0;
     return status;
