@@ -320,10 +320,10 @@ static mr_status ask_owner(struct asked *asked)
 
 static mr_status identify(struct asked *asked, const struct mr_checkpoint *stored)
 {
-    struct mr_identity identity;
-    MR_TRY(mr_pg_identify(asked->conn, asked->options, stored, 0, &identity, &asked->error));
-    MR_ASSERT(memchr(identity.system_id, '\0', sizeof(identity.system_id)) != NULL);
-    MR_ASSERT(strcmp(identity.slot, "millrace") == 0);
+    struct mr_server_position there;
+    MR_TRY(mr_pg_identify(asked->conn, asked->options, stored, 0, &there, &asked->error));
+    MR_ASSERT(memchr(there.identity.system_id, '\0', sizeof(there.identity.system_id)) != NULL);
+    MR_ASSERT(strcmp(there.identity.slot, "millrace") == 0);
     return MR_OK;
 }
 
@@ -363,7 +363,8 @@ static mr_status ask_keys(struct asked *asked)
     struct mr_pg_keys keys = {0};
     struct mr_pg_horizon horizon;
     MR_TRY(mr_pg_horizon_read(asked->conn, true, &horizon, &asked->error));
-    mr_status status = mr_pg_keys_read(&keys, asked->conn, "millrace", &horizon, &asked->error);
+    mr_status status =
+        mr_pg_keys_read(&keys, asked->conn, "16384,16385", &horizon, 0, &asked->error);
     if (status == MR_OK) {
         status = mr_pg_keys_ask(&keys, asked->conn, 16385, &transaction, &asked->error);
     }

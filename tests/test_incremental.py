@@ -27,7 +27,7 @@ def copies(process):
 
 
 def is_done(process, table):
-    state = copies(process)[table]
+    state = copies(process).get(table, {"state": "unseen"})
     assert state["state"] != "failed", state
     return state["state"] == "done" and state
 

@@ -120,7 +120,7 @@ static mr_status take_table(void *context, const struct mr_pg_result *row,
     struct reading *reading = context;
     uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, TABLE_OID);
     uint32_t last = reading->root_count == 0 ? 0 : reading->roots[reading->root_count - 1].oid;
-    if (oid < last || reading->copy->view.table_count == TABLES_MAX) {
+    if (oid == 0 || oid < last || reading->copy->view.table_count == TABLES_MAX) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "the server was asked for the tables to copy and answers in another order, "
                        "or with more tables than there can be");

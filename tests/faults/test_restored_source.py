@@ -127,7 +127,7 @@ def test_a_volume_that_was_put_back_is_refused_at_once(source, millrace_for):
 
 
 def names_the_last_transaction(said):
-    assert "the last ones of transaction" in said and "was written to since" in said, said
+    assert "the last rows by transaction" in said and "was written to since" in said, said
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])

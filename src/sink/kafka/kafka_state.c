@@ -87,14 +87,20 @@ static bool take_position(const char *text, struct mr_position *ret_position)
            sscanf(rest, ":%" SCNu64 "%n", &ret_position->ordinal, &used) == 1 && rest[used] == '\0';
 }
 
-static bool take_last(const char *text, struct mr_commit *ret_last)
+/* One that does not end at or before `end` is not of this record: somebody has changed that. */
+static bool take_last(const char *text, mr_lsn end, struct mr_commit *ret_last)
 {
+    struct mr_commit last = {0};
     const char *rest;
     int used = 0;
-    return mr_lsn_parse(text, &ret_last->lsn, &rest) && ret_last->lsn != 0 &&
-           sscanf(rest, ":%" SCNu32 ":%" SCNd64 ":%" SCNx64 "%n", &ret_last->xid,
-                  &ret_last->time_us, &ret_last->asked, &used) == 3 &&
-           rest[used] == '\0';
+    bool good = mr_lsn_parse(text, &last.lsn, &rest) && last.lsn != 0 &&
+                sscanf(rest, ":%" SCNu32 ":%" SCNd64 ":%" SCNx64 "%n", &last.xid, &last.time_us,
+                       &last.asked, &used) == 3 &&
+                rest[used] == '\0';
+    if (good && last.lsn < end) {
+        *ret_last = last;
+    }
+    return good;
 }
 
 /* Older versions do not say it. */
@@ -159,8 +165,7 @@ static bool take_state(const cJSON *json, const struct mr_section_kind *kinds,
            take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
            take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
            (position == NULL || take_position(cJSON_GetStringValue(position), &state->position)) &&
-           (last == NULL || (take_last(cJSON_GetStringValue(last), &state->last) &&
-                             state->last.lsn < state->end_lsn)) &&
+           (last == NULL || take_last(cJSON_GetStringValue(last), state->end_lsn, &state->last)) &&
            take_sections(json, version->valueint, kinds, state);
 }
 

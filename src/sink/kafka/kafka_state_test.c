@@ -88,8 +88,6 @@ static void test_state_parse_refuses(void **state)
         HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"0/F\"}",
         HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"0/0:1:2:3\"}",
         HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"0/F:1:2:3:4\"}",
-        /* A transaction begins before it ends. */
-        HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"last\":\"1/0:1:2:3\"}",
         HEAD "\"timeline\":\"1\",\"end_lsn\":\"1/0\"}",
         /* No number of a timeline: C leaves open what comes of a conversion. */
         HEAD "\"timeline\":-1,\"end_lsn\":\"1/0\"}",
