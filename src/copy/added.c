@@ -170,13 +170,13 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
 {
     pthread_mutex_lock(&added->lock);
     end_copies(added, source);
+    added->asks = asks;
     if (asks) {
         /* What is known is what was streamed before; if the thread has not looked yet, the new tables would count as known. */
         mr_copies_follow(added->copies, true);
         look(added);
     }
     added->source = source;
-    added->asks = asks;
     start(added);
     if (asks) {
         look(added);
