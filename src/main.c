@@ -35,11 +35,15 @@ static int verify(const struct mr_config *config, const struct mr_verify_options
     int signal_fd = mr_cli_signals();
     mr_status status = mr_verify(config, options, signal_fd, stdout, &verdict, &error);
     close(signal_fd);
+    int code = mr_verify_exit_code(verdict);
     if (status == MR_AGAIN) {
         fputs("millrace: interrupted; the tables that have no line are not proved\n", stderr);
-        return mr_verify_exit_code(MR_VERIFY_NONE);
+        code = mr_verify_exit_code(MR_VERIFY_NONE);
+    } else if (status != MR_OK) {
+        code = end_with(status, &error);
     }
-    return status == MR_OK ? mr_verify_exit_code(verdict) : end_with(status, &error);
+    /* What differs does so, whatever came after it. */
+    return verdict == MR_VERIFY_DIFFERENT ? mr_verify_exit_code(verdict) : code;
 }
 
 static int run_command(const struct mr_arguments *arguments)

@@ -90,6 +90,7 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
                     int stop_fd, FILE *to, enum mr_verify_verdict *ret_verdict,
                     struct mr_error *ret_error)
 {
+    *ret_verdict = MR_VERIFY_EQUAL;
     if (config->sink_kind != MR_SINK_KAFKA) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "verify compares with Kafka's topics, and sink.type is not \"kafka\"");
@@ -108,7 +109,6 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
         status = mr_verify_list(tools.conn, config, &list, ret_error);
     }
     if (status == MR_OK) {
-        *ret_verdict = MR_VERIFY_EQUAL;
         status = verify_tables(&tools, &list, to, ret_verdict, ret_error);
     }
     mr_verify_list_free(&list);

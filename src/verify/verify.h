@@ -32,8 +32,8 @@ enum mr_verify_verdict {
 /* The documented exit code (docs/runbook.md). */
 int mr_verify_exit_code(enum mr_verify_verdict verdict);
 
-/* Prints a line for each table and each difference to `to`; progress to standard error, if that is a terminal. `*ret_verdict`: the worst.
- * MR_AGAIN: interrupted, since `stop_fd` became readable. Another error: nothing can be said at all. */
+/* Prints a line for each table and each difference to `to`; progress to standard error, if that is a terminal. `*ret_verdict`: the worst,
+ * also with an error, of the tables before it. MR_AGAIN: interrupted, since `stop_fd` became readable. */
 mr_status mr_verify(const struct mr_config *config, const struct mr_verify_options *options,
                     int stop_fd, FILE *to, enum mr_verify_verdict *ret_verdict,
                     struct mr_error *ret_error);
