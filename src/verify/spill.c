@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,10 +61,18 @@ static mr_status open_file(struct mr_spill *spill, struct mr_error *ret_error)
     const char *folder = getenv("TMPDIR");
     folder = folder == NULL || folder[0] == '\0' ? "/var/tmp" : folder;
     spill->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (spill->fd < 0) { /* a file system that has no such files */
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/millrace-verify-XXXXXX", folder);
+        spill->fd = mkostemp(path, O_CLOEXEC);
+        if (spill->fd >= 0) {
+            unlink(path);
+        }
+    }
     if (spill->fd < 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM,
-                       "a temporary file can't be made in \"%s\": %s; set TMPDIR to a folder on a "
-                       "disk with room",
+                       "a temporary file can't be made in \"%s\": %s; set TMPDIR to a folder that "
+                       "can be written, on a disk with room",
                        folder, strerror(errno));
     }
     return MR_OK;
