@@ -53,6 +53,10 @@ static void test_sees(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         assert_int_equal(mr_cut_sees(&cut, cases[i].xid, cases[i].commit_lsn), cases[i].want);
     }
+    cut.before = UINT64_C(65) << 30;
+    assert_true(mr_cut_sees(&cut, 4, 900)); /* of 2^32 transactions ago */
+    assert_true(mr_cut_sees(&cut, 14, 900));
+    assert_false(mr_cut_sees(&cut, 4, UINT64_C(2) << 30));
     mr_cut_done(&cut);
 }
 

@@ -137,8 +137,8 @@ const char *mr_event_read(enum mr_format format, const struct mr_kafka_read *rec
         return "its value is no JSON";
     }
     if (value.kind == MR_SCAN_NULL) {
-        /* After a delete the same once more; of a bare row it is the delete. */
-        event.kind = format == MR_FORMAT_ROW ? MR_EVENT_GONE : MR_EVENT_PASSED;
+        /* Of a bare row it is the delete. */
+        event.kind = format == MR_FORMAT_ROW ? MR_EVENT_GONE : MR_EVENT_TOMBSTONE;
     } else if (value.kind != MR_SCAN_OBJECT ||
                !(format == MR_FORMAT_ROW ? read_bare(value.text, &event)
                                          : read_envelope(value.text, &event))) {

@@ -7,11 +7,12 @@
 #include "verify/fold.h"
 
 enum mr_event_kind {
-    MR_EVENT_PASSED,   /* says nothing of a row: a tombstone, a message */
-    MR_EVENT_ROW,      /* the row is so */
-    MR_EVENT_COPIED,   /* the same, of a row that was there before */
-    MR_EVENT_GONE,     /* there is no such row any more */
-    MR_EVENT_TRUNCATE, /* there is none at all */
+    MR_EVENT_PASSED,    /* says nothing of a row: a message */
+    MR_EVENT_ROW,       /* the row is so */
+    MR_EVENT_COPIED,    /* the same, of a row that was there before */
+    MR_EVENT_GONE,      /* there is no such row any more */
+    MR_EVENT_TOMBSTONE, /* the same once more, after the delete */
+    MR_EVENT_TRUNCATE,  /* there is none at all */
 };
 
 /* Texts are the record's. */

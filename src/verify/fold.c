@@ -18,7 +18,7 @@ struct stored {
     struct mr_digest sum;
     struct mr_fold_record record; /* of a row the transaction, and as partition the chunk */
     uint32_t large_count;
-    bool is_gone, is_older, is_copied;
+    bool is_gone, is_older, is_copied, is_tombstone;
 };
 
 struct mr_fold {
@@ -36,7 +36,7 @@ struct entry {
     uint32_t large, large_count, large_room; /* in the bucket's large values */
     int64_t times;  /* of a row without a key: what the topic has more of than the table */
     uint32_t chunk; /* that has its row; NO_CHUNK: none has */
-    enum { IS_GONE, IS_THERE, IS_MET } state;
+    enum { IS_GONE, IS_BURIED, IS_THERE, IS_MET } state;
     bool is_older, is_copied;
     bool has_come; /* since the first snapshot it was not always there */
 };
@@ -120,6 +120,7 @@ mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *ev
     stored.record = event->record;
     stored.is_gone = event->is_gone;
     stored.is_copied = event->is_copied;
+    stored.is_tombstone = event->is_tombstone;
     stored.key = fold->has_key ? event->key : row->sum;
     if (row != NULL) {
         stored.sum = row->sum;
@@ -190,9 +191,9 @@ static void take_set(struct bucket *bucket, struct entry *entry, const struct st
 {
     entry->sum = stored->sum;
     for (uint32_t i = 0; i < stored->large_count; i++) {
-        const struct mr_verify_large *before = large[i].is_unknown && entry->state == IS_THERE
-                                                   ? known_before(bucket, entry, large[i].column)
-                                                   : NULL;
+        bool is_left_alone = large[i].is_unknown && !large[i].is_lost && entry->state == IS_THERE;
+        const struct mr_verify_large *before =
+            is_left_alone ? known_before(bucket, entry, large[i].column) : NULL;
         if (before != NULL) {
             large[i] = *before;
             entry->sum = mr_digest_add(entry->sum, before->digest);
@@ -231,6 +232,10 @@ static void take_event(struct comparison *comparison, const struct stored *store
         return;
     }
     comparison->counts.events++;
+    /* Of two partitions, which are read in any order, this may not be the event before. */
+    if (entry->record.offset >= 0 && entry->record.partition != stored->record.partition) {
+        entry->large_count = 0;
+    }
     entry->record = stored->record;
     entry->is_copied = stored->is_copied;
     if (!comparison->fold->has_key) {
@@ -240,7 +245,9 @@ static void take_event(struct comparison *comparison, const struct stored *store
     if (!is_seen(&comparison->views[0], stored)) {
         entry->has_come = entry->has_come || stored->is_gone || entry->state != IS_THERE;
     }
-    if (stored->is_gone) {
+    if (stored->is_tombstone) {
+        entry->state = entry->state == IS_GONE ? IS_GONE : IS_BURIED;
+    } else if (stored->is_gone) {
         entry->state = IS_GONE;
     } else {
         take_set(bucket, entry, stored, large);
@@ -308,7 +315,8 @@ static void take_row(struct comparison *comparison, const struct stored *row,
     }
     struct entry *entry = find(bucket, row->key);
     MR_ASSERT(entry != NULL);
-    if (entry->state == IS_GONE) {
+    if (entry->state == IS_GONE || entry->state == IS_BURIED) {
+        entry->state = IS_GONE;
         comparison->counts.eventless += entry->record.offset < 0;
         differ(comparison, MR_DIFFERENCE_MISSING, row->key, entry, 1);
         return;
@@ -335,6 +343,8 @@ static void take_rest(struct comparison *comparison)
         const struct entry *entry = &comparison->bucket.entries[i];
         if (entry->state == IS_THERE && entry->has_come) {
             comparison->counts.unsettled++;
+        } else if (entry->state == IS_BURIED) {
+            comparison->counts.buried++;
         } else if (entry->state == IS_THERE || entry->times > 0) {
             differ(comparison, MR_DIFFERENCE_PHANTOM, entry->key, entry,
                    entry->times > 0 ? (uint64_t)entry->times : 1);

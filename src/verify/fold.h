@@ -1,7 +1,7 @@
 /* What a topic says of a table, folded by key, beside what the table says.
  *
  * Rows and events are put into buckets by their key's digest, on disk where they are many (spill.h), and one bucket is compared at a
- * time. So memory is bounded, however large the table is. Events of a key are folded in the order in which they were added, which
+ * time: memory holds the keys of one of 512 buckets. Events of a key are folded in the order in which they were added, which
  * is that of their partition's offsets; where a key is in two partitions, the later position counts.
  *
  * A table is read in chunks, each with a snapshot of its own (cut.h). Of a key whose row was read, the events count that the chunk's snapshot
@@ -40,12 +40,14 @@ struct mr_fold_record {
     uint32_t xid;
 };
 
-/* An event of a row. `row` NULL: it is gone. Of a table without a key, a row that came or, with `is_gone`, went. */
+/* An event of a row. `row` NULL: it is gone. Of a table without a key, a row that came or, with `is_gone`, went. A tombstone says that
+ * an event before it did, which compaction may have taken away. */
 struct mr_fold_event {
     struct mr_fold_record record;
     struct mr_digest key;
     const struct mr_verify_row *row;
     bool is_gone;
+    bool is_tombstone;
     bool
         is_copied; /* of a row that was there before; `record.xid` is the next number that was free then */
 };
@@ -77,6 +79,7 @@ struct mr_fold_counts {
         older; /* keys whose last event is of another form of the table, and does not equal the row */
     uint64_t unsettled; /* keys that no chunk showed, and that came while they were read */
     uint64_t twice;     /* rows with a key that another one has */
+    uint64_t buried;    /* keys with a tombstone, without the delete that it belongs to */
 };
 
 struct mr_fold *mr_fold_new(bool has_key);

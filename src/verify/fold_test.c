@@ -156,8 +156,57 @@ static void test_later_event_counts(void **state)
     early.partition = 0;
     add_event_at(fold, "b", "early", "large", early);
     add_row(fold, "b", 0, "early");
-    compare(fold, &found);
+    /* A value that was left alone in another partition: of the event before, or of one in between that comes later here. */
+    struct mr_fold_record between = {.place.order = 2, .offset = 10, .partition = 0};
+    late = (struct mr_fold_record){.place.order = 3, .offset = 3, .partition = 1};
+    add_event_at(fold, "c", "1", "first", early);
+    add_event_at(fold, "c", "3", NULL, late);
+    add_event_at(fold, "c", "2", "large", between);
+    add_row(fold, "c", 0, "3");
+    assert_int_equal(compare(fold, &found).unknown, 1);
     assert_int_equal(found.count, 0);
+}
+
+/* Of an event that was too large a value is not what it was before. */
+static void test_a_lost_value_is_unknown(void **state)
+{
+    (void)state;
+    struct mr_fold *fold = mr_fold_new(true);
+    struct found found;
+    add_event(fold, "a", "1", "before");
+    struct mr_verify_large room;
+    struct mr_verify_row lost = row("2", NULL, &room);
+    room.is_lost = true;
+    struct mr_fold_event event = {
+        .key = digest("a"), .row = &lost, .record = {.place.commit_lsn = 1, .xid = 5}};
+    assert_int_equal(mr_fold_add_event(fold, &event, NULL), MR_OK);
+    add_event(fold, "a", "3", NULL);
+    add_row(fold, "a", 5, "3");
+    assert_int_equal(compare(fold, &found).unknown, 1);
+    assert_int_equal(found.count, 0);
+}
+
+/* Compaction took the delete between reading what was before it and its tombstone. */
+static void test_a_tombstone_alone(void **state)
+{
+    (void)state;
+    struct mr_fold *fold = mr_fold_new(true);
+    struct found found;
+    struct mr_fold_event tombstone = {.is_gone = true, .is_tombstone = true, .record.xid = 5};
+    for (const char *key = "abc"; *key != '\0'; key++) {
+        const char text[] = {*key, '\0'};
+        add_event(fold, text, "1", "large");
+        if (*key == 'b') {
+            add_event(fold, text, NULL, NULL);
+        }
+        tombstone.key = digest(text);
+        assert_int_equal(mr_fold_add_event(fold, &tombstone, NULL), MR_OK);
+    }
+    add_row(fold, "c", 5, "1");
+    struct mr_fold_counts counts = compare(fold, &found);
+    assert_int_equal(counts.buried, 1);
+    assert_int_equal(counts.differences[MR_DIFFERENCE_MISSING], 1);
+    assert_int_equal(found.count, 1);
 }
 
 static void test_truncate(void **state)
@@ -279,6 +328,8 @@ int main(void)
         cmocka_unit_test(test_compare_equal),
         cmocka_unit_test(test_compare_each_kind),
         cmocka_unit_test(test_later_event_counts),
+        cmocka_unit_test(test_a_lost_value_is_unknown),
+        cmocka_unit_test(test_a_tombstone_alone),
         cmocka_unit_test(test_truncate),
         cmocka_unit_test(test_rows_without_a_key_are_counted),
         cmocka_unit_test(test_chunks),

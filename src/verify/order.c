@@ -84,6 +84,16 @@ static const struct seen *find(const struct mr_order *order, const struct partit
     return NULL;
 }
 
+static const struct seen *find_elsewhere(const struct mr_order *order, struct mr_place place)
+{
+    const struct seen *found = NULL;
+    for (uint32_t i = 0; i < order->count && found == NULL; i++) {
+        bool unused;
+        found = find(order, &order->partitions[i], place, &unused);
+    }
+    return found;
+}
+
 void mr_order_take(struct mr_order *order, const struct mr_fold_record *record,
                    struct mr_digest digest)
 {
@@ -99,19 +109,30 @@ void mr_order_take(struct mr_order *order, const struct mr_fold_record *record,
     bool is_forgotten = false;
     const struct seen *before = find(order, partition, record->place, &is_forgotten);
     order->counts.repeats++;
-    if (before != NULL) {
-        order->counts.unlike += !mr_digest_equal(before->digest, digest);
-    } else if (!is_forgotten) {
-        order->counts.backwards++;
-    }
     partition->repeats = compared < 0;
+    if (before == NULL && is_forgotten) {
+        order->counts.forgotten++;
+        return;
+    }
+    if (before == NULL) {
+        before = find_elsewhere(order, record->place);
+        order->counts.elsewhere += before != NULL;
+        order->counts.backwards += before == NULL;
+    }
+    order->counts.unlike += before != NULL && !mr_digest_equal(before->digest, digest);
 }
 
-struct mr_order_counts mr_order_counts(const struct mr_order *order)
+bool mr_order_has_begun(const struct mr_order *order, int32_t partition)
+{
+    return order->partitions[partition].count > 0;
+}
+
+struct mr_order_counts mr_order_counts(const struct mr_order *order, mr_lsn moment)
 {
     struct mr_order_counts counts = order->counts;
     for (uint32_t i = 0; i < order->count; i++) {
-        counts.broken += order->partitions[i].repeats;
+        const struct partition *partition = &order->partitions[i];
+        counts.broken += partition->repeats && partition->highest.commit_lsn <= moment;
     }
     return counts;
 }

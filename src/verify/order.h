@@ -11,7 +11,10 @@ struct mr_order_counts {
     uint64_t repeats;
     uint64_t unlike;    /* of them, those that do not equal the record that they repeat */
     uint64_t backwards; /* of them, those that repeat none */
-    uint64_t broken;    /* runs of repeats that end before the highest position */
+    uint64_t forgotten; /* of them, those of a record that is remembered no more */
+    uint64_t
+        elsewhere; /* of them, those of a record of another partition, as after partitions were added */
+    uint64_t broken; /* runs of repeats that end before the highest position */
 };
 
 struct mr_order *mr_order_new(uint32_t partitions);
@@ -21,6 +24,10 @@ void mr_order_free(struct mr_order *order); /* NULL is fine */
 void mr_order_take(struct mr_order *order, const struct mr_fold_record *record,
                    struct mr_digest digest);
 
-struct mr_order_counts mr_order_counts(const struct mr_order *order);
+/* Whether the partition has had a record. */
+bool mr_order_has_begun(const struct mr_order *order, int32_t partition);
+
+/* `moment`: a run of repeats of what was sent after it may be under way still. */
+struct mr_order_counts mr_order_counts(const struct mr_order *order, mr_lsn moment);
 
 #endif

@@ -17,7 +17,7 @@ static struct mr_order_counts order_of(const char *records)
         record.place.commit_lsn = (uint8_t)*records | 0x20;
         mr_order_take(order, &record, (struct mr_digest){.low = (uint8_t)*records});
     }
-    struct mr_order_counts counts = mr_order_counts(order);
+    struct mr_order_counts counts = mr_order_counts(order, 'z');
     mr_order_free(order);
     return counts;
 }
@@ -39,7 +39,8 @@ static void test_take(void **state)
         {"acbcd", {.repeats = 2, .backwards = 1}},
         {"abcbd", {.repeats = 1, .broken = 1}},
         {"abcb", {.repeats = 1, .broken = 1}},
-        {"abc|abcb", {.repeats = 1, .broken = 1}},
+        {"abc|bcab", {.repeats = 2, .elsewhere = 1, .broken = 1}},
+        {"abc|bcAbc", {.repeats = 3, .elsewhere = 1, .unlike = 1}},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_order_counts got = order_of(cases[i].records);
@@ -62,12 +63,20 @@ static void test_take_many(void **state)
         record.place.order = 2 * i;
         mr_order_take(order, &record, (struct mr_digest){.low = i});
     }
-    struct mr_order_counts counts = mr_order_counts(order);
+    struct mr_order_counts counts = mr_order_counts(order, 0);
     assert_int_equal(counts.repeats, MANY);
+    assert_int_equal(counts.forgotten, MANY - 8192);
     assert_int_equal(counts.unlike + counts.backwards + counts.broken, 0);
     record.place.order = 2 * MANY - 1;
     mr_order_take(order, &record, (struct mr_digest){.low = 1});
-    assert_int_equal(mr_order_counts(order).backwards, 1);
+    assert_int_equal(mr_order_counts(order, 0).backwards, 1);
+    record.place.commit_lsn = 7;
+    mr_order_take(order, &record, (struct mr_digest){.low = 1});
+    record.place.commit_lsn = 0;
+    mr_order_take(order, &record, (struct mr_digest){.low = 1});
+    assert_int_equal(mr_order_counts(order, 6).broken, 1); /* the second may go on */
+    assert_int_equal(mr_order_counts(order, 7).broken, 2);
+    assert_true(mr_order_has_begun(order, 0));
     mr_order_free(order);
     mr_order_free(NULL);
 }

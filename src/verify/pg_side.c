@@ -12,44 +12,72 @@ enum listed {
     LISTED_KIND,
     LISTED_IS_FULL,
     LISTED_ROWS,
+    LISTED_IS_PUBLISHED,
     LISTED_LACKS,
-    LISTED_FILTER
+    LISTED_FILTER,
+    LISTED_AS_SCHEMA, /* its own name or that of a table that it is a partition of, a row for each */
+    LISTED_AS_TABLE,
 };
+
+/* All tables that may be streamed. One that has partitions is none itself unless it is published. */
+static mr_status ask_tables(struct mr_pg_conn *conn, const char *publication,
+                            const struct mr_pg_result **ret_result, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the published tables", "niisbnbbSii", 0, UINT32_MAX};
+    return mr_pg_askf(
+        conn, &shape, ret_result, ret_error,
+        "WITH sent AS MATERIALIZED (SELECT c.oid, %s AS filter FROM pg_publication_tables t"
+        "  JOIN pg_namespace n ON n.nspname = t.schemaname"
+        "  JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
+        "  WHERE t.pubname = %L)"
+        " SELECT c.oid::bigint, n.nspname, c.relname, c.relkind, c.relreplident = 'f',"
+        " greatest(c.reltuples, 0)::bigint, s.oid IS NOT NULL,"
+        " EXISTS (SELECT FROM pg_publication p WHERE p.pubname = %L"
+        "  AND NOT (p.pubinsert AND p.pubupdate AND p.pubdelete)), s.filter, m.nspname, r.relname"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " LEFT JOIN sent s ON s.oid = c.oid"
+        " CROSS JOIN LATERAL (SELECT c.oid UNION SELECT relid FROM pg_partition_ancestors(c.oid)) a"
+        " JOIN pg_class r ON r.oid = a.oid JOIN pg_namespace m ON m.oid = r.relnamespace"
+        " WHERE s.oid IS NOT NULL OR (c.relkind = 'r' AND c.relpersistence = 'p' AND"
+        "  c.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_partition_ancestors(c.oid) u"
+        "  WHERE u.relid IN (SELECT oid FROM sent))) ORDER BY 2, 3",
+        mr_pg_server_version(conn) >= SHAPED_VERSION_MIN ? "t.rowfilter" : "NULL::text",
+        publication, publication);
+}
+
+static mr_slice text_at(const struct mr_pg_result *result, uint32_t row, enum listed column)
+{
+    return mr_slice_of(mr_pg_result_value(result, row, column));
+}
 
 mr_status mr_verify_list(struct mr_pg_conn *conn, const struct mr_config *config,
                          struct mr_verify_list *ret_list, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the published tables", "niisbnbS", 0, UINT32_MAX};
     const struct mr_pg_source_options *source = &config->source;
     const struct mr_pg_result *result;
-    MR_TRY(mr_pg_askf(
-        conn, &shape, &result, ret_error,
-        "SELECT c.oid::bigint, t.schemaname, t.tablename, c.relkind, c.relreplident = 'f',"
-        " greatest(c.reltuples, 0)::bigint, NOT (p.pubinsert AND p.pubupdate AND p.pubdelete), %s"
-        " FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname"
-        " JOIN pg_namespace n ON n.nspname = t.schemaname"
-        " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename"
-        " WHERE t.pubname = %L ORDER BY 2, 3",
-        mr_pg_server_version(conn) >= SHAPED_VERSION_MIN ? "t.rowfilter" : "NULL::text",
-        source->publication));
+    MR_TRY(ask_tables(conn, source->publication, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     struct mr_verify_list list = {.tables = MR_NEW_ARRAY(struct mr_verify_listed, rows + 1)};
     for (uint32_t i = 0; i < rows; i++) {
-        const char *schema = mr_pg_result_value(result, i, LISTED_SCHEMA);
-        const char *table = mr_pg_result_value(result, i, LISTED_TABLE);
-        const char *filter = mr_pg_result_value(result, i, LISTED_FILTER);
-        if (!mr_pg_table_listed(source, mr_slice_of(schema), mr_slice_of(table)) ||
-            mr_pg_table_is_signal(source, mr_slice_of(schema), mr_slice_of(table))) {
+        mr_slice schema = text_at(result, i, LISTED_SCHEMA);
+        mr_slice table = text_at(result, i, LISTED_TABLE);
+        uint32_t oid = (uint32_t)mr_pg_result_number(result, i, LISTED_OID);
+        bool is_known = list.count > 0 && list.tables[list.count - 1].oid == oid;
+        if (is_known || mr_pg_table_is_signal(source, schema, table) ||
+            !mr_pg_table_listed(source, text_at(result, i, LISTED_AS_SCHEMA),
+                                text_at(result, i, LISTED_AS_TABLE))) {
             continue;
         }
+        const char *filter = mr_pg_result_value(result, i, LISTED_FILTER);
         list.tables[list.count++] = (struct mr_verify_listed){
-            .schema = MR_STRDUP(schema),
-            .table = MR_STRDUP(table),
+            .schema = MR_STRNDUP((const char *)schema.data, schema.len),
+            .table = MR_STRNDUP((const char *)table.data, table.len),
             .filter = filter == NULL ? NULL : MR_STRDUP(filter),
-            .oid = (uint32_t)mr_pg_result_number(result, i, LISTED_OID),
+            .oid = oid,
             .rows = (uint64_t)mr_pg_result_number(result, i, LISTED_ROWS),
             .kind = mr_pg_result_value(result, i, LISTED_KIND)[0],
             .is_full = mr_pg_result_true(result, i, LISTED_IS_FULL),
+            .is_published = mr_pg_result_true(result, i, LISTED_IS_PUBLISHED),
             .lacks_operations = mr_pg_result_true(result, i, LISTED_LACKS)};
     }
     *ret_list = list;
@@ -243,19 +271,47 @@ static struct mr_digest answer_digest(const struct mr_pg_result *result, struct 
     return digest;
 }
 
+/* Whether no two rows have the same values of the columns that are the key by configuration (docs/keys.md). */
+static mr_status ask_is_unique(struct mr_pg_conn *conn, uint32_t oid,
+                               const struct mr_table_key *chosen, bool *ret_is_unique,
+                               struct mr_error *ret_error)
+{
+    struct mr_text names = {0};
+    for (uint32_t i = 0; i < chosen->column_count; i++) {
+        mr_sql_format(&names, "%s%L", i == 0 ? "" : ", ", chosen->columns[i]);
+    }
+    int64_t is_unique = 0;
+    mr_status status = mr_pg_ask_number(
+        conn, "whether a key is unique", 'b', &is_unique, ret_error,
+        "SELECT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = %u AND i.indisunique"
+        " AND i.indisvalid AND i.indpred IS NULL AND NOT EXISTS (SELECT"
+        " FROM unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) k(number) WHERE NOT EXISTS (SELECT"
+        " FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = k.number"
+        " AND a.attnotnull AND a.attname IN (%s))))",
+        oid, names.data);
+    mr_text_done(&names);
+    *ret_is_unique = is_unique != 0;
+    return status;
+}
+
 mr_status mr_verify_describe(struct mr_pg_conn *conn, const struct mr_config *config,
                              const struct mr_verify_listed *listed, struct mr_digest key,
                              struct mr_verify_table *ret_table, struct mr_error *ret_error)
 {
     const struct mr_pg_result *result;
-    MR_TRY(ask_columns(conn, config, listed, &result, ret_error));
     const struct mr_table_key *chosen =
         mr_pg_key_of(&config->source, mr_slice_of(listed->schema), mr_slice_of(listed->table));
+    bool is_unique = true;
+    if (chosen != NULL) {
+        MR_TRY(ask_is_unique(conn, listed->oid, chosen, &is_unique, ret_error));
+    }
+    MR_TRY(ask_columns(conn, config, listed, &result, ret_error));
     uint32_t count = mr_pg_result_rows(result);
     struct mr_verify_table table = {
         .topic = mr_table_topic(&config->encode, listed->schema, listed->table),
         .key = MR_NEW_ARRAY(uint32_t, count + 1),
         .is_ordered = chosen == NULL,
+        .is_unique = is_unique,
         .form = answer_digest(result, key),
         .salt = config->encode.hash_salt,
         .unavailable = config->encode.unavailable_value};

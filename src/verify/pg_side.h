@@ -7,14 +7,15 @@
 #include "verify/cut.h"
 #include "verify/fold.h"
 
-/* A published table that is configured. */
+/* A table that is configured, or a partition of one. */
 struct mr_verify_listed {
     char *schema, *table;
     char *filter; /* the publication's condition on its rows; NULL: none */
     uint32_t oid;
-    uint64_t rows;         /* about; 0: not known */
-    char kind;             /* pg_class.relkind */
-    bool is_full;          /* replica identity */
+    uint64_t rows; /* about; 0: not known */
+    char kind;     /* pg_class.relkind */
+    bool is_full;  /* replica identity */
+    bool is_published;
     bool lacks_operations; /* the publication sends not all of inserts, updates and deletes */
 };
 

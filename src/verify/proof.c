@@ -19,6 +19,16 @@ enum {
 /* A stream that does not move for so long does not run, or stands still; so does Kafka. */
 #define PATIENCE_NS (INT64_C(60) * 1000000000)
 
+/* Records that are not as the table's events are. */
+struct strange {
+    uint64_t unreadable;
+    uint64_t other_keys;
+    struct mr_place other_last; /* of these the last one */
+    uint64_t foreign;           /* before the first one of millrace */
+    uint64_t lossy;             /* too large, of a table without a key */
+    uint64_t hard;              /* differences whose last event is after `other_last` */
+};
+
 /* A table at hand. */
 struct work {
     const struct mr_verify_tools *tools;
@@ -32,9 +42,9 @@ struct work {
     char *after;                    /* where the next one begins */
     struct mr_verify_row row, before;
     struct mr_kafka_extent extent;
-    int64_t begun_ns;                /* what is being read */
-    uint64_t unreadable, other_keys; /* records */
-    bool is_copied;                  /* rows that were there before come in just now */
+    int64_t begun_ns; /* what is being read */
+    struct strange strange;
+    bool is_copied; /* rows that were there before come in just now */
 };
 
 void mr_proof_conclude(struct mr_proof *proof, enum mr_verify_verdict verdict, const char *format,
@@ -175,6 +185,11 @@ static mr_status read_chunk_rows(struct work *work, bool *ret_is_void, struct mr
                                   : "no REPLICA IDENTITY FULL");
         return MR_OK;
     }
+    if (!work->table.is_unique) {
+        mr_proof_conclude(work->proof, MR_VERIFY_UNPROVABLE,
+                          "several rows may have a key (key_columns without a unique index)");
+        return MR_OK;
+    }
     *ret_is_void = !is_same;
     if (!is_same) {
         return MR_OK;
@@ -244,7 +259,7 @@ static mr_status wait_for_stream(struct work *work, bool *ret_has_come, struct m
 /* A record that is no event of the table: the first one is named, and all are counted. */
 static void refuse_record(struct work *work, const struct mr_kafka_read *read, const char *what)
 {
-    if (work->unreadable++ == 0) {
+    if (work->strange.unreadable++ == 0) {
         mr_proof_conclude(work->proof, MR_VERIFY_DIFFERENT,
                           "topic \"%s\", partition %d, offset %lld: %s", work->table.topic,
                           read->partition, (long long)read->offset, what);
@@ -266,7 +281,7 @@ static mr_status fold_event(struct work *work, const struct mr_event *event,
                             struct mr_fold_event *folded, struct mr_error *ret_error)
 {
     if (work->table.key_count > 0) {
-        bool is_gone = event->kind == MR_EVENT_GONE;
+        bool is_gone = event->kind == MR_EVENT_GONE || event->kind == MR_EVENT_TOMBSTONE;
         return fold(work, folded, is_gone, is_gone ? NULL : &work->row, ret_error);
     }
     if (event->before.data != NULL) {
@@ -286,7 +301,10 @@ static bool read_event(struct work *work, const struct mr_kafka_read *read,
         return false;
     }
     if (event->kind != MR_EVENT_TRUNCATE && kind == MR_VERIFY_KEY_OTHER) {
-        work->other_keys++;
+        work->strange.other_keys++;
+        if (mr_place_compare(event->place, work->strange.other_last) > 0) {
+            work->strange.other_last = event->place;
+        }
         return false;
     }
     bool good =
@@ -295,8 +313,20 @@ static bool read_event(struct work *work, const struct mr_kafka_read *read,
          mr_verify_event_row(table, event->before, &work->before));
     if (!good) {
         refuse_record(work, read, "its row can't be read");
+    } else if (read->oversize.data != NULL) {
+        work->strange.lossy += table->key_count == 0;
+        for (uint32_t i = 0; event->after.data != NULL && i < work->row.large_count; i++) {
+            work->row.large[i].is_lost = true;
+        }
     }
     return good;
+}
+
+/* A row alone does not say that it was copied. Its place does: no commit is there, because those are at multiples of eight. */
+static bool is_copy(const struct mr_event *event)
+{
+    return event->kind == MR_EVENT_COPIED ||
+           (event->kind == MR_EVENT_ROW && event->place.commit_lsn % 8 != 0);
 }
 
 static mr_status take_record(struct work *work, const struct mr_kafka_read *read,
@@ -304,6 +334,10 @@ static mr_status take_record(struct work *work, const struct mr_kafka_read *read
 {
     struct mr_event event;
     if (mr_event_is_marker(read)) {
+        return MR_OK;
+    }
+    if (read->position.data == NULL && !mr_order_has_begun(work->order, read->partition)) {
+        work->strange.foreign++;
         return MR_OK;
     }
     const char *what = mr_event_read(work->tools->config->encode.format, read, &event);
@@ -315,7 +349,8 @@ static mr_status take_record(struct work *work, const struct mr_kafka_read *read
                                               .offset = read->offset,
                                               .partition = read->partition,
                                               .xid = event.xid},
-                                   .is_copied = event.kind == MR_EVENT_COPIED};
+                                   .is_tombstone = event.kind == MR_EVENT_TOMBSTONE,
+                                   .is_copied = is_copy(&event)};
     if (event.kind != MR_EVENT_PASSED && !read_event(work, read, &event, &folded.key)) {
         return MR_OK;
     }
@@ -337,55 +372,57 @@ static mr_status take_record(struct work *work, const struct mr_kafka_read *read
     return fold_event(work, &event, &folded, ret_error);
 }
 
-static mr_status read_topic(struct work *work, struct mr_error *ret_error)
+/* `*ret_is_whole`: it was read to its end. */
+static mr_status read_topic(struct work *work, bool *ret_is_whole, struct mr_error *ret_error)
 {
     struct mr_kafka_reader *reader = work->tools->reader;
     struct mr_proof *proof = work->proof;
     MR_TRY(mr_kafka_reader_open(reader, work->table.topic, &work->extent, ret_error));
     work->order = mr_order_new(work->extent.partitions);
     work->begun_ns = mr_monotonic_ns();
-    int64_t moved_ns = work->begun_ns;
+    int64_t silent_since_ns = work->begun_ns;
     struct mr_kafka_read read;
     mr_status status;
-    while ((status = mr_kafka_reader_next(reader, &read, ret_error)) != MR_END) {
+    while ((status = mr_kafka_reader_next(reader, &read, ret_error)) == MR_OK ||
+           status == MR_AGAIN) {
         if (status == MR_AGAIN || proof->records % PROGRESS_ROWS == 0) {
             show(work, "records of the topic", proof->records, work->extent.records);
             MR_TRY(wait_ms(work->tools, 0, ret_error));
         }
-        if (status == MR_AGAIN && mr_monotonic_ns() - moved_ns > PATIENCE_NS) {
-            mr_proof_conclude(proof, MR_VERIFY_NONE,
-                              "the topic's end does not come: for a minute Kafka has not answered, "
-                              "or another producer's transaction is open");
-            return MR_OK;
+        if (status == MR_OK) {
+            proof->records++;
+            silent_since_ns = 0;
+            MR_TRY(take_record(work, &read, ret_error));
+        } else if (silent_since_ns == 0) {
+            silent_since_ns = mr_monotonic_ns();
+        } else if (mr_monotonic_ns() - silent_since_ns > PATIENCE_NS) {
+            status = mr_fail(ret_error, MR_ERR_TRANSIENT,
+                             "the topic's end does not come: for a minute Kafka has not answered, "
+                             "or another producer's transaction is open");
+            break;
         }
-        if (status == MR_AGAIN) {
-            continue;
-        }
-        MR_TRY(status);
-        if (proof->records++ % PROGRESS_ROWS == 0) {
-            moved_ns = mr_monotonic_ns();
-        }
-        MR_TRY(take_record(work, &read, ret_error));
     }
-    return MR_OK;
+    *ret_is_whole = status == MR_END;
+    if (status == MR_ERR_TRANSIENT) { /* the other tables may have a verdict nevertheless */
+        mr_proof_conclude(proof, MR_VERIFY_NONE, "%s", ret_error->text);
+    }
+    return status == MR_END || status == MR_ERR_TRANSIENT ? MR_OK : status;
 }
 
 static void take_difference(void *context, const struct mr_difference *difference)
 {
-    struct mr_proof *proof = context;
+    struct work *work = context;
+    struct mr_proof *proof = work->proof;
+    bool is_later = difference->last.offset >= 0 &&
+                    mr_place_compare(difference->last.place, work->strange.other_last) > 0;
+    work->strange.hard += work->table.key_count > 0 && is_later;
     if (proof->named_count < MR_VERIFY_NAMED_MAX) {
         proof->named[proof->named_count++] = (struct mr_verify_named){.difference = *difference};
     }
 }
 
-static void add_key_value(struct mr_text *text, const struct mr_verify_column *column,
-                          mr_slice value)
+static void add_string(struct mr_text *text, mr_slice value)
 {
-    struct mr_scanned scanned;
-    if (column->is_bare && mr_scan_value(value, &scanned) && scanned.kind == MR_SCAN_NUMBER) {
-        mr_text_add(text, value.data, value.len);
-        return;
-    }
     size_t room = 6 * value.len + 2;
     uint8_t *bytes = MR_ALLOC(room);
     struct mr_buffer buffer = mr_buffer_init(bytes, room);
@@ -400,8 +437,19 @@ static char *key_text(const struct mr_verify_table *table, const mr_slice *value
     struct mr_text text = {0};
     for (uint32_t i = 0; i < table->key_count; i++) {
         const struct mr_verify_column *column = &table->columns[table->key[i]];
-        mr_text_format(&text, "%c\"%s\":", i == 0 ? '{' : ',', column->name);
-        add_key_value(&text, column, values[table->key[i]]);
+        mr_slice value = values[table->key[i]];
+        struct mr_scanned scanned;
+        mr_text_string(&text, i == 0 ? "{" : ",");
+        add_string(&text, mr_slice_of(column->name));
+        mr_text_string(&text, ":");
+        if (value.data == NULL) {
+            mr_text_string(&text, "null");
+        } else if (column->is_bare && mr_scan_value(value, &scanned) &&
+                   scanned.kind == MR_SCAN_NUMBER) {
+            mr_text_add(&text, value.data, value.len);
+        } else {
+            add_string(&text, value);
+        }
     }
     mr_text_string(&text, "}");
     return text.data;
@@ -426,45 +474,51 @@ static mr_status name_row(void *context, uint32_t xid, const mr_slice *values,
 }
 
 /* By the record of the key's last event. */
-static mr_status name_by_record(struct work *work, struct mr_verify_named *named,
-                                struct mr_error *ret_error)
+static mr_status name_by_record(struct work *work, struct mr_verify_named *named)
 {
     const struct mr_fold_record *last = &named->difference.last;
     struct mr_kafka_read read;
     mr_status status = mr_kafka_reader_fetch(work->tools->reader, work->table.topic,
-                                             last->partition, last->offset, &read, ret_error);
+                                             last->partition, last->offset, &read, NULL);
     if (status == MR_OK && read.key.data != NULL) {
         named->key = MR_STRNDUP((const char *)read.key.data, read.key.len);
     }
     return status == MR_END ? MR_OK : status;
 }
 
-static mr_status name_differences(struct work *work, struct mr_error *ret_error)
+static void name_eventless(struct work *work)
 {
     struct mr_pg_conn *conn = work->tools->conn;
+    const struct mr_verify_range all = {0};
+    struct mr_cut unused;
+    if (mr_verify_begin(conn, &unused, NULL) == MR_OK) {
+        mr_cut_done(&unused);
+        (void)mr_verify_rows(conn, work->proof->listed, &work->table, &all, name_row, work, NULL);
+        (void)mr_pg_command(conn, "COMMIT", MR_PG_ANSWER_MS, NULL);
+    }
+}
+
+/* As far as Kafka and the server answer: the verdict holds without names. */
+static void name_differences(struct work *work)
+{
     struct mr_proof *proof = work->proof;
     bool has_eventless = false;
+    mr_status status = MR_OK;
     for (uint32_t i = 0; i < proof->named_count && work->table.key_count > 0; i++) {
         if (proof->named[i].difference.last.offset < 0) {
             has_eventless = true;
-        } else {
-            MR_TRY(name_by_record(work, &proof->named[i], ret_error));
+        } else if (status == MR_OK) {
+            status = name_by_record(work, &proof->named[i]);
         }
     }
-    if (!has_eventless) {
-        return MR_OK;
+    if (has_eventless) {
+        name_eventless(work);
     }
-    const struct mr_verify_range all = {0};
-    struct mr_cut unused;
-    MR_TRY(mr_verify_begin(conn, &unused, ret_error));
-    mr_cut_done(&unused);
-    MR_TRY(mr_verify_rows(conn, proof->listed, &work->table, &all, name_row, work, ret_error));
-    return mr_pg_command(conn, "COMMIT", MR_PG_ANSWER_MS, ret_error);
 }
 
 static void judge_order(const struct work *work)
 {
-    struct mr_order_counts order = mr_order_counts(work->order);
+    struct mr_order_counts order = mr_order_counts(work->order, work->proof->moment);
     if (order.unlike + order.backwards + order.broken > 0) {
         mr_proof_conclude(work->proof, MR_VERIFY_DIFFERENT,
                           "records out of order: of %llu repeats %llu unlike the first, %llu other "
@@ -489,8 +543,10 @@ static void judge_differences(const struct work *work)
     if (missing + others == 0) {
         return;
     }
-    bool has_excuse = work->other_keys > 0 ||
-                      (others == 0 && missing == proof->counts.eventless && work->extent.cut > 0);
+    const struct strange *strange = &work->strange;
+    bool has_begun_later = work->extent.cut > 0 || strange->foreign > 0;
+    bool has_excuse = (strange->other_keys > 0 && strange->hard == 0) || strange->lossy > 0 ||
+                      (others == 0 && missing == proof->counts.eventless && has_begun_later);
     mr_proof_conclude(proof, has_excuse ? MR_VERIFY_IN_PART : MR_VERIFY_DIFFERENT,
                       "%llu missing, %llu phantom, %llu stale, %llu altered",
                       (unsigned long long)missing, (unsigned long long)found[MR_DIFFERENCE_PHANTOM],
@@ -512,42 +568,47 @@ static void judge_differences(const struct work *work)
     }
 }
 
+/* What was not compared. */
+static void judge_rest(const struct work *work)
+{
+    const struct mr_fold_counts *counts = &work->proof->counts;
+    const struct strange *strange = &work->strange;
+    const struct mr_order_counts order = mr_order_counts(work->order, work->proof->moment);
+    const struct {
+        uint64_t count;
+        const char *what;
+    } rest[] = {
+        {order.forgotten, "records repeat one of long ago, and are not compared with it"},
+        {order.elsewhere, "records repeat one of another partition"},
+        {strange->other_keys,
+         "records have the key of another form of the table, and count for no row"},
+        {strange->foreign, "records are from before millrace, and count for no row"},
+        {strange->lossy, "records were too large to be whole"},
+        {counts->buried, "rows have a tombstone and no delete, which compaction has taken"},
+        {counts->unsettled, "rows came while the table was read, after their part of it; the next "
+                            "run proves them"},
+        {counts->unknown, "rows have a large value that no event of their key has"},
+        {counts->older, "rows have a last event of an older form of the table"},
+        {counts->twice, "rows share a key with another one"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(rest); i++) {
+        if (rest[i].count > 0) {
+            mr_proof_conclude(work->proof, MR_VERIFY_IN_PART, "%llu %s",
+                              (unsigned long long)rest[i].count, rest[i].what);
+        }
+    }
+}
+
 static void judge(const struct work *work)
 {
     struct mr_proof *proof = work->proof;
-    const struct mr_fold_counts *counts = &proof->counts;
-    if (work->unreadable > 1) {
+    if (work->strange.unreadable > 1) {
         mr_proof_conclude(proof, MR_VERIFY_DIFFERENT, "%llu such records in all",
-                          (unsigned long long)work->unreadable);
+                          (unsigned long long)work->strange.unreadable);
     }
     judge_differences(work);
     judge_order(work);
-    if (work->other_keys > 0) {
-        mr_proof_conclude(proof, MR_VERIFY_IN_PART,
-                          "%llu records have the key of another form of the table, and count for "
-                          "no row",
-                          (unsigned long long)work->other_keys);
-    }
-    if (counts->unsettled > 0) {
-        mr_proof_conclude(proof, MR_VERIFY_IN_PART,
-                          "%llu rows came while the table was read, after their part of it; the "
-                          "next run proves them",
-                          (unsigned long long)counts->unsettled);
-    }
-    if (counts->unknown > 0) {
-        mr_proof_conclude(proof, MR_VERIFY_IN_PART,
-                          "%llu rows have a large value that no event of their key has",
-                          (unsigned long long)counts->unknown);
-    }
-    if (counts->older > 0) {
-        mr_proof_conclude(proof, MR_VERIFY_IN_PART,
-                          "%llu rows have a last event of an older form of the table",
-                          (unsigned long long)counts->older);
-    }
-    if (counts->twice > 0) {
-        mr_proof_conclude(proof, MR_VERIFY_IN_PART, "%llu rows share a key with another one",
-                          (unsigned long long)counts->twice);
-    }
+    judge_rest(work);
     if (work->tools->options->sample > 0) {
         mr_proof_conclude(proof, MR_VERIFY_EQUAL, "a sample of %g %%",
                           work->tools->options->sample);
@@ -584,18 +645,20 @@ static mr_status prove(struct work *work, struct mr_error *ret_error)
     if (!has_come) {
         return MR_OK;
     }
-    MR_TRY(read_topic(work, ret_error));
-    if (proof->verdict == MR_VERIFY_NONE) {
+    bool is_whole;
+    MR_TRY(read_topic(work, &is_whole, ret_error));
+    if (!is_whole) {
         return MR_OK;
     }
     if (work->is_copied) {
         mr_proof_conclude(proof, MR_VERIFY_NONE, "existing rows of it are being copied");
         return MR_OK;
     }
-    MR_TRY(mr_fold_compare(work->fold, work->cuts, work->cut_count, take_difference, proof,
+    MR_TRY(mr_fold_compare(work->fold, work->cuts, work->cut_count, take_difference, work,
                            &proof->counts, ret_error));
     judge(work);
-    return name_differences(work, ret_error);
+    name_differences(work);
+    return MR_OK;
 }
 
 static bool has_own_stream(const struct mr_encode_options *encode,
@@ -648,6 +711,11 @@ static const char *unprovable(const struct mr_config *config, const struct mr_ve
 mr_status mr_prove(const struct mr_verify_tools *tools, const struct mr_verify_listed *listed,
                    struct mr_proof *ret, struct mr_error *ret_error)
 {
+    if (!listed->is_published) {
+        mr_proof_conclude(ret, MR_VERIFY_NONE, "it is not in the publication \"%s\"",
+                          tools->config->source.publication);
+        return MR_OK;
+    }
     const char *why = unprovable(tools->config, listed);
     if (why != NULL) {
         mr_proof_conclude(ret, MR_VERIFY_UNPROVABLE, "%s", why);

@@ -34,6 +34,16 @@ struct mr_digest mr_verify_value_digest(const struct mr_verify_column *column, m
     return mr_digest_of(key, text);
 }
 
+/* Of an event's value, which PostgreSQL has as `text`. One of a type that the column's values have not in JSON equals none of them. */
+static struct mr_digest scanned_digest(const struct mr_verify_column *column,
+                                       const struct mr_scanned *value, mr_slice text)
+{
+    struct mr_digest digest = mr_verify_value_digest(column, text);
+    bool is_text = value->kind == MR_SCAN_STRING || value->kind == MR_SCAN_NULL;
+    digest.high ^= !is_text && !column->is_bare;
+    return digest;
+}
+
 void mr_verify_column_mask(struct mr_verify_column *column, uint32_t length)
 {
     uint8_t *asterisks = MR_ALLOC((size_t)length + 1);
@@ -193,7 +203,7 @@ static void take_value(const struct mr_verify_table *table, uint32_t at,
     if (is_unavailable(table, column, text)) {
         add_large(row, at, (struct mr_digest){0}, true);
     } else {
-        struct mr_digest digest = mr_verify_value_digest(column, text);
+        struct mr_digest digest = scanned_digest(column, value, text);
         row->sum = mr_digest_add(row->sum, digest);
         if (is_large(column, text)) {
             add_large(row, at, digest, false);
@@ -277,7 +287,7 @@ static enum mr_verify_key_kind read_key(const struct mr_verify_table *table, mr_
         }
         uint8_t *memory;
         mr_slice text = text_of(&value, &memory);
-        key = mr_digest_add(key, mr_verify_value_digest(&table->columns[at], text));
+        key = mr_digest_add(key, scanned_digest(&table->columns[at], &value, text));
         free(memory);
         count++;
     }

@@ -28,7 +28,7 @@ struct mr_verify_column {
     enum mr_treatment treatment;
     uint32_t length;         /* of what is left of a value that is cut */
     struct mr_digest mask;   /* of a masked column: the digest of each value that is not null */
-    bool is_bare;            /* a number or a boolean */
+    bool is_bare;            /* a number or a boolean: not always a string in JSON */
     bool is_toastable;       /* may be stored out of line … */
     uint32_t large_min;      /* … if its text has so many bytes */
     struct mr_digest absent; /* of an event that was made before the column was added */
@@ -38,6 +38,7 @@ struct mr_verify_column {
 struct mr_verify_large {
     uint32_t column;
     bool is_unknown; /* of an event: no event of the key had it */
+    bool is_lost;    /* it is unknown, and another one than before: its event was too large */
     struct mr_digest digest;
 };
 
@@ -57,6 +58,7 @@ struct mr_verify_table {
     uint32_t *key; /* columns, in the order of the key's index; none: rows are counted */
     uint32_t key_count;
     bool is_ordered;         /* the key has an index, and no nulls */
+    bool is_unique;          /* no two rows have the same */
     struct mr_digest form;   /* of all of this: equal if it is the same */
     const char *salt;        /* of hashed columns */
     const char *unavailable; /* what stands for a value that an update left alone */

@@ -14,11 +14,12 @@ static struct mr_verify_table table_new(void)
     struct mr_verify_table table = {
         .key = MR_NEW_ARRAY(uint32_t, 1), .key_count = 1, .salt = "salt", .unavailable = "absent!"};
     table.key[0] = A;
-    mr_verify_column_add(&table, run_key, "a");
+    mr_verify_column_add(&table, run_key, "a")->is_bare = true;
     struct mr_verify_column *column = mr_verify_column_add(&table, run_key, "b");
     column->is_toastable = true;
     column->large_min = 4;
     column = mr_verify_column_add(&table, run_key, "c");
+    column->is_bare = true;
     mr_verify_column_absent(&table, column, mr_slice_of("new"));
     return table;
 }
@@ -94,6 +95,41 @@ static void test_event_row_differs(void **state)
         assert_true(mr_verify_event_row(&table, mr_slice_of(events[i]), &got));
         assert_false(mr_digest_equal(got.sum, sum));
     }
+    mr_verify_table_done(&table);
+}
+
+/* A text is a string in JSON, whatever it says. */
+static void test_a_text_is_a_string(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *event, *b;
+        bool want;
+    } cases[] = {
+        {"{\"a\":1,\"b\":\"t\",\"c\":\"x\"}", "t", true},
+        {"{\"a\":1,\"b\":true,\"c\":\"x\"}", "t", false},
+        {"{\"a\":1,\"b\":\"1\",\"c\":\"x\"}", "1", true},
+        {"{\"a\":1,\"b\":1,\"c\":\"x\"}", "1", false},
+        {"{\"a\":1,\"b\":{},\"c\":\"x\"}", "{}", false},
+        {"{\"a\":\"1\",\"b\":\"1\",\"c\":\"x\"}", "1", true},
+    };
+    struct mr_verify_table table = table_new();
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_verify_large room[COLUMNS];
+        struct mr_verify_row got = {.large = room};
+        struct mr_digest key;
+        assert_true(mr_verify_event_row(&table, mr_slice_of(cases[i].event), &got));
+        struct mr_digest sum = row_of(&table, "1", cases[i].b, "x", &key).sum;
+        assert_int_equal(mr_digest_equal(got.sum, sum), cases[i].want);
+    }
+    table.columns[A].is_bare = false;
+    struct mr_digest number;
+    struct mr_digest text;
+    assert_int_equal(mr_verify_event_key(&table, mr_slice_of("{\"a\":1}"), &number),
+                     MR_VERIFY_KEY_GOOD);
+    assert_int_equal(mr_verify_event_key(&table, mr_slice_of("{\"a\":\"1\"}"), &text),
+                     MR_VERIFY_KEY_GOOD);
+    assert_false(mr_digest_equal(number, text));
     mr_verify_table_done(&table);
 }
 
@@ -180,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_event_row),
         cmocka_unit_test(test_event_row_differs),
+        cmocka_unit_test(test_a_text_is_a_string),
         cmocka_unit_test(test_event_row_without_a_large_value),
         cmocka_unit_test(test_treatments),
         cmocka_unit_test(test_event_key),

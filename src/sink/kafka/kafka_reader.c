@@ -224,6 +224,7 @@ static struct mr_kafka_read read_of(const rd_kafka_message_t *message)
         .value = {.data = message->payload, .len = message->len},
         .position = header(headers, "mr-pos"),
         .xid = header(headers, "mr-xid"),
+        .oversize = header(headers, "mr-oversize"),
     };
 }
 

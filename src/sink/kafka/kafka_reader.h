@@ -15,6 +15,7 @@ struct mr_kafka_read {
     mr_slice value;
     mr_slice position; /* header mr-pos */
     mr_slice xid;      /* header mr-xid */
+    mr_slice oversize; /* header mr-oversize */
 };
 
 struct mr_kafka_extent {
