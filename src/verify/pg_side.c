@@ -3,7 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHAPED_VERSION_MIN = 150000 }; /* publications have columns and conditions */
+enum {
+    SHAPED_VERSION_MIN = 150000, /* publications have columns and conditions */
+    GENERATED_VERSION_MIN =
+        180000, /* … and generated columns; before, the view lists them nevertheless */
+};
 
 enum listed {
     LISTED_OID,
@@ -180,13 +184,15 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const struct mr_config *co
     static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbb", 0,
                                              MR_COLUMNS_MAX};
     struct mr_text published = {0};
+    if (mr_pg_server_version(conn) < GENERATED_VERSION_MIN) {
+        mr_text_string(&published, "a.attgenerated = ''");
+    }
     if (mr_pg_server_version(conn) >= SHAPED_VERSION_MIN) {
+        mr_text_string(&published, published.len > 0 ? " AND " : "");
         mr_sql_format(&published,
                       "a.attname IN (SELECT unnest(t.attnames) FROM pg_publication_tables t"
                       " WHERE t.pubname = %L AND t.schemaname = %L AND t.tablename = %L)",
                       config->source.publication, listed->schema, listed->table);
-    } else {
-        mr_text_string(&published, "a.attgenerated = ''");
     }
     mr_status status = mr_pg_askf(
         conn, &shape, ret_result, ret_error,

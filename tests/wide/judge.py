@@ -554,7 +554,7 @@ class Judge:
             counter[identity(message.prefix, message.content, message.transactional)] += 1
         found = Counter()
         for event in self.events:
-            if not self.is_message(event):
+            if not self.is_message(event) or event.value["message"]["prefix"] == "millrace-verify":
                 continue
             message = event.value["message"]
             outside = event.record.headers["mr-xid"] == b"0"
