@@ -142,7 +142,7 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
                                        pipeline->wakes.stop, &identity, ret_error));
     mr_pipeline_identify(pipeline, &identity);
     intake->asked = mr_identity_asked(&identity);
-    if (!is_known && !was_open && !intake->exceptions.takes_over) {
+    if (!is_known && !intake->exceptions.takes_over) {
         intake->carry.last = mr_identity_no_commit(&identity); /* the stream begins at its slot */
     } else if (intake->carry.last.asked != intake->asked) {
         intake->carry.last = (struct mr_commit){0};

@@ -100,8 +100,8 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     MR_TRY(status);
     free(source->database);
     source->database = MR_STRDUP(mr_pg_database(source->conn));
-    source->start =
-        mr_rejoin_begin(&source->rejoin, stored, &server, start, source->handler == NULL);
+    bool is_first = source->handler == NULL; /* nothing was received in this process */
+    source->start = mr_rejoin_begin(&source->rejoin, stored, &server, start, is_first);
     return mr_pg_start_replication(source->conn, options->slot, options->publication,
                                    options->messages, source->start, ret_error);
 }

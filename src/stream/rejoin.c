@@ -11,7 +11,7 @@ static void pass(struct mr_rejoin *rejoin)
     rejoin->state = rejoin->has_last ? MR_REJOIN_NONE : MR_REJOIN_REFUSED;
 }
 
-static mr_status verdict(const struct mr_rejoin *rejoin, struct mr_error *ret_error)
+mr_status mr_rejoin_look(const struct mr_rejoin *rejoin, struct mr_error *ret_error)
 {
     return rejoin->state != MR_REJOIN_REFUSED
                ? MR_OK
@@ -35,10 +35,10 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
         rejoin->has_last = rejoin->has_last || is_last;
         rejoin->state = is_other || !rejoin->has_last ? MR_REJOIN_REFUSED : rejoin->state;
         rejoin->running = transaction->commit_lsn;
-        return verdict(rejoin, ret_error);
+        return mr_rejoin_look(rejoin, ret_error);
     }
-    MR_TRY(verdict(rejoin, ret_error));
-    return rejoin->behind->begin(rejoin->behind->context, transaction, ret_error);
+    MR_TRY(mr_rejoin_look(rejoin, ret_error));
+    return rejoin->next->begin(rejoin->next->context, transaction, ret_error);
 }
 
 static mr_status on_change(void *context, const struct mr_change *change,
@@ -46,7 +46,7 @@ static mr_status on_change(void *context, const struct mr_change *change,
 {
     const struct mr_rejoin *rejoin = context;
     return compares(rejoin) ? MR_OK
-                            : rejoin->behind->change(rejoin->behind->context, change, ret_error);
+                            : rejoin->next->change(rejoin->next->context, change, ret_error);
 }
 
 static mr_status on_message(void *context, const struct mr_message_event *message,
@@ -59,8 +59,8 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     if (compares(rejoin)) {
         return MR_OK;
     }
-    MR_TRY(verdict(rejoin, ret_error));
-    return rejoin->behind->message(rejoin->behind->context, message, ret_error);
+    MR_TRY(mr_rejoin_look(rejoin, ret_error));
+    return rejoin->next->message(rejoin->next->context, message, ret_error);
 }
 
 static mr_status on_commit(void *context, const struct mr_transaction *transaction,
@@ -68,13 +68,13 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
 {
     struct mr_rejoin *rejoin = context;
     if (!compares(rejoin)) {
-        return rejoin->behind->commit(rejoin->behind->context, transaction, ret_error);
+        return rejoin->next->commit(rejoin->next->context, transaction, ret_error);
     }
     rejoin->running = 0;
     if (transaction->has_rows && transaction->commit_lsn != rejoin->last.lsn) {
         rejoin->state = MR_REJOIN_REFUSED;
     }
-    return verdict(rejoin, ret_error);
+    return mr_rejoin_look(rejoin, ret_error);
 }
 
 /* All that commits before `server_end` was sent (walsender.c, XLogSendLogical). */
@@ -93,14 +93,14 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
         server_end = rejoin->start; /* nothing is said of what is not compared yet */
     }
     if (rejoin->state != MR_REJOIN_REFUSED) {
-        rejoin->behind->keepalive(rejoin->behind->context, server_end, asks);
+        rejoin->next->keepalive(rejoin->next->context, server_end, asks);
     }
 }
 
 static void on_relation_end(void *context, const struct mr_relation *relation)
 {
     const struct mr_rejoin *rejoin = context;
-    rejoin->behind->relation_end(rejoin->behind->context, relation);
+    rejoin->next->relation_end(rejoin->next->context, relation);
 }
 
 /* The place, the last transaction and the slot are those of the connection before. */
@@ -147,7 +147,7 @@ const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
     if (MR_LIKELY(rejoin->state == MR_REJOIN_NONE)) {
         return handler;
     }
-    rejoin->behind = handler;
+    rejoin->next = handler;
     rejoin->handler = (struct mr_source_handler){.context = rejoin,
                                                  .hold = handler->hold,
                                                  .change = on_change,
@@ -157,11 +157,6 @@ const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
                                                  .keepalive = on_keepalive,
                                                  .relation_end = on_relation_end};
     return &rejoin->handler;
-}
-
-mr_status mr_rejoin_look(const struct mr_rejoin *rejoin, struct mr_error *ret_error)
-{
-    return verdict(rejoin, ret_error);
 }
 
 bool mr_rejoin_passes(struct mr_rejoin *rejoin)

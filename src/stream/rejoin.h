@@ -4,8 +4,8 @@
  * it has been written to past the place at which the stream is to go on, nothing else tells it from the server that it was. So
  * where the slot stands before that place, the stream begins earlier: at the last transaction with rows that was delivered, which the
  * stored position names (struct mr_commit), or where the slot stands, if that is later. Up to the place just that transaction
- * may come again, and nothing else with rows; it is not handed on. A slot that stands at the place was confirmed there, by us,
- * to this history: nothing is to be compared.
+ * may come again, and nothing else with rows; it is not handed on. A slot that stands at the place needs no comparison: our
+ * confirmation has brought it there, in this history (or somebody has made it by hand: docs/backup-and-restore.md).
  *
  * Of a transaction that was delivered in part (exactly once), what lies before it may not have rows either.
  *
@@ -35,8 +35,8 @@ struct mr_rejoin {
     bool has_last;         /* it came, or lies before the slot */
     bool passes_last;      /* it came, and can't be read: the next connection begins after it */
     mr_lsn running;        /* where the transaction commits that is being compared; 0: none is */
-    struct mr_source_handler handler;       /* compares */
-    const struct mr_source_handler *behind; /* and then all is handed on to this one */
+    struct mr_source_handler handler;     /* compares */
+    const struct mr_source_handler *next; /* gets all that comes after that */
 };
 
 /* Whether the stream that would go on at `stored` (NULL: none) was seen to be another one at this slot. */
