@@ -48,7 +48,7 @@ SYSTEM = {
                   "faults/test_far_broker faults/test_hanging test_kerberos",
     "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
               "lies/test_lies test_version_18",
-    "verify": "test_verify",
+    "verify": "test_verify test_verify_values",
 }
 
 

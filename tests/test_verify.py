@@ -389,7 +389,7 @@ def test_a_table_that_left_the_publication_has_no_verdict(database, millrace):
 
 @pytest.mark.parametrize("columns, options, what", [
     ("v text PRIMARY KEY, w text", {"key_columns": '["public.t:w"]'}, "several rows may have a key"),
-    ("v text PRIMARY KEY", {"types": '"plain"'}, 'types = "text"'),
+    ("v text PRIMARY KEY", {"types": '"plain"'}, 'types = "plain"'),
     ("v text PRIMARY KEY", {"skipped_operations": '["delete"]'}, "deletes are not sent"),
     ("v text PRIMARY KEY", {"sink__kafka__headers": "false"}, "no headers"),
     ("v text", {"format": '"row"'}, "it has no key"),

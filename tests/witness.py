@@ -3,10 +3,12 @@ the verifier, so that neither is believed alone."""
 
 import collections
 import json
+import struct
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kit import BOOTSTRAP, connect, eventually
+from witness_values import EXTENSIONS, HIDDEN, Type, Values, placeholders
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
@@ -15,6 +17,26 @@ Seen = collections.namedtuple("Seen", "differences unknown unreadable rows")
 
 class Bare(str):
     """A number or a boolean of JSON, as PostgreSQL's text."""
+
+
+LOST = object()  # what nobody can tell from null
+
+# A domain is what it is over; the first modifier that one has counts.
+TYPES = """WITH RECURSIVE over(number, oid, modifier) AS (
+    SELECT attnum, atttypid, atttypmod FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+    UNION ALL SELECT number, typbasetype, CASE WHEN modifier < 0 THEN typtypmod ELSE modifier END
+    FROM over JOIN pg_type ON pg_type.oid = over.oid WHERE typtype = 'd')
+SELECT attname, t.typname, t.typtype, t.oid < 16384, over.modifier, e.typname, e.typtype, e.oid < 16384 FROM over
+    JOIN pg_attribute ON attrelid = %s::regclass AND attnum = over.number JOIN pg_type t ON t.oid = over.oid
+    LEFT JOIN pg_type e ON e.typarray = t.oid WHERE t.typtype <> 'd'"""
+
+
+def type_of(whole, modifier, element):
+    """Of (name, letter, whether it is built in), and the same of an array's elements."""
+    is_array = element[0] is not None
+    name, letter, built_in = element if is_array else whole
+    known = built_in or letter == "b" and name in EXTENSIONS
+    return Type("text" if letter == "e" else name if known else "?", modifier, is_array)
 
 
 class Moment:
@@ -35,6 +57,7 @@ class Moment:
                 "SELECT attname, typcategory IN ('B', 'N') FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid"
                 " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped", [name]).fetchall()
             columns, self.bare = [row[0] for row in found], {row[0] for row in found if row[1]}
+            self.types = {row[0]: type_of(row[1:4], row[4], row[5:8]) for row in connection.execute(TYPES, [name, name])}
             names = ['"' + column.replace('"', '""').replace("%", "%%") + '"' for column in columns]
             # Not ::text, which has words of its own for booleans and bpchar.
             texts = ", ".join(f"CASE WHEN {one} IS NOT NULL THEN format('%%s', {one}) END" for one in names)
@@ -92,19 +115,82 @@ def read(message):
     return "u", key, None, texts(value)
 
 
-def key_of(moment, row):
-    return tuple((name, row[name]) for name in sorted(moment.key))
+class AsText:
+    """Rows of `types = "text"`."""
+
+    def __init__(self, moment):
+        self.moment = moment
+
+    def row(self, row):
+        return row
+
+    def event(self, row):
+        return row
+
+    def key(self, row):
+        """Of an event."""
+        return tuple(sorted(row.items()))
+
+    def key_of(self, row):
+        return tuple((name, row[name]) for name in sorted(self.moment.key))
+
+    def is_like(self, row, event):
+        """(whether they are equal, whether that was seen of each value). A text is a string in JSON."""
+        known = {name: value for name, value in event.items() if value not in (PLACEHOLDER, LOST) and name in row}
+        equal = all(self.is_same(name, row[name], value) for name, value in known.items())
+        return equal, len(known) == len([name for name in event if name in row])
+
+    def is_same(self, name, value, event):
+        return value == event and (name in self.moment.bare or not isinstance(event, Bare))
 
 
-def is_like(moment, row, event):
-    """(whether they are equal, whether that was seen of each value). A text is a string in JSON."""
-    known = {name: value for name, value in event.items() if value != PLACEHOLDER and name in row}
-    return all(row[name] == value and (name in moment.bare or not isinstance(value, Bare)) for name, value in known.items()), len(known) == len([name for name in event if name in row])
+class AsDebezium(AsText):
+    """Rows of `types = "debezium"`, by witness_values."""
+
+    def __init__(self, moment, modes):
+        super().__init__(moment)
+        self.values = Values(modes)
+
+    def is_seen(self, name):
+        kind = self.moment.types.get(name)
+        return kind is not None and not self.values.is_absent(kind) and self.values.is_compared(kind)
+
+    def row(self, row):
+        return {name: self.values.of_table(self.moment.types[name], value) for name, value in row.items() if self.is_seen(name)}
+
+    def event(self, row):
+        return {name: self.value(self.moment.types[name], value) for name, value in row.items() if self.is_seen(name)}
+
+    def value(self, kind, value):
+        if value in placeholders(PLACEHOLDER):
+            return PLACEHOLDER
+        if value is None:
+            return LOST if kind.name in HIDDEN else None
+        try:
+            return self.values.of_event(kind, value)
+        except (ValueError, TypeError, KeyError, AssertionError, AttributeError, struct.error):
+            return "not a value of its type", value
+
+    def key(self, row):
+        return as_item({name: self.value(self.moment.types[name], value) for name, value in row.items()})
+
+    def key_of(self, row):
+        return as_item({name: self.values.of_table(self.moment.types[name], row[name]) for name in self.moment.key})
+
+    def is_same(self, name, value, event):
+        return value == event
 
 
-def look(database, table, schema="public", where="true", change=lambda row: row, bare=False):
-    """What differs: a set of (kind, key), how many rows have a value that no event has, how many records are no events."""
+def as_item(row):
+    """What can be counted, and be a key."""
+    return tuple(sorted((name, value if isinstance(value, str) else repr(value)) for name, value in row.items()))
+
+
+def look(database, table, schema="public", where="true", change=lambda row: row, bare=False, modes=None):
+    """What differs: a set of (kind, key), how many rows have a value that no event has, how many records are no events. `modes`: of
+    `types = "debezium"`."""
     moment = Moment(database, schema, table, where)
+    form = AsText(moment) if modes is None else AsDebezium(moment, modes)
     state, last, unreadable = {}, {}, 0
     counted = collections.Counter()
     for message in records(database.topic(table, schema)):
@@ -126,7 +212,7 @@ def look(database, table, schema="public", where="true", change=lambda row: row,
             state.clear()
             counted.clear()
         elif moment.key:
-            key = tuple(sorted(key.items()))
+            key = form.key(key)
             if key in last and last[key][0] != message.partition() and place < last[key][1]:
                 continue
             last[key] = (message.partition(), place)
@@ -134,21 +220,21 @@ def look(database, table, schema="public", where="true", change=lambda row: row,
                 state.pop(key, None)
             else:
                 old = {} if "mr-oversize" in headers else state.get(key, {})
-                state[key] = {name: old.get(name, value) if value == PLACEHOLDER else value for name, value in after.items()}
+                state[key] = {name: old.get(name, value) if value == PLACEHOLDER else value for name, value in form.event(after).items()}
         else:
-            counted.subtract([tuple(sorted(before.items()))] if before else [])
-            counted.update([tuple(sorted(after.items()))] if after else [])
+            counted.subtract([as_item(form.event(before))] if before else [])
+            counted.update([as_item(form.event(after))] if after else [])
     rows = [change(row) for row in moment.rows]
     if not moment.key:
-        counted.subtract(tuple(sorted(row.items())) for row in rows)
+        counted.subtract(as_item(form.row(row)) for row in rows)
         return Seen({("missing" if times < 0 else "phantom", None) for times in counted.values() if times}, 0, unreadable, len(rows))
     differences, unknown = set(), 0
     for row in rows:
-        key = key_of(moment, row)
+        key = form.key_of(row)
         if key not in state:
             differences.add(("missing", key))
             continue
-        equal, all_known = is_like(moment, row, state.pop(key))
+        equal, all_known = form.is_like(form.row(row), state.pop(key))
         unknown += equal and not all_known
         if not equal:
             differences.add(("value", key))

@@ -2,122 +2,98 @@
 
 #include <string.h>
 
-/* So many digits of that base from `*at` on. */
-static bool take_digits(const uint8_t **at, const uint8_t *end, int count, unsigned base,
-                        uint64_t *ret)
+static mr_slice part(mr_slice text, size_t from, size_t len)
 {
-    uint64_t number = 0;
-    if (end - *at < count) {
-        return false;
-    }
-    for (int i = 0; i < count; i++) {
-        uint8_t byte = *(*at)++;
-        unsigned digit = byte >= '0' && byte <= '9'   ? (unsigned)byte - '0'
-                         : byte >= 'A' && byte <= 'F' ? (unsigned)byte - 'A' + 10
-                         : byte >= 'a' && byte <= 'f' ? (unsigned)byte - 'a' + 10
-                                                      : base;
-        if (digit >= base) {
-            return false;
-        }
-        number = number * base + digit;
-    }
-    *ret = number;
-    return true;
-}
-
-static bool take_dash(const uint8_t **at, const uint8_t *end)
-{
-    return *at < end && *(*at)++ == '-';
+    return (mr_slice){.data = text.data + from, .len = len};
 }
 
 /* docs/events.md, "Records": commit LSN, ordinal, part. */
 static bool read_place(mr_slice text, struct mr_place *ret)
 {
-    const uint8_t *at = text.data;
-    const uint8_t *end = at + text.len;
+    enum {
+        LSN_LEN = 16,
+        ORDINAL_AT = LSN_LEN + 1,
+        ORDINAL_LEN = 10,
+        PART_AT = ORDINAL_AT + ORDINAL_LEN + 1
+    };
     uint64_t ordinal;
-    uint64_t part;
-    if (text.data == NULL || !take_digits(&at, end, 16, 16, &ret->commit_lsn) ||
-        !take_dash(&at, end) || !take_digits(&at, end, 10, 16, &ordinal) || !take_dash(&at, end) ||
-        !take_digits(&at, end, 1, 16, &part)) {
+    uint64_t last;
+    if (text.len != PART_AT + 1 || text.data[LSN_LEN] != '-' || text.data[PART_AT - 1] != '-' ||
+        !mr_scan_digits(part(text, 0, LSN_LEN), 16, &ret->commit_lsn) ||
+        !mr_scan_digits(part(text, ORDINAL_AT, ORDINAL_LEN), 16, &ordinal) ||
+        !mr_scan_digits(part(text, PART_AT, 1), 16, &last)) {
         return false;
     }
-    ret->order = ordinal << 4 | part;
-    return at == end;
+    ret->order = ordinal << 4 | last;
+    return true;
 }
 
 static bool read_xid(mr_slice text, uint32_t *ret)
 {
-    const uint8_t *at = text.data;
     uint64_t number;
-    if (text.data == NULL || text.len == 0 || text.len > 10 ||
-        !take_digits(&at, at + text.len, (int)text.len, 10, &number) || number > UINT32_MAX) {
+    if (!mr_scan_digits(text, 10, &number) || number > UINT32_MAX) {
         return false;
     }
     *ret = (uint32_t)number;
     return true;
 }
 
-static bool is_word(const struct mr_scanned *value, const char *word)
+static bool is_text(const struct mr_scanned *string, const char *text)
 {
-    return value->kind == MR_SCAN_STRING && mr_slice_equal(value->text, mr_slice_of(word));
+    return string->kind == MR_SCAN_STRING && mr_slice_equal(string->text, mr_slice_of(text));
 }
 
 /* An object, or null. */
-static bool take_object(mr_slice event, const char *name, mr_slice *ret)
+static bool take_object(const struct mr_scanned *value, mr_slice *ret)
 {
-    struct mr_scanned value;
-    if (!mr_scan_find(event, name, &value) || value.kind == MR_SCAN_NULL) {
-        *ret = (mr_slice){0};
-        return true;
-    }
-    *ret = value.text;
-    return value.kind == MR_SCAN_OBJECT;
+    *ret = value->kind == MR_SCAN_NULL ? (mr_slice){0} : value->text;
+    return value->kind == MR_SCAN_NULL || value->kind == MR_SCAN_OBJECT;
 }
 
-struct word {
-    const char *word;
-    enum mr_event_kind kind;
-};
-
-/* The kind that the first of `words`, or one after it, has; -1: it is none of them. */
-static int kind_of(const struct mr_scanned *op, const struct word *words, size_t count)
+static bool take_op(const struct mr_scanned *op, enum mr_event_kind *ret)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (is_word(op, words[i].word)) {
-            return (int)words[i].kind;
+    static const struct {
+        const char *op;
+        enum mr_event_kind kind;
+    } kinds[] = {{"c", MR_EVENT_ROW},    {"u", MR_EVENT_ROW},      {"d", MR_EVENT_GONE},
+                 {"r", MR_EVENT_COPIED}, {"t", MR_EVENT_TRUNCATE}, {"m", MR_EVENT_PASSED}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(kinds); i++) {
+        if (is_text(op, kinds[i].op)) {
+            *ret = kinds[i].kind;
+            return true;
         }
     }
-    return -1;
+    return false;
 }
 
-static bool read_envelope(mr_slice value, struct mr_event *ret)
+static const char *read_envelope(mr_slice value, struct mr_event *ret)
 {
-    static const struct word words[] = {{"c", MR_EVENT_ROW},      {"u", MR_EVENT_ROW},
-                                        {"d", MR_EVENT_GONE},     {"r", MR_EVENT_COPIED},
-                                        {"t", MR_EVENT_TRUNCATE}, {"m", MR_EVENT_PASSED}};
-    struct mr_scanned op;
-    if (!mr_scan_find(value, "op", &op)) {
-        return false;
+    bool has_op = false;
+    bool good = true;
+    struct mr_scan scan = mr_scan_members(value);
+    struct mr_scanned name;
+    struct mr_scanned member;
+    while (good && mr_scan_member(&scan, &name, &member)) {
+        if (is_text(&name, "op")) {
+            good = take_op(&member, &ret->kind);
+            has_op = true;
+        } else if (is_text(&name, "before")) {
+            good = take_object(&member, &ret->before);
+        } else if (is_text(&name, "after")) {
+            good = take_object(&member, &ret->after);
+        }
     }
-    int kind = kind_of(&op, words, MR_ARRAY_LEN(words));
-    ret->kind = (enum mr_event_kind)kind;
-    return kind >= 0 && take_object(value, "before", &ret->before) &&
-           take_object(value, "after", &ret->after);
+    return scan.failed ? "its value is no JSON" : good && has_op ? NULL : "its value is no event";
 }
 
 /* A row alone; `__deleted`, where it is, says whether it is one that has gone. */
-static bool read_bare(mr_slice value, struct mr_event *ret)
+static const char *read_bare(mr_slice value, struct mr_event *ret)
 {
     struct mr_scanned deleted;
-    ret->kind = MR_EVENT_ROW;
-    if (mr_scan_find(value, "__deleted", &deleted) && is_word(&deleted, "true")) {
-        ret->kind = MR_EVENT_GONE;
-        ret->before = value;
-    } else {
-        ret->after = value;
-    }
-    return true;
+    bool is_gone = mr_scan_find(value, "__deleted", &deleted) && is_text(&deleted, "true");
+    ret->kind = is_gone ? MR_EVENT_GONE : MR_EVENT_ROW;
+    *(is_gone ? &ret->before : &ret->after) = value;
+    return NULL;
 }
 
 bool mr_event_is_marker(const struct mr_kafka_read *record)
@@ -129,21 +105,18 @@ const char *mr_event_read(enum mr_format format, const struct mr_kafka_read *rec
                           struct mr_event *ret_event)
 {
     struct mr_event event = {.kind = MR_EVENT_PASSED};
+    const char *wrong = NULL;
     if (!read_place(record->position, &event.place) || !read_xid(record->xid, &event.xid)) {
         return "it has no headers mr-pos and mr-xid as millrace writes them";
     }
-    struct mr_scanned value = {.kind = MR_SCAN_NULL};
-    if (record->value.data != NULL && !mr_scan_value(record->value, &value)) {
-        return "its value is no JSON";
-    }
-    if (value.kind == MR_SCAN_NULL) {
+    if (record->value.data == NULL || mr_slice_equal(record->value, MR_SLICE("null"))) {
         /* Of a bare row it is the delete. */
         event.kind = format == MR_FORMAT_ROW ? MR_EVENT_GONE : MR_EVENT_TOMBSTONE;
-    } else if (value.kind != MR_SCAN_OBJECT ||
-               !(format == MR_FORMAT_ROW ? read_bare(value.text, &event)
-                                         : read_envelope(value.text, &event))) {
-        return "its value is no event";
+    } else {
+        wrong = (format == MR_FORMAT_ROW ? read_bare : read_envelope)(record->value, &event);
     }
-    *ret_event = event;
-    return NULL;
+    if (wrong == NULL) {
+        *ret_event = event;
+    }
+    return wrong;
 }

@@ -12,11 +12,17 @@ enum {
     PIECE_BYTES = 16384, /* of a bucket in memory, of rows and of events each: 16 MiB in all */
 };
 
-/* As they are in a bucket, with `large_count` large values after them. */
-struct stored {
-    struct mr_digest key;
-    struct mr_digest sum;
-    struct mr_fold_record record; /* of a row the transaction, and as partition the chunk */
+/* As they are in a bucket, each with `large_count` large values after it. */
+struct stored_row {
+    struct mr_digest key, sum;
+    uint32_t xid;
+    uint32_t chunk;
+    uint32_t large_count;
+};
+
+struct stored_event {
+    struct mr_digest key, sum;
+    struct mr_fold_record record;
     uint32_t large_count;
     bool is_gone, is_older, is_copied, is_tombstone;
 };
@@ -28,17 +34,25 @@ struct mr_fold {
     bool has_key;
 };
 
+/* Large values of a key, among those of its bucket. */
+struct large {
+    uint32_t at, count, room;
+};
+
 /* A key of the bucket at hand. */
 struct entry {
     struct mr_digest key;
-    struct mr_digest sum;
-    struct mr_fold_record record;
-    uint32_t large, large_count, large_room; /* in the bucket's large values */
-    int64_t times;  /* of a row without a key: what the topic has more of than the table */
     uint32_t chunk; /* that has its row; NO_CHUNK: none has */
-    enum { IS_GONE, IS_BURIED, IS_THERE, IS_MET } state;
+    uint32_t row_xid;
+    struct mr_digest row_sum;
+    struct large row_large;
+    struct mr_digest sum; /* of its last event … */
+    struct large large;
+    struct mr_fold_record record;
+    enum { IS_GONE, IS_BURIED, IS_THERE } state;
     bool is_older, is_copied;
     bool has_come; /* since the first snapshot it was not always there */
+    int64_t times; /* of a row without a key: what the topic has more of than the table */
 };
 
 /* Which events count for a chunk. */
@@ -84,30 +98,32 @@ void mr_fold_free(struct mr_fold *fold)
     }
 }
 
-static mr_status store(struct mr_spill *spill, const struct stored *stored,
-                       const struct mr_verify_large *large, struct mr_error *ret_error)
+static mr_status store(struct mr_spill *spill, struct mr_digest key, const void *head,
+                       size_t head_len, const struct mr_verify_row *row, uint32_t large_count,
+                       struct mr_error *ret_error)
 {
-    uint8_t bytes[sizeof(*stored) + MR_COLUMNS_MAX * sizeof(*large)];
-    memcpy(bytes, stored, sizeof(*stored));
-    size_t len = sizeof(*large) * stored->large_count;
+    uint8_t bytes[sizeof(struct stored_event) + MR_COLUMNS_MAX * sizeof(*row->large)];
+    memcpy(bytes, head, head_len);
+    size_t len = sizeof(*row->large) * large_count;
     if (len > 0) {
-        memcpy(bytes + sizeof(*stored), large, len);
+        memcpy(bytes + head_len, row->large, len);
     }
     /* Bits that the index, which has the others, does not need. */
-    return mr_spill_add(spill, stored->key.high % BUCKETS, bytes, sizeof(*stored) + len, ret_error);
+    return mr_spill_add(spill, key.high % BUCKETS, bytes, head_len + len, ret_error);
 }
 
 mr_status mr_fold_add_row(struct mr_fold *fold, struct mr_digest key, uint32_t chunk, uint32_t xid,
                           const struct mr_verify_row *row, struct mr_error *ret_error)
 {
-    struct stored stored;
+    struct stored_row stored;
     memset(&stored, 0, sizeof(stored));
     stored.key = fold->has_key ? key : row->sum;
     stored.sum = row->sum;
-    stored.record.xid = xid;
-    stored.record.partition = (int32_t)chunk;
+    stored.xid = xid;
+    stored.chunk = chunk;
     stored.large_count = fold->has_key ? row->large_count : 0;
-    return store(fold->rows, &stored, row->large, ret_error);
+    return store(fold->rows, stored.key, &stored, sizeof(stored), row, stored.large_count,
+                 ret_error);
 }
 
 mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *event,
@@ -115,7 +131,7 @@ mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *ev
 {
     const struct mr_verify_row *row = event->row;
     MR_ASSERT(row != NULL || (fold->has_key && event->is_gone));
-    struct stored stored;
+    struct stored_event stored;
     memset(&stored, 0, sizeof(stored));
     stored.record = event->record;
     stored.is_gone = event->is_gone;
@@ -127,7 +143,8 @@ mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *ev
         stored.is_older = row->is_older;
         stored.large_count = fold->has_key ? row->large_count : 0;
     }
-    return store(fold->events, &stored, row == NULL ? NULL : row->large, ret_error);
+    return store(fold->events, stored.key, &stored, sizeof(stored), row, stored.large_count,
+                 ret_error);
 }
 
 void mr_fold_truncate(struct mr_fold *fold, const struct mr_fold_record *record)
@@ -136,33 +153,26 @@ void mr_fold_truncate(struct mr_fold *fold, const struct mr_fold_record *record)
     fold->truncates[fold->truncate_count++] = *record;
 }
 
-static struct entry *find(struct bucket *bucket, struct mr_digest key)
+static struct entry *entry_of(struct bucket *bucket, struct mr_digest key)
 {
     uint32_t number;
     MR_INDEX_FIND(number, &bucket->index, key.low,
                   mr_digest_equal(bucket->entries[number].key, key));
-    return number == MR_INDEX_NONE ? NULL : &bucket->entries[number];
-}
-
-static struct entry *make(struct bucket *bucket, struct mr_digest key)
-{
-    struct entry *found = find(bucket, key);
-    if (found != NULL) {
-        return found;
+    if (number == MR_INDEX_NONE) {
+        number = mr_index_add(&bucket->index, key.low);
+        MR_GROW(bucket->entries, bucket->room, (size_t)number + 1);
+        bucket->entries[number] =
+            (struct entry){.key = key, .record = {.offset = -1}, .chunk = NO_CHUNK};
     }
-    uint32_t number = mr_index_add(&bucket->index, key.low);
-    MR_GROW(bucket->entries, bucket->room, (size_t)number + 1);
-    bucket->entries[number] =
-        (struct entry){.key = key, .record = {.offset = -1}, .chunk = NO_CHUNK};
     return &bucket->entries[number];
 }
 
-/* The large value of that column that the key's event before had; NULL: none is known. */
-static const struct mr_verify_large *known_before(const struct bucket *bucket,
-                                                  const struct entry *entry, uint32_t column)
+/* The large value of that column; NULL: there is none, or it is unknown. */
+static const struct mr_verify_large *known_in(const struct bucket *bucket,
+                                              const struct large *values, uint32_t column)
 {
-    for (uint32_t i = 0; i < entry->large_count; i++) {
-        const struct mr_verify_large *large = &bucket->large[entry->large + i];
+    for (uint32_t i = 0; i < values->count; i++) {
+        const struct mr_verify_large *large = &bucket->large[values->at + i];
         if (large->column == column) {
             return large->is_unknown ? NULL : large;
         }
@@ -170,42 +180,61 @@ static const struct mr_verify_large *known_before(const struct bucket *bucket,
     return NULL;
 }
 
-/* Puts the values into the entry's place, or where it has none that is large enough, into a new one. */
-static void keep_large(struct bucket *bucket, struct entry *entry,
+/* Puts the values where the key has some already, or if there are more now, into a new place. */
+static void keep_large(struct bucket *bucket, struct large *values,
                        const struct mr_verify_large *large, uint32_t count)
 {
-    if (count > entry->large_room) {
+    if (count > values->room) {
         MR_GROW(bucket->large, bucket->large_room, (size_t)bucket->large_count + count);
-        entry->large = bucket->large_count;
-        entry->large_room = count;
+        values->at = bucket->large_count;
+        values->room = count;
         bucket->large_count += count;
     }
     if (count > 0) {
-        memcpy(&bucket->large[entry->large], large, sizeof(*large) * count);
+        memcpy(&bucket->large[values->at], large, sizeof(*large) * count);
     }
-    entry->large_count = count;
+    values->count = count;
 }
 
-static void take_set(struct bucket *bucket, struct entry *entry, const struct stored *stored,
+/* Before the events, which count if the row's chunk sees them. */
+static void take_row(struct comparison *comparison, const struct stored_row *row,
+                     const struct mr_verify_large *large)
+{
+    struct bucket *bucket = &comparison->bucket;
+    struct entry *entry = entry_of(bucket, row->key);
+    comparison->counts.rows++;
+    if (!comparison->fold->has_key) {
+        entry->times--;
+    } else if (entry->chunk != NO_CHUNK) {
+        comparison->counts.twice++;
+    } else {
+        entry->chunk = row->chunk;
+        entry->row_xid = row->xid;
+        entry->row_sum = row->sum;
+        keep_large(bucket, &entry->row_large, large, row->large_count);
+    }
+}
+
+static void take_set(struct bucket *bucket, struct entry *entry, const struct stored_event *stored,
                      struct mr_verify_large *large)
 {
     entry->sum = stored->sum;
     for (uint32_t i = 0; i < stored->large_count; i++) {
         bool is_left_alone = large[i].is_unknown && !large[i].is_lost && entry->state == IS_THERE;
         const struct mr_verify_large *before =
-            is_left_alone ? known_before(bucket, entry, large[i].column) : NULL;
+            is_left_alone ? known_in(bucket, &entry->large, large[i].column) : NULL;
         if (before != NULL) {
             large[i] = *before;
             entry->sum = mr_digest_add(entry->sum, before->digest);
         }
     }
-    keep_large(bucket, entry, large, stored->large_count);
+    keep_large(bucket, &entry->large, large, stored->large_count);
     entry->is_older = stored->is_older;
     entry->state = IS_THERE;
 }
 
 /* A copied row has no transaction of its own, and a place after all that it contains. */
-static bool is_seen(const struct view *view, const struct stored *stored)
+static bool is_seen(const struct view *view, const struct stored_event *stored)
 {
     const struct mr_fold_record *record = &stored->record;
     return stored->is_copied ? record->place.commit_lsn <= view->cut->before
@@ -213,17 +242,17 @@ static bool is_seen(const struct view *view, const struct stored *stored)
 }
 
 /* Of a key that is in two partitions the later place counts. */
-static bool is_overtaken(const struct entry *entry, const struct stored *stored)
+static bool is_overtaken(const struct entry *entry, const struct stored_event *stored)
 {
     return entry->record.offset >= 0 && entry->record.partition != stored->record.partition &&
            mr_place_compare(stored->record.place, entry->record.place) < 0;
 }
 
-static void take_event(struct comparison *comparison, const struct stored *stored,
+static void take_event(struct comparison *comparison, const struct stored_event *stored,
                        struct mr_verify_large *large)
 {
     struct bucket *bucket = &comparison->bucket;
-    struct entry *entry = make(bucket, stored->key);
+    struct entry *entry = entry_of(bucket, stored->key);
     bool is_shown = entry->chunk != NO_CHUNK;
     const struct view *view =
         &comparison->views[is_shown ? entry->chunk : comparison->view_count - 1];
@@ -234,7 +263,7 @@ static void take_event(struct comparison *comparison, const struct stored *store
     comparison->counts.events++;
     /* Of two partitions, which are read in any order, this may not be the event before. */
     if (entry->record.offset >= 0 && entry->record.partition != stored->record.partition) {
-        entry->large_count = 0;
+        entry->large.count = 0;
     }
     entry->record = stored->record;
     entry->is_copied = stored->is_copied;
@@ -254,141 +283,119 @@ static void take_event(struct comparison *comparison, const struct stored *store
     }
 }
 
-/* Before the events: which snapshot counts for the row's key. */
-static void take_chunk(struct comparison *comparison, const struct stored *row,
-                       struct mr_verify_large *large)
-{
-    (void)large;
-    make(&comparison->bucket, row->key)->chunk = (uint32_t)row->record.partition;
-}
-
 static void differ(struct comparison *comparison, enum mr_difference_kind kind,
-                   struct mr_digest key, const struct entry *entry, uint64_t times)
+                   const struct entry *entry, uint64_t times)
 {
-    struct mr_difference difference = {
-        .kind = kind, .key = key, .last = {.offset = -1}, .times = times};
-    if (entry != NULL) {
-        difference.last = entry->record;
-    }
+    const struct mr_difference difference = {
+        .kind = kind, .key = entry->key, .last = entry->record, .times = times};
     comparison->counts.differences[kind] += times;
     comparison->take(comparison->context, &difference);
 }
 
 /* The row's sum without the values that the entry does not know. `*ret_knows`: there are none. */
 static struct mr_digest sum_of_known(const struct bucket *bucket, const struct entry *entry,
-                                     const struct stored *row, const struct mr_verify_large *large,
                                      bool *ret_knows)
 {
-    struct mr_digest sum = row->sum;
+    struct mr_digest sum = entry->row_sum;
     *ret_knows = true;
-    for (uint32_t i = 0; i < entry->large_count; i++) {
-        const struct mr_verify_large *one = &bucket->large[entry->large + i];
-        if (!one->is_unknown) {
-            continue;
-        }
-        *ret_knows = false;
-        for (uint32_t j = 0; j < row->large_count; j++) {
-            if (large[j].column == one->column) {
-                sum = mr_digest_subtract(sum, large[j].digest);
-            }
-        }
+    for (uint32_t i = 0; i < entry->large.count; i++) {
+        const struct mr_verify_large *one = &bucket->large[entry->large.at + i];
+        const struct mr_verify_large *of_row =
+            one->is_unknown ? known_in(bucket, &entry->row_large, one->column) : NULL;
+        *ret_knows = *ret_knows && !one->is_unknown;
+        sum = of_row == NULL ? sum : mr_digest_subtract(sum, of_row->digest);
     }
     return sum;
 }
 
 /* A copied row is as all transactions before its number left it. */
-static enum mr_difference_kind how_it_differs(const struct entry *entry, uint32_t xid)
+static enum mr_difference_kind how_it_differs(const struct entry *entry)
 {
+    uint32_t xid = entry->row_xid;
     bool knows_writer =
         entry->is_copied ? (int32_t)(xid - entry->record.xid) < 0 : xid == entry->record.xid;
     return knows_writer ? MR_DIFFERENCE_ALTERED : MR_DIFFERENCE_STALE;
 }
 
-static void take_row(struct comparison *comparison, const struct stored *row,
-                     struct mr_verify_large *large)
+/* Of a key that has a row and an event that says what it is. */
+static void compare_values(struct comparison *comparison, const struct entry *entry)
 {
-    struct bucket *bucket = &comparison->bucket;
-    comparison->counts.rows++;
-    if (!comparison->fold->has_key) {
-        make(bucket, row->key)->times--;
-        return;
-    }
-    struct entry *entry = find(bucket, row->key);
-    MR_ASSERT(entry != NULL);
-    if (entry->state == IS_GONE || entry->state == IS_BURIED) {
-        entry->state = IS_GONE;
-        comparison->counts.eventless += entry->record.offset < 0;
-        differ(comparison, MR_DIFFERENCE_MISSING, row->key, entry, 1);
-        return;
-    }
-    if (entry->state == IS_MET) {
-        comparison->counts.twice++;
-        return;
-    }
-    entry->state = IS_MET;
     bool knows;
-    bool is_equal = mr_digest_equal(sum_of_known(bucket, entry, row, large, &knows), entry->sum);
+    bool is_equal = mr_digest_equal(sum_of_known(&comparison->bucket, entry, &knows), entry->sum);
     if (!is_equal && entry->is_older) {
         comparison->counts.older++;
     } else if (!is_equal) {
-        differ(comparison, how_it_differs(entry, row->record.xid), row->key, entry, 1);
+        differ(comparison, how_it_differs(entry), entry, 1);
     } else {
         comparison->counts.unknown += !knows;
     }
 }
 
-static void take_rest(struct comparison *comparison)
+static void compare_entry(struct comparison *comparison, const struct entry *entry)
 {
-    for (uint32_t i = 0; i < comparison->bucket.index.count; i++) {
-        const struct entry *entry = &comparison->bucket.entries[i];
-        if (entry->state == IS_THERE && entry->has_come) {
-            comparison->counts.unsettled++;
-        } else if (entry->state == IS_BURIED) {
-            comparison->counts.buried++;
-        } else if (entry->state == IS_THERE || entry->times > 0) {
-            differ(comparison, MR_DIFFERENCE_PHANTOM, entry->key, entry,
-                   entry->times > 0 ? (uint64_t)entry->times : 1);
-        } else if (entry->times < 0) {
-            differ(comparison, MR_DIFFERENCE_MISSING, entry->key, entry, (uint64_t)-entry->times);
-        }
+    bool has_row = entry->chunk != NO_CHUNK;
+    if (entry->times != 0) {
+        differ(comparison, entry->times > 0 ? MR_DIFFERENCE_PHANTOM : MR_DIFFERENCE_MISSING, entry,
+               (uint64_t)llabs(entry->times));
+    } else if (has_row && entry->state == IS_THERE) {
+        compare_values(comparison, entry);
+    } else if (has_row) {
+        comparison->counts.eventless += entry->record.offset < 0;
+        differ(comparison, MR_DIFFERENCE_MISSING, entry, 1);
+    } else if (entry->state == IS_THERE && entry->has_come) {
+        comparison->counts.unsettled++;
+    } else if (entry->state == IS_THERE) {
+        differ(comparison, MR_DIFFERENCE_PHANTOM, entry, 1);
+    } else {
+        comparison->counts.buried += entry->state == IS_BURIED;
     }
 }
 
-typedef void (*take_fn)(struct comparison *comparison, const struct stored *stored,
-                        struct mr_verify_large *large);
-
-/* What a bucket's pieces are taken apart for. */
-struct taking {
-    struct comparison *comparison;
-    take_fn take;
-};
-
-static void take_piece(void *context, const uint8_t *bytes, size_t len)
+/* A head of that many bytes, and the large values after it. */
+static const uint8_t *take_head(const uint8_t *at, void *head, size_t len)
 {
-    const struct taking *taking = context;
+    memcpy(head, at, len);
+    return at + len;
+}
+
+static const uint8_t *take_large(const uint8_t *at, struct mr_verify_large *large, uint32_t count)
+{
+    return take_head(at, large, sizeof(*large) * count);
+}
+
+static void take_rows(void *context, const uint8_t *bytes, size_t len)
+{
     struct mr_verify_large large[MR_COLUMNS_MAX];
-    for (size_t at = 0; at < len;) {
-        struct stored stored;
-        memcpy(&stored, bytes + at, sizeof(stored));
-        at += sizeof(stored);
-        memcpy(large, bytes + at, sizeof(*large) * stored.large_count);
-        at += sizeof(*large) * stored.large_count;
-        taking->take(taking->comparison, &stored, large);
+    struct stored_row row;
+    for (const uint8_t *at = bytes; at < bytes + len;) {
+        at = take_head(at, &row, sizeof(row));
+        at = take_large(at, large, row.large_count);
+        take_row(context, &row, large);
+    }
+}
+
+static void take_events(void *context, const uint8_t *bytes, size_t len)
+{
+    struct mr_verify_large large[MR_COLUMNS_MAX];
+    struct stored_event event;
+    for (const uint8_t *at = bytes; at < bytes + len;) {
+        at = take_head(at, &event, sizeof(event));
+        at = take_large(at, large, event.large_count);
+        take_event(context, &event, large);
     }
 }
 
 static mr_status compare_bucket(struct comparison *comparison, uint32_t number,
                                 struct mr_error *ret_error)
 {
-    struct taking chunks = {.comparison = comparison, .take = take_chunk};
-    struct taking events = {.comparison = comparison, .take = take_event};
-    struct taking rows = {.comparison = comparison, .take = take_row};
-    mr_index_clear(&comparison->bucket.index);
-    comparison->bucket.large_count = 0;
-    MR_TRY(mr_spill_read(comparison->fold->rows, number, take_piece, &chunks, ret_error));
-    MR_TRY(mr_spill_read(comparison->fold->events, number, take_piece, &events, ret_error));
-    MR_TRY(mr_spill_read(comparison->fold->rows, number, take_piece, &rows, ret_error));
-    take_rest(comparison);
+    struct bucket *bucket = &comparison->bucket;
+    mr_index_clear(&bucket->index);
+    bucket->large_count = 0;
+    MR_TRY(mr_spill_read(comparison->fold->rows, number, take_rows, comparison, ret_error));
+    MR_TRY(mr_spill_read(comparison->fold->events, number, take_events, comparison, ret_error));
+    for (uint32_t i = 0; i < bucket->index.count; i++) {
+        compare_entry(comparison, &bucket->entries[i]);
+    }
     return MR_OK;
 }
 

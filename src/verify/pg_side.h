@@ -7,6 +7,9 @@
 #include "verify/cut.h"
 #include "verify/fold.h"
 
+/* Publications have columns and conditions from there on. */
+enum { MR_SHAPED_VERSION_MIN = 150000 };
+
 /* A table that is configured, or a partition of one. */
 struct mr_verify_listed {
     char *schema, *table;
@@ -42,6 +45,7 @@ struct mr_verify_range {
     const char *
         after; /* SQL, the condition that leaves out what is up to there; NULL: from the first row on */
     uint32_t rows_max; /* 0: all rows, in no order */
+    bool keys_alone;   /* a row's one value is its key, as JSON */
 };
 
 /* The condition for the rows after this one. The caller frees it. */

@@ -3,9 +3,10 @@
 #define MR_VERIFY_PROOF_H
 
 #include "sink/kafka/kafka_reader.h"
-#include "verify/order.h"
 #include "verify/pg_side.h"
 #include "verify/verify.h"
+
+enum { MR_VERIFY_NAMED_MAX = 100 };
 
 /* What all tables are proved with. */
 struct mr_verify_tools {
@@ -14,6 +15,7 @@ struct mr_verify_tools {
     struct mr_pg_conn *conn;
     struct mr_kafka_reader *reader;
     struct mr_digest key; /* of this run's digests */
+    uint32_t named_max;   /* differences of a table that are named */
     int stop_fd;
     bool shows_progress;
 };
@@ -21,10 +23,10 @@ struct mr_verify_tools {
 /* A difference that is named. */
 struct mr_verify_named {
     struct mr_difference difference;
-    char *key; /* as an event has it; NULL: a row without a key, or one that is gone meanwhile */
+    char *
+        key; /* JSON, as the record of the last event has it, or the server if there is no event; NULL: a row without a key, or one that
+                  is gone meanwhile */
 };
-
-enum { MR_VERIFY_NAMED_MAX = 100 };
 
 struct mr_proof {
     const struct mr_verify_listed *listed;
@@ -33,8 +35,8 @@ struct mr_proof {
     mr_lsn moment;          /* the end of the WAL when the table was read */
     uint64_t rows, records;
     struct mr_fold_counts counts;
-    struct mr_verify_named named[MR_VERIFY_NAMED_MAX];
-    uint32_t named_count;
+    struct mr_verify_named *named;
+    uint32_t named_count, named_room;
 };
 
 /* Fills `ret`, which is the caller's, to be ended by mr_proof_done in any case. */

@@ -4,12 +4,14 @@
 
 enum { DEPTH_MAX = 1000 }; /* of a jsonb that is written as JSON itself */
 
+/* Loops move a copy of `at`: a byte that is read could be a part of the scan itself, for all that the compiler knows. */
 static void pass_space(struct mr_scan *scan)
 {
-    while (scan->at < scan->end &&
-           (*scan->at == ' ' || *scan->at == '\t' || *scan->at == '\n' || *scan->at == '\r')) {
-        scan->at++;
+    const uint8_t *at = scan->at;
+    while (at < scan->end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) {
+        at++;
     }
+    scan->at = at;
 }
 
 static bool pass_byte(struct mr_scan *scan, uint8_t byte)
@@ -44,23 +46,29 @@ static bool pass_escape(struct mr_scan *scan)
     return true;
 }
 
+/* Where a string's next quote, backslash or control character is, or the end. */
+static const uint8_t *pass_plain(const uint8_t *at, const uint8_t *end)
+{
+    while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) {
+        at++;
+    }
+    return at;
+}
+
 /* After the first quote. */
 static bool take_string(struct mr_scan *scan, struct mr_scanned *ret)
 {
     const uint8_t *begin = scan->at;
     bool is_escaped = false;
-    for (; scan->at < scan->end && *scan->at != '"'; scan->at++) {
-        if (*scan->at < 0x20) {
+    scan->at = pass_plain(begin, scan->end);
+    while (scan->at < scan->end && *scan->at == '\\') {
+        is_escaped = true;
+        if (!pass_escape(scan)) {
             return false;
         }
-        if (*scan->at == '\\') {
-            is_escaped = true;
-            if (!pass_escape(scan)) {
-                return false;
-            }
-        }
+        scan->at = pass_plain(scan->at + 1, scan->end);
     }
-    if (scan->at == scan->end) {
+    if (scan->at == scan->end || *scan->at != '"') {
         return false;
     }
     *ret = (struct mr_scanned){.kind = MR_SCAN_STRING,
@@ -73,10 +81,12 @@ static bool take_string(struct mr_scan *scan, struct mr_scanned *ret)
 static bool pass_digits(struct mr_scan *scan)
 {
     const uint8_t *begin = scan->at;
-    while (scan->at < scan->end && *scan->at >= '0' && *scan->at <= '9') {
-        scan->at++;
+    const uint8_t *at = begin;
+    while (at < scan->end && *at >= '0' && *at <= '9') {
+        at++;
     }
-    return scan->at > begin;
+    scan->at = at;
+    return at > begin;
 }
 
 static bool pass_number(struct mr_scan *scan)
@@ -183,27 +193,45 @@ bool mr_scan_value(mr_slice text, struct mr_scanned *ret)
     return scan.at == scan.end;
 }
 
-struct mr_scan mr_scan_members(mr_slice object)
+struct mr_scan mr_scan_members(mr_slice text)
 {
-    return (struct mr_scan){.at = object.data, .end = object.data + object.len};
+    return (struct mr_scan){.at = text.data, .end = text.data + text.len};
 }
 
-bool mr_scan_member(struct mr_scan *scan, struct mr_scanned *ret_name, struct mr_scanned *ret_value)
+/* Whether there is one more. */
+static bool goes_on(struct mr_scan *scan, uint8_t open, uint8_t close)
 {
     bool is_first = !scan->is_begun;
-    if (scan->failed || (is_first && !pass_byte(scan, '{'))) {
+    if (scan->failed || (is_first && !pass_byte(scan, open))) {
         scan->failed = true;
         return false;
     }
     scan->is_begun = true;
-    if (pass_byte(scan, '}')) {
+    if (pass_byte(scan, close)) {
         pass_space(scan);
         scan->failed = scan->at != scan->end;
         return false;
     }
-    scan->failed = (!is_first && !pass_byte(scan, ',')) || !pass_byte(scan, '"') ||
-                   !take_string(scan, ret_name) || !pass_byte(scan, ':') ||
+    scan->failed = !is_first && !pass_byte(scan, ',');
+    return !scan->failed;
+}
+
+bool mr_scan_member(struct mr_scan *scan, struct mr_scanned *ret_name, struct mr_scanned *ret_value)
+{
+    if (!goes_on(scan, '{', '}')) {
+        return false;
+    }
+    scan->failed = !pass_byte(scan, '"') || !take_string(scan, ret_name) || !pass_byte(scan, ':') ||
                    !take_value(scan, 0, ret_value);
+    return !scan->failed;
+}
+
+bool mr_scan_element(struct mr_scan *scan, struct mr_scanned *ret_value)
+{
+    if (!goes_on(scan, '[', ']')) {
+        return false;
+    }
+    scan->failed = !take_value(scan, 0, ret_value);
     return !scan->failed;
 }
 
@@ -294,4 +322,18 @@ size_t mr_scan_unescape(const struct mr_scanned *string, uint8_t *to)
         to += len;
     }
     return (size_t)(to - begin);
+}
+
+bool mr_scan_digits(mr_slice text, unsigned base, uint64_t *ret)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        int digit = hex_digit(text.data[i]);
+        if (digit < 0 || (unsigned)digit >= base) {
+            return false;
+        }
+        number = number * base + (unsigned)digit;
+    }
+    *ret = number;
+    return text.len > 0 && text.len <= 16;
 }

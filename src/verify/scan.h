@@ -21,7 +21,7 @@ struct mr_scanned {
     bool is_escaped; /* a string with a backslash */
 };
 
-/* The members of an object, one after the other. */
+/* The members of an object, or the elements of an array, one after the other. */
 struct mr_scan {
     const uint8_t *at, *end;
     bool is_begun;
@@ -31,17 +31,23 @@ struct mr_scan {
 /* The value that `text` is, and nothing after it. False: it is no JSON. */
 MR_MUST_USE bool mr_scan_value(mr_slice text, struct mr_scanned *ret);
 
-/* Of an object's text. */
-struct mr_scan mr_scan_members(mr_slice object);
+/* Of an object's or an array's text. */
+struct mr_scan mr_scan_members(mr_slice text);
 
 /* The next member; false: there is none, or `scan->failed` is set, since this is no object. */
 MR_MUST_USE bool mr_scan_member(struct mr_scan *scan, struct mr_scanned *ret_name,
                                 struct mr_scanned *ret_value);
+
+/* The same of an array. */
+MR_MUST_USE bool mr_scan_element(struct mr_scan *scan, struct mr_scanned *ret_value);
 
 /* The member of that name, which has nothing escaped; false: there is none, or this is no object. */
 MR_MUST_USE bool mr_scan_find(mr_slice object, const char *name, struct mr_scanned *ret_value);
 
 /* The text that a string stands for; `to` has room for `string->text.len` bytes. Answers its length. */
 size_t mr_scan_unescape(const struct mr_scanned *string, uint8_t *to);
+
+/* The number that `text` is: digits of that base, at least one and at most 16. */
+MR_MUST_USE bool mr_scan_digits(mr_slice text, unsigned base, uint64_t *ret);
 
 #endif

@@ -3,17 +3,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sha256.h"
+#include "base/json.h"
 
 void mr_verify_table_done(struct mr_verify_table *table)
 {
     for (uint32_t i = 0; i < table->column_count; i++) {
         free(table->columns[i].name);
     }
+    for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {
+        free(table->placeholders[i]);
+    }
     free(table->columns);
     free(table->key);
     free(table->topic);
     *table = (struct mr_verify_table){0};
+}
+
+static char *bracketed(const char *open, const char *text, const char *close)
+{
+    struct mr_text list = {0};
+    mr_text_format(&list, "%s%s%s", open, text, close);
+    return list.data;
+}
+
+/* What one of base/json writes of a text, without its quotes. */
+static char *written(void (*write)(struct mr_buffer *out, const uint8_t *text, size_t len),
+                     const char *text)
+{
+    size_t len = strlen(text);
+    size_t room = 6 * len + 8;
+    uint8_t *bytes = MR_ALLOC(room);
+    struct mr_buffer out = mr_buffer_init(bytes, room);
+    write(&out, (const uint8_t *)text, len);
+    char *inner = MR_STRNDUP((const char *)bytes + 1, (size_t)(out.at - bytes) - 2);
+    free(bytes);
+    return inner;
+}
+
+void mr_verify_table_placeholder(struct mr_verify_table *table, const char *text)
+{
+    struct mr_text numbers = {0};
+    for (size_t i = 0; text[i] != '\0'; i++) {
+        mr_text_format(&numbers, "%s%u", i == 0 ? "[" : ",", (uint8_t)text[i]);
+    }
+    mr_text_string(&numbers, "]");
+    char **forms = table->placeholders;
+    forms[0] = written(mr_json_string, text);
+    forms[1] = written(mr_json_base64, text);
+    forms[2] = bracketed("[\"", forms[0], "\"]");
+    forms[3] = bracketed("[\"", forms[1], "\"]");
+    forms[4] = numbers.data;
 }
 
 struct mr_verify_column *mr_verify_column_add(struct mr_verify_table *table, struct mr_digest key,
@@ -26,114 +65,43 @@ struct mr_verify_column *mr_verify_column_add(struct mr_verify_table *table, str
     return column;
 }
 
-/* A null's digest is no text's: it is made under another key. */
-struct mr_digest mr_verify_value_digest(const struct mr_verify_column *column, mr_slice text)
+/* Whether the value, or the column's null, may be one that an update left alone. */
+static bool may_be_left_alone(const struct mr_verify_column *column, mr_slice text)
 {
-    struct mr_digest key = column->key;
-    key.high ^= text.data == NULL;
-    return mr_digest_of(key, text);
+    return column->is_toastable &&
+           (text.data == NULL ? column->form.is_hidden : text.len >= column->large_min);
 }
 
-/* Of an event's value, which PostgreSQL has as `text`. One of a type that the column's values have not in JSON equals none of them. */
-static struct mr_digest scanned_digest(const struct mr_verify_column *column,
-                                       const struct mr_scanned *value, mr_slice text)
+static bool is_compared(const struct mr_verify_column *column)
 {
-    struct mr_digest digest = mr_verify_value_digest(column, text);
-    bool is_text = value->kind == MR_SCAN_STRING || value->kind == MR_SCAN_NULL;
-    digest.high ^= !is_text && !column->is_bare;
-    return digest;
+    return column->treatment != MR_TREAT_LEFT_OUT && column->treatment != MR_TREAT_UNKNOWN;
 }
 
-void mr_verify_column_mask(struct mr_verify_column *column, uint32_t length)
+static void add_large(struct mr_verify_row *row, uint32_t column, struct mr_digest digest)
 {
-    uint8_t *asterisks = MR_ALLOC((size_t)length + 1);
-    memset(asterisks, '*', length);
-    column->treatment = MR_TREAT_MASKED;
-    column->mask = mr_verify_value_digest(column, (mr_slice){.data = asterisks, .len = length});
-    free(asterisks);
+    row->large[row->large_count++] = (struct mr_verify_large){.column = column, .digest = digest};
 }
 
-static struct mr_digest hashed(const struct mr_verify_table *table,
-                               const struct mr_verify_column *column, mr_slice text)
-{
-    static const char digits[] = "0123456789abcdef";
-    uint8_t bytes[MR_SHA256_BYTES];
-    uint8_t written[2 * MR_SHA256_BYTES];
-    mr_sha256(mr_slice_of(table->salt), text, bytes);
-    for (size_t i = 0; i < sizeof(bytes); i++) {
-        written[2 * i] = (uint8_t)digits[bytes[i] >> 4];
-        written[2 * i + 1] = (uint8_t)digits[bytes[i] & 15];
-    }
-    return mr_verify_value_digest(column, (mr_slice){.data = written, .len = sizeof(written)});
-}
-
-/* So many characters of UTF-8 are so many first bytes. */
-static mr_slice cut(mr_slice text, uint32_t length)
-{
-    size_t at = 0;
-    for (uint32_t count = 0; at < text.len; at++) {
-        if ((text.data[at] & 0xc0) != 0x80 && count++ == length) {
-            break;
-        }
-    }
-    return (mr_slice){.data = text.data, .len = at};
-}
-
-static struct mr_digest treated(const struct mr_verify_table *table,
-                                const struct mr_verify_column *column, mr_slice text)
-{
-    if (text.data == NULL) {
-        return mr_verify_value_digest(column, text);
-    }
-    switch (column->treatment) {
-    case MR_TREAT_MASKED:
-        return column->mask;
-    case MR_TREAT_CUT:
-        return mr_verify_value_digest(column, cut(text, column->length));
-    case MR_TREAT_HASHED:
-        return hashed(table, column, text);
-    default:
-        return mr_verify_value_digest(column, text);
-    }
-}
-
-void mr_verify_column_absent(const struct mr_verify_table *table, struct mr_verify_column *column,
-                             mr_slice text)
-{
-    column->absent = treated(table, column, text);
-}
-
-static bool is_large(const struct mr_verify_column *column, mr_slice text)
-{
-    return column->is_toastable && text.data != NULL && text.len >= column->large_min;
-}
-
-static void add_large(struct mr_verify_row *row, uint32_t column, struct mr_digest digest,
-                      bool is_unknown)
-{
-    row->large[row->large_count++] =
-        (struct mr_verify_large){.column = column, .is_unknown = is_unknown, .digest = digest};
-}
-
-void mr_verify_table_row(const struct mr_verify_table *table, const mr_slice *values,
-                         struct mr_verify_row *ret_row, struct mr_digest *ret_key)
+void mr_verify_server_row(const struct mr_verify_table *table, const mr_slice *values,
+                          struct mr_verify_row *ret_row, struct mr_digest *ret_key)
 {
     struct mr_verify_row row = {.large = ret_row->large};
     for (uint32_t i = 0; i < table->column_count; i++) {
         const struct mr_verify_column *column = &table->columns[i];
-        if (column->treatment == MR_TREAT_LEFT_OUT) {
+        if (!is_compared(column)) {
             continue;
         }
-        struct mr_digest value = treated(table, column, values[i]);
+        struct mr_digest value = mr_verify_server_value(column, values[i], false);
         row.sum = mr_digest_add(row.sum, value);
-        if (is_large(column, values[i])) {
-            add_large(&row, i, value, false);
+        if (may_be_left_alone(column, values[i])) {
+            add_large(&row, i, value);
         }
     }
     struct mr_digest key = {0};
     for (uint32_t i = 0; i < table->key_count; i++) {
-        const struct mr_verify_column *column = &table->columns[table->key[i]];
-        key = mr_digest_add(key, treated(table, column, values[table->key[i]]));
+        uint32_t column = table->key[i];
+        key = mr_digest_add(key,
+                            mr_verify_server_value(&table->columns[column], values[column], true));
     }
     *ret_row = row;
     *ret_key = key;
@@ -167,49 +135,35 @@ static uint32_t column_of(const struct mr_verify_table *table, const struct mr_s
     return UINT32_MAX;
 }
 
-/* PostgreSQL's text of a value; `*ret_memory` is to be freed. */
-static mr_slice text_of(const struct mr_scanned *value, uint8_t **ret_memory)
+/* Of a type that holds no text the placeholder is null. */
+static bool is_left_alone(const struct mr_verify_table *table,
+                          const struct mr_verify_column *column, const struct mr_scanned *value)
 {
-    *ret_memory = NULL;
-    switch (value->kind) {
-    case MR_SCAN_NULL:
-        return (mr_slice){0};
-    case MR_SCAN_TRUE:
-        return mr_slice_of("t");
-    case MR_SCAN_FALSE:
-        return mr_slice_of("f");
-    default:
-        if (!value->is_escaped) {
-            return value->text;
-        }
-        *ret_memory = MR_ALLOC(value->text.len + 1);
-        return (mr_slice){.data = *ret_memory, .len = mr_scan_unescape(value, *ret_memory)};
+    bool is_string = value->kind == MR_SCAN_STRING;
+    bool is_it = value->kind == MR_SCAN_NULL && column->form.is_hidden;
+    for (size_t i = 0; i < MR_PLACEHOLDERS && !is_it && column->is_toastable; i++) {
+        is_it = is_string == (i < 2) && table->placeholders[i] != NULL &&
+                mr_slice_equal(value->text, mr_slice_of(table->placeholders[i]));
     }
-}
-
-static bool is_unavailable(const struct mr_verify_table *table,
-                           const struct mr_verify_column *column, mr_slice text)
-{
-    return column->is_toastable && text.data != NULL &&
-           mr_slice_equal(text, mr_slice_of(table->unavailable));
+    return is_it && column->is_toastable;
 }
 
 static void take_value(const struct mr_verify_table *table, uint32_t at,
                        const struct mr_scanned *value, struct mr_verify_row *row)
 {
     const struct mr_verify_column *column = &table->columns[at];
-    uint8_t *memory;
-    mr_slice text = text_of(value, &memory);
-    if (is_unavailable(table, column, text)) {
-        add_large(row, at, (struct mr_digest){0}, true);
-    } else {
-        struct mr_digest digest = scanned_digest(column, value, text);
-        row->sum = mr_digest_add(row->sum, digest);
-        if (is_large(column, text)) {
-            add_large(row, at, digest, false);
-        }
+    if (is_left_alone(table, column, value)) {
+        add_large(row, at, (struct mr_digest){0});
+        struct mr_verify_large *large = &row->large[row->large_count - 1];
+        large->is_unknown = true;
+        large->is_lost = value->kind == MR_SCAN_NULL; /* it may be null in truth */
+        return;
     }
-    free(memory);
+    struct mr_digest digest = mr_verify_event_value(column, value, false);
+    row->sum = mr_digest_add(row->sum, digest);
+    if (value->kind != MR_SCAN_NULL && may_be_left_alone(column, value->text)) {
+        add_large(row, at, digest);
+    }
 }
 
 static void take_absent(const struct mr_verify_table *table, const uint8_t *seen, bool has_foreign,
@@ -217,7 +171,7 @@ static void take_absent(const struct mr_verify_table *table, const uint8_t *seen
 {
     for (uint32_t i = 0; i < table->column_count; i++) {
         const struct mr_verify_column *column = &table->columns[i];
-        if (seen[i] == 0 && column->treatment != MR_TREAT_LEFT_OUT) {
+        if (seen[i] == 0 && is_compared(column)) {
             row->sum = mr_digest_add(row->sum, column->absent);
             row->is_older = has_foreign;
         }
@@ -242,7 +196,7 @@ bool mr_verify_event_row(const struct mr_verify_table *table, mr_slice object,
             has_foreign = has_foreign || !is_added;
         } else if (seen[at]++ > 0) {
             return false;
-        } else {
+        } else if (table->columns[at].treatment != MR_TREAT_UNKNOWN) {
             take_value(table, at, &value, &row);
         }
         hint = at == UINT32_MAX ? hint : at + 1;
@@ -265,8 +219,21 @@ static uint32_t key_place(const struct mr_verify_table *table, uint32_t column)
     return i;
 }
 
+static struct mr_digest key_digest(const struct mr_verify_column *column,
+                                   const struct mr_scanned *value, bool is_event)
+{
+    if (is_event) {
+        return mr_verify_event_value(column, value, true);
+    }
+    uint8_t *memory;
+    struct mr_digest digest =
+        mr_verify_server_value(column, mr_verify_text_of(value, &memory), true);
+    free(memory);
+    return digest;
+}
+
 static enum mr_verify_key_kind read_key(const struct mr_verify_table *table, mr_slice object,
-                                        struct mr_digest *ret_key)
+                                        bool is_event, struct mr_digest *ret_key)
 {
     uint8_t seen[MR_COLUMNS_MAX] = {0};
     struct mr_digest key = {0};
@@ -285,10 +252,7 @@ static enum mr_verify_key_kind read_key(const struct mr_verify_table *table, mr_
         if (seen[place]++ > 0) {
             return MR_VERIFY_KEY_NONE;
         }
-        uint8_t *memory;
-        mr_slice text = text_of(&value, &memory);
-        key = mr_digest_add(key, scanned_digest(&table->columns[at], &value, text));
-        free(memory);
+        key = mr_digest_add(key, key_digest(&table->columns[at], &value, is_event));
         count++;
     }
     *ret_key = key;
@@ -303,5 +267,11 @@ enum mr_verify_key_kind mr_verify_event_key(const struct mr_verify_table *table,
     if (table->key_count == 0) {
         return object.data == NULL ? MR_VERIFY_KEY_GOOD : MR_VERIFY_KEY_OTHER;
     }
-    return object.data == NULL ? MR_VERIFY_KEY_NONE : read_key(table, object, ret_key);
+    return object.data == NULL ? MR_VERIFY_KEY_NONE : read_key(table, object, true, ret_key);
+}
+
+bool mr_verify_server_key(const struct mr_verify_table *table, mr_slice object,
+                          struct mr_digest *ret_key)
+{
+    return read_key(table, object, false, ret_key) == MR_VERIFY_KEY_GOOD;
 }

@@ -1,6 +1,7 @@
 #include "verify/table.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "testing/test.h"
 
@@ -11,16 +12,16 @@ static const struct mr_digest run_key = {.low = 1, .high = 2};
 /* Columns a (the key), b (may be large) and c (added later, with the default "new"). */
 static struct mr_verify_table table_new(void)
 {
-    struct mr_verify_table table = {
-        .key = MR_NEW_ARRAY(uint32_t, 1), .key_count = 1, .salt = "salt", .unavailable = "absent!"};
+    struct mr_verify_table table = {.key = MR_NEW_ARRAY(uint32_t, 1), .key_count = 1};
     table.key[0] = A;
-    mr_verify_column_add(&table, run_key, "a")->is_bare = true;
+    mr_verify_table_placeholder(&table, "absent!");
+    mr_verify_column_add(&table, run_key, "a")->form.leaf = MR_LEAF_BARE;
     struct mr_verify_column *column = mr_verify_column_add(&table, run_key, "b");
     column->is_toastable = true;
-    column->large_min = 4;
+    column->large_min = 9;
     column = mr_verify_column_add(&table, run_key, "c");
-    column->is_bare = true;
-    mr_verify_column_absent(&table, column, mr_slice_of("new"));
+    column->form.leaf = MR_LEAF_BARE;
+    column->absent = mr_verify_server_value(column, mr_slice_of("new"), false);
     return table;
 }
 
@@ -31,7 +32,7 @@ static struct mr_verify_row row_of(const struct mr_verify_table *table, const ch
     struct mr_verify_row row = {.large = room};
     const mr_slice values[COLUMNS] = {mr_slice_of(a), b == NULL ? (mr_slice){0} : mr_slice_of(b),
                                       mr_slice_of(c)};
-    mr_verify_table_row(table, values, &row, ret_key);
+    mr_verify_server_row(table, values, &row, ret_key);
     return row;
 }
 
@@ -47,7 +48,7 @@ static void test_event_row(void **state)
         {"{\"a\":1,\"b\":null,\"c\":\"x\"}", "1", NULL, "x", false, 0},
         {"{\"c\":true,\"b\":\"\",\"a\":1.50}", "1.50", "", "t", false, 0},
         {"{\"a\":1,\"b\":\"\\u00e9\\n\",\"c\":false}", "1", "\xc3\xa9\n", "f", false, 0},
-        {"{\"a\":1,\"b\":\"long\",\"\\u0063\":\"x\"}", "1", "long", "x", false, 1},
+        {"{\"a\":1,\"b\":\"long enough\",\"\\u0063\":\"x\"}", "1", "long enough", "x", false, 1},
         {"{\"a\":1,\"b\":null}", "1", NULL, "new", false, 0},
         {"{\"a\":1,\"b\":null,\"d\":5}", "1", NULL, "new", true, 0},
         {"{\"a\":1,\"b\":null,\"__op\":5}", "1", NULL, "new", false, 0},
@@ -122,7 +123,7 @@ static void test_a_text_is_a_string(void **state)
         struct mr_digest sum = row_of(&table, "1", cases[i].b, "x", &key).sum;
         assert_int_equal(mr_digest_equal(got.sum, sum), cases[i].want);
     }
-    table.columns[A].is_bare = false;
+    table.columns[A].form.leaf = MR_LEAF_TEXT;
     struct mr_digest number;
     struct mr_digest text;
     assert_int_equal(mr_verify_event_key(&table, mr_slice_of("{\"a\":1}"), &number),
@@ -133,20 +134,48 @@ static void test_a_text_is_a_string(void **state)
     mr_verify_table_done(&table);
 }
 
-/* The row's sum without the value is what the event's is. */
+/* The row's sum without the value is what the event's is, whatever the type makes of the placeholder. */
 static void test_event_row_without_a_large_value(void **state)
 {
     (void)state;
+    static const char *const events[] = {
+        "{\"a\":1,\"b\":\"absent!\",\"c\":\"x\"}",
+        "{\"a\":1,\"b\":\"YWJzZW50IQ==\",\"c\":\"x\"}",
+        "{\"a\":1,\"b\":[\"absent!\"],\"c\":\"x\"}",
+        "{\"a\":1,\"b\":[\"YWJzZW50IQ==\"],\"c\":\"x\"}",
+        "{\"a\":1,\"b\":[97,98,115,101,110,116,33],\"c\":\"x\"}",
+        "{\"a\":1,\"b\":null,\"c\":\"x\"}",
+    };
     struct mr_verify_table table = table_new();
     struct mr_verify_large room[COLUMNS];
     struct mr_verify_row got = {.large = room};
     struct mr_digest key;
+    for (size_t i = 0; i < MR_ARRAY_LEN(events); i++) {
+        table.columns[B].form.is_hidden = strstr(events[i], "null") != NULL;
+        assert_true(mr_verify_event_row(&table, mr_slice_of(events[i]), &got));
+        assert_int_equal(got.large_count, 1);
+        assert_true(got.large[0].is_unknown);
+        assert_int_equal(got.large[0].is_lost, table.columns[B].form.is_hidden);
+        struct mr_verify_row row = row_of(&table, "1", "long value", "x", &key);
+        assert_true(mr_digest_equal(mr_digest_subtract(row.sum, row.large[0].digest), got.sum));
+        row = row_of(&table, "1", NULL, "x", &key);
+        assert_int_equal(row.large_count, table.columns[B].form.is_hidden);
+    }
+    mr_verify_table_done(&table);
+}
+
+/* A column that is not compared is the same whatever it has. */
+static void test_event_row_with_a_column_that_is_not_compared(void **state)
+{
+    (void)state;
+    struct mr_verify_table table = table_new();
+    table.columns[B].treatment = MR_TREAT_UNKNOWN;
+    struct mr_verify_large room[COLUMNS];
+    struct mr_verify_row got = {.large = room};
+    struct mr_digest key;
     assert_true(
-        mr_verify_event_row(&table, mr_slice_of("{\"a\":1,\"b\":\"absent!\",\"c\":\"x\"}"), &got));
-    assert_int_equal(got.large_count, 1);
-    assert_true(got.large[0].is_unknown);
-    struct mr_verify_row row = row_of(&table, "1", "long value", "x", &key);
-    assert_true(mr_digest_equal(mr_digest_subtract(row.sum, row.large[0].digest), got.sum));
+        mr_verify_event_row(&table, mr_slice_of("{\"a\":1,\"b\":{\"x\":1},\"c\":\"x\"}"), &got));
+    assert_true(mr_digest_equal(got.sum, row_of(&table, "1", "anything", "x", &key).sum));
     mr_verify_table_done(&table);
 }
 
@@ -171,6 +200,7 @@ static void test_treatments(void **state)
                                              .sum));
     table.columns[B].treatment = MR_TREAT_LEFT_OUT;
     table.columns[C].treatment = MR_TREAT_HASHED;
+    table.columns[C].salt = "salt";
     /* SHA-256 of "saltx" */
     assert_true(mr_verify_event_row(
         &table,
@@ -205,6 +235,9 @@ static void test_event_key(void **state)
                      MR_VERIFY_KEY_GOOD);
     row_of(&table, "1", NULL, "x", &want);
     assert_true(mr_digest_equal(key, want));
+    assert_true(mr_verify_server_key(&table, mr_slice_of("{\"a\" : 1}"), &key));
+    assert_true(mr_digest_equal(key, want));
+    assert_false(mr_verify_server_key(&table, mr_slice_of("{}"), &key));
     table.key_count = 0;
     assert_int_equal(mr_verify_event_key(&table, (mr_slice){0}, &key), MR_VERIFY_KEY_GOOD);
     assert_int_equal(mr_verify_event_key(&table, mr_slice_of("{}"), &key), MR_VERIFY_KEY_OTHER);
@@ -218,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_event_row_differs),
         cmocka_unit_test(test_a_text_is_a_string),
         cmocka_unit_test(test_event_row_without_a_large_value),
+        cmocka_unit_test(test_event_row_with_a_column_that_is_not_compared),
         cmocka_unit_test(test_treatments),
         cmocka_unit_test(test_event_key),
     };

@@ -98,6 +98,7 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     struct mr_verify_tools tools = {.config = config,
                                     .options = options,
                                     .key = mr_digest_draw_key(),
+                                    .named_max = MR_VERIFY_NAMED_MAX,
                                     .stop_fd = stop_fd,
                                     .shows_progress = isatty(STDERR_FILENO) != 0};
     const struct mr_pg_options *connection =

@@ -243,8 +243,11 @@ static rd_kafka_message_t *take(struct mr_kafka_reader *reader)
 {
     forget_last(reader);
     if (reader->next == reader->taken) {
-        ssize_t taken =
-            rd_kafka_consume_batch_queue(reader->queue, POLL_MS, reader->messages, CHUNK);
+        /* All that is there; waiting for more than one would be waiting for a whole chunk. */
+        ssize_t taken = rd_kafka_consume_batch_queue(reader->queue, 0, reader->messages, CHUNK);
+        if (taken <= 0) {
+            taken = rd_kafka_consume_batch_queue(reader->queue, POLL_MS, reader->messages, 1);
+        }
         reader->next = 0;
         reader->taken = taken > 0 ? (size_t)taken : 0;
     }

@@ -1,0 +1,107 @@
+#include "verify/proof_internal.h"
+
+static void judge_order(const struct mr_work *work)
+{
+    struct mr_order_counts order = mr_order_counts(work->order, work->proof->moment);
+    if (order.unlike + order.backwards + order.broken > 0) {
+        mr_proof_conclude(work->proof, MR_VERIFY_DIFFERENT,
+                          "records out of order: of %llu repeats %llu unlike the first, %llu other "
+                          "records backwards, %llu runs of repeats that break off",
+                          (unsigned long long)order.repeats, (unsigned long long)order.unlike,
+                          (unsigned long long)order.backwards, (unsigned long long)order.broken);
+    } else if (work->tools->config->kafka.exactly_once && order.repeats > 0) {
+        mr_proof_conclude(work->proof, MR_VERIFY_DIFFERENT,
+                          "%llu records come twice, under exactly-once",
+                          (unsigned long long)order.repeats);
+    }
+}
+
+static void judge_differences(const struct mr_work *work)
+{
+    struct mr_proof *proof = work->proof;
+    const struct mr_config *config = work->tools->config;
+    const uint64_t *found = proof->counts.differences;
+    uint64_t missing = found[MR_DIFFERENCE_MISSING];
+    uint64_t others =
+        found[MR_DIFFERENCE_PHANTOM] + found[MR_DIFFERENCE_STALE] + found[MR_DIFFERENCE_ALTERED];
+    if (missing + others == 0) {
+        return;
+    }
+    const struct mr_strange *strange = &work->strange;
+    bool has_begun_later = work->extent.cut > 0 || strange->foreign > 0;
+    bool has_excuse = (strange->other_keys > 0 && strange->hard == 0) || strange->lossy > 0 ||
+                      (others == 0 && missing == proof->counts.eventless && has_begun_later);
+    mr_proof_conclude(proof, has_excuse ? MR_VERIFY_IN_PART : MR_VERIFY_DIFFERENT,
+                      "%llu missing, %llu phantom, %llu stale, %llu altered",
+                      (unsigned long long)missing, (unsigned long long)found[MR_DIFFERENCE_PHANTOM],
+                      (unsigned long long)found[MR_DIFFERENCE_STALE],
+                      (unsigned long long)found[MR_DIFFERENCE_ALTERED]);
+    if (proof->counts.eventless > 0 && work->extent.cut > 0) {
+        mr_proof_conclude(proof, MR_VERIFY_IN_PART,
+                          "%llu rows may have had events: the first records of %u of %u partitions "
+                          "are gone (retention.ms)",
+                          (unsigned long long)proof->counts.eventless, work->extent.cut,
+                          work->extent.partitions);
+    } else if (proof->counts.eventless > 0 && config->source.copies == MR_COPIES_NOTHING) {
+        mr_text_string(&proof->reasons,
+                       " (rows that were there before the stream: millrace snapshot copies them)");
+    }
+    if (found[MR_DIFFERENCE_PHANTOM] > 0 &&
+        (config->encode.skipped_operations & (1u << MR_OP_TRUNCATE)) != 0) {
+        mr_text_string(&proof->reasons, " (truncates are not sent: skipped_operations)");
+    }
+}
+
+/* What was not compared. */
+static void judge_rest(const struct mr_work *work)
+{
+    for (uint32_t i = 0; i < work->table.column_count; i++) {
+        if (work->table.columns[i].treatment == MR_TREAT_UNKNOWN) {
+            mr_proof_conclude(work->proof, MR_VERIFY_IN_PART,
+                              "column \"%s\" has a type whose values are not compared",
+                              work->table.columns[i].name);
+        }
+    }
+    const struct mr_fold_counts *counts = &work->proof->counts;
+    const struct mr_strange *strange = &work->strange;
+    const struct mr_order_counts order = mr_order_counts(work->order, work->proof->moment);
+    const struct {
+        uint64_t count;
+        const char *what;
+    } rest[] = {
+        {order.forgotten, "records repeat one of long ago, and are not compared with it"},
+        {order.elsewhere, "records repeat one of another partition"},
+        {strange->other_keys,
+         "records have the key of another form of the table, and count for no row"},
+        {strange->foreign, "records are from before millrace, and count for no row"},
+        {strange->lossy, "records were too large to be whole"},
+        {counts->buried, "rows have a tombstone and no delete, which compaction has taken"},
+        {counts->unsettled, "rows came while the table was read, after their part of it; the next "
+                            "run proves them"},
+        {counts->unknown, "rows have a large value that no event of their key has"},
+        {counts->older, "rows have a last event of an older form of the table"},
+        {counts->twice, "rows share a key with another one"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(rest); i++) {
+        if (rest[i].count > 0) {
+            mr_proof_conclude(work->proof, MR_VERIFY_IN_PART, "%llu %s",
+                              (unsigned long long)rest[i].count, rest[i].what);
+        }
+    }
+}
+
+void mr_work_judge(const struct mr_work *work)
+{
+    struct mr_proof *proof = work->proof;
+    if (work->strange.unreadable > 1) {
+        mr_proof_conclude(proof, MR_VERIFY_DIFFERENT, "%llu such records in all",
+                          (unsigned long long)work->strange.unreadable);
+    }
+    judge_differences(work);
+    judge_order(work);
+    judge_rest(work);
+    if (work->tools->options->sample > 0) {
+        mr_proof_conclude(proof, MR_VERIFY_EQUAL, "a sample of %g %%",
+                          work->tools->options->sample);
+    }
+}

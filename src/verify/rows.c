@@ -1,0 +1,141 @@
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "verify/proof_internal.h"
+
+enum {
+    CHUNK_ROWS = 100000, /* of a chunk, which has a snapshot of its own … */
+    CHUNK_SECONDS = 5,   /* … and takes about so long with a limited rate */
+    RATE_ROWS = 64,
+};
+
+/* As many rows as `rate` says are taken. */
+static mr_status keep_rate(const struct mr_work *work, struct mr_error *ret_error)
+{
+    uint32_t rate = work->tools->options->rate;
+    if (rate == 0 || work->proof->rows % RATE_ROWS != 0) {
+        return MR_OK;
+    }
+    int64_t ahead_ms =
+        (int64_t)(work->proof->rows * 1000 / rate) - (mr_monotonic_ns() - work->begun_ns) / 1000000;
+    return ahead_ms > 0 ? mr_work_wait(work, ahead_ms, ret_error) : MR_OK;
+}
+
+static mr_status take_row(void *context, uint32_t xid, const mr_slice *values,
+                          struct mr_error *ret_error)
+{
+    struct mr_work *work = context;
+    struct mr_digest key;
+    mr_verify_server_row(&work->table, values, &work->row, &key);
+    if (work->proof->rows++ % MR_PROGRESS_EVERY == 0) {
+        mr_work_show(work, "rows of the table", work->proof->rows, work->proof->listed->rows);
+        MR_TRY(mr_work_wait(work, 0, ret_error));
+    }
+    MR_TRY(keep_rate(work, ret_error));
+    if (++work->chunk_rows == work->chunk_max) {
+        free(work->after);
+        work->after = mr_verify_after(&work->table, values);
+    }
+    return mr_work_is_sampled(work, key, &work->row)
+               ? mr_fold_add_row(work->fold, key, work->cut_count, xid, &work->row, ret_error)
+               : MR_OK;
+}
+
+static void begin(struct mr_work *work, const struct mr_verify_table *table)
+{
+    uint32_t rate = work->tools->options->rate;
+    work->table = *table;
+    work->fold = mr_fold_new(table->key_count > 0);
+    work->row.large = MR_NEW_ARRAY(struct mr_verify_large, table->column_count + 1);
+    work->before.large = MR_NEW_ARRAY(struct mr_verify_large, table->column_count + 1);
+    if (table->key_count > 0 && table->is_ordered) {
+        work->chunk_max =
+            rate > 0 && rate < CHUNK_ROWS / CHUNK_SECONDS ? rate * CHUNK_SECONDS : CHUNK_ROWS;
+    }
+}
+
+/* Whether the table is as it was described; the first time it is described. */
+static mr_status describe(struct mr_work *work, bool *ret_is_same, struct mr_error *ret_error)
+{
+    const struct mr_verify_tools *tools = work->tools;
+    struct mr_verify_table table;
+    MR_TRY(mr_verify_describe(tools->conn, tools->config, work->proof->listed, tools->key, &table,
+                              ret_error));
+    if (work->fold == NULL) {
+        begin(work, &table);
+        *ret_is_same = true;
+        return MR_OK;
+    }
+    *ret_is_same = mr_digest_equal(table.form, work->table.form);
+    mr_verify_table_done(&table);
+    return MR_OK;
+}
+
+/* Why its rows can't be told apart; NULL: they can. */
+static const char *unprovable(const struct mr_work *work)
+{
+    const struct mr_verify_table *table = &work->table;
+    if (table->key_count == 0 && work->tools->config->encode.format == MR_FORMAT_ROW) {
+        return "it has no key, and bare rows do not say what was before";
+    }
+    if (table->key_count == 0 && !work->proof->listed->is_full) {
+        return "it has no key, and no REPLICA IDENTITY FULL";
+    }
+    if (!table->is_unique) {
+        return "several rows may have a key (key_columns without a unique index)";
+    }
+    for (uint32_t i = 0; i < table->key_count; i++) {
+        if (table->columns[table->key[i]].treatment == MR_TREAT_UNKNOWN) {
+            return "its key has a type whose values are not compared";
+        }
+    }
+    return NULL;
+}
+
+/* Within a transaction. */
+static mr_status read_chunk_rows(struct mr_work *work, bool *ret_is_void,
+                                 struct mr_error *ret_error)
+{
+    struct mr_pg_conn *conn = work->tools->conn;
+    const struct mr_verify_listed *listed = work->proof->listed;
+    bool is_same;
+    MR_TRY(describe(work, &is_same, ret_error));
+    const char *why = unprovable(work);
+    if (why != NULL) {
+        mr_proof_conclude(work->proof, MR_VERIFY_UNPROVABLE, "%s", why);
+        return MR_OK;
+    }
+    *ret_is_void = !is_same;
+    if (!is_same) {
+        return MR_OK;
+    }
+    work->chunk_rows = 0;
+    const struct mr_verify_range range = {.after = work->after, .rows_max = work->chunk_max};
+    MR_TRY(mr_verify_rows(conn, listed, &work->table, &range, take_row, work, ret_error));
+    return mr_verify_is_void(conn, listed->oid, ret_is_void, ret_error);
+}
+
+static mr_status read_chunk(struct mr_work *work, bool *ret_is_void, struct mr_error *ret_error)
+{
+    struct mr_cut cut;
+    MR_TRY(mr_verify_begin(work->tools->conn, &cut, ret_error));
+    *ret_is_void = false;
+    mr_status status = read_chunk_rows(work, ret_is_void, ret_error);
+    if (status == MR_OK) {
+        status = mr_verify_end(work->tools->conn, &cut, ret_error);
+    }
+    MR_GROW(work->cuts, work->cut_room, (size_t)work->cut_count + 1);
+    work->cuts[work->cut_count++] = cut;
+    return status;
+}
+
+mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_error *ret_error)
+{
+    mr_work_reset(work);
+    work->proof->rows = 0;
+    work->begun_ns = mr_monotonic_ns();
+    do {
+        MR_TRY(read_chunk(work, ret_is_void, ret_error));
+    } while (!*ret_is_void && work->chunk_max > 0 && work->chunk_rows == work->chunk_max);
+    return MR_OK;
+}

@@ -1,0 +1,169 @@
+"""`millrace verify` of values in Debezium's form: each type in each mode is proved, and a value that is a little different is found."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from confluent_kafka import Producer
+
+import witness
+from kit import BINARY, BOOTSTRAP, connect
+from test_verify import DIFFERENT, EQUAL, IN_PART, agree, copied
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "debezium"))
+import cases  # noqa: E402  # pylint: disable=wrong-import-position
+
+MODES = {
+    "default": {},
+    "strings": {"decimal_handling_mode": "string", "time_precision_mode": "adaptive_time_microseconds", "binary_handling_mode": "base64",
+                "interval_handling_mode": "string"},
+    "doubles": {"decimal_handling_mode": "double", "time_precision_mode": "connect", "binary_handling_mode": "hex", "hstore_handling_mode": "map"},
+    "iso": {"time_precision_mode": "isostring", "binary_handling_mode": "base64-url-safe"},
+    "micros": {"time_precision_mode": "microseconds"},
+    "nanos": {"time_precision_mode": "nanoseconds"},
+}
+# What Debezium's form has null for, so that a null may be a value that an update left alone; and a type that is not compared.
+IN_PARTS = {"places", "vectors"}
+
+
+def options_of(modes, **more):
+    return {"types": '"debezium"', **{name: json.dumps(value) for name, value in modes.items()}, **more}
+
+
+def verified(process, modes, *tables):
+    """Exit code, and what is said of each table; the witness agrees."""
+    done = subprocess.run([BINARY, "verify", *tables, "--json", "--config", process.path], env=process.environment, capture_output=True,
+                          text=True, timeout=240, check=False)
+    said = {line["table"]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert said, done.stderr
+    for name, line in said.items():
+        agree(line, witness.look(process.database, name, line["schema"], modes=modes))
+    return done.returncode, said
+
+
+def fill(database):
+    with connect(database.name) as connection:
+        for group, columns in cases.GROUPS.items():
+            for statement in cases.rows(group, columns, group):
+                connection.execute(statement)
+            connection.execute(f"UPDATE {group} SET id = -id WHERE id = 2")
+            connection.execute(f"DELETE FROM {group} WHERE id = 3")
+
+
+@pytest.mark.parametrize("modes", MODES.values(), ids=MODES)
+def test_each_type_in_each_mode_is_proved(database, millrace, modes):
+    for statement in cases.setup():
+        database.run(statement)
+    process = millrace(tables=tuple(cases.GROUPS), **options_of(modes)).start().streaming()
+    fill(database)
+    code, said = verified(process, modes)
+    assert set(said) == set(cases.GROUPS)
+    for name, line in said.items():
+        assert line["verdict"] == ("equal in part" if name in IN_PARTS else "equal") and not line["differences"], line
+    assert code == IN_PART and '"s" has a type whose values are not compared' in said["vectors"]["reason"]
+
+
+def faulty(value):
+    """A value of the same type of JSON that is another one."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, witness.Bare):
+        return int(value) + 1 if value.lstrip("-").isdigit() else float(value) + 1
+    if isinstance(value, str):
+        return ("B" if value[:1] == "A" else "A") + value[1:]
+    if isinstance(value, list):
+        return [faulty(value[0]), *value[1:]]
+    name = next(name for name in ("wkb", "value", "a", "center", *value) if name in value)
+    return {**value, name: faulty(value[name])}
+
+
+def plain(value):
+    """As it was in the record."""
+    if isinstance(value, witness.Bare):
+        return json.loads(value)
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return {name: plain(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("modes", MODES.values(), ids=MODES)
+def test_a_fault_in_a_value_of_each_type_is_found(database, millrace, modes):
+    """A row for each column, whose last event has another value there."""
+    for statement in cases.setup():
+        database.run(statement)
+    process = millrace(tables=tuple(cases.GROUPS), **options_of(modes)).start().streaming()
+    wanted, producer = {}, Producer({"bootstrap.servers": BOOTSTRAP, "log_level": 0})
+    with connect(database.name) as connection:
+        for group, columns in cases.GROUPS.items():
+            for number, (name, _, values) in enumerate(columns):
+                connection.execute(f"INSERT INTO {group} (id, {name}) VALUES (%s, {values[0]})", [number])
+    verified(process, modes)  # all of it is in the topics then
+    for group, columns in cases.GROUPS.items():
+        topic, wanted[group] = database.topic(group), set()
+        records = copied(topic, lambda record: True)
+        head, ordinal, part = records[-1][0].position.split("-")
+        for nth, (record, _) in enumerate(records, 1):
+            number = json.loads(record.key)["id"]
+            name = columns[number][0]
+            row = witness.parsed(record.value)["after"]
+            if row.get(name) is None or group == "vectors" and name in ("s", "va", "ha", "sa"):
+                continue  # absent, or not compared
+            wanted[group].add(f'{{"id":{number}}}')
+            changed = {**plain(row), name: plain(faulty(row[name]))}
+            producer.produce(topic, json.dumps({"before": None, "after": changed, "source": {}, "op": "u"}), record.key, partition=0,
+                             headers=[("mr-pos", f"{head}-{int(ordinal, 16) + nth:010X}-{part}"), ("mr-xid", record.headers["mr-xid"])])
+    assert producer.flush(30) == 0
+    code, said = verified(process, modes)
+    assert code == DIFFERENT
+    for group, line in said.items():
+        assert {one["key"] for one in line["differences"]} == wanted[group], (group, line)
+        assert {one["kind"] for one in line["differences"]} <= {"altered"}, line
+    assert sum(map(len, wanted.values())) > 100
+
+
+def test_placeholders_of_large_values(database, millrace):
+    """In the form of each type; those of types that hold no text are null, which proves nothing."""
+    for statement in cases.setup():
+        database.run(statement)
+    process = millrace(tables=("large",), **options_of({})).start().streaming()
+    columns = ", ".join(value for _, _, value in cases.LARGE)
+    database.run(f"INSERT INTO large VALUES (1, 1, {columns}); UPDATE large SET n = 2")
+    code, said = verified(process, {})
+    assert (code, said["large"]["unknown"], said["large"]["differences"]) == (IN_PART, 1, [])
+    database.run("ALTER TABLE large DROP ge, DROP gg, DROP ve, DROP sp, DROP gea, DROP ha; UPDATE large SET t = t || 'x'")
+    code, said = verified(process, {})
+    assert (code, said["large"]["unknown"], said["large"]["differences"]) == (EQUAL, 0, [])
+    database.run("UPDATE large SET id = 2")
+    code, said = verified(process, {})
+    assert (code, said["large"]["unknown"], said["large"]["differences"]) == (IN_PART, 1, [])
+
+
+def test_keys_of_converted_types(database, millrace):
+    """What the server converts is a key all the same, and where a chunk of rows ends."""
+    database.run("CREATE TABLE k (d date, n numeric, iv interval, by bytea, tt timestamptz, v int, PRIMARY KEY (d, n, iv, by, tt));"
+                 "CREATE TABLE g (d date PRIMARY KEY, v int);"
+                 "CREATE TABLE a (i int[], f float8, u uuid, l pg_lsn, PRIMARY KEY (i, f, u, l))")
+    process = millrace(tables=("k", "g", "a"), **options_of({}, sink__kafka__partitions="3")).start().streaming()
+    database.run("INSERT INTO k SELECT date '2000-01-01' + n, n / 10.0, n * interval '1 day', decode(md5(n::text), 'hex'), timestamptz 'epoch' +"
+                 " n * interval '1 s', n FROM generate_series(1, 50) n; UPDATE k SET v = 0 WHERE v > 20; DELETE FROM k WHERE v = 7;"
+                 "INSERT INTO k VALUES ('infinity', 'NaN', '0', '', 'infinity', 1);"
+                 "INSERT INTO g SELECT date '2000-01-01' + n, n FROM generate_series(1, 3000) n; DELETE FROM g WHERE v % 7 = 0;"
+                 "INSERT INTO a VALUES ('{1,2}', 0.1, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '0/1'), ('{}', 'NaN', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '0/2')")
+    done = subprocess.run([BINARY, "verify", "--rate", "400", "--json", "--config", process.path], env=process.environment, capture_output=True,
+                          text=True, timeout=240, check=False)
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == EQUAL, said
+    assert {line["table"]: line["rows"] for line in said} == {"a": 2, "g": 2572, "k": 50}
+
+
+def test_keyless_tables_and_columns_that_come_later(database, millrace):
+    """What an older event does not have is what the server makes of the column's default."""
+    database.run("CREATE TABLE t (n numeric, a int[]); ALTER TABLE t REPLICA IDENTITY FULL; CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(tables=("t", "u"), **options_of({})).start().streaming()
+    database.run("INSERT INTO t VALUES (1.50, '{1,NULL}'), (1.5, '{1,NULL}'), (NULL, NULL); DELETE FROM t WHERE n IS NULL; INSERT INTO u VALUES (1);"
+                 "ALTER TABLE u ADD d date DEFAULT '2000-01-02', ADD m numeric(5,2) DEFAULT 1.5, ADD b bytea DEFAULT '\\x01', ADD f bit DEFAULT B'1',"
+                 " ADD e int[] DEFAULT '{{1,2}}', ADD o timestamptz DEFAULT '2000-01-01 00:00+00'")
+    code, said = verified(process, {})
+    assert code == EQUAL, said
