@@ -2,8 +2,8 @@
 # Usage: scripts/test.sh [--quick] [--full] [--sanitized]
 #
 # Installs what is missing, builds, and runs what each push has to pass. First the release build with GCC; then the
-# system tests on private PostgreSQL 15 servers and private Kafka brokers, and beside them, at a lower priority: unit tests
-# with Clang under the address and undefined-behaviour sanitizers, those that use threads with GCC under the thread sanitizer, a short
+# system tests on private PostgreSQL 15 servers and private Kafka brokers, and beside them, at a lower priority: what only the newest
+# PostgreSQL has, unit tests with Clang under the address and undefined-behaviour sanitizers, those that use threads with GCC under the thread sanitizer, a short
 # run of the fuzzers, the checks of style (clang-format, clang-tidy for what has changed, shellcheck,
 # the direction of the includes), and instructions per event against the committed baseline. Tests that measure wait
 # until nothing runs beside them. Warnings are errors. tests/nightly.py says which system tests are left out unless what they
@@ -72,7 +72,7 @@ newest_postgres() {
     local tests=(test_version_18.py)
     [ "$MODE" != full ] || tests+=(test_publication.py test_schema_changes.py test_keys.py::test_stop_while_a_key_is_asked_for
         test_wide.py::test_what_the_topics_make_of_the_tables test_wide.py::test_kills_under_a_wide_workload)
-    MILLRACE_TEST_PG=$NEWEST_PG MILLRACE_TEST_WORKERS=1 MILLRACE_TEST_NIGHTLY='' tests/run.sh "${tests[@]}"
+    MILLRACE_TEST_PG=$NEWEST_PG MILLRACE_TEST_WORKERS=1 MILLRACE_TEST_NIGHTLY='' MILLRACE_BIN=$REPO_ROOT/build/ci/millrace tests/run.sh "${tests[@]}"
 }
 
 # The last word of a run that is good but for these.
@@ -154,6 +154,7 @@ beside() {
     # One build is for the unit tests under these sanitizers and for the fuzzers, which are Clang's.
     step "build: address and undefined-behaviour sanitizers, with Clang" build fuzz unit-tests out_of_memory_test millrace-micro fuzzers
     step "unit tests: these sanitizers" unit_tests fuzz unit
+    if [ "$MODE" = normal ] && [ -n "$NEWEST_PG" ]; then step "system tests: PostgreSQL $NEWEST_PG" newest_postgres; fi
     if [ "$MODE" = full ] || python3 tests/nightly.py due benchmarks/; then step "unit tests: judges of measurements" unit_tests fuzz judges; fi
     step "build: thread sanitizer" build tsan unit-tests out_of_memory_test millrace-micro
     step "unit tests: thread sanitizer" unit_tests tsan "$threads"
@@ -176,7 +177,7 @@ system_tests() {
     fi
     export MILLRACE_TEST_WORKERS=${MILLRACE_TEST_WORKERS:-4} MILLRACE_BIN=$REPO_ROOT/build/ci/millrace
     step "system tests" tests/run.sh || code=1
-    [ -z "$NEWEST_PG" ] || step "system tests: PostgreSQL $NEWEST_PG" newest_postgres || code=1
+    [ "$MODE" = normal ] || [ -z "$NEWEST_PG" ] || step "system tests: PostgreSQL $NEWEST_PG" newest_postgres || code=1
     return "$code"
 }
 

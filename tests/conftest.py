@@ -19,10 +19,23 @@ ALONE = {"test_benchmarks.py", "test_lies.py", "test_load.py", "test_pr_check.py
          "test_profiling.py", "test_verdict.py"}
 
 
+@functools.cache
+def nightly_left_out():
+    return nightly.left_out(os.environ.get("MILLRACE_TEST_NIGHTLY", ""))
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Each worker reads all files, which takes it seconds of a processor: not those of which it would run nothing."""
+    name, path = collection_path.name, os.path.relpath(collection_path, config.rootpath)
+    if not name.startswith("test_"):
+        return None
+    is_unmarked = {"alone": name not in ALONE, "not alone": name in ALONE}.get(config.option.markexpr, False)
+    return is_unmarked or any(path in one.tests for one in nightly_left_out()) or None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(config, items):
-    mode = os.environ.get("MILLRACE_TEST_NIGHTLY", "")
-    lines, left_out = nightly.left_out(mode), []
+    lines, left_out = nightly_left_out(), []
     for item in items:
         if item.path.name in ALONE:
             item.add_marker("alone")

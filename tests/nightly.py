@@ -1,7 +1,7 @@
 """What a run of each push leaves out, and why: the one place that says so.
 
 A line holds tests (a file, `file::test` for one function with all its parameters, or `file::test[parameter]`), the places whose change brings
-them back, the seconds that they take together beside others (three times those of what runs alone), and the reason. MILLRACE_TEST_NIGHTLY says what a run does with them: without it every
+them back, the seconds that they take together beside others, by durations.txt (three times those of what runs alone), and the reason. MILLRACE_TEST_NIGHTLY says what a run does with them: without it every
 chosen test runs; "changed", as scripts/test.sh has it, leaves out those whose places have not changed; "no" leaves out all. A change of
 everything would bring everything back: a push takes, from the top, each line that still fits into COME_BACK_S, first of
 all those whose own test has changed, and the end of the run names the others.
@@ -38,24 +38,24 @@ def at_least_once(path, *functions):
 
 
 NIGHTLY = (
-    Nightly(("faults/test_storm.py::test_producer_sessions_lost", "faults/test_storm.py::test_kills_behind_cuts[at-least-once]"), CLUSTER, 60,
+    Nightly(("faults/test_storm.py::test_producer_sessions_lost", "faults/test_storm.py::test_kills_behind_cuts[at-least-once]"), CLUSTER, 150,
             "every fault once runs each time, at least once, and kills after cuts, exactly once"),
     Nightly(at_least_once("test_snapshot.py", "test_killed_again_and_again_within_a_table", "test_killed_and_started_again_while_others_write",
-                          "test_always_copies_at_each_start"), COPIES, 50, "exactly once runs each time"),
+                          "test_always_copies_at_each_start"), COPIES, 85, "exactly once runs each time"),
     Nightly(at_least_once("test_incremental.py", "test_goes_on_after_kills", "test_connections_that_are_cut",
-                          "test_rows_come_in_their_newest_form", "test_tables_that_come"), COPIES, 50, "exactly once runs each time"),
-    Nightly(("test_debezium_rows.py",), ("src/copy/", *EVENTS), 60, "existing rows in Debezium's form; test_debezium.py runs each time"),
-    Nightly(("test_outbox.py::test_outbox_equal",), EVENTS, 60, "a Kafka Connect of its own; what a page promises of outboxes runs each time"),
+                          "test_rows_come_in_their_newest_form", "test_tables_that_come"), COPIES, 75, "exactly once runs each time"),
+    Nightly(("test_debezium_rows.py",), ("src/copy/", *EVENTS), 110, "existing rows in Debezium's form; test_debezium.py runs each time"),
+    Nightly(("test_outbox.py::test_outbox_equal",), EVENTS, 150, "a Kafka Connect of its own; what a page promises of outboxes runs each time"),
     Nightly(tuple(f"test_debezium.py::test_debezium_equal[{variant}]" for variant in
                   ("double", "micro", "micros", "nanos", "headed", "transactions")), EVENTS, 80,
             "more ways to write times, numbers, bytes and headers, and counts of transactions; the default, and each form, run each time"),
     Nightly(at_least_once("test_topics.py", "test_partitions_are_added_under_load", "test_a_topic_is_deleted_under_load",
-                          "test_the_state_topic_is_deleted_under_load"), CLUSTER, 50, "exactly once runs each time"),
-    Nightly(("faults/test_cluster.py::test_brokers_lost[exactly-once]",), CLUSTER, 100,
+                          "test_the_state_topic_is_deleted_under_load"), CLUSTER, 35, "exactly once runs each time"),
+    Nightly(("faults/test_cluster.py::test_brokers_lost[exactly-once]",), CLUSTER, 150,
             "three brokers on two processors; one that is killed, restarted and away runs each time"),
     Nightly(tuple(f"test_memory.py::{test}[256MiB]" for test in ("test_long_transaction", "test_many_large_rows", "test_burst_while_kafka_is_away")),
             ("src/flow/", "src/base/", "src/sink/", "tests/test_memory.py"), 40, "a quarter of this memory runs each time"),
-    Nightly(("test_hostile_settings.py::test_no_setting_changes_an_event",), ("src/postgres/", "src/copy/", "src/encode/values/"), 80,
+    Nightly(("test_hostile_settings.py::test_no_setting_changes_an_event",), ("src/postgres/", "src/copy/", "src/encode/values/"), 100,
             "tries each setting of the server"),
     Nightly(tuple(f"faults/test_network.py::test_black_hole_to_{who}[{way}-exactly-once]" for who, ways in
                   (("postgres", ("both", "in")), ("kafka", ("both", "out"))) for way in ways), ("src/postgres/conn/", "src/sink/", "src/flow/"), 65,
@@ -65,7 +65,7 @@ NIGHTLY = (
     Nightly(("faults/test_failover.py::test_promotion_under_load[at-least-once]",
              "faults/test_failover.py::test_promotion_of_a_standby_that_was_behind[exactly-once]"), ("src/postgres/server/", "src/flow/"), 35,
             "each has its other delivery each time"),
-    Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[stopped]",), ("src/convert/", "src/cli/"), 25,
+    Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[stopped]",), ("src/convert/", "src/cli/"), 40,
             "a Kafka Connect of its own; the killed one runs each time"),
     Nightly(("test_memory.py::test_large_rows_that_are_copied[384MiB-50-2-70000000]", "test_memory.py::test_value_of_a_hundred_megabytes",
              "test_memory.py::test_many_tables[256MiB]"), ("src/copy/", "src/flow/", "src/base/"), 30, "smaller rows and less memory run each time"),
@@ -86,11 +86,11 @@ NIGHTLY = (
              *at_least_once("faults/test_restored_source.py", "test_a_volume_that_was_put_back_and_written_to_is_refused")),
             ("src/event/checkpoint.c", "src/postgres/server/pg_identity.c", "src/stream/rejoin.c"), 130,
             "more ways to restore; a volume that was written to runs each time"),
-    Nightly(("faults/test_postgresql_upgrade.py",), ("src/event/checkpoint.c", "src/postgres/server/pg_identity.c", "docs/upgrading.md"), 30,
+    Nightly(("faults/test_postgresql_upgrade.py",), ("src/event/checkpoint.c", "src/postgres/server/pg_identity.c", "docs/upgrading.md"), 60,
             "runs pg_upgrade; test_slot.py meets another cluster each time"),
-    Nightly(("test_shadow_run.py",), ("docs/examples/", "docs/shadow-run.md"), 30, "compares topics with Debezium's; test_debezium.py does so each time"),
+    Nightly(("test_shadow_run.py",), ("docs/examples/", "docs/shadow-run.md"), 120, "compares topics with Debezium's; test_debezium.py does so each time"),
     Nightly(tuple(f"test_consumers.py::test_a_consumer_counts_each_change_once_though_it_is_killed[{language}]" for language in ("java", "go")),
-            ("docs/examples/", "src/sink/kafka/"), 40,
+            ("docs/examples/", "src/sink/kafka/"), 90,
             "the one in Python runs each time"),
     Nightly((*(f"test_verify.py::{test}" for test in (
                  "test_a_stream_that_does_not_run_gives_no_verdict", "test_another_value_is_altered", "test_a_large_table_is_read_in_chunks_while_it_is_written",
@@ -112,8 +112,8 @@ NIGHTLY = (
     Nightly(("test_wide.py::test_the_judge_finds_what_is_wrong",), ("tests/wide/",), 25, "judges the judge"),
     Nightly(("test_scripts.py::test_stands_find_ports_of_their_own",), ("scripts/stand.sh", "scripts/stand/", "scripts/lib/"), 16,
             "starts stands, as each run does"),
-    Nightly(("faults/test_cluster.py::test_rolling_restart[exactly-once]",), CLUSTER, 100, "three brokers, each restarted"),
-    Nightly(at_least_once("faults/test_cluster.py", "test_rolling_restart", "test_brokers_lost"), ("src/sink/kafka/",), 180, "three brokers"),
+    Nightly(("faults/test_cluster.py::test_rolling_restart[exactly-once]",), CLUSTER, 145, "three brokers, each restarted"),
+    Nightly(at_least_once("faults/test_cluster.py", "test_rolling_restart", "test_brokers_lost"), ("src/sink/kafka/",), 235, "three brokers"),
     Nightly(("test_profiler.py",), PROFILER, 3 * 36, "the profiler looks at the flow and is no part of it"),
     Nightly(("test_profile_command.py",), PROFILER, 12, "draws and compares profiles that are there"),
     Nightly(("test_there_and_back.py",), ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"), 60,
@@ -132,7 +132,7 @@ NIGHTLY = (
             ("packaging/", "src/cmake/Packaging.cmake", "scripts/release.sh", "scripts/sbom.py"), 60, "builds the packages; manual pages and completions run each time"),
     Nightly(("test_site.py",), ("docs/", "mkdocs.yml", "scripts/site", "tests/browser.py"), 45, "builds the site of the documents and opens it in a Chromium"),
     Nightly(("test_load.py",), ("load/", "scripts/lib/"), 3 * 25, "judges the load generator, alone on the machine"),
-    Nightly(("test_tables.py::test_five_thousand_tables",), ("src/stream/", "src/postgres/", "src/encode/", "src/copy/"), 60,
+    Nightly(("test_tables.py::test_five_thousand_tables",), ("src/stream/", "src/postgres/", "src/encode/", "src/copy/"), 90,
             "starts with 5,000 tables, and judges their memory"),
     Nightly(("test_profile_readers.py",), PROFILER, 3 * 48, "other programs read profiles; the format's unit tests run each time"),
     Nightly(("test_benchmarks.py",), ("benchmarks/", "scripts/lib/", "load/"), 3 * 100, "the benchmarks in short, alone on the machine"),

@@ -51,11 +51,20 @@ export MILLRACE_STAND_SECURE=1 MILLRACE_STAND_PROXIED=1 MILLRACE_STAND_QUICK=1
 own_stand stand-test
 cache=$MILLRACE_STAND_DIR/pytest-cache
 logs=$REPO_ROOT/build/test-logs
+# What Python makes of a module once is kept: every process would make it again.
+unset PYTHONDONTWRITEBYTECODE
 workers=${MILLRACE_TEST_WORKERS:-1}
 
 run_pytest() {
     "$MILLRACE_PYTHON" -m pytest -q -rs -o cache_dir="$cache" \
         --timeout "${MILLRACE_TEST_TIMEOUT:-300}" "$@"
+}
+
+# Reading the tests for the first time, and rewriting their assertions, takes many times the second time. So one process does it,
+# while the stands start, and not each worker. Without servers it finds no test; what it reads is kept all the same.
+read_tests() {
+    cd "$REPO_ROOT/tests"
+    KAFKA_BOOTSTRAP=none:1 MILLRACE_PG_URL=none/none run_pytest --collect-only "$@" >/dev/null 2>&1 || true
 }
 
 # Spread over the workers, then those that want the machine for themselves. 5: no test was chosen.
@@ -129,7 +138,9 @@ main() {
     local code=0 names=()
     trap wipe_stands EXIT
     rm -rf "$cache"
+    [ "$workers" -eq 1 ] || read_tests "$@" &
     start_stands
+    wait
     eval "$(stand env)"
     cd "$REPO_ROOT/tests"
     run_tests "$@" || code=$?

@@ -14,7 +14,7 @@ import cases  # noqa: E402
 import connect  # noqa: E402
 import kit  # noqa: E402
 import odd  # noqa: E402
-from kit import Database, Millrace, Topic, eventually  # noqa: E402
+from kit import Database, Millrace, Topic, eventually, read_whole  # noqa: E402
 
 # What no two programs have in common: who they are, and the time at which they made the event.
 OWN = [
@@ -44,18 +44,8 @@ class Records:
     """All records of a program, by topic without its prefix, whatever its delimiter; read in the order of the topic."""
 
     def __init__(self, database, prefix):
-        self.by_topic = {}
-        for name in database.topics():
-            if name.startswith(prefix) and name[len(prefix):][:1] in "._-" and (records := self._read(name)):
-                self.by_topic[name[len(prefix) + 1:]] = records
-
-    @staticmethod
-    def _read(name):
-        topic = Topic(name)
-        count = sum(topic.consumer.get_watermark_offsets(p, timeout=10)[1] for p in topic.consumer.assignment())
-        records = topic.take(count) if count > 0 else []
-        topic.close()
-        return records
+        names = [name for name in database.topics() if name.startswith(prefix) and name[len(prefix):][:1] in "._-"]
+        self.by_topic = {name[len(prefix) + 1:]: records for name, records in read_whole(database.admin, names).items() if records}
 
 
 def unwrap(deletes):

@@ -14,7 +14,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "debezium"))
 import connect  # noqa: E402
 from test_debezium import normal  # noqa: E402
-from kit import BINARY, BOOTSTRAP, Database, Millrace, Topic, eventually  # noqa: E402
+from kit import BINARY, BOOTSTRAP, Database, Millrace, Topic, eventually, read_whole  # noqa: E402
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -201,14 +201,8 @@ class Run:
 
     def _read(self, begin):
         """By topic without its beginning; of topics that no beginning has, nothing can be told apart."""
-        found = {}
-        for name in self.database.topics():
-            if name.startswith(begin + "."):
-                topic = Topic(name)
-                ends = [topic.consumer.get_watermark_offsets(p, timeout=10)[1] for p in topic.consumer.assignment()]
-                found[name[len(begin) + 1:]] = sorted(topic.take(sum(ends)), key=lambda record: record.partition)
-                topic.close()
-        return found
+        names = [name for name in self.database.topics() if name.startswith(begin + ".")]
+        return {name[len(begin) + 1:]: records for name, records in read_whole(self.database.admin, names).items()}
 
 
 @pytest.fixture(scope="module")

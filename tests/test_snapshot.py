@@ -267,7 +267,7 @@ class Stored:
         """Of each table less than half is left; one that is not listed at all is not begun."""
         if not (text := self.copy()):
             return False
-        done, *parts = text.split(" d")[1].split("t")
+        done, *parts = text.rsplit(" d", 1)[1].split("t")  # the numbers before it may begin with a d, too
         oids, oid = set(), 0
         for number in filter(None, done.split(",")):
             oids.add(oid := oid + int(number, 16))

@@ -203,6 +203,17 @@ def test_a_repeat_with_an_old_value_is_out_of_order(proved, database):
     assert code == DIFFERENT and "1 runs of repeats that break off" in said["reason"]
 
 
+def test_a_repeat_under_exactly_once_is_one_too_many(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(sink__kafka__delivery='"exactly-once"').start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    assert of_t(process)[0] == EQUAL
+    for record, _ in copied(database.topic("t"), lambda record: True):
+        produce(database.topic("t"), record.key, record.value, list(record.headers.items()))
+    code, said = of_t(process)
+    assert code == DIFFERENT and "1 records come twice" in said["reason"] and not said["differences"]
+
+
 def test_a_record_that_is_none_is_named_by_its_offset(proved):
     process, topic, place, _ = proved
     row = '{"op":"c","before":null,"after":{"id":9,"v":"x"}}'

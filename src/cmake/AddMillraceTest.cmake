@@ -7,6 +7,9 @@ set(MILLRACE_OWN_TESTS out_of_memory_test)
 set(MILLRACE_THREADS "pthread|mr_thread|_Atomic|atomic_|flow/pipeline\\.h|control/http\\.h|control/monitor\\.h|log_writer\\.h|\
 profiler/profiler\\.h|base/ring\\.h|mailbox\\.h|testing/stage\\.h|testing/replay\\.h|rdkafka_mock\\.h")
 
+# Of several at once, these begin first.
+set(MILLRACE_LONG_TESTS config_test convert_test kafka_session_test out_of_memory_test pipeline_test prof_test)
+
 function(millrace_add_test name source)
     add_test(NAME ${name} COMMAND ${ARGN})
     file(STRINGS ${source} found REGEX "${MILLRACE_THREADS}")
@@ -17,6 +20,9 @@ function(millrace_add_test name source)
     # A limit for what hangs, also where eight builds run beside it.
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600 ENVIRONMENT
         "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/tsan.supp")
+    if(name IN_LIST MILLRACE_LONG_TESTS)
+        set_tests_properties(${name} PROPERTIES COST 10)
+    endif()
 endfunction()
 
 function(millrace_test_target target)

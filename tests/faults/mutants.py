@@ -29,6 +29,7 @@ INTAKE, EVENTS = "src/flow/intake.c", "src/flow/intake_events.c"
 CONFIRM, SESSION = "src/flow/intake_confirm.c", "src/flow/intake_session.c"
 DELIVERY, CHECKPOINT = "src/flow/delivery.c", "src/event/checkpoint.c"
 KAFKA = "src/sink/kafka/kafka.c"
+VERIFY = "src/verify/"
 RESOLVED, MARKER = "src/resolved/resolved.c", "    mr_lsn lsn = mr_port_published(resolved->base.port);"
 MUTANTS = [
     Mutant("confirms what it received", CONFIRM,
@@ -58,6 +59,15 @@ MUTANTS = [
            "    if (!has_last || server->slot_confirmed == 0 ||", "    if (true ||", "unit rejoin_test"),
     Mutant("confirms before what comes again is compared", "src/stream/rejoin.c",
            "? flushed : rejoin->slot_confirmed;", "? flushed : rejoin->end;", "unit rejoin_test"),
+    Mutant("hands on what was delivered before", "src/stream/rejoin.c",
+           "    return compares(rejoin) ? MR_OK\n", "    return compares(rejoin) && change == NULL ? MR_OK\n", "unit rejoin_test"),
+    Mutant("takes another transaction at the same place for the last one", "src/stream/rejoin.c",
+           "bool is_other = is_last && (", "bool is_other = false && (", "unit rejoin_test"),
+    Mutant("takes rows that come again for rows that were delivered", "src/stream/rejoin.c",
+           "    if (transaction->has_rows && transaction->commit_lsn != rejoin->last.lsn) {", "    if (false) {", "unit rejoin_test"),
+    Mutant("goes on where the last transaction does not come", "src/stream/rejoin.c",
+           "rejoin->state = rejoin->has_last ? MR_REJOIN_NONE : MR_REJOIN_REFUSED;", "rejoin->state = MR_REJOIN_NONE;",
+           "unit rejoin_test"),
     Mutant("stores an older transaction as the last one", "src/flow/ack.c",
            "            ack->last = entry->last;\n", "            if (ack->last.lsn == 0)\n                ack->last = entry->last;\n",
            "unit ack_test"),
@@ -194,6 +204,30 @@ MUTANTS = [
     Mutant("a marker promises the next transaction", RESOLVED, MARKER, MARKER.replace("published", "place").replace(";", " + 512;"),
            "test_resolved.py::test_no_marker_promises_what_is_not_above_it[at-least-once]"),
     Mutant("a marker promises what is not acknowledged", RESOLVED, MARKER, MARKER.replace("published", "place"), "unit resolved_test"),
+    Mutant("a topic without rows has no marker", RESOLVED, "return partitions == 0 && is_expected ? 1 : partitions;",
+           "return is_expected ? partitions : partitions;", "unit resolved_test"),
+    Mutant("markers that were lost are not said again", RESOLVED, "        resolved->last.lsn = 0;\n", "", "unit resolved_test"),
+    Mutant("markers are for a topic's first partition", RESOLVED, "MR_PARTITION_IF_THERE(resolved->round.partition)",
+           "MR_PARTITION_IF_THERE(0)", "test_resolved.py::test_no_marker_promises_what_is_not_above_it[at-least-once]"),
+    Mutant("verify takes a transaction that runs for one that its snapshot sees", f"{VERIFY}cut.c", "(full < cut->xmax && bsearch(",
+           "(full < cut->xmax || bsearch(", "unit cut_test"),
+    Mutant("verify compares each chunk with the last one's snapshot", f"{VERIFY}fold.c", "is_shown ? entry->chunk :",
+           "is_shown && false ? entry->chunk :", "unit fold_test"),
+    Mutant("verify names no phantom", f"{VERIFY}fold.c", "} else if (entry->state == IS_THERE) {", "} else if (entry->times > 0) {",
+           "unit fold_test"),
+    Mutant("verify takes an earlier event of another partition for the last one", f"{VERIFY}fold.c",
+           "mr_place_compare(stored->record.place, entry->record.place) < 0", "false", "unit fold_test"),
+    Mutant("verify believes a repeat with other values", f"{VERIFY}order.c",
+           "before != NULL && !mr_digest_equal(before->digest, digest);", "before != NULL && digest.low == 0 && digest.high == 0;",
+           "unit order_test"),
+    Mutant("verify takes null for an empty text", f"{VERIFY}value.c", "    key.high ^= text.data == NULL;\n", "", "unit table_test"),
+    Mutant("verify does not wait for the stream", f"{VERIFY}proof.c", "*ret_has_come = confirmed >= end;", "*ret_has_come = true;",
+           "test_verify.py::test_a_stream_that_does_not_run_gives_no_verdict"),
+    Mutant("verify lets records come twice under exactly-once", f"{VERIFY}judge.c", "kafka.exactly_once && order.repeats > 0",
+           "kafka.exactly_once && order.repeats > 1000", "test_verify.py::test_a_repeat_under_exactly_once_is_one_too_many"),
+    Mutant("verify excuses what came after records with another key", f"{VERIFY}judge.c",
+           "(strange->other_keys > 0 && strange->hard == 0)", "(strange->other_keys > 0)",
+           "test_verify.py::test_records_with_another_key_count_for_no_row"),
 ]
 
 
