@@ -56,6 +56,7 @@ struct open_transaction {
     int64_t added_ns; /* and its last batch was sent */
     uint64_t bytes;
     int64_t ending_ns; /* what the end of one takes lately */
+    int64_t before_ns; /* how long the one before was open */
 };
 
 /* Of sessions. */
@@ -472,7 +473,8 @@ static int end_due_ms(const struct delivery *delivery)
     int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
     int64_t due_ns = delivery->transaction.begun_ns + latency_ns;
     int64_t full_ns = delivery->transaction.begun_ns +
-                      mr_pace_open_ns(delivery->transaction.bytes, delivery->transaction.ending_ns);
+                      mr_pace_open_ns(delivery->transaction.bytes, delivery->transaction.ending_ns,
+                                      delivery->transaction.before_ns);
     int64_t quiet_ns = delivery->transaction.added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
     int64_t burst_ns = full_ns < quiet_ns ? full_ns : quiet_ns;
     int64_t left_ns = (due_ns > burst_ns ? due_ns : burst_ns) - mr_monotonic_ns();
@@ -485,6 +487,9 @@ static mr_status end_transaction(struct delivery *delivery, struct mr_error *ret
     const struct mr_checkpoint to = {
         .end_lsn = delivery->sent_lsn, .last = delivery->sent_last, .position = delivery->sent};
     mr_status status = store(delivery, &to, ret_error);
+    if (status == MR_OK && delivery->transaction.bytes > 0) {
+        delivery->transaction.before_ns = delivery->store.asked_ns - delivery->transaction.begun_ns;
+    }
     delivery->store.state = status == MR_OK     ? STORING_TAKEN
                             : status == MR_FULL ? STORING_OWED
                                                 : STORING_NOTHING;

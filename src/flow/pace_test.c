@@ -31,10 +31,22 @@ static void test_pace_open_of_bytes_and_ends(void **state)
         {UINT64_MAX, INT64_MAX / MS, 1000},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        int64_t open_ns = mr_pace_open_ns(cases[i].bytes, cases[i].ending_ms * MS);
+        int64_t open_ns = mr_pace_open_ns(cases[i].bytes, cases[i].ending_ms * MS, INT64_MAX / 2);
         if (open_ns != cases[i].open_ms * MS) {
             fail_msg("case %zu: %lld ns", i, (long long)open_ns);
         }
+    }
+}
+
+/* Its rows are read soon, and after few transactions it has the long ones. */
+static void test_a_burst_begins_with_short_ones(void **state)
+{
+    (void)state;
+    static const int64_t lasts_ms[] = {20, 40, 80, 160, 300, 300};
+    int64_t before_ns = 2 * MS;
+    for (size_t i = 0; i < MR_ARRAY_LEN(lasts_ms); i++) {
+        before_ns = mr_pace_open_ns(UINT64_MAX, 0, before_ns);
+        assert_int_equal(before_ns, lasts_ms[i] * MS);
     }
 }
 
@@ -50,6 +62,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pace_open_of_bytes_and_ends),
+        cmocka_unit_test(test_a_burst_begins_with_short_ones),
         cmocka_unit_test(test_pace_ending_follows_slowly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
