@@ -26,7 +26,6 @@
 #   MILLRACE_TEST_LARGE_ROWS  rows of 1 MB in one transaction (default 60)
 #   MILLRACE_TEST_HUGE     1: rows that as text are larger than the server can send, which take it 3 GB and minutes
 #   MILLRACE_TEST_TABLES   tables of 50 columns (default 60)
-#   MILLRACE_TEST_MANY_TABLES  tables of equal columns (default 5000); MILLRACE_TEST_BY_PATTERN set: named by one pattern
 #   MILLRACE_TEST_EMPTY_TABLES  empty tables that are copied (default 150)
 #   MILLRACE_TEST_MEMORY   file that gets a line of figures from each test of memory
 #   MILLRACE_TEST_LIES     lies that each lying server tells, one a millrace (default 500, or all)

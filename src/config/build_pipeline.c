@@ -3,9 +3,6 @@
 #include <string.h>
 
 #include "config/build.h"
-
-/* Tables that one pattern is taken to mean, for the sum of memory. */
-enum { PATTERN_TABLES = 100 };
 #include "flow/memory.h"
 
 static double mib(uint64_t bytes)
@@ -72,13 +69,14 @@ static void build_memory(struct mr_config *config)
     uint64_t limit = (uint64_t)values->memory;
     struct mr_memory_needs needs = {
         .limit = limit,
-        .tables = config->source.captured.table_count +
-                  PATTERN_TABLES * config->source.captured.pattern_count,
+        .tables = config->source.captured.table_count,
         .batches = (uint64_t)values->batches,
         .batch_bytes = (uint64_t)values->batch_size,
         .readers =
             config->source.copies == MR_COPIES_NOTHING ? 0 : (uint64_t)values->snapshot_threads,
-        .profiles = config->profiles};
+        .patterns = config->source.captured.pattern_count > 0,
+        .profiles = config->profiles,
+    };
     size_pool(config, &needs);
     uint64_t change_max = (uint64_t)values->change_max;
     if (change_max == 0) {

@@ -12,8 +12,9 @@ enum {
     /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what
      * librdkafka keeps of a record and its three headers is more than the record. */
     POOL_FACTOR = 4,
-    /* Of the budget, for descriptions of tables: at most, and at least. */
+    /* Of the budget, for descriptions of tables: at most, and at least, where a pattern says which tables or not. */
     RELATIONS_SHARE = 8,
+    RELATIONS_SHARE_PATTERN = 16,
     RELATIONS_SHARE_LEAST = 64,
     INPUT_BYTES_MIN = 16 * 1024, /* libpq's buffer at first */
     /* Around a row in the stream: headers of the message, of the replication protocol and of the tuple. */
@@ -64,7 +65,8 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
         .input = needs->readers == 0 ? mr_memory_input(message)
                                      : needs->readers * (mr_memory_input(message) + 2 * message),
         .copied = CHUNK_FACTOR * mr_memory_chunk(change_bytes_max),
-        .relations = needs->limit / RELATIONS_SHARE_LEAST,
+        .relations =
+            needs->limit / (needs->patterns ? RELATIONS_SHARE_PATTERN : RELATIONS_SHARE_LEAST),
         .large = 2 * change_bytes_max,
     };
 }

@@ -11,7 +11,8 @@
  *   copied   existing rows that are copied while the stream runs: a chunk, the keys of its window and the connection's buffer; of a
  *            row that is larger than a chunk, the buffer and the row
  *   relations  what the stream and the catalog tell of tables, beyond those that are configured (partitions, wide tables, new
- *            versions, keys): a sixty-fourth of the budget, and of what the others leave up to an eighth
+ *            versions, keys): a sixty-fourth of the budget, a sixteenth where tables are named by a pattern, and of what the others
+ *            leave up to an eighth
  *   large    changes that fit no standard batch: first the message and its records, then the records and their
  *            compressed request. The rest of the budget; at least two of `change_bytes_max`
  *
@@ -35,10 +36,11 @@ struct mr_memory {
 /* What the options come from. */
 struct mr_memory_needs {
     uint64_t limit;  /* the budget */
-    uint64_t tables; /* that are configured */
+    uint64_t tables; /* that are configured by name */
     uint64_t batches;
     uint64_t batch_bytes;
     uint64_t readers; /* that copy existing rows; 0: none are copied */
+    bool patterns;    /* name tables, too: how many is not known here */
     bool profiles;    /* may be taken */
 };
 
