@@ -135,6 +135,7 @@ NIGHTLY = (
     Nightly(("test_tables.py::test_thousands_of_tables[5000 by name]",), ("src/stream/", "src/postgres/", "src/encode/", "src/copy/"), 60,
             "starts with 5,000 tables, and judges their memory"),
     Nightly(("test_tables.py::test_thousands_of_tables[50000 by a pattern]",), ("src/flow/memory",), 120, "starts with 50,000 tables"),
+    Nightly(("test_tables.py::test_thousands_of_topics",), ("src/sink/kafka/kafka_topics",), 120, "has 5,000 topics made"),
     Nightly(("test_profile_readers.py",), PROFILER, 3 * 48, "other programs read profiles; the format's unit tests run each time"),
     Nightly(("test_benchmarks.py",), ("benchmarks/", "scripts/lib/", "load/"), 3 * 100, "the benchmarks in short, alone on the machine"),
     Nightly(("test_profiling.py",), (*PROFILER, "benchmarks/"), 3 * 100, "builds and measures several times, alone on the machine"),

@@ -146,6 +146,49 @@ def test_a_wrong_file_changes_nothing(database, millrace, topic):
     assert process.stop() == 0
 
 
+@pytest.mark.parametrize("how", ["written", "renamed", "linked"])
+def test_a_watched_file_is_reloaded_when_it_changes(database, millrace, tmp_path, how):
+    """Once two looks find the same in it: half of a file is none. A ConfigMap's file is a link into a folder that is a link itself."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(reload__watch='"200ms"')
+    path = process.path
+    if how == "linked":
+        (tmp_path / "0").mkdir()
+        os.rename(path, tmp_path / "0" / "config.toml")
+        os.symlink("0", tmp_path / "data")
+        os.symlink("data/config.toml", path)
+    with open(path, encoding="utf-8") as file:
+        begin = file.read()
+    process.start().streaming()
+
+    def change(number, text):
+        if how == "written":
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text[:len(text) // 2])
+                file.flush()
+                file.write(text[len(text) // 2:])
+        elif how == "renamed":
+            (tmp_path / "new").write_text(text)
+            os.rename(tmp_path / "new", path)
+        else:
+            (tmp_path / number).mkdir()
+            (tmp_path / number / "config.toml").write_text(text)
+            os.symlink(number, tmp_path / "new")
+            os.rename(tmp_path / "new", tmp_path / "data")
+    change("1", begin + 'log.level = "debug"\n')
+    assert outcomes(process, 1)[0]["changed"] == "log.level"
+    assert process.get("/status").json["configuration"]["log.level"] == "debug"
+    # What was read once is not read again, whoever asked for it; so is a wrong file.
+    process.process.send_signal(signal.SIGHUP)
+    assert outcomes(process, 2)[1]["changed"] == ""
+    change("2", begin + "nonsense")
+    process.wait_for("reload_refused")
+    change("3", begin)
+    assert outcomes(process, 4)[2]["changed"] == "log.level"
+    assert len(process.log("reload_refused")) == 1
+    assert process.stop() == 0
+
+
 def test_signal_unchanged_file_and_what_needs_a_restart(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace().start().streaming()

@@ -25,6 +25,30 @@ def test_a_stranger_is_refused(database, millrace, topic):
     assert owner.stop() == 0
 
 
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_changed_instance_waits_for_the_old_one(database, millrace, topic, delivery):
+    """With handover it is ready, and takes over as it is configured: nothing is lost, and what ended in order does not come twice."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    options = {"sink__kafka__delivery": f'"{delivery}"', "publication__alter": "true"}
+    old = millrace(tables=("t",), **options).start().streaming()
+    database.run("INSERT INTO t SELECT generate_series(1, 1000)")
+    impatient = millrace(tables=("t", "u"), source__postgres__handover='"3s"', **options)
+    code, text = impatient.run_to_end()
+    assert code == 78 and "in use by another pipeline" in text and len(impatient.log("standby")) == 1, text
+    new = millrace(tables=("t", "u"), source__postgres__handover='"2m"', **options)
+    code, text = check(new)
+    assert code == 0 and "waits for it to end" in text, text
+    new.start().wait_for("standby")
+    assert new.get("/readyz").status == 200
+    database.run("INSERT INTO t SELECT generate_series(1001, 2000)")
+    assert old.stop() == 0
+    new.streaming()
+    database.run("INSERT INTO u VALUES (1); INSERT INTO t VALUES (2001)")
+    assert [record.json["after"]["id"] for record in topic(database.topic("t")).take(2001)] == list(range(1, 2002))
+    assert topic(database.topic("u")).take(1)[0].json["after"] == {"id": 1}
+    assert new.stop() == 0
+
+
 def test_a_twin_stands_by(database, millrace, topic):
     """Tables in another order are the same."""
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")

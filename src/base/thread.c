@@ -1,7 +1,9 @@
 #include "base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 static const struct mr_thread_hooks *hooks;
 
@@ -20,6 +22,21 @@ mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), v
     return failed == 0 ? MR_OK
                        : mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s",
                                  strerror(failed));
+}
+
+void mr_cond_init(pthread_cond_t *ret_cond)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(ret_cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+bool mr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t end_ns)
+{
+    struct timespec end = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
+    return pthread_cond_timedwait(cond, lock, &end) != ETIMEDOUT;
 }
 
 void mr_thread_hook(const struct mr_thread_hooks *wanted)

@@ -11,6 +11,12 @@
 mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context,
                            struct mr_error *ret_error);
 
+/* A condition whose waits end by the monotonic clock. */
+void mr_cond_init(pthread_cond_t *ret_cond);
+
+/* pthread_cond_wait, until `end_ns` (monotonic) at most. false: that moment has come. */
+bool mr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t end_ns);
+
 /* What a thread is for. */
 enum mr_thread_role {
     MR_THREAD_MAIN,

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -58,6 +59,10 @@ struct mr_reload {
     pthread_t thread;
     bool has_thread, ending;
     bool applies; /* one of those that wait is more than a look */
+    struct {
+        struct mr_sha256_short read,
+            seen; /* digests of the file: as it was read last, and at the last look */
+    } watch;      /* of the thread */
     uint64_t asked, taken;
     struct answer answers[ANSWERS_KEPT]; /* the oldest is overwritten */
     uint32_t next_answer;
@@ -332,6 +337,7 @@ static char *run_once(struct mr_reload *reload, bool applies)
                               .running = reload->newest == NULL ? started : reload->newest};
     const char *outcome = "unchanged";
     mr_status status = read_file(&reading);
+    reload->watch.read = reading.wanted->digest;
     status = status == MR_OK ? compare(&reading) : status;
     bool in_effect = false;
     if (status == MR_OK && has(&reading, CHANGED)) {
@@ -350,13 +356,41 @@ static char *run_once(struct mr_reload *reload, bool applies)
     return answer;
 }
 
+/* Whether the file holds something else than what was read last. It counts once two looks have found the same: before, it may be
+ * half written. */
+static bool file_has_changed(struct mr_reload *reload)
+{
+    struct mr_sha256_short now = mr_config_digest(reload->options.started->path);
+    bool settled = now.text[0] != '\0' && strcmp(now.text, reload->watch.seen.text) == 0;
+    reload->watch.seen = now;
+    return settled && strcmp(now.text, reload->watch.read.text) != 0;
+}
+
+/* With the lock, which is not held meanwhile. */
+static void wait_for_work(struct mr_reload *reload)
+{
+    int64_t watch_ms = reload->options.started->values.reload_watch;
+    if (watch_ms == 0) {
+        pthread_cond_wait(&reload->wake, &reload->lock);
+        return;
+    }
+    int64_t end_ns = mr_monotonic_ns() + watch_ms * 1000000;
+    if (!mr_cond_wait_until(&reload->wake, &reload->lock, end_ns)) {
+        pthread_mutex_unlock(&reload->lock);
+        bool changed = file_has_changed(reload);
+        pthread_mutex_lock(&reload->lock);
+        reload->asked += changed;
+        reload->applies |= changed;
+    }
+}
+
 static void *reload_main(void *context)
 {
     struct mr_reload *reload = context;
     pthread_mutex_lock(&reload->lock);
     while (!reload->ending) {
         if (reload->taken == reload->asked) {
-            pthread_cond_wait(&reload->wake, &reload->lock);
+            wait_for_work(reload);
             continue;
         }
         uint64_t last = reload->taken = reload->asked;
@@ -373,12 +407,18 @@ static void *reload_main(void *context)
     return NULL;
 }
 
+/* With the lock. */
+static void begin_thread(struct mr_reload *reload)
+{
+    reload->has_thread =
+        reload->has_thread || mr_thread_create(&reload->thread, reload_main, reload, NULL) == MR_OK;
+}
+
 /* The number of the request; 0: it can't be taken. */
 static uint64_t ask(struct mr_reload *reload, bool applies)
 {
     pthread_mutex_lock(&reload->lock);
-    reload->has_thread =
-        reload->has_thread || mr_thread_create(&reload->thread, reload_main, reload, NULL) == MR_OK;
+    begin_thread(reload);
     uint64_t number = reload->has_thread && !reload->ending ? ++reload->asked : 0;
     reload->applies |= applies;
     pthread_cond_signal(&reload->wake);
@@ -462,13 +502,19 @@ struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
     reload->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(reload->stop_fd >= 0);
     pthread_mutex_init(&reload->lock, NULL);
-    pthread_cond_init(&reload->wake, NULL);
+    mr_cond_init(&reload->wake);
     static const struct mr_http_route routes[] = {
         {.path = "/api/reload", .handler = post_reload, .post = true, .commands = true},
         {.path = "/api/reload/outcome", .handler = get_outcome, .commands = true},
     };
     if (options->http != NULL) {
         mr_http_add_all(options->http, routes, MR_ARRAY_LEN(routes), reload);
+    }
+    reload->watch.read = options->started->digest;
+    if (options->started->path != NULL && options->started->values.reload_watch > 0) {
+        pthread_mutex_lock(&reload->lock);
+        begin_thread(reload);
+        pthread_mutex_unlock(&reload->lock);
     }
     return reload;
 }

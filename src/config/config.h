@@ -46,7 +46,8 @@ struct mr_config {
     enum mr_log_level log_level;
     enum mr_log_format log_format;
 
-    const char *path; /* the file's, of the caller; NULL: there is none */
+    const char *path;              /* the file's, of the caller; NULL: there is none */
+    struct mr_sha256_short digest; /* of what it held; "": it was not read */
     struct mr_config_values values;
     struct mr_problems problems; /* warnings of a good file, errors of a bad one */
     struct mr_kept *kept;        /* for the structs above */

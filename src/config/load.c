@@ -177,6 +177,7 @@ static mr_status load_file(const char *path, build_fn finish, bool without_secre
                 reason);
         return MR_ERR_CONFIG;
     }
+    config->digest = mr_sha256_short((mr_slice){.data = (const uint8_t *)text, .len = len});
     mr_status status = read_text(config, text, len, finish);
     free(text);
     return status;

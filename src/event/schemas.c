@@ -1,12 +1,13 @@
 #include "event/schemas.h"
 
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/index.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 enum { UNKNOWN_MARK = 0xFF };
 
@@ -24,12 +25,8 @@ struct mr_schemas {
 struct mr_schemas *mr_schemas_new(void)
 {
     struct mr_schemas *schemas = MR_NEW(struct mr_schemas);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&schemas->lock, NULL);
-    pthread_cond_init(&schemas->change, &clock);
-    pthread_condattr_destroy(&clock);
+    mr_cond_init(&schemas->change);
     schemas->wake = -1;
     return schemas;
 }
@@ -162,19 +159,14 @@ mr_status mr_schemas_resolve(struct mr_schemas *schemas, struct mr_batch *batch,
 }
 
 /* Waits with the lock held; false once the time is over, or waits are ended. */
-static bool wait_until(struct mr_schemas *schemas, const struct timespec *until)
+static bool wait_until(struct mr_schemas *schemas, int64_t end_ns)
 {
-    return !schemas->ended && pthread_cond_timedwait(&schemas->change, &schemas->lock, until) == 0;
+    return !schemas->ended && mr_cond_wait_until(&schemas->change, &schemas->lock, end_ns);
 }
 
-static struct timespec in_ms(uint32_t ms)
+static int64_t in_ms(uint32_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return until;
+    return mr_monotonic_ns() + (int64_t)ms * 1000000;
 }
 
 static struct mr_schema *next_pending(struct mr_schemas *schemas)
@@ -191,10 +183,10 @@ static struct mr_schema *next_pending(struct mr_schemas *schemas)
 
 const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t limit_ms)
 {
-    struct timespec until = in_ms(limit_ms);
+    int64_t end_ns = in_ms(limit_ms);
     pthread_mutex_lock(&schemas->lock);
     const struct mr_schema *found = next_pending(schemas);
-    while (found == NULL && wait_until(schemas, &until)) {
+    while (found == NULL && wait_until(schemas, end_ns)) {
         found = next_pending(schemas);
     }
     found = schemas->ended ? NULL : found;
@@ -204,9 +196,9 @@ const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t lim
 
 void mr_schemas_pause(struct mr_schemas *schemas, uint32_t ms)
 {
-    struct timespec until = in_ms(ms);
+    int64_t end_ns = in_ms(ms);
     pthread_mutex_lock(&schemas->lock);
-    while (wait_until(schemas, &until)) {
+    while (wait_until(schemas, end_ns)) {
     }
     pthread_mutex_unlock(&schemas->lock);
 }

@@ -1,17 +1,12 @@
 #include "flow/mailbox.h"
 
-#include <errno.h>
-
 #include "base/clock.h"
+#include "base/thread.h"
 #include "flow/pipeline_internal.h"
 
 void mr_mailbox_init(struct mr_mailbox *mailbox)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&mailbox->answer, &attributes);
-    pthread_condattr_destroy(&attributes);
+    mr_cond_init(&mailbox->answer);
     pthread_mutex_init(&mailbox->lock, NULL);
 }
 
@@ -61,7 +56,6 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
                          uint32_t deadline_ms, struct mr_error *ret_error)
 {
     int64_t end_ns = mr_monotonic_ns() + (int64_t)deadline_ms * 1000000;
-    struct timespec end = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
     MR_ASSERT(command->run != NULL);
     command->answered = false;
     command->next = NULL;
@@ -72,8 +66,7 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
     }
     append(mailbox, command);
     mr_wake(wake_fd);
-    while (!command->answered &&
-           pthread_cond_timedwait(&mailbox->answer, &mailbox->lock, &end) != ETIMEDOUT) {
+    while (!command->answered && mr_cond_wait_until(&mailbox->answer, &mailbox->lock, end_ns)) {
     }
     if (!command->answered && take_out(mailbox, command)) {
         answer(mailbox, command,

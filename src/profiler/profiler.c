@@ -266,11 +266,10 @@ static bool interval_is_over(void)
 static void wait_a_round(void)
 {
     int64_t until_ns = mr_monotonic_ns() + DRAIN_INTERVAL_MS * INT64_C(1000000);
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
     if (state.hz == 0) {
         pthread_cond_wait(&state.wake, &state.lock);
     } else {
-        pthread_cond_timedwait(&state.wake, &state.lock, &until);
+        mr_cond_wait_until(&state.wake, &state.lock, until_ns);
     }
 }
 
@@ -305,16 +304,6 @@ static void *profiler_main(void *context)
     return NULL;
 }
 
-static void init_conditions(void)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&state.wake, &attributes);
-    pthread_cond_init(&state.drained, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr_error *ret_error)
 {
     MR_ASSERT(!state.running);
@@ -323,7 +312,8 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
     }
     state.options = *options;
     state.stop = false;
-    init_conditions();
+    mr_cond_init(&state.wake);
+    mr_cond_init(&state.drained);
     int64_t now_ns = mr_monotonic_ns();
     state.bucket_start_ns = now_ns;
     uint32_t delay_s = options->interval_s > 2 * START_DELAY_S ? START_DELAY_S : 0;

@@ -120,6 +120,8 @@ struct mr_pg_source_options {
     bool failover;           /* FAILOVER slot on 17 and later */
     bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
     bool adopt_slot;         /* and read on from nevertheless */
+    uint32_t
+        handover_ms; /* how long the end of an instance with another configuration is waited for */
     enum mr_pg_copies copies;
     const struct mr_copy_where *wheres; /* of a table the first that fits */
     uint32_t where_count;

@@ -218,6 +218,11 @@ static mr_status check_owner(struct mr_pg_conn *conn, const struct mr_pg_facts *
                          owner.role);
     } else if (owner.exists && owner.is_same_pipeline) {
         MR_FOUND_OK(to, "is in use by this pipeline (%s); another instance stands by", owner.who);
+    } else if (owner.exists && facts->options->handover_ms > 0) {
+        MR_FOUND_OK(to,
+                    "is in use by an instance with another configuration (%s); this one waits "
+                    "for it to end",
+                    owner.who);
     } else if (owner.exists) {
         mr_pg_remedy(to, "choose another slot_name, or, for a standby, configure both alike");
         MR_FOUND_ERROR(to, MR_ERR_CONFIG,

@@ -128,14 +128,16 @@ static mr_status refuse_stranger(struct mr_pg_conn *conn,
         }
         return MR_OK;
     }
-    if (!owner.exists || owner.is_same_pipeline) {
+    bool is_awaited = (uint64_t)tries * CLAIM_RETRY_MS < options->handover_ms;
+    if (!owner.exists || owner.is_same_pipeline || is_awaited) {
         return MR_OK;
     }
     return mr_fail(
         ret_error, MR_ERR_CONFIG,
         "slot \"%s\" is in use by another pipeline (%s), which differs in topic_prefix, "
         "tables, sink, state_name or publication_name; choose another slot_name, or, for "
-        "a standby, configure both alike",
+        "a standby, configure both alike; to take over once that one ends, set "
+        "source.postgres.handover",
         options->slot, owner.who);
 }
 
