@@ -288,8 +288,9 @@ static void log_outcome(const struct reading *reading, const char *outcome, mr_s
     for (unsigned i = 0; i < PROBLEMS; i++) {
         fields[i] = MR_LOG_STR(list_names[i], text_of(reading, (enum list)i));
     }
+    bool is_look = strcmp(outcome, "checked") == 0;
     mr_log_write(has(reading, NEEDS_RESTART) ? MR_LOG_WARN : MR_LOG_INFO,
-                 strcmp(outcome, "checked") == 0 ? "reload_checked" : "reloaded",
+                 is_look ? "reload_checked" : "reloaded",
                  strcmp(outcome, "applied") == 0
                      ? "the configuration file was read again, and what may change has changed"
                      : "the configuration file was read again; nothing was changed",
