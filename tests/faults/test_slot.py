@@ -47,7 +47,7 @@ def ends_with_a_gap(process, *parts):
 
 def test_slot_dropped(database, streamed):
     between(database, streamed, "SELECT pg_drop_replication_slot(SLOT)")
-    assert ends_with_a_gap(streamed, "is gone, and with it the rows since", database.slot)
+    assert ends_with_a_gap(streamed, "is gone, and with it the rows since", ", up to which all was delivered", database.slot)
     assert database.slot_row("slot_name") is None, "it must not be made again silently"
 
 
