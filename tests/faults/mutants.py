@@ -183,7 +183,7 @@ MUTANTS = [
            "test_state.py::test_exactly_once_over_kills"),
     Mutant("the events are delivered before their commit", DELIVERY,
            "    if (is_transactional(delivery)) {\n        *mark_of(", "    if (false) {\n        *mark_of(",
-           "test_state.py::test_exactly_once_over_kills"),
+           "unit stored_position_test"),
     Mutant("aborted transactions are read", "src/sink/kafka/kafka_state.c", 'consumer_new(&loader, "read_committed"',
            'consumer_new(&loader, "read_uncommitted"', "test_state.py::test_position_behind_an_open_transaction"),
     Mutant("leaves open what Kafka has left open", KAFKA, "    if (hangs) {\n", "    if (false) {\n",
