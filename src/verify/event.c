@@ -70,7 +70,7 @@ static const char *read_envelope(mr_slice value, struct mr_event *ret)
 {
     bool has_op = false;
     bool good = true;
-    struct mr_scan scan = mr_scan_members(value);
+    struct mr_scan scan = mr_scan_shallow(value);
     struct mr_scanned name;
     struct mr_scanned member;
     while (good && mr_scan_member(&scan, &name, &member)) {

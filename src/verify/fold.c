@@ -12,6 +12,8 @@ enum {
     PIECE_BYTES = 16384, /* of a bucket in memory, of rows and of events each: 16 MiB in all */
 };
 
+#define BYTES_OF(value) ((mr_slice){.data = (const uint8_t *)&(value), .len = sizeof(value)})
+
 /* As they are in a bucket, each with `large_count` large values after it. */
 struct stored_row {
     struct mr_digest key, sum;
@@ -98,18 +100,17 @@ void mr_fold_free(struct mr_fold *fold)
     }
 }
 
-static mr_status store(struct mr_spill *spill, struct mr_digest key, const void *head,
-                       size_t head_len, const struct mr_verify_row *row, uint32_t large_count,
+/* Buckets go by bits that the index, which has the others, does not need. */
+static mr_status store(struct mr_spill *spill, struct mr_digest key, mr_slice head,
+                       const struct mr_verify_row *row, uint32_t large_count,
                        struct mr_error *ret_error)
 {
-    uint8_t bytes[sizeof(struct stored_event) + MR_COLUMNS_MAX * sizeof(*row->large)];
-    memcpy(bytes, head, head_len);
-    size_t len = sizeof(*row->large) * large_count;
-    if (len > 0) {
-        memcpy(bytes + head_len, row->large, len);
+    mr_slice large = {0};
+    if (large_count > 0) {
+        large = (mr_slice){.data = (const uint8_t *)row->large,
+                           .len = sizeof(*row->large) * large_count};
     }
-    /* Bits that the index, which has the others, does not need. */
-    return mr_spill_add(spill, key.high % BUCKETS, bytes, head_len + len, ret_error);
+    return mr_spill_add(spill, key.high % BUCKETS, head, large, ret_error);
 }
 
 mr_status mr_fold_add_row(struct mr_fold *fold, struct mr_digest key, uint32_t chunk, uint32_t xid,
@@ -122,8 +123,7 @@ mr_status mr_fold_add_row(struct mr_fold *fold, struct mr_digest key, uint32_t c
     stored.xid = xid;
     stored.chunk = chunk;
     stored.large_count = fold->has_key ? row->large_count : 0;
-    return store(fold->rows, stored.key, &stored, sizeof(stored), row, stored.large_count,
-                 ret_error);
+    return store(fold->rows, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
 }
 
 mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *event,
@@ -143,8 +143,7 @@ mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *ev
         stored.is_older = row->is_older;
         stored.large_count = fold->has_key ? row->large_count : 0;
     }
-    return store(fold->events, stored.key, &stored, sizeof(stored), row, stored.large_count,
-                 ret_error);
+    return store(fold->events, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
 }
 
 void mr_fold_truncate(struct mr_fold *fold, const struct mr_fold_record *record)

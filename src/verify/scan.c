@@ -46,9 +46,25 @@ static bool pass_escape(struct mr_scan *scan)
     return true;
 }
 
+/* Whether one of eight bytes is a quote, a backslash or a control character, or may be: what is above such a byte may be taken for one. */
+static bool may_end(const uint8_t *bytes)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t word;
+    memcpy(&word, bytes, sizeof(word));
+    uint64_t quote = word ^ (ones * '"');
+    uint64_t backslash = word ^ (ones * '\\');
+    uint64_t found = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) |
+                     ((word - ones * 0x20) & ~word);
+    return (found & (ones << 7)) != 0;
+}
+
 /* Where a string's next quote, backslash or control character is, or the end. */
 static const uint8_t *pass_plain(const uint8_t *at, const uint8_t *end)
 {
+    while (end - at >= 8 && !may_end(at)) {
+        at += 8;
+    }
     while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) {
         at++;
     }
@@ -181,6 +197,53 @@ static bool take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret)
     return true;
 }
 
+/* The quote that ends a string, which begins at `at`; NULL: there is none. */
+static const uint8_t *string_end(const uint8_t *at, const uint8_t *end)
+{
+    const uint8_t *quote;
+    for (const uint8_t *from = at; (quote = memchr(from, '"', (size_t)(end - from))) != NULL;
+         from = quote + 1) {
+        const uint8_t *before = quote;
+        while (before > at && before[-1] == '\\') {
+            before--;
+        }
+        if ((quote - before) % 2 == 0) {
+            break;
+        }
+    }
+    return quote;
+}
+
+/* An object or array to its bracket. */
+static bool pass_over(struct mr_scan *scan, struct mr_scanned *ret)
+{
+    const uint8_t *begin = scan->at;
+    const uint8_t *at = begin;
+    unsigned depth = 0;
+    do {
+        if (*at == '"') {
+            at = string_end(at + 1, scan->end);
+            if (at == NULL) {
+                return false;
+            }
+        }
+        depth += *at == '{' || *at == '[';
+        depth -= *at == '}' || *at == ']';
+    } while (++at < scan->end && depth > 0);
+    scan->at = at;
+    *ret = (struct mr_scanned){.kind = *begin == '{' ? MR_SCAN_OBJECT : MR_SCAN_ARRAY,
+                               .text = {.data = begin, .len = (size_t)(at - begin)}};
+    return depth == 0;
+}
+
+/* The value of a member. */
+static bool take_part(struct mr_scan *scan, struct mr_scanned *ret)
+{
+    pass_space(scan);
+    bool is_open = scan->at < scan->end && (*scan->at == '{' || *scan->at == '[');
+    return scan->is_shallow && is_open ? pass_over(scan, ret) : take_value(scan, 0, ret);
+}
+
 bool mr_scan_value(mr_slice text, struct mr_scanned *ret)
 {
     struct mr_scan scan = {.at = text.data, .end = text.data + text.len};
@@ -196,6 +259,13 @@ bool mr_scan_value(mr_slice text, struct mr_scanned *ret)
 struct mr_scan mr_scan_members(mr_slice text)
 {
     return (struct mr_scan){.at = text.data, .end = text.data + text.len};
+}
+
+struct mr_scan mr_scan_shallow(mr_slice text)
+{
+    struct mr_scan scan = mr_scan_members(text);
+    scan.is_shallow = true;
+    return scan;
 }
 
 /* Whether there is one more. */
@@ -222,7 +292,7 @@ bool mr_scan_member(struct mr_scan *scan, struct mr_scanned *ret_name, struct mr
         return false;
     }
     scan->failed = !pass_byte(scan, '"') || !take_string(scan, ret_name) || !pass_byte(scan, ':') ||
-                   !take_value(scan, 0, ret_value);
+                   !take_part(scan, ret_value);
     return !scan->failed;
 }
 

@@ -24,6 +24,7 @@ struct mr_scanned {
 /* The members of an object, or the elements of an array, one after the other. */
 struct mr_scan {
     const uint8_t *at, *end;
+    bool is_shallow;
     bool is_begun;
     bool failed;
 };
@@ -33,6 +34,9 @@ MR_MUST_USE bool mr_scan_value(mr_slice text, struct mr_scanned *ret);
 
 /* Of an object's or an array's text. */
 struct mr_scan mr_scan_members(mr_slice text);
+
+/* The same; but nobody looks into the objects and arrays that it has: they end at the right bracket, and may be no JSON. */
+struct mr_scan mr_scan_shallow(mr_slice text);
 
 /* The next member; false: there is none, or `scan->failed` is set, since this is no object. */
 MR_MUST_USE bool mr_scan_member(struct mr_scan *scan, struct mr_scanned *ret_name,

@@ -102,15 +102,19 @@ static mr_status flush(struct mr_spill *spill, struct bucket *bucket, struct mr_
     return MR_OK;
 }
 
-mr_status mr_spill_add(struct mr_spill *spill, uint32_t number, const void *bytes, size_t len,
+mr_status mr_spill_add(struct mr_spill *spill, uint32_t number, mr_slice head, mr_slice rest,
                        struct mr_error *ret_error)
 {
     struct bucket *bucket = &spill->buckets[number];
+    size_t len = head.len + rest.len;
     if (bucket->used > 0 && bucket->used + len > spill->piece_bytes) {
         MR_TRY(flush(spill, bucket, ret_error));
     }
     MR_GROW(bucket->bytes, bucket->room, bucket->used + len);
-    memcpy(bucket->bytes + bucket->used, bytes, len);
+    memcpy(bucket->bytes + bucket->used, head.data, head.len);
+    if (rest.len > 0) {
+        memcpy(bucket->bytes + bucket->used + head.len, rest.data, rest.len);
+    }
     bucket->used += (uint32_t)len;
     return MR_OK;
 }

@@ -11,8 +11,8 @@ struct mr_spill;
 struct mr_spill *mr_spill_new(uint32_t buckets, uint32_t piece_bytes);
 void mr_spill_free(struct mr_spill *spill); /* NULL is fine */
 
-/* Appends an entry to a bucket. MR_ERR_SYSTEM: the disk refuses. */
-mr_status mr_spill_add(struct mr_spill *spill, uint32_t bucket, const void *bytes, size_t len,
+/* Appends an entry of two parts to a bucket. MR_ERR_SYSTEM: the disk refuses. */
+mr_status mr_spill_add(struct mr_spill *spill, uint32_t bucket, mr_slice head, mr_slice rest,
                        struct mr_error *ret_error);
 
 /* Calls `take` with all entries of a bucket, piece by piece: an entry is in one piece. */

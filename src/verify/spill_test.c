@@ -32,7 +32,9 @@ static void test_add_and_read_in_order(void **state)
         uint8_t entry[100]; /* some are larger than a piece */
         size_t len = i % 50 == 0 ? sizeof(entry) : 1 + i % 40;
         memset(entry, (int)i, sizeof(entry));
-        assert_int_equal(mr_spill_add(spill, i % 2, entry, len, &error), MR_OK);
+        assert_int_equal(mr_spill_add(spill, i % 2, (mr_slice){.data = entry, .len = 1},
+                                      (mr_slice){.data = entry + 1, .len = len - 1}, &error),
+                         MR_OK);
         take(&want[i % 2], entry, len);
     }
     for (uint32_t i = 0; i < BUCKETS; i++) {
@@ -53,10 +55,11 @@ static void test_add_without_a_folder(void **state)
     (void)state;
     struct mr_error error;
     uint8_t bytes[PIECE] = {0};
+    const mr_slice piece = {.data = bytes, .len = sizeof(bytes)};
     setenv("TMPDIR", "/nowhere/at/all", 1);
     struct mr_spill *spill = mr_spill_new(1, PIECE);
-    assert_int_equal(mr_spill_add(spill, 0, bytes, PIECE, &error), MR_OK);
-    assert_int_equal(mr_spill_add(spill, 0, bytes, PIECE, &error), MR_ERR_SYSTEM);
+    assert_int_equal(mr_spill_add(spill, 0, piece, (mr_slice){0}, &error), MR_OK);
+    assert_int_equal(mr_spill_add(spill, 0, piece, (mr_slice){0}, &error), MR_ERR_SYSTEM);
     assert_non_null(strstr(error.text, "/nowhere/at/all"));
     assert_non_null(strstr(error.text, "set TMPDIR"));
     mr_spill_free(spill);

@@ -11,7 +11,7 @@ void mr_verify_table_done(struct mr_verify_table *table)
         free(table->columns[i].name);
     }
     for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {
-        free(table->placeholders[i]);
+        free((void *)(uintptr_t)table->placeholders[i].data);
     }
     free(table->columns);
     free(table->key);
@@ -47,12 +47,13 @@ void mr_verify_table_placeholder(struct mr_verify_table *table, const char *text
         mr_text_format(&numbers, "%s%u", i == 0 ? "[" : ",", (uint8_t)text[i]);
     }
     mr_text_string(&numbers, "]");
-    char **forms = table->placeholders;
-    forms[0] = written(mr_json_string, text);
-    forms[1] = written(mr_json_base64, text);
+    char *forms[MR_PLACEHOLDERS] = {written(mr_json_string, text), written(mr_json_base64, text)};
     forms[2] = bracketed("[\"", forms[0], "\"]");
     forms[3] = bracketed("[\"", forms[1], "\"]");
     forms[4] = numbers.data;
+    for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {
+        table->placeholders[i] = mr_slice_of(forms[i]);
+    }
 }
 
 struct mr_verify_column *mr_verify_column_add(struct mr_verify_table *table, struct mr_digest key,
@@ -139,13 +140,19 @@ static uint32_t column_of(const struct mr_verify_table *table, const struct mr_s
 static bool is_left_alone(const struct mr_verify_table *table,
                           const struct mr_verify_column *column, const struct mr_scanned *value)
 {
-    bool is_string = value->kind == MR_SCAN_STRING;
-    bool is_it = value->kind == MR_SCAN_NULL && column->form.is_hidden;
-    for (size_t i = 0; i < MR_PLACEHOLDERS && !is_it && column->is_toastable; i++) {
-        is_it = is_string == (i < 2) && table->placeholders[i] != NULL &&
-                mr_slice_equal(value->text, mr_slice_of(table->placeholders[i]));
+    if (!column->is_toastable || value->kind == MR_SCAN_NULL) {
+        return column->is_toastable && column->form.is_hidden;
     }
-    return is_it && column->is_toastable;
+    for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {
+        mr_slice placeholder = table->placeholders[i];
+        bool is_string = i < 2;
+        if (value->text.len == placeholder.len && placeholder.data != NULL &&
+            (value->kind == MR_SCAN_STRING) == is_string &&
+            memcmp(value->text.data, placeholder.data, placeholder.len) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void take_value(const struct mr_verify_table *table, uint32_t at,
@@ -182,7 +189,8 @@ bool mr_verify_event_row(const struct mr_verify_table *table, mr_slice object,
                          struct mr_verify_row *ret_row)
 {
     struct mr_verify_row row = {.large = ret_row->large};
-    uint8_t seen[MR_COLUMNS_MAX] = {0};
+    uint8_t seen[MR_COLUMNS_MAX];
+    memset(seen, 0, table->column_count);
     bool has_foreign = false;
     uint32_t hint = 0;
     struct mr_scan scan = mr_scan_members(object);
@@ -235,7 +243,8 @@ static struct mr_digest key_digest(const struct mr_verify_column *column,
 static enum mr_verify_key_kind read_key(const struct mr_verify_table *table, mr_slice object,
                                         bool is_event, struct mr_digest *ret_key)
 {
-    uint8_t seen[MR_COLUMNS_MAX] = {0};
+    uint8_t seen[MR_COLUMNS_MAX];
+    memset(seen, 0, table->key_count);
     struct mr_digest key = {0};
     uint32_t count = 0;
     bool has_other = false;

@@ -36,7 +36,7 @@ struct mr_verify_table {
     bool has_key_twice;    /* rows of the server end with the key's columns as they are stored */
     bool is_unique;        /* no two rows have the same */
     struct mr_digest form; /* of all of this: equal if it is the same */
-    char *placeholders[MR_PLACEHOLDERS];
+    mr_slice placeholders[MR_PLACEHOLDERS]; /* its own */
 };
 
 void mr_verify_table_done(struct mr_verify_table *table);
