@@ -129,6 +129,37 @@ static void test_unescape(void **state)
     }
 }
 
+/* What is passed over ends at its bracket, whatever its strings have. */
+static void test_shallow(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *object, *passed; /* NULL: it fails */
+    } cases[] = {
+        {"{\"a\":{\"x\":\"}\\\"]\",\"y\":[[1],{}]},\"b\":1}", "{\"x\":\"}\\\"]\",\"y\":[[1],{}]}"},
+        {"{\"a\":[\"\\\\\"],\"b\":1}", "[\"\\\\\"]"},
+        {"{\"a\":{nonsense},\"b\":1}", "{nonsense}"},
+        {"{\"a\":{},\"b\":1}", "{}"},
+        {"{\"a\":{\"x\":1,\"b\":1}", NULL},
+        {"{\"a\":{\"x", NULL},
+        {"{\"a\":[", NULL},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_scan scan = mr_scan_shallow(mr_slice_of(cases[i].object));
+        struct mr_scanned name;
+        struct mr_scanned value;
+        bool has_a = mr_scan_member(&scan, &name, &value);
+        mr_slice passed = value.text;
+        bool has_b = has_a && mr_scan_member(&scan, &name, &value);
+        assert_int_equal(has_b, cases[i].passed != NULL);
+        if (has_b) {
+            assert_true(mr_slice_equal(passed, mr_slice_of(cases[i].passed)));
+            assert_true(mr_slice_equal(name.text, mr_slice_of("b")));
+            assert_false(mr_scan_member(&scan, &name, &value) || scan.failed);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +169,7 @@ int main(void)
         cmocka_unit_test(test_value_too_deep),
         cmocka_unit_test(test_members_and_find),
         cmocka_unit_test(test_unescape),
+        cmocka_unit_test(test_shallow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
