@@ -58,7 +58,8 @@ static int run_command(const struct mr_arguments *arguments)
         mr_log_configure(config->log_level, config->log_format);
         config->pipeline.stop_after_events = arguments->stop_after;
         config->pipeline.skip_commit_lsn = arguments->skip_commit_lsn;
-        if (arguments->offset_path != NULL) {
+        status = mr_programs_start(&config->programs, &error);
+        if (status == MR_OK && arguments->offset_path != NULL) {
             status = mr_cli_take_over(config, arguments->offset_path);
             config->source.slot_must_exist = true;
         }

@@ -25,8 +25,9 @@ static const char *const kerberos_variables[] = {"KRB5_CONFIG", "KRB5_KTNAME",
                                                  "KRB5_CLIENT_KTNAME"};
 
 /* librdkafka's properties that are files or folders. */
-static const char properties[] = "ssl.ca.location|ssl.certificate.location|ssl.key.location|"
-                                 "ssl.crl.location|ssl.keystore.location|sasl.kerberos.keytab";
+static const char properties[] =
+    "ssl.ca.location|ssl.certificate.location|ssl.key.location|ssl.crl.location|"
+    "ssl.keystore.location|sasl.kerberos.keytab|https.ca.location";
 
 struct paths {
     struct mr_confine_path *items;

@@ -27,7 +27,11 @@ enum { MR_NO_OPTION = MR_OPTION_COUNT };
 const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
                              uint32_t file);
 
-/* The same of a file that everybody may read: a certificate. */
+/* The program that a list option names, with its arguments; NULL when it is not set or can't be run, which is added to the problems. The
+ * configuration's. */
+const struct mr_program *mr_config_program(struct mr_config *config, uint32_t option);
+
+/* The same as mr_config_secret of a file that everybody may read: a certificate. */
 const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file);
 
 /* Whether a connection string holds a password, which a file must not; whether a property of librdkafka is a secret. */

@@ -23,10 +23,7 @@ static void check_url(struct mr_config *config, const char *url)
                " has a user name in it; set schema_registry.username and password_env");
     } else if ((fault = host_fault(host + 3)) != NULL) {
         REFUSE(config, registry_url, ": \"%s\" %s", url, fault);
-    } else if (is_http && config->registry.username != NULL &&
-               !mr_is_among("localhost|localhost:*|localhost/*|127.0.0.1|127.0.0.1:*|127.0.0.1/*|"
-                            "[::1]|[::1]:*|[::1]/*",
-                            mr_slice_of(host + 3))) {
+    } else if (config->registry.username != NULL && mr_names_in_clear(url)) {
         REFUSE(config, registry_url, ": the password would go to \"%s\" in the clear; set https://",
                url);
     }

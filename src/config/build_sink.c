@@ -27,25 +27,33 @@ static const char *security_protocol(const struct mr_config_values *values)
     return sasl ? "SASL_PLAINTEXT" : "PLAINTEXT";
 }
 
+/* By a password, or by a token: one that a program prints, or that librdkafka fetches with a secret. */
 static void check_sasl(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
     const char *mechanism = values->sasl_mechanism;
+    bool by_token = strcmp(mechanism, "OAUTHBEARER") == 0;
+    bool has_program = values->sasl_token_command.count > 0;
+    bool has_secret =
+        values->sasl_client_secret_env[0] != '\0' || values->sasl_client_secret_file[0] != '\0';
+    bool has_password = values->sasl_username[0] != '\0' && (values->sasl_password_env[0] != '\0' ||
+                                                             values->sasl_password_file[0] != '\0');
     if (mechanism[0] == '\0') {
         return;
     }
-    if (!mr_is_among("PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", mr_slice_of(mechanism))) {
-        REFUSE(config, sasl_mechanism, " must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512");
+    if (!by_token && !mr_is_among("PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", mr_slice_of(mechanism))) {
+        REFUSE(config, sasl_mechanism,
+               " must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER");
     }
-    if (values->sasl_username[0] == '\0' ||
-        (values->sasl_password_env[0] == '\0' && values->sasl_password_file[0] == '\0')) {
-        PROBLEM(config, LINE(config, sasl_mechanism),
-                "sink.kafka.sasl needs username and password_env or password_file");
+    if (by_token ? has_program == has_secret : has_program || has_secret || !has_password) {
+        PROBLEM(config, LINE(config, sasl_mechanism), "sink.kafka.sasl needs %s",
+                by_token ? "token_command, or client_secret_env or client_secret_file"
+                         : "username and password_env or password_file");
     }
-    if (strcmp(mechanism, "PLAIN") == 0 && !values->tls) {
-        WARNING(
-            config, LINE(config, sasl_mechanism),
-            "SASL PLAIN without TLS sends the password in the clear; set sink.kafka.tls = true");
+    if ((strcmp(mechanism, "PLAIN") == 0 || by_token) && !values->tls) {
+        WARNING(config, LINE(config, sasl_mechanism),
+                "SASL %s without TLS sends the %s in the clear; set sink.kafka.tls = true",
+                mechanism, by_token ? "token" : "password");
     }
 }
 
@@ -53,6 +61,8 @@ static void build_kafka_properties(struct mr_config *config)
 {
     enum { OWN_PROPERTIES = 16 };
     struct mr_config_values *values = &config->values;
+    const char *secret = mr_config_secret(config, "client secret", MR_INDEX_sasl_client_secret_env,
+                                          MR_INDEX_sasl_client_secret_file);
     struct mr_kafka_property *properties =
         KEPT_ARRAY(config, struct mr_kafka_property, values->property_count + OWN_PROPERTIES);
     uint32_t count = 0;
@@ -68,12 +78,15 @@ static void build_kafka_properties(struct mr_config *config)
     add_property(properties, &count, "sasl.password",
                  mr_config_secret(config, "Kafka password", MR_INDEX_sasl_password_env,
                                   MR_INDEX_sasl_password_file));
+    add_property(properties, &count, "sasl.oauthbearer.method", secret == NULL ? NULL : "oidc");
+    add_property(properties, &count, "sasl.oauthbearer.client.secret", secret);
     for (uint32_t i = 0; i < values->property_count; i++) {
         mr_kafka_property_check(config, &values->properties[i]);
         add_property(properties, &count, values->properties[i].name, values->properties[i].value);
     }
     config->kafka.properties = properties;
     config->kafka.property_count = count;
+    config->kafka.token_program = mr_config_program(config, MR_INDEX_sasl_token_command);
     mr_kafka_kerberos_check(config);
 }
 

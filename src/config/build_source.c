@@ -20,7 +20,7 @@ static const char *application_name(struct mr_config *config)
 }
 
 struct described {
-    uint32_t text, env, password_env, password_file;
+    uint32_t text, env, password_env, password_file, password_command;
 };
 
 static void build_connection(struct mr_config *config, const struct described *described,
@@ -45,6 +45,11 @@ static void build_connection(struct mr_config *config, const struct described *d
     }
     connection->password = mr_config_secret(config, "PostgreSQL password", described->password_env,
                                             described->password_file);
+    connection->password_program = mr_config_program(config, described->password_command);
+    if (connection->password_program != NULL && connection->password != NULL) {
+        REFUSE_AT(config, described->password_command,
+                  " and password_env or password_file are both set; keep one of them");
+    }
     connection->application_name = application_name(config);
     connection->connect_timeout_ms = (uint32_t)config->values.connect_timeout;
     connection->insecure_tls = config->values.source_insecure_tls != 0;
@@ -53,7 +58,8 @@ static void build_connection(struct mr_config *config, const struct described *d
 static void build_stream_connection(struct mr_config *config)
 {
     static const struct described described = {MR_INDEX_connection, MR_INDEX_connection_env,
-                                               MR_INDEX_password_env, MR_INDEX_password_file};
+                                               MR_INDEX_password_env, MR_INDEX_password_file,
+                                               MR_INDEX_password_command};
     build_connection(config, &described, &config->source.connection);
     if (config->source.connection.insecure_tls) {
         WARNING(config, LINE(config, source_insecure_tls),
@@ -62,27 +68,22 @@ static void build_stream_connection(struct mr_config *config)
     }
 }
 
-/* The one that copies have for themselves, if any. A password without a connection of its own would belong to none. */
+/* The one that copies have for themselves, if any. */
 static void build_copying_connection(struct mr_config *config)
 {
     static const struct described described = {
         MR_INDEX_snapshot_connection, MR_INDEX_snapshot_connection_env,
-        MR_INDEX_snapshot_password_env, MR_INDEX_snapshot_password_file};
+        MR_INDEX_snapshot_password_env, MR_INDEX_snapshot_password_file,
+        MR_INDEX_snapshot_password_command};
     const struct mr_config_values *values = &config->values;
     bool has_text = values->snapshot_connection[0] != '\0';
     bool has_variable = values->snapshot_connection_env[0] != '\0';
-    if (!has_text && !has_variable) {
-        if (values->snapshot_password_env[0] != '\0' || values->snapshot_password_file[0] != '\0') {
-            PROBLEM(config, LINE_OF(config, snapshot_password_env, snapshot_password_file),
-                    "snapshot.password_env and password_file belong to snapshot.connection or "
-                    "connection_env; set one of these, or none of all four");
-        }
-    } else if (has_variable && LINE(config, connection) == 0 &&
-               strcmp(values->snapshot_connection_env, values->connection_env) == 0) {
+    if (has_variable && LINE(config, connection) == 0 &&
+        strcmp(values->snapshot_connection_env, values->connection_env) == 0) {
         REFUSE(config, snapshot_connection_env,
                " names the variable that source.postgres.connection_env does; leave it out, for "
                "then copies use that connection string");
-    } else {
+    } else if (has_text || has_variable) {
         build_connection(config, &described, &config->source.copying);
     }
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/sha256.h"
 #include "config/values.h"
 #include "control/http.h"
@@ -22,9 +23,13 @@
 
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
 
+/* What is freed with the configuration. */
 struct mr_kept {
-    void *item;
-    void (*free)(void *item);
+    struct mr_kept_item {
+        void *item;
+        void (*free)(void *item);
+    } * items;
+    uint32_t count, room;
 };
 
 /* The modules' options, ready for use, and the memory behind them. */
@@ -49,9 +54,9 @@ struct mr_config {
     const char *path;              /* the file's, of the caller; NULL: there is none */
     struct mr_sha256_short digest; /* of what it held; "": it was not read */
     struct mr_config_values values;
-    struct mr_problems problems; /* warnings of a good file, errors of a bad one */
-    struct mr_kept *kept;        /* for the structs above */
-    uint32_t kept_count, kept_room;
+    struct mr_problems problems;    /* warnings of a good file, errors of a bad one */
+    struct mr_kept kept;            /* for the structs above */
+    struct mr_programs programs;    /* that modules have run, once they are started */
     struct mr_index tables_by_name; /* source.captured.by_name */
     struct mr_outbox_options outbox;
     struct mr_routing routing;

@@ -13,6 +13,7 @@ static mr_status load(const char *text, struct mr_config **ret)
 {
     *ret = NULL;
     setenv("DATABASE_URL", "postgresql://u@h/d", 1);
+    setenv("TEST_SECRET", "s", 1);
     return mr_config_load_text("test.toml", text, strlen(text), ret);
 }
 
@@ -314,7 +315,28 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "[snapshot]\nconnection = \"host=x\"\nconnection_env = \"COPY_URL\"\n", 3, "keep one"},
         {T "[snapshot]\nconnection_env = \"NOT_SET_AT_ALL\"\n", 3, "is not set"},
         {T "[snapshot]\nconnection_env = \"DATABASE_URL\"\n", 3, "leave it out"},
-        {T "[snapshot]\npassword_env = \"A\"\n", 3, "belong to snapshot.connection"},
+        {T "[snapshot]\npassword_env = \"A\"\n", 3, "no effect without snapshot.connection"},
+        {T "[snapshot]\npassword_command = [\"/bin/true\"]\n", 3,
+         "no effect without snapshot.connection"},
+        {T "[source.postgres]\npassword_command = [\"aws\", \"rds\"]\n", 3,
+         "\"aws\" is not the absolute path"},
+        {T "[source.postgres]\npassword_command = [\"/no/such\"]\n", 3, "may run"},
+        {T "[source.postgres]\npassword_command = [\"/etc/passwd\"]\n", 3, "may run"},
+        {T "[source.postgres]\npassword_command = [\"/usr\"]\n", 3, "may run"},
+        {T "[source.postgres]\npassword_env = \"TEST_SECRET\"\npassword_command = "
+           "[\"/bin/true\"]\n",
+         4, "keep one"},
+        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\n", 5, "needs token_command, or"},
+        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\nclient_secret_env = "
+             "\"TEST_SECRET\"\ntoken_command = [\"/bin/true\"]\n",
+         5, "needs token_command, or"},
+        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\nclient_secret_env = "
+             "\"TEST_SECRET\"\n[sink.kafka.properties]\n\"sasl.oauthbearer.token.endpoint.url\" "
+             "= \"http://idp/token\"\n",
+         8, "in the clear"},
+        {T K "[sink.kafka.sasl]\nmechanism = \"PLAIN\"\nusername = \"u\"\npassword_env = "
+             "\"TEST_SECRET\"\ntoken_command = [\"/bin/true\"]\n",
+         5, "needs username"},
         {T "[snapshot]\nconnection = \"host=x\"\npassword_env = \"A\"\npassword_file = "
            "\"/b\"\n",
          4, "keep one"},
@@ -354,6 +376,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T K "[sink.kafka.properties]\n\"sasl.kerberos.kinit.cmd\" = \"id\"\n", 5, "command"},
         {T K "[sink.kafka.properties]\n\"sasl.kerberos.keytab\" = \"/k;id\"\n", 5, "command"},
         {T K "[sink.kafka.properties]\n\"sasl.mechanisms\" = \"PLAIN\"\n", 5, "GSSAPI"},
+        {T K "[sink.kafka.properties]\n\"sasl.mechanisms\" = \"OAUTHBEARER\"\n", 5, "GSSAPI"},
         {T K "[sink.kafka.properties]\n\"sasl.mechanism\" = \" gssapi\"\n", 5,
          "KRB5_CLIENT_KTNAME"},
         {T K "[sink.kafka.properties]\ndebug = \"all\"\n", 5, "secrets"},
@@ -462,7 +485,8 @@ static void test_kinit_runs_where_it_is_needed(void **state)
         bool runs;
     } cases[] = {
         {T K, false},
-        {T K "[sink.kafka.properties]\n\"sasl.mechanism\" = \"OAUTHBEARER\"\n", false},
+        {T K "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\ntoken_command = [\"/bin/true\"]\n",
+         false},
         {T K "[sink.kafka.properties]\n\"sasl.mechanisms\" = \" GssApi \"\n"
              "\"sasl.kerberos.keytab\" = \"/k\"\n",
          true},
@@ -574,6 +598,38 @@ static void test_connection_for_copies(void **state)
     mr_config_free(config);
 }
 
+static void test_programs(void **state)
+{
+    (void)state;
+    struct mr_config *config;
+    assert_int_equal(load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
+                          "password_command = [\"/bin/echo\", \"a b\"]\n"
+                          "[snapshot]\nconnection = \"host=y\"\n"
+                          "password_command = [\"/bin/true\"]\n"
+                          "[sink.kafka]\nbrokers = [\"b\"]\ntls = true\n"
+                          "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\n"
+                          "client_secret_env = \"TEST_SECRET\"\n"
+                          "[sink.kafka.properties]\n\"sasl.oauthbearer.client.id\" = \"m\"\n"
+                          "\"sasl.oauthbearer.token.endpoint.url\" = \"http://localhost:1/t\"\n",
+                          &config),
+                     MR_OK);
+    assert_int_equal(config->problems.count, 0);
+    assert_int_equal(config->programs.count, 2);
+    const struct mr_program *program = config->source.connection.password_program;
+    assert_string_equal(program->option, "source.postgres.password_command");
+    assert_string_equal(program->arguments[0], "/bin/echo");
+    assert_string_equal(program->arguments[1], "a b");
+    assert_null(program->arguments[2]);
+    assert_ptr_equal(config->source.copying.password_program, &config->programs.items[1]);
+    assert_null(config->kafka.token_program);
+    assert_string_equal(config->kafka.properties[0].value, "SASL_SSL");
+    assert_string_equal(config->kafka.properties[1].value, "OAUTHBEARER");
+    assert_string_equal(config->kafka.properties[2].value, "oidc");
+    assert_string_equal(config->kafka.properties[3].name, "sasl.oauthbearer.client.secret");
+    assert_string_equal(config->kafka.properties[3].value, "s");
+    mr_config_free(config);
+}
+
 static void test_environment_alone(void **state)
 {
     (void)state;
@@ -614,6 +670,7 @@ int main(void)
         cmocka_unit_test(test_many_tables),
         cmocka_unit_test(test_secret_file),
         cmocka_unit_test(test_connection_for_copies),
+        cmocka_unit_test(test_programs),
         cmocka_unit_test(test_environment_alone),
         cmocka_unit_test(test_missing_file),
     };

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "config/build.h"
+#include "config/names.h"
 
 /* As librdkafka reads a value: white space around it and the case do not count (rdkafka_conf.c,
  * rd_kafka_anyconf_set_prop). */
@@ -53,9 +53,9 @@ static void check_mechanism(struct mr_config *config, const struct mr_property *
                 "Kafka property \"%s\" and sink.kafka.sasl.mechanism are both set; keep "
                 "one of the two",
                 property->name);
-    } else if (!is_word(property->value, "GSSAPI") && !is_word(property->value, "OAUTHBEARER")) {
+    } else if (!is_word(property->value, "GSSAPI")) {
         PROBLEM(config, property->line,
-                "Kafka property \"%s\" takes GSSAPI or OAUTHBEARER; for a password set "
+                "Kafka property \"%s\" takes GSSAPI; for a password or a token set "
                 "sink.kafka.sasl.mechanism",
                 property->name);
     }
@@ -111,6 +111,19 @@ static void check_tls(struct mr_config *config, const struct mr_property *proper
     }
 }
 
+/* The client secret goes there. */
+static void check_endpoint(struct mr_config *config, const struct mr_property *property,
+                           const char *word)
+{
+    (void)word;
+    if (mr_names_in_clear(property->value)) {
+        PROBLEM(config, property->line,
+                "Kafka property \"%s\": the client secret would go to \"%s\" in the clear; set "
+                "https://",
+                property->name, property->value);
+    }
+}
+
 static void refuse(struct mr_config *config, const struct mr_property *property, const char *reason)
 {
     PROBLEM(config, property->line, "Kafka property \"%s\" can't be set: %s", property->name,
@@ -157,8 +170,9 @@ static const struct {
      NULL},
     {"sasl.kerberos.min.time.before.relogin|sasl.oauthbearer.method|"
      "sasl.oauthbearer.client.id|sasl.oauthbearer.scope|sasl.oauthbearer.extensions|"
-     "sasl.oauthbearer.token.endpoint.url",
+     "https.ca.location|https.ca.pem",
      NULL, NULL},
+    {"sasl.oauthbearer.token.endpoint.url", check_endpoint, NULL},
     /* Logs */
     {"debug", check_debug, NULL},
     {"log_level|log.thread.name|log.connection.close", NULL, NULL},
@@ -199,8 +213,8 @@ void mr_kafka_property_check(struct mr_config *config, const struct mr_property 
     if (mr_secret_property(property->name)) {
         PROBLEM(
             config, property->line,
-            "Kafka property \"%s\" is a secret; use sink.kafka.sasl.password_env, password_file "
-            "or tls_key_password_env",
+            "Kafka property \"%s\" is a secret; use sink.kafka.sasl.password_env, password_file, "
+            "client_secret_file or tls_key_password_env",
             property->name);
         return;
     }

@@ -14,8 +14,9 @@ struct mr_config *mr_config_new(const char *name)
 
 void *mr_config_keep_until(struct mr_config *config, void *item, void (*end)(void *item))
 {
-    MR_GROW(config->kept, config->kept_room, config->kept_count + 1);
-    config->kept[config->kept_count++] = (struct mr_kept){.item = item, .free = end};
+    struct mr_kept *kept = &config->kept;
+    MR_GROW(kept->items, kept->room, kept->count + 1);
+    kept->items[kept->count++] = (struct mr_kept_item){.item = item, .free = end};
     return item;
 }
 
@@ -58,10 +59,10 @@ void mr_config_free(struct mr_config *config)
     if (config == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < config->kept_count; i++) {
-        config->kept[i].free(config->kept[i].item);
+    for (uint32_t i = 0; i < config->kept.count; i++) {
+        config->kept.items[i].free(config->kept.items[i].item);
     }
-    free(config->kept);
+    free(config->kept.items);
     mr_index_done(&config->tables_by_name);
     mr_rewrite_done(&config->outbox.route.rewrite);
     mr_rewrite_done(&config->routing.topic);

@@ -250,6 +250,15 @@ const char *mr_names_host_fault(const char *broker)
     return NULL;
 }
 
+bool mr_names_in_clear(const char *url)
+{
+    static const char scheme[] = "http://";
+    return strncmp(url, scheme, sizeof(scheme) - 1) == 0 &&
+           !mr_is_among("localhost|localhost:*|localhost/*|127.0.0.1|127.0.0.1:*|127.0.0.1/*|"
+                        "[::1]|[::1]:*|[::1]/*",
+                        mr_slice_of(url + sizeof(scheme) - 1));
+}
+
 void mr_names_check_topic(struct mr_config *config, uint32_t option, const char *replacement,
                           uint32_t line)
 {

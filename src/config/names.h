@@ -45,6 +45,9 @@ const char *mr_names_condition(const char *text, const char **ret_table_end);
  * looks for a host named "http" for ever; libcurl says what is wrong only once it is asked. */
 const char *mr_names_host_fault(const char *host);
 
+/* Whether what a URL is sent goes to another machine without TLS. */
+bool mr_names_in_clear(const char *url);
+
 /* What a replacement (base/rewrite.h) puts between its groups must be good for a topic's name. */
 void mr_names_check_topic(struct mr_config *config, uint32_t option, const char *replacement,
                           uint32_t line);

@@ -1,4 +1,4 @@
-/* Secrets: read from an environment variable, or from a file that only its owner may read. */
+/* Secrets: read from an environment variable, or from a file that only its owner may read; or printed by a program later. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -121,6 +121,35 @@ const char *mr_config_public_file(struct mr_config *config, const char *what, ui
                      ? MR_STRDUP("")
                      : read_file(config, what, path, false, config->values.lines[file]);
     return mr_config_keep(config, text);
+}
+
+/* Named by its path, because a PATH could lead to another program. */
+const struct mr_program *mr_config_program(struct mr_config *config, uint32_t option)
+{
+    const struct mr_strings *words = mr_value_of(&config->values, option);
+    const char *path = words->count == 0 ? "" : words->items[0];
+    struct stat about;
+    if (words->count == 0) {
+        return NULL;
+    }
+    if (path[0] != '/') {
+        REFUSE_AT(config, option,
+                  ": \"%s\" is not the absolute path of a program; no shell runs it, so each "
+                  "argument is an item of the list",
+                  path);
+        return NULL;
+    }
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || access(path, X_OK) != 0) {
+        REFUSE_AT(config, option, ": %s is not a program that millrace's user may run", path);
+        return NULL;
+    }
+    const char **arguments = KEPT_ARRAY(config, const char *, words->count + 1);
+    memcpy(arguments, words->items, words->count * sizeof(*arguments));
+    uint8_t number = config->programs.count++;
+    MR_ASSERT(number < MR_PROGRAMS_MAX);
+    struct mr_program *program = &config->programs.items[number];
+    *program = (struct mr_program){mr_option_at(option)->path, arguments, -1, number};
+    return program;
 }
 
 bool mr_secret_in_conninfo(const char *conninfo)

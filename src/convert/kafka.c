@@ -59,8 +59,7 @@ static void convert_login(struct mr_convert *c)
     bool known = mr_is_among("PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", mr_slice_of(kind));
     if (mechanism != NULL && !known) {
         LOST(c, mechanism->given,
-             "this mechanism is set by [sink.kafka.properties] (docs/configuration.md), if "
-             "librdkafka has it");
+             "docs/passwords.md (OAUTHBEARER) and docs/kerberos.md (GSSAPI) say how to set it");
     }
     if (!known && jaas != NULL) {
         TO_DO(c, jaas->given, "logins of Java are not read; see [sink.kafka.sasl]");

@@ -9,7 +9,7 @@
 #ifndef MR_POSTGRES_PG_CONN_H
 #define MR_POSTGRES_PG_CONN_H
 
-#include "base/status.h"
+#include "base/program.h"
 #include "base/text.h"
 #include "event/event.h"
 
@@ -22,7 +22,8 @@ int mr_pg_library_version(void);
  * strings are the caller's and must outlive the connection attempt. */
 struct mr_pg_options {
     const char *conninfo;
-    const char *password; /* NULL: as conninfo and libpq's own sources say */
+    const char *password;                      /* NULL: as conninfo and libpq's own sources say */
+    const struct mr_program *password_program; /* prints it for each connection; NULL: none does */
     const char *application_name;
     uint32_t connect_timeout_ms;
     bool insecure_tls; /* a server on another machine need not prove who it is */

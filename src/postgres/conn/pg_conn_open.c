@@ -59,6 +59,7 @@ static void keyword_add(struct keywords *keywords, const char *name, const char 
 /* What all hosts of a connection string are tried with. */
 struct attempt {
     const struct mr_pg_options *options;
+    const char *password;
     const PQconninfoOption *parsed;
     bool replication;
     int stop_fd;
@@ -153,7 +154,7 @@ static void keywords_fill(struct keywords *keywords, const struct attempt *attem
     keyword_add(keywords, "sslmode", trust->sslmode);
     keyword_add(keywords, "sslrootcert", trust->sslrootcert);
     keyword_add(keywords, "channel_binding", trust->channel_binding);
-    keyword_add(keywords, "password", options->password);
+    keyword_add(keywords, "password", attempt->password);
     keyword_add(keywords, "client_encoding", "UTF8");
     keyword_add(keywords, "options", settings);
     keyword_add(keywords, "replication", attempt->replication ? "database" : NULL);
@@ -284,6 +285,19 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
     return answer;
 }
 
+/* The same, with a password that a program prints now: it may be good for minutes. */
+static mr_status connect_with_printed(struct attempt *attempt, PGconn **ret_libpq,
+                                      struct mr_error *ret_error)
+{
+    char *password;
+    MR_TRY(
+        mr_program_run(attempt->options->password_program, attempt->stop_fd, &password, ret_error));
+    attempt->password = password;
+    mr_status status = connect_any(attempt, ret_libpq, ret_error);
+    mr_program_forget(password);
+    return status;
+}
+
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
 {
@@ -306,8 +320,10 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
             "%%2F, %%40 and so on");
     }
     PGconn *libpq = NULL;
-    const struct attempt attempt = {options, parsed, replication, stop_fd};
-    mr_status status = connect_any(&attempt, &libpq, ret_error);
+    struct attempt attempt = {options, options->password, parsed, replication, stop_fd};
+    mr_status status = options->password_program != NULL
+                           ? connect_with_printed(&attempt, &libpq, ret_error)
+                           : connect_any(&attempt, &libpq, ret_error);
     PQconninfoFree(parsed);
     MR_TRY(status);
     PQsetnonblocking(libpq, 1);

@@ -12,6 +12,7 @@
 #include "sink/kafka/kafka_internal.h"
 #include "sink/kafka/kafka_stats.h"
 #include "sink/kafka/kafka_threads.h"
+#include "sink/kafka/kafka_token.h"
 
 enum {
     POLL_INTERVAL_MS = 1000, /* looks for an error that came without a wake-up */
@@ -117,6 +118,13 @@ static void on_log(const rd_kafka_t *producer, int level, const char *facility, 
     mr_log(mine, "kafka_client", text, MR_LOG_STR("facility", facility));
 }
 
+static void give_token(rd_kafka_t *producer, const char *unused, void *opaque)
+{
+    (void)unused;
+    const struct mr_kafka_sink *kafka = opaque;
+    mr_kafka_token_give(producer, kafka->options.token_program);
+}
+
 static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -129,6 +137,7 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_
     rd_kafka_conf_set_opaque(conf, kafka);
     rd_kafka_conf_set_log_cb(conf, on_log);
     mr_kafka_threads_watch(conf);
+    mr_kafka_token_want(conf, &kafka->options, give_token);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
     char reason[256];
     kafka->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
@@ -137,6 +146,7 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_
          * would once more. It is left: the process ends with this error. */
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka producer can't be made: %s", reason);
     }
+    mr_kafka_token_begin(kafka->producer, &kafka->options);
     kafka->events = rd_kafka_queue_get_main(kafka->producer);
     /* An eventfd adds up the eight-byte numbers that are written to it. */
     static const uint64_t one = 1;

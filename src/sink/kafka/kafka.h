@@ -2,6 +2,7 @@
 #ifndef MR_SINK_KAFKA_KAFKA_H
 #define MR_SINK_KAFKA_KAFKA_H
 
+#include "base/program.h"
 #include "ports/sink.h"
 
 struct mr_kafka_property {
@@ -20,8 +21,9 @@ struct mr_kafka_options {
     const char *brokers;                        /* "host:port,host:port" */
     const struct mr_kafka_property *properties; /* librdkafka's, applied last */
     uint32_t property_count;
-    const char *compression; /* none, gzip, snappy, lz4, zstd */
-    size_t batch_bytes;      /* of one produce request and partition */
+    const struct mr_program *token_program; /* prints tokens for OAUTHBEARER; NULL: none does */
+    const char *compression;                /* none, gzip, snappy, lz4, zstd */
+    size_t batch_bytes;                     /* of one produce request and partition */
     size_t message_bytes_max;
     bool create_topics;
     uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */

@@ -8,6 +8,7 @@
 #include "sink/kafka/kafka_conf.h"
 #include "sink/kafka/kafka_errors.h"
 #include "sink/kafka/kafka_state.h"
+#include "sink/kafka/kafka_token.h"
 
 enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 768 };
 
@@ -60,12 +61,20 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
     }
 }
 
+static void give_token(rd_kafka_t *client, const char *unused, void *opaque)
+{
+    (void)unused;
+    const struct kafka_check *check = opaque;
+    mr_kafka_token_give(client, check->options->token_program);
+}
+
 static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set_opaque(conf, check);
     rd_kafka_conf_set_error_cb(conf, remember_error);
     rd_kafka_conf_set_log_cb(conf, on_log);
+    mr_kafka_token_want(conf, check->options, give_token);
     char reason[256];
     if (mr_kafka_conf_fill(conf, check->options, ret_error) != MR_OK) {
         rd_kafka_conf_destroy(conf);
@@ -75,6 +84,8 @@ static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_er
     if (client == NULL) {
         rd_kafka_conf_destroy(conf);
         mr_error_set(ret_error, MR_ERR_CONFIG, "%s", reason);
+    } else {
+        mr_kafka_token_begin(client, check->options);
     }
     return client;
 }
@@ -295,7 +306,9 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
         return;
     }
     const struct rd_kafka_metadata *metadata;
-    rd_kafka_resp_err_t err = rd_kafka_metadata(client, 1, NULL, &metadata, ANSWER_TIMEOUT_MS);
+    int token_ms = options->token_program == NULL ? 0 : MR_PROGRAM_LIMIT_S * 1000;
+    rd_kafka_resp_err_t err =
+        rd_kafka_metadata(client, 1, NULL, &metadata, ANSWER_TIMEOUT_MS + token_ms);
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         check_unreachable(&check, client, err);
     } else {

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "sink/kafka/kafka_token.h"
+
 static mr_status conf_set(rd_kafka_conf_t *conf, const char *name, const char *value,
                           struct mr_error *ret_error)
 {
@@ -87,6 +89,12 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     return conf_set_all(conf, options->properties, options->property_count, ret_error);
 }
 
+static void give_token(rd_kafka_t *consumer, const char *unused, void *program)
+{
+    (void)unused;
+    mr_kafka_token_give(consumer, program);
+}
+
 mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
                                 const struct mr_kafka_property *properties, size_t count,
                                 rd_kafka_t **ret_consumer, struct mr_error *ret_error)
@@ -112,11 +120,14 @@ mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
     }
     char reason[256];
     rd_kafka_conf_set_log_cb(conf, NULL);
+    rd_kafka_conf_set_opaque(conf, (void *)(uintptr_t)options->token_program);
+    mr_kafka_token_want(conf, options, give_token);
     *ret_consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
     if (*ret_consumer == NULL) {
         rd_kafka_conf_destroy(conf);
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka consumer can't be made: %s", reason);
     }
+    mr_kafka_token_begin(*ret_consumer, options);
     rd_kafka_poll_set_consumer(*ret_consumer);
     return MR_OK;
 }

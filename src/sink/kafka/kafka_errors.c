@@ -3,16 +3,38 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sink/kafka/kafka_token.h"
+
 /* Whatever says so last counts, as for librdkafka. */
-static bool speaks_tls(const struct mr_kafka_options *options)
+static const char *property_of(const struct mr_kafka_options *options, const char *name)
 {
-    const char *protocol = "";
+    const char *value = "";
     for (uint32_t i = 0; i < options->property_count; i++) {
-        if (strcmp(options->properties[i].name, "security.protocol") == 0) {
-            protocol = options->properties[i].value;
+        if (strcmp(options->properties[i].name, name) == 0) {
+            value = options->properties[i].value;
         }
     }
-    return strcasestr(protocol, "SSL") != NULL;
+    return value;
+}
+
+static bool speaks_tls(const struct mr_kafka_options *options)
+{
+    return strcasestr(property_of(options, "security.protocol"), "SSL") != NULL;
+}
+
+static mr_status classify_login(const char *text, const struct mr_kafka_options *options,
+                                char ret_remedy[MR_KAFKA_REMEDY_MAX])
+{
+    bool by_token = strcmp(property_of(options, "sasl.mechanism"), "OAUTHBEARER") == 0;
+    const char *remedy = by_token
+                             ? "the broker must accept the token's issuer, audience and scope, "
+                               "and both clocks must be right"
+                             : "check user, password and mechanism in sink.kafka.sasl";
+    mr_status status = strstr(text, MR_KAFKA_NO_TOKEN) != NULL
+                           ? mr_kafka_token_classify(text, &remedy)
+                           : MR_ERR_AUTH;
+    snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX, "%s", remedy);
+    return status;
 }
 
 /* Not every failure of TLS is a refusal: a broker that restarts breaks handshakes off, too. */
@@ -57,9 +79,7 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
     switch (err) {
     case RD_KAFKA_RESP_ERR__AUTHENTICATION:
     case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "check user, password and mechanism in sink.kafka.sasl");
-        return MR_ERR_AUTH;
+        return classify_login(text, options, ret_remedy);
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
         snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
                  "grant the user Describe, Write and Create on the topic");

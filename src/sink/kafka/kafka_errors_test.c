@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "sink/kafka/kafka_token.h"
 #include "testing/test.h"
 
 static const struct mr_kafka_property plain[] = {{"sasl.mechanisms", "PLAIN"}};
@@ -24,6 +25,21 @@ static void test_classify_each_kind(void **state)
     } samples[] = {
         {RD_KAFKA_RESP_ERR__AUTHENTICATION, "SASL authentication error", MR_ERR_AUTH,
          "sink.kafka.sasl"},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         MR_KAFKA_NO_TOKEN ": sink.kafka.sasl.token_command: /t ended with exit code "
+                           "1; " MR_PROGRAM_REMEDY,
+         MR_ERR_TRANSIENT, ""},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         MR_KAFKA_NO_TOKEN ": sink.kafka.sasl.token_command: /t printed nothing; it must …",
+         MR_ERR_AUTH, ""},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION, MR_KAFKA_NO_TOKEN ": {\"error\":\"invalid_client\"}",
+         MR_ERR_AUTH, "client secret"},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         MR_KAFKA_NO_TOKEN ": SSL certificate problem: self-signed certificate", MR_ERR_AUTH,
+         "https.ca.location"},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         MR_KAFKA_NO_TOKEN ": Failed to connect to localhost port 1", MR_ERR_TRANSIENT,
+         "token endpoint"},
         {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, "refused", MR_ERR_AUTH, "Write"},
         {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, "refused", MR_ERR_AUTH, "IdempotentWrite"},
         {RD_KAFKA_RESP_ERR__SSL, "certificate verify failed: …", MR_ERR_AUTH, "tls_ca_location"},
@@ -48,6 +64,19 @@ static void test_classify_each_kind(void **state)
             fail_msg("\"%s\": %s, \"%s\"", samples[i].text, mr_status_name(status), remedy);
         }
     }
+}
+
+/* The broker's word about a token is another one than about a password. */
+static void test_classify_refused_token(void **state)
+{
+    (void)state;
+    static const struct mr_kafka_property token[] = {{"sasl.mechanism", "OAUTHBEARER"}};
+    char remedy[MR_KAFKA_REMEDY_MAX];
+    assert_int_equal(classify(RD_KAFKA_RESP_ERR__AUTHENTICATION,
+                              "SASL authentication error: {\"status\":\"invalid_token\"}", token,
+                              remedy),
+                     MR_ERR_AUTH);
+    assert_non_null(strstr(remedy, "issuer, audience and scope"));
 }
 
 /* A client that speaks TLS already is told to look at the other end. */
@@ -80,6 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_classify_each_kind),
+        cmocka_unit_test(test_classify_refused_token),
         cmocka_unit_test(test_classify_tls_on_both_sides),
         cmocka_unit_test(test_is_hung_up),
     };

@@ -8,6 +8,7 @@
 #include "sink/kafka/kafka_errors.h"
 #include "sink/kafka/kafka_internal.h"
 #include "sink/kafka/kafka_stats.h"
+#include "sink/kafka/kafka_token.h"
 
 enum {
     /* Records that librdkafka does not report: how often to ask what became of their topics, and how long to wait for the
@@ -93,10 +94,16 @@ static void take_reports(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
 static void log_away(const struct mr_kafka_sink *kafka, const struct mr_error *error)
 {
     char text[MR_CAUSE_TEXT_MAX];
-    snprintf(text, sizeof(text),
-             "%.400s; see that the brokers of sink.kafka.brokers (%.200s) run and are reached from "
-             "here; rows wait in PostgreSQL until one answers",
-             error->text, kafka->options.brokers);
+    if (strstr(error->text, MR_KAFKA_NO_TOKEN) != NULL) {
+        snprintf(text, sizeof(text),
+                 "%.600s; it is asked for again every 10 s, and rows wait in PostgreSQL",
+                 error->text);
+    } else {
+        snprintf(text, sizeof(text),
+                 "%.400s; see that the brokers of sink.kafka.brokers (%.200s) run and are reached "
+                 "from here; rows wait in PostgreSQL until one answers",
+                 error->text, kafka->options.brokers);
+    }
     mr_standstill_begin(kafka->base.standstill, MR_CAUSE_KAFKA_AWAY, text);
     mr_log(MR_LOG_WARN, "kafka_unreachable", error->text);
 }

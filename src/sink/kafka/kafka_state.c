@@ -429,6 +429,18 @@ static mr_status open_transaction(struct loader *loader, int64_t offset, struct 
     return wait_for_open_transaction(loader, ret_error);
 }
 
+static mr_status unreadable(const struct loader *loader, const rd_kafka_message_t *message,
+                            struct mr_error *ret_error)
+{
+    const char *text = rd_kafka_message_errstr(message);
+    char remedy[MR_KAFKA_REMEDY_MAX];
+    bool is_refusal =
+        mr_kafka_error_classify(message->err, text, loader->options, remedy) == MR_ERR_AUTH;
+    return mr_fail(ret_error, is_refusal ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
+                   "Kafka topic \"%s\", which keeps the position, can't be read: %s",
+                   loader->options->state_topic, text);
+}
+
 /* Reads from `from` until the end that was there before, `high`, is passed. Records of a transaction of another
  * pipeline that is still open hold the end back: it is waited for. */
 static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
@@ -455,10 +467,7 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
             at_end = message->offset + 1 >= high;
         } else if (message->err != RD_KAFKA_RESP_ERR__TRANSPORT &&
                    message->err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-            status = mr_fail(ret_error,
-                             mr_kafka_is_refusal(message->err) ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
-                             "Kafka topic \"%s\", which keeps the position, can't be read: %s",
-                             loader->options->state_topic, rd_kafka_message_errstr(message));
+            status = unreadable(loader, message, ret_error);
         }
         rd_kafka_message_destroy(message);
     }
