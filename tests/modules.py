@@ -19,11 +19,11 @@ OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_grafana test_harden
     test_site test_supply_chain test_verdict faults/test_checker faults/test_documents""".split()
 
 SYSTEM = {
-    "base": "test_limits test_errors test_canary test_clock",
+    "base": "test_limits test_errors test_canary test_clock test_passwords",
     "cli": "test_check test_runbook test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",
     "config": "test_bad_inputs test_errors test_reload test_canary",
     "confine": "test_confinement",
-    "control": "test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
+    "control": "test_slot_cost test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
     "convert": "test_convert test_migrating test_there_and_back",
     "copy": "test_snapshot test_incremental test_signals test_reload test_copying_role test_beginning test_debezium_rows "
             "faults/test_copying_place test_wide",
@@ -36,8 +36,8 @@ SYSTEM = {
     "metrics": "test_metrics faults/test_standstill",
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
-    "postgres/conn": "test_security test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
-    "postgres/server": "test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_restored_source faults/test_postgresql_upgrade",
+    "postgres/conn": "test_security test_passwords test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
+    "postgres/server": "test_slot_cost test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_restored_source faults/test_postgresql_upgrade",
     "profiler": "test_profiler test_profiling test_profile_readers",
     "profiler/draw": "test_profile_command test_profile_readers",
     "record": "test_record",
@@ -45,7 +45,7 @@ SYSTEM = {
     "resolved": "test_resolved",
     "sink": "test_operations test_delivery test_topics test_consumers test_shadow_run",
     "sink/kafka": "test_faults test_topics test_security test_state lies/test_lying_kafka lies/test_lies faults/test_broker faults/test_cluster "
-                  "faults/test_far_broker faults/test_hanging test_kerberos",
+                  "faults/test_far_broker faults/test_hanging test_kerberos test_tokens",
     "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
               "lies/test_lies test_version_18",
     "verify": "test_verify test_verify_values",

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "control/client.h"
+#include "event/lsn.h"
 
 enum { TABLES_SHOWN = 12, EVENTS_SHOWN = 6 };
 
@@ -21,6 +22,44 @@ static void print_heading(const cJSON *status, FILE *to)
                 reason);
     }
     fputc('\n', to);
+}
+
+/* Each step of the way by its distance from the one before it. */
+static void print_positions(const cJSON *status, FILE *to)
+{
+    static const char *const steps[] = {"server",       "sent",   "received",
+                                        "acknowledged", "stored", "confirmed"};
+    mr_lsn before = 0;
+    fputs("positions", to);
+    for (size_t i = 0; i < MR_ARRAY_LEN(steps); i++) {
+        char path[32];
+        mr_lsn lsn = 0;
+        snprintf(path, sizeof(path), "positions.%s", steps[i]);
+        const char *word = mr_show_word(status, path);
+        bool is_known = mr_lsn_parse(word, &lsn, NULL) && lsn != 0;
+        double behind = before > lsn ? -(double)(before - lsn) : 0;
+        fprintf(to, "  %s %s", steps[i],
+                !is_known     ? "-"
+                : before == 0 ? word
+                              : mr_show_bytes(behind).bytes);
+        before = is_known ? lsn : before;
+    }
+    fputc('\n', to);
+}
+
+/* Which part holds the flow, and what the slot costs. */
+static void print_why(const cJSON *status, FILE *to)
+{
+    if (mr_show_at(status, "why") != NULL && mr_show_word(status, "why")[0] != '\0') {
+        fprintf(to, "why        %s\n", mr_show_word(status, "why"));
+    }
+    if (mr_show_at(status, "slot.cost") != NULL) {
+        fprintf(to,
+                "costs      %s of confirmed WAL   catalog rows of %s transactions   %s spilled\n",
+                MR_SHOW_BYTES(status, "slot.cost.held_bytes"),
+                MR_SHOW_COUNT(status, "slot.cost.catalog_xmin_age"),
+                MR_SHOW_BYTES(status, "slot.cost.spilled_bytes"));
+    }
 }
 
 static void print_held_up(const cJSON *status, FILE *to)
@@ -50,7 +89,9 @@ static void print_figures(const cJSON *status, FILE *to)
     fprintf(to, "lag        %s   %s   confirmed %s of %s\n", MR_SHOW_BYTES(status, "lag.bytes"),
             MR_SHOW_SECONDS(status, "lag.seconds"), mr_show_word(status, "positions.confirmed"),
             mr_show_word(status, "positions.server"));
+    print_positions(status, to);
     mr_show_slot(status, to);
+    print_why(status, to);
     print_held_up(status, to);
     fprintf(to, "ends       PostgreSQL %s   %s %s   %s reconnects   %s rebuilds\n",
             mr_show_is(status, "source.connected")    ? "connected"

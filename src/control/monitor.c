@@ -467,6 +467,8 @@ static int sample(void *context)
         monitor->bottleneck = find_bottleneck(monitor, &mark);
         monitor->now->bottleneck = monitor->bottleneck;
         add_sample(monitor, &mark);
+        mr_monitor_mix_add(&monitor->mix, monitor->now, mark.time_ns);
+        mr_monitor_explain(monitor->now, &monitor->mix);
     }
     monitor->mark = mark;
     mr_monitor_log(monitor, monitor->now, mark.time_ns);
@@ -499,6 +501,7 @@ void mr_monitor_free(struct mr_monitor *monitor)
     pthread_mutex_destroy(&monitor->events_lock);
     mr_ticker_done(&monitor->ticker);
     mr_monitor_snapshot_free(monitor->now);
+    free(monitor->mix.begin.events);
     free(monitor);
 }
 

@@ -26,6 +26,7 @@ enum {
     MR_MONITOR_EVENTS = 64,   /* log records kept: state changes and errors */
     MR_MONITOR_TEXT_MAX = 240,
     MR_MONITOR_REASON_MAX = MR_CAUSE_TEXT_MAX + 256,
+    MR_MONITOR_WHY_MAX = 512,
 };
 
 enum mr_state {
@@ -96,6 +97,8 @@ struct mr_monitor_snapshot {
     double standstill_seconds;            /* 0: nothing is */
     bool source_left_alone;               /* on purpose: the sink takes nothing */
     enum mr_stage bottleneck;
+    char why
+        [MR_MONITOR_WHY_MAX]; /* which part is the bottleneck, or keeps WAL, and what shows it; "": none */
     struct mr_monitor_danger {
         bool slot_is_lost_soon; /* at the present rate */
         bool slot_is_short; /* it is lost, at the present rate, before existing rows are copied */

@@ -19,6 +19,21 @@ struct mr_monitor_mark {
     double cpu_seconds;
 };
 
+/* Of the last whole window of some seconds: how much WAL the stream passed, how much of it was sent here, and which table's changes
+ * were most. */
+struct mr_monitor_mix {
+    uint64_t wal_bytes, sent_bytes;
+    uint64_t events, table_events;
+    const char *table; /* lives as long as the counts of tables */
+    struct mr_monitor_mix_begin {
+        int64_t time_ns;
+        mr_lsn lsn;
+        uint64_t bytes;
+        uint64_t *events; /* of each table */
+        uint32_t tables;
+    } begin; /* of the window at hand */
+};
+
 #define MR_MONITOR_MEMORY_EVENT "memory"
 
 /* A slot that is lost within so many seconds is in danger; as the alert MillraceSlotForecast. */
@@ -66,6 +81,7 @@ struct mr_monitor {
     int64_t state_since_ns;
     enum mr_stage bottleneck;
     struct mr_monitor_seen seen;
+    struct mr_monitor_mix mix;
     struct mr_monitor_logged logged;
     size_t text_size; /* that /metrics fits in, so far */
 };
@@ -76,6 +92,11 @@ bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_
 /* With the lock. */
 void mr_monitor_log(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
                     int64_t now_ns);
+
+/* Takes what was sampled into the mix, and fills in its `why`. */
+void mr_monitor_mix_add(struct mr_monitor_mix *mix, const struct mr_monitor_snapshot *now,
+                        int64_t now_ns);
+void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor_mix *mix);
 
 void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,
                        struct mr_buffer *out);

@@ -143,6 +143,19 @@ static void add_partitions(cJSON *root, const struct mr_sink_view *sink)
     }
 }
 
+static void add_cost(cJSON *slot, const struct mr_slot_cost *cost)
+{
+    cJSON *to = cJSON_AddObjectToObject(slot, "cost");
+    add_count(to, "held_bytes", cost->held_bytes);
+    cJSON_AddStringToObject(to, "holder", cost->holder);
+    add_count(to, "catalog_xmin_age", cost->catalog_xmin_age);
+    add_count(to, "decoded_bytes", cost->decoded_bytes);
+    add_count(to, "spilled_bytes", cost->spilled_bytes);
+    add_count(to, "spilled_transactions", cost->spilled_transactions);
+    cJSON_AddStringToObject(to, "wait", cost->wait);
+    add_count(to, "wait_percent", cost->wait_percent);
+}
+
 static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_slot_view *view)
 {
     cJSON *slot = cJSON_AddObjectToObject(root, "slot");
@@ -162,6 +175,7 @@ static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_
     }
     add_count(slot, "retained_bytes", view->retained_bytes);
     add_number(slot, "age_seconds", view->age_seconds);
+    add_cost(slot, &view->cost);
     /* Both mean something only where max_slot_wal_keep_size sets a limit. */
     if (view->has_limit) {
         cJSON_AddNumberToObject(slot, "safe_bytes", (double)view->safe_bytes);
@@ -268,6 +282,7 @@ cJSON *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snap
     cJSON_AddStringToObject(root, "state", mr_state_name(snapshot->state));
     cJSON_AddStringToObject(root, "reason", snapshot->reason);
     cJSON_AddStringToObject(root, "bottleneck", mr_stage_name(snapshot->bottleneck));
+    cJSON_AddStringToObject(root, "why", snapshot->why);
     add_figures(root, snapshot);
     cJSON *standstill = section_of(root, "standstill");
     cJSON_AddStringToObject(standstill, "cause", mr_cause_name(snapshot->standstill.cause));

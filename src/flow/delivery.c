@@ -218,6 +218,8 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     bool moved = mr_ack_complete(&lane->ack, mark->sequence);
     if (moved) {
         follow_step(delivery, lane);
+        atomic_store_explicit(&pipeline->by_sink.acknowledged, delivery->stream->ack.acknowledged,
+                              memory_order_relaxed);
     }
     if (moved && lane != delivery->stream) {
         publish_beside(delivery, lane);

@@ -231,6 +231,8 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .sink.rebuilds = atomic_load(&pipeline->by_sink.rebuilds),
         .backpressure_ns = atomic_load(&pipeline->by_source.backpressure_ns),
         .received_lsn = atomic_load(&pipeline->by_source.received),
+        .acknowledged_lsn = atomic_load(&pipeline->by_sink.acknowledged),
+        .stored_lsn = atomic_load(&pipeline->published),
         .confirmed_lsn = atomic_load(&pipeline->by_source.confirmed),
         .source.turn_ns = atomic_load(&pipeline->by_source.turn_ns),
         .sink.turn_ns = atomic_load(&pipeline->by_sink.turn_ns),

@@ -140,6 +140,8 @@ struct mr_pipeline_stats {
     uint64_t transactions;
     uint64_t oversize[MR_OVERSIZE_COUNT]; /* changes, by what became of them */
     mr_lsn received_lsn;
+    mr_lsn acknowledged_lsn; /* 0: nothing yet, and so of the next */
+    mr_lsn stored_lsn;
     mr_lsn confirmed_lsn;
     int64_t commit_us_confirmed; /* commit time of the newest change that is confirmed; 0: none */
     uint32_t in_flight_batches;

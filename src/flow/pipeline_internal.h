@@ -71,6 +71,7 @@ struct mr_by_source {
 
 struct mr_by_sink {
     _Atomic uint64_t records_acked, rebuilds;
+    _Atomic mr_lsn acknowledged; /* of the stream's lane */
     _Atomic int64_t turn_ns;
     _Atomic bool connected;
 };

@@ -1,6 +1,7 @@
 #include "postgres/server/pg_slot.h"
 
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,14 @@
 #include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_holder.h"
 
-enum { MISSING_INTERVAL_MS = 1000, HELD_UP_MS = 10000 };
+enum {
+    MISSING_INTERVAL_MS = 1000,
+    HELD_UP_MS = 10000,
+    /* More than this not sent, or kept although it is confirmed, is no matter of a moment. */
+    FAR_BYTES = 1024 * 1024,
+    WAIT_LOOKS = 10,
+    WAIT_PAUSE_MS = 20,
+};
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
 #define FORECAST_HELD_NS   (INT64_C(45) * 1000000000)
 /* A slot that is lost so soon is looked at each second: much may have changed since the last look. */
@@ -155,13 +163,20 @@ enum column {
     FAILOVER,
     SYNCED,
     INVALIDATION,
+    PID, /* of the walsender */
+    CATALOG_XMIN,
+    CATALOG_AGE,
+    SENT,
+    DECODED,
+    SPILLED,
+    SPILLED_TRANSACTIONS,
 };
 
 /* A standby has no position to write at; it replays. */
 static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                        const struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBS", 1, 1};
+    static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBSNNNLNNN", 1, 1};
     return mr_pg_askf(conn, &shape, ret_result, ret_error,
                       "SELECT lsn, s.wal_status, s.safe_wal_size, "
                       "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
@@ -169,14 +184,45 @@ static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                       /* Columns that only PostgreSQL 17 and later have. */
                       "(pg_catalog.to_jsonb(s)->>'failover')::boolean, "
                       "(pg_catalog.to_jsonb(s)->>'synced')::boolean, "
-                      "pg_catalog.to_jsonb(s)->>'invalidation_reason' "
+                      "pg_catalog.to_jsonb(s)->>'invalidation_reason', "
+                      "s.active_pid::bigint, s.catalog_xmin::text::bigint, "
+                      "pg_catalog.age(s.catalog_xmin)::bigint, r.sent_lsn, "
+                      "t.total_bytes, t.spill_bytes, t.spill_txns "
                       "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
                       "THEN pg_catalog.pg_last_wal_replay_lsn() "
                       "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
                       "LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = "
                       "(SELECT slot_name FROM pg_catalog.pg_replication_slots "
-                      "WHERE " MR_SQL_IS_SLOT " ORDER BY length(slot_name), slot_name LIMIT 1)",
+                      "WHERE " MR_SQL_IS_SLOT " ORDER BY length(slot_name), slot_name LIMIT 1) "
+                      "LEFT JOIN pg_catalog.pg_stat_replication AS r ON r.pid = s.active_pid "
+                      "LEFT JOIN pg_catalog.pg_stat_replication_slots AS t "
+                      "ON t.slot_name = s.slot_name",
                       slot->options.slot);
+}
+
+static uint64_t count_of(const struct mr_pg_result *result, enum column column)
+{
+    int64_t number = mr_pg_result_number(result, 0, column);
+    return number > 0 ? (uint64_t)number : 0;
+}
+
+static uint64_t distance(mr_lsn from, mr_lsn to)
+{
+    return from != 0 && to > from ? to - from : 0;
+}
+
+/* All but the holder and the wait, which are asked for after it. */
+static void take_cost(struct mr_slot_view *view, const struct mr_pg_result *result)
+{
+    struct mr_slot_cost *cost = &view->cost;
+    uint64_t unconfirmed_bytes = distance(view->confirmed_lsn, view->server_lsn);
+    cost->sent_lsn = mr_pg_result_lsn(result, 0, SENT);
+    cost->catalog_xmin_age = count_of(result, CATALOG_AGE);
+    cost->decoded_bytes = count_of(result, DECODED);
+    cost->spilled_bytes = count_of(result, SPILLED);
+    cost->spilled_transactions = count_of(result, SPILLED_TRANSACTIONS);
+    cost->held_bytes =
+        view->retained_bytes > unconfirmed_bytes ? view->retained_bytes - unconfirmed_bytes : 0;
 }
 
 static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result)
@@ -197,6 +243,7 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
     view->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
     view->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
+    take_cost(view, result);
     if (view->has_limit) {
         mr_forecast_add(&slot->forecast,
                         &(struct mr_forecast_sample){.time_ns = now_ns,
@@ -257,6 +304,75 @@ static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *con
     return is_long ? ask_holder(slot, conn, ret_error) : MR_OK;
 }
 
+/* restart_lsn stays before the oldest transaction that is decoded, and catalog_xmin at the oldest that runs, whatever is confirmed
+ * (SnapBuildProcessRunningXacts in replication/logical/snapbuild.c). */
+static mr_status look_who_keeps(struct mr_pg_slot *slot, struct mr_pg_conn *conn, int64_t xid,
+                                struct mr_error *ret_error)
+{
+    struct mr_pg_holder holder = {0};
+    if (slot->view.cost.held_bytes > FAR_BYTES && xid > 0) {
+        char *snapshot;
+        MR_TRY(mr_pg_holder_of_number(conn, (uint32_t)xid, &holder, &snapshot, ret_error));
+        free(snapshot);
+    }
+    pthread_mutex_lock(&slot->lock);
+    bool has_time = holder.since[0] != '\0';
+    snprintf(slot->view.cost.holder, sizeof(slot->view.cost.holder), "%s%s%s", holder.who,
+             has_time ? ", since " : "", has_time ? holder.since : "");
+    pthread_mutex_unlock(&slot->lock);
+    return MR_OK;
+}
+
+/* What a process waits for now; "CPU": for nothing; "": there is no such process. */
+static mr_status look_at_wait(struct mr_pg_conn *conn, int64_t pid, char ret_wait[MR_SLOT_WAIT_MAX],
+                              struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"what the walsender does", "s", 0, 1};
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT coalesce(wait_event_type || '/' || wait_event, 'CPU') "
+                      "FROM pg_catalog.pg_stat_activity WHERE pid = %u",
+                      (unsigned)pid));
+    snprintf(ret_wait, MR_SLOT_WAIT_MAX, "%s",
+             mr_pg_result_rows(result) == 0 ? "" : mr_pg_result_value(result, 0, 0));
+    return MR_OK;
+}
+
+static void keep_wait(struct mr_pg_slot *slot, char waits[WAIT_LOOKS][MR_SLOT_WAIT_MAX])
+{
+    uint32_t most = 0, place = 0;
+    for (uint32_t i = 0; i < WAIT_LOOKS; i++) {
+        uint32_t same = 0;
+        for (uint32_t j = 0; j < WAIT_LOOKS; j++) {
+            same += strcmp(waits[i], waits[j]) == 0;
+        }
+        place = same > most ? i : place;
+        most = same > most ? same : most;
+    }
+    pthread_mutex_lock(&slot->lock);
+    memcpy(slot->view.cost.wait, waits[place], MR_SLOT_WAIT_MAX);
+    slot->view.cost.wait_percent = most * 100 / WAIT_LOOKS;
+    pthread_mutex_unlock(&slot->lock);
+}
+
+/* One that is close behind waits for WAL. One that is far behind is looked at a few times. */
+static mr_status look_at_walsender(struct mr_pg_slot *slot, struct mr_pg_conn *conn, int64_t pid,
+                                   struct mr_error *ret_error)
+{
+    const struct mr_slot_view *view = &slot->view;
+    char waits[WAIT_LOOKS][MR_SLOT_WAIT_MAX] = {0};
+    struct pollfd stop = {.fd = slot->ticker.stop_fd, .events = POLLIN};
+    bool is_far = distance(view->cost.sent_lsn, view->server_lsn) > FAR_BYTES;
+    for (uint32_t i = 0; is_far && i < WAIT_LOOKS; i++) {
+        MR_TRY(look_at_wait(conn, pid, waits[i], ret_error));
+        if (poll(&stop, 1, WAIT_PAUSE_MS) > 0) {
+            return MR_AGAIN;
+        }
+    }
+    keep_wait(slot, waits);
+    return MR_OK;
+}
+
 /* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
 static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
 {
@@ -265,8 +381,12 @@ static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
     const struct mr_pg_result *result;
     mr_status status = query(slot, conn, &result, ret_error);
     if (status == MR_OK) {
+        int64_t pid = mr_pg_result_number(result, 0, PID);
+        int64_t xid = mr_pg_result_number(result, 0, CATALOG_XMIN);
         take_result(slot, result);
         status = look_for_holder(slot, conn, ret_error);
+        status = status == MR_OK ? look_who_keeps(slot, conn, xid, ret_error) : status;
+        status = status == MR_OK ? look_at_walsender(slot, conn, pid, ret_error) : status;
     }
     mr_pg_close(conn);
     return status;

@@ -30,7 +30,21 @@ enum mr_invalidation {
 };
 const char *mr_invalidation_name(enum mr_invalidation invalidation); /* "none", "wal_removed", … */
 
-enum { MR_SLOT_HOLDER_MAX = 256 };
+enum { MR_SLOT_HOLDER_MAX = 256, MR_SLOT_WAIT_MAX = 48 };
+
+/* What the slot costs the server, and what its walsender does. */
+struct mr_slot_cost {
+    mr_lsn sent_lsn; /* by the walsender; 0: nobody streams */
+    /* Transactions since the one for whose sake VACUUM keeps old rows of the catalog. */
+    uint64_t catalog_xmin_age;
+    uint64_t held_bytes;                  /* WAL that is kept although all of it is confirmed, */
+    char holder[MR_SLOT_HOLDER_MAX + 64]; /* and whose open transaction for; "": none is known */
+    /* Since the server's statistics of the slot began. */
+    uint64_t decoded_bytes, spilled_bytes, spilled_transactions;
+    /* What a walsender that is far behind waited for in most of the last looks, "IO/WALRead", or "CPU"; "": it is not behind. */
+    char wait[MR_SLOT_WAIT_MAX];
+    uint32_t wait_percent; /* of the looks */
+};
 
 struct mr_slot_view {
     bool known; /* at least one look succeeded */
@@ -49,6 +63,7 @@ struct mr_slot_view {
     double forecast_seconds; /* until it is lost; infinite: not at the current rate */
     double age_seconds;      /* since the last good look; NaN: none yet */
     uint64_t errors;
+    struct mr_slot_cost cost;
 };
 
 struct mr_pg_slot_options {

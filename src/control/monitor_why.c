@@ -1,0 +1,194 @@
+/* One sentence that names the part which holds the flow, or keeps WAL, and what shows it. A standstill has its own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "control/monitor_internal.h"
+
+#define WINDOW_NS (INT64_C(5) * 1000000000)
+enum {
+    MIX_BYTES_MIN = 1024 * 1024, /* of WAL, below which shares mean nothing */
+    MIX_EVENTS_MIN = 1000,
+    OTHERS_PERCENT =
+        80, /* of the WAL is not sent: rows' own WAL is at most a few times as large as their messages */
+    HOT_PERCENT = 60,
+};
+
+static uint64_t events_of(const struct mr_table_count *table)
+{
+    uint64_t sum = 0;
+    for (int op = 0; op < MR_OP_COUNT; op++) {
+        sum += table->events[op];
+    }
+    return sum;
+}
+
+static uint64_t grown(uint64_t now, uint64_t before)
+{
+    return now > before ? now - before : 0;
+}
+
+static void begin_window(struct mr_monitor_mix_begin *begin, const struct mr_monitor_snapshot *now,
+                         int64_t now_ns)
+{
+    begin->time_ns = now_ns;
+    begin->lsn = now->pipeline.received_lsn;
+    begin->bytes = now->pipeline.source.received_bytes;
+    begin->events = MR_REALLOC(begin->events, now->tables.count * sizeof(*begin->events));
+    begin->tables = now->tables.count;
+    for (uint32_t i = 0; i < now->tables.count; i++) {
+        begin->events[i] = events_of(&now->tables.items[i]);
+    }
+}
+
+static void end_window(struct mr_monitor_mix *mix, const struct mr_monitor_snapshot *now)
+{
+    const struct mr_monitor_mix_begin *begin = &mix->begin;
+    mix->wal_bytes = begin->lsn == 0 ? 0 : grown(now->pipeline.received_lsn, begin->lsn);
+    mix->sent_bytes = grown(now->pipeline.source.received_bytes, begin->bytes);
+    mix->events = mix->table_events = 0;
+    for (uint32_t i = 0; i < now->tables.count; i++) {
+        uint64_t before = i < begin->tables ? begin->events[i] : 0;
+        uint64_t events = grown(events_of(&now->tables.items[i]), before);
+        mix->events += events;
+        if (events > mix->table_events) {
+            mix->table_events = events;
+            mix->table = now->tables.items[i].table;
+        }
+    }
+}
+
+void mr_monitor_mix_add(struct mr_monitor_mix *mix, const struct mr_monitor_snapshot *now,
+                        int64_t now_ns)
+{
+    if (now_ns - mix->begin.time_ns < WINDOW_NS) {
+        return;
+    }
+    if (mix->begin.time_ns != 0) {
+        end_window(mix, now);
+    }
+    begin_window(&mix->begin, now, now_ns);
+}
+
+static uint32_t percent(uint64_t part, uint64_t whole)
+{
+    return whole == 0 ? 0 : (uint32_t)(part * 100 / whole);
+}
+
+static void add_hot_table(struct mr_text *text, const struct mr_monitor_mix *mix)
+{
+    uint32_t share = percent(mix->table_events, mix->events);
+    if (mix->events >= MIX_EVENTS_MIN && share >= HOT_PERCENT) {
+        mr_text_format(text, "; %u %% of the changes are of table %s", share, mix->table);
+    }
+}
+
+static void add_other_wal(struct mr_text *text, const struct mr_monitor_mix *mix)
+{
+    uint64_t sent = mix->sent_bytes < mix->wal_bytes ? mix->sent_bytes : mix->wal_bytes;
+    uint32_t others = percent(mix->wal_bytes - sent, mix->wal_bytes);
+    if (mix->wal_bytes >= MIX_BYTES_MIN && others >= OTHERS_PERCENT) {
+        mr_text_format(text, "; %u %% of the WAL that it reads is not of captured rows", others);
+    }
+}
+
+/* What walsenders wait for: the manual, "Wait Events". */
+static void explain_receive(struct mr_text *text, const struct mr_monitor_snapshot *now,
+                            const struct mr_monitor_mix *mix)
+{
+    const struct mr_slot_cost *cost = &now->slot.cost;
+    if (cost->wait[0] == '\0') {
+        return; /* it is not far behind, or was not looked at yet */
+    }
+    if (strcmp(cost->wait, "CPU") == 0) {
+        mr_text_string(text, "PostgreSQL's walsender is at its core's limit");
+    } else if (strncmp(cost->wait, "Client/", 7) == 0) {
+        mr_text_string(text, "PostgreSQL's walsender waits for its bytes to be taken: the network "
+                             "is the limit, or this machine");
+    } else {
+        mr_text_string(text, "PostgreSQL's walsender waits in the server");
+    }
+    mr_text_format(text, " (%s in %u %% of the looks)", cost->wait, cost->wait_percent);
+    add_other_wal(text, mix);
+    add_hot_table(text, mix);
+}
+
+static void add_fullest_partition(struct mr_text *text, const struct mr_sink_view *sink)
+{
+    const struct mr_sink_partition *fullest = NULL;
+    for (uint32_t i = 0; i < sink->partition_count; i++) {
+        if (fullest == NULL || sink->partitions[i].bytes > fullest->bytes) {
+            fullest = &sink->partitions[i];
+        }
+    }
+    uint64_t bytes = fullest == NULL || fullest->bytes < 0 ? 0 : (uint64_t)fullest->bytes;
+    uint32_t share = percent(bytes, sink->bytes_in_flight);
+    if (sink->partition_count > 1 && share >= HOT_PERCENT) {
+        mr_text_format(text, "; %u %% of what is in flight is for topic %s, partition %d", share,
+                       fullest->topic, (int)fullest->partition);
+    }
+}
+
+static void explain_flush(struct mr_text *text, const struct mr_monitor_snapshot *now)
+{
+    const struct mr_sink_client *client = &now->sink.client;
+    const struct mr_sink_broker *slowest = NULL;
+    for (uint32_t i = 0; i < client->broker_count; i++) {
+        if (slowest == NULL || client->brokers[i].rtt_p99 > slowest->rtt_p99) {
+            slowest = &client->brokers[i];
+        }
+    }
+    mr_text_format(text,
+                   "the sink acknowledges no faster: millrace waited for it %.0f %% of the last "
+                   "second, with %llu records in flight",
+                   (double)now->rates.backpressure * 100,
+                   (unsigned long long)now->sink.records_in_flight);
+    if (slowest != NULL) {
+        mr_text_format(text, "; broker %s answers in %.0f ms (p99)", slowest->name,
+                       slowest->rtt_p99 * 1000);
+    }
+    add_fullest_partition(text, &now->sink);
+}
+
+static void explain_thread(struct mr_text *text, const char *thread,
+                           const struct mr_monitor_mix *mix)
+{
+    mr_text_format(text, "millrace's %s thread is at its core's limit", thread);
+    add_hot_table(text, mix);
+}
+
+static void explain_slot(struct mr_text *text, const struct mr_slot_cost *cost)
+{
+    if (cost->holder[0] != '\0') {
+        mr_text_format(text, "%s keeps %.0f MiB of WAL that is confirmed: have it end",
+                       cost->holder, (double)cost->held_bytes / (1024 * 1024));
+    }
+}
+
+void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor_mix *mix)
+{
+    struct mr_text text = {0};
+    bool is_there = now->standstill.cause == MR_CAUSE_NONE && now->state != MR_STATE_STANDBY;
+    switch (is_there ? now->bottleneck : MR_STAGE_OTHER) {
+    case MR_STAGE_RECEIVE:
+        explain_receive(&text, now, mix);
+        break;
+    case MR_STAGE_DECODE:
+    case MR_STAGE_ENCODE:
+        explain_thread(&text, "source", mix);
+        break;
+    case MR_STAGE_PRODUCE:
+        explain_thread(&text, "sink", mix);
+        break;
+    case MR_STAGE_FLUSH:
+        explain_flush(&text, now);
+        break;
+    case MR_STAGE_NONE:
+        explain_slot(&text, &now->slot.cost);
+        break;
+    default:
+        break;
+    }
+    snprintf(now->why, sizeof(now->why), "%s", text.data == NULL ? "" : text.data);
+    mr_text_done(&text);
+}

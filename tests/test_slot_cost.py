@@ -1,0 +1,146 @@
+"""What the slot costs the server, and which part is named as the one that holds the flow, or keeps WAL: a fault placed for each."""
+
+import contextlib
+import os
+import subprocess
+import threading
+
+import psycopg
+import pytest
+
+from faults.servers import Proxy
+from kit import BINARY, dsn, eventually
+
+QUICK = {"source__postgres__slot_interval": '"200ms"', "sink__kafka__statistics_interval": '"200ms"'}
+ORDER = ("server", "sent", "received", "acknowledged", "stored", "confirmed")
+
+
+@pytest.fixture
+def tables(database):
+    database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text); CREATE TABLE other (v text)")
+
+
+def status(process):
+    return process.get("/status").json
+
+
+def why(process, part, limit_s=60):
+    """The sentence, once it has that part."""
+    seen = []
+
+    def there():
+        seen.append(status(process)["why"])
+        return part in seen[-1] and seen[-1]
+    try:
+        return eventually(there, limit_s, f"the sentence with {part!r}")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {sorted(set(seen))}") from error
+
+
+def shown(process):
+    return subprocess.run([BINARY, "status", "--address", process.address()], capture_output=True, text=True, timeout=60,
+                          check=True).stdout
+
+
+def lsn(text):
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def test_positions_in_their_order(database, millrace, tables):
+    process = millrace(**QUICK).start().streaming()
+    database.run("INSERT INTO t (v) SELECT 'x' FROM generate_series(1, 1000)")
+    written = lsn(database.run("SELECT pg_current_wal_lsn()")[0][0])
+
+    def all_there():
+        found = {name: lsn(text) for name, text in status(process)["positions"].items()}
+        return found["confirmed"] >= written and found["sent"] >= written and found
+    found = eventually(all_there, what="the positions")
+    places = [found[name] for name in ORDER[2:]]
+    assert places == sorted(places, reverse=True) and places[-1] >= written
+    samples = process.figure
+    assert all(samples(f"millrace_{name}_lsn") >= written for name in ORDER)
+    assert "positions  server " in shown(process) and "   stored" not in shown(process)
+    assert status(process)["why"] == ""
+    assert process.stop() == 0
+
+
+def test_an_open_transaction_keeps_the_slot(database, millrace, tables):
+    process = millrace(**QUICK).start().streaming()
+    with psycopg.connect(dsn(database.name)) as idle:
+        idle.execute("INSERT INTO other VALUES ('open')")
+        pid = idle.info.backend_pid
+        for _ in range(6):
+            database.run("INSERT INTO t (v) SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+            database.run("CHECKPOINT")  # with a record of running transactions, by which the slot could move
+        said = why(process, f"process {pid}")
+        assert "of WAL that is confirmed" in said and ", since 20" in said
+        cost = status(process)["slot"]["cost"]
+        assert cost["held_bytes"] > 1 << 20 and cost["catalog_xmin_age"] >= 6 and str(pid) in cost["holder"]
+        assert f"process {pid}" in shown(process)
+    database.run("INSERT INTO t (v) VALUES ('after it'); CHECKPOINT")
+
+    def gone():
+        database.run("SELECT pg_log_standby_snapshot()" if database.run("SHOW server_version_num")[0][0] >= "160000" else "CHECKPOINT")
+        return status(process)["why"] == "" and status(process)["slot"]["cost"]["holder"] == ""
+    eventually(gone, what="the slot moving")
+    assert process.stop() == 0
+
+
+def test_a_large_transaction_is_spilled(database, millrace, tables):
+    process = millrace(**QUICK)
+    process.environment["TEST_URL"] = dsn(database.name) + "?options=-c%20logical_decoding_work_mem%3D64kB"
+    process.start().streaming()
+    database.run("INSERT INTO t (v) SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
+    eventually(lambda: process.figure("millrace_slot_spilled_transactions_total") >= 1, what="the count of it")
+    assert process.figure("millrace_slot_spilled_bytes_total") > 1 << 20
+    eventually(lambda: process.figure("millrace_slot_decoded_bytes_total") >= process.figure("millrace_slot_spilled_bytes_total"),
+               what="the count of all")
+    assert process.stop() == 0
+
+
+@pytest.fixture
+def far():
+    """The way to the stand's broker that a proxy stands in: a fifth of a second there, and as much back."""
+    proxy = Proxy(int(os.environ["KAFKA_PROXIED_PORT"]), int(os.environ["KAFKA_PROXY_PORT"]))
+    proxy.set("delay 200")
+    yield proxy
+    proxy.close()
+
+
+@contextlib.contextmanager
+def writing(database, statement):
+    """Somebody runs that statement all the time."""
+    stop = threading.Event()
+
+    def write():
+        with psycopg.connect(dsn(database.name), autocommit=True) as connection:
+            while not stop.is_set():
+                connection.execute(statement)
+    writer = threading.Thread(target=write)
+    writer.start()
+    yield
+    stop.set()
+    writer.join()
+
+
+def test_a_slow_broker(database, millrace, tables, far):
+    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{far.port}"]', pipeline__batches="4", pipeline__batch_size='"16KiB"', **QUICK)
+    process.start().streaming()
+    with writing(database, "INSERT INTO t (v) SELECT repeat('x', 200) FROM generate_series(1, 2000)"):
+        said = why(process, "the sink acknowledges no faster")
+    assert "records in flight" in said and "ms (p99)" in said
+    assert "why        the sink acknowledges" in shown(process) or status(process)["why"] == ""
+    process.kill()
+
+
+def test_a_server_that_decodes_no_faster(database, millrace, tables):
+    """Most of what it decodes is of a table that nobody asked for."""
+    process = millrace(**QUICK).start().streaming()
+    database.run("INSERT INTO t (v) VALUES ('one')")
+    with writing(database, "INSERT INTO other SELECT repeat('x', 20) FROM generate_series(1, 200000)"), \
+            writing(database, "INSERT INTO other SELECT repeat('y', 20) FROM generate_series(1, 200000)"):
+        said = why(process, "PostgreSQL's walsender", 120)
+        assert "of the looks)" in said
+        assert "% of the WAL that it reads is not of captured rows" in why(process, "not of captured rows", 120)
+    process.kill()
