@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/help.h"
 #include "cli/runbook.h"
+#include "cli/show.h"
 
 static int end_with(mr_status status, const struct mr_error *error)
 {
@@ -28,12 +29,15 @@ static mr_status record(const struct mr_config *config, const struct mr_record_o
 }
 
 /* The verdict is the exit code where there is one. */
-static int verify(const struct mr_config *config, const struct mr_verify_options *options)
+static int verify(const struct mr_config *config, const struct mr_arguments *arguments)
 {
     struct mr_error error = {0};
     enum mr_verify_verdict verdict;
+    struct mr_verify_options options = arguments->verify;
+    options.ask = mr_show_ask;
+    options.server = &config->http;
     int signal_fd = mr_cli_signals();
-    mr_status status = mr_verify(config, options, signal_fd, stdout, &verdict, &error);
+    mr_status status = mr_verify(config, &options, signal_fd, stdout, &verdict, &error);
     close(signal_fd);
     int code = mr_verify_exit_code(verdict);
     if (status == MR_AGAIN) {
@@ -44,6 +48,21 @@ static int verify(const struct mr_config *config, const struct mr_verify_options
     }
     /* What differs does so, whatever came after it. */
     return verdict == MR_VERIFY_DIFFERENT ? mr_verify_exit_code(verdict) : code;
+}
+
+/* Of the millrace to ask. */
+static mr_status take_address(struct mr_config *config, const struct mr_arguments *arguments)
+{
+    struct mr_error error;
+    if (arguments->address == NULL) {
+        return MR_OK;
+    }
+    mr_status status = mr_address_parse(arguments->address, &config->http.address, &error);
+    if (status != MR_OK) {
+        fprintf(stderr, "millrace: --address: %s\n", error.text);
+    }
+    config->http.enabled = status == MR_OK;
+    return status;
 }
 
 static int run_command(const struct mr_arguments *arguments)
@@ -69,7 +88,8 @@ static int run_command(const struct mr_arguments *arguments)
     } else if (status == MR_OK && arguments->command == MR_COMMAND_RECORD) {
         status = record(config, &arguments->record, &error);
     } else if (status == MR_OK && arguments->command == MR_COMMAND_VERIFY) {
-        int code = verify(config, &arguments->verify);
+        status = take_address(config, arguments);
+        int code = status == MR_OK ? verify(config, arguments) : mr_status_exit_code(status);
         mr_config_free(config);
         return code;
     } else if (status == MR_OK) {
@@ -114,12 +134,7 @@ static int ask_command(const struct mr_arguments *arguments)
     }
     mr_status status = mr_config_load_http(arguments->config_path, &config);
     mr_config_print_problems(config, stderr);
-    if (status == MR_OK && arguments->address != NULL) {
-        status = mr_address_parse(arguments->address, &config->http.address, &error);
-        if (status != MR_OK) {
-            fprintf(stderr, "millrace: --address: %s\n", error.text);
-        }
-    }
+    status = status == MR_OK ? take_address(config, arguments) : status;
     int exit_code = status == MR_OK ? ask(arguments, &config->http) : mr_status_exit_code(status);
     mr_config_free(config);
     return exit_code;

@@ -25,7 +25,7 @@ SYSTEM = {
     "confine": "test_confinement",
     "control": "test_slot_cost test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
     "convert": "test_convert test_migrating test_there_and_back",
-    "copy": "test_snapshot test_incremental test_signals test_reload test_copying_role test_beginning test_debezium_rows "
+    "copy": "test_snapshot test_incremental test_repair test_signals test_reload test_copying_role test_beginning test_debezium_rows "
             "faults/test_copying_place test_wide",
     "encode": "test_operations test_debezium test_debezium_rows test_formats test_outbox test_routing test_keys test_hostile_messages",
     "encode/forms": "test_debezium test_formats test_outbox",
@@ -48,7 +48,7 @@ SYSTEM = {
                   "faults/test_far_broker faults/test_hanging test_kerberos test_tokens",
     "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
               "lies/test_lies test_version_18",
-    "verify": "test_verify test_verify_values",
+    "verify": "test_verify test_verify_values test_repair",
 }
 
 

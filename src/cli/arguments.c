@@ -200,6 +200,10 @@ static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
     verify->tables = (const char *const *)&argv[optind];
     verify->table_count = (uint32_t)(argc - optind);
     verify->json = ret->json;
+    if (verify->yes && !verify->repairs) {
+        fputs("millrace: --yes wants --repair\n", stderr);
+        return MR_ERR_USAGE;
+    }
     char *end = NULL;
     verify->sample = ret->sample == NULL ? 0 : strtod(ret->sample, &end);
     if (ret->sample != NULL && (end == ret->sample || strcmp(end + (*end == '%'), "") != 0 ||

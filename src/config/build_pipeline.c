@@ -10,6 +10,14 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
+/* Threads that copy existing rows before the stream; one to find none. */
+static uint32_t readers_of(const struct mr_config *config)
+{
+    enum mr_pg_copies copies = config->source.copies;
+    return mr_pg_copies_rows(copies) ? (uint32_t)config->values.snapshot_threads
+                                     : copies == MR_COPIES_ACCEPT_GAP;
+}
+
 /* The sums, with all that a person may turn. */
 static void refuse_memory(struct mr_config *config, const struct mr_memory *memory,
                           uint64_t change_max)
@@ -72,8 +80,7 @@ static void build_memory(struct mr_config *config)
         .tables = config->source.captured.table_count,
         .batches = (uint64_t)values->batches,
         .batch_bytes = (uint64_t)values->batch_size,
-        .readers =
-            config->source.copies == MR_COPIES_NOTHING ? 0 : (uint64_t)values->snapshot_threads,
+        .readers = readers_of(config),
         .patterns = config->source.captured.pattern_count > 0,
         .profiles = config->profiles,
     };
@@ -99,7 +106,7 @@ static void build_memory(struct mr_config *config)
 /* The words of snapshot.mode, in their order in options.def. */
 static const enum mr_pg_copies snapshot_modes[] = {
     MR_COPIES_NOTHING, MR_COPIES_INITIALLY, MR_COPIES_ONLY,        MR_COPIES_NOTHING,
-    MR_COPIES_NOTHING, MR_COPIES_ALWAYS,    MR_COPIES_WHEN_NEEDED,
+    MR_COPIES_NOTHING, MR_COPIES_ALWAYS,    MR_COPIES_WHEN_NEEDED, MR_COPIES_ACCEPT_GAP,
 };
 
 static void build_copy(struct mr_config *config)
@@ -108,9 +115,10 @@ static void build_copy(struct mr_config *config)
     if (config->source.copies == MR_COPIES_NOTHING) {
         return;
     }
-    config->copies.workers = (uint32_t)values->snapshot_threads;
+    config->copies.workers = readers_of(config);
     config->copies.only = config->source.copies == MR_COPIES_ONLY;
-    config->copies.when_needed = config->source.copies == MR_COPIES_WHEN_NEEDED;
+    config->copies.when_needed = mr_pg_mends_gap(config->source.copies);
+    config->copies.accepts_gap = config->source.copies == MR_COPIES_ACCEPT_GAP;
     config->copies.order = (enum mr_copy_order)values->snapshot_order;
     config->pipeline.lanes_beside = config->copies.workers;
     /* Each lane has a batch at hand, and others must be on their way. */

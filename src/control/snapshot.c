@@ -30,24 +30,48 @@ static bool are_names(const cJSON *tables)
     return (tables == NULL || cJSON_IsArray(tables)) && cJSON_GetArraySize(tables) <= TABLES_MAX;
 }
 
+static void ask(const struct mr_snapshot_routes *routes, const struct mr_copy_wish *wish,
+                cJSON *answer)
+{
+    uint64_t id;
+    struct mr_error error;
+    if (mr_copies_ask(routes->copies, wish, &id, &error) == MR_OK) {
+        cJSON_AddItemToArray(cJSON_GetObjectItem(answer, "requests"),
+                             cJSON_CreateNumber((double)id));
+    } else {
+        cJSON_AddItemToArray(cJSON_GetObjectItem(answer, "errors"), cJSON_CreateString(error.text));
+    }
+}
+
 static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, const char *where,
                   const char *key, cJSON *answer)
 {
-    cJSON *numbers = cJSON_AddArrayToObject(answer, "requests");
-    cJSON *errors = cJSON_AddArrayToObject(answer, "errors");
+    cJSON_AddArrayToObject(answer, "requests");
+    cJSON_AddArrayToObject(answer, "errors");
     const cJSON *one;
     cJSON_ArrayForEach(one, tables)
     {
         struct mr_copy_wish wish = {.where = where, .key = key};
         wish.table = split_name(one->valuestring, &wish.schema);
-        uint64_t id;
-        struct mr_error error;
-        if (mr_copies_ask(routes->copies, &wish, &id, &error) == MR_OK) {
-            cJSON_AddItemToArray(numbers, cJSON_CreateNumber((double)id));
-        } else {
-            cJSON_AddItemToArray(errors, cJSON_CreateString(error.text));
-        }
+        ask(routes, &wish, answer);
     }
+}
+
+/* Names are in two parts here: what a verifier has compared is asked for, and no other table. */
+static bool repair(const struct mr_snapshot_routes *routes, const cJSON *object, cJSON *answer)
+{
+    struct mr_copy_wish wish = {
+        .schema = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "schema")),
+        .table = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "table")),
+        .keys = mr_chunk_keys_parse(object)};
+    if (wish.schema == NULL || wish.table == NULL || wish.keys == NULL) {
+        mr_chunk_keys_free(wish.keys);
+        return false;
+    }
+    cJSON_AddArrayToObject(answer, "requests");
+    cJSON_AddArrayToObject(answer, "errors");
+    ask(routes, &wish, answer);
+    return true;
 }
 
 static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, cJSON *answer)
@@ -90,7 +114,7 @@ static bool run(const struct mr_snapshot_routes *routes, const cJSON *wish, cJSO
     } else if (strcmp(type, "pause") == 0 || strcmp(type, "resume") == 0) {
         mr_copies_pause(routes->copies, type[0] == 'p');
     } else {
-        return false;
+        return strcmp(type, "repair") == 0 && repair(routes, wish, answer);
     }
     return true;
 }
@@ -120,8 +144,10 @@ static void post_snapshot(void *context, struct mr_http_request *request)
         mr_http_fail(request, 400,
                      "this takes {\"type\":\"start\",\"tables\":[\"public.orders\"],\"where\":\"id "
                      "> 5\",\"key\":\"seq\"}, or "
-                     "type stop (tables, or all), pause, resume; at most %d tables",
-                     TABLES_MAX);
+                     "type stop (tables, or all), pause, resume; at most %d tables; or "
+                     "{\"type\":\"repair\",\"schema\":\"public\",\"table\":\"orders\",\"why\":"
+                     "\"missing\",\"columns\":[\"id\"],\"keys\":[[\"7\"]]}, at most %d keys",
+                     TABLES_MAX, MR_CHUNK_KEYS_MAX);
     }
     cJSON_Delete(wish);
 }
@@ -142,6 +168,9 @@ static void get_outcome(void *context, struct mr_http_request *request)
         cJSON_AddNumberToObject(item, "request", (double)one->id);
         cJSON_AddStringToObject(item, "table", one->table);
         cJSON_AddStringToObject(item, "state", mr_copy_request_state_name(one->state));
+        if (one->repairs != NULL) {
+            cJSON_AddStringToObject(item, "repairs", one->repairs);
+        }
         cJSON_AddNumberToObject(item, "rows", (double)one->rows);
         cJSON_AddNumberToObject(item, "rows_estimated", (double)one->rows_estimated);
         cJSON_AddNumberToObject(item, "passed_over", (double)one->passed_over);

@@ -52,6 +52,12 @@ static void take_tables(struct mr_chunks *chunks, struct mr_chunk_job *job)
         free(job->tables);
         return;
     }
+    if (job->status == MR_OK && request->keys != NULL && job->table_count > 1) {
+        job->status = mr_fail(&job->error, MR_ERR_CONFIG,
+                              "table %s.%s is several in the stream: name the partition",
+                              request->asked.schema, request->asked.table);
+        free(job->tables);
+    }
     if (job->status != MR_OK) {
         job_failed(chunks, request, job);
         return;
@@ -282,7 +288,7 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         mr_chunk_window_open(chunks->window);
         chunks->form.streamed = NULL;
         const struct mr_chunk_request *current = chunks->current;
-        bool is_last = current->part + 1 == current->part_count;
+        bool is_last = current->part + 1 == current->part_count && current->keys == NULL;
         struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
                                    .wish = {.table = mr_chunks_table(chunks),
                                             .where = current->asked.where,
@@ -290,6 +296,8 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
                                             .after = (const char *const *)chunks->place.after,
                                             .after_count = chunks->place.after_count,
                                             .form = chunks->place.form,
+                                            .keys = current->keys,
+                                            .keys_from = current->key,
                                             .rows_max = chunks->room.rows,
                                             .bytes_max = chunks->room.bytes,
                                             .row_bytes_max = chunks->options.row_bytes_max,

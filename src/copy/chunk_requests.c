@@ -42,6 +42,7 @@ struct mr_chunk_note {
 static void request_free(struct mr_chunk_request *request)
 {
     mr_asked_table_done(&request->asked);
+    mr_chunk_keys_free(request->keys);
     free(request->parts);
     free(request);
 }
@@ -138,7 +139,8 @@ static char *text_of(const char *text)
 static size_t text_size(const struct mr_chunk_request *request)
 {
     return (request->asked.where == NULL ? 0 : strlen(request->asked.where)) +
-           (request->asked.key == NULL ? 0 : strlen(request->asked.key));
+           (request->asked.key == NULL ? 0 : strlen(request->asked.key)) +
+           (request->keys == NULL ? 0 : request->keys->bytes);
 }
 
 static bool is_named(const struct mr_chunk_request *request, const char *schema, const char *table)
@@ -146,12 +148,13 @@ static bool is_named(const struct mr_chunk_request *request, const char *schema,
     return strcmp(request->asked.schema, schema) == 0 && strcmp(request->asked.table, table) == 0;
 }
 
-/* With the lock. One that is to stop does not bring all rows any more. */
+/* With the lock. One that is to stop does not bring all rows any more, and one by keys never does. */
 static bool is_asked(const struct mr_chunk_requests *requests, const char *schema,
                      const char *table)
 {
     const struct mr_chunk_request *one = requests->first;
-    while (one != NULL && !(is_open(one) && !one->stops && is_named(one, schema, table))) {
+    while (one != NULL &&
+           !(is_open(one) && !one->stops && one->keys == NULL && is_named(one, schema, table))) {
         one = one->next;
     }
     return one != NULL;
@@ -168,6 +171,8 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
                                              .table = MR_STRDUP(wish->table),
                                              .where = text_of(wish->where),
                                              .key = text_of(wish->key)};
+    request->keys = wish->keys;
+    request->repairs = wish->keys == NULL ? NULL : wish->keys->why;
     size_t text = text_size(request);
     for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
         text += is_open(one) ? text_size(one) : 0;
@@ -175,7 +180,7 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
     bool has_room =
         atomic_load(&requests->open) < MR_COPY_REQUESTS_MAX - ENDED_KEPT && text <= TEXT_MAX;
     const char *fault = !fits ? "no table has so long a name"
-                        : is_asked(requests, wish->schema, wish->table)
+                        : wish->keys == NULL && is_asked(requests, wish->schema, wish->table)
                             ? "its rows are being copied, or wait for it, already"
                         : !has_room ? "too many tables wait for their copies; ask again later"
                                     : NULL;
@@ -190,9 +195,21 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
     return NULL;
 }
 
+static void log_repair(const struct mr_copy_wish *wish, uint32_t keys, const char *why)
+{
+    mr_log(MR_LOG_INFO, "repair_asked",
+           "rows of a table are to be sent once more, or deleted from its topic, because they "
+           "differ there",
+           MR_LOG_STR("schema", wish->schema), MR_LOG_STR("table", wish->table),
+           MR_LOG_STR("why", why), MR_LOG_INT("keys", keys));
+}
+
 mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
                                 uint64_t *ret_id, struct mr_error *ret_error)
 {
+    if (wish->keys != NULL) {
+        log_repair(wish, wish->keys->count, wish->keys->why);
+    }
     pthread_mutex_lock(&requests->lock);
     const char *fault = add(requests, wish, ret_id);
     pthread_mutex_unlock(&requests->lock);
@@ -319,6 +336,7 @@ uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *re
         *to = (struct mr_copy_request){
             .id = one->asked.id,
             .state = one->state,
+            .repairs = one->repairs,
             .rows = one->done.rows,
             .rows_estimated = one->rows_estimated,
             .passed_over = one->done.passed_over,
@@ -408,6 +426,8 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
     bool ends = was_open && !is_open(request);
     if (ends) {
         request->ended_ns = mr_monotonic_ns();
+        mr_chunk_keys_free(request->keys);
+        request->keys = NULL;
         atomic_fetch_sub(&requests->open, 1);
         atomic_fetch_add(&requests->revision, !request->asked.place.settled);
     }
@@ -514,6 +534,7 @@ void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_
     for (uint32_t i = 0; i < count; i++) {
         rows += parts[i].rows;
     }
+    rows = request->keys == NULL ? rows : request->keys->count;
     free(request->parts);
     request->parts = parts;
     request->part_count = count;
@@ -604,6 +625,7 @@ void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
     }
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
         one->end = one->asked.place.settled ? MR_REQUEST_END_STORED : MR_REQUEST_END_OPEN;
+        one->stops = one->stops || (one->keys != NULL && !one->asked.place.settled);
         if ((one->state == MR_REQUEST_COPIED || one->state == MR_REQUEST_SETTLED ||
              one->state == MR_REQUEST_WAITING) &&
             !one->asked.place.settled) {
@@ -652,11 +674,11 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
          note = note->next) {
         place = note->request == request->asked.id ? &note->place : place;
     }
-    request->told = true;
+    request->told = request->keys == NULL;
     if (place->settled && request->end == MR_REQUEST_END_OPEN) {
         request->end = MR_REQUEST_END_TOLD;
     }
-    if (place->settled || request->stops) {
+    if (place->settled || request->stops || request->keys != NULL) {
         return;
     }
     state->tables[state->count++] = mr_asked_table_copy(&request->asked, place);

@@ -3,7 +3,9 @@
  *
  * Where the sink stores positions, it stores this, too, as a section of the record. Each change of it is a revision. What the stream's
  * batch at hand brings is a note: of the step that the batch carries (ports/companion.h), the revision, and the place that a request
- * has come to. Once the step is safe, the place is the request's own, and the revision with it. */
+ * has come to. Once the step is safe, the place is the request's own, and the revision with it.
+ *
+ * What is asked by keys is not stored, because these are values of rows: it ends with the process, or with the sink's session. */
 #ifndef MR_COPY_CHUNK_REQUESTS_H
 #define MR_COPY_CHUNK_REQUESTS_H
 
@@ -19,6 +21,8 @@ enum mr_request_end {
     MR_REQUEST_END_STORED, /* or has stored that, or stores nothing */
 };
 
+enum { MR_GAP_MAX = 128 };
+
 enum mr_wish_state { MR_WISH_STORED, MR_WISH_NEW, MR_WISH_TOLD };
 
 /* Rows that went out, or not, because the stream had them newer; chunks that were good, or read in vain. */
@@ -29,6 +33,8 @@ struct mr_chunks_done {
 struct mr_chunk_request {
     struct mr_chunk_request *next;
     struct mr_asked_table asked; /* at the place where it begins, or goes on after a loss */
+    struct mr_chunk_keys *keys;  /* NULL: it copies rows. Until its end */
+    const char *repairs;         /* mr_chunk_keys.why */
     enum mr_copy_request_state state;
     bool stops; /* somebody wants its end */
     struct mr_chunks_done done;
@@ -40,6 +46,7 @@ struct mr_chunk_request {
     /* Source thread. */
     struct mr_chunk_table *parts;
     uint32_t part, part_count;
+    uint32_t key; /* the next one */
     int64_t told_ns;
 };
 
@@ -63,7 +70,17 @@ struct mr_chunk_requests {
     uint32_t *known; /* mr_asked_stored.known */
     uint32_t known_count;
     struct mr_chunks_done done; /* of all requests */
+    char gap[MR_GAP_MAX];       /* the section of that name; "": the stream has gone on nowhere */
 };
+
+/* Where the stream went on last without what was in between: {"from":"16/B374D848","to":"16/B3801A28","at_ms":…} (gap.c). */
+#define MR_SECTION_GAP "gap"
+bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank);
+void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests, mr_lsn from, mr_lsn to);
+void mr_chunk_requests_add_gap(struct mr_chunk_requests *requests,
+                               struct mr_checkpoint *checkpoint);
+void mr_chunk_requests_adopt_gap(struct mr_chunk_requests *requests,
+                                 const struct mr_checkpoint *stored);
 
 void mr_chunk_requests_init(struct mr_chunk_requests *requests, struct mr_companion *owner);
 void mr_chunk_requests_done(struct mr_chunk_requests *requests);

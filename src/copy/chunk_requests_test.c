@@ -1,5 +1,6 @@
 #include "copy/copies_internal.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -406,6 +407,43 @@ static void test_ask_refuses_too_long_conditions(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
+/* Keys are values of rows: no record has them. The end is learned all the same, and a lost session is one. */
+static void test_keys_are_not_stored(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    struct mr_error error;
+    uint64_t ids[2];
+    begin(&requests);
+    cJSON *object =
+        cJSON_Parse("{\"why\":\"missing\",\"columns\":[\"id\"],\"keys\":[[\"7\"],[\"8\"]]}");
+    for (int i = 0; i < 2; i++) { /* of one table there may be several */
+        struct mr_copy_wish wish = {
+            .schema = "s", .table = "t", .keys = mr_chunk_keys_parse(object)};
+        assert_int_equal(mr_chunk_requests_ask(&requests, &wish, &ids[i], &error), MR_OK);
+    }
+    cJSON_Delete(object);
+    struct mr_chunk_request *first = mr_chunk_requests_of(&requests, ids[0]);
+    struct mr_chunk_request *second = mr_chunk_requests_of(&requests, ids[1]);
+    found(&requests, first, 5, 0);
+    assert_int_equal(first->rows_estimated, 2);
+    expect(&requests, 0, "-");
+    settle(&requests, first, 1);
+    mr_chunk_requests_safe(&requests, 1);
+    expect(&requests, 1, "-");
+    mr_chunk_requests_stored(&requests);
+    assert_ptr_equal(mr_chunk_requests_over(&requests), first);
+    mr_chunk_request_set(&requests, first, MR_REQUEST_DONE);
+    assert_null(first->keys);
+    assert_null(mr_chunk_requests_over(&requests));
+    mr_chunk_requests_begin_anew(&requests);
+    assert_ptr_equal(mr_chunk_requests_over(&requests), second);
+    struct mr_asked_stored stored = {.step = 50, .last_id = 9};
+    mr_chunk_requests_adopt(&requests, &stored);
+    assert_false(second->asked.place.settled); /* though another instance was here */
+    mr_chunk_requests_done(&requests);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_streamed_asks_for_what_is_new),
         cmocka_unit_test(test_streamed_waits_for_room),
         cmocka_unit_test(test_ask_refuses_too_long_conditions),
+        cmocka_unit_test(test_keys_are_not_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

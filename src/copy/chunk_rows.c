@@ -30,9 +30,22 @@ static bool place_rows(struct mr_chunks *chunks, int64_t wall_ns)
     return mr_port_is_above(chunks->base.port, next);
 }
 
+static bool is_absent(const struct mr_chunk *chunk, uint32_t row)
+{
+    return chunk->absent != NULL && chunk->absent[row];
+}
+
+/* Of keys, those that are there are wanted, or those that are not. */
+static bool is_wanted(const struct mr_chunks *chunks)
+{
+    const struct mr_chunk_keys *keys = chunks->current->keys;
+    return keys == NULL || is_absent(&chunks->thread.chunk, chunks->out.at) == keys->deletes;
+}
+
 static mr_status send_row(struct mr_chunks *chunks, struct mr_error *ret_error)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
+    const struct mr_datum *values = mr_chunk_row(chunk, chunks->out.at);
     struct mr_change change = {
         .op = MR_OP_READ,
         .copy_mark = MR_COPY_INCREMENTAL,
@@ -40,8 +53,14 @@ static mr_status send_row(struct mr_chunks *chunks, struct mr_error *ret_error)
         .position = {.commit_lsn = chunks->transaction.commit_lsn, .ordinal = chunks->ordinal + 1},
         .transaction = &chunks->transaction,
         .relation = chunk->relation,
-        .after = {.kind = MR_TUPLE_NEW, .values = mr_chunk_row(chunk, chunks->out.at)},
+        .after = {.kind = MR_TUPLE_NEW, .values = values},
     };
+    chunks->transaction.repairs = chunks->current->repairs;
+    if (is_absent(chunk, chunks->out.at)) {
+        change.op = MR_OP_DELETE;
+        change.before = (struct mr_tuple){.kind = MR_TUPLE_KEY, .values = values};
+        change.after = (struct mr_tuple){.kind = MR_TUPLE_NONE};
+    }
     chunks->out.appends = true;
     mr_status status = mr_port_append(chunks->base.port, &change, ret_error);
     chunks->out.appends = false;
@@ -121,11 +140,12 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks)
     mr_status status = MR_OK;
     for (; status == MR_OK && chunks->out.at < chunk->rows && sent < most;
          chunks->out.at += status == MR_OK) {
-        if (mr_chunk_window_goes_out(chunks->window, chunks->out.at)) {
+        bool is_sent = is_wanted(chunks);
+        if (is_sent && mr_chunk_window_goes_out(chunks->window, chunks->out.at)) {
             status = send_row(chunks, &error);
             sent += status == MR_OK;
             chunks->out.done.rows += status == MR_OK;
-        } else if (mr_chunk_window_lacks(chunks->window, chunks->out.at) &&
+        } else if (is_sent && mr_chunk_window_lacks(chunks->window, chunks->out.at) &&
                    read_row_again(chunks)) {
             return MR_OK;
         } else {

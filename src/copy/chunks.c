@@ -116,6 +116,10 @@ void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
     if (rows == 0) {
         return;
     }
+    if (chunks->current->keys != NULL) {
+        chunks->current->key = chunk->keys_from + rows; /* which nothing stores */
+        return;
+    }
     const struct mr_datum *row = mr_chunk_row(chunk, rows - 1);
     mr_asked_place_done(&chunks->place);
     struct mr_asked_place *place = &chunks->place;
@@ -395,6 +399,7 @@ static void adopt(struct mr_companion *companion, const struct mr_checkpoint *st
     struct mr_asked_stored *asked = mr_asked_stored_of(stored);
     mr_chunk_requests_adopt(&chunks_of(companion)->requests, asked);
     mr_asked_stored_free(asked);
+    mr_chunk_requests_adopt_gap(&chunks_of(companion)->requests, stored);
     mr_port_want(companion);
 }
 
@@ -414,6 +419,7 @@ static void section(struct mr_companion *companion, const struct mr_reach *reach
         mr_asked_stored_add(state, checkpoint);
         mr_asked_stored_free(state);
     }
+    mr_chunk_requests_add_gap(&chunks_of(companion)->requests, checkpoint);
 }
 
 static void stored(struct mr_companion *companion)

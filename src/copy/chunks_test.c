@@ -1,6 +1,7 @@
 /* A table that is copied beside a scripted stream, by a scripted reader. */
 #include "copy/copies.h"
 
+#include <cjson/cJSON.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@ static struct {
     struct mr_column columns[COLUMNS_MAX];
     struct mr_relation relation; /* as the catalog has it */
     uint32_t key[1];
-    int waits; /* so many chunks come when the stream has brought a row meanwhile */
+    int absent; /* a row that is not there */
+    int waits;  /* so many chunks come when the stream has brought a row meanwhile */
     _Atomic int reads;
 } reader;
 
@@ -62,6 +64,36 @@ static mr_status script_number(struct mr_chunk_reader *one, uint32_t *ret_xid,
     return MR_OK;
 }
 
+/* Appends a row of three digits. */
+static void add_row(struct mr_chunk *chunk, int row)
+{
+    uint32_t columns = reader.relation.column_count;
+    char *text = (char *)chunk->bytes + chunk->len;
+    text[0] = (char)('0' + row / 100);
+    text[1] = (char)('0' + row / 10 % 10);
+    text[2] = (char)('0' + row % 10);
+    for (uint32_t i = 0; i < columns; i++) {
+        chunk->values[chunk->rows * columns + i] =
+            (struct mr_datum){.kind = MR_DATUM_TEXT, .data = chunk->bytes + chunk->len, .len = 3};
+    }
+    chunk->len += 4;
+    chunk->rows++;
+}
+
+/* Two of the keys. */
+static void read_keys(const struct mr_chunk_wish *wish, struct mr_chunk *chunk)
+{
+    uint32_t at = wish->keys_from;
+    chunk->keys_from = at;
+    chunk->absent = MR_NEW_ARRAY(bool, 2);
+    for (; at < wish->keys->count && chunk->rows < 2; at++) {
+        int row = atoi(mr_chunk_key(wish->keys, at)[0]);
+        chunk->absent[chunk->rows] = row > ROWS || row == reader.absent;
+        add_row(chunk, row);
+    }
+    chunk->is_last = at == wish->keys->count;
+}
+
 /* The rows 1, 2, … of three digits after the one that is wished. */
 static mr_status script_read(struct mr_chunk_reader *one, const struct mr_chunk_wish *wish,
                              struct mr_chunk *chunk, struct mr_error *ret_error)
@@ -86,16 +118,12 @@ static mr_status script_read(struct mr_chunk_reader *one, const struct mr_chunk_
     chunk->bytes = MR_ALLOC((size_t)wish->rows_max * 4);
     uint32_t columns = reader.relation.column_count;
     chunk->values = MR_NEW_ARRAY(struct mr_datum, (size_t)wish->rows_max * columns);
-    for (int row = first; row <= ROWS && chunk->rows < wish->rows_max; row++, chunk->rows++) {
-        char *text = (char *)chunk->bytes + chunk->len;
-        text[0] = (char)('0' + row / 100);
-        text[1] = (char)('0' + row / 10 % 10);
-        text[2] = (char)('0' + row % 10);
-        for (uint32_t i = 0; i < columns; i++) {
-            chunk->values[chunk->rows * columns + i] = (struct mr_datum){
-                .kind = MR_DATUM_TEXT, .data = chunk->bytes + chunk->len, .len = 3};
-        }
-        chunk->len += 4;
+    if (wish->keys != NULL) {
+        read_keys(wish, chunk);
+        return MR_OK;
+    }
+    for (int row = first; row <= ROWS && chunk->rows < wish->rows_max; row++) {
+        add_row(chunk, row);
     }
     chunk->is_last = first + (int)chunk->rows > ROWS;
     return MR_OK;
@@ -162,23 +190,30 @@ static void stop(struct mr_stage *stage)
     assert_int_equal(mr_pipeline_join(stage->pipeline, &error), MR_OK);
 }
 
-static struct mr_copy_request copy(void)
+static struct mr_copy_request copy_of(struct mr_chunk_keys *keys)
 {
     uint64_t id;
     struct mr_error error;
-    struct mr_copy_wish wish = {.schema = "public", .table = "t"};
+    struct mr_copy_wish wish = {.schema = "public", .table = "t", .keys = keys};
     assert_int_equal(mr_copies_ask(reader.copies, &wish, &id, &error), MR_OK);
     int64_t limit_ns = mr_monotonic_ns() + (int64_t)MR_STAGE_WAIT_S * 1000000000;
     for (;;) {
-        struct mr_copy_request look;
+        struct mr_copy_request looks[4];
         bool paused;
-        assert_int_equal(mr_copies_requests(reader.copies, &look, 1, &paused), 1);
+        uint32_t count = mr_copies_requests(reader.copies, looks, MR_ARRAY_LEN(looks), &paused);
+        assert_true(count > 0);
+        struct mr_copy_request look = looks[count - 1];
         if (look.state >= MR_REQUEST_DONE) {
             return look;
         }
         assert_true(mr_monotonic_ns() < limit_ns);
         poll(NULL, 0, 1);
     }
+}
+
+static struct mr_copy_request copy(void)
+{
+    return copy_of(NULL);
 }
 
 /* The row that the stream has had meanwhile does not go out. */
@@ -191,6 +226,36 @@ static void test_rows_go_out_but_for_what_the_stream_had(void **state)
     assert_int_equal(end.state, MR_REQUEST_DONE);
     assert_int_equal(end.rows, ROWS - 1);
     assert_int_equal(end.passed_over, 1);
+    stop(stage);
+}
+
+/* Those that are there, or of phantoms those that are not; and never what the stream has had meanwhile, which brings 020. */
+static void test_keys_are_repaired(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t rows, passed_over;
+    } cases[] = {
+        {"{\"why\":\"missing\",\"columns\":[\"v\"],\"keys\":[[\"003\"],[\"020\"],[\"999\"]]}", 1,
+         2},
+        {"{\"why\":\"stale\",\"columns\":[\"v\"],\"keys\":[[\"001\"],[\"002\"],[\"003\"]]}", 3, 0},
+        {"{\"why\":\"phantom\",\"columns\":[\"v\"],\"keys\":[[\"003\"],[\"020\"],[\"999\"]]}", 1,
+         2},
+    };
+    struct mr_stage *stage = *state;
+    reader.waits = TRANSACTIONS;
+    reader.absent = 20;
+    start(stage);
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        cJSON *object = cJSON_Parse(cases[i].text);
+        struct mr_copy_request end = copy_of(mr_chunk_keys_parse(object));
+        cJSON_Delete(object);
+        assert_int_equal(end.state, MR_REQUEST_DONE);
+        assert_int_equal(end.rows, cases[i].rows);
+        assert_int_equal(end.passed_over, cases[i].passed_over);
+        assert_int_equal(end.rows_estimated, 3);
+        assert_int_equal(end.chunks, 2);
+    }
     stop(stage);
 }
 
@@ -363,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_rows_go_out_but_for_what_the_stream_had, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_keys_are_repaired, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_that_came_without_a_large_value, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_that_came_in_one_of_two_streams, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_form_that_never_agrees, setup, teardown),

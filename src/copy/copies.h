@@ -4,6 +4,7 @@
 #ifndef MR_COPY_COPIES_H
 #define MR_COPY_COPIES_H
 
+#include "copy/chunk_keys.h"
 #include "copy/readers.h"
 #include "ports/companion.h"
 
@@ -19,6 +20,7 @@ struct mr_copies_options {
         workers; /* that copy existing rows before the stream, a lane each; 0: none are copied */
     bool only;   /* and then the flow stops */
     bool when_needed;         /* also where the stream can't go on; the server knows when that is */
+    bool accepts_gap;         /* where it can't, it goes on at a new slot, and none are copied */
     enum mr_copy_order order; /* of the tables */
     size_t change_bytes_max;  /* of one change's records */
     size_t row_bytes_max;     /* of a row that is copied while the stream runs; 0: no limit */
@@ -80,6 +82,7 @@ struct mr_copy_wish {
     const char *schema, *table;
     const char *where; /* SQL, of the rows that are wanted; NULL: all */
     const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
+    struct mr_chunk_keys *keys; /* to repair, taken over in any case; NULL: all rows are copied */
 };
 
 enum mr_copy_request_state {
@@ -97,6 +100,7 @@ struct mr_copy_request {
     uint64_t id;
     char table[2 * MR_IDENTIFIER_MAX + 2];
     enum mr_copy_request_state state;
+    const char *repairs;           /* why its keys are repaired; NULL: it copies rows */
     uint64_t rows, rows_estimated; /* that went out; of all */
     uint64_t passed_over;          /* rows that the stream had in a newer form */
     uint64_t chunks, repeated;     /* read and good; read in vain */

@@ -13,7 +13,9 @@ struct mr_copies {
     uint32_t count;
 };
 
-struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options);
+/* `requests`: who stores that there was a gap. */
+struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options,
+                                     struct mr_chunk_requests *requests);
 void mr_snapshot_free(struct mr_companion *companion);
 
 /* `*ret_requests`: what is asked of it, for any thread; the companion's. */

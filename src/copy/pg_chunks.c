@@ -41,7 +41,8 @@ struct mr_chunk_reader {
     uint64_t form;        /* of key and order */
     struct mr_text key;   /* "a", "b" */
     struct mr_text order; /* what stands after ORDER BY */
-    struct mr_text above; /* the operator that says so of keys */
+    struct mr_text above; /* the operator that says so of keys, */
+    struct mr_text equal; /* and that of its schema for equal ones */
 };
 
 void mr_chunk_done(struct mr_chunk *chunk)
@@ -49,6 +50,7 @@ void mr_chunk_done(struct mr_chunk *chunk)
     free(chunk->key);
     free(chunk->snapshot);
     free(chunk->values);
+    free(chunk->absent);
     free(chunk->bytes);
     mr_pg_copy_row_free(chunk->large);
     *chunk = (struct mr_chunk){0};
@@ -89,6 +91,7 @@ static void chunks_free(struct mr_chunk_reader *reader)
     mr_text_done(&reader->key);
     mr_text_done(&reader->order);
     mr_text_done(&reader->above);
+    mr_text_done(&reader->equal);
     mr_relation_free(&reader->layouts, reader->relation);
     mr_relation_free(&reader->layouts, reader->former);
     mr_layouts_done(&reader->layouts);
@@ -205,10 +208,11 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
 {
     reader->place_count = mr_pg_result_rows(result);
     reader->form = MR_HASH_BEGIN;
-    reader->key.len = reader->order.len = reader->above.len = 0;
-    mr_sql_format(&reader->above, " OPERATOR(%I.%s) ",
-                  mr_pg_result_value(result, 0, ORDER_ABOVE_SCHEMA),
+    reader->key.len = reader->order.len = reader->above.len = reader->equal.len = 0;
+    const char *schema = mr_pg_result_value(result, 0, ORDER_ABOVE_SCHEMA);
+    mr_sql_format(&reader->above, " OPERATOR(%I.%s) ", schema,
                   mr_pg_result_value(result, 0, ORDER_ABOVE));
+    mr_sql_format(&reader->equal, " OPERATOR(%I.=) ", schema);
     for (uint32_t i = 0; i < reader->place_count; i++) {
         const char *name = mr_pg_result_value(result, i, ORDER_NAME);
         const char *collation = mr_pg_result_value(result, i, ORDER_COLLATION);
@@ -608,9 +612,8 @@ static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
     mr_sql_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order.data, wish->rows_max);
 }
 
-/* Takes the row, or its bytes: there is room for those of a chunk, and the row that has none is its last. */
-static mr_status keep_row(struct mr_chunk *chunk, uint8_t *row, size_t len, size_t bytes_max,
-                          struct mr_error *ret_error)
+/* Room for the values of one more row. */
+static struct mr_datum *next_values(struct mr_chunk *chunk)
 {
     uint32_t columns = chunk->relation->column_count;
     size_t used = (size_t)chunk->rows * columns;
@@ -618,6 +621,14 @@ static mr_status keep_row(struct mr_chunk *chunk, uint8_t *row, size_t len, size
         chunk->value_capacity = 2 * (used + columns);
         chunk->values = MR_REALLOC(chunk->values, chunk->value_capacity * sizeof(struct mr_datum));
     }
+    return chunk->values + used;
+}
+
+/* Takes the row, or its bytes: there is room for those of a chunk, and the row that has none is its last. */
+static mr_status keep_row(struct mr_chunk *chunk, uint8_t *row, size_t len, size_t bytes_max,
+                          struct mr_error *ret_error)
+{
+    struct mr_datum *values = next_values(chunk);
     if (len <= bytes_max - chunk->len) {
         memcpy(chunk->bytes + chunk->len, row, len);
         mr_pg_copy_row_free(row);
@@ -625,8 +636,7 @@ static mr_status keep_row(struct mr_chunk *chunk, uint8_t *row, size_t len, size
     } else {
         chunk->large = row;
     }
-    struct mr_datum *values = chunk->values + used;
-    bool good = mr_copy_text_decode(row, len, values, columns);
+    bool good = mr_copy_text_decode(row, len, values, chunk->relation->column_count);
     for (uint32_t i = 0; good && i < chunk->key_count; i++) {
         good = values[chunk->key[i]].kind == MR_DATUM_TEXT;
     }
@@ -647,6 +657,12 @@ static mr_status too_large(const struct mr_chunk_wish *wish, size_t len, struct 
                    "pipeline.change_max, or leave the row out by a condition, or copy it when the "
                    "slot is made (snapshot.mode = \"initial\")",
                    len, wish->row_bytes_max);
+}
+
+static bool is_full(const struct mr_chunk *chunk, const struct mr_chunk_wish *wish)
+{
+    size_t values = (size_t)chunk->rows * chunk->relation->column_count;
+    return chunk->len + values * sizeof(struct mr_datum) >= wish->bytes_max;
 }
 
 /* MR_FULL: the bytes were reached, and rows may be left in the connection. */
@@ -671,12 +687,116 @@ static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk
             return status;
         }
         MR_TRY(keep_row(chunk, row, len, wish->bytes_max, ret_error));
-        size_t values = (size_t)chunk->rows * chunk->relation->column_count;
-        if (chunk->len + values * sizeof(struct mr_datum) >= wish->bytes_max &&
-            chunk->rows < wish->rows_max) {
+        if (is_full(chunk, wish) && chunk->rows < wish->rows_max) {
             return MR_FULL;
         }
     }
+}
+
+/* Their columns must be those of the table's key: else the key is another one than when the topic was compared. */
+static mr_status find_key(const struct mr_chunk_wish *wish, const struct mr_relation *relation,
+                          uint32_t *ret_columns, struct mr_error *ret_error)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < relation->key_count && wish->keys->column_count == relation->key_count;
+         i++) {
+        const char *name = relation->columns[relation->key_columns[i]].name;
+        uint32_t at = 0;
+        while (at < relation->key_count && strcmp(wish->keys->texts[at], name) != 0) {
+            at++;
+        }
+        if (at < relation->key_count) {
+            ret_columns[at] = relation->key_columns[i];
+            found++;
+        }
+    }
+    return found == relation->key_count
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_CONFIG,
+                         "its key has other columns than the keys that are to be repaired; compare "
+                         "its topic again (millrace verify)");
+}
+
+static bool has_key(const struct mr_chunk *chunk, const char *const *texts, const uint32_t *columns,
+                    uint32_t count)
+{
+    const struct mr_datum *row = mr_chunk_row(chunk, chunk->rows - 1);
+    uint32_t i = 0;
+    while (i < count &&
+           mr_slice_equal((mr_slice){.data = row[columns[i]].data, .len = row[columns[i]].len},
+                          mr_slice_of(texts[i]))) {
+        i++;
+    }
+    return i == count;
+}
+
+/* In the place of a row that is not there, its key. */
+static void add_absent(struct mr_chunk *chunk, const char *const *texts, const uint32_t *columns,
+                       uint32_t count)
+{
+    struct mr_datum *values = next_values(chunk);
+    for (uint32_t i = 0; i < chunk->relation->column_count; i++) {
+        values[i] = (struct mr_datum){.kind = MR_DATUM_NULL};
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        values[columns[i]] = (struct mr_datum){.kind = MR_DATUM_TEXT,
+                                               .data = (const uint8_t *)texts[i],
+                                               .len = (uint32_t)strlen(texts[i])};
+    }
+    chunk->absent[chunk->rows++] = true;
+}
+
+static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                          const char *const *texts, const uint32_t *columns, struct mr_chunk *chunk,
+                          struct mr_error *ret_error)
+{
+    const struct mr_relation *relation = reader->relation;
+    const struct mr_table_name from = {.schema = wish->table->schema, .table = wish->table->table};
+    uint32_t before = chunk->rows;
+    size_t len = chunk->len;
+    struct mr_text sql = {0};
+    mr_pg_columns_add_select(&sql, relation, NULL, &from, reader->is_root, reader->filter);
+    for (uint32_t i = 0; i < relation->key_count; i++) {
+        mr_sql_format(&sql, "%s%I%s%L", i == 0 && reader->filter == NULL ? " WHERE " : " AND ",
+                      relation->columns[columns[i]].name, reader->equal.data, texts[i]);
+    }
+    mr_text_string(&sql, ") TO STDOUT");
+    struct mr_chunk_wish one = *wish;
+    one.rows_max = before + 1;
+    mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
+    mr_text_done(&sql);
+    status = status == MR_OK ? read_rows(reader, &one, chunk, ret_error) : status;
+    const char *sqlstate = mr_pg_copy_refusal(reader->conn)->sqlstate;
+    if (status == MR_ERR_CONFIG && sqlstate[0] != '\0') { /* its words may have the key */
+        return mr_fail(ret_error, status, "the server refuses a key, or its row (%s)", sqlstate);
+    }
+    MR_TRY(status);
+    bool is_there = chunk->rows > before && has_key(chunk, texts, columns, relation->key_count);
+    if (!is_there) { /* what the server calls equal may have another text, which the topic calls another key */
+        chunk->rows = before;
+        chunk->len = len;
+        mr_pg_copy_row_free(chunk->large);
+        chunk->large = NULL;
+        add_absent(chunk, texts, columns, relation->key_count);
+    }
+    return MR_OK;
+}
+
+/* As many of the keys as there is room for, one after the other under the chunk's snapshot: each by its index, and each with an answer. */
+static mr_status read_keys(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                           struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    const struct mr_chunk_keys *keys = wish->keys;
+    uint32_t columns[MR_COLUMNS_MAX] = {0};
+    MR_TRY(find_key(wish, reader->relation, columns, ret_error));
+    chunk->keys_from = wish->keys_from;
+    chunk->absent = MR_NEW_ARRAY(bool, wish->rows_max);
+    uint32_t at = wish->keys_from;
+    for (; at < keys->count && chunk->rows < wish->rows_max && !is_full(chunk, wish); at++) {
+        MR_TRY(read_key(reader, wish, mr_chunk_key(keys, at), columns, chunk, ret_error));
+    }
+    chunk->is_last = at == keys->count;
+    return MR_OK;
 }
 
 /* After the last row. */
@@ -705,6 +825,8 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     chunk->len = 0;
     mr_pg_copy_row_free(chunk->large);
     chunk->large = NULL;
+    free(chunk->absent);
+    chunk->absent = NULL;
     if (chunk->bytes == NULL) {
         chunk->bytes = MR_ALLOC(wish->bytes_max);
     }
@@ -717,6 +839,10 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     chunk->form = reader->form;
     chunk->is_anew =
         wish->after != NULL && (wish->form != chunk->form || wish->after_count != chunk->key_count);
+    if (wish->keys != NULL) {
+        MR_TRY(read_keys(reader, wish, chunk, ret_error));
+        return set_settings(reader, "COMMIT; ", ret_error);
+    }
     struct mr_text sql = {0};
     add_chunk(&sql, reader, wish, chunk->is_anew);
     mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);

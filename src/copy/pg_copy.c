@@ -346,7 +346,8 @@ mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, struct mr_pg_catalog *catalo
     reading->catalog = catalog;
     reading->columns.take = take_columns;
     reading->columns.context = reading;
-    mr_status status = read_all(reading, keeper, ret_error);
+    mr_status status =
+        mr_pg_copies_rows(catalog->options->copies) ? read_all(reading, keeper, ret_error) : MR_OK;
     reading_free(reading);
     if (status != MR_OK) {
         mr_pg_copy_free(copy);

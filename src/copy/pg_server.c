@@ -65,7 +65,7 @@ static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoi
     struct mr_pg_conn *conn = mr_pg_source_conn(server->source);
     struct mr_pg_stream_state state = mr_pg_source_state(server->source, known);
     struct mr_error gap = {0};
-    if (state.is_known && options->copies == MR_COPIES_WHEN_NEEDED) {
+    if (state.is_known && mr_pg_mends_gap(options->copies)) {
         MR_TRY(find_gap(server, known, &gap, ret_error));
         state.gap = gap.status == MR_OK ? NULL : gap.text;
     }

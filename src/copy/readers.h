@@ -2,6 +2,7 @@
 #ifndef MR_COPY_READERS_H
 #define MR_COPY_READERS_H
 
+#include "copy/chunk_keys.h"
 #include "copy/copy_stored.h"
 #include "postgres/server/pg_holder.h"
 
@@ -79,6 +80,8 @@ struct mr_chunk_wish {
     const char *const *after; /* the key after which it begins, as texts; NULL: at the first row */
     uint32_t after_count;
     uint64_t form; /* of the chunk of this key; where it is another now, the table begins again */
+    const struct mr_chunk_keys *keys; /* the rows to read, from this one on; NULL: all */
+    uint32_t keys_from;
     uint32_t rows_max;
     size_t bytes_max;     /* the row that passes it is the last */
     size_t row_bytes_max; /* a larger one is an error; 0: no limit */
@@ -100,6 +103,10 @@ struct mr_chunk {
     char *snapshot; /* pg_current_snapshot's text, */
     mr_lsn wal_end; /* and where the WAL ended after it */
     uint32_t rows;
+    /* Where keys were wished: the first one's number, and of each whether there is no such row. It is a row of the chunk nevertheless,
+     * with the values of its key alone. NULL: all rows are there. */
+    uint32_t keys_from;
+    bool *absent;
     struct mr_datum *values; /* one a column, row by row */
     uint8_t *bytes;          /* that they point into, but for the last row's where */
     uint8_t *large;          /* that one did not fit: as libpq has given it */

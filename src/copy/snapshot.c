@@ -32,6 +32,7 @@ enum {
 struct mr_snapshot {
     struct mr_companion base;
     struct mr_copies_options options;
+    struct mr_chunk_requests *requests; /* the chunks' */
     _Atomic int
         state; /* enum mr_copy_state; the source thread's, as what follows, and any thread looks at it */
     _Atomic uint64_t rows_before; /* that are not of the attempt at hand */
@@ -745,6 +746,16 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
     return MR_OK;
 }
 
+/* Stored with the place where the stream begins again. */
+static void accept_gap(struct mr_snapshot *snapshot, mr_lsn from, mr_lsn to)
+{
+    mr_log(MR_LOG_WARN, "gap_accepted",
+           "the stream goes on at a new slot; what has changed in between is in no topic until "
+           "millrace verify --repair sends what differs",
+           MR_LOG_LSN("from", from), MR_LOG_LSN("to", to));
+    mr_chunk_requests_note_gap(snapshot->requests, from, to);
+}
+
 static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,
                          const struct mr_copy_stored *resumed, struct mr_error *ret_error)
 {
@@ -769,6 +780,9 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
     }
     mr_port_begins(port, &identity);
     snapshot->identity = identity;
+    if (snapshot->options.accepts_gap && known != NULL) {
+        accept_gap(snapshot, known->end_lsn, copy->lsn);
+    }
     MR_TRY(copy_rows(snapshot, copy, ret_error));
     if (snapshot->options.only) {
         return MR_END;
@@ -904,7 +918,8 @@ uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *
     return count;
 }
 
-struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options)
+struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options,
+                                     struct mr_chunk_requests *requests)
 {
     static const struct mr_companion_ops ops = {.name = "snapshot",
                                                 .prepare = prepare,
@@ -918,6 +933,7 @@ struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options)
     struct mr_snapshot *snapshot = MR_NEW(struct mr_snapshot);
     snapshot->base.ops = &ops;
     snapshot->options = *options;
+    snapshot->requests = requests;
     pthread_mutex_init(&snapshot->lock, NULL);
     return &snapshot->base;
 }

@@ -399,7 +399,7 @@ static uint32_t tell_before(struct mr_encoder *encoder, const struct mr_plan *fi
                             struct mr_record *ret_records)
 {
     uint32_t told = 0;
-    if (change->op == MR_OP_READ) {
+    if (change->op == MR_OP_READ || change->copy_mark != MR_COPY_NONE) {
         return told;
     }
     if (encoder->transaction.begin_waits && change->transaction->xid != 0) {

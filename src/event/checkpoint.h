@@ -113,7 +113,8 @@ mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
 #define MR_RECIPE_OF_COPY                                                                          \
     "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies "    \
     "all "                                                                                         \
-    "rows as they are now (without a copy: another sink.kafka.state_name, docs/position.md)"
+    "rows as they are now (or only what differs: \"accept_gap\", a start, and millrace verify "    \
+    "--repair --yes, docs/position.md)"
 #define MR_RECIPE_LEAD "; what to do: "
 
 #endif

@@ -95,6 +95,8 @@ struct mr_transaction {
     bool has_rows;   /* at Commit: more came of it than messages */
     mr_slice origin; /* replication origin's name; empty for a local transaction */
     mr_lsn origin_lsn;
+    const char *
+        repairs; /* of copied rows, or of their ends: why they are sent again; NULL: it is no repair */
 };
 
 /* FirstNormalObjectId (access/transam.h): types from here on are not built in. */

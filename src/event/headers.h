@@ -16,6 +16,8 @@
 /* Of the records of a changed key, where values are Debezium's: the key that the row has now, and had before. */
 #define MR_HEADER_NEW_KEY "__debezium.newkey"
 #define MR_HEADER_OLD_KEY "__debezium.oldkey"
+/* Of a record that a repair sends: what was found in the topic before. */
+#define MR_HEADER_REPAIR "mr-repair"
 
 struct mr_header {
     mr_slice name;

@@ -1,4 +1,11 @@
+#include "base/index.h"
 #include "verify/proof_internal.h"
+
+/* What is named, found by the place of the last event, then by the key. */
+struct naming {
+    struct mr_work *work;
+    struct mr_index index;
+};
 
 /* Gives those that have no event their names: mr_verify_row_fn of a second look at the table, at its keys. */
 static mr_status name_row(void *context, uint32_t xid, const mr_slice *values,
@@ -6,56 +13,84 @@ static mr_status name_row(void *context, uint32_t xid, const mr_slice *values,
 {
     (void)xid;
     (void)ret_error;
-    struct mr_work *work = context;
+    const struct naming *naming = context;
+    struct mr_verify_named *named = naming->work->proof->named;
     struct mr_digest key;
-    bool good = mr_verify_server_key(&work->table, values[0], &key);
-    for (uint32_t i = 0; good && i < work->proof->named_count; i++) {
-        struct mr_verify_named *named = &work->proof->named[i];
-        if (named->key == NULL && mr_digest_equal(named->difference.key, key)) {
-            named->key = MR_STRNDUP((const char *)values[0].data, values[0].len);
-        }
+    uint32_t number = MR_INDEX_NONE;
+    if (mr_verify_server_key(&naming->work->table, values[0], &key)) {
+        MR_INDEX_FIND(number, &naming->index, key.low,
+                      named[number].key == NULL &&
+                          mr_digest_equal(named[number].difference.key, key));
+    }
+    if (number != MR_INDEX_NONE) {
+        named[number].key = MR_STRNDUP((const char *)values[0].data, values[0].len);
     }
     return MR_OK;
 }
 
-static void name_eventless(struct mr_work *work)
+static void name_eventless(struct naming *naming)
 {
+    const struct mr_work *work = naming->work;
     struct mr_pg_conn *conn = work->tools->conn;
     const struct mr_verify_range keys = {.keys_alone = true};
     struct mr_cut unused;
+    mr_index_clear(&naming->index);
+    for (uint32_t i = 0; i < work->proof->named_count; i++) {
+        mr_index_add(&naming->index, work->proof->named[i].difference.key.low);
+    }
     if (mr_verify_begin(conn, &unused, NULL) == MR_OK) {
         mr_cut_done(&unused);
-        (void)mr_verify_rows(conn, work->proof->listed, &work->table, &keys, name_row, work, NULL);
+        (void)mr_verify_rows(conn, work->proof->listed, &work->table, &keys, name_row, naming,
+                             NULL);
         (void)mr_pg_command(conn, "COMMIT", MR_PG_ANSWER_MS, NULL);
     }
 }
 
-/* By the record of the key's last event. */
-static mr_status name_by_record(struct mr_work *work, struct mr_verify_named *named)
+static uint64_t place_hash(int32_t partition, int64_t offset)
 {
-    const struct mr_fold_record *last = &named->difference.last;
+    return (uint64_t)partition << 48 ^ (uint64_t)offset;
+}
+
+/* By the records of the keys' last events, of which so many are named, the topic read once more. */
+static void name_by_records(struct naming *naming, uint32_t count)
+{
+    struct mr_work *work = naming->work;
+    struct mr_verify_named *named = work->proof->named;
+    struct mr_kafka_reader *reader = work->tools->reader;
     struct mr_kafka_read read;
-    mr_status status = mr_kafka_reader_fetch(work->tools->reader, work->table.topic,
-                                             last->partition, last->offset, &read, NULL);
-    if (status == MR_OK && read.key.data != NULL) {
-        named->key = MR_STRNDUP((const char *)read.key.data, read.key.len);
+    struct mr_patience patience = {0};
+    uint64_t records = 0;
+    mr_status status = mr_kafka_reader_open(reader, work->table.topic, &work->extent, NULL);
+    while (count > 0 && (status == MR_OK || status == MR_AGAIN) &&
+           mr_work_wait(work, 0, NULL) == MR_OK && !mr_patience_ends(&patience, records)) {
+        uint32_t number = MR_INDEX_NONE;
+        status = mr_kafka_reader_next(reader, &read, NULL);
+        if (status == MR_OK) {
+            records++;
+            MR_INDEX_FIND(number, &naming->index, place_hash(read.partition, read.offset),
+                          named[number].difference.last.partition == read.partition &&
+                              named[number].difference.last.offset == read.offset);
+        }
+        if (number != MR_INDEX_NONE) {
+            named[number].key = MR_STRNDUP((const char *)read.key.data, read.key.len);
+            count--;
+        }
     }
-    return status == MR_END ? MR_OK : status;
 }
 
 void mr_work_name(struct mr_work *work)
 {
-    struct mr_proof *proof = work->proof;
-    bool has_eventless = false;
-    mr_status status = MR_OK;
+    const struct mr_proof *proof = work->proof;
+    struct naming naming = {.work = work};
+    uint32_t with_event = 0;
     for (uint32_t i = 0; i < proof->named_count && work->table.key_count > 0; i++) {
-        if (proof->named[i].difference.last.offset < 0) {
-            has_eventless = true;
-        } else if (status == MR_OK) {
-            status = name_by_record(work, &proof->named[i]);
-        }
+        const struct mr_fold_record *last = &proof->named[i].difference.last;
+        with_event += last->offset >= 0;
+        mr_index_add(&naming.index, place_hash(last->partition, last->offset));
     }
-    if (has_eventless) {
-        name_eventless(work);
+    name_by_records(&naming, with_event);
+    if (naming.index.count > with_event) {
+        name_eventless(&naming);
     }
+    mr_index_done(&naming.index);
 }

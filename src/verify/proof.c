@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "verify/repair.h"
 
 enum { LOOK_MS = 100, VOID_TRIES = 5 /* moments of a table that is truncated again and again */ };
 #define PATIENCE_NS (INT64_C(60) * 1000000000)
@@ -169,6 +170,7 @@ static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
     MR_TRY(mr_fold_compare(work->fold, work->cuts, work->cut_count, take_difference, work,
                            &proof->counts, ret_error));
     mr_work_judge(work);
+    proof->unrepairable = mr_repair_fault(&work->table, &tools->config->encode);
     mr_work_name(work);
     return MR_OK;
 }

@@ -6,7 +6,10 @@
 #include "verify/pg_side.h"
 #include "verify/verify.h"
 
-enum { MR_VERIFY_NAMED_MAX = 100 };
+enum {
+    MR_VERIFY_NAMED_MAX = 100,
+    MR_VERIFY_REPAIRED_MAX = 10000 /* where they are to be repaired */
+};
 
 /* What all tables are proved with. */
 struct mr_verify_tools {
@@ -37,6 +40,7 @@ struct mr_proof {
     struct mr_fold_counts counts;
     struct mr_verify_named *named;
     uint32_t named_count, named_room;
+    const char *unrepairable; /* why nothing of the table can be repaired; NULL: it can */
 };
 
 /* Fills `ret`, which is the caller's, to be ended by mr_proof_done in any case. */
@@ -47,6 +51,8 @@ void mr_proof_done(struct mr_proof *proof);
 /* The verdict becomes at least as bad, and says why. */
 void mr_proof_conclude(struct mr_proof *proof, enum mr_verify_verdict verdict, const char *format,
                        ...) MR_PRINTF(3, 4);
+
+extern const char *const mr_difference_names[]; /* by kind */
 
 void mr_proof_print(const struct mr_proof *proof, FILE *to);
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to);

@@ -68,11 +68,12 @@ static bool read_event(struct mr_work *work, const struct mr_kafka_read *read,
     return good;
 }
 
-/* A row alone does not say that it was copied. Its place does: no commit is there, because those are at multiples of eight. */
+/* A row alone does not say that it was copied, nor a delete that a repair sent it. The place does: no commit is there, because
+ * those are at multiples of eight. */
 static bool is_copy(const struct mr_event *event)
 {
-    return event->kind == MR_EVENT_COPIED ||
-           (event->kind == MR_EVENT_ROW && event->place.commit_lsn % 8 != 0);
+    bool is_of_row = event->kind != MR_EVENT_PASSED && event->kind != MR_EVENT_TRUNCATE;
+    return event->kind == MR_EVENT_COPIED || (is_of_row && event->place.commit_lsn % 8 != 0);
 }
 
 static mr_status take_record(struct mr_work *work, const struct mr_kafka_read *read,

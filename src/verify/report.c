@@ -10,10 +10,10 @@ static const char *const words[] = {[MR_VERIFY_EQUAL] = "equal",
                                     [MR_VERIFY_NONE] = "no verdict",
                                     [MR_VERIFY_DIFFERENT] = "different"};
 
-static const char *const kinds[] = {[MR_DIFFERENCE_MISSING] = "missing",
-                                    [MR_DIFFERENCE_PHANTOM] = "phantom",
-                                    [MR_DIFFERENCE_STALE] = "stale",
-                                    [MR_DIFFERENCE_ALTERED] = "altered"};
+const char *const mr_difference_names[] = {[MR_DIFFERENCE_MISSING] = "missing",
+                                           [MR_DIFFERENCE_PHANTOM] = "phantom",
+                                           [MR_DIFFERENCE_STALE] = "stale",
+                                           [MR_DIFFERENCE_ALTERED] = "altered"};
 
 enum { PLACE_MAX = 48 };
 
@@ -27,7 +27,8 @@ static void write_place(struct mr_place place, char ret[PLACE_MAX])
 static void print_named(const struct mr_verify_named *named, FILE *to)
 {
     const struct mr_difference *one = &named->difference;
-    fprintf(to, "  %-8s %s", kinds[one->kind], named->key == NULL ? "a row" : named->key);
+    fprintf(to, "  %-8s %s", mr_difference_names[one->kind],
+            named->key == NULL ? "a row" : named->key);
     if (one->times > 1) {
         fprintf(to, ", %llu times", (unsigned long long)one->times);
     }
@@ -58,7 +59,7 @@ void mr_proof_print(const struct mr_proof *proof, FILE *to)
     for (uint32_t i = 0; i < proof->named_count; i++) {
         print_named(&proof->named[i], to);
     }
-    if (proof->named_count == MR_VERIFY_NAMED_MAX && all > proof->named_count) {
+    if (proof->named_count >= MR_VERIFY_NAMED_MAX && all > proof->named_count) {
         fprintf(to, "  and others: %llu in all\n", (unsigned long long)all);
     }
 }
@@ -67,7 +68,7 @@ static cJSON *named_json(const struct mr_verify_named *named)
 {
     const struct mr_difference *one = &named->difference;
     cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "kind", kinds[one->kind]);
+    cJSON_AddStringToObject(object, "kind", mr_difference_names[one->kind]);
     cJSON_AddItemToObject(object, "key",
                           named->key == NULL ? cJSON_CreateNull() : cJSON_CreateString(named->key));
     cJSON_AddNumberToObject(object, "times", (double)one->times);
@@ -97,7 +98,7 @@ void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
     cJSON_AddNumberToObject(object, "records", (double)proof->records);
     cJSON_AddNumberToObject(object, "unknown", (double)counts->unknown);
     for (int i = 0; i < MR_DIFFERENCE_COUNT; i++) {
-        cJSON_AddNumberToObject(object, kinds[i], (double)counts->differences[i]);
+        cJSON_AddNumberToObject(object, mr_difference_names[i], (double)counts->differences[i]);
     }
     cJSON *named = cJSON_AddArrayToObject(object, "differences");
     for (uint32_t i = 0; i < proof->named_count; i++) {

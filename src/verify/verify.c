@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "postgres/server/pg_copying.h"
-#include "verify/proof.h"
+#include "verify/repair.h"
 
 int mr_verify_exit_code(enum mr_verify_verdict verdict)
 {
@@ -61,6 +61,34 @@ static bool is_wanted(const struct mr_verify_options *options,
     return is_wanted;
 }
 
+static mr_status prove(const struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
+                       struct mr_error *ret_error)
+{
+    MR_TRY(mr_prove(tools, proof->listed, proof, ret_error));
+    if (tools->shows_progress) {
+        fputs("\r\033[K", stderr);
+    }
+    (tools->options->json ? mr_proof_print_json : mr_proof_print)(proof, to);
+    fflush(to);
+    return MR_OK;
+}
+
+/* Repairs what was named, and proves the table again. */
+static mr_status repair(const struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
+                        struct mr_error *ret_error)
+{
+    struct mr_repair done;
+    MR_TRY(mr_repair(tools, proof, &done, ret_error));
+    mr_repair_print(tools, proof, &done, to);
+    if (!tools->options->yes || done.asked == 0) {
+        return MR_OK;
+    }
+    const struct mr_verify_listed *listed = proof->listed;
+    mr_proof_done(proof);
+    *proof = (struct mr_proof){.listed = listed};
+    return prove(tools, to, proof, ret_error);
+}
+
 static mr_status verify_tables(const struct mr_verify_tools *tools,
                                const struct mr_verify_list *list, FILE *to,
                                enum mr_verify_verdict *ret_verdict, struct mr_error *ret_error)
@@ -72,13 +100,12 @@ static mr_status verify_tables(const struct mr_verify_tools *tools,
             continue;
         }
         struct mr_proof proof = {.listed = &list->tables[i]};
-        status = mr_prove(tools, &list->tables[i], &proof, ret_error);
-        if (tools->shows_progress) {
-            fputs("\r\033[K", stderr);
+        status = prove(tools, to, &proof, ret_error);
+        bool repairs = status == MR_OK && tools->options->repairs;
+        if (repairs && proof.verdict == MR_VERIFY_DIFFERENT) {
+            status = repair(tools, to, &proof, ret_error);
         }
-        if (status == MR_OK) {
-            (tools->options->json ? mr_proof_print_json : mr_proof_print)(&proof, to);
-            fflush(to);
+        if (status == MR_OK || repairs) {
             *ret_verdict = proof.verdict > *ret_verdict ? proof.verdict : *ret_verdict;
         }
         mr_proof_done(&proof);
@@ -95,10 +122,15 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "verify compares with Kafka's topics, and sink.type is not \"kafka\"");
     }
+    if (options->yes && !options->server->enabled) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "http is off (http.enabled), and a repair asks the running millrace by it");
+    }
     struct mr_verify_tools tools = {.config = config,
                                     .options = options,
                                     .key = mr_digest_draw_key(),
-                                    .named_max = MR_VERIFY_NAMED_MAX,
+                                    .named_max = options->repairs ? MR_VERIFY_REPAIRED_MAX
+                                                                  : MR_VERIFY_NAMED_MAX,
                                     .stop_fd = stop_fd,
                                     .shows_progress = isatty(STDERR_FILENO) != 0};
     const struct mr_pg_options *connection =

@@ -11,6 +11,13 @@
 
 #include "config/config.h"
 
+struct cJSON;
+
+/* Asks the running millrace: a POST of `text`, or (NULL) a GET. `*ret_object` is the caller's. */
+typedef mr_status (*mr_verify_ask_fn)(const struct mr_http_options *server, const char *path,
+                                      const char *text, struct cJSON **ret_object,
+                                      struct mr_error *ret_error);
+
 struct mr_verify_options {
     const char *const
         *tables; /* "schema.table", or "table" in public; none: all that are streamed */
@@ -18,6 +25,10 @@ struct mr_verify_options {
     double sample; /* percent of the keys; 0: all */
     uint32_t rate; /* rows of tables a second; 0: as fast as they come */
     bool json;     /* a JSON object a table */
+    bool repairs;  /* what is named is to be repaired, … */
+    bool yes;      /* … and not only said */
+    mr_verify_ask_fn ask;
+    const struct mr_http_options *server;
 };
 
 /* From good to bad. Of several tables the worst holds: a difference stays true, whatever could not be proved besides. */

@@ -245,7 +245,7 @@ static void cloud_headers(struct mr_buffer *out, const struct mr_encoder *encode
         const struct cloud_event cloud = event_of(encoder, change, event);
         write_headers(out, encoder, &cloud, record);
     }
-    mr_append_other_key(out, event);
+    mr_append_own(out, event);
 }
 
 static mr_status cloud_change(struct mr_encoder *encoder, struct mr_plan *plan,

@@ -12,8 +12,9 @@ struct mr_event {
     enum mr_op op;
     uint32_t part;
     const struct mr_tuple *before, *after;
-    const char *other_name; /* of the header with the key that the row has elsewhere; NULL: none */
-    mr_slice other_key;
+    /* A header of its own: the key that the row has elsewhere, or why it is repaired. NULL: it has none. */
+    const char *own_name;
+    mr_slice own_value;
     bool is_tombstone; /* that follows its delete */
 };
 
@@ -82,10 +83,19 @@ MR_SKELETON struct mr_record mr_skeleton_record(const struct mr_skeleton *form,
     return record;
 }
 
-static inline void mr_append_other_key(struct mr_buffer *out, const struct mr_event *event)
+static inline void mr_append_own(struct mr_buffer *out, const struct mr_event *event)
 {
-    if (event->other_name != NULL) {
-        mr_header_append(out, event->other_name, event->other_key);
+    if (event->own_name != NULL) {
+        mr_header_append(out, event->own_name, event->own_value);
+    }
+}
+
+static inline void mr_tell_repair(const struct mr_change *change, struct mr_event *event)
+{
+    const char *repairs = change->transaction->repairs;
+    if (MR_UNLIKELY(repairs != NULL)) {
+        event->own_name = MR_HEADER_REPAIR;
+        event->own_value = mr_slice_of(repairs);
     }
 }
 
@@ -95,14 +105,14 @@ MR_SKELETON void mr_skeleton_headers(const struct mr_skeleton *form,
                                      struct mr_buffer *out, struct mr_record *record)
 {
     bool has_own = form->headers != NULL && form->has_headers(encoder, record);
-    if (MR_LIKELY(!has_own && event->other_name == NULL)) {
+    if (MR_LIKELY(!has_own && event->own_name == NULL)) {
         return;
     }
     uint8_t *block = mr_headers_begin(out, NULL);
     if (form->headers != NULL) {
         form->headers(out, encoder, change, event, record);
     } else {
-        mr_append_other_key(out, event);
+        mr_append_own(out, event);
     }
     mr_headers_end(out, block);
     record->has_headers = true;
@@ -137,9 +147,10 @@ MR_SKELETON uint32_t mr_skeleton_delete(const struct mr_skeleton *form, struct m
         return 0;
     }
     struct mr_event event = {.op = MR_OP_DELETE, .before = &change->before, .after = &mr_no_tuple};
+    mr_tell_repair(change, &event);
     if (moved) {
-        event.other_name = MR_HEADER_NEW_KEY;
-        event.other_key = mr_other_key(out, encoder, plan, change, false);
+        event.own_name = MR_HEADER_NEW_KEY;
+        event.own_value = mr_other_key(out, encoder, plan, change, false);
     }
     mr_slice key = mr_skeleton_key(form, out, encoder, plan, change, true);
     /* A tombstone without a key means nothing, and a compacted topic refuses it. */
@@ -182,9 +193,11 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
         event.op = MR_OP_INSERT;
         event.before = &mr_no_tuple;
         if (moved) {
-            event.other_name = MR_HEADER_OLD_KEY;
-            event.other_key = mr_other_key(out, encoder, plan, change, true);
+            event.own_name = MR_HEADER_OLD_KEY;
+            event.own_value = mr_other_key(out, encoder, plan, change, true);
         }
+    } else if (event.op == MR_OP_READ) {
+        mr_tell_repair(change, &event);
     }
     mr_slice key = mr_skeleton_key(form, out, encoder, plan, change, false);
     struct mr_record *record = &ret_records[event.part];

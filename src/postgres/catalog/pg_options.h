@@ -56,12 +56,25 @@ enum mr_pg_copies {
     MR_COPIES_ALWAYS,    /* at each start */
     /* When the slot is made, and when the stream can't go on where it has come to. */
     MR_COPIES_WHEN_NEEDED,
+    /* None; where the stream can't go on where it has come to, it goes on at a new slot all the same. */
+    MR_COPIES_ACCEPT_GAP,
 };
+
+/* Where the stream can't go on where it has come to, it begins at a new slot. */
+static inline bool mr_pg_mends_gap(enum mr_pg_copies copies)
+{
+    return copies == MR_COPIES_WHEN_NEEDED || copies == MR_COPIES_ACCEPT_GAP;
+}
 
 /* A slot that is there may give way to a new one. */
 static inline bool mr_pg_replaces_slot(enum mr_pg_copies copies)
 {
-    return copies == MR_COPIES_ALWAYS || copies == MR_COPIES_WHEN_NEEDED;
+    return copies == MR_COPIES_ALWAYS || mr_pg_mends_gap(copies);
+}
+
+static inline bool mr_pg_copies_rows(enum mr_pg_copies copies)
+{
+    return copies != MR_COPIES_NOTHING && copies != MR_COPIES_ACCEPT_GAP;
 }
 
 /* Of a table's rows those are copied for which the condition, in SQL, is true. */

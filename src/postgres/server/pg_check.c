@@ -238,7 +238,7 @@ static bool is_of_other_cluster(struct mr_pg_conn *conn, const struct mr_pg_sour
                                 const struct mr_checkpoint *stored)
 {
     struct mr_identity now;
-    return stored != NULL && options->copies == MR_COPIES_WHEN_NEEDED &&
+    return stored != NULL && mr_pg_mends_gap(options->copies) &&
            mr_pg_identity(conn, options, &now, NULL) == MR_OK &&
            strcmp(now.system_id, stored->identity.system_id) != 0;
 }
@@ -262,8 +262,11 @@ static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     mr_pg_about(to, "slot \"%s\"", facts->options->slot);
     if (!fails && mr_pg_copies_now(facts, &state, was_begun)) {
         MR_FOUND_OK(to, "%s",
-                    was_begun ? "the copy of existing rows that was begun goes on"
-                              : "is made, and existing rows are copied");
+                    !mr_pg_copies_rows(facts->options->copies)
+                        ? "is made again, and the rows in between are left to millrace verify "
+                          "--repair"
+                    : was_begun ? "the copy of existing rows that was begun goes on"
+                                : "is made, and existing rows are copied");
     } else if (status != MR_OK) {
         MR_FOUND_ERROR(to, status, "%s", error.text);
     } else if (!mr_pg_slot_exists(facts) && facts->options->create_slot) {

@@ -46,7 +46,7 @@ static struct copied copied_of(const struct mr_pg_result *row)
 static void rule_rights(const struct copy_rules *rules, const struct copied *table)
 {
     const char *role = mr_pg_user(rules->conn);
-    bool is_sure = rules->options->copies != MR_COPIES_NOTHING;
+    bool is_sure = mr_pg_copies_rows(rules->options->copies);
     const char *instead = is_sure ? ", or set snapshot.mode = \"no_data\"" : "";
     const char *reason;
     if (!table->is_schema_usable) {
@@ -186,7 +186,7 @@ static mr_status rule_table(void *context, const struct mr_pg_result *row,
         mr_pg_where_of(options, mr_slice_of(mr_pg_result_value(row, 0, MR_COPIED_SCHEMA)),
                        mr_slice_of(mr_pg_result_value(row, 0, MR_COPIED_TABLE)),
                        mr_slice_of(table.leaf.schema), mr_slice_of(table.leaf.table));
-    bool copies = options->copies != MR_COPIES_NOTHING; /* else maybe while the stream runs */
+    bool copies = mr_pg_copies_rows(options->copies); /* else maybe while the stream runs */
     uint32_t errors = rules->to->errors;
     mr_pg_about(rules->to, "table %T", &table.leaf);
     rule_called(rules, &table);
@@ -237,7 +237,7 @@ static mr_status rules_of(struct mr_pg_conn *conn, const struct mr_pg_facts *fac
     struct copy_rules rules = {.conn = conn, .options = facts->options, .to = to};
     uint32_t errors = to->errors;
     MR_TRY(rule_tables(&rules, facts->version, ret_error));
-    if (facts->options->copies == MR_COPIES_NOTHING) {
+    if (!mr_pg_copies_rows(facts->options->copies)) {
         return MR_OK;
     }
     rule_unused(&rules);

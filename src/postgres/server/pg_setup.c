@@ -340,6 +340,8 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
     case MR_COPIES_WHEN_NEEDED:
         return state->gap != NULL || mr_pg_slot_is_lost(facts) || (!exists && was_begun) ||
                (!state->is_known && (!exists || facts->options->position_is_stored));
+    case MR_COPIES_ACCEPT_GAP:
+        return (state->is_known && state->gap != NULL) || mr_pg_slot_is_lost(facts);
     }
     return false;
 }

@@ -49,6 +49,7 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
  *   MR_COPIES_ONLY, MR_COPIES_ALWAYS   in any case
  *   MR_COPIES_WHEN_NEEDED  as the first, and where the slot is lost, or state->gap; also where the sink stores positions, a slot
  *                          is there, and no position
+ *   MR_COPIES_ACCEPT_GAP   where the slot is lost, or state->gap: a copy of no tables
  *
  * Where all before the slot of a copy is delivered, only its name was missing. MR_ERR_HISTORY: copied rows would lie below
  * what is delivered. */

@@ -1,0 +1,269 @@
+#include "verify/repair.h"
+
+#include <cjson/cJSON.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { LOOK_MS = 50, KEYS_MAX = 1000, BYTES_MAX = 128 * 1024 /* of a request's keys */ };
+/* A request that does not move for so long waits for somebody. */
+#define PATIENCE_NS (INT64_C(60) * 1000000000)
+
+const char *mr_repair_fault(const struct mr_verify_table *table,
+                            const struct mr_encode_options *encode)
+{
+    for (uint32_t i = 0; i < table->key_count; i++) {
+        if (table->columns[table->key[i]].treatment != MR_TREAT_NOT) {
+            return "its key is masked, cut or hashed";
+        }
+    }
+    return table->key_count == 0            ? "it has no key"
+           : encode->types != MR_TYPES_TEXT ? "its keys are not of types = \"text\""
+                                            : NULL;
+}
+
+static void add_text(cJSON *list, const struct mr_scanned *value)
+{
+    char *text = MR_STRNDUP((const char *)value->text.data, value->text.len);
+    if (value->kind == MR_SCAN_STRING) {
+        text[mr_scan_unescape(value, (uint8_t *)text)] = '\0';
+    } else if (value->kind != MR_SCAN_NUMBER) {
+        text[1] = '\0'; /* a boolean is "t" or "f" */
+    }
+    cJSON_AddItemToArray(list, cJSON_CreateString(text));
+    free(text);
+}
+
+/* A key as PostgreSQL's texts. False: a value of it has none. */
+static bool split_key(const char *key, cJSON *names, cJSON *texts)
+{
+    struct mr_scan scan = mr_scan_members(mr_slice_of(key));
+    struct mr_scanned name, value;
+    while (mr_scan_member(&scan, &name, &value)) {
+        if (value.kind == MR_SCAN_NULL || value.kind >= MR_SCAN_OBJECT) {
+            return false;
+        }
+        add_text(names, &name);
+        add_text(texts, &value);
+    }
+    return !scan.failed;
+}
+
+/* The keys of a request. */
+struct wish {
+    cJSON *columns, *keys;
+    uint32_t count;
+    size_t bytes;
+};
+
+/* False: there is no room, or its columns are written in another order, so it goes into another request. */
+static bool take_key(struct wish *wish, const char *key)
+{
+    cJSON *names = cJSON_CreateArray();
+    cJSON *texts = cJSON_CreateArray();
+    size_t len = strlen(key);
+    bool is_good = split_key(key, names, texts) && len <= BYTES_MAX;
+    bool fits = wish->count == 0 || (wish->count < KEYS_MAX && wish->bytes + len <= BYTES_MAX &&
+                                     cJSON_Compare(wish->columns, names, true));
+    if (is_good && fits) {
+        cJSON_Delete(wish->columns);
+        wish->columns = names;
+        cJSON_AddItemToArray(wish->keys, texts);
+        wish->bytes += len;
+        wish->count++;
+    } else {
+        cJSON_Delete(names);
+        cJSON_Delete(texts);
+    }
+    return fits || !is_good;
+}
+
+/* The next keys that differ in that way, from `*at` on. */
+static struct wish next_wish(const struct mr_proof *proof, enum mr_difference_kind kind,
+                             uint32_t *at)
+{
+    struct wish wish = {.keys = cJSON_CreateArray()};
+    for (; *at < proof->named_count; ++*at) {
+        const struct mr_verify_named *named = &proof->named[*at];
+        if (named->difference.kind == kind && named->key != NULL && !take_key(&wish, named->key)) {
+            break;
+        }
+    }
+    return wish;
+}
+
+static const char *word_of(const cJSON *object, const char *name)
+{
+    const char *word = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+    return word == NULL ? "" : word;
+}
+
+static double number_of(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+static const cJSON *find_request(const cJSON *state, double id, const char *why)
+{
+    const cJSON *one;
+    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(state, "tables"))
+    {
+        if (number_of(one, "request") == id && strcmp(word_of(one, "repairs"), why) == 0) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+/* Why a request (NULL: it is not there any more) did not come to its end, or does not for now; NULL: it did, or may still. */
+static const char *fault_of(const cJSON *state, const cJSON *request, bool is_over)
+{
+    const char *error = word_of(request, "error");
+    if (is_over && strcmp(word_of(request, "state"), "done") == 0) {
+        return NULL;
+    }
+    if (is_over) {
+        return error[0] != '\0' ? error
+                                : "millrace was started again, or its connection to Kafka, or "
+                                  "somebody has stopped it (millrace snapshot --stop)";
+    }
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(state, "paused"))
+               ? "copies are paused, and it waits for millrace snapshot --resume"
+               : NULL;
+}
+
+/* Looks at the request once. True: there is nothing to wait for. */
+static bool look(const struct mr_verify_options *options, double id, const char *why,
+                 struct mr_repair *repair, double *ret_moved)
+{
+    cJSON *state = NULL;
+    if (options->ask(options->server, "/api/snapshot/outcome", NULL, &state, &repair->fault) !=
+        MR_OK) {
+        return true; /* the next proof says how far it came */
+    }
+    const cJSON *request = find_request(state, id, why);
+    const char *word = word_of(request, "state");
+    bool is_over = request == NULL || strcmp(word, "done") == 0 || strcmp(word, "failed") == 0 ||
+                   strcmp(word, "stopped") == 0;
+    const char *fault = fault_of(state, request, is_over);
+    *ret_moved = number_of(request, "rows") + number_of(request, "passed_over");
+    if (is_over) {
+        repair->sent += (uint64_t)number_of(request, "rows");
+        repair->passed_over += (uint64_t)number_of(request, "passed_over");
+    }
+    if (fault != NULL) {
+        mr_error_set(&repair->fault, MR_ERR_TRANSIENT, "%s", fault);
+    }
+    cJSON_Delete(state);
+    return is_over || fault != NULL;
+}
+
+static mr_status wait_for(const struct mr_verify_tools *tools, double id, const char *why,
+                          struct mr_repair *repair, struct mr_error *ret_error)
+{
+    struct pollfd fd = {.fd = tools->stop_fd, .events = POLLIN};
+    int64_t moved_ns = mr_monotonic_ns();
+    double last = 0;
+    double now = 0;
+    while (!look(tools->options, id, why, repair, &now)) {
+        moved_ns = now == last ? moved_ns : mr_monotonic_ns();
+        last = now;
+        if (mr_monotonic_ns() - moved_ns > PATIENCE_NS) {
+            mr_error_set(&repair->fault, MR_ERR_TRANSIENT,
+                         "it has not moved for a minute (millrace status says for what copies "
+                         "wait), and goes on once it can");
+            return MR_OK;
+        }
+        if (poll(&fd, 1, LOOK_MS) > 0) {
+            return mr_fail(ret_error, MR_AGAIN, "interrupted");
+        }
+    }
+    return MR_OK;
+}
+
+/* The keys of the wish are gone then. */
+static mr_status ask(const struct mr_verify_tools *tools, const struct mr_proof *proof,
+                     const char *why, struct wish *wish, struct mr_repair *repair,
+                     struct mr_error *ret_error)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "type", "repair");
+    cJSON_AddStringToObject(object, "schema", proof->listed->schema);
+    cJSON_AddStringToObject(object, "table", proof->listed->table);
+    cJSON_AddStringToObject(object, "why", why);
+    cJSON_AddItemToObject(object, "columns", wish->columns);
+    cJSON_AddItemToObject(object, "keys", wish->keys);
+    char *text = cJSON_PrintUnformatted(object);
+    cJSON_Delete(object);
+    cJSON *answer = NULL;
+    mr_status status =
+        tools->options->ask(tools->options->server, "/api/snapshot", text, &answer, ret_error);
+    cJSON_free(text);
+    MR_TRY(status);
+    const cJSON *number =
+        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(answer, "requests"), 0);
+    const char *error = cJSON_GetStringValue(
+        cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(answer, "errors"), 0));
+    if (cJSON_IsNumber(number)) {
+        status = wait_for(tools, number->valuedouble, why, repair, ret_error);
+    } else {
+        mr_error_set(&repair->fault, MR_ERR_CONFIG, "%s", error == NULL ? "it is refused" : error);
+    }
+    cJSON_Delete(answer);
+    return status;
+}
+
+mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *proof,
+                    struct mr_repair *ret, struct mr_error *ret_error)
+{
+    *ret = (struct mr_repair){0};
+    if (proof->unrepairable != NULL) {
+        mr_error_set(&ret->fault, MR_ERR_CONFIG, "%s", proof->unrepairable);
+        return MR_OK;
+    }
+    for (int kind = 0; kind < MR_DIFFERENCE_COUNT; kind++) {
+        for (uint32_t at = 0; at < proof->named_count && ret->fault.status == MR_OK;) {
+            struct wish wish = next_wish(proof, (enum mr_difference_kind)kind, &at);
+            ret->asked += wish.count;
+            if (wish.count > 0 && tools->options->yes) {
+                MR_TRY(ask(tools, proof, mr_difference_names[kind], &wish, ret, ret_error));
+            } else {
+                cJSON_Delete(wish.columns);
+                cJSON_Delete(wish.keys);
+            }
+        }
+    }
+    return MR_OK;
+}
+
+void mr_repair_print(const struct mr_verify_tools *tools, const struct mr_proof *proof,
+                     const struct mr_repair *repair, FILE *to)
+{
+    const struct mr_verify_options *options = tools->options;
+    const char *fault = repair->fault.status == MR_OK ? "" : repair->fault.text;
+    if (options->json) {
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "schema", proof->listed->schema);
+        cJSON_AddStringToObject(object, "table", proof->listed->table);
+        cJSON_AddStringToObject(object, "repair", options->yes ? "done" : "dry run");
+        cJSON_AddNumberToObject(object, "keys", repair->asked);
+        cJSON_AddNumberToObject(object, "sent", (double)repair->sent);
+        cJSON_AddNumberToObject(object, "passed_over", (double)repair->passed_over);
+        cJSON_AddStringToObject(object, "fault", fault);
+        char *text = cJSON_PrintUnformatted(object);
+        fprintf(to, "%s\n", text);
+        cJSON_free(text);
+        cJSON_Delete(object);
+    } else if (options->yes) {
+        fprintf(to, "  repair of %u keys: %llu sent again or deleted, %llu right by now%s%s\n",
+                repair->asked, (unsigned long long)repair->sent,
+                (unsigned long long)repair->passed_over, fault[0] == '\0' ? "" : "; ", fault);
+    } else {
+        fprintf(to, "  %u keys would be sent again or deleted: --yes does it%s%s\n", repair->asked,
+                fault[0] == '\0' ? "" : "; ", fault);
+    }
+    fflush(to);
+}

@@ -1,0 +1,315 @@
+"""`millrace verify --repair`: what differs is named first, and then repaired by the running millrace, never over what is newer."""
+
+import json
+import random
+import subprocess
+import threading
+
+import pytest
+from confluent_kafka import TopicPartition
+
+import witness
+from kit import BINARY, Record, Topic, connect, eventually
+from test_verify import DIFFERENT, EQUAL, after, copied, kinds, of_t, produce
+
+DELIVERIES = ["at-least-once", "exactly-once"]
+GONE = {"op": "d", "after": None, "source": {}}
+
+
+def command(process, *tables, yes=True):
+    return [BINARY, "verify", *tables, "--repair", *(["--yes"] if yes else []), "--json", "--config", process.path, "--address", process.address()]
+
+
+def said_by(text):
+    """The first proof, what the repair came to, the second proof; None where there is no such line."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    proofs = [line for line in lines if "verdict" in line]
+    repairs = [line for line in lines if "repair" in line]
+    return proofs[0], repairs[0] if repairs else None, proofs[1] if len(proofs) > 1 else None
+
+
+def repair(process, yes=True):
+    done = subprocess.run(command(process, "public.t", yes=yes), env=process.environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, *said_by(done.stdout)
+
+
+def repairs_in(database, table="t"):
+    """(why, op, key) of the records that a repair has sent; None is a tombstone's op."""
+    found = []
+    for record, _ in copied(database.topic(table), lambda record: "mr-repair" in record.headers):
+        found.append((record.headers["mr-repair"], record.json.get("op") if record.value is not None else None, record.key))
+    return sorted(found, key=str)
+
+
+def agrees(database, **view):
+    seen = witness.look(database, "t", **view)
+    assert not seen.differences and not seen.unreadable, seen
+
+
+def plant(database, topic, bare=False):
+    """A lost record, an old value, a changed bit, a phantom, in a topic whose last record is of the rows' last transaction."""
+    last = copied(topic, lambda record: True)[-1][0]
+    place = after(last)
+    row = (lambda after: after) if bare else (lambda after: {"op": "u", "before": None, "after": after, "source": {}})
+    produce(topic, '{"id":3}', None if bare else json.dumps({**GONE, "before": {"id": 3}}), place)
+    for number, (key, value, xid) in enumerate(((4, {"id": 4, "v": "older", "n": 0}, "3"), (5, {"id": 5, "v": "v4", "n": 0}, None),
+                                                (77, {"id": 77, "v": "x", "n": 0}, None))):
+        later = [("mr-pos", place[0][1][:-1] + str(number + 1)), ("mr-xid", xid or place[1][1])]
+        produce(topic, f'{{"id":{key}}}', json.dumps(row(value)), later)
+
+
+NAMED = [("altered", '{"id":5}'), ("missing", '{"id":3}'), ("phantom", '{"id":77}'), ("stale", '{"id":4}')]
+
+
+@pytest.fixture
+def planted(database, millrace):
+    """A stream whose topic differs in four ways."""
+    def make(**options):
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v text, n int);"
+                     "INSERT INTO t SELECT n, 'v' || n, 0 FROM generate_series(1, 40) n")
+        process = millrace(**{"snapshot__mode": '"initial"', **options}).start().streaming()
+        database.run("UPDATE t SET v = v")
+        assert of_t(process, bare=options.get("format") == '"row"')[0] == EQUAL
+        plant(database, database.topic("t"), options.get("format") == '"row"')
+        return process
+    return make
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("form", ["debezium", "row"])
+def test_each_planted_difference_is_named_and_repaired(database, planted, delivery, form):
+    process = planted(sink__kafka__delivery=json.dumps(delivery), format=json.dumps(form))
+    code, first, done, second = repair(process)
+    assert kinds(first) == NAMED and first["verdict"] == "different"
+    assert (done["keys"], done["sent"], done["passed_over"], done["fault"]) == (4, 4, 0, "")
+    assert code == EQUAL and second["verdict"] == "equal"
+    assert of_t(process, bare=form == "row")[0] == EQUAL
+    agrees(database, bare=form == "row")
+    found = repairs_in(database)
+    if form == "debezium":
+        assert found == sorted([("missing", "r", '{"id":3}'), ("stale", "r", '{"id":4}'), ("altered", "r", '{"id":5}'),
+                                ("phantom", "d", '{"id":77}'), ("phantom", None, '{"id":77}')], key=str)
+    else:
+        assert [(why, key) for why, _, key in found if why == "phantom"] == [("phantom", '{"id":77}')] and len(found) == 4
+    assert sorted((line["why"], line["keys"]) for line in process.log("repair_asked")) == [(why, 1) for why in ("altered", "missing", "phantom", "stale")]
+    assert process.stop() == 0
+
+
+def test_a_dry_run_names_and_changes_nothing(database, planted):
+    process = planted()
+    reader = Topic(database.topic("t"))
+    ends = reader.consumer.get_watermark_offsets(TopicPartition(database.topic("t"), 0), timeout=20)
+    code, first, done, second = repair(process, yes=False)
+    assert code == DIFFERENT and kinds(first) == NAMED and second is None
+    assert (done["repair"], done["keys"], done["sent"]) == ("dry run", 4, 0)
+    assert reader.consumer.get_watermark_offsets(TopicPartition(database.topic("t"), 0), timeout=20) == ends
+    assert not process.log("repair_asked") and not process.get("/api/snapshot/outcome").json["tables"]
+    reader.close()
+    plain = subprocess.run([BINARY, "verify", "--repair", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                           timeout=120, check=False)
+    assert plain.returncode == DIFFERENT and "4 keys would be sent again or deleted: --yes does it" in plain.stdout
+    assert subprocess.run([BINARY, "verify", "--yes", "--config", process.path], env=process.environment, check=False).returncode == 64
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_writers_to_the_same_keys_are_never_overwritten(database, planted, delivery):
+    """n of a row only grows, so an event that goes back is one that a repair wrote over a newer one."""
+    process = planted(sink__kafka__delivery=json.dumps(delivery))
+    ends = threading.Event()
+
+    def write(seed):
+        chance = random.Random(seed)
+        with connect(database.name) as connection:
+            connection.execute("SET synchronous_commit = off")
+            while not ends.wait(0.002):
+                key = chance.choice((1, 3, 4, 5, 77, 78)[seed::3])
+                connection.execute("INSERT INTO t SELECT %(key)s, 'w', nextval('counter') ON CONFLICT (id) DO UPDATE SET n = excluded.n,"
+                                   " v = excluded.v" if chance.random() < 0.7 else "DELETE FROM t WHERE id = %(key)s", {"key": key})
+
+    database.run("CREATE SEQUENCE counter")
+    writers = [threading.Thread(target=write, args=(seed,), daemon=True) for seed in range(3)]
+    with subprocess.Popen(command(process, "public.t"), env=process.environment, stdout=subprocess.PIPE, text=True) as run:
+        for writer in writers:
+            writer.start()
+        text = run.communicate(timeout=240)[0]
+    rounds = 1
+    while run.returncode != EQUAL and rounds < 4:
+        assert said_by(text)[2] is None or said_by(text)[2]["verdict"] != "different", text
+        text = subprocess.run(command(process, "public.t"), env=process.environment, capture_output=True, text=True, timeout=240, check=False).stdout
+        rounds += 1
+    ends.set()
+    for writer in writers:
+        writer.join()
+    assert of_t(process)[0] == EQUAL
+    agrees(database)
+    newest = {}
+    for message in witness.records(database.topic("t")):
+        record = Record(message)
+        row = None if record.value is None else record.json["after"]
+        if row is None:
+            continue
+        if row["v"] == "w":
+            assert row["n"] > newest.get(row["id"], 0) or "mr-repair" in record.headers and row["n"] == newest.get(row["id"]), record.value
+            newest[row["id"]] = row["n"]
+        else:
+            assert row["id"] not in newest, record.value
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_what_changes_after_it_was_named(database, planted, delivery):
+    """A row that is deleted meanwhile is not sent, and a phantom that has come back is not deleted."""
+    process = planted(sink__kafka__delivery=json.dumps(delivery))
+    with connect(database.name) as connection:
+        connection.execute("BEGIN; SELECT pg_current_xact_id()")  # no chunk is good before it ends
+        with subprocess.Popen(command(process, "public.t"), env=process.environment, stdout=subprocess.PIPE, text=True) as run:
+            eventually(lambda: process.get("/api/snapshot/outcome").json["tables"], what="a repair")
+            database.run("DELETE FROM t WHERE id = 3; INSERT INTO t VALUES (77, 'back', 9)")
+            connection.execute("COMMIT")
+            text = run.communicate(timeout=240)[0]
+    first, done, second = said_by(text)
+    assert kinds(first) == NAMED and (done["sent"], done["passed_over"]) == (2, 2), done
+    assert run.returncode == EQUAL and second["verdict"] == "equal"
+    assert {key for _, _, key in repairs_in(database)} == {'{"id":4}', '{"id":5}'}
+    agrees(database)
+    assert process.stop() == 0
+
+
+def test_many_rows_in_several_slices(database, millrace):
+    """And the large values that updates left alone; a session of the sink begins with one request after the other."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t ALTER v SET STORAGE EXTERNAL;"
+                 "INSERT INTO t SELECT n, repeat('x', 3000) FROM generate_series(1, 2500) n")
+    process = millrace(snapshot__mode='"no_data"').start().streaming()
+    database.run("INSERT INTO t VALUES (9999, 'v')")
+    code, first, done, second = repair(process)
+    assert first["missing"] == 2500 and len(first["differences"]) == 2500
+    assert (done["keys"], done["sent"], done["fault"]) == (2500, 2500, "")
+    assert code == EQUAL and second["rows"] == 2501
+    assert len(repairs_in(database)) == 2500
+    assert [one["state"] for one in process.get("/api/snapshot/outcome").json["tables"]] == ["done"] * 3
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_a_kill_in_the_middle_leaves_nothing_wrong(database, planted, delivery):
+    """The request goes with the process: the next proof names what is left, and the next repair mends it."""
+    process = planted(sink__kafka__delivery=json.dumps(delivery))
+    with connect(database.name) as connection:
+        connection.execute("BEGIN; SELECT pg_current_xact_id()")
+        with subprocess.Popen(command(process, "public.t"), env=process.environment, stdout=subprocess.PIPE, text=True) as run:
+            eventually(lambda: process.get("/api/snapshot/outcome").json["tables"], what="a repair")
+            process.kill()
+            process.start().streaming()
+            text = run.communicate(timeout=240)[0]
+        connection.execute("COMMIT")
+    first, done, second = said_by(text)
+    assert kinds(first) == NAMED and done["fault"] and run.returncode == DIFFERENT and kinds(second) == NAMED, text
+    assert not process.get("/api/snapshot/outcome").json["tables"]
+    assert repair(process)[0] == EQUAL
+    agrees(database)
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("delivery, way", [("at-least-once", "gone"), ("exactly-once", "gone"), ("at-least-once", "moved")])
+def test_after_a_lost_slot_only_what_differs_is_sent(database, millrace, delivery, way):
+    """The stream goes on at a new slot; the stored record says between which positions nothing was sent, and goes on saying it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    state = database.create_topic(f"{database.name}-state", config={"cleanup.policy": "compact"})
+    options = {"sink__kafka__delivery": json.dumps(delivery), "sink__kafka__state_topic": f'"{state}"'}
+    process = millrace(**options).start().streaming()
+    database.run("INSERT INTO t SELECT n, 0 FROM generate_series(1, 200) n")
+    assert of_t(process)[0] == EQUAL
+    assert process.stop() == 0
+    if way == "gone":
+        database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
+    database.run("INSERT INTO t VALUES (701, 0); UPDATE t SET v = 1 WHERE id <= 3; DELETE FROM t WHERE id BETWEEN 10 AND 12")
+    if way == "moved":
+        database.run("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [database.slot])
+    code, text = process.run_to_end()
+    assert code == 10 and "accept_gap" in text and "verify --repair --yes" in text, text
+    process.configure(**options, snapshot__mode='"accept_gap"')
+    process.start().streaming()
+    gap = process.log("gap_accepted")[0]
+    assert database.run("SELECT %s::pg_lsn < %s::pg_lsn", [gap["from"], gap["to"]])[0][0]
+    database.run("UPDATE t SET v = 2 WHERE id = 20")
+    code, first, done, second = repair(process)
+    assert kinds(first) == sorted([("missing", '{"id":701}')] + [("phantom", f'{{"id":{n}}}') for n in (10, 11, 12)] +
+                                  [("stale", f'{{"id":{n}}}') for n in (1, 2, 3)])
+    assert code == EQUAL and (done["sent"], second["verdict"]) == (7, "equal")
+    assert len([why for why, op, _ in repairs_in(database) if op is not None]) == 7
+    agrees(database)
+    assert process.stop() == 0
+    process.configure(**options)
+    process.start().streaming()
+    database.run("UPDATE t SET v = 3 WHERE id = 20")
+    eventually(lambda: copied(database.topic("t"), lambda record: True)[-1][0].json["after"] == {"id": 20, "v": 3}, what="the last event")
+    assert process.stop() == 0 and not process.log("gap_accepted")
+    last = copied(state, lambda record: True)[-1][0].json
+    assert (last["gap"]["from"], last["gap"]["to"]) == (gap["from"], gap["to"])
+
+
+def test_a_first_start_accepts_no_gap(database, millrace, topic):
+    """There is none: it is as no_data, also where a slot is there already."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    process = millrace(snapshot__mode='"accept_gap"').start().streaming()
+    database.run("INSERT INTO t VALUES (2)")
+    assert process.stop() == 0 and not process.log("gap_accepted") and not process.log("snapshot_begun")
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (3)")
+    assert [record.json["after"]["id"] for record in topic(database.topic("t")).take(2)] == [2, 3]
+    assert process.stop() == 0 and not process.log("gap_accepted")
+
+
+def test_keys_of_all_kinds_and_none_of_them_is_kept(database, millrace):
+    """Names and values that need quotes, texts that the server calls equal and the topic does not, the whole old row as identity."""
+    database.run("CREATE TABLE t (a numeric, \"b\"\"'\" text, c bool, d uuid, v text, PRIMARY KEY (c, a, \"b\"\"'\", d));"
+                 "ALTER TABLE t REPLICA IDENTITY FULL")
+    state = database.create_topic(f"{database.name}-state", config={"cleanup.policy": "compact"})
+    process = millrace(snapshot__mode='"no_data"', sink__kafka__state_topic=f'"{state}"').start().streaming()
+    unique = "5ecae7ed-0000-4000-8000-000000000001"
+    database.run("INSERT INTO t VALUES (1.50, E'it''s \\\\ \"\t\u20ac', true, %s, 'v')", [unique])
+    assert of_t(process)[0] == EQUAL
+    topic = database.topic("t")
+    last = copied(topic, lambda record: True)[-1][0]
+    place = after(last)
+    produce(topic, last.key, json.dumps({**last.json, "after": {**last.json["after"], "v": "w"}}), place)
+    phantom = last.key.replace("1.50", "1.5")
+    assert phantom != last.key
+    produce(topic, phantom, json.dumps({**last.json, "after": {**last.json["after"], "a": 1.5}}), [("mr-pos", place[0][1][:-1] + "1"), place[1]])
+    code, first, done, second = repair(process)
+    assert kinds(first) == sorted([("altered", last.key), ("phantom", phantom)])
+    assert code == EQUAL and done["sent"] == 2 and second["verdict"] == "equal", (done, second)
+    assert [one for one in repairs_in(database) if one[1] == "d"] == [("phantom", "d", phantom)]
+    assert process.stop() == 0
+    kept = [record.value or "" for record, _ in copied(state, lambda record: True)]
+    assert kept and not any("5ecae7ed" in value for value in kept)
+    assert not any("5ecae7ed" in line for line in process.lines)
+
+
+def test_what_cannot_be_repaired_says_why(database, millrace):
+    database.run("CREATE TABLE t (v text); ALTER TABLE t REPLICA IDENTITY FULL; INSERT INTO t VALUES ('x')")
+    process = millrace(snapshot__mode='"no_data"').start().streaming()
+    database.run("INSERT INTO t VALUES ('y')")
+    code, _, done, second = repair(process)
+    assert code == DIFFERENT and done["fault"] == "it has no key" and done["keys"] == 0 and second is None
+    assert process.stop() == 0
+
+
+def test_who_does_not_take_it_is_named(planted):
+    """No millrace, one whose copies are paused, one without HTTP."""
+    process = planted()
+    assert process.get("/api/snapshot", method="POST", body='{"type":"pause"}').status == 200
+    code, _, done, second = repair(process)
+    assert code == DIFFERENT and "millrace snapshot --resume" in done["fault"] and second["verdict"] == "different"
+    assert process.get("/api/snapshot", method="POST", body='{"type":"stop"}').status == 200
+    for body in ('{"type":"repair"}', '{"type":"repair","schema":"public","table":"t","why":"odd","columns":["id"],"keys":[["1"]]}'):
+        assert process.get("/api/snapshot", method="POST", body=body).status == 400
+    asked = command(process, "public.t")[:-1]
+    done = subprocess.run([*asked, "127.0.0.1:1"], env=process.environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == DIFFERENT and "is millrace running" in done.stderr
+    assert process.stop() == 0
+    process.configure(snapshot__mode='"initial"', http__enabled="false")
+    done = subprocess.run([BINARY, "verify", "--repair", "--yes", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == 78 and "http.enabled" in done.stderr
