@@ -59,11 +59,13 @@ struct mr_reload {
     pthread_t thread;
     bool has_thread, ending;
     bool applies; /* one of those that wait is more than a look */
-    struct {
-        struct mr_sha256_short read,
-            seen; /* digests of the file: as it was read last, and at the last look */
-    } watch;      /* of the thread */
+    bool watched; /* they come of looks at the file alone */
     uint64_t asked, taken;
+    struct {
+        struct mr_sha256_short settled;  /* the content of the file that needs no reload */
+        struct mr_sha256_short seen;     /* at the last look */
+        struct mr_error refused;         /* what the last reading was refused with */
+    } watch;                             /* of the thread */
     struct answer answers[ANSWERS_KEPT]; /* the oldest is overwritten */
     uint32_t next_answer;
 };
@@ -297,15 +299,20 @@ static void log_outcome(const struct reading *reading, const char *outcome, mr_s
                  fields);
 }
 
+/* The same file may be good at another moment. */
+static bool may_work_later(mr_status status)
+{
+    return status == MR_AGAIN || status == MR_ERR_DEADLINE || status == MR_ERR_TRANSIENT;
+}
+
 static char *make_answer(const struct reading *reading, const char *outcome, mr_status status)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddBoolToObject(object, "done", true);
     cJSON_AddStringToObject(object, "outcome", outcome);
-    /* "Not now" is an error to the client. */
-    bool later = status == MR_AGAIN || status == MR_ERR_DEADLINE;
-    cJSON_AddNumberToObject(object, "exit_code",
-                            mr_status_exit_code(later ? MR_ERR_TRANSIENT : status));
+    cJSON_AddNumberToObject(
+        object, "exit_code",
+        mr_status_exit_code(may_work_later(status) ? MR_ERR_TRANSIENT : status));
     cJSON_AddStringToObject(object, "error", status == MR_OK ? "" : reading->error.text);
     for (size_t i = 0; i < LISTS; i++) {
         cJSON_AddStringToObject(object, list_names[i], text_of(reading, (enum list)i));
@@ -330,7 +337,22 @@ static void settle(struct reading *reading, bool in_effect)
     mr_config_free(over);
 }
 
-static char *run_once(struct mr_reload *reload, bool applies)
+/* The log has an outcome once, however often the watch tries the same again. */
+static void conclude(const struct reading *reading, const char *outcome, mr_status status,
+                     bool applies, bool watched)
+{
+    struct mr_reload *reload = reading->reload;
+    if (!watched || status == MR_OK ||
+        strcmp(reading->error.text, reload->watch.refused.text) != 0) {
+        log_outcome(reading, outcome, status);
+    }
+    reload->watch.refused = reading->error;
+    if (applies && !may_work_later(status)) {
+        reload->watch.settled = reading->wanted->digest;
+    }
+}
+
+static char *run_once(struct mr_reload *reload, bool applies, bool watched)
 {
     const struct mr_config *started = reload->options.started;
     struct reading reading = {.reload = reload,
@@ -338,7 +360,6 @@ static char *run_once(struct mr_reload *reload, bool applies)
                               .running = reload->newest == NULL ? started : reload->newest};
     const char *outcome = "unchanged";
     mr_status status = read_file(&reading);
-    reload->watch.read = reading.wanted->digest;
     status = status == MR_OK ? compare(&reading) : status;
     bool in_effect = false;
     if (status == MR_OK && has(&reading, CHANGED)) {
@@ -346,9 +367,9 @@ static char *run_once(struct mr_reload *reload, bool applies)
         status = applies ? apply(&reading) : MR_OK;
         in_effect = applies && status == MR_OK;
     }
-    settle(&reading, in_effect);
     outcome = status == MR_OK ? outcome : "refused";
-    log_outcome(&reading, outcome, status);
+    conclude(&reading, outcome, status, applies, watched);
+    settle(&reading, in_effect);
     char *answer = make_answer(&reading, outcome, status);
     for (size_t i = 0; i < LISTS; i++) {
         mr_text_done(&reading.lists[i]);
@@ -357,14 +378,14 @@ static char *run_once(struct mr_reload *reload, bool applies)
     return answer;
 }
 
-/* Whether the file holds something else than what was read last. It counts once two looks have found the same: before, it may be
- * half written. */
+/* Whether the file holds something else than what is settled. It counts once two looks have found the same: before, it may be half
+ * written. */
 static bool file_has_changed(struct mr_reload *reload)
 {
     struct mr_sha256_short now = mr_config_digest(reload->options.started->path);
-    bool settled = now.text[0] != '\0' && strcmp(now.text, reload->watch.seen.text) == 0;
+    bool stays = strcmp(now.text, reload->watch.seen.text) == 0;
     reload->watch.seen = now;
-    return settled && strcmp(now.text, reload->watch.read.text) != 0;
+    return stays && strcmp(now.text, reload->watch.settled.text) != 0;
 }
 
 /* With the lock, which is not held meanwhile. */
@@ -380,6 +401,7 @@ static void wait_for_work(struct mr_reload *reload)
         pthread_mutex_unlock(&reload->lock);
         bool changed = file_has_changed(reload);
         pthread_mutex_lock(&reload->lock);
+        reload->watched = changed && reload->asked == reload->taken;
         reload->asked += changed;
         reload->applies |= changed;
     }
@@ -395,10 +417,10 @@ static void *reload_main(void *context)
             continue;
         }
         uint64_t last = reload->taken = reload->asked;
-        bool applies = reload->applies;
-        reload->applies = false;
+        bool applies = reload->applies, watched = reload->watched;
+        reload->applies = reload->watched = false;
         pthread_mutex_unlock(&reload->lock);
-        char *text = run_once(reload, applies);
+        char *text = run_once(reload, applies, watched);
         pthread_mutex_lock(&reload->lock);
         struct answer *answer = &reload->answers[reload->next_answer++ % ANSWERS_KEPT];
         free(answer->text);
@@ -422,6 +444,7 @@ static uint64_t ask(struct mr_reload *reload, bool applies)
     begin_thread(reload);
     uint64_t number = reload->has_thread && !reload->ending ? ++reload->asked : 0;
     reload->applies |= applies;
+    reload->watched = false;
     pthread_cond_signal(&reload->wake);
     pthread_mutex_unlock(&reload->lock);
     return number;
@@ -511,7 +534,7 @@ struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
     if (options->http != NULL) {
         mr_http_add_all(options->http, routes, MR_ARRAY_LEN(routes), reload);
     }
-    reload->watch.read = options->started->digest;
+    reload->watch.settled = options->started->digest;
     if (options->started->path != NULL && options->started->values.reload_watch > 0) {
         pthread_mutex_lock(&reload->lock);
         begin_thread(reload);

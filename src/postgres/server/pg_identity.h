@@ -24,7 +24,7 @@ mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_o
 
 /* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies with it, so that a
  * standby takes over within a tenth of a second. A second lock, shared, says which pipeline it is: beside another pipeline's instance
- * it is refused (MR_ERR_CONFIG) after two seconds. `stands_by` is true while it waits. */
+ * it is refused (MR_ERR_CONFIG) after `handover_ms`, at least two seconds. `stands_by` is true while it waits. */
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       _Atomic bool *stands_by, struct mr_error *ret_error);
 
