@@ -217,18 +217,20 @@ static const uint8_t *string_end(const uint8_t *at, const uint8_t *end)
 /* An object or array to its bracket. */
 static bool pass_over(struct mr_scan *scan, struct mr_scanned *ret)
 {
+    enum { QUOTE = 2 };
+    static const int8_t steps[256] = {['{'] = 1, ['['] = 1, ['}'] = -1, [']'] = -1, ['"'] = QUOTE};
     const uint8_t *begin = scan->at;
     const uint8_t *at = begin;
-    unsigned depth = 0;
+    int64_t depth = 0;
     do {
-        if (*at == '"') {
-            at = string_end(at + 1, scan->end);
-            if (at == NULL) {
-                return false;
-            }
+        if (steps[*at] != QUOTE) {
+            depth += steps[*at];
+            continue;
         }
-        depth += *at == '{' || *at == '[';
-        depth -= *at == '}' || *at == ']';
+        at = string_end(at + 1, scan->end);
+        if (at == NULL) {
+            return false;
+        }
     } while (++at < scan->end && depth > 0);
     scan->at = at;
     *ret = (struct mr_scanned){.kind = *begin == '{' ? MR_SCAN_OBJECT : MR_SCAN_ARRAY,
