@@ -222,6 +222,13 @@ static void write_states(void)
             "{\"id\":1,\"schema\":\"s\",\"table\":\"t\",\"where\":\"a > "
             "1\",\"oid\":16384,\"rows\":5,"
             "\"passed_over\":0,\"form\":\"1f\",\"after\":[\"7\"]}]}}"));
+    write_file("fuzz_state", "ledger",
+               MR_SLICE("{\"version\":1,\"system_id\":\"7\",\"timeline\":1,\"slot\":\"s\","
+                        "\"publication\":\"p\",\"end_lsn\":\"1/2\","
+                        "\"ledger\":{\"n\":7,\"prev\":\"0123456789abcdef0123456789abcdef\","
+                        "\"from\":\"0000000000000090-0000000001\","
+                        "\"to\":\"0000000000000100-0000000001\",\"parts\":[[\"t\",0,1,\"01\"]],"
+                        "\"owed\":[\"{}\"]}}"));
     FILE *dictionary = open_file(".", "fuzz_state.dict");
     fputs(
         "\"\\\"version\\\":1\"\n\"\\\"system_id\\\":\\\"\"\n\"\\\"timeline\\\":\"\n\"\\\"slot\\\":"

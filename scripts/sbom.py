@@ -13,7 +13,7 @@ import sys
 import uuid
 
 # Headers and archives that become part of the program and show in no list of libraries.
-COMPILED_IN = ["libtoml11-dev", "liblz4-dev", "libzstd-dev"]
+COMPILED_IN = ["libtoml11-dev", "libxxhash-dev", "liblz4-dev", "libzstd-dev"]
 
 
 def output(*command):

@@ -28,7 +28,7 @@ set -euo pipefail
 
 # ca-certificates: for pip, npm and Maven on a minimal system.
 BUILD_PACKAGES=(gcc g++ make clang cmake ninja-build pkg-config libpq-dev
-    libjemalloc-dev libcmocka-dev libtoml11-dev libcjson-dev libpcre2-dev zlib1g-dev
+    libjemalloc-dev libcmocka-dev libtoml11-dev libxxhash-dev libcjson-dev libpcre2-dev zlib1g-dev
     libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
     libdw-dev libprotobuf-c-dev protobuf-c-compiler libseccomp-dev
     liblz4-dev libzstd-dev libsasl2-dev)

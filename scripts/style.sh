@@ -37,13 +37,14 @@ declare -A MAY_INCLUDE=(
     [flow]="base event metrics ports encode"
     [copy]="base event metrics ports postgres/conn postgres/catalog postgres/server encode stream flow"
     [resolved]="base event ports encode flow copy"
+    [ledger]="base event ports flow"
     [control]="base event metrics ports postgres/conn postgres/catalog postgres/server stream encode flow copy"
     [config]="base event ports postgres/server stream encode encode/values encode/forms registry sink sink/kafka flow copy control"
     [convert]="base encode flow config"
     [verify]="base event encode postgres/conn postgres/server sink/kafka config"
     [profiler/draw]="base"
     [profiler]="base metrics control config profiler/draw"
-    [cli]="base confine convert verify event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved record metrics flow control config profiler profiler/draw"
+    [cli]="base confine convert verify event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.
@@ -79,6 +80,7 @@ check_includes() {
     included libpq-fe src/postgres/conn/pg_conn || wrong=1
     included librdkafka src/sink/kafka/kafka || wrong=1
     included microhttpd src/control/http || wrong=1
+    included xxhash src/ledger/sums || wrong=1
     return "$wrong"
 }
 

@@ -114,6 +114,24 @@ def millrace(database, millrace_for):
 
 
 @pytest.fixture
+def pair(database, tmp_path):
+    """Two instances of one pipeline."""
+    made = []
+
+    def make(**options):
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            made.append(Millrace(database, tmp_path / name, ("public.*",), **options))
+        return made
+
+    yield make
+    for process in made:
+        if process.process is not None and process.process.poll() is None:
+            process.kill()
+        print("".join(process.lines[-50:]))
+
+
+@pytest.fixture
 def profiled(database, millrace):
     """A running millrace with a server on a port of its own and the given [profiling]."""
 

@@ -33,6 +33,7 @@ SYSTEM = {
     "event": "test_state test_delivery",
     "flow": "test_delivery test_state test_faults test_memory test_topics test_wide test_heartbeat faults/test_policies faults/test_storm "
             "faults/test_standstill",
+    "ledger": "test_ledger",
     "metrics": "test_metrics faults/test_standstill",
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",

@@ -105,6 +105,8 @@ NIGHTLY = (
     Nightly(("test_resolved.py::test_a_view_across_topics_is_that_of_one_moment[java]",
              *at_least_once("test_resolved.py", "test_no_marker_promises_what_is_not_above_it")),
             ("src/resolved/", "docs/examples/"), 113, "exactly once, and the view in Python, run each time"),
+    Nightly(at_least_once("test_ledger.py", "test_all_that_was_delivered_is_proved", "test_a_first_copy_that_is_killed"), ("src/ledger/",), 120,
+            "exactly once runs each time"),
     Nightly(("faults/test_far_broker.py",), CLUSTER, 40, "waits for a broker 30 ms away"),
     Nightly(tuple(f"test_http_oddities.py::test_each_address_is_asked_in_each_odd_way[{way}]" for way in ("password", "socket")), ("src/control/",), 20,
             "open and by TLS it runs each time"),

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from kit import BOOTSTRAP, CLIENT, Millrace, Record, connect, eventually
+from kit import BOOTSTRAP, CLIENT, Record, connect, eventually
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "examples")
 DELIVERIES = pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
@@ -135,23 +135,6 @@ def judge(partitions, ends):
                 here.add(change)
         found |= here
     return found
-
-
-@pytest.fixture
-def pair(database, tmp_path):
-    """Two instances of one pipeline."""
-    made = []
-
-    def make(**options):
-        for name in ("one", "two"):
-            (tmp_path / name).mkdir()
-            made.append(Millrace(database, tmp_path / name, ("public.*",), **options))
-        return made
-    yield make
-    for process in made:
-        if process.process is not None and process.process.poll() is None:
-            process.kill()
-        print("".join(process.lines[-50:]))
 
 
 @DELIVERIES

@@ -341,7 +341,7 @@ def test_the_sbom_names_what_is_linked():
     for file in files.values():
         assert re.fullmatch(r"[0-9a-f]{64}", file["hashes"][0]["content"])
     by_name = {component["name"]: component for component in components}
-    assert {"librdkafka", "libpq5", "libseccomp2", "libtoml11-dev"} <= set(by_name)
+    assert {"librdkafka", "libpq5", "libseccomp2", "libtoml11-dev", "libxxhash-dev"} <= set(by_name)
     assert by_name["librdkafka"]["version"] == librdkafka("--version")
     installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libpq5"], capture_output=True, text=True, check=True)
     assert by_name["libpq5"]["version"] == installed.stdout

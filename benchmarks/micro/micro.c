@@ -16,7 +16,7 @@ static const struct micro_bench *const benches[] = {
     &micro_encode_avro, &micro_flow,
     &micro_batch,       &micro_ring,
     &micro_ack,         &micro_headers,
-    &micro_escape,
+    &micro_escape,      &micro_ledger,
 };
 
 /* Callgrind counts inside this function only (--toggle-collect). */

@@ -26,5 +26,6 @@ extern const struct micro_bench micro_ring;
 extern const struct micro_bench micro_ack;
 extern const struct micro_bench micro_headers;
 extern const struct micro_bench micro_escape;
+extern const struct micro_bench micro_ledger;
 
 #endif

@@ -1,4 +1,4 @@
-/* Batch, ring, acknowledgement window, record headers and JSON escapes. */
+/* Batch, ring, acknowledgement window, record headers, JSON escapes, and the sums of a ledger. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +6,7 @@
 #include "base/ring.h"
 #include "event/batch.h"
 #include "flow/ack.h"
+#include "ledger/sums.h"
 #include "micro.h"
 #include "sink/record_headers.h"
 
@@ -170,3 +171,54 @@ const struct micro_bench micro_escape = {.name = "escape",
                                          .open = nothing_open,
                                          .run = escape_run,
                                          .close = nothing_close};
+
+/* Records of a batch go to six partitions; batches are told of one by one. */
+enum { LEDGER_PARTITIONS = 6, LEDGER_BATCH_RECORDS = 200, KEY_BYTES = 20 };
+
+static void *ledger_open(void)
+{
+    struct mr_sums *sums = MR_NEW(struct mr_sums);
+    mr_sums_begin(sums, (struct mr_position){0});
+    return sums;
+}
+
+static uint64_t ledger_run(void *state, uint32_t count)
+{
+    static uint64_t transaction;
+    static uint8_t bytes[KEY_BYTES + RECORD_BYTES];
+    static const struct mr_topic topic = {.index = 1};
+    struct mr_sums *sums = state;
+    struct mr_batch batch = {.sequence = 0};
+    for (uint32_t i = 0; i < count; i++) {
+        if (i % LEDGER_BATCH_RECORDS == 0) {
+            transaction += 0x100;
+            batch.sequence++;
+            batch.confirm_lsn = transaction + 0x80;
+        }
+        struct mr_record record = {
+            .topic = &topic,
+            .position = {.commit_lsn = transaction, .ordinal = i + 1},
+            .batch = &batch,
+        };
+        mr_record_set_key(&record, (mr_slice){.data = bytes, .len = KEY_BYTES});
+        mr_record_set_value(&record, (mr_slice){.data = bytes + KEY_BYTES, .len = RECORD_BYTES});
+        mr_sums_add(sums, &record, (int32_t)(i % LEDGER_PARTITIONS));
+        if (i % LEDGER_BATCH_RECORDS == LEDGER_BATCH_RECORDS - 1) {
+            mr_sums_fold(sums, &(struct mr_reach){.end_lsn = batch.confirm_lsn,
+                                                  .sequences = &batch.sequence});
+        }
+    }
+    return sums->range.bytes;
+}
+
+static void ledger_close(void *state)
+{
+    mr_sums_done(state);
+    free(state);
+}
+
+const struct micro_bench micro_ledger = {.name = "ledger",
+                                         .event = "record",
+                                         .open = ledger_open,
+                                         .run = ledger_run,
+                                         .close = ledger_close};

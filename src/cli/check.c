@@ -58,7 +58,7 @@ static void check_kafka(const struct mr_config *config, struct report *report,
 {
     const struct mr_encode_options *encode = &config->encode;
     uint32_t routes = mr_config_route_count(config);
-    char **topics = MR_NEW_ARRAY(char *, routes + 1);
+    char **topics = MR_NEW_ARRAY(char *, routes + 2);
     uint32_t count = 0;
     for (uint32_t i = 0; i < routes; i++) {
         const struct mr_route route = mr_config_route(config, i);
@@ -70,6 +70,9 @@ static void check_kafka(const struct mr_config *config, struct report *report,
     }
     if (encode->oversize == MR_OVERSIZE_DEAD_LETTER) {
         topics[count++] = MR_STRDUP(encode->dead_letter_topic);
+    }
+    if (config->ledger_topic != NULL) {
+        topics[count++] = MR_STRDUP(config->ledger_topic);
     }
     mr_kafka_check(&config->kafka, (const char *const *)topics, count, print_finding, report,
                    ret_stored);

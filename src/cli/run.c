@@ -20,6 +20,7 @@
 #include "copy/copies.h"
 #include "copy/pg_server.h"
 #include "copy/signals.h"
+#include "ledger/ledger.h"
 #include "profiler/profiling.h"
 #include "resolved/resolved.h"
 
@@ -28,6 +29,7 @@ enum {
     ASK_MS = 1000, /* for the source thread to run a command */
     MEMORY_LOG_MS = 60000,
     LEAVE_MS = 5000, /* after its deadline a stop waits no longer than this */
+    LEDGER_MS = 1000,
 };
 
 struct app {
@@ -41,7 +43,9 @@ struct app {
     const struct mr_copy_server *server; /* of copies */
     struct mr_copies *copies;
     struct mr_resolved *resolved;       /* NULL: no markers are wanted */
-    struct mr_companion *companions[3]; /* of both */
+    struct mr_ledger *ledger;           /* NULL: none is kept */
+    struct mr_companion *companions[4]; /* of all three */
+    struct mr_section_kind sections[8]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
     struct mr_pg_slot *slot;
@@ -134,11 +138,26 @@ static void server_stops(void *context)
 /* No table and no value may name a topic that millrace reads itself. */
 static void reserve_topics(struct app *app)
 {
-    const char *own = app->config->kafka.state_topic;
-    if (own != NULL && own[0] != '\0') {
-        const char *other;
-        mr_topics_claim(&app->topics, own, "millrace itself", &other);
+    const char *const own[] = {app->config->kafka.state_topic, app->config->ledger_topic};
+    const char *other;
+    for (size_t i = 0; i < MR_ARRAY_LEN(own); i++) {
+        if (own[i] != NULL) {
+            mr_topics_claim(&app->topics, own[i], "millrace itself", &other);
+        }
     }
+}
+
+static void sections_wire(struct app *app)
+{
+    uint32_t count = 0;
+    for (; mr_copy_section_kinds[count].name != NULL; count++) {
+        app->sections[count] = mr_copy_section_kinds[count];
+    }
+    if (app->config->ledger_topic != NULL) {
+        app->sections[count++] = mr_ledger_section_kind;
+    }
+    MR_ASSERT(count < MR_ARRAY_LEN(app->sections));
+    app->config->kafka.sections = app->sections;
 }
 
 static void copies_wire(struct app *app)
@@ -167,12 +186,21 @@ static void companions_wire(struct app *app)
         app->resolved = mr_resolved_new(&app->topics, app->config->resolved_ms);
         app->companions[count++] = mr_resolved_companion(app->resolved);
     }
+    if (app->config->ledger_topic != NULL) {
+        app->ledger = mr_ledger_new(&(struct mr_ledger_options){
+            .topics = &app->topics,
+            .topic = mr_topics_intern(&app->topics, app->config->ledger_topic),
+            .pipeline = app->config->kafka.state_name,
+            .interval_ms = LEDGER_MS});
+        app->companions[count++] = mr_ledger_companion(app->ledger);
+    }
     pipeline->companions = app->companions;
     pipeline->companion_count = count;
 }
 
 static void app_wire(struct app *app)
 {
+    sections_wire(app);
     app->source = mr_pg_source_new(&app->config->source);
     app->sink = make_sink(app->config);
     app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);
@@ -266,6 +294,7 @@ static void app_free(struct app *app)
     mr_pg_heartbeat_free(app->heartbeat);
     mr_pipeline_free(app->pipeline);
     mr_resolved_free(app->resolved);
+    mr_ledger_free(app->ledger);
     mr_copies_free(app->copies);
     mr_pg_server_free(app->server);
     mr_encoder_free(app->encoder);

@@ -149,6 +149,20 @@ static const char *join(struct mr_config *config, const struct mr_strings *strin
     return text;
 }
 
+/* What tells of stored positions is compared with those of events. */
+static void check_places(struct mr_config *config, uint32_t line, const char *what)
+{
+    if (config->kafka.state_topic == NULL) {
+        PROBLEM(config, line,
+                "%s say what is delivered and stored; name a topic in sink.kafka.state_topic",
+                what);
+    }
+    if (!config->kafka.headers) {
+        PROBLEM(config, line,
+                "%s are compared with the headers of events; set sink.kafka.headers = true", what);
+    }
+}
+
 /* Where the position is kept. Clusters differ by their topics' prefix, pipelines of one by their slot. */
 static void build_state(struct mr_config *config)
 {
@@ -161,14 +175,15 @@ static void build_state(struct mr_config *config)
         PROBLEM(config, LINE(config, state_topic),
                 "exactly-once keeps its position in sink.kafka.state_topic; name one");
     }
-    if (config->resolved_ms != 0 && config->kafka.state_topic == NULL) {
-        PROBLEM(config, LINE(config, resolved_interval),
-                "markers say what is delivered and stored; name a topic in sink.kafka.state_topic");
+    if (config->resolved_ms != 0) {
+        check_places(config, LINE(config, resolved_interval), "markers");
     }
-    if (config->resolved_ms != 0 && !config->kafka.headers) {
-        PROBLEM(config, LINE(config, resolved_interval),
-                "markers are headers, and are compared with those of events; set "
-                "sink.kafka.headers = true");
+    config->ledger_topic = mr_config_or_null(values->ledger_topic);
+    if (config->ledger_topic != NULL) {
+        check_places(config, LINE(config, ledger_topic), "ranges of the ledger");
+        if (strcmp(values->ledger_topic, values->state_topic) == 0) {
+            REFUSE(config, ledger_topic, " must not be sink.kafka.state_topic, which is compacted");
+        }
     }
     config->kafka.state_name =
         values->state_name[0] != '\0'

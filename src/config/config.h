@@ -44,6 +44,7 @@ struct mr_config {
     struct mr_copies_options copies; /* without their server, and who hears signals */
     uint32_t heartbeat_ms;           /* 0: there are no heartbeats */
     uint32_t resolved_ms;            /* 0: there are no markers */
+    const char *ledger_topic;        /* NULL: there is no ledger */
     uint32_t slot_interval_ms;       /* 0: the slot is never looked at */
     uint32_t metrics_tables_max;
     bool profiles; /* may be taken: some option of [profiling] asks for it */

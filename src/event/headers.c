@@ -84,6 +84,13 @@ struct mr_record_place mr_headers_place(const uint8_t *block)
     return (struct mr_record_place){.partition = head.partition, .time_ms = head.time_ms};
 }
 
+mr_slice mr_headers_all(const uint8_t *block)
+{
+    return MR_LIKELY(block == NULL)
+               ? (mr_slice){.len = 0}
+               : (mr_slice){.data = block + sizeof(struct head), .len = mr_headers_bytes(block)};
+}
+
 bool mr_header_next(const uint8_t *block, size_t *at, struct mr_header *ret)
 {
     if (*at >= mr_headers_bytes(block)) {

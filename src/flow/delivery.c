@@ -46,7 +46,8 @@ struct store {
     struct progress of; /* what the position that was taken says (MR_STORES_AFTER) */
     int64_t asked_ns;   /* when the sink was asked last */
     bool owes_sections; /* steps have become safe since then */
-    uint64_t *steps;    /* of a reach, by lane */
+    uint64_t *steps;    /* of a reach, by lane, */
+    uint64_t *sequences;
 };
 
 /* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
@@ -329,10 +330,12 @@ static void add_sections(struct delivery *delivery, struct mr_checkpoint *state)
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_ack *ack = &pipeline->lanes[i].ack;
         delivery->store.steps[i] = is_transactional(delivery) ? ack->step_sent : ack->step;
+        delivery->store.sequences[i] = (is_transactional(delivery) ? ack->next : ack->oldest) - 1;
     }
     struct mr_reach reach = {.end_lsn = state->end_lsn,
                              .position = state->position,
                              .steps = delivery->store.steps,
+                             .sequences = delivery->store.sequences,
                              .lanes = pipeline->lane_count};
     MR_EACH_COMPANION(pipeline, section)
     {
@@ -791,14 +794,21 @@ void *mr_delivery_main(void *context)
     struct delivery delivery = {.pipeline = pipeline,
                                 .woken = watch_wake(pipeline->wakes.sink),
                                 .stream = &pipeline->lanes[MR_LANE_STREAM],
-                                .store.steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
+                                .store.steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count),
+                                .store.sequences = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
     pipeline->sink->owner = (struct mr_sink_owner){.done = batch_done,
                                                    .context = &delivery,
                                                    .wake_fd = pipeline->wakes.sink,
                                                    .stop_fd = pipeline->wakes.abandon};
+    MR_EACH_COMPANION(pipeline, sent)
+    {
+        pipeline->sink->owner.sent = companion->ops->sent;
+        pipeline->sink->owner.companion = companion;
+    }
     pipeline->results.sink = run_sessions(&delivery, &pipeline->results.sink_error);
     close(delivery.woken);
     free(delivery.store.steps);
+    free(delivery.store.sequences);
     atomic_store(&pipeline->ending.sink, true);
     mr_wake(pipeline->wakes.source);
     mr_wake(pipeline->wakes.stop); /* a claim or a pause that nothing follows */

@@ -106,7 +106,7 @@ mr_status mr_port_append_record(struct mr_port *port, struct mr_record *record,
 
 mr_lsn mr_port_published(const struct mr_port *port)
 {
-    return mr_intake_published(intake_of(port));
+    return atomic_load(&pipeline_of(port)->published);
 }
 
 void mr_port_set_clock(struct mr_port *port, int64_t now_ns, int64_t wall_ns)

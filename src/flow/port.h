@@ -48,7 +48,8 @@ mr_status mr_port_append(struct mr_port *port, const struct mr_change *change,
 mr_status mr_port_append_record(struct mr_port *port, struct mr_record *record,
                                 struct mr_error *ret_error);
 
-/* All that ends at or before it is acknowledged, and will never be sent for the first time again. Never goes back. */
+/* All that ends at or before it is acknowledged, and will never be sent for the first time again. Never goes back. Any
+ * thread. */
 mr_lsn mr_port_published(const struct mr_port *port);
 
 /* What is appended next was received now. */

@@ -16,12 +16,14 @@
 #include "event/checkpoint.h"
 
 struct mr_port;
+struct mr_record;
 
 /* What a stored record is to say: all that is before is in the sink, or will be together with the record. */
 struct mr_reach {
     mr_lsn end_lsn;
     struct mr_position position;
-    const uint64_t *steps; /* by lane; 0: none yet */
+    const uint64_t *steps;     /* by lane; 0: none yet */
+    const uint64_t *sequences; /* by lane: of the last batch that is among it */
     uint32_t lanes;
 };
 
@@ -80,6 +82,9 @@ struct mr_companion_ops {
     void (*sealed)(struct mr_companion *companion, uint32_t lane, bool has_item);
 
     /* ---- sink thread; these never wait, and hold locks for a moment only ---- */
+
+    /* The sink has taken the record, for that partition (-1: it has none). In the order of sending; of one companion. */
+    void (*sent)(struct mr_companion *companion, const struct mr_record *record, int32_t partition);
 
     /* A session begins where that was stored (all zero: nothing was). Before it is ready for the source thread. */
     void (*adopt)(struct mr_companion *companion, const struct mr_checkpoint *stored);

@@ -22,6 +22,7 @@ enum mr_sink_storage {
 };
 
 struct mr_sink;
+struct mr_companion;
 
 struct mr_sink_ops {
     const char *name;
@@ -76,6 +77,9 @@ struct mr_sink_owner {
      * that `store` gets next is. */
     void (*done)(void *context, struct mr_batch *batch);
     void *context;
+    /* As in mr_companion_ops; NULL: none has it. */
+    void (*sent)(struct mr_companion *companion, const struct mr_record *record, int32_t partition);
+    struct mr_companion *companion;
     int wake_fd; /* an eventfd: written when `poll` has something to do */
     int stop_fd; /* readable: nothing is to be waited for any more */
 };
@@ -91,6 +95,14 @@ struct mr_sink {
 static inline void mr_sink_done(const struct mr_sink *sink, struct mr_batch *batch)
 {
     sink->owner.done(sink->owner.context, batch);
+}
+
+static inline void mr_sink_sent(const struct mr_sink *sink, const struct mr_record *record,
+                                int32_t partition)
+{
+    if (MR_UNLIKELY(sink->owner.sent != NULL)) {
+        sink->owner.sent(sink->owner.companion, record, partition);
+    }
 }
 
 #endif

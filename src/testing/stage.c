@@ -260,11 +260,13 @@ static bool value_text(const struct mr_record *record, char ret_text[16])
     return true;
 }
 
-static void remember(struct mr_stage *stage, const struct mr_batch *batch)
+static void remember(struct mr_stage *stage, struct mr_batch *batch)
 {
     pthread_mutex_lock(&stage->lock);
     for (uint32_t i = 0; i < batch->record_count; i++) {
-        const struct mr_record *record = mr_batch_record(batch, i);
+        struct mr_record *record = mr_batch_own_record(batch, i);
+        record->batch = batch;
+        mr_sink_sent(&stage->sink, record, 0);
         int at = atomic_load(&stage->value_count);
         if (at < MR_STAGE_RECORDS_MAX && value_text(record, stage->values[at])) {
             atomic_store(&stage->value_count, at + 1);

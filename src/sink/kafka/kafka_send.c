@@ -235,6 +235,7 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
         kafka->reports.awaited++;
         mr_sink_counts_sent(&kafka->counts, record->topic, queue->partition, partitions,
                             record->key_len + record->value_len);
+        mr_sink_sent(sink, record, queue->partition);
     }
     kafka->send_at = 0;
     batch->state = MR_BATCH_SENDING;
