@@ -202,7 +202,7 @@ MUTANTS = [
            "is_absent(&chunks->thread.chunk, chunks->out.at) == keys->deletes", "true",
            "test_repair.py::test_what_changes_after_it_was_named"),
     Mutant("a repair's key is where the next number is not", "src/copy/chunks.c", "chunk->keys_from + rows;", "rows;",
-           "test_repair.py::test_many_rows_in_several_slices"),
+           "unit chunks_test"),
     Mutant("forgets the keys that the stream brings while a chunk is read", "src/copy/chunk_stream.c",
            "        mr_chunk_window_change(chunks->window, key, lacks);\n", "        (void)key;\n        (void)lacks;\n",
            "test_incremental.py::test_rows_come_in_their_newest_form"),
