@@ -479,8 +479,9 @@ def test_a_connection_that_is_cut_within_a_copy(database, millrace, topic, mode)
         process.wait_for("snapshot_begun")
         stored = Stored(database, topic)
         eventually(lambda: stored.is_mostly_done("t"), what="the state of a table")
-        cut = database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                           " WHERE datname = current_database() AND query LIKE 'COPY %'")
+        # Between two tables nothing is read for a moment.
+        cut = eventually(lambda: database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                                              " WHERE datname = current_database() AND query LIKE 'COPY %'"), what="a table that is read")
         assert cut == [(True,)]
         eventually(lambda: len(process.log("snapshot_begun")) == 2, what="another attempt")
     process.streaming()
