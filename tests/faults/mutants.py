@@ -253,6 +253,11 @@ def copy_sources():
             text = file.read()
         if not os.path.exists(target) or open(target, "rb").read() != text:  # keeps the time of what is unchanged
             shutil.copy(source, target)
+    kept = {os.path.join(COPY, name) for name in files}
+    for folder, _, names in os.walk(os.path.join(COPY, "src")):
+        for path in (os.path.join(folder, name) for name in names):
+            if path not in kept:  # of before
+                os.remove(path)
 
 
 def quietly(*command, **options):
