@@ -167,3 +167,22 @@ def test_keyless_tables_and_columns_that_come_later(database, millrace):
                  " ADD e int[] DEFAULT '{{1,2}}', ADD o timestamptz DEFAULT '2000-01-01 00:00+00'")
     code, said = verified(process, {})
     assert code == EQUAL, said
+
+
+def test_what_owners_of_types_wrote_is_not_called(database, millrace):
+    """A cast of an enum to JSON and the check of a domain run with the rights of the role that proves."""
+    database.run("CREATE TYPE mood AS ENUM ('sad', 'so \"so\"'); CREATE TABLE calls (who text);"
+                 "CREATE FUNCTION evil(mood) RETURNS json LANGUAGE plpgsql AS"
+                 " $$ BEGIN INSERT INTO public.calls VALUES (current_user); RETURN '\"happy\"'; END $$;"
+                 "CREATE CAST (mood AS json) WITH FUNCTION evil(mood);"
+                 "CREATE FUNCTION spies(date) RETURNS bool LANGUAGE plpgsql AS"
+                 " $$ BEGIN IF EXISTS (SELECT FROM public.calls WHERE who = 'armed') THEN RAISE 'called'; END IF; RETURN true; END $$;"
+                 "CREATE DOMAIN spied AS date; CREATE TABLE t (id int PRIMARY KEY, m mood[])")
+    process = millrace(tables=("t",), **options_of({})).start().streaming()
+    database.run("INSERT INTO t VALUES (1, ARRAY['sad', 'so \"so\"']::mood[]), (2, '{}'), (3, NULL);"
+                 "ALTER TABLE t ADD d spied DEFAULT '2000-01-02'; ALTER DOMAIN spied ADD CHECK (spies(VALUE)) NOT VALID;"
+                 "INSERT INTO calls VALUES ('armed')")
+    code, said = verified(process, {})
+    assert code == EQUAL, said
+    assert database.run("SELECT who FROM calls") == [("armed",)]
+    assert process.stop() == 0

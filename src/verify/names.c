@@ -1,6 +1,9 @@
 #include "base/index.h"
 #include "verify/proof_internal.h"
 
+/* Named keys whose records are asked for one by one: a topic may be much larger. */
+enum { FETCHED_MAX = 100 };
+
 /* What is named, found by the place of the last event, then by the key. */
 struct naming {
     struct mr_work *work;
@@ -51,8 +54,28 @@ static uint64_t place_hash(int32_t partition, int64_t offset)
     return (uint64_t)partition << 48 ^ (uint64_t)offset;
 }
 
-/* By the records of the keys' last events, of which so many are named, the topic read once more. */
-static void name_by_records(struct naming *naming, uint32_t count)
+/* By the records of the keys' last events, each asked for. */
+static void name_by_fetching(struct mr_work *work)
+{
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; i < work->proof->named_count && status == MR_OK; i++) {
+        struct mr_verify_named *named = &work->proof->named[i];
+        const struct mr_fold_record *last = &named->difference.last;
+        struct mr_kafka_read read;
+        if (last->offset < 0) {
+            continue;
+        }
+        status = mr_kafka_reader_fetch(work->tools->reader, work->table.topic, last->partition,
+                                       last->offset, &read, NULL);
+        if (status == MR_OK && read.key.data != NULL) {
+            named->key = MR_STRNDUP((const char *)read.key.data, read.key.len);
+        }
+        status = status == MR_END ? MR_OK : status;
+    }
+}
+
+/* Where so many are named, the topic is read once more. */
+static void name_by_reading(struct naming *naming, uint32_t count)
 {
     struct mr_work *work = naming->work;
     struct mr_verify_named *named = work->proof->named;
@@ -88,7 +111,11 @@ void mr_work_name(struct mr_work *work)
         with_event += last->offset >= 0;
         mr_index_add(&naming.index, place_hash(last->partition, last->offset));
     }
-    name_by_records(&naming, with_event);
+    if (with_event <= FETCHED_MAX) {
+        name_by_fetching(work);
+    } else {
+        name_by_reading(&naming, with_event);
+    }
     if (naming.index.count > with_event) {
         name_eventless(&naming);
     }

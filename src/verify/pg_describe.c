@@ -96,7 +96,7 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
     /* A domain is what it is over, and an array what its elements are; the modifier is the first that one has. */
     mr_sql_format(
         &sql,
-        ", format_type(a.atttypid, a.atttypmod), coalesce(e.typname, l.typname),"
+        ", format_type(b.oid, b.modifier), coalesce(e.typname, l.typname),"
         " coalesce(e.typtype, l.typtype), coalesce(e.oid, l.oid) < 16384, e.oid IS NOT NULL,"
         " b.modifier"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
@@ -178,7 +178,8 @@ static void describe_column(const struct mr_config *config, const struct mr_veri
     column->large_min = is_as_stored ? LARGE_MIN : 0;
 }
 
-/* What events that are older than the column are taken to have. The server makes of the default what it makes of values. */
+/* What events that are older than the column are taken to have. The server makes of the default what it makes of values; of a domain
+ * the base type, for its checks call what their owner wrote. */
 static mr_status describe_absent(struct mr_pg_conn *conn, const struct mr_pg_result *described,
                                  uint32_t row, struct mr_verify_column *column,
                                  struct mr_error *ret_error)
@@ -285,6 +286,10 @@ static mr_status describe_columns(struct mr_pg_conn *conn, const struct mr_confi
     for (uint32_t i = 0; i < table->key_count; i++) {
         const struct mr_verify_form *form = &table->columns[table->key[i]].form;
         table->has_key_twice = table->has_key_twice || form->sql != NULL;
+    }
+    for (uint32_t i = 0; table->key_count == 0 && i < table->column_count; i++) {
+        table->columns[i].form.is_hidden =
+            false; /* with REPLICA IDENTITY FULL nothing is left alone */
     }
     table->is_unique = true;
     return chosen == NULL ? MR_OK

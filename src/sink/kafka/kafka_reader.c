@@ -284,3 +284,32 @@ mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_r
     }
     return MR_END;
 }
+
+mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topic,
+                                int32_t partition, int64_t offset, struct mr_kafka_read *ret_record,
+                                struct mr_error *ret_error)
+{
+    close_topic(reader);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, topic, partition)->offset = offset;
+    rd_kafka_resp_err_t err = rd_kafka_assign(reader->consumer, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+    int64_t end_ns = mr_monotonic_ns() + (int64_t)ANSWER_TIMEOUT_MS * 1000000;
+    while (mr_monotonic_ns() < end_ns) {
+        const rd_kafka_message_t *message = take(reader);
+        if (message == NULL || is_passing(message->err)) {
+            continue;
+        }
+        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset == offset) {
+            *ret_record = read_of(message);
+            return MR_OK;
+        }
+        return message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
+                       message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
+                       message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
+                   ? MR_END
+                   : unreadable(topic, message->err, rd_kafka_message_errstr(message), ret_error);
+    }
+    return unreadable(topic, RD_KAFKA_RESP_ERR__TIMED_OUT, "no answer", ret_error);
+}

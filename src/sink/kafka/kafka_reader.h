@@ -37,4 +37,9 @@ mr_status mr_kafka_reader_open(struct mr_kafka_reader *reader, const char *topic
 mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_read *ret_record,
                                struct mr_error *ret_error);
 
+/* The record there, once more; MR_END: it is gone. What was open is not any more. */
+mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topic,
+                                int32_t partition, int64_t offset, struct mr_kafka_read *ret_record,
+                                struct mr_error *ret_error);
+
 #endif
