@@ -156,6 +156,9 @@ static void leave_terminal(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGCHLD, SIG_IGN);
     int null = open("/dev/null", O_RDWR);
+    if (null < 0) {
+        _exit(1); /* what a program says must not come into the log */
+    }
     for (int fd = 0; fd <= STDERR_FILENO; fd++) {
         dup2(null, fd);
     }
@@ -301,7 +304,7 @@ mr_status mr_program_run(const struct mr_program *program, int stop_fd, char **r
     if (status == MR_OK) {
         status = take_answer(program, pair[0], ret_line, ret_error);
     } else if (status == MR_ERR_SYSTEM) {
-        status = fail(program, status, "can't be run: the helper process is gone",
+        status = fail(program, status, "can't be run: " MR_PROGRAM_HELPER_GONE,
                       "start millrace again", ret_error);
     } else if (status == MR_ERR_TRANSIENT) {
         status = fail(program, status, "did not end within 10 s and was killed", MR_PROGRAM_REMEDY,

@@ -41,6 +41,7 @@ mr_status mr_program_run(const struct mr_program *program, int stop_fd, char **r
 /* Overwrites and frees; NULL is fine. */
 void mr_program_forget(char *line);
 
-#define MR_PROGRAM_REMEDY "run it as millrace's user to see why"
+#define MR_PROGRAM_REMEDY      "run it as millrace's user to see why"
+#define MR_PROGRAM_HELPER_GONE "the helper process is gone" /* in the text of MR_ERR_SYSTEM */
 
 #endif

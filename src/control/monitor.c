@@ -501,7 +501,7 @@ void mr_monitor_free(struct mr_monitor *monitor)
     pthread_mutex_destroy(&monitor->events_lock);
     mr_ticker_done(&monitor->ticker);
     mr_monitor_snapshot_free(monitor->now);
-    free(monitor->mix.begin.events);
+    free(monitor->mix.begin.counted);
     free(monitor);
 }
 

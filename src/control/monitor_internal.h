@@ -29,8 +29,11 @@ struct mr_monitor_mix {
         int64_t time_ns;
         mr_lsn lsn;
         uint64_t bytes;
-        uint64_t *events; /* of each table */
-        uint32_t tables;
+        struct mr_monitor_counted {
+            const char *table; /* the same as long as the process lives */
+            uint64_t events;
+        } * counted; /* tables that had events; in their order, which new ones come into */
+        uint32_t count;
     } begin; /* of the window at hand */
 };
 

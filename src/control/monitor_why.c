@@ -34,11 +34,23 @@ static void begin_window(struct mr_monitor_mix_begin *begin, const struct mr_mon
     begin->time_ns = now_ns;
     begin->lsn = now->pipeline.received_lsn;
     begin->bytes = now->pipeline.source.received_bytes;
-    begin->events = MR_REALLOC(begin->events, now->tables.count * sizeof(*begin->events));
-    begin->tables = now->tables.count;
+    begin->counted = MR_REALLOC(begin->counted, now->tables.count * sizeof(*begin->counted));
+    begin->count = now->tables.count;
     for (uint32_t i = 0; i < now->tables.count; i++) {
-        begin->events[i] = events_of(&now->tables.items[i]);
+        begin->counted[i] = (struct mr_monitor_counted){now->tables.items[i].table,
+                                                        events_of(&now->tables.items[i])};
     }
+}
+
+/* Of a table that stands at `place` or before; 0: it had none. */
+static uint64_t events_before(const struct mr_monitor_mix_begin *begin, const char *table,
+                              uint32_t place)
+{
+    uint32_t i = place < begin->count ? place + 1 : begin->count;
+    while (i > 0 && begin->counted[i - 1].table != table) {
+        i--;
+    }
+    return i == 0 ? 0 : begin->counted[i - 1].events;
 }
 
 static void end_window(struct mr_monitor_mix *mix, const struct mr_monitor_snapshot *now)
@@ -48,8 +60,8 @@ static void end_window(struct mr_monitor_mix *mix, const struct mr_monitor_snaps
     mix->sent_bytes = grown(now->pipeline.source.received_bytes, begin->bytes);
     mix->events = mix->table_events = 0;
     for (uint32_t i = 0; i < now->tables.count; i++) {
-        uint64_t before = i < begin->tables ? begin->events[i] : 0;
-        uint64_t events = grown(events_of(&now->tables.items[i]), before);
+        const struct mr_table_count *table = &now->tables.items[i];
+        uint64_t events = grown(events_of(table), events_before(begin, table->table, i));
         mix->events += events;
         if (events > mix->table_events) {
             mix->table_events = events;

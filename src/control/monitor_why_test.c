@@ -114,15 +114,37 @@ static void test_mix_of_wal_and_tables(void **state)
            "; 90 % of the WAL that it reads is not of captured rows; 90 % of the changes are of "
            "table public.hot");
     expect(snapshot_of(MR_STAGE_DECODE, ""), &mix, "limit; 90 % of the changes are of table");
-    free(mix.begin.events);
+    free(mix.begin.counted);
+}
+
+/* The lines of a table's first events come before those of all others. */
+static void test_a_new_table_is_not_taken_for_another(void **state)
+{
+    (void)state;
+    static const char cold[] = "public.cold", hot[] = "public.hot", other[] = "other";
+    struct mr_table_count before[] = {{cold, {10}}, {other, {5000}}};
+    struct mr_table_count after[] = {{cold, {10}}, {hot, {2000}}, {other, {5000}}};
+    struct mr_monitor_mix mix = {0};
+    struct mr_monitor_snapshot *now = snapshot_of(MR_STAGE_DECODE, "");
+    now->tables.items = before;
+    now->tables.count = MR_ARRAY_LEN(before);
+    mr_monitor_mix_add(&mix, now, 10 * SECOND);
+    now->tables.items = after;
+    now->tables.count = MR_ARRAY_LEN(after);
+    mr_monitor_mix_add(&mix, now, 15 * SECOND);
+    expect(now, &mix, "; 100 % of the changes are of table public.hot");
+    free(mix.begin.counted);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_explain_each_part),     cmocka_unit_test(test_explain_the_broker),
-        cmocka_unit_test(test_explain_the_holder),    cmocka_unit_test(test_explain_nothing),
+        cmocka_unit_test(test_explain_each_part),
+        cmocka_unit_test(test_explain_the_broker),
+        cmocka_unit_test(test_explain_the_holder),
+        cmocka_unit_test(test_explain_nothing),
         cmocka_unit_test(test_mix_of_wal_and_tables),
+        cmocka_unit_test(test_a_new_table_is_not_taken_for_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -780,8 +780,8 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
     }
     mr_port_begins(port, &identity);
     snapshot->identity = identity;
-    if (snapshot->options.accepts_gap && known != NULL) {
-        accept_gap(snapshot, known->end_lsn, copy->lsn);
+    if (snapshot->options.accepts_gap) { /* 0/0: nothing is known of what was before */
+        accept_gap(snapshot, known == NULL ? 0 : known->end_lsn, copy->lsn);
     }
     MR_TRY(copy_rows(snapshot, copy, ret_error));
     if (snapshot->options.only) {

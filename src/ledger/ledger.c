@@ -107,6 +107,10 @@ static void go_on(struct mr_ledger *ledger, cJSON *parts, cJSON *owed)
     }
     cJSON_Delete(owed);
     if (cJSON_GetArraySize(parts) > 0) {
+        if (ledger->owed_count >= OWED_MAX) { /* the section must fit: this range says nothing */
+            cJSON_Delete(parts);
+            parts = cJSON_CreateArray();
+        }
         seal(ledger, parts, true);
     } else {
         cJSON_Delete(parts);

@@ -181,6 +181,29 @@ static void test_goes_on_from_what_is_stored(void **state)
     assert_non_null(strstr(taken[2], "\"from\":\"0000000000000100-0000000001\""));
 }
 
+/* However many sessions fail in turn, what is stored stays small: one range more then has its place, and no sums. */
+static void test_a_range_says_nothing_where_too_many_are_owed(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const char section[] =
+        "{\"n\":7,\"prev\":\"0123456789abcdef0123456789ABCDEF\",\"from\":\"0000000000000090-"
+        "0000000001\",\"to\":\"0000000000000100-0000000001\",\"parts\":[[\"p.public.t\",0,1,"
+        "\"00000000000000000000000000000001\"]],\"owed\":[\"3\",\"4\",\"5\",\"6\"]}";
+    stage->stored = (struct mr_checkpoint){.end_lsn = 0x110};
+    stage->stored_found = true;
+    mr_checkpoint_add(&stage->stored, "ledger", MR_STRDUP(section), &(struct mr_section_rank){0});
+    start(stage, MR_STORES_AFTER);
+    mr_stage_wait(stage, mr_stage_told, 0x210);
+    while (atomic_load(&taken_count) < 6) {
+        mr_stage_wait_confirms(stage, 1);
+    }
+    stop(stage);
+    assert_string_equal(taken[3], "6");
+    assert_non_null(strstr(taken[4], "\"n\":7,"));
+    assert_non_null(strstr(taken[4], "\"parts\":[]"));
+    assert_non_null(strstr(taken[5], "\"from\":\"0000000000000100-0000000001\""));
+}
+
 static bool has_stored(const struct mr_stage *stage, long times)
 {
     return atomic_load(&stage->stores) >= times;
@@ -240,6 +263,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_lost_session_counts_for_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_is_sent_after_it_is_stored, setup, teardown),
         cmocka_unit_test_setup_teardown(test_goes_on_from_what_is_stored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_range_says_nothing_where_too_many_are_owed, setup,
+                                        teardown),
         cmocka_unit_test(test_sections_that_cannot_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

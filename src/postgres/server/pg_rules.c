@@ -614,8 +614,11 @@ static void rule_lost_slot(const struct rules *rules)
                 "is lost: the server has %s%s%s, so %s",
                 removed ? "removed WAL that it needed" : "invalidated it (", removed ? "" : reason,
                 removed ? "" : ")",
-                replaced ? "it is made again, and existing rows are copied (snapshot.mode)"
-                         : "rows since then are missing");
+                !replaced ? "rows since then are missing"
+                : mr_pg_copies_rows(rules->options->copies)
+                    ? "it is made again, and existing rows are copied (snapshot.mode)"
+                    : "it is made again, and what has changed since then is left to millrace "
+                      "verify --repair");
 }
 
 bool mr_pg_slot_is_lost(const struct mr_pg_facts *facts)

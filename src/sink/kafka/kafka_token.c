@@ -29,7 +29,7 @@ static bool set_token(rd_kafka_t *client, const cJSON *json)
 {
     char *token = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "token"));
     const cJSON *expires = cJSON_GetObjectItemCaseSensitive(json, "expires_ms");
-    if (token == NULL || token[0] == '\0' || !cJSON_IsNumber(expires) ||
+    if (token == NULL || token[0] == '\0' || !cJSON_IsNumber(expires) || expires->valuedouble < 0 ||
         expires->valuedouble > (double)INT64_MAX / 2000) {
         return false;
     }
@@ -43,7 +43,7 @@ static bool set_token(rd_kafka_t *client, const cJSON *json)
 void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program)
 {
     char *line = NULL;
-    struct mr_error error;
+    struct mr_error error = {0};
     mr_status status = mr_program_run(program, -1, &line, &error);
     if (status == MR_OK) {
         cJSON *json = cJSON_Parse(line);
@@ -69,6 +69,9 @@ mr_status mr_kafka_token_classify(const char *text, const char **ret_remedy)
     static const char *const refusals[] = {"invalid_client", "unauthorized_client", "invalid_scope",
                                            "invalid_request", "unsupported_grant_type"};
     *ret_remedy = "";
+    if (strstr(text, MR_PROGRAM_HELPER_GONE) != NULL) {
+        return MR_ERR_SYSTEM;
+    }
     if (strstr(text, "token_command") != NULL) {
         return strstr(text, MR_PROGRAM_REMEDY) != NULL ? MR_ERR_TRANSIENT : MR_ERR_AUTH;
     }
