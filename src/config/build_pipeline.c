@@ -97,9 +97,6 @@ static void build_memory(struct mr_config *config)
     config->pipeline.batches = (uint32_t)needs.batches;
     config->pipeline.memory_bytes = limit;
     config->pipeline.change_bytes_max = change_max;
-    if (needs.patterns) { /* before rows: how many tables it will be is not known */
-        mr_memory_take_relations(&memory, &needs);
-    }
     config->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max);
     config->source.relation_bytes_max = mr_memory_take_relations(&memory, &needs);
     config->pipeline.large_bytes_max = mr_memory_large(&memory, limit);

@@ -14,15 +14,6 @@ enum {
     HOT_PERCENT = 60,
 };
 
-static uint64_t events_of(const struct mr_table_count *table)
-{
-    uint64_t sum = 0;
-    for (int op = 0; op < MR_OP_COUNT; op++) {
-        sum += table->events[op];
-    }
-    return sum;
-}
-
 static uint64_t grown(uint64_t now, uint64_t before)
 {
     return now > before ? now - before : 0;
@@ -38,7 +29,7 @@ static void begin_window(struct mr_monitor_mix_begin *begin, const struct mr_mon
     begin->count = now->tables.count;
     for (uint32_t i = 0; i < now->tables.count; i++) {
         begin->counted[i] = (struct mr_monitor_counted){now->tables.items[i].table,
-                                                        events_of(&now->tables.items[i])};
+                                                        mr_table_count_sum(&now->tables.items[i])};
     }
 }
 
@@ -61,7 +52,7 @@ static void end_window(struct mr_monitor_mix *mix, const struct mr_monitor_snaps
     mix->events = mix->table_events = 0;
     for (uint32_t i = 0; i < now->tables.count; i++) {
         const struct mr_table_count *table = &now->tables.items[i];
-        uint64_t events = grown(events_of(table), events_before(begin, table->table, i));
+        uint64_t events = grown(mr_table_count_sum(table), events_before(begin, table->table, i));
         mix->events += events;
         if (events > mix->table_events) {
             mix->table_events = events;

@@ -206,19 +206,10 @@ static void add_ends(cJSON *root, const struct mr_pages *pages,
     }
 }
 
-static uint64_t events_of(const struct mr_table_count *table)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < MR_OP_COUNT; i++) {
-        sum += table->events[i];
-    }
-    return sum;
-}
-
 static int by_events(const void *a, const void *b)
 {
-    uint64_t first = events_of(a);
-    uint64_t second = events_of(b);
+    uint64_t first = mr_table_count_sum(a);
+    uint64_t second = mr_table_count_sum(b);
     return first < second ? 1 : -(first > second);
 }
 

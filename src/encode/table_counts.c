@@ -129,13 +129,11 @@ uint32_t mr_table_counts_size(const struct mr_table_counts *counts)
 
 static uint64_t line_read(const struct mr_table_line *line, struct mr_table_count *ret)
 {
-    uint64_t total = 0;
     ret->table = line->table;
     for (uint32_t op = 0; op < MR_OP_COUNT; op++) {
         ret->events[op] = atomic_load_explicit(&line->events[op], memory_order_relaxed);
-        total += ret->events[op];
     }
-    return total;
+    return mr_table_count_sum(ret);
 }
 
 uint32_t mr_table_counts_read(const struct mr_table_counts *counts,

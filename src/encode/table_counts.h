@@ -17,6 +17,16 @@ struct mr_table_count {
     uint64_t events[MR_OP_COUNT]; /* by enum mr_op */
 };
 
+/* Of all operations. */
+static inline uint64_t mr_table_count_sum(const struct mr_table_count *table)
+{
+    uint64_t sum = 0;
+    for (int op = 0; op < MR_OP_COUNT; op++) {
+        sum += table->events[op];
+    }
+    return sum;
+}
+
 /* The newest event of a table, as far as it fits: what a person wants to see, not what a consumer reads. */
 struct mr_last_event {
     int64_t time_ns; /* when it was encoded, since 1970; 0: there was none */

@@ -461,9 +461,8 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     }
     if (delivery->transaction.bytes == 0) {
         delivery->transaction.begun_ns = batch->received_ns;
-        if (batch->received_ns - delivery->store.asked_ns > MR_PACE_MS_MAX * INT64_C(1000000)) {
-            delivery->transaction.before_ns = 0; /* another burst */
-        }
+        delivery->transaction.before_ns = mr_pace_before_ns(
+            delivery->transaction.before_ns, batch->received_ns - delivery->store.asked_ns);
     }
     delivery->transaction.bytes += mr_batch_bytes(batch);
 }

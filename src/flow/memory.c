@@ -80,6 +80,9 @@ uint64_t mr_memory_sum(const struct mr_memory *memory)
 size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
                           uint64_t change_bytes_max)
 {
+    if (needs->patterns) {
+        mr_memory_take_relations(memory, needs);
+    }
     uint64_t least = mr_memory_chunk(change_bytes_max);
     uint64_t row = CHANGE_BYTES_MIN;
     while (2 * row <= change_bytes_max) {

@@ -57,7 +57,7 @@ uint64_t mr_memory_change_max(const struct mr_memory_needs *needs);
 size_t mr_memory_chunk(uint64_t change_bytes_max);
 
 /* The largest row that may be copied while the stream runs, as COPY writes it: not above a change, and within `limit`. What it
- * takes is added to `memory`. */
+ * takes is added to `memory`. Where tables are named by a pattern, what their descriptions may have is added before. */
 size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
                           uint64_t change_bytes_max);
 

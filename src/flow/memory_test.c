@@ -122,6 +122,20 @@ static void test_tables_take_a_quarter_at_most(void **state)
     }
 }
 
+/* 16 MiB of descriptions are some 15,000 tables that have sent rows; the largest row that is copied takes what is left. */
+static void test_tables_by_a_pattern_come_before_rows(void **state)
+{
+    (void)state;
+    struct mr_memory_needs needs = needs_of(128 * MIB);
+    needs.tables = 0;
+    needs.patterns = true;
+    uint64_t change = mr_memory_change_max(&needs);
+    struct mr_memory memory = mr_memory_of(&needs, change);
+    assert_int_equal(mr_memory_take_row(&memory, &needs, change), 8 * MIB);
+    assert_int_equal(mr_memory_take_relations(&memory, &needs), 16 * MIB);
+    assert_true(mr_memory_sum(&memory) <= needs.limit);
+}
+
 /* Whatever is set: what is given to descriptions and to large changes is within the budget, with all the rest. */
 static void test_all_that_is_given_is_within_the_budget(void **state)
 {
@@ -158,6 +172,7 @@ int main(void)
         cmocka_unit_test(test_tables_take_a_quarter_at_most),
         cmocka_unit_test(test_copied_rows_are_part_of_it),
         cmocka_unit_test(test_each_reader_has_a_buffer_and_two_rows),
+        cmocka_unit_test(test_tables_by_a_pattern_come_before_rows),
         cmocka_unit_test(test_all_that_is_given_is_within_the_budget),
         cmocka_unit_test(test_sum_is_within_what_it_was_made_for),
     };

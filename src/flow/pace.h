@@ -37,6 +37,12 @@ static inline int64_t mr_pace_open_ns(uint64_t bytes, int64_t ending_ns, int64_t
     return more >= most_bytes ? most_ns : (int64_t)(more * (uint64_t)ms / MR_PACE_BYTES_PER_MS);
 }
 
+/* What `before_ns` counts for when nothing was sent for `idle_ns`: after a pause another burst begins. */
+static inline int64_t mr_pace_before_ns(int64_t before_ns, int64_t idle_ns)
+{
+    return idle_ns > MR_PACE_MS_MAX * INT64_C(1000000) ? 0 : before_ns;
+}
+
 /* What the end of one takes, of what it took before and this time. A single slow one does not count for much, or for long. */
 static inline int64_t mr_pace_ending_ns(int64_t before_ns, int64_t now_ns)
 {

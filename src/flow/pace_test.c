@@ -48,6 +48,8 @@ static void test_a_burst_begins_with_short_ones(void **state)
         before_ns = mr_pace_open_ns(UINT64_MAX, 0, before_ns);
         assert_int_equal(before_ns, lasts_ms[i] * MS);
     }
+    assert_int_equal(mr_pace_before_ns(before_ns, 300 * MS), 300 * MS);
+    assert_int_equal(mr_pace_before_ns(before_ns, 301 * MS), 0);
 }
 
 static void test_pace_ending_follows_slowly(void **state)

@@ -1,6 +1,5 @@
 #include "profiler/profiler.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,8 @@
 
 #include "base/clock.h"
 
-enum { LOOK_MS = 50, KEYS_MAX = 1000, BYTES_MAX = 128 * 1024 /* of a request's keys */ };
+/* Of a request's keys: no more than POST /api/snapshot takes (MR_CHUNK_KEYS_MAX in copy/chunk_keys.h). */
+enum { LOOK_MS = 50, KEYS_MAX = 1000, BYTES_MAX = 128 * 1024 };
 /* A request that does not move for so long waits for somebody. */
 #define PATIENCE_NS (INT64_C(60) * 1000000000)
 

@@ -32,6 +32,10 @@ static void test_classify_each_kind(void **state)
         {RD_KAFKA_RESP_ERR__AUTHENTICATION,
          MR_KAFKA_NO_TOKEN ": sink.kafka.sasl.token_command: /t printed nothing; it must …",
          MR_ERR_AUTH, ""},
+        {RD_KAFKA_RESP_ERR__AUTHENTICATION,
+         MR_KAFKA_NO_TOKEN
+         ": sink.kafka.sasl.token_command: /t can't be run: " MR_PROGRAM_HELPER_GONE,
+         MR_ERR_SYSTEM, ""},
         {RD_KAFKA_RESP_ERR__AUTHENTICATION, MR_KAFKA_NO_TOKEN ": {\"error\":\"invalid_client\"}",
          MR_ERR_AUTH, "client secret"},
         {RD_KAFKA_RESP_ERR__AUTHENTICATION,
