@@ -25,7 +25,7 @@ SYSTEM = {
     "confine": "test_confinement",
     "control": "test_slot_cost test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
     "convert": "test_convert test_migrating test_there_and_back",
-    "copy": "test_snapshot test_incremental test_repair test_signals test_reload test_copying_role test_beginning test_debezium_rows "
+    "copy": "test_snapshot test_incremental test_moved test_repair test_signals test_reload test_copying_role test_beginning test_debezium_rows "
             "faults/test_copying_place test_wide",
     "encode": "test_operations test_debezium test_debezium_rows test_formats test_outbox test_routing test_keys test_hostile_messages",
     "encode/forms": "test_debezium test_formats test_outbox",
@@ -38,7 +38,7 @@ SYSTEM = {
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
     "postgres/conn": "test_security test_passwords test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
-    "postgres/server": "test_slot_cost test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_restored_source faults/test_postgresql_upgrade",
+    "postgres/server": "test_managed test_slot_cost test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_restored_source faults/test_postgresql_upgrade",
     "profiler": "test_profiler test_profiling test_profile_readers",
     "profiler/draw": "test_profile_command test_profile_readers",
     "record": "test_record",

@@ -55,6 +55,10 @@ NIGHTLY = (
             "three brokers on two processors; one that is killed, restarted and away runs each time"),
     Nightly(tuple(f"test_memory.py::{test}[256MiB]" for test in ("test_long_transaction", "test_many_large_rows", "test_burst_while_kafka_is_away")),
             ("src/flow/", "src/base/", "src/sink/", "tests/test_memory.py"), 40, "a quarter of this memory runs each time"),
+    Nightly((*(f"test_moved.py::{test}" for test in ("test_the_topic_follows", "test_attached_between_two_starts",
+                                                     "test_a_detached_table_that_was_dropped_too_soon")),
+             "test_managed.py::test_a_master_that_left_out_the_membership"), ("src/copy/", "src/postgres/catalog/pg_leaves.c"), 50,
+            "what is seen of partitions, and the role of a managed service, run each time"),
     Nightly(("test_hostile_settings.py::test_no_setting_changes_an_event",), ("src/postgres/", "src/copy/", "src/encode/values/"), 100,
             "tries each setting of the server"),
     Nightly(tuple(f"faults/test_network.py::test_black_hole_to_{who}[{way}-exactly-once]" for who, ways in

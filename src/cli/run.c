@@ -244,6 +244,7 @@ static void http_wire(struct app *app)
     app->http = config->http.enabled ? mr_http_new(&config->http) : NULL;
     app->added = mr_added_new(
         app->pipeline, app->copies, &config->source, config->values.snapshot_added != 0,
+        (enum mr_moved_policy)config->values.partitions_moved,
         (struct mr_added_listener){.take = app->resolved == NULL ? NULL : mr_resolved_take_tables,
                                    .context = app->resolved});
     app->reload = mr_reload_new(&(struct mr_reload_options){.started = config,

@@ -155,6 +155,14 @@ static void expose_oversize(struct text *text)
     }
 }
 
+static void expose_moved(struct text *text)
+{
+    for (unsigned i = 0; i < MR_MOVED_COUNT; i++) {
+        mr_expose_u64(&text->out, ONE(mr_moved_name((enum mr_moved_how)i)),
+                      text->now->copies.incremental.moved[i]);
+    }
+}
+
 static void expose_broker_counts(struct text *text)
 {
     const struct mr_sink_client *client = &text->now->sink.client;
@@ -235,6 +243,7 @@ static const struct family families[MR_METRIC_COUNT] = {
     [MR_METRIC_KAFKA_ERRORS] = {.expose = expose_kafka_errors},
     [MR_METRIC_KAFKA_RETRIES] = OF_BROKERS(counts, retries),
     [MR_METRIC_OVERSIZE] = {.expose = expose_oversize},
+    [MR_METRIC_PARTITIONS_MOVED] = {.expose = expose_moved},
     [MR_METRIC_SLOT_WAL_STATUS] = WORDS(slot.wal_status, MR_WAL_STATUS_COUNT, wal_word),
     [MR_METRIC_SLOT_INVALIDATION] =
         WORDS(slot.invalidation, MR_INVALIDATION_COUNT, invalidation_word),

@@ -19,16 +19,52 @@ struct mr_added {
     bool logged; /* that a look failed */
     pthread_mutex_t lock;
     const struct mr_pg_source_options *source;
-    bool asks;                              /* for the rows of tables that join */
+    bool asks; /* for the rows of tables that join */
+    struct mr_moved moved;
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
 
-/* Passes the server's answer on; its texts are the result's. */
-static void pass_on(const struct mr_added *added, const struct mr_pg_result *result)
+static int compare_oids(const void *a, const void *b)
+{
+    return mr_u32_compare(&((const struct mr_streamed_table *)a)->oid,
+                          &((const struct mr_streamed_table *)b)->oid);
+}
+
+/* Of the tables and partitions what is followed. A root is a table of the stream, too. */
+static void have_copied(const struct mr_added *added, struct mr_streamed_table *tables,
+                        uint32_t count, const struct mr_moved_leaves *leaves)
+{
+    count = added->asks ? count : 0;
+    uint32_t leaf_count = added->moved.policy >= MR_MOVED_COPY ? leaves->count : 0;
+    for (uint32_t i = 0; i < leaf_count; i++) {
+        const struct mr_streamed_table *leaf = &leaves->tables[i];
+        if (!added->asks || leaf->oid != leaf->root) {
+            tables[count++] = *leaf;
+        }
+    }
+    qsort(tables, count, sizeof(*tables), compare_oids);
+    mr_copies_streamed(added->copies, tables, count);
+}
+
+static bool watches(const struct mr_added *added)
+{
+    return added->moved.policy != MR_MOVED_IGNORE;
+}
+
+static uint32_t follows(const struct mr_added *added)
+{
+    return (added->asks ? MR_FOLLOW_TABLES : 0) |
+           (added->moved.policy >= MR_MOVED_COPY ? MR_FOLLOW_LEAVES : 0);
+}
+
+/* Passes the server's answers on (NULL: it was not asked for tables); their texts are the result's, and the leaves'. */
+static void pass_on(const struct mr_added *added, const struct mr_pg_result *result,
+                    const struct mr_moved_leaves *leaves)
 {
     const struct mr_pg_source_options *options = added->source;
-    uint32_t rows = mr_pg_result_rows(result);
-    struct mr_streamed_table *tables = MR_NEW_ARRAY(struct mr_streamed_table, rows + 1);
+    uint32_t rows = result == NULL ? 0 : mr_pg_result_rows(result);
+    struct mr_streamed_table *tables =
+        MR_NEW_ARRAY(struct mr_streamed_table, rows + leaves->count + 1);
     uint32_t count = 0;
     for (uint32_t i = 0; i < rows; i++) {
         struct mr_streamed_table one = {.oid = (uint32_t)mr_pg_result_number(result, i, 0),
@@ -40,26 +76,42 @@ static void pass_on(const struct mr_added *added, const struct mr_pg_result *res
         tables[count] = one;
         count += !is_hidden;
     }
-    if (added->asks) {
-        mr_copies_streamed(added->copies, tables, count);
-    }
     if (added->listener.take != NULL) {
         added->listener.take(added->listener.context, tables, count);
+    }
+    if (follows(added) != 0) {
+        have_copied(added, tables, count, leaves);
     }
     free(tables);
 }
 
 /* The tables that are streamed with those options, of which the publication may send less; the caller's. */
-static mr_status query(const struct mr_added *added, const struct mr_pg_source_options *options,
+static mr_status query(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                        struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the tables that are streamed", "nss", 0, UINT32_MAX};
-    struct mr_pg_conn *conn;
-    MR_TRY(mr_pg_connect(added->connection, false, added->ticker.stop_fd, &conn, ret_error));
     struct mr_text sql = {0};
     mr_sql_add_streamed(&sql, options, mr_pg_server_version(conn));
-    mr_status status = mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
+    return mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
+}
+
+static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error)
+{
+    struct mr_pg_conn *conn;
+    struct mr_pg_result *result = NULL;
+    struct mr_moved_leaves leaves = {0};
+    MR_TRY(mr_pg_connect(added->connection, false, added->ticker.stop_fd, &conn, ret_error));
+    bool wants_tables = added->asks || added->listener.take != NULL;
+    mr_status status = wants_tables ? query(conn, added->source, &result, ret_error) : MR_OK;
+    if (status == MR_OK && watches(added)) {
+        status = mr_moved_look(&added->moved, conn, added->source, &leaves, ret_error);
+    }
     mr_pg_close(conn);
+    if (status == MR_OK) {
+        pass_on(added, result, &leaves);
+    }
+    mr_moved_leaves_done(&leaves);
+    mr_pg_result_free(result);
     return status;
 }
 
@@ -72,12 +124,7 @@ static bool look(struct mr_added *added)
         return false;
     }
     struct mr_error error;
-    struct mr_pg_result *result;
-    mr_status status = query(added, added->source, &result, &error);
-    if (status == MR_OK) {
-        pass_on(added, result);
-        mr_pg_result_free(result);
-    }
+    mr_status status = look_at_once(added, &error);
     bool fails = status != MR_OK && status != MR_AGAIN && status != MR_ERR_TRANSIENT;
     if (fails && !added->logged) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
@@ -88,7 +135,7 @@ static bool look(struct mr_added *added)
 
 static bool looks(const struct mr_added *added)
 {
-    return added->asks || added->listener.take != NULL;
+    return added->asks || added->listener.take != NULL || watches(added);
 }
 
 static int tick(void *context)
@@ -104,7 +151,7 @@ static int tick(void *context)
 static void start(struct mr_added *added)
 {
     struct mr_error error;
-    mr_copies_follow(added->copies, added->asks);
+    mr_copies_follow(added->copies, follows(added));
     if (looks(added) && !added->ticker.runs &&
         mr_ticker_start(&added->ticker, SOON_MS, &error) != MR_OK) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
@@ -113,15 +160,17 @@ static void start(struct mr_added *added)
 
 struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
                               const struct mr_pg_source_options *source, bool asks,
-                              struct mr_added_listener listener)
+                              enum mr_moved_policy moved, struct mr_added_listener listener)
 {
     struct mr_added *added = MR_NEW(struct mr_added);
-    *added = (struct mr_added){.pipeline = pipeline,
-                               .source = source,
-                               .copies = copies,
-                               .asks = asks,
-                               .listener = listener,
-                               .connection = &source->connection};
+    *added = (struct mr_added){
+        .pipeline = pipeline,
+        .source = source,
+        .copies = copies,
+        .asks = asks,
+        .moved = {.copies = copies, .policy = source->via_root ? moved : MR_MOVED_IGNORE},
+        .listener = listener,
+        .connection = &source->connection};
     mr_ticker_init(&added->ticker, "mr-added", tick, added);
     pthread_mutex_init(&added->lock, NULL);
     start(added);
@@ -155,12 +204,15 @@ static void end_copies(const struct mr_added *added, const struct mr_pg_source_o
 {
     struct mr_error error;
     struct mr_pg_result *streamed = NULL;
+    struct mr_pg_conn *conn = NULL;
     if (mr_copies_incremental(added->copies).tables == 0) {
         return;
     }
-    if (query(added, source, &streamed, &error) != MR_OK) {
+    if (mr_pg_connect(added->connection, false, added->ticker.stop_fd, &conn, &error) != MR_OK ||
+        query(conn, source, &streamed, &error) != MR_OK) {
         streamed = NULL; /* a partition whose copy is ended can be asked for again */
     }
+    mr_pg_close(conn);
     struct kept kept = {.options = source, .streamed = streamed};
     mr_copies_keep(added->copies, keeps, &kept);
     mr_pg_result_free(streamed);
@@ -173,7 +225,7 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     added->asks = asks;
     if (asks) {
         /* What is known is what was streamed before; if the thread has not looked yet, the new tables would count as known. */
-        mr_copies_follow(added->copies, true);
+        mr_copies_follow(added->copies, follows(added));
         look(added);
     }
     added->source = source;
@@ -191,6 +243,7 @@ void mr_added_free(struct mr_added *added)
     }
     mr_ticker_stop(&added->ticker);
     mr_ticker_done(&added->ticker);
+    mr_moved_done(&added->moved);
     pthread_mutex_destroy(&added->lock);
     free(added);
 }

@@ -1,5 +1,6 @@
 /* Tables that join the stream, while it runs or between two starts, because a pattern covers them or because the publication or the
- * configuration changed: their existing rows are asked for (snapshot.added_tables).
+ * configuration changed: their existing rows are asked for (snapshot.added_tables). And partitions of tables that are sent by their
+ * roots, which move rows without events (moved.h).
  *
  * A thread of its own looks every few seconds, on a connection that it closes again. The copies know which tables are new,
  * after a restart as well (mr_copies_streamed). */
@@ -7,6 +8,7 @@
 #define MR_COPY_ADDED_H
 
 #include "copy/copies.h"
+#include "copy/moved.h"
 #include "flow/pipeline.h"
 #include "stream/pg_source.h"
 
@@ -18,10 +20,11 @@ struct mr_added_listener {
     void *context;
 };
 
-/* Before the pipeline is started. All are the caller's and outlive it. `asks`: rows of tables that join are asked for. */
+/* Before the pipeline is started. All are the caller's and outlive it. `asks`: rows of tables that join are asked for. `moved` counts
+ * where the publication sends partitions by their roots, and for good. */
 struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
                               const struct mr_pg_source_options *source, bool asks,
-                              struct mr_added_listener listener);
+                              enum mr_moved_policy moved, struct mr_added_listener listener);
 
 /* Ends the copies of tables that are no longer streamed. `source` counts from now on, and stays the caller's until the next
  * change; nothing reads the former one once this returns. Where copies begin with this change, the former one's tables count as

@@ -11,6 +11,8 @@
 /* As many as a double counts one by one. */
 #define NUMBER_MAX ((double)(UINT64_C(1) << 53))
 
+enum { KINDS_BEFORE = 1, KINDS_ALL = 3 }; /* builds before "known_of" knew tables alone */
+
 void mr_asked_place_done(struct mr_asked_place *place)
 {
     for (uint32_t i = 0; i < place->after_count; i++) {
@@ -113,6 +115,9 @@ static void add_known(cJSON *json, const struct mr_asked_stored *state)
         before = state->known[i];
     }
     cJSON_AddStringToObject(json, "known", text.data == NULL ? "" : text.data);
+    if (state->known_kinds != KINDS_BEFORE) {
+        add_number(json, "known_of", state->known_kinds);
+    }
     mr_text_done(&text);
 }
 
@@ -126,7 +131,7 @@ char *mr_asked_stored_format(const struct mr_asked_stored *state)
     for (uint32_t i = 0; i < state->count; i++) {
         add_table(tables, &state->tables[i]);
     }
-    if (state->has_known) {
+    if (state->known_kinds != 0) {
         add_known(json, state);
     }
     char *text = cJSON_PrintUnformatted(json);
@@ -200,10 +205,15 @@ static bool take_known(const cJSON *json, struct mr_asked_stored *state)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "known");
     const char *at = cJSON_GetStringValue(item);
-    state->has_known = item != NULL;
     if (item == NULL || at == NULL) {
         return item == NULL;
     }
+    uint64_t kinds = KINDS_BEFORE;
+    if (cJSON_HasObjectItem(json, "known_of") &&
+        !take_number(json, "known_of", KINDS_ALL, &kinds)) {
+        return false;
+    }
+    state->known_kinds = (uint32_t)kinds;
     state->known = MR_NEW_ARRAY(uint32_t, strlen(at) / 2 + 1);
     uint64_t oid = 0;
     for (bool more = *at != '\0'; more; at++) {

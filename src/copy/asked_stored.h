@@ -37,8 +37,9 @@ struct mr_asked_stored {
     bool paused;
     struct mr_asked_table *tables; /* that are not at their ends, in order of asking */
     uint32_t count;
-    /* Tables that are streamed and need no copy, by OID, ascending; only where tables that come to the stream are copied. */
-    bool has_known;
+    /* Tables that are streamed, and partitions, that need no copy, by OID, ascending; only where those that come are copied: of which
+     * kinds these are (mr_copies_follow); 0: none are followed. */
+    uint32_t known_kinds;
     uint32_t *known;
     uint32_t known_count;
 };

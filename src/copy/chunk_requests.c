@@ -77,7 +77,7 @@ static void forget_known(struct mr_chunk_requests *requests)
     free(requests->known);
     requests->known = NULL;
     requests->known_count = 0;
-    requests->has_known = false;
+    requests->known_kinds = 0;
 }
 
 void mr_chunk_requests_done(struct mr_chunk_requests *requests)
@@ -148,13 +148,13 @@ static bool is_named(const struct mr_chunk_request *request, const char *schema,
     return strcmp(request->asked.schema, schema) == 0 && strcmp(request->asked.table, table) == 0;
 }
 
-/* With the lock. One that is to stop does not bring all rows any more, and one by keys never does. */
+/* With the lock. One that is to stop does not bring all rows any more, and one that repairs never does. */
 static bool is_asked(const struct mr_chunk_requests *requests, const char *schema,
                      const char *table)
 {
     const struct mr_chunk_request *one = requests->first;
     while (one != NULL &&
-           !(is_open(one) && !one->stops && one->keys == NULL && is_named(one, schema, table))) {
+           !(is_open(one) && !one->stops && one->repairs == NULL && is_named(one, schema, table))) {
         one = one->next;
     }
     return one != NULL;
@@ -172,7 +172,10 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
                                              .where = text_of(wish->where),
                                              .key = text_of(wish->key)};
     request->keys = wish->keys;
-    request->repairs = wish->keys == NULL ? NULL : wish->keys->why;
+    request->detached = wish->detached;
+    request->repairs = wish->keys != NULL    ? wish->keys->why
+                       : wish->detached != 0 ? mr_moved_name(MR_MOVED_DETACHED)
+                                             : NULL;
     size_t text = text_size(request);
     for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
         text += is_open(one) ? text_size(one) : 0;
@@ -180,7 +183,7 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
     bool has_room =
         atomic_load(&requests->open) < MR_COPY_REQUESTS_MAX - ENDED_KEPT && text <= TEXT_MAX;
     const char *fault = !fits ? "no table has so long a name"
-                        : wish->keys == NULL && is_asked(requests, wish->schema, wish->table)
+                        : request->repairs == NULL && is_asked(requests, wish->schema, wish->table)
                             ? "its rows are being copied, or wait for it, already"
                         : !has_room ? "too many tables wait for their copies; ask again later"
                                     : NULL;
@@ -221,28 +224,55 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
     return MR_OK;
 }
 
-void mr_copies_follow(struct mr_copies *copies, bool follows)
+void mr_copies_follow(struct mr_copies *copies, uint32_t kinds)
 {
     struct mr_chunk_requests *requests = copies->requests;
     pthread_mutex_lock(&requests->lock);
-    requests->follows = follows;
-    if (!follows) {
+    requests->follows = kinds;
+    if (kinds == 0) {
         forget_known(requests);
     }
     pthread_mutex_unlock(&requests->lock);
 }
 
-/* A table is known from the moment on when it is asked for: both are stored in one. With the lock. */
+static bool was_known(const struct mr_chunk_requests *requests, uint32_t oid)
+{
+    return requests->known_count > 0 && bsearch(&oid, requests->known, requests->known_count,
+                                                sizeof(*requests->known), mr_u32_compare) != NULL;
+}
+
+/* With the lock. The partitions of a root that is new itself come with it, or as somebody asks. */
+static bool lacks(const struct mr_chunk_requests *requests, const struct mr_streamed_table *table)
+{
+    bool is_leaf = table->root != 0;
+    uint32_t kind = is_leaf ? MR_FOLLOW_LEAVES : MR_FOLLOW_TABLES;
+    bool may = !is_leaf || (table->root != table->oid && was_known(requests, table->root));
+    return may && (requests->known_kinds & kind) != 0 && !was_known(requests, table->oid);
+}
+
+bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *table)
+{
+    struct mr_chunk_requests *requests = copies->requests;
+    pthread_mutex_lock(&requests->lock);
+    bool does = lacks(requests, table);
+    pthread_mutex_unlock(&requests->lock);
+    return does;
+}
+
+/* A table is known from the moment on when it is asked for: both are stored in one. With the lock. A copy of its root that is under way
+ * may have passed a partition's rows, so that waits for its own. */
 static bool is_known(struct mr_chunk_requests *requests, const struct mr_streamed_table *table)
 {
-    if (!requests->has_known ||
-        (requests->known_count > 0 && bsearch(&table->oid, requests->known, requests->known_count,
-                                              sizeof(*requests->known), mr_u32_compare) != NULL)) {
+    if (!lacks(requests, table)) {
         return true;
     }
-    struct mr_copy_wish wish = {.schema = table->schema, .table = table->table};
+    bool is_leaf = table->root != 0;
+    struct mr_copy_wish wish = {
+        .schema = table->schema, .table = table->table, .where = table->where};
     uint64_t id;
-    return add(requests, &wish, &id) == NULL || is_asked(requests, table->schema, table->table);
+    return (!is_leaf || table->where != NULL) &&
+           (add(requests, &wish, &id) == NULL ||
+            (!is_leaf && is_asked(requests, table->schema, table->table)));
 }
 
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
@@ -252,16 +282,17 @@ void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table
     uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
     uint32_t known_count = 0;
     pthread_mutex_lock(&requests->lock);
-    bool does = requests->follows && requests->adopted;
+    bool does = requests->follows != 0 && requests->adopted;
     for (uint32_t i = 0; does && i < count; i++) {
         known[known_count] = tables[i].oid;
         known_count += is_known(requests, &tables[i]);
     }
-    bool changes = does && (!requests->has_known || known_count != requests->known_count ||
+    bool changes = does && (requests->known_kinds != requests->follows ||
+                            known_count != requests->known_count ||
                             memcmp(known, requests->known, known_count * sizeof(*known)) != 0);
     if (changes) {
         forget_known(requests);
-        requests->has_known = true;
+        requests->known_kinds = requests->follows;
         requests->known = known;
         requests->known_count = known_count;
         note_wish(requests);
@@ -360,6 +391,22 @@ bool mr_copies_is_stored(struct mr_copies *copies)
     return is_stored;
 }
 
+const char *mr_moved_name(enum mr_moved_how how)
+{
+    static const char *const names[] = {[MR_MOVED_ATTACHED] = "attached",
+                                        [MR_MOVED_DETACHED] = "detached",
+                                        [MR_MOVED_DROPPED] = "dropped",
+                                        [MR_MOVED_TRUNCATED] = "truncated"};
+    return names[how];
+}
+
+void mr_copies_count_moved(struct mr_copies *copies, enum mr_moved_how how, uint32_t partitions)
+{
+    pthread_mutex_lock(&copies->requests->lock);
+    copies->requests->moved[how] += partitions;
+    pthread_mutex_unlock(&copies->requests->lock);
+}
+
 struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies)
 {
     struct mr_chunk_requests *requests = copies->requests;
@@ -373,6 +420,7 @@ struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies)
         .chunks = requests->done.chunks,
         .repeated = requests->done.repeated,
     };
+    memcpy(stats.moved, requests->moved, sizeof(stats.moved));
     pthread_mutex_unlock(&requests->lock);
     return stats;
 }
@@ -534,7 +582,7 @@ void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_
     for (uint32_t i = 0; i < count; i++) {
         rows += parts[i].rows;
     }
-    rows = request->keys == NULL ? rows : request->keys->count;
+    rows = request->repairs == NULL ? rows : request->keys != NULL ? request->keys->count : 0;
     free(request->parts);
     request->parts = parts;
     request->part_count = count;
@@ -674,11 +722,11 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
          note = note->next) {
         place = note->request == request->asked.id ? &note->place : place;
     }
-    request->told = request->keys == NULL;
+    request->told = request->repairs == NULL;
     if (place->settled && request->end == MR_REQUEST_END_OPEN) {
         request->end = MR_REQUEST_END_TOLD;
     }
-    if (place->settled || request->stops || request->keys != NULL) {
+    if (place->settled || request->stops || request->repairs != NULL) {
         return;
     }
     state->tables[state->count++] = mr_asked_table_copy(&request->asked, place);
@@ -699,14 +747,14 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
     pthread_mutex_lock(&requests->lock);
     bool paused = atomic_load(&requests->paused);
     requests->wish = requests->wish == MR_WISH_STORED ? MR_WISH_STORED : MR_WISH_TOLD;
-    if (requests->last_id > 0 || paused || requests->has_known) {
+    if (requests->last_id > 0 || paused || requests->known_kinds != 0) {
         state = MR_NEW(struct mr_asked_stored);
         *state = (struct mr_asked_stored){
             .step = revision_of(requests, step),
             .last_id = requests->last_id,
             .paused = paused,
             .tables = MR_NEW_ARRAY(struct mr_asked_table, atomic_load(&requests->open) + 1),
-            .has_known = requests->has_known,
+            .known_kinds = requests->known_kinds,
             .known = copy_oids(requests->known, requests->known_count),
             .known_count = requests->known_count,
         };
@@ -778,8 +826,8 @@ static void adopt_theirs(struct mr_chunk_requests *requests, const struct mr_ask
 static void adopt_known(struct mr_chunk_requests *requests, const struct mr_asked_stored *stored)
 {
     forget_known(requests);
-    if (requests->follows && stored->has_known) {
-        requests->has_known = true;
+    if (requests->follows != 0 && stored->known_kinds != 0) {
+        requests->known_kinds = stored->known_kinds;
         requests->known_count = stored->known_count;
         requests->known = copy_oids(stored->known, stored->known_count);
     }

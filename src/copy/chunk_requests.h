@@ -34,7 +34,9 @@ struct mr_chunk_request {
     struct mr_chunk_request *next;
     struct mr_asked_table asked; /* at the place where it begins, or goes on after a loss */
     struct mr_chunk_keys *keys;  /* NULL: it copies rows. Until its end */
-    const char *repairs;         /* mr_chunk_keys.why */
+    uint32_t detached;           /* as in mr_copy_wish */
+    const char *
+        repairs; /* mr_chunk_keys.why, or "detached"; NULL: it copies rows. Nothing stores one that does */
     enum mr_copy_request_state state;
     bool stops; /* somebody wants its end */
     struct mr_chunks_done done;
@@ -64,11 +66,12 @@ struct mr_chunk_requests {
     enum mr_wish_state wish;
     uint64_t told_id; /* the last one of ours that the sink may have stored */
     struct mr_chunk_note *notes, **last_note; /* by their steps */
-    bool follows;         /* tables that come to the stream are to be asked for */
-    _Atomic bool adopted; /* what is stored is known */
-    bool has_known;
-    uint32_t *known; /* mr_asked_stored.known */
+    uint32_t follows;                         /* kinds that are to be asked for once they come */
+    _Atomic bool adopted;                     /* what is stored is known */
+    uint32_t known_kinds;                     /* mr_asked_stored.known */
+    uint32_t *known;
     uint32_t known_count;
+    uint64_t moved[MR_MOVED_COUNT];
     struct mr_chunks_done done; /* of all requests */
     char gap[MR_GAP_MAX];       /* the section of that name; "": the stream has gone on nowhere */
 };

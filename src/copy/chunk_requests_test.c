@@ -313,9 +313,9 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     static const char *const tables[] = {"a", "b", "c", "d"};
     struct mr_chunk_requests requests;
     begin(&requests);
-    mr_copies_follow(of(&requests), true);
+    mr_copies_follow(of(&requests), MR_FOLLOW_TABLES);
     streamed(&requests, tables, 10, 1); /* what is stored is not known yet */
-    assert_false(requests.has_known);
+    assert_int_equal(requests.known_kinds, 0);
     mr_chunk_requests_adopt(&requests, NULL);
     streamed(&requests, tables, 10, 1);
     expect_asked(&requests, "");
@@ -329,12 +329,12 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
 
     mr_chunk_requests_note(&requests, 1, NULL, NULL);
     struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
-    assert_true(stored->has_known);
+    assert_int_equal(stored->known_kinds, MR_FOLLOW_TABLES);
     assert_int_equal(stored->known_count, 3);
     assert_int_equal(stored->known[2], 12);
     struct mr_chunk_requests later;
     begin(&later);
-    mr_copies_follow(of(&later), true);
+    mr_copies_follow(of(&later), MR_FOLLOW_TABLES);
     mr_chunk_requests_adopt(&later, stored);
     streamed(&later, tables, 10, 4);
     expect_asked(&later, "bcd");
@@ -350,9 +350,72 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     mr_chunk_requests_adopt(&later, stored);
     streamed(&later, tables, 10, 4);
     expect_asked(&later, "bc");
-    assert_false(later.has_known);
+    assert_int_equal(later.known_kinds, 0);
     mr_chunk_requests_done(&later);
     mr_asked_stored_free(stored);
+    mr_chunk_requests_done(&requests);
+}
+
+/* A look at a root and its partitions, 21 and up; the last one's bounds are read or not. */
+static void look_at_leaves(struct mr_chunk_requests *requests, uint32_t root, uint32_t count,
+                           const char *where)
+{
+    struct mr_streamed_table list[8] = {{.oid = root, .schema = "s", .table = "p", .root = root}};
+    for (uint32_t i = 1; i <= count; i++) {
+        list[i] = list[0];
+        list[i].oid = root + i;
+        list[i].where = i == count ? where : "id = 0";
+    }
+    mr_copies_streamed(of(requests), list, count + 1);
+}
+
+/* One that is new has its rows of the root asked for once its bounds are known, and no other copy of the root does instead. */
+static void test_partitions_ask_for_their_rows(void **test_state)
+{
+    (void)test_state;
+    static const char *const tables[] = {"a", "b"};
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    mr_copies_follow(of(&requests), MR_FOLLOW_TABLES);
+    mr_chunk_requests_adopt(&requests, NULL);
+    streamed(&requests, tables, 10, 1);
+    mr_copies_follow(of(&requests), MR_FOLLOW_LEAVES);
+    look_at_leaves(&requests, 20, 2, NULL); /* the first look at any */
+    expect_asked(&requests, "");
+    const struct mr_streamed_table third = {.oid = 23, .schema = "s", .table = "p", .root = 20};
+    const struct mr_streamed_table other = {.oid = 31, .schema = "s", .table = "q", .root = 30};
+    assert_true(mr_copies_lacks(of(&requests), &third));
+    assert_false(mr_copies_lacks(of(&requests), &other)); /* its root is new */
+    look_at_leaves(&requests, 20, 3, NULL);
+    expect_asked(&requests, "");
+    ask(&requests, "p");
+    look_at_leaves(&requests, 20, 3, "id > 5");
+    expect_asked(&requests, "p");
+    assert_true(mr_copies_lacks(of(&requests), &third));
+    mr_chunk_request_set(&requests, requests.first, MR_REQUEST_DONE);
+    look_at_leaves(&requests, 20, 3, "id > 5");
+    struct mr_asked_stored *state = mr_chunk_requests_state(&requests, 0);
+    assert_int_equal(state->count, 1);
+    assert_string_equal(state->tables[0].where, "id > 5");
+    assert_int_equal(state->known_kinds, MR_FOLLOW_LEAVES);
+    assert_int_equal(state->known_count, 4);
+    mr_asked_stored_free(state);
+    mr_chunk_requests_done(&requests);
+}
+
+/* Its keys are in no record, and it is in nobody's way. */
+static void test_a_detached_partition_is_not_stored(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    struct mr_copy_wish wish = {.schema = "s", .table = "p", .detached = 17};
+    uint64_t id;
+    struct mr_error error;
+    assert_int_equal(mr_chunk_requests_ask(&requests, &wish, &id, &error), MR_OK);
+    assert_string_equal(requests.first->repairs, "detached");
+    ask(&requests, "p");
+    expect_asked(&requests, "p");
     mr_chunk_requests_done(&requests);
 }
 
@@ -363,7 +426,7 @@ static void test_streamed_waits_for_room(void **test_state)
     enum { COUNT = MR_COPY_REQUESTS_MAX + 50 };
     struct mr_chunk_requests requests;
     begin(&requests);
-    mr_copies_follow(of(&requests), true);
+    mr_copies_follow(of(&requests), MR_FOLLOW_TABLES);
     mr_chunk_requests_adopt(&requests, NULL);
     mr_copies_streamed(of(&requests), NULL, 0);
     static char names[COUNT][8];
@@ -456,6 +519,8 @@ int main(void)
         cmocka_unit_test(test_wishes_are_stored),
         cmocka_unit_test(test_streamed_asks_for_what_is_new),
         cmocka_unit_test(test_streamed_waits_for_room),
+        cmocka_unit_test(test_partitions_ask_for_their_rows),
+        cmocka_unit_test(test_a_detached_partition_is_not_stored),
         cmocka_unit_test(test_ask_refuses_too_long_conditions),
         cmocka_unit_test(test_keys_are_not_stored),
     };

@@ -83,6 +83,7 @@ struct mr_copy_wish {
     const char *where; /* SQL, of the rows that are wanted; NULL: all */
     const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
     struct mr_chunk_keys *keys; /* to repair, taken over in any case; NULL: all rows are copied */
+    uint32_t detached; /* OID of a former partition: keys that are there alone are deleted; 0 */
 };
 
 enum mr_copy_request_state {
@@ -125,19 +126,25 @@ uint32_t mr_copies_keep(struct mr_copies *copies, mr_copy_keeps_fn keeps, void *
 /* No further chunk is read while they are paused. */
 void mr_copies_pause(struct mr_copies *copies, bool pauses);
 
-/* Whether tables that come to the stream are asked for from now on. If not, what was known of tables is forgotten. */
-void mr_copies_follow(struct mr_copies *copies, bool follows);
+/* What is asked for once it comes: tables to the stream, partitions to tables that are sent by their roots. Where nothing is, what was
+ * known is forgotten. */
+enum { MR_FOLLOW_TABLES = 1, MR_FOLLOW_LEAVES = 2 };
+void mr_copies_follow(struct mr_copies *copies, uint32_t kinds);
 
 struct mr_streamed_table {
     uint32_t oid;
-    const char *schema, *table;
+    const char *schema, *table; /* of a partition its root's */
+    uint32_t root;     /* of a partition its root's OID, and of the root itself; 0: a table */
+    const char *where; /* of a partition, its rows of the root; NULL: not known, so not asked yet */
 };
 typedef void (*mr_streamed_fn)(void *context, const struct mr_streamed_table *tables,
                                uint32_t count);
 
-/* All tables that are streamed now, by ascending OIDs. Those that were not there the last time, which the sink has stored, are
- * asked for; the first time there is no last one, and none is. Only once it is known what is stored. */
+/* All tables that are streamed now, and partitions, by ascending OIDs, as far as they are followed. Those that were not there the last
+ * time, which the sink has stored, are asked for; the first time there is no last one, and none is. Of partitions those whose root was
+ * there. Only once it is known what is stored. */
 bool mr_copies_knows(struct mr_copies *copies);
+bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *table);
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
                         uint32_t count);
 
@@ -148,6 +155,17 @@ bool mr_copies_is_stored(struct mr_copies *copies);
 uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *ret, uint32_t max,
                             bool *ret_paused);
 
+/* What happened to partitions of tables that are sent by their roots, without an event (copy/moved.h). */
+enum mr_moved_how {
+    MR_MOVED_ATTACHED,
+    MR_MOVED_DETACHED,
+    MR_MOVED_DROPPED,
+    MR_MOVED_TRUNCATED,
+    MR_MOVED_COUNT
+};
+const char *mr_moved_name(enum mr_moved_how how);
+void mr_copies_count_moved(struct mr_copies *copies, enum mr_moved_how how, uint32_t partitions);
+
 /* A transaction that the copy at hand waits for. */
 struct mr_held_up {
     char by[256];   /* "": for none */
@@ -156,6 +174,7 @@ struct mr_held_up {
 
 /* Of all copies beside the stream since the start. */
 struct mr_incremental_stats {
+    uint64_t moved[MR_MOVED_COUNT];
     bool paused;
     uint32_t tables; /* that are not at their ends */
     uint64_t rows, passed_over;

@@ -153,7 +153,7 @@ static void test_requests_are_read_as_they_were_written(void **state)
                                     .last_id = 4,
                                     .tables = tables,
                                     .count = 2,
-                                    .has_known = true,
+                                    .known_kinds = 3,
                                     .known = known,
                                     .known_count = 4};
     char *text = mr_asked_stored_format(&asked);
@@ -173,9 +173,16 @@ static void test_requests_are_read_as_they_were_written(void **state)
     assert_int_equal(read->tables[0].place.rows, 8);
     assert_int_equal(read->tables[0].place.passed_over, 9);
     assert_memory_equal(read->known, known, sizeof(known));
+    assert_int_equal(read->known_kinds, 3);
     assert_null(read->tables[1].where);
     assert_null(read->tables[1].place.after);
     mr_asked_stored_free(read);
+    read = mr_asked_stored_parse(
+        "{\"step\":1,\"last_id\":0,\"paused\":false,\"tables\":[],\"known\":\"a\"}");
+    assert_int_equal(read->known_kinds, 1); /* of a build that knew tables alone */
+    mr_asked_stored_free(read);
+    assert_null(mr_asked_stored_parse("{\"step\":1,\"last_id\":0,\"paused\":false,\"tables\":[],"
+                                      "\"known\":\"a\",\"known_of\":4}"));
     asked.count = 0;
     struct mr_checkpoint checkpoint = {.end_lsn = 1};
     mr_asked_stored_add(&asked, &checkpoint);

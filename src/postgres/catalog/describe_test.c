@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "postgres/catalog/pg_attached.h"
+#include "postgres/catalog/pg_leaves.h"
 #include "postgres/catalog/pg_sql.h"
 #include "testing/test.h"
 
@@ -406,6 +407,49 @@ static void test_a_partition_that_was_attached(void **state)
     mr_text_done(&roots);
 }
 
+/* By root: of what is listed alone; which one was attached, and what its bounds are. */
+static void test_partitions_that_are_sent_by_their_root(void **state)
+{
+    (void)state;
+    struct mr_leaves leaves;
+    run("DROP TABLE IF EXISTS shop.parts_2");
+    assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
+    assert_int_equal(leaves.root_count, 0); /* they are sent by their own names */
+    mr_leaves_done(&leaves);
+    run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = true)");
+    run("CREATE TABLE shop.parts_2 (id int PRIMARY KEY); INSERT INTO shop.parts_2 VALUES (15);"
+        " ANALYZE shop.parts_2");
+    run("ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
+    assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
+    assert_int_equal(leaves.root_count, 1);
+    assert_int_equal(leaves.leaf_count, 2);
+    assert_string_equal(mr_leaves_root(&leaves, oid_of("parts"))->table, "parts");
+    const struct mr_leaf *leaf = mr_leaves_find(&leaves, oid_of("parts_2"));
+    assert_string_equal(leaf->name, "shop.parts_2");
+    assert_true(leaf->is_counted);
+    bool attached;
+    char *bounds;
+    assert_int_equal(mr_pg_leaf_ask(conn, leaf->oid, &attached, &bounds, &error), MR_OK);
+    assert_true(attached);
+    assert_string_equal(bounds, "((id IS NOT NULL) AND (id >= 10) AND (id < 20))");
+    free(bounds);
+    assert_int_equal(mr_pg_leaf_ask(conn, oid_of("parts_1"), &attached, NULL, &error), MR_OK);
+    assert_false(attached);
+    uint32_t oid = leaf->oid;
+    mr_leaves_done(&leaves);
+    run("TRUNCATE shop.parts_2");
+    assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
+    assert_false(mr_leaves_find(&leaves, oid)->is_counted);
+    mr_leaves_done(&leaves);
+    run("DROP TABLE shop.parts_2");
+    bool is_there;
+    assert_int_equal(mr_pg_table_is_there(conn, oid, &is_there, &error), MR_OK);
+    assert_false(is_there);
+    assert_int_equal(mr_pg_leaf_ask(conn, oid, &attached, &bounds, &error), MR_OK);
+    assert_null(bounds);
+    run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = false)");
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -421,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_server_patterns_and_what_else_is_sent),
         cmocka_unit_test(test_tables_that_are_streamed_and_copied),
         cmocka_unit_test(test_a_partition_that_was_attached),
+        cmocka_unit_test(test_partitions_that_are_sent_by_their_root),
     };
     const struct mr_pg_options connection = {.conninfo = getenv("MILLRACE_TEST_CONNINFO"),
                                              .connect_timeout_ms = 10000};

@@ -302,6 +302,11 @@ static mr_status check_rules(struct mr_pg_conn *conn, const struct mr_pg_facts *
 static mr_status check_publication(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                    struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
+    if (mr_pg_publication_exists(facts) && !facts->options->via_root &&
+        mr_pg_result_true(facts->server, 0, MR_PUBLICATION_VIA_ROOT)) {
+        MR_FOUND_OK(to, "sends partitions by their root; what partitions.moved says counts with "
+                        "publication.via_partition_root = true");
+    }
     MR_TRY(mr_pg_publication_describe(conn, facts, to, ret_error));
     return mr_pg_publication_follow(conn, facts, false, to, ret_error);
 }

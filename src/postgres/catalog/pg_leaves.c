@@ -1,0 +1,192 @@
+#include "postgres/catalog/pg_leaves.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "postgres/catalog/pg_sql.h"
+
+enum { LEAVES_MAX = 100 * 1000 };
+
+enum column {
+    ROOT_OID,
+    ROOT_SCHEMA,
+    ROOT_TABLE,
+    LEAF_OID, /* NULL, as what follows: the root has none */
+    LEAF_FILENODE,
+    LEAF_COUNTED,
+    LEAF_SCHEMA,
+    LEAF_TABLE,
+};
+
+struct reading {
+    const struct mr_pg_source_options *options;
+    struct mr_leaves now;
+    uint32_t roots_max, leaves_max;
+};
+
+static int compare_roots(const void *a, const void *b)
+{
+    return mr_u32_compare(&((const struct mr_root *)a)->oid, &((const struct mr_root *)b)->oid);
+}
+
+static int compare_leaves(const void *a, const void *b)
+{
+    return mr_u32_compare(&((const struct mr_leaf *)a)->oid, &((const struct mr_leaf *)b)->oid);
+}
+
+const struct mr_root *mr_leaves_root(const struct mr_leaves *leaves, uint32_t oid)
+{
+    struct mr_root root = {.oid = oid};
+    return leaves->root_count == 0
+               ? NULL
+               : bsearch(&root, leaves->roots, leaves->root_count, sizeof(root), compare_roots);
+}
+
+const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oid)
+{
+    struct mr_leaf leaf = {.oid = oid};
+    return leaves->leaf_count == 0
+               ? NULL
+               : bsearch(&leaf, leaves->leaves, leaves->leaf_count, sizeof(leaf), compare_leaves);
+}
+
+static char *joined(const char *schema, const char *table)
+{
+    struct mr_text name = {0};
+    mr_text_format(&name, "%s.%s", schema, table);
+    return name.data;
+}
+
+static void add_root(struct reading *reading, uint32_t oid, const char *schema, const char *table)
+{
+    struct mr_leaves *now = &reading->now;
+    if (now->root_count == reading->roots_max) {
+        reading->roots_max = 2 * reading->roots_max + 8;
+        now->roots = MR_REALLOC(now->roots, reading->roots_max * sizeof(*now->roots));
+    }
+    now->roots[now->root_count++] =
+        (struct mr_root){.oid = oid, .schema = MR_STRDUP(schema), .table = MR_STRDUP(table)};
+}
+
+static void add_leaf(struct reading *reading, const struct mr_pg_result *row)
+{
+    struct mr_leaves *now = &reading->now;
+    if (now->leaf_count == reading->leaves_max) {
+        reading->leaves_max = 2 * reading->leaves_max + 64;
+        now->leaves = MR_REALLOC(now->leaves, reading->leaves_max * sizeof(*now->leaves));
+    }
+    now->leaves[now->leaf_count++] = (struct mr_leaf){
+        .oid = (uint32_t)mr_pg_result_number(row, 0, LEAF_OID),
+        .root = now->roots[now->root_count - 1].oid,
+        .filenode = (uint32_t)mr_pg_result_number(row, 0, LEAF_FILENODE),
+        .is_counted = mr_pg_result_true(row, 0, LEAF_COUNTED),
+        .name =
+            joined(mr_pg_result_value(row, 0, LEAF_SCHEMA), mr_pg_result_value(row, 0, LEAF_TABLE)),
+    };
+}
+
+/* mr_pg_row_fn: a root's rows come one after the other. */
+static mr_status take_row(void *context, const struct mr_pg_result *row, struct mr_error *ret_error)
+{
+    struct reading *reading = context;
+    struct mr_leaves *now = &reading->now;
+    uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, ROOT_OID);
+    const char *schema = mr_pg_result_value(row, 0, ROOT_SCHEMA);
+    const char *table = mr_pg_result_value(row, 0, ROOT_TABLE);
+    uint32_t last = now->root_count == 0 ? 0 : now->roots[now->root_count - 1].oid;
+    if (oid < last || now->leaf_count == LEAVES_MAX) {
+        return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                       "the server was asked for partitions and answers in another order, or with "
+                       "more than there can be");
+    }
+    if (!mr_pg_table_listed(reading->options, mr_slice_of(schema), mr_slice_of(table))) {
+        return MR_OK;
+    }
+    if (oid != last) {
+        add_root(reading, oid, schema, table);
+    }
+    if (mr_pg_result_value(row, 0, LEAF_OID) != NULL) {
+        add_leaf(reading, row);
+    }
+    return MR_OK;
+}
+
+/* Foreign tables have no WAL. */
+mr_status mr_pg_leaves_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                            struct mr_leaves *ret_leaves, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"partitions", "nssNNBSS", 0, UINT32_MAX};
+    struct reading reading = {.options = options};
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(conn));
+    mr_text_string(&sql,
+                   " SELECT r.oid::bigint, rn.nspname, r.relname, c.oid::bigint,"
+                   " c.relfilenode::bigint, c.reltuples >= 0, n.nspname, c.relname FROM sent s"
+                   " JOIN pg_class r ON r.oid = s.oid AND r.relkind = 'p'"
+                   " JOIN pg_namespace rn ON rn.oid = r.relnamespace"
+                   " LEFT JOIN (tree t JOIN pg_class c ON c.oid = t.oid AND c.relkind = 'r'"
+                   " JOIN pg_namespace n ON n.oid = c.relnamespace)"
+                   " ON t.root = r.oid AND t.isleaf ORDER BY 1");
+    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_row, &reading, ret_error);
+    if (status != MR_OK) {
+        mr_leaves_done(&reading.now);
+        return status;
+    }
+    if (reading.now.leaf_count > 0) {
+        qsort(reading.now.leaves, reading.now.leaf_count, sizeof(struct mr_leaf), compare_leaves);
+    }
+    *ret_leaves = reading.now;
+    return MR_OK;
+}
+
+void mr_leaves_done(struct mr_leaves *leaves)
+{
+    for (uint32_t i = 0; i < leaves->root_count; i++) {
+        free(leaves->roots[i].schema);
+        free(leaves->roots[i].table);
+    }
+    for (uint32_t i = 0; i < leaves->leaf_count; i++) {
+        free(leaves->leaves[i].name);
+    }
+    free(leaves->roots);
+    free(leaves->leaves);
+    *leaves = (struct mr_leaves){0};
+}
+
+/* Attached where a link above it is younger than itself (pg_attached.c). The bounds are those of all links
+ * (RelationGetPartitionQual in utils/cache/partcache.c); a partition that takes all rows has none. Of a key with
+ * expressions they would call functions of others with our rights. */
+mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attached,
+                         char **ret_bounds, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a partition", "bs", 0, 1};
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(
+        conn, &shape, &result, ret_error,
+        "WITH RECURSIVE up(oid, youngest) AS (SELECT %u::oid, 2147483647 UNION ALL"
+        " SELECT i.inhparent, least(u.youngest, CASE WHEN age(i.xmin) < 0 THEN 2147483647"
+        " ELSE age(i.xmin) END) FROM up u JOIN pg_inherits i ON i.inhrelid = u.oid)"
+        " SELECT (SELECT min(youngest) FROM up) < age(a.xmin), CASE WHEN %s OR EXISTS (SELECT"
+        " FROM up JOIN pg_partitioned_table p ON p.partrelid = up.oid AND p.partexprs IS NOT NULL)"
+        " THEN '' ELSE coalesce(pg_get_partition_constraintdef(a.attrelid), '') END"
+        " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relispartition"
+        " WHERE a.attrelid = %u AND a.attnum = -6",
+        oid, ret_bounds == NULL ? "true" : "false", oid));
+    bool is_leaf = mr_pg_result_rows(result) == 1;
+    *ret_attached = is_leaf && mr_pg_result_true(result, 0, 0);
+    if (ret_bounds != NULL) {
+        *ret_bounds = is_leaf ? MR_STRDUP(mr_pg_result_value(result, 0, 1)) : NULL;
+    }
+    return MR_OK;
+}
+
+mr_status mr_pg_table_is_there(struct mr_pg_conn *conn, uint32_t oid, bool *ret_there,
+                               struct mr_error *ret_error)
+{
+    int64_t there;
+    MR_TRY(mr_pg_ask_number(conn, "a table", 'b', &there, ret_error,
+                            "SELECT EXISTS (SELECT FROM pg_class WHERE oid = %u)", oid));
+    *ret_there = there != 0;
+    return MR_OK;
+}

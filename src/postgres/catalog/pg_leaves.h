@@ -1,0 +1,45 @@
+/* Partitions of tables that the publication sends by their roots, as the catalog has them at the moment. The connection is the caller's.
+ */
+#ifndef MR_POSTGRES_PG_LEAVES_H
+#define MR_POSTGRES_PG_LEAVES_H
+
+#include "postgres/catalog/pg_options.h"
+
+struct mr_root {
+    uint32_t oid;
+    char *schema, *table;
+};
+
+struct mr_leaf {
+    uint32_t oid, root;
+    uint32_t filenode;
+    bool
+        is_counted; /* false: nobody has counted rows in this file, as after TRUNCATE (pg_class.reltuples) */
+    char *name; /* "schema.table" */
+};
+
+/* Roots in the order of their OIDs, also those without a partition; leaves in the order of theirs. All zero is none. */
+struct mr_leaves {
+    struct mr_root *roots;
+    struct mr_leaf *leaves;
+    uint32_t root_count, leaf_count;
+};
+
+/* Those of tables that are listed. */
+mr_status mr_pg_leaves_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                            struct mr_leaves *ret_leaves, struct mr_error *ret_error);
+void mr_leaves_done(struct mr_leaves *leaves);
+
+const struct mr_root *mr_leaves_root(const struct mr_leaves *leaves, uint32_t oid); /* or NULL */
+const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oid); /* or NULL */
+
+/* Whether it was a table before it was a partition; and if `ret_bounds` is not NULL, a condition in SQL that its rows of the root
+ * fulfil and few others, the caller's to free, or "". NULL: it is none any more. Waits for who has locked it. */
+mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attached,
+                         char **ret_bounds, struct mr_error *ret_error);
+
+/* Whether there is a table of that OID. */
+mr_status mr_pg_table_is_there(struct mr_pg_conn *conn, uint32_t oid, bool *ret_there,
+                               struct mr_error *ret_error);
+
+#endif
