@@ -7,7 +7,7 @@ everything would bring everything back: a push takes, from the top, each line th
 all those whose own test has changed, and the end of the run names the others.
 scripts/test.sh --full runs all of them, each night in CI.
 
-What keeps the promise (delivery, kills, exactly-once, copies, keys, memory, equality with Debezium) has a test that does not stand here, and that runs
+What keeps the promise (delivery, kills, exactly-once, copies, keys, memory, equality with Debezium, proof) has a test that does not stand here, and that runs
 each time; what stands here of it is a twin: the other delivery, the other budget, the other way of a cut. Not on each push: three
 brokers, and copied rows beside Debezium's."""
 
@@ -17,7 +17,7 @@ import sys
 from typing import NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-COME_BACK_S = 300
+COME_BACK_S = 200
 
 
 class Nightly(NamedTuple):
@@ -116,6 +116,71 @@ NIGHTLY = (
             ("src/resolved/", "docs/examples/"), 113, "exactly once, and the view in Python, run each time"),
     Nightly(at_least_once("test_ledger.py", "test_all_that_was_delivered_is_proved", "test_a_first_copy_that_is_killed"), ("src/ledger/",), 120,
             "exactly once runs each time"),
+    Nightly(("faults/test_failover.py::test_promotion_of_a_standby_that_was_behind[at-least-once]", "faults/test_failover.py::test_backlog_of_tables_that_were_altered",
+             "faults/test_failover.py::test_promotion_within_a_copy_beside_the_stream", "faults/test_failover.py::test_standby_that_has_no_copy"),
+            ("src/postgres/server/", "src/copy/"), 85, "more about a promotion; one under load, exactly once, runs each time"),
+    Nightly(tuple(f"test_fake_postgres.py::test_floods_stay_within_the_budget[{what}]" for what in ("identity-notices", "identity-notifications")),
+            ("src/postgres/conn/", "tests/fake_postgres.py"), 60, "rows without an end in the answer to another question run each time"),
+    Nightly(("faults/test_network.py::test_server_believes_in_a_dead_connection",
+             *(f"faults/test_network.py::test_black_hole_to_{one}-exactly-once]" for one in ("kafka[in", "postgres[out"))),
+            ("src/postgres/conn/", "src/sink/", "src/flow/"), 60, "both ways, at least once, run each time"),
+    Nightly(("test_snapshot.py::test_a_partition_with_less_of_an_identity_begins_anew[FULL]", "test_snapshot.py::test_a_snapshot_that_goes_before_it_is_taken",
+             *at_least_once("test_snapshot.py", "test_a_connection_that_is_cut_within_a_copy"), "test_snapshot.py::test_a_table_whose_file_is_new_begins_anew"),
+            ("src/copy/", "src/postgres/catalog/"), 70, "other reasons to begin a table anew; kills and cuts, exactly once, run each time"),
+    Nightly(("test_incremental.py::test_by_another_key", "test_incremental.py::test_large_values_that_updates_leave_alone_come_too",
+             "test_incremental.py::test_a_reload_that_changes_tables"), ("src/copy/", "src/encode/"), 55, "kills, cuts, writers and tables that come run each time"),
+    Nightly(("test_faults.py::test_short_wal_sender_timeout_while_kafka_stands_still[idle]", "test_faults.py::test_postgresql_restarted_under_load[immediate]"),
+            ("src/postgres/", "src/stream/", "src/flow/"), 70, "no room, and the fast restart, run each time"),
+    Nightly((*at_least_once("test_beginning.py", "test_an_unfinished_repair_opens_no_gap", "test_a_row_too_large_breaks_the_repair_off",
+                            "test_a_first_copy_that_was_broken_off"),), ("src/copy/", "src/flow/"), 45, "exactly once runs each time"),
+    Nightly(("test_hostile_role.py::test_an_open_transaction_holds_up_the_slot_not_in_silence[initial]", "test_hostile_role.py::test_partitions_of_partitions_of_others",
+             "test_hostile_role.py::test_a_prepared_transaction_holds_up_the_slot_not_in_silence"), ("src/postgres/", "src/copy/"), 40,
+            "an open transaction without a copy, and the other relations of others, run each time"),
+    Nightly((*at_least_once("test_state.py", "test_shutdown_of_the_server_is_not_held_up"), "test_state.py::test_shutdown_of_the_server_is_not_held_up_by_a_backlog"),
+            ("src/postgres/", "src/flow/"), 40, "exactly once, without a backlog, runs each time"),
+    Nightly(("test_logical_messages.py::test_a_large_message_costs_nothing[400000000-true]",), ("src/stream/",), 23, "the other one that is as large runs each time"),
+    Nightly(("test_limits.py::test_full_disk_under_the_log", "test_limits.py::test_stop_while_nobody_reads_the_log"), ("src/base/",), 34,
+            "a log that nobody reads runs each time"),
+    Nightly(("faults/test_standstill.py::test_kafka_away_once_more", "faults/test_standstill.py::test_the_end_of_the_slot_is_forecast",
+             "faults/test_standstill.py::test_file_on_a_full_disk"), ("src/sink/", "src/flow/", "src/metrics/"), 45, "Kafka away and then PostgreSQL runs each time"),
+    Nightly(("faults/test_broker.py::test_broker_with_a_full_disk", "faults/test_broker.py::test_acknowledgements_cut_off"), ("src/sink/", "src/flow/", "src/ports/"), 67,
+            "brokers of their own; one that dies within a copy runs each time"),
+    Nightly(("test_resolved.py::test_no_marker_promises_what_is_not_above_it",), ("src/resolved/", "src/flow/"), 33, "a view across topics runs each time"),
+    Nightly(("test_deploy.py::test_the_image_gets_all_that_its_build_needs",), ("Dockerfile", ".dockerignore", "scripts/setup.sh", "src/cmake/", "CMakeLists.txt"), 17,
+            "builds from what the image's context holds"),
+    Nightly(("test_hardening.py::test_every_unit_is_compiled_with_the_flags",), ("CMakeLists.txt", "CMakePresets.json", "src/cmake/"), 20, "reads the commands of the build"),
+    Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[killed]",), ("src/convert/", "src/cli/", "src/postgres/server/"), 47,
+            "a Kafka Connect of its own; what pages promise of the way in runs each time"),
+    Nightly(("test_tables.py::test_a_partition_that_no_session_sees_yet",), ("src/postgres/", "src/stream/"), 13, "waits for a session that is held"),
+    Nightly(("test_verify.py::test_columns_that_come_go_and_are_renamed", "test_verify.py::test_partitions_of_a_configured_table_have_a_line_each",
+             "test_verify.py::test_a_record_that_is_none_is_named_by_its_offset", "test_verify.py::test_a_value_of_an_event_that_was_too_large_is_unknown",
+             "test_verify.py::test_two_rows_that_changed_places_are_named", "test_verify.py::test_a_text_that_comes_as_a_number_is_altered",
+             "test_verify.py::test_a_repeat_under_exactly_once_is_one_too_many", "test_verify.py::test_columns_that_the_configuration_changes",
+             "test_verify.py::test_records_from_before_millrace_count_for_no_row", "test_verify.py::test_records_with_another_key_count_for_no_row",
+             "test_verify.py::test_a_commit_that_no_session_sees_yet", "test_verify.py::test_what_is_written_is_proved_while_it_is_written[debezium-exactly-once]",
+             "test_verify.py::test_what_can_not_be_proved_is_said", "test_verify.py::test_a_sample_of_the_keys_at_a_rate"),
+            ("src/verify/", "src/sink/kafka/kafka_reader.c"), 100, "missing, phantom, stale, void, and a lost slot run each time; a wide workload is proved each time"),
+    Nightly((*(f"test_verify_values.py::{test}" for test in ("test_placeholders_of_large_values", "test_keys_of_converted_types",
+                                                             "test_keyless_tables_and_columns_that_come_later")),),
+            ("src/verify/", "src/encode/values/"), 30, "each type, and a fault in each, run each time"),
+    Nightly((*(f"test_repair.py::{test}" for test in (
+                 "test_after_a_lost_slot_only_what_differs_is_sent[at-least-once-moved]", "test_keys_of_all_kinds_and_none_of_them_is_kept",
+                 "test_many_rows_in_several_slices", "test_what_changes_after_it_was_named[exactly-once]")),),
+            ("src/copy/", "src/verify/repair.c"), 45, "planted differences, writers to the same keys, a kill, and a lost slot run each time"),
+    Nightly((*(f"test_ledger.py::{test}" for test in ("test_a_reload_in_the_middle", "test_a_first_copy_that_is_killed",
+                                                      "test_a_ledger_begins_where_the_stored_position_is")),), ("src/ledger/", "src/flow/"), 60,
+            "all that was delivered over kills, and what a person cut, run each time"),
+    Nightly((*(f"test_security.py::{test}" for test in ("test_kafka_tls_to_a_port_without", "test_kafka_certificate_not_trusted",
+                                                        "test_kafka_wrong_login[None-nobody-SCRAM-SHA-512]", "test_kafka_wrong_login[None-nobody-PLAIN]")),),
+            ("src/sink/kafka/",), 32, "wrong passwords run each time"),
+    Nightly((*(f"test_keys.py::{test}" for test in ("test_columns_of_a_key_keep_their_order[table]", "test_column_of_a_chosen_key_renamed",
+                                                    "test_chosen_key_that_does_not_fit", "test_lookup_that_fails_is_made_again")),),
+            ("src/stream/", "src/postgres/catalog/", "src/config/"), 45, "the order of an index, and keys that move, run each time"),
+    Nightly(("test_http_oddities.py::test_each_address_is_asked_in_each_odd_way[open]",), ("src/control/",), 16, "by TLS it runs each time"),
+    Nightly(("test_passwords.py::test_a_program_at_fault", "test_passwords.py::test_copies_with_a_password_of_their_own", "test_tokens.py::test_a_program_prints_something_else"),
+            ("src/base/program.c", "src/postgres/conn/", "src/sink/kafka/kafka_token.c"), 40, "a password that expires, faults later, and a hanging program run each time"),
+    Nightly((*(f"test_slot_cost.py::{test}" for test in ("test_a_large_transaction_is_spilled", "test_a_slow_broker", "test_a_server_that_decodes_no_faster")),),
+            ("src/postgres/server/", "src/flow/", "src/metrics/"), 40, "positions, and an open transaction, run each time"),
     Nightly(("faults/test_far_broker.py",), CLUSTER, 40, "waits for a broker 30 ms away"),
     Nightly(tuple(f"test_http_oddities.py::test_each_address_is_asked_in_each_odd_way[{way}]" for way in ("password", "socket")), ("src/control/",), 20,
             "open and by TLS it runs each time"),
