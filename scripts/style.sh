@@ -32,19 +32,20 @@ declare -A MAY_INCLUDE=(
     [encode/forms]="base event encode encode/values"
     [encode]="base event encode/values encode/forms"
     [registry]="base event"
+    [kafka]="base event"
     [sink]="base event ports"
-    [sink/kafka]="base event ports sink"
+    [sink/kafka]="base event ports kafka sink"
     [flow]="base event metrics ports encode"
     [copy]="base event metrics ports postgres/conn postgres/catalog postgres/server encode stream flow"
     [resolved]="base event ports encode flow copy"
     [ledger]="base event ports flow"
     [control]="base event metrics ports postgres/conn postgres/catalog postgres/server stream encode flow copy"
-    [config]="base event ports postgres/server stream encode encode/values encode/forms registry sink sink/kafka flow copy control"
+    [config]="base event ports postgres/server stream encode encode/values encode/forms registry kafka sink flow copy control"
     [convert]="base encode flow config"
-    [verify]="base event encode postgres/conn postgres/server sink/kafka config"
+    [verify]="base event encode postgres/conn postgres/server kafka config"
     [profiler/draw]="base"
     [profiler]="base metrics control config profiler/draw"
-    [cli]="base confine convert verify event registry ports sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control config profiler profiler/draw"
+    [cli]="base confine convert verify event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.
@@ -78,7 +79,7 @@ check_includes() {
             xargs sed -n 's|^#include "\([a-z_/]*\)/[^/]*"|\1|;T;F;p' | paste -d: - -)
     done
     included libpq-fe src/postgres/conn/pg_conn || wrong=1
-    included librdkafka src/sink/kafka/kafka || wrong=1
+    included librdkafka 'src/\(sink/\)\?kafka/kafka' || wrong=1
     included microhttpd src/control/http || wrong=1
     included xxhash src/ledger/sums || wrong=1
     return "$wrong"

@@ -28,7 +28,7 @@ class Nightly(NamedTuple):
 
 
 PROFILER = ("src/profiler/", "src/cli/profile.c", "tests/pprof_file.py")
-CLUSTER = ("src/sink/", "src/flow/", "src/ports/", "tests/faults/")
+CLUSTER = ("src/kafka/", "src/sink/", "src/flow/", "src/ports/", "tests/faults/")
 COPIES = ("src/copy/", "src/flow/", "src/ports/")
 EVENTS = ("src/encode/", "src/stream/", "src/event/", "tests/debezium/")
 
@@ -101,7 +101,7 @@ NIGHTLY = (
                  "test_a_repeat_with_an_old_value_is_out_of_order",
                  "test_what_is_written_is_proved_while_it_is_written[row-at-least-once]", "test_what_is_written_is_proved_while_it_is_written[row-exactly-once]",
                  "test_what_is_written_is_proved_while_it_is_written[debezium-at-least-once]")),),
-            ("src/verify/", "src/sink/kafka/kafka_reader.c"), 170, "the other planted faults, and a proof beside writers, run each time"),
+            ("src/verify/", "src/kafka/kafka_reader.c"), 170, "the other planted faults, and a proof beside writers, run each time"),
     Nightly((*(f"test_verify_values.py::test_each_type_in_each_mode_is_proved[{mode}]" for mode in ("strings", "doubles", "iso", "micros", "nanos")),
              *(f"test_verify_values.py::test_a_fault_in_a_value_of_each_type_is_found[{mode}]" for mode in ("strings", "doubles", "iso", "micros", "nanos")),
              "test_wide.py::test_a_wide_workload_is_proved[text]"),
@@ -159,7 +159,7 @@ NIGHTLY = (
              "test_verify.py::test_records_from_before_millrace_count_for_no_row", "test_verify.py::test_records_with_another_key_count_for_no_row",
              "test_verify.py::test_a_commit_that_no_session_sees_yet", "test_verify.py::test_what_is_written_is_proved_while_it_is_written[debezium-exactly-once]",
              "test_verify.py::test_what_can_not_be_proved_is_said", "test_verify.py::test_a_sample_of_the_keys_at_a_rate"),
-            ("src/verify/", "src/sink/kafka/kafka_reader.c"), 100, "missing, phantom, stale, void, and a lost slot run each time; a wide workload is proved each time"),
+            ("src/verify/", "src/kafka/kafka_reader.c"), 100, "missing, phantom, stale, void, and a lost slot run each time; a wide workload is proved each time"),
     Nightly((*(f"test_verify_values.py::{test}" for test in ("test_placeholders_of_large_values", "test_keys_of_converted_types",
                                                              "test_keyless_tables_and_columns_that_come_later")),),
             ("src/verify/", "src/encode/values/"), 30, "each type, and a fault in each, run each time"),
@@ -178,7 +178,7 @@ NIGHTLY = (
             ("src/stream/", "src/postgres/catalog/", "src/config/"), 45, "the order of an index, and keys that move, run each time"),
     Nightly(("test_http_oddities.py::test_each_address_is_asked_in_each_odd_way[open]",), ("src/control/",), 16, "by TLS it runs each time"),
     Nightly(("test_passwords.py::test_a_program_at_fault", "test_passwords.py::test_copies_with_a_password_of_their_own", "test_tokens.py::test_a_program_prints_something_else"),
-            ("src/base/program.c", "src/postgres/conn/", "src/sink/kafka/kafka_token.c"), 40, "a password that expires, faults later, and a hanging program run each time"),
+            ("src/base/program.c", "src/postgres/conn/", "src/kafka/kafka_token.c"), 40, "a password that expires, faults later, and a hanging program run each time"),
     Nightly((*(f"test_slot_cost.py::{test}" for test in ("test_a_large_transaction_is_spilled", "test_a_slow_broker", "test_a_server_that_decodes_no_faster")),),
             ("src/postgres/server/", "src/flow/", "src/metrics/"), 40, "positions, and an open transaction, run each time"),
     Nightly(("faults/test_far_broker.py",), CLUSTER, 40, "waits for a broker 30 ms away"),
@@ -209,7 +209,7 @@ NIGHTLY = (
     Nightly(("test_site.py",), ("docs/", "mkdocs.yml", "scripts/site", "tests/browser.py"), 45, "builds the site of the documents and opens it in a Chromium"),
     Nightly(("test_load.py",), ("load/", "scripts/lib/"), 3 * 25, "judges the load generator, alone on the machine"),
     Nightly(("test_tokens.py::test_the_provider_is_away", "test_tokens.py::test_a_program_that_gives_none[sleep 600]"),
-            ("src/sink/kafka/kafka_token.c", "src/base/program.c"), 78, "wait for limits of time"),
+            ("src/kafka/kafka_token.c", "src/base/program.c"), 78, "wait for limits of time"),
     Nightly(("test_tables.py::test_thousands_of_tables[5000 by name]",), ("src/stream/", "src/postgres/", "src/encode/", "src/copy/"), 60,
             "starts with 5,000 tables, and judges their memory"),
     Nightly(("test_tables.py::test_thousands_of_tables[50000 by a pattern]",), ("src/flow/memory.c",), 120, "starts with 50,000 tables"),

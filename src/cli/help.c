@@ -9,8 +9,8 @@
 #include "cli/runbook.h"
 #include "config/config.h"
 #include "config/unknown.h"
+#include "kafka/options.h"
 #include "postgres/conn/pg_conn.h"
-#include "sink/kafka/kafka.h"
 
 enum { WIDTH = 80, OPTION_COLUMN = 26, OPTION_INDENT = 6 };
 

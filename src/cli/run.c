@@ -23,6 +23,7 @@
 #include "ledger/ledger.h"
 #include "profiler/profiling.h"
 #include "resolved/resolved.h"
+#include "sink/kafka/kafka.h"
 
 enum {
     MONITOR_SAMPLE_MS = 1000,

@@ -79,7 +79,7 @@ function(millrace_compile_options target)
 endfunction()
 
 # What reads and writes bytes of others converts no number silently. (Includes of libraries are system's, and not judged.)
-set(MILLRACE_EXACT_FOLDERS base confine event encode metrics postgres record sink stream)
+set(MILLRACE_EXACT_FOLDERS base confine event encode kafka metrics postgres record sink stream)
 
 # add_millrace_module(FOLDER [NAME name] [ONLY sources...] [LINK targets...]): src/FOLDER/*.c, without its tests, or
 # only these sources, as library mr_FOLDER or mr_name.

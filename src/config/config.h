@@ -16,9 +16,9 @@
 #include "copy/copies.h"
 #include "encode/encode.h"
 #include "flow/pipeline.h"
+#include "kafka/options.h"
 #include "registry/registry.h"
 #include "sink/file.h"
-#include "sink/kafka/kafka.h"
 #include "stream/pg_source.h"
 
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };

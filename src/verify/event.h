@@ -3,7 +3,7 @@
 #define MR_VERIFY_EVENT_H
 
 #include "encode/encode.h"
-#include "sink/kafka/kafka_reader.h"
+#include "kafka/kafka_reader.h"
 #include "verify/fold.h"
 
 enum mr_event_kind {

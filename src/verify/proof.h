@@ -2,7 +2,7 @@
 #ifndef MR_VERIFY_PROOF_H
 #define MR_VERIFY_PROOF_H
 
-#include "sink/kafka/kafka_reader.h"
+#include "kafka/kafka_reader.h"
 #include "verify/pg_side.h"
 #include "verify/verify.h"
 

@@ -190,7 +190,7 @@ MUTANTS = [
            "faults/test_hanging.py"),
     Mutant("goes away inside a transaction", "src/sink/kafka/kafka_transaction.c", "rd_kafka_abort_transaction(kafka->producer, ABANDON_MS)", "NULL",
            "unit kafka_session_test"),
-    Mutant("looks for the position among what is committed", "src/sink/kafka/kafka_conf.c",
+    Mutant("looks for the position among what is committed", "src/kafka/kafka_conf.c",
            '{"isolation.level", "read_uncommitted"}', '{"isolation.level", "read_committed"}',
            "test_state.py::test_position_behind_an_open_transaction"),
     Mutant("asks SQL_ASCII for UTF-8", "src/postgres/conn/pg_conn_open.c", 'strcmp(encoding, "SQL_ASCII") == 0',

@@ -7,12 +7,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sha256.h"
-#include "sink/kafka/kafka_conf.h"
-#include "sink/kafka/kafka_errors.h"
+#include "kafka/kafka_conf.h"
+#include "kafka/kafka_errors.h"
 #include "sink/kafka/kafka_internal.h"
 #include "sink/kafka/kafka_stats.h"
-#include "sink/kafka/kafka_threads.h"
-#include "sink/kafka/kafka_token.h"
+#include "kafka/kafka_threads.h"
+#include "kafka/kafka_token.h"
 
 enum {
     POLL_INTERVAL_MS = 1000, /* looks for an error that came without a wake-up */
@@ -312,11 +312,6 @@ static void kafka_free(struct mr_sink *sink)
     free(kafka->state);
     mr_sink_counts_done(&kafka->counts);
     free(sink);
-}
-
-const char *mr_kafka_library_version(void)
-{
-    return rd_kafka_version_str();
 }
 
 struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)

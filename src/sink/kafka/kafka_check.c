@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sink/kafka/kafka_conf.h"
-#include "sink/kafka/kafka_errors.h"
+#include "kafka/kafka_conf.h"
+#include "kafka/kafka_errors.h"
 #include "sink/kafka/kafka_state.h"
-#include "sink/kafka/kafka_token.h"
+#include "kafka/kafka_token.h"
 
 enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 768 };
 

@@ -4,7 +4,7 @@
 #define MR_SINK_KAFKA_CHECK_H
 
 #include "base/finding.h"
-#include "sink/kafka/kafka.h"
+#include "sink/kafka/kafka_state.h"
 
 /* `topics`: names the configured tables go to. Main thread. */
 void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,

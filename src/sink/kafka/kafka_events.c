@@ -5,10 +5,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sink/kafka/kafka_errors.h"
+#include "kafka/kafka_errors.h"
 #include "sink/kafka/kafka_internal.h"
 #include "sink/kafka/kafka_stats.h"
-#include "sink/kafka/kafka_token.h"
+#include "kafka/kafka_token.h"
 
 enum {
     /* Records that librdkafka does not report: how often to ask what became of their topics, and how long to wait for the

@@ -8,7 +8,7 @@
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/kafka/kafka.h"
+#include "kafka/options.h"
 
 /* A topic handle whose opaque is `topic`, and whose records go to the partition of the queue (kafka_topics.h) that they have in
  * `flight`, and note there how many partitions the topic has. NULL as rd_kafka_topic_new. */

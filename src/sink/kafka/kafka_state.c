@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "event/lsn.h"
-#include "sink/kafka/kafka_conf.h"
-#include "sink/kafka/kafka_errors.h"
-#include "sink/kafka/kafka_threads.h"
+#include "kafka/kafka_conf.h"
+#include "kafka/kafka_errors.h"
+#include "kafka/kafka_threads.h"
 #include "sink/kafka/kafka_topics.h"
 
 enum {

@@ -6,7 +6,13 @@
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/kafka/kafka.h"
+#include "kafka/options.h"
+
+/* What is stored for this pipeline. */
+struct mr_kafka_stored {
+    bool found;
+    struct mr_checkpoint state; /* the caller calls mr_checkpoint_done */
+};
 
 /* The record's value, JSON, which the caller frees. */
 char *mr_state_format(const struct mr_checkpoint *state);

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sink/kafka/kafka_errors.h"
+#include "kafka/kafka_errors.h"
 #include "sink/kafka/kafka_place.h"
 
 enum {

@@ -9,7 +9,8 @@
 #include <librdkafka/rdkafka.h>
 #include <stdatomic.h>
 
-#include "sink/kafka/kafka.h"
+#include "kafka/options.h"
+#include "ports/sink.h"
 
 /* What goes to one partition, in order: records that wait, and how many are with librdkafka. */
 struct mr_kafka_queue {

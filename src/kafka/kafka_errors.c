@@ -1,9 +1,9 @@
-#include "sink/kafka/kafka_errors.h"
+#include "kafka/kafka_errors.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "sink/kafka/kafka_token.h"
+#include "kafka/kafka_token.h"
 
 /* Whatever says so last counts, as for librdkafka. */
 static const char *property_of(const struct mr_kafka_options *options, const char *name)

@@ -1,5 +1,5 @@
 /* The end of a client whose threads do not end. */
-#include "sink/kafka/kafka_threads.h"
+#include "kafka/kafka_threads.h"
 
 #include <signal.h>
 #include <sys/wait.h>

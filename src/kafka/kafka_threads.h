@@ -1,6 +1,6 @@
-/* librdkafka's threads make themselves known to the profiler, and the wait for their end has a limit. Inside sink/ only. */
-#ifndef MR_SINK_KAFKA_THREADS_H
-#define MR_SINK_KAFKA_THREADS_H
+/* librdkafka's threads make themselves known to the profiler, and the wait for their end has a limit. For kafka/ and sink/kafka only. */
+#ifndef MR_KAFKA_THREADS_H
+#define MR_KAFKA_THREADS_H
 
 #include <librdkafka/rdkafka.h>
 

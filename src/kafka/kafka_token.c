@@ -1,4 +1,4 @@
-#include "sink/kafka/kafka_token.h"
+#include "kafka/kafka_token.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "sink/kafka/kafka_threads.h"
+#include "kafka/kafka_threads.h"
 
 #include <errno.h>
 #include <poll.h>

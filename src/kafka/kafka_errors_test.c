@@ -1,8 +1,8 @@
-#include "sink/kafka/kafka_errors.h"
+#include "kafka/kafka_errors.h"
 
 #include <string.h>
 
-#include "sink/kafka/kafka_token.h"
+#include "kafka/kafka_token.h"
 #include "testing/test.h"
 
 static const struct mr_kafka_property plain[] = {{"sasl.mechanisms", "PLAIN"}};

@@ -1,11 +1,11 @@
-/* What each librdkafka error means and how it is mended; the one place that sorts them. Inside sink/ only; any
+/* What each librdkafka error means and how it is mended; the one place that sorts them. For kafka/ and sink/kafka only; any
  * thread. */
-#ifndef MR_SINK_KAFKA_ERRORS_H
-#define MR_SINK_KAFKA_ERRORS_H
+#ifndef MR_KAFKA_ERRORS_H
+#define MR_KAFKA_ERRORS_H
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/kafka/kafka.h"
+#include "kafka/options.h"
 
 enum { MR_KAFKA_REMEDY_MAX = 256 };
 

@@ -1,9 +1,9 @@
 /* Reads a topic from its beginning to the end that it had when it was opened, committed records only. For who checks what was
  * sent, and for nobody who sends. One thread, which owns the reader. */
-#ifndef MR_SINK_KAFKA_READER_H
-#define MR_SINK_KAFKA_READER_H
+#ifndef MR_KAFKA_READER_H
+#define MR_KAFKA_READER_H
 
-#include "sink/kafka/kafka.h"
+#include "kafka/options.h"
 
 struct mr_kafka_reader;
 

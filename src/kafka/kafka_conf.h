@@ -1,10 +1,10 @@
-/* librdkafka's properties, as the promise needs them and as the user set them. Inside sink/ only. */
-#ifndef MR_SINK_KAFKA_CONF_H
-#define MR_SINK_KAFKA_CONF_H
+/* librdkafka's properties, as the promise needs them and as the user set them. For kafka/ and sink/kafka only. */
+#ifndef MR_KAFKA_CONF_H
+#define MR_KAFKA_CONF_H
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/kafka/kafka.h"
+#include "kafka/options.h"
 
 /* What the promise stands on comes first, what the user set comes last; the configuration module refuses the
  * properties that would break the promise. MR_ERR_CONFIG names the property that librdkafka refuses. */

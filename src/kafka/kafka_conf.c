@@ -1,8 +1,8 @@
-#include "sink/kafka/kafka_conf.h"
+#include "kafka/kafka_conf.h"
 
 #include <stdio.h>
 
-#include "sink/kafka/kafka_token.h"
+#include "kafka/kafka_token.h"
 
 static mr_status conf_set(rd_kafka_conf_t *conf, const char *name, const char *value,
                           struct mr_error *ret_error)
@@ -130,4 +130,9 @@ mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
     mr_kafka_token_begin(*ret_consumer, options);
     rd_kafka_poll_set_consumer(*ret_consumer);
     return MR_OK;
+}
+
+const char *mr_kafka_library_version(void)
+{
+    return rd_kafka_version_str();
 }

@@ -1,15 +1,15 @@
-/* Tokens of OAUTHBEARER that a program prints (sink.kafka.sasl.token_command), one after the other for each client of Kafka's. Inside
- * sink/ only.
+/* Tokens of OAUTHBEARER that a program prints (sink.kafka.sasl.token_command), one after the other for each client of Kafka's. For
+ * kafka/ and sink/kafka only.
  *
  * librdkafka asks for the first one when the client is made, for the next when 80 % of a token's life are over, and after a failure again
  * in 10 s. It asks by a callback on its background thread, where the program may take its time. The callback gets the client's opaque,
  * which each kind of client has a type of its own for; so each has a callback of its own, which calls mr_kafka_token_give. */
-#ifndef MR_SINK_KAFKA_TOKEN_H
-#define MR_SINK_KAFKA_TOKEN_H
+#ifndef MR_KAFKA_TOKEN_H
+#define MR_KAFKA_TOKEN_H
 
 #include <librdkafka/rdkafka.h>
 
-#include "sink/kafka/kafka.h"
+#include "kafka/options.h"
 
 typedef void (*mr_kafka_token_fn)(rd_kafka_t *client, const char *unused, void *opaque);
 

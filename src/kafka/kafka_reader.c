@@ -1,12 +1,12 @@
-#include "sink/kafka/kafka_reader.h"
+#include "kafka/kafka_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "sink/kafka/kafka_conf.h"
-#include "sink/kafka/kafka_errors.h"
-#include "sink/kafka/kafka_threads.h"
+#include "kafka/kafka_conf.h"
+#include "kafka/kafka_errors.h"
+#include "kafka/kafka_threads.h"
 
 enum { ANSWER_TIMEOUT_MS = 30000, POLL_MS = 500, CHUNK = 1000 };
 
