@@ -22,6 +22,7 @@ NO_PREV = "0" * 32
 OWN_HEADERS = 3  # mr-pos, mr-xid, mr-ts: the last of each record
 COPIED = 1 << 34  # ordinals of copied rows begin above it
 BELOW = "-~"  # a place and this are above all positions at the place
+MOST = "~"  # above all positions
 
 Message = collections.namedtuple("Message", "topic partition offset key value headers")
 Finding = collections.namedtuple("Finding", "kind topic partition place text")
@@ -131,20 +132,22 @@ class Proof:
         """Of the ranges that lie between two places."""
         self.store.execute("CREATE INDEX by_pos ON r (pos, topic, part)")
         self.store.execute("CREATE INDEX by_part ON r (topic, part, pos)")
-        wanted = [one for one in self._chain() if (begin is None or one.begin >= begin) and (end is None or one.end <= end)]
+        wanted = self._chain(lambda one: (begin is None or one.begin >= begin) and (end is None or one.end <= end))
         for one in wanted:
             self._prove(one)
+        first, last = min((one.begin for one in wanted), default=""), max((one.end for one in wanted), default="")
         for topic, partition in self.store.execute("SELECT DISTINCT topic, part FROM r").fetchall():
-            self._order(topic, partition, min((one.begin for one in wanted), default=""))
+            self._order(topic, partition, first, last, MOST if end is None else last + BELOW)
         self._outside(wanted)
         return not self.findings
 
-    def _chain(self):
-        """All ranges; each follows another, but for those that begin a ledger."""
+    def _chain(self, is_wanted):
+        """The ranges that are wanted; each follows another, but for those that begin a ledger."""
         found = []
         for n in sorted(self.ranges):
             before = self.ranges.get(n - 1, {})
-            for one in self.ranges[n].values():
+            wanted = [one for one in self.ranges[n].values() if is_wanted(one)]
+            for one in wanted:
                 parent = before.get(one.prev)
                 if n == 1:
                     if one.prev != NO_PREV:
@@ -156,7 +159,7 @@ class Proof:
                 elif parent.end != one.begin:
                     self.find("ledger", "", -1, one.n, f"{one.name} does not begin where the one before ends")
                 found.append(one)
-            if len(self.ranges[n]) > 1:
+            if wanted and len(self.ranges[n]) > 1:
                 text = f"range {n} is there {len(self.ranges[n])} times, and differs"
                 if self.exactly_once and n > 1 and len({one.prev for one in self.ranges[n].values()}) < len(self.ranges[n]):
                     self.find("ledger", "", -1, n, text)
@@ -257,11 +260,11 @@ class Proof:
             self.find("changed" if positions >= count else "missing", "", -1, one.n,
                       f"{one.name} counts {count} records in partitions that it does not name, {positions} are there; name all topics with --topic")
 
-    def _order(self, topic, partition, begin):
-        """Positions grow, but for repeats, which lead back to the highest."""
+    def _order(self, topic, partition, begin, sealed, most):
+        """Positions grow, but for repeats, which lead back to the highest; those that a session is about to repeat are in no range yet."""
         seen, highest, last = set(), "", None  # last: of a run of repeats
-        rows = self.store.execute("SELECT off, pos, loose FROM r WHERE topic = ? AND part = ? AND pos > ? ORDER BY off",
-                                  (topic, partition, begin + BELOW)).fetchall()
+        rows = self.store.execute("SELECT off, pos, loose FROM r WHERE topic = ? AND part = ? AND pos > ? AND pos <= ? ORDER BY off",
+                                  (topic, partition, begin + BELOW, most)).fetchall()
         for offset, position, loose in rows:
             if loose and not self.exactly_once:
                 continue
@@ -274,6 +277,8 @@ class Proof:
             else:
                 last = (offset, position)
             seen.add(position)
+        if last is not None and highest <= sealed + BELOW:
+            self._led_back(topic, partition, last, highest)
 
     def _led_back(self, topic, partition, last, highest):
         skipped = self.store.execute("SELECT DISTINCT pos FROM r INDEXED BY by_part WHERE topic = ? AND part = ? AND pos > ? AND pos <= ? AND NOT loose",

@@ -43,7 +43,7 @@ class Log:
                              lows=dict(self.lows))
         return copy
 
-    def prove(self):
+    def prove(self, **places):
         proof = ledger_reader.Proof(self.exactly_once)
         proof.lows = self.lows
         for message in self.ledger:
@@ -51,7 +51,7 @@ class Log:
         for held in self.partitions.values():
             for message in held:
                 proof.take(message)
-        proof.prove()
+        proof.prove(**places)
         return proof
 
     def ranges(self):
@@ -127,6 +127,7 @@ def test_all_that_was_delivered_is_proved(database, pair, delivery):
     assert active.stop() == 0
     for fault in FAULTS:
         names(fault, log)
+    only_between_two_places(log)
     log.consumer.close()
 
 
@@ -206,6 +207,12 @@ def an_old_value(log):
 def an_old_record_again(log):
     _, held, rows = longest(log)
     held.insert(rows[5], held[rows[0]]._replace(offset=held[rows[5]].offset - 0.5))
+    return "order"
+
+
+def an_old_record_again_at_the_end(log):
+    _, held, rows = longest(log)
+    held.append(held[rows[0]]._replace(offset=held[-1].offset + 1))
     return "order"
 
 
@@ -309,7 +316,7 @@ def forged_in_both(log):
 
 
 FAULTS = [left_out, many_left_out, at_the_end, cut_head, one_bit_of_a_value, one_bit_of_a_key, no_key, another_time, an_old_value,
-          an_old_record_again, an_old_record_with_another_value_again, a_phantom, two_swapped, a_stranger, range_left_out, range_with_another_sum,
+          an_old_record_again, an_old_record_again_at_the_end, an_old_record_with_another_value_again, a_phantom, two_swapped, a_stranger, range_left_out, range_with_another_sum,
           range_that_is_none, ranges_swapped, an_old_range_again, left_out_of_both, forged_in_both]
 
 
@@ -319,6 +326,17 @@ def names(fault, log):
     kinds = {finding.kind for finding in faulty.prove().findings}
     wanted = {kind, "twice", "order"} if kind in ("order", "changed") and log.exactly_once else {kind}
     assert kinds & wanted, f"{fault.__name__}: {kind} wanted, {kinds} found"
+
+
+def only_between_two_places(log):
+    """What is wrong with ranges that are not asked for is not said, and of those that are, it is."""
+    faulty, at = log.copy(), middle(log)
+    one = ledger_reader.Range(log.ledger[at].value)
+    del faulty.ledger[at]
+    assert not faulty.prove(end=one.begin).findings and not faulty.prove(begin=max(other.end for other in log.ranges() if other.n == one.n + 1)).findings
+    assert [finding.kind for finding in faulty.prove(begin=one.end).findings] == ["ledger"]
+    an_old_record_again_at_the_end(faulty)
+    assert not faulty.prove(end=one.begin).findings
 
 
 # -- one thing at a time
