@@ -34,7 +34,12 @@ mr_status mr_kafka_reader_new(const struct mr_kafka_options *options,
     static const struct mr_kafka_property properties[] = {
         {"isolation.level", "read_committed"},
         {"fetch.wait.max.ms", "100"},
-        {"queued.max.messages.kbytes", "16384"},
+        /* What is fetched and not taken yet. Where that is so much, librdkafka asks for more after a second by default
+         * (rd_kafka_toppar_fetch_decide), and we have taken it in a fraction of one. */
+        {"queued.max.messages.kbytes", "4096"},
+        {"fetch.queue.backoff.ms", "5"},
+        /* A response stays in memory until its last record is taken. */
+        {"max.partition.fetch.bytes", "262144"},
         /* One record may be as large as a broker takes. */
         {"fetch.max.bytes", "16000000"},
         {"message.max.bytes", "16000000"},

@@ -9,6 +9,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include "kafka/options.h"
+#include "ports/sink.h"
 
 /* A topic handle whose opaque is `topic`, and whose records go to the partition of the queue (kafka_topics.h) that they have in
  * `flight`, and note there how many partitions the topic has. NULL as rd_kafka_topic_new. */
