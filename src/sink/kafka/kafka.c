@@ -9,10 +9,10 @@
 #include "base/sha256.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
-#include "sink/kafka/kafka_internal.h"
-#include "sink/kafka/kafka_stats.h"
 #include "kafka/kafka_threads.h"
 #include "kafka/kafka_token.h"
+#include "sink/kafka/kafka_internal.h"
+#include "sink/kafka/kafka_stats.h"
 
 enum {
     POLL_INTERVAL_MS = 1000, /* looks for an error that came without a wake-up */

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
-#include "sink/kafka/kafka_state.h"
 #include "kafka/kafka_token.h"
+#include "sink/kafka/kafka_state.h"
 
 enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 768 };
 

@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kafka/kafka_errors.h"
+#include "kafka/kafka_token.h"
 #include "sink/kafka/kafka_internal.h"
 #include "sink/kafka/kafka_stats.h"
-#include "kafka/kafka_token.h"
 
 enum {
     /* Records that librdkafka does not report: how often to ask what became of their topics, and how long to wait for the
