@@ -59,6 +59,9 @@ NIGHTLY = (
                                                      "test_a_detached_table_that_was_dropped_too_soon")),
              "test_managed.py::test_a_master_that_left_out_the_membership"), ("src/copy/", "src/postgres/catalog/pg_leaves.c"), 50,
             "what is seen of partitions, and the role of a managed service, run each time"),
+    Nightly(("test_security.py::test_kafka_password_that_changes[None]", "test_passwords.py::test_a_file_that_changes[None]",
+             "test_passwords.py::test_a_file_that_is_no_secret_any_more"), ("src/config/watch.c", "src/config/secrets.c", "src/base/secret.c", "src/kafka/kafka_conf.c"),
+            8, "that a file is not read again unless it is asked for, and files at fault; a new password runs each time"),
     Nightly(("test_hostile_settings.py::test_no_setting_changes_an_event",), ("src/postgres/", "src/copy/", "src/encode/values/"), 100,
             "tries each setting of the server"),
     Nightly(tuple(f"faults/test_network.py::test_black_hole_to_{who}[{way}-exactly-once]" for who, ways in

@@ -75,6 +75,67 @@ def said(process):
     return "".join(process.lines)
 
 
+def write_secret(path, text, mode=0o600):
+    """In one step, as Kubernetes does it."""
+    new = f"{path}.new"
+    with open(new, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(new, mode)
+    os.rename(new, path)
+
+
+@pytest.mark.parametrize("watch", ["100ms", None])
+def test_a_file_that_changes(database, login, millrace, topic, tmp_path, watch):
+    """Passwords of the stream and of HTTP. Without secrets.watch those of the start are used on."""
+    (tmp_path / "secrets").mkdir()
+    files = [str(tmp_path / "secrets" / name) for name in ("postgres", "http")]
+    for path in files:
+        write_secret(path, SECRET + "\n")
+    process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
+                       source__postgres__password_file=json.dumps(files[0]), http__username='"u"', http__password_file=json.dumps(files[1]),
+                       secrets__watch=watch and json.dumps(watch)).start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    reader = topic(database.topic("t"))
+    assert reader.take(1) and process.get("/status", user=f"u:{SECRET}").status == 200
+    for path in files:
+        write_secret(path, "canary two\n")
+    login.change("canary two", program=False)
+    if watch:
+        process.wait_for("secret_changed", times=2)
+        assert {line["secret"] for line in process.log("secret_changed")} == {"PostgreSQL password", "HTTP password"}
+    database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [login.role])
+    database.run("INSERT INTO t VALUES (2)")
+    if watch:
+        assert reader.take(1)[0].json["after"]["id"] == 2
+    else:
+        eventually(lambda: "password authentication failed" in said(process), what="a refusal")
+    wanted = (401, 200) if watch else (200, 401)
+    assert (process.get("/status", user=f"u:{SECRET}").status, process.get("/status", user="u:canary two").status) == wanted
+    process.stop()
+    assert "canary" not in said(process)
+
+
+def test_a_file_that_is_no_secret_any_more(database, login, millrace, topic, tmp_path):
+    """Away, empty, or open to others: the one before is used on, and that is said once for each."""
+    (tmp_path / "secrets").mkdir()
+    path = str(tmp_path / "secrets" / "postgres")
+    write_secret(path, SECRET)
+    process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
+                       source__postgres__password_file=json.dumps(path), secrets__watch='"100ms"').start().streaming()
+    for number, (text, mode, fault) in enumerate(((None, 0, "can't be read"), ("", 0o600, "is empty"), ("x", 0o644, "chmod 600")), 1):
+        if text is None:
+            os.remove(path)
+        else:
+            write_secret(path, text, mode)
+        assert fault in process.wait_for("secret_unreadable", times=number)["message"]
+        write_secret(path, SECRET)
+        time.sleep(0.4)  # looks that find nothing to say
+    database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [login.role])
+    database.run("INSERT INTO t VALUES (1)")
+    assert topic(database.topic("t")).take(1)
+    assert process.stop() == 0 and process.log("secret_changed") == []
+
+
 def test_each_connection_asks(database, asking, login, topic):
     """check, copies, the stream, looks at the slot and verify; arguments come as they stand there, and no shell sees them."""
     database.run("INSERT INTO t SELECT n, 'copied' FROM generate_series(1, 100) n")

@@ -5,7 +5,9 @@ import socket
 import ssl
 import struct
 
+import psutil
 import pytest
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from kit import BOOTSTRAP, check, eventually
 
@@ -144,6 +146,43 @@ def test_kafka_wrong_login(database, millrace, mechanism, password, username):
     assert refused(process, 77, "SASL authentication error", "check user, password and mechanism in sink.kafka.sasl")
     text = "".join(process.lines)
     assert "canary" not in text
+
+
+def scram_password(database, user, password):
+    credentials = UserScramCredentialUpsertion(user, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), password.encode())
+    database.admin.alter_user_scram_credentials([credentials])[user].result(30)
+
+
+@pytest.mark.parametrize("watch", ["100ms", None])
+def test_kafka_password_that_changes(database, millrace, topic, tmp_path, watch):
+    """Connections that are there stay; the next one takes the new password. Without secrets.watch it is refused."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    (tmp_path / "secrets").mkdir()
+    secret = tmp_path / "secrets" / "kafka"
+    secret.write_text("canary one")
+    secret.chmod(0o600)
+    scram_password(database, database.name, "canary one")
+    options = {**kafka_options("SCRAM-SHA-512", username=database.name), "sink__kafka__sasl__password_env": None,
+               "sink__kafka__sasl__password_file": f'"{secret}"', "secrets__watch": watch and f'"{watch}"',
+               'sink__kafka__properties."connections.max.idle.ms"': "1000"}
+    process = millrace(**options).start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    reader = topic(database.topic("t"))
+    assert reader.take(1)
+    scram_password(database, database.name, "canary two")
+    secret.write_text("canary two")
+    if watch:
+        assert process.wait_for("secret_changed")["secret"] == "Kafka password"
+    port = int(SECURE.rsplit(":", 1)[1])
+    eventually(lambda: not any(one.raddr and one.raddr.port == port for one in psutil.Process(process.process.pid).net_connections()),
+               what="the end of idle connections")
+    database.run("INSERT INTO t VALUES (2)")
+    if watch:
+        assert reader.take(1)[0].json["after"] == {"id": 2} and process.stop() == 0
+    else:
+        eventually(lambda: "SASL authentication error" in "".join(process.lines), what="a refusal")
+        process.kill()
+    assert "canary" not in "".join(process.lines)
 
 
 @pytest.mark.parametrize("options", [

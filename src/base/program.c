@@ -313,11 +313,3 @@ mr_status mr_program_run(const struct mr_program *program, int stop_fd, char **r
     close(pair[0]);
     return status;
 }
-
-void mr_program_forget(char *line)
-{
-    if (line != NULL) {
-        explicit_bzero(line, strlen(line));
-    }
-    free(line);
-}

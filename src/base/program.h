@@ -10,6 +10,7 @@
 #ifndef MR_BASE_PROGRAM_H
 #define MR_BASE_PROGRAM_H
 
+#include "base/secret.h"
 #include "base/status.h"
 
 enum { MR_PROGRAMS_MAX = 3, MR_PROGRAM_LIMIT_S = 10, MR_PROGRAM_OUTPUT_MAX = 16 * 1024 };
@@ -32,14 +33,11 @@ struct mr_programs {
 mr_status mr_programs_start(struct mr_programs *programs, struct mr_error *ret_error);
 
 /* Runs the program and waits for its end, ten seconds at most. `*ret_line` is what it printed, one line without its end; the caller's,
- * to be given to mr_program_forget. MR_AGAIN: `stop_fd` (-1: none) is readable. MR_ERR_TRANSIENT: the program failed or took too long,
+ * to be given to mr_secret_forget. MR_AGAIN: `stop_fd` (-1: none) is readable. MR_ERR_TRANSIENT: the program failed or took too long,
  * and the text has MR_PROGRAM_REMEDY. MR_ERR_AUTH: it can't be started, or printed something else than one line. MR_ERR_SYSTEM: the
  * helper is gone, and millrace can start no other. No text quotes what was printed. */
 mr_status mr_program_run(const struct mr_program *program, int stop_fd, char **ret_line,
                          struct mr_error *ret_error);
-
-/* Overwrites and frees; NULL is fine. */
-void mr_program_forget(char *line);
 
 #define MR_PROGRAM_REMEDY      "run it as millrace's user to see why"
 #define MR_PROGRAM_HELPER_GONE "the helper process is gone" /* in the text of MR_ERR_SYSTEM */

@@ -58,7 +58,7 @@ static void test_run_prints_one_line(void **state)
         if (status != MR_OK || strcmp(line, cases[i].line) != 0) {
             fail_msg("%s: %s %s", cases[i].script, line == NULL ? "" : line, error.text);
         }
-        mr_program_forget(line);
+        mr_secret_forget(line);
     }
 }
 
@@ -154,7 +154,7 @@ static void *run_here(void *context)
     char *line = NULL;
     mr_status status = mr_program_run(context, -1, &line, &error);
     bool good = status == MR_OK && strcmp(line, "late") == 0;
-    mr_program_forget(line);
+    mr_secret_forget(line);
     return good ? context : NULL;
 }
 

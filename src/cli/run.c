@@ -57,6 +57,7 @@ struct app {
     struct mr_reload *reload;
     struct mr_added *added;
     struct mr_snapshot_routes snapshot;
+    struct mr_secrets_watch *secrets;
 };
 
 static mr_status take_signal_row(void *context, const struct mr_change *change,
@@ -274,6 +275,7 @@ static void http_wire(struct app *app)
 /* What only looks. Started before the pipeline and stopped after it, so that it sees the whole run. */
 static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 {
+    MR_TRY(mr_secrets_watch_start(app->config, &app->secrets, ret_error));
     MR_TRY(mr_pg_slot_start(app->slot, ret_error));
     MR_TRY(mr_monitor_start(app->monitor, ret_error));
     return app->http == NULL ? MR_OK : mr_http_start(app->http, ret_error);
@@ -285,6 +287,7 @@ static void watchers_stop(struct app *app)
     mr_http_free(app->http);
     mr_monitor_stop(app->monitor);
     mr_pg_slot_stop(app->slot);
+    mr_secrets_watch_stop(app->secrets);
 }
 
 static void app_free(struct app *app)

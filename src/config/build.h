@@ -27,6 +27,10 @@ enum { MR_NO_OPTION = MR_OPTION_COUNT };
 const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
                              uint32_t file);
 
+/* The same, of a secret that may be read again from its file while millrace runs (config/watch.c). */
+struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
+                                    uint32_t file);
+
 /* The program that a list option names, with its arguments; NULL when it is not set or can't be run, which is added to the problems. The
  * configuration's. */
 const struct mr_program *mr_config_program(struct mr_config *config, uint32_t option);

@@ -36,8 +36,8 @@ static void build_password(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
     config->http.username = mr_config_or_null(values->http_username);
-    config->http.password = mr_config_secret(config, "HTTP password", MR_INDEX_http_password_env,
-                                             MR_INDEX_http_password_file);
+    config->http.password = mr_config_watched(config, "HTTP password", MR_INDEX_http_password_env,
+                                              MR_INDEX_http_password_file);
     bool password_wanted =
         values->http_password_env[0] != '\0' || values->http_password_file[0] != '\0';
     if (password_wanted != (values->http_username[0] != '\0')) {

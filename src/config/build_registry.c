@@ -37,8 +37,8 @@ static void build_login(struct mr_config *config)
     }
     config->registry.username = values->registry_username;
     config->registry.password =
-        mr_config_secret(config, "schema registry's password", MR_INDEX_registry_password_env,
-                         MR_INDEX_registry_password_file);
+        mr_config_watched(config, "schema registry's password", MR_INDEX_registry_password_env,
+                          MR_INDEX_registry_password_file);
     if (values->registry_password_env[0] == '\0' && values->registry_password_file[0] == '\0') {
         REFUSE(config, registry_username, " needs password_env or password_file");
     }

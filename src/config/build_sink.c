@@ -61,8 +61,11 @@ static void build_kafka_properties(struct mr_config *config)
 {
     enum { OWN_PROPERTIES = 16 };
     struct mr_config_values *values = &config->values;
-    const char *secret = mr_config_secret(config, "client secret", MR_INDEX_sasl_client_secret_env,
-                                          MR_INDEX_sasl_client_secret_file);
+    config->kafka.username = values->sasl_username;
+    config->kafka.password = mr_config_watched(config, "Kafka password", MR_INDEX_sasl_password_env,
+                                               MR_INDEX_sasl_password_file);
+    config->kafka.client_secret = mr_config_watched(
+        config, "client secret", MR_INDEX_sasl_client_secret_env, MR_INDEX_sasl_client_secret_file);
     struct mr_kafka_property *properties =
         KEPT_ARRAY(config, struct mr_kafka_property, values->property_count + OWN_PROPERTIES);
     uint32_t count = 0;
@@ -75,11 +78,8 @@ static void build_kafka_properties(struct mr_config *config)
                                   MR_NO_OPTION));
     add_property(properties, &count, "sasl.mechanism", values->sasl_mechanism);
     add_property(properties, &count, "sasl.username", values->sasl_username);
-    add_property(properties, &count, "sasl.password",
-                 mr_config_secret(config, "Kafka password", MR_INDEX_sasl_password_env,
-                                  MR_INDEX_sasl_password_file));
-    add_property(properties, &count, "sasl.oauthbearer.method", secret == NULL ? NULL : "oidc");
-    add_property(properties, &count, "sasl.oauthbearer.client.secret", secret);
+    add_property(properties, &count, "sasl.oauthbearer.method",
+                 config->kafka.client_secret == NULL ? NULL : "oidc");
     for (uint32_t i = 0; i < values->property_count; i++) {
         mr_kafka_property_check(config, &values->properties[i]);
         add_property(properties, &count, values->properties[i].name, values->properties[i].value);
@@ -132,9 +132,12 @@ static bool may_be_pem(const char *path)
 static void check_file(struct mr_config *config, uint32_t option)
 {
     const char *path = *(char *const *)mr_value_of(&config->values, option);
-    if (path[0] != '\0' && access(path, R_OK) != 0) {
+    if (path[0] == '\0' || config->problems.elsewhere) {
+        return;
+    }
+    if (access(path, R_OK) != 0) {
         REFUSE_AT(config, option, ": %s can't be read: %s", path, strerror(errno));
-    } else if (path[0] != '\0' && !may_be_pem(path)) {
+    } else if (!may_be_pem(path)) {
         REFUSE_AT(config, option, ": %s is not a file of PEM, which has a line \"-----BEGIN …\"",
                   path);
     }

@@ -43,8 +43,8 @@ static void build_connection(struct mr_config *config, const struct described *d
         connection->conninfo =
             mr_config_secret(config, "connection string", described->env, MR_NO_OPTION);
     }
-    connection->password = mr_config_secret(config, "PostgreSQL password", described->password_env,
-                                            described->password_file);
+    connection->password = mr_config_watched(config, "PostgreSQL password", described->password_env,
+                                             described->password_file);
     connection->password_program = mr_config_program(config, described->password_command);
     if (connection->password_program != NULL && connection->password != NULL) {
         REFUSE_AT(config, described->password_command,

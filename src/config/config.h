@@ -23,6 +23,16 @@
 
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
 
+/* Files that hold secrets which may become others while millrace runs (secrets.watch). */
+struct mr_secret_files {
+    struct mr_secret_file {
+        struct mr_secret *secret;
+        const char *path;
+        const char *what; /* "Kafka password" */
+    } items[6];           /* an option each */
+    uint32_t count;
+};
+
 /* What is freed with the configuration. */
 struct mr_kept {
     struct mr_kept_item {
@@ -30,6 +40,7 @@ struct mr_kept {
         void (*free)(void *item);
     } * items;
     uint32_t count, room;
+    struct mr_secret_files files;
 };
 
 /* The modules' options, ready for use, and the memory behind them. */
@@ -75,6 +86,10 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config);
 mr_status mr_config_load_text(const char *name, const char *text, size_t len,
                               struct mr_config **ret_config);
 
+/* The same of a text that another machine will read: no secret is, and no file or program that it names need be here. */
+mr_status mr_config_load_elsewhere(const char *name, const char *text, size_t len,
+                                   struct mr_config **ret_config);
+
 /* Reads a file for the sake of `http` alone (NULL path: the defaults); nothing else is looked at, so that no
  * secret of another part needs to be there. As mr_config_load otherwise. */
 mr_status mr_config_load_http(const char *path, struct mr_config **ret_config);
@@ -100,6 +115,17 @@ void mr_config_show(const struct mr_config *config, const struct mr_config *relo
 /* Reads `running`'s file again, but none of its secrets, which are those of the start. As mr_config_load otherwise. Any
  * thread. */
 mr_status mr_config_reload(const struct mr_config *running, struct mr_config **ret_config);
+
+/* What a file holds, the caller's, for mr_secret_forget. NULL: why not. `is_secret`: others must not be able to read it. Any thread. */
+char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
+                          struct mr_error *ret_error);
+
+/* Reads the files with secrets again every secrets.watch, on a thread of its own, until it is stopped; the configuration outlives it.
+ * `*ret`: NULL where nothing is to be watched, which stop takes. */
+struct mr_secrets_watch;
+mr_status mr_secrets_watch_start(const struct mr_config *config, struct mr_secrets_watch **ret,
+                                 struct mr_error *ret_error);
+void mr_secrets_watch_stop(struct mr_secrets_watch *watch);
 
 /* One option that differs. [[streams]] and [sink.kafka.properties] are one each. */
 typedef void (*mr_config_difference_fn)(void *context, const struct mr_option *option);

@@ -51,6 +51,13 @@ static const char good[] = "tables = [\"orders\", 'audit.log', '\"Odd.Schema\".\
                            "[log]\n"
                            "format = \"json\"\n";
 
+static void assert_secret(struct mr_secret *secret, const char *wanted)
+{
+    char *text = mr_secret_take(secret);
+    assert_string_equal(text, wanted);
+    mr_secret_forget(text);
+}
+
 static void test_load_native_file(void **state)
 {
     (void)state;
@@ -227,7 +234,8 @@ static void test_load_outboxx_file(void **state)
     assert_null(config->encode.routes[1].key_column);
     assert_string_equal(config->encode.unavailable_value, "__outboxx_unknown_value__");
     assert_string_equal(config->kafka.properties[0].value, "SASL_SSL"); /* without tls = true */
-    assert_string_equal(config->kafka.properties[4].value, "pw");
+    assert_secret(config->kafka.password, "pw");
+    assert_string_equal(config->kafka.username, config->values.sasl_username);
     mr_config_free(config);
 }
 
@@ -546,7 +554,7 @@ static void test_secret_file(void **state)
              path);
     struct mr_config *config;
     assert_int_equal(load(text, &config), MR_OK);
-    assert_string_equal(config->source.connection.password, "pa ss");
+    assert_secret(config->source.connection.password, "pa ss");
     mr_config_free(config);
     chmod(path, 0644);
     assert_int_equal(load(text, &config), MR_ERR_CONFIG);
@@ -583,7 +591,7 @@ static void test_connection_for_copies(void **state)
     assert_null(config->source.copying.password);
     assert_int_equal(config->source.copying.connect_timeout_ms, 7000);
     assert_true(config->source.copying.insecure_tls);
-    assert_string_equal(config->source.connection.password, "stream's");
+    assert_secret(config->source.connection.password, "stream's");
     mr_config_free(config);
     setenv("TEST_COPY_PASSWORD", "copier's", 1);
     assert_int_equal(load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
@@ -592,7 +600,7 @@ static void test_connection_for_copies(void **state)
                           &config),
                      MR_OK);
     assert_string_equal(config->source.copying.conninfo, "host=y");
-    assert_string_equal(config->source.copying.password, "copier's");
+    assert_secret(config->source.copying.password, "copier's");
     assert_false(config->source.copying.insecure_tls);
     assert_null(config->source.connection.password);
     mr_config_free(config);
@@ -625,8 +633,7 @@ static void test_programs(void **state)
     assert_string_equal(config->kafka.properties[0].value, "SASL_SSL");
     assert_string_equal(config->kafka.properties[1].value, "OAUTHBEARER");
     assert_string_equal(config->kafka.properties[2].value, "oidc");
-    assert_string_equal(config->kafka.properties[3].name, "sasl.oauthbearer.client.secret");
-    assert_string_equal(config->kafka.properties[3].value, "s");
+    assert_secret(config->kafka.client_secret, "s");
     mr_config_free(config);
 }
 

@@ -125,6 +125,14 @@ mr_status mr_config_load_text(const char *name, const char *text, size_t len,
     return read_text(*ret_config, text, len, build);
 }
 
+mr_status mr_config_load_elsewhere(const char *name, const char *text, size_t len,
+                                   struct mr_config **ret_config)
+{
+    *ret_config = mr_config_new(name);
+    (*ret_config)->problems.without_secrets = (*ret_config)->problems.elsewhere = true;
+    return read_text(*ret_config, text, len, build);
+}
+
 /* Tables from MILLRACE_TABLES="public.a,public.b", everything else by default. */
 static mr_status load_environment(struct mr_config **ret_config)
 {
@@ -220,12 +228,5 @@ mr_status mr_config_load_http(const char *path, struct mr_config **ret_config)
 
 void mr_config_print_problems(const struct mr_config *config, FILE *to)
 {
-    for (uint32_t i = 0; i < config->problems.count; i++) {
-        const struct mr_problem *problem = &config->problems.items[i];
-        fprintf(to, "%s:", config->problems.name);
-        if (problem->line != 0) {
-            fprintf(to, "%u:", problem->line);
-        }
-        fprintf(to, " %s%s\n", problem->is_error ? "" : "warning: ", problem->text);
-    }
+    mr_problems_print(&config->problems, to);
 }

@@ -18,6 +18,18 @@ void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, 
     problems->errors += is_error;
 }
 
+void mr_problems_print(const struct mr_problems *problems, FILE *to)
+{
+    for (uint32_t i = 0; i < problems->count; i++) {
+        const struct mr_problem *problem = &problems->items[i];
+        fprintf(to, "%s:", problems->name);
+        if (problem->line != 0) {
+            fprintf(to, "%u:", problem->line);
+        }
+        fprintf(to, " %s%s\n", problem->is_error ? "" : "warning: ", problem->text);
+    }
+}
+
 void mr_problems_done(struct mr_problems *problems)
 {
     for (uint32_t i = 0; i < problems->count; i++) {

@@ -2,6 +2,8 @@
 #ifndef MR_CONFIG_PROBLEMS_H
 #define MR_CONFIG_PROBLEMS_H
 
+#include <stdio.h>
+
 #include "base/base.h"
 
 struct mr_problem {
@@ -16,10 +18,14 @@ struct mr_problems {
     uint32_t count;
     uint32_t errors;
     bool without_secrets; /* they were read at the start and can't be read again: each is "" */
+    bool elsewhere;       /* the file is for another machine: what it names need not be here */
 };
 
 void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format,
                     ...) MR_PRINTF(4, 5);
+
+/* One "file:line: sentence" a problem. */
+void mr_problems_print(const struct mr_problems *problems, FILE *to);
 void mr_problems_done(struct mr_problems *problems);
 
 #endif

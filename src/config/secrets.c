@@ -49,34 +49,45 @@ static bool others_may_read(const struct stat *about)
     return (about->st_mode & wrong) != 0;
 }
 
-static char *read_file(struct mr_config *config, const char *what, const char *path, bool is_secret,
-                       uint32_t line)
+char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
+                          struct mr_error *ret_error)
 {
     int fd =
         open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe: not to wait for its writer */
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
-        PROBLEM(config, line, "file %s, which should hold the %s, can't be read: %s", path, what,
-                strerror(errno));
+        mr_error_set(ret_error, MR_ERR_CONFIG,
+                     "file %s, which should hold the %s, can't be read: %s", path, what,
+                     strerror(errno));
         if (fd >= 0) {
             close(fd);
         }
         return NULL;
     }
-    char *text = NULL;
-    if (!S_ISREG(about.st_mode)) {
-        PROBLEM(config, line, "%s, which should hold the %s, is not a regular file", path, what);
-    } else if (about.st_size == 0) {
-        PROBLEM(config, line, "file %s, which should hold the %s, is empty", path, what);
-    } else if (is_secret && others_may_read(&about)) {
-        PROBLEM(config, line, "file %s holds the %s but others may read it; run chmod 600 %s", path,
-                what, path);
-    } else if (about.st_size > SECRET_FILE_MAX) {
-        PROBLEM(config, line, "file %s is too large to be the %s", path, what);
-    } else {
-        text = read_open_file(fd, (size_t)about.st_size);
-    }
+    const char *fault = !S_ISREG(about.st_mode) ? "is not a regular file"
+                        : is_secret && others_may_read(&about)
+                            ? "may be read by others; run chmod 600 on it"
+                        : about.st_size > SECRET_FILE_MAX ? "is too large to be that"
+                                                          : NULL;
+    char *text = fault == NULL ? read_open_file(fd, (size_t)about.st_size) : NULL;
     close(fd);
+    if (text == NULL || text[0] == '\0') {
+        mr_error_set(ret_error, MR_ERR_CONFIG, "file %s, which should hold the %s, %s", path, what,
+                     fault == NULL ? "is empty" : fault);
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static char *read_file(struct mr_config *config, const char *what, const char *path, bool is_secret,
+                       uint32_t line)
+{
+    struct mr_error error;
+    char *text = mr_secret_file_read(path, what, is_secret, &error);
+    if (text == NULL) {
+        PROBLEM(config, line, "%s", error.text);
+    }
     return text;
 }
 
@@ -85,16 +96,8 @@ static const char *text_of(const struct mr_config *config, uint32_t option)
     return option == MR_NO_OPTION ? "" : *(char *const *)mr_value_of(&config->values, option);
 }
 
-static void free_secret(void *secret)
-{
-    if (secret != NULL) {
-        explicit_bzero(secret, strlen(secret));
-    }
-    free(secret);
-}
-
-const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
-                             uint32_t file)
+/* The caller's; NULL as of mr_config_secret. */
+static char *read_secret(struct mr_config *config, const char *what, uint32_t env, uint32_t file)
 {
     const char *variable = text_of(config, env);
     const char *path = text_of(config, file);
@@ -108,10 +111,42 @@ const char *mr_config_secret(struct mr_config *config, const char *what, uint32_
                 what);
         return NULL;
     }
-    char *secret = config->problems.without_secrets ? MR_STRDUP("")
-                   : path[0] == '\0'                ? read_env(config, what, variable, line)
-                                                    : read_file(config, what, path, true, line);
-    return mr_config_keep_until(config, secret, free_secret);
+    return config->problems.without_secrets ? MR_STRDUP("")
+           : path[0] == '\0'                ? read_env(config, what, variable, line)
+                                            : read_file(config, what, path, true, line);
+}
+
+static void forget(void *text)
+{
+    mr_secret_forget(text);
+}
+
+const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
+                             uint32_t file)
+{
+    return mr_config_keep_until(config, read_secret(config, what, env, file), forget);
+}
+
+static void free_secret(void *secret)
+{
+    mr_secret_free(secret);
+}
+
+struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
+                                    uint32_t file)
+{
+    char *text = read_secret(config, what, env, file);
+    if (text == NULL) {
+        return NULL;
+    }
+    struct mr_secret *secret = mr_config_keep_until(config, mr_secret_new(text), free_secret);
+    const char *path = text_of(config, file);
+    struct mr_secret_files *files = &config->kept.files;
+    if (path[0] != '\0') {
+        MR_ASSERT(files->count < MR_ARRAY_LEN(files->items));
+        files->items[files->count++] = (struct mr_secret_file){secret, path, what};
+    }
+    return secret;
 }
 
 const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file)
@@ -139,7 +174,9 @@ const struct mr_program *mr_config_program(struct mr_config *config, uint32_t op
                   path);
         return NULL;
     }
-    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || access(path, X_OK) != 0) {
+    bool is_here = !config->problems.elsewhere;
+    if (is_here &&
+        (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || access(path, X_OK) != 0)) {
         REFUSE_AT(config, option, ": %s is not a program that millrace's user may run", path);
         return NULL;
     }

@@ -51,7 +51,9 @@ static void set_up(CURL *curl, const struct mr_http_options *server, const char 
     if (server->username != NULL) {
         curl_easy_setopt(curl, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
         curl_easy_setopt(curl, CURLOPT_USERNAME, server->username);
-        curl_easy_setopt(curl, CURLOPT_PASSWORD, server->password);
+        char *password = mr_secret_take(server->password);
+        curl_easy_setopt(curl, CURLOPT_PASSWORD, password);
+        mr_secret_forget(password);
     }
     if (server->certificate != NULL) {
         /* Only this certificate is trusted, so that the name in it, which need not be the address we use, adds nothing. */

@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 
+#include "base/secret.h"
 #include "base/status.h"
 #include "control/listen.h"
 
@@ -33,7 +34,7 @@ struct mr_http_options {
     const char *certificate; /* PEM text; NULL: no TLS */
     const char *key;         /* PEM text */
     const char *username;    /* NULL: no login */
-    const char *password;
+    struct mr_secret *password;
     uint32_t connections; /* most at once */
     /* Names of this server, for requests by name and without a password. */
     const char *const *host_names;

@@ -102,7 +102,9 @@ static bool is_authorized(const struct mr_http_options *options, struct MHD_Conn
     char *username = MHD_basic_auth_get_username_password(of, &password);
     *ret_tried = username != NULL;
     bool name_good = equal_secret(username, options->username);
-    bool password_good = equal_secret(password, options->password);
+    char *wanted = mr_secret_take(options->password);
+    bool password_good = equal_secret(password, wanted);
+    mr_secret_forget(wanted);
     MHD_free(username);
     MHD_free(password);
     return name_good && password_good;

@@ -137,6 +137,7 @@ struct served {
     struct mr_http *http;
     struct mr_address address;
     char folder[32];
+    struct mr_secret *password;
     _Atomic int left; /* slow handlers whose client went away */
     _Atomic int begun;
     _Atomic int late_fd; /* a slow handler that ends completes the request there */
@@ -194,12 +195,13 @@ static int setup(void **state)
     strcpy(served->folder, "/tmp/mr-http-XXXXXX");
     assert_non_null(mkdtemp(served->folder));
     served->address.is_unix = true;
+    served->password = mr_secret_new(strdup("secret"));
     snprintf(served->address.path, sizeof(served->address.path), "%s/s", served->folder);
     struct mr_http_options options = {
         .required = true,
         .address = served->address,
         .username = "ann",
-        .password = "secret",
+        .password = served->password,
         .connections = CONNECTIONS,
     };
     served->http = mr_http_new(&options);
@@ -227,6 +229,7 @@ static int teardown(void **state)
     mr_http_free(served->http);
     assert_int_not_equal(access(served->address.path, F_OK), 0);
     rmdir(served->folder);
+    mr_secret_free(served->password);
     free(served);
     return 0;
 }

@@ -34,6 +34,16 @@ static mr_status conf_set_u64(rd_kafka_conf_t *conf, const char *name, uint64_t 
     return conf_set(conf, name, text, ret_error);
 }
 
+static mr_status conf_set_secret(rd_kafka_conf_t *conf, const char *name, struct mr_secret *secret,
+                                 struct mr_error *ret_error)
+{
+    char *text = mr_secret_take(secret);
+    mr_status status =
+        text == NULL || text[0] == '\0' ? MR_OK : conf_set(conf, name, text, ret_error);
+    mr_secret_forget(text);
+    return status;
+}
+
 mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,
                              struct mr_error *ret_error)
 {
@@ -86,6 +96,9 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
     MR_TRY(
         conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
+    MR_TRY(conf_set_secret(conf, "sasl.password", options->password, ret_error));
+    MR_TRY(
+        conf_set_secret(conf, "sasl.oauthbearer.client.secret", options->client_secret, ret_error));
     return conf_set_all(conf, options->properties, options->property_count, ret_error);
 }
 

@@ -59,7 +59,7 @@ void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program)
     if (status != MR_OK) {
         rd_kafka_oauthbearer_set_token_failure(client, error.text);
     }
-    mr_program_forget(line);
+    mr_secret_forget(line);
 }
 
 /* librdkafka has what the endpoint answered with an error, without its number; or libcurl's text. An answer names its error as in RFC

@@ -3,6 +3,7 @@
 #define MR_KAFKA_OPTIONS_H
 
 #include "base/program.h"
+#include "base/secret.h"
 #include "event/checkpoint.h"
 
 struct mr_kafka_property {
@@ -21,6 +22,9 @@ struct mr_kafka_options {
     const char *brokers;                        /* "host:port,host:port" */
     const struct mr_kafka_property *properties; /* librdkafka's, applied last */
     uint32_t property_count;
+    const char *username;                   /* of PLAIN and SCRAM */
+    struct mr_secret *password;             /* NULL: there is none */
+    struct mr_secret *client_secret;        /* of OpenID Connect; NULL: there is none */
     const struct mr_program *token_program; /* prints tokens for OAUTHBEARER; NULL: none does */
     const char *compression;                /* none, gzip, snappy, lz4, zstd */
     size_t batch_bytes;                     /* of one produce request and partition */

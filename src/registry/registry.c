@@ -97,11 +97,6 @@ static CURL *connection_new(struct mr_registry *registry)
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_for_end);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, registry);
-    if (options->username != NULL) {
-        curl_easy_setopt(curl, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
-        curl_easy_setopt(curl, CURLOPT_USERNAME, options->username);
-        curl_easy_setopt(curl, CURLOPT_PASSWORD, options->password);
-    }
     if (options->authority != NULL) {
         struct curl_blob trusted = {.data = (void *)(uintptr_t)options->authority,
                                     .len = strlen(options->authority),
@@ -148,6 +143,18 @@ static void tell_redirect(CURL *curl, struct outcome *outcome)
     }
 }
 
+/* With the password as it is now. */
+static void set_login(const struct mr_registry_options *options, CURL *curl)
+{
+    if (options->username != NULL) {
+        char *password = mr_secret_take(options->password);
+        curl_easy_setopt(curl, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
+        curl_easy_setopt(curl, CURLOPT_USERNAME, options->username);
+        curl_easy_setopt(curl, CURLOPT_PASSWORD, password);
+        mr_secret_forget(password);
+    }
+}
+
 /* One question to the address at hand; a GET without a body. */
 static struct outcome ask_path(struct mr_registry *registry, const char *path,
                                const struct mr_text *body)
@@ -164,6 +171,7 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path,
     mr_text_format(&url, "%.*s%s", (int)base_len, base, path);
     CURL *curl = registry->curl;
     curl_easy_setopt(curl, CURLOPT_URL, url.data);
+    set_login(&registry->options, curl);
     if (body == NULL) {
         curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L);
     } else {

@@ -6,6 +6,7 @@
 #define MR_REGISTRY_REGISTRY_H
 
 #include "base/finding.h"
+#include "base/secret.h"
 #include "base/standstill.h"
 #include "event/schemas.h"
 
@@ -14,7 +15,7 @@ struct mr_registry_options {
     const char *const *urls; /* asked in turn */
     uint32_t url_count;
     const char *username; /* NULL: none is told */
-    const char *password;
+    struct mr_secret *password;
     const char *authority; /* certificates (PEM) to trust in place of the system's; NULL */
     uint32_t timeout_ms;   /* of one question */
     uint32_t backoff_max_ms;

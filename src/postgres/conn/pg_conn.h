@@ -22,7 +22,7 @@ int mr_pg_library_version(void);
  * strings are the caller's and must outlive the connection attempt. */
 struct mr_pg_options {
     const char *conninfo;
-    const char *password;                      /* NULL: as conninfo and libpq's own sources say */
+    struct mr_secret *password;                /* NULL: as conninfo and libpq's own sources say */
     const struct mr_program *password_program; /* prints it for each connection; NULL: none does */
     const char *application_name;
     uint32_t connect_timeout_ms;

@@ -285,17 +285,15 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
     return answer;
 }
 
-/* The same, with a password that a program prints now: it may be good for minutes. */
-static mr_status connect_with_printed(struct attempt *attempt, PGconn **ret_libpq,
-                                      struct mr_error *ret_error)
+/* As it is now: one that a program prints may be good for minutes, and a file may have a new one. NULL: there is none. */
+static mr_status take_password(const struct mr_pg_options *options, int stop_fd,
+                               char **ret_password, struct mr_error *ret_error)
 {
-    char *password;
-    MR_TRY(
-        mr_program_run(attempt->options->password_program, attempt->stop_fd, &password, ret_error));
-    attempt->password = password;
-    mr_status status = connect_any(attempt, ret_libpq, ret_error);
-    mr_program_forget(password);
-    return status;
+    if (options->password_program != NULL) {
+        return mr_program_run(options->password_program, stop_fd, ret_password, ret_error);
+    }
+    *ret_password = mr_secret_take(options->password);
+    return MR_OK;
 }
 
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
@@ -320,10 +318,13 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
             "%%2F, %%40 and so on");
     }
     PGconn *libpq = NULL;
-    struct attempt attempt = {options, options->password, parsed, replication, stop_fd};
-    mr_status status = options->password_program != NULL
-                           ? connect_with_printed(&attempt, &libpq, ret_error)
-                           : connect_any(&attempt, &libpq, ret_error);
+    char *password = NULL;
+    mr_status status = take_password(options, stop_fd, &password, ret_error);
+    if (status == MR_OK) {
+        const struct attempt attempt = {options, password, parsed, replication, stop_fd};
+        status = connect_any(&attempt, &libpq, ret_error);
+    }
+    mr_secret_forget(password);
     PQconninfoFree(parsed);
     MR_TRY(status);
     PQsetnonblocking(libpq, 1);

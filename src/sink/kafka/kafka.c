@@ -125,6 +125,15 @@ static void give_token(rd_kafka_t *producer, const char *unused, void *opaque)
     mr_kafka_token_give(producer, kafka->options.token_program);
 }
 
+/* mr_secret_fn: connections stay, and the next one logs in with it (rdkafka.h, rd_kafka_sasl_set_credentials). */
+static void take_password(void *context, const char *password)
+{
+    const struct mr_kafka_sink *kafka = context;
+    rd_kafka_error_t *error =
+        rd_kafka_sasl_set_credentials(kafka->producer, kafka->options.username, password);
+    MR_ASSERT(error == NULL); /* it wants both to be there */
+}
+
 static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -147,6 +156,7 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_
         return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka producer can't be made: %s", reason);
     }
     mr_kafka_token_begin(kafka->producer, &kafka->options);
+    mr_secret_listen(kafka->options.password, take_password, kafka);
     kafka->events = rd_kafka_queue_get_main(kafka->producer);
     /* An eventfd adds up the eight-byte numbers that are written to it. */
     static const uint64_t one = 1;
@@ -160,6 +170,7 @@ static void kafka_close(struct mr_sink *sink)
     if (kafka->producer == NULL) {
         return;
     }
+    mr_secret_listen(kafka->options.password, NULL, NULL);
     rd_kafka_queue_io_event_enable(kafka->events, -1, NULL, 0);
     mr_kafka_transaction_abandon(kafka);
     /* Records point into batches: after the purge and the destroy no thread of librdkafka reads them. */

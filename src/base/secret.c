@@ -1,0 +1,78 @@
+#include "base/secret.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct mr_secret {
+    pthread_mutex_t lock;
+    char *text;
+    mr_secret_fn hear;
+    void *context;
+};
+
+struct mr_secret *mr_secret_new(char *text)
+{
+    struct mr_secret *secret = MR_NEW(struct mr_secret);
+    pthread_mutex_init(&secret->lock, NULL);
+    secret->text = text;
+    return secret;
+}
+
+void mr_secret_forget(char *text)
+{
+    if (text != NULL) {
+        explicit_bzero(text, strlen(text));
+    }
+    free(text);
+}
+
+void mr_secret_free(struct mr_secret *secret)
+{
+    if (secret == NULL) {
+        return;
+    }
+    pthread_mutex_destroy(&secret->lock);
+    mr_secret_forget(secret->text);
+    free(secret);
+}
+
+char *mr_secret_take(struct mr_secret *secret)
+{
+    if (secret == NULL) {
+        return NULL;
+    }
+    pthread_mutex_lock(&secret->lock);
+    char *text = MR_STRDUP(secret->text);
+    pthread_mutex_unlock(&secret->lock);
+    return text;
+}
+
+bool mr_secret_change(struct mr_secret *secret, const char *text)
+{
+    pthread_mutex_lock(&secret->lock);
+    bool differs = strcmp(secret->text, text) != 0;
+    if (differs) {
+        mr_secret_forget(secret->text);
+        secret->text = MR_STRDUP(text);
+        if (secret->hear != NULL) {
+            secret->hear(secret->context, secret->text);
+        }
+    }
+    pthread_mutex_unlock(&secret->lock);
+    return differs;
+}
+
+void mr_secret_listen(struct mr_secret *secret, mr_secret_fn hear, void *context)
+{
+    if (secret == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&secret->lock);
+    secret->hear = hear;
+    secret->context = context;
+    if (hear != NULL) {
+        hear(context, secret->text);
+    }
+    pthread_mutex_unlock(&secret->lock);
+}
