@@ -43,9 +43,10 @@ declare -A MAY_INCLUDE=(
     [config]="base event ports postgres/server stream encode encode/values encode/forms registry kafka sink flow copy control"
     [convert]="base encode flow config"
     [verify]="base event encode postgres/conn postgres/server kafka config"
+    [fleet]="base postgres/conn config"
     [profiler/draw]="base"
     [profiler]="base metrics control config profiler/draw"
-    [cli]="base confine convert verify event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control config profiler profiler/draw"
+    [cli]="base confine convert verify fleet event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.

@@ -9,6 +9,7 @@
 #include "cli/help.h"
 #include "cli/runbook.h"
 #include "cli/show.h"
+#include "fleet/fleet.h"
 
 static int end_with(mr_status status, const struct mr_error *error)
 {
@@ -48,6 +49,20 @@ static int verify(const struct mr_config *config, const struct mr_arguments *arg
     }
     /* What differs does so, whatever came after it. */
     return verdict == MR_VERIFY_DIFFERENT ? mr_verify_exit_code(verdict) : code;
+}
+
+static int fleet(const struct mr_arguments *arguments)
+{
+    struct mr_error error = {0};
+    int code = 0;
+    bool plans = arguments->against != NULL;
+    const struct mr_fleet_options options = {
+        .path = arguments->config_path == NULL ? "fleet.toml" : arguments->config_path,
+        .folder = plans ? arguments->against : arguments->profile.out,
+        .helm = arguments->helm};
+    mr_status status = plans ? mr_fleet_plan(&options, stdout, &code, &error)
+                             : mr_fleet_render(&options, stdout, &error);
+    return status == MR_OK ? code : end_with(status, &error);
 }
 
 /* Of the millrace to ask. */
@@ -162,6 +177,8 @@ int main(int argc, char **argv)
         return mr_status_exit_code(mr_help_print_topic(arguments.topic, stdout));
     case MR_COMMAND_REFERENCE:
         return mr_status_exit_code(mr_reference_print(arguments.topic, stdout));
+    case MR_COMMAND_FLEET:
+        return fleet(&arguments);
     case MR_COMMAND_CONVERT:
         return mr_status_exit_code(mr_cli_convert(arguments.files[0], stdout));
     case MR_COMMAND_STATUS:

@@ -36,6 +36,7 @@
 #   MILLRACE_TEST_EXTENSIONS  extensions that are installed, of "postgis" and "vector"; types of the others are stood in
 #                          for by types of the same name and text (scripts/setup.sh --postgis)
 #   MILLRACE_TEST_APICURIO  1: Avro beside Apicurio's registry, too (scripts/setup.sh --apicurio)
+#   MILLRACE_TEST_HELM      1: the Helm chart, too (scripts/setup.sh --helm)
 #   MILLRACE_TEST_OUTAGE   seconds that Kafka is away (default 8)
 #
 # After a failure the servers' logs are in build/test-logs. How long each test took is in build/test-durations.txt.

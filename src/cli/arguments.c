@@ -148,7 +148,7 @@ static void tell_nearest_option(const char *typed)
 }
 
 /* Of two values one would be passed over without a word. */
-static mr_status refuse_second(enum mr_cli_option option, uint32_t given)
+static mr_status refuse_second(enum mr_cli_option option, uint64_t given)
 {
     const struct mr_cli_option_text *text = &mr_cli_options[option];
     if (text->argument == NULL || (given >> option & 1) == 0) {
@@ -158,7 +158,7 @@ static mr_status refuse_second(enum mr_cli_option option, uint32_t given)
     return MR_ERR_USAGE;
 }
 
-static mr_status refuse_foreign(enum mr_cli_command command, uint32_t given)
+static mr_status refuse_foreign(enum mr_cli_command command, uint64_t given)
 {
     for (int i = 0; i < MR_CLI_OPTION_COUNT; i++) {
         if ((given >> i & 1) != 0 && (mr_cli_options[i].commands >> command & 1) == 0) {
@@ -215,21 +215,45 @@ static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
     return MR_OK;
 }
 
+/* render writes into --out, and plan looks at --against. */
+static mr_status check_fleet(const struct mr_arguments *arguments)
+{
+    bool renders = strcmp(arguments->files[0], "render") == 0;
+    const char *fault = !renders && strcmp(arguments->files[0], "plan") != 0
+                            ? "fleet has render and plan"
+                        : renders && arguments->profile.out == NULL && !arguments->helm
+                            ? "fleet render wants --out DIR, or --helm"
+                        : renders && arguments->against != NULL  ? "--against is for fleet plan"
+                        : !renders && arguments->against == NULL ? "fleet plan wants --against DIR"
+                        : !renders && (arguments->helm || arguments->profile.out != NULL)
+                            ? "--out and --helm are for fleet render"
+                            : NULL;
+    if (fault != NULL) {
+        fprintf(stderr, "millrace: %s\n", fault);
+    }
+    return fault == NULL ? MR_OK : MR_ERR_USAGE;
+}
+
 static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
 {
     static const char *const wishes[MR_COMMAND_COUNT] = {
         [MR_COMMAND_RECORD] = "record wants a file: millrace record FILE --config CONFIG",
         [MR_COMMAND_CONVERT] = "convert wants a file: millrace convert connector.json",
+        [MR_COMMAND_FLEET] = "fleet wants a word: millrace fleet render --out DIR, or millrace "
+                             "fleet plan --against DIR",
         [MR_COMMAND_PROFILE] = "--diff wants two files: millrace profile --diff BEFORE AFTER",
     };
-    bool has_file = ret->command == MR_COMMAND_RECORD || ret->command == MR_COMMAND_CONVERT;
-    for (int i = 0; i < (ret->diff ? 2 : has_file); i++) {
+    bool has_word = wishes[ret->command] != NULL && ret->command != MR_COMMAND_PROFILE;
+    for (int i = 0; i < (ret->diff ? 2 : has_word); i++) {
         if ((ret->files[i] = next_operand(argc, argv)) == NULL) {
             fprintf(stderr, "millrace: %s\n", wishes[ret->command]);
             return MR_ERR_USAGE;
         }
     }
     ret->record.path = ret->files[0];
+    if (ret->command == MR_COMMAND_FLEET) {
+        MR_TRY(check_fleet(ret));
+    }
     if (ret->command == MR_COMMAND_HELP || ret->command == MR_COMMAND_REFERENCE) {
         ret->topic = next_operand(argc, argv);
     }
@@ -249,11 +273,11 @@ static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
 
 mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)
 {
-    _Static_assert(MR_CLI_OPTION_COUNT <= 32, "a bit for each option");
+    _Static_assert(MR_CLI_OPTION_COUNT <= 64, "a bit for each option");
     struct option options[MR_CLI_OPTION_COUNT + 1] = {0};
     char letters[2 * MR_CLI_OPTION_COUNT + 1];
     fill_options(options, letters);
-    uint32_t given = 0;
+    uint64_t given = 0;
     int value;
     while ((value = getopt_long(argc, argv, letters, options, NULL)) != -1) {
         if (value == '?') {
@@ -262,7 +286,7 @@ mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)
         }
         enum mr_cli_option option = option_of(value);
         MR_TRY(refuse_second(option, given));
-        given |= 1u << option;
+        given |= UINT64_C(1) << option;
         MR_TRY(take_option(ret, option));
     }
     if (ret->version) {

@@ -21,8 +21,10 @@ struct mr_arguments {
     struct mr_ask_snapshot snapshot;
     bool diff;
     struct mr_verify_options verify;
-    const char *sample;   /* of verify */
-    const char *files[2]; /* what is compared, or converted */
+    const char *sample;  /* of verify */
+    const char *against; /* a folder, of fleet */
+    bool helm;
+    const char *files[2]; /* what is compared, or converted; of fleet what is to be done */
 };
 
 /* Strings stay in `argv`, whose operands are moved after the options. Standard error has what is wrong

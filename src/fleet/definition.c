@@ -1,0 +1,222 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "fleet/fleet_internal.h"
+#include "postgres/conn/pg_conn.h"
+
+enum { PER_SERVER_MAX = 50 };
+
+/* Good for a file, for a unit of systemd, and within a connection string. */
+static bool is_name(const char *text)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    size_t len = strspn(text, good);
+    return len > 0 && len <= FLEET_NAME_MAX && text[len] == '\0' && strchr("_.-", text[0]) == NULL;
+}
+
+const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, const char *key)
+{
+    for (uint32_t i = 0; table != NULL && i < table->count; i++) {
+        if (strcmp(table->children[i].key, key) == 0) {
+            return &table->children[i];
+        }
+    }
+    return NULL;
+}
+
+/* The value of that kind; NULL: there is none, or the problem is added. */
+static const struct mr_toml_node *value_of(struct fleet *fleet, const struct mr_toml_node *table,
+                                           const char *key, enum mr_toml_kind kind)
+{
+    static const char *const kinds[] = {"a string", "a whole number", "true or false"};
+    const struct mr_toml_node *node = mr_fleet_child(table, key);
+    if (node != NULL && node->kind != kind) {
+        FLEET_PROBLEM(fleet, node->line, "%s must be %s", key,
+                      kind < MR_ARRAY_LEN(kinds) ? kinds[kind] : "a section");
+        return NULL;
+    }
+    return node;
+}
+
+static const char *text_of(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
+                           const char *fallback)
+{
+    const struct mr_toml_node *node = value_of(fleet, table, key, MR_TOML_STRING);
+    return node == NULL ? fallback : node->string;
+}
+
+static void check_keys(struct fleet *fleet, const struct mr_toml_node *table, const char *where,
+                       const char *known)
+{
+    for (uint32_t i = 0; table != NULL && i < table->count; i++) {
+        const struct mr_toml_node *node = &table->children[i];
+        if (!mr_is_among(known, mr_slice_of(node->key))) {
+            FLEET_PROBLEM(fleet, node->line, "\"%s\" is unknown %s, which takes %s", node->key,
+                          where, known);
+        }
+    }
+}
+
+static struct fleet_server read_server(struct fleet *fleet, const struct mr_toml_node *servers,
+                                       const char *name)
+{
+    const struct mr_toml_node *table = value_of(fleet, servers, name, MR_TOML_TABLE);
+    const struct mr_toml_node *insecure = value_of(fleet, table, "insecure_tls", MR_TOML_BOOLEAN);
+    const char *gone = text_of(fleet, table, "gone", "keep");
+    const struct fleet_server server = {
+        .name = name,
+        .connection_file = text_of(fleet, table, "connection_file", ""),
+        .databases = text_of(fleet, table, "databases", ""),
+        .pipelines = text_of(fleet, table, "name", "{database}"),
+        .stops_gone = strcmp(gone, "stop") == 0,
+        .insecure_tls = insecure != NULL && insecure->integer != 0,
+    };
+    uint32_t line = table == NULL ? 0 : table->line;
+    check_keys(fleet, table, "in [discover.…]", "connection_file|databases|name|gone|insecure_tls");
+    if (server.connection_file[0] == '\0') {
+        FLEET_PROBLEM(fleet, line,
+                      "[discover.%s] needs connection_file, a file with a connection string", name);
+    }
+    if (!server.stops_gone && strcmp(gone, "keep") != 0) {
+        FLEET_PROBLEM(fleet, line, "gone must be \"keep\" or \"stop\"");
+    }
+    if (!is_name(name)) {
+        FLEET_PROBLEM(fleet, line, "\"%s\" is not a name: letters, digits, _ . and -", name);
+    }
+    return server;
+}
+
+static void read_sections(struct fleet *fleet)
+{
+    const struct mr_toml_node *root = fleet->root;
+    const struct mr_toml_node *about = value_of(fleet, root, "fleet", MR_TOML_TABLE);
+    const struct mr_toml_node *most = value_of(fleet, about, "max_per_server", MR_TOML_INTEGER);
+    const struct mr_toml_node *servers = value_of(fleet, root, "discover", MR_TOML_TABLE);
+    check_keys(fleet, root, "in a fleet", "fleet|template|discover|pipeline");
+    check_keys(fleet, about, "in [fleet]", "name|max_per_server");
+    fleet->name = text_of(fleet, about, "name", "");
+    fleet->per_server_max = most == NULL ? PER_SERVER_MAX : most->integer;
+    fleet->options = value_of(fleet, root, "template", MR_TOML_TABLE);
+    fleet->own = value_of(fleet, root, "pipeline", MR_TOML_TABLE);
+    if (!is_name(fleet->name)) {
+        FLEET_PROBLEM(fleet, about == NULL ? 0 : about->line,
+                      "the fleet needs a name: set [fleet] name, of letters, digits, _ . and -");
+    }
+    fleet->server_count = servers == NULL ? 0 : servers->count;
+    fleet->servers = MR_NEW_ARRAY(struct fleet_server, fleet->server_count + 1);
+    for (uint32_t i = 0; i < fleet->server_count; i++) {
+        fleet->servers[i] = read_server(fleet, servers, servers->children[i].key);
+    }
+}
+
+void mr_fleet_read(const char *path, struct fleet *fleet)
+{
+    size_t len = 0;
+    const char *fault = NULL;
+    char reason[512];
+    uint32_t line = 0;
+    *fleet = (struct fleet){.problems.name = MR_STRDUP(path)};
+    char *text = mr_file_read(path, &len, &fault);
+    if (text == NULL) {
+        FLEET_PROBLEM(fleet, 0, "the definition can't be read: %s; name it by --config", fault);
+        return;
+    }
+    fleet->root = mr_toml_parse(text, len, &line, reason, sizeof(reason));
+    free(text);
+    if (fleet->root == NULL) {
+        FLEET_PROBLEM(fleet, line, "this is not TOML: %s", reason);
+        return;
+    }
+    read_sections(fleet);
+}
+
+static void pipeline_done(struct fleet_pipeline *pipeline)
+{
+    free(pipeline->name);
+    free(pipeline->database);
+    free(pipeline->server);
+    mr_text_done(&pipeline->text);
+    mr_config_free(pipeline->config);
+}
+
+void mr_fleet_done(struct fleet *fleet)
+{
+    for (uint32_t i = 0; i < fleet->server_count; i++) {
+        mr_pg_close(fleet->servers[i].conn);
+    }
+    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
+        pipeline_done(&fleet->pipelines[i]);
+    }
+    free(fleet->pipelines);
+    free(fleet->servers);
+    mr_toml_free(fleet->root);
+    mr_problems_done(&fleet->problems);
+}
+
+const struct fleet_pipeline *mr_fleet_find(const struct fleet *fleet, const char *name,
+                                           const char *server, const char *database)
+{
+    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
+        const struct fleet_pipeline *one = &fleet->pipelines[i];
+        if (name != NULL
+                ? strcmp(one->name, name) == 0
+                : strcmp(one->server, server) == 0 && strcmp(one->database, database) == 0) {
+            return one;
+        }
+    }
+    return NULL;
+}
+
+struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const char *server,
+                                    const char *database)
+{
+    struct fleet_pipeline added = {
+        .name = MR_STRDUP(""), .server = MR_STRDUP(server), .database = MR_STRDUP(database)};
+    struct mr_text expanded = {0};
+    bool good = mr_fleet_expand(fleet, &added, name, &expanded);
+    free(added.name);
+    added.name = expanded.data;
+    const struct fleet_pipeline *other = mr_fleet_find(fleet, added.name, NULL, NULL);
+    if (good && (!is_name(added.name) || (database[0] != '\0' && !is_name(database)))) {
+        FLEET_PROBLEM(fleet, 0,
+                      "pipeline \"%s\", database \"%s\": names have letters, digits, _ . and -, 63 "
+                      "at most; leave the database out by `databases`, or rename it",
+                      added.name, database);
+        good = false;
+    } else if (good && other != NULL) {
+        FLEET_PROBLEM(fleet, 0,
+                      "two pipelines are called %s: of database %s on %s, and of %s on %s; set "
+                      "name = \"{server}_{database}\" in [discover]",
+                      other->name, other->database, other->server, database, server);
+        good = false;
+    }
+    if (!good) {
+        pipeline_done(&added);
+        return NULL;
+    }
+    MR_GROW(fleet->pipelines, fleet->pipeline_room, fleet->pipeline_count + 1);
+    fleet->pipelines[fleet->pipeline_count] = added;
+    return &fleet->pipelines[fleet->pipeline_count++];
+}
+
+/* A section is also what differs from the template. It may be of a database that is gone, whose pipeline goes with it. */
+void mr_fleet_add_by_hand(struct fleet *fleet, const struct fleet_folder *folder)
+{
+    for (uint32_t i = 0; fleet->own != NULL && i < fleet->own->count; i++) {
+        const char *key = fleet->own->children[i].key;
+        const struct mr_toml_node *table = value_of(fleet, fleet->own, key, MR_TOML_TABLE);
+        const char *server = text_of(fleet, table, "server", "");
+        const char *database = text_of(fleet, table, "database", "");
+        const struct fleet_made *made = mr_fleet_made(folder, key);
+        bool is_known = mr_fleet_find(fleet, key, NULL, NULL) != NULL;
+        if (is_known && (server[0] != '\0' || database[0] != '\0')) {
+            FLEET_PROBLEM(fleet, table->line,
+                          "[pipeline.%s] was found by discovery, which knows its server and its "
+                          "database; take those out",
+                          key);
+        } else if (!is_known && (made == NULL || !made->is_found)) {
+            mr_fleet_add(fleet, key, server, database);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+/* From the template and a pipeline's own options to a configuration, an option a line. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "fleet/fleet_internal.h"
+
+enum { WRONG_MAX = 5 }; /* pipelines */
+
+/* TOML's basic strings have JSON's escapes (toml.io, v1.0.0, "String"), and so do YAML's in double quotes (YAML 1.2.2, 5.7). */
+static void add_string(struct mr_text *to, const char *text)
+{
+    size_t len = strlen(text), size = 6 * len + 2;
+    uint8_t *bytes = MR_ALLOC(size);
+    struct mr_buffer out = mr_buffer_init(bytes, size);
+    mr_json_string(&out, (const uint8_t *)text, len);
+    mr_text_add(to, bytes, (size_t)(out.at - bytes));
+    free(bytes);
+}
+
+static void add_key(struct mr_text *to, const char *key)
+{
+    static const char bare[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    if (key[strspn(key, bare)] == '\0') {
+        mr_text_string(to, key);
+    } else {
+        add_string(to, key);
+    }
+}
+
+/* What a word in braces stands for; NULL: it is not one of ours, "": it is not known of this pipeline. */
+static const char *variable(const struct fleet_pipeline *pipeline, mr_slice word)
+{
+    return mr_slice_equal(word, MR_SLICE("name"))       ? pipeline->name
+           : mr_slice_equal(word, MR_SLICE("database")) ? pipeline->database
+           : mr_slice_equal(word, MR_SLICE("server"))   ? pipeline->server
+                                                        : NULL;
+}
+
+/* Numbers in braces are a regular expression's. */
+bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline, const char *text,
+                     struct mr_text *to)
+{
+    mr_text_string(to, "");
+    for (; *text != '\0'; text++) {
+        size_t len = strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_");
+        if (*text != '{' || len < 3 || text[len + 1] != '}') {
+            mr_text_add(to, text, 1);
+            continue;
+        }
+        const char *value =
+            variable(pipeline, (mr_slice){.data = (const uint8_t *)text + 1, .len = len});
+        if (value == NULL || value[0] == '\0') {
+            FLEET_PROBLEM(fleet, 0, "pipeline %s: {%.*s} is not known; %s", pipeline->name,
+                          (int)len, text + 1,
+                          value == NULL ? "{name}, {database} and {server} are"
+                                        : "set it in the pipeline's section");
+            return false;
+        }
+        mr_text_string(to, value);
+        text += len + 1;
+    }
+    return true;
+}
+
+static bool add_value(struct fleet *fleet, const struct fleet_pipeline *pipeline,
+                      const struct mr_toml_node *node, struct mr_text *to)
+{
+    struct mr_text text = {0};
+    bool good = true;
+    switch (node->kind) {
+    case MR_TOML_STRING:
+        good = mr_fleet_expand(fleet, pipeline, node->string, &text);
+        add_string(to, text.data);
+        mr_text_done(&text);
+        return good;
+    case MR_TOML_INTEGER:
+        mr_text_format(to, "%" PRId64, node->integer);
+        return true;
+    case MR_TOML_BOOLEAN:
+        mr_text_string(to, node->integer != 0 ? "true" : "false");
+        return true;
+    case MR_TOML_ARRAY:
+        mr_text_string(to, "[");
+        for (uint32_t i = 0; i < node->count && good; i++) {
+            mr_text_string(to, i == 0 ? "" : ", ");
+            good = add_value(fleet, pipeline, &node->children[i], to);
+        }
+        mr_text_string(to, "]");
+        return good;
+    case MR_TOML_TABLE:
+    case MR_TOML_FLOAT:
+    case MR_TOML_OTHER:
+        break;
+    }
+    FLEET_PROBLEM(
+        fleet, node->line,
+        "an option of a fleet is a text, a whole number, true, false, or a list of these");
+    return false;
+}
+
+static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, const char *prefix,
+                        const struct mr_toml_node *section, const struct mr_toml_node *own);
+
+/* What the pipeline has of its own (NULL: nothing) takes the place of the template's. */
+static bool add_option(struct fleet *fleet, struct fleet_pipeline *pipeline, const char *prefix,
+                       const struct mr_toml_node *node, const struct mr_toml_node *own)
+{
+    const struct mr_toml_node *value = own == NULL ? node : own;
+    struct mr_text path = {0};
+    bool good;
+    mr_text_string(&path, prefix);
+    add_key(&path, node->key);
+    if (value->kind == MR_TOML_TABLE) {
+        mr_text_string(&path, ".");
+        good =
+            add_section(fleet, pipeline, path.data, node->kind == MR_TOML_TABLE ? node : NULL, own);
+    } else {
+        mr_text_format(&pipeline->text, "%s = ", path.data);
+        good = add_value(fleet, pipeline, value, &pipeline->text);
+        mr_text_string(&pipeline->text, "\n");
+    }
+    mr_text_done(&path);
+    return good;
+}
+
+static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, const char *prefix,
+                        const struct mr_toml_node *section, const struct mr_toml_node *own)
+{
+    const char *fleets = prefix[0] == '\0' ? "database|server|weight" : "";
+    bool good = true;
+    for (uint32_t i = 0; section != NULL && i < section->count && good; i++) {
+        const struct mr_toml_node *node = &section->children[i];
+        good = add_option(fleet, pipeline, prefix, node, mr_fleet_child(own, node->key));
+    }
+    for (uint32_t i = 0; own != NULL && i < own->count && good; i++) {
+        const struct mr_toml_node *node = &own->children[i];
+        if (mr_fleet_child(section, node->key) == NULL &&
+            !mr_is_among(fleets, mr_slice_of(node->key))) {
+            good = add_option(fleet, pipeline, prefix, node, NULL);
+        }
+    }
+    return good;
+}
+
+/* millrace's own parser has the last word. Lines are of a text that nobody sees. */
+static bool make_one(struct fleet *fleet, struct fleet_pipeline *pipeline)
+{
+    mr_fleet_mark(fleet, pipeline, &pipeline->text);
+    if (!add_section(fleet, pipeline, "", fleet->options,
+                     mr_fleet_child(fleet->own, pipeline->name))) {
+        return false;
+    }
+    mr_status status = mr_config_load_elsewhere(pipeline->name, pipeline->text.data,
+                                                pipeline->text.len, &pipeline->config);
+    const struct mr_problems *problems = &pipeline->config->problems;
+    for (uint32_t i = 0; i < problems->count; i++) {
+        if (problems->items[i].is_error) {
+            FLEET_PROBLEM(fleet, 0, "pipeline %s: %s", pipeline->name, problems->items[i].text);
+        }
+    }
+    return status == MR_OK;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && a[0] != '\0' && strcmp(a, b) == 0;
+}
+
+/* Two with one transactional id would end each other's session for ever; of two with one slot one ends with exit code 78. */
+static void check_pair(struct fleet *fleet, const struct fleet_pipeline *a,
+                       const struct fleet_pipeline *b)
+{
+    const struct mr_kafka_options *one = &a->config->kafka, *other = &b->config->kafka;
+    const char *slot = a->config->source.slot;
+    bool one_slot = same(a->server, b->server) && same(slot, b->config->source.slot);
+    if (one_slot ||
+        (same(one->brokers, other->brokers) && same(one->state_topic, other->state_topic) &&
+         same(one->state_name, other->state_name))) {
+        FLEET_PROBLEM(fleet, 0, "pipelines %s and %s have one %s, \"%s\"; put {name} into it",
+                      a->name, b->name, one_slot ? "slot" : "stored position",
+                      one_slot ? slot : one->state_name);
+    }
+}
+
+void mr_fleet_make(struct fleet *fleet)
+{
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < fleet->pipeline_count && wrong < WRONG_MAX; i++) {
+        wrong += !make_one(fleet, &fleet->pipelines[i]);
+    }
+    if (wrong == WRONG_MAX) {
+        FLEET_PROBLEM(fleet, 0, "%u pipelines are wrong; the others were not looked at", wrong);
+    }
+    for (uint32_t i = 0; i < fleet->pipeline_count && wrong == 0; i++) {
+        for (uint32_t k = i + 1; k < fleet->pipeline_count; k++) {
+            check_pair(fleet, &fleet->pipelines[i], &fleet->pipelines[k]);
+        }
+    }
+}
+
+/* A path has no " = " and no single quote: they are options, or properties of librdkafka's. */
+void mr_fleet_print_values(const struct fleet *fleet, FILE *to)
+{
+    fprintf(to, "# Made by millrace fleet render --helm of fleet %s.\npipelines:%s\n", fleet->name,
+            fleet->pipeline_count == 0 ? " {}" : "");
+    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
+        fprintf(to, "  \"%s\":\n    config:\n", fleet->pipelines[i].name);
+        char *rest = fleet->pipelines[i].text.data;
+        for (char *line; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
+            const char *value = strstr(line, " = ");
+            if (line[0] != '#' && value != NULL) {
+                fprintf(to, "      '%.*s': %s\n", (int)(value - line), line, value + 3);
+            }
+        }
+    }
+}

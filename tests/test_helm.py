@@ -1,0 +1,208 @@
+"""The Helm chart, rendered by Helm and read by PyYAML: one pipeline, a pair, five hundred; each configuration goes through millrace's parser.
+Only with MILLRACE_TEST_HELM=1, after `scripts/setup.sh --helm`, which builds Helm for minutes. No cluster: docs/fleet.md says what that leaves open."""
+
+import json
+import os
+import re
+import subprocess
+import time
+import tomllib
+
+import pytest
+
+from kit import BINARY
+from prometheus import ROOT
+from test_fleet import TEMPLATE, flat, from_yaml
+
+pytestmark = pytest.mark.skipif("MILLRACE_TEST_HELM" not in os.environ, reason="MILLRACE_TEST_HELM is not set")
+
+CHART = os.path.join(ROOT, "packaging", "helm", "millrace")
+HELM = os.path.join(os.environ.get("MILLRACE_TOOLS_DIR", os.path.join(ROOT, ".stand")), "helm", "helm")
+
+CONFIG = {"topic_prefix": "{name}", "tables": ["public.*"], "source.postgres.connection": "host=pg1 dbname={name} user=m",
+          "source.postgres.password_file": "/run/secrets/pg1/password", "source.postgres.slot_name": "mr_{name}",
+          "sink.kafka.brokers": ["kafka:9092"], "sink.kafka.state_topic": "__millrace_state.{name}", "sink.kafka.create_topics": True,
+          'sink.kafka.properties."client.rack"': "a"}
+
+
+def helm(*arguments, values, refused=False):
+    done = subprocess.run([HELM, *arguments, "--kube-version", "1.36.3", "-f", "-"], input=json.dumps({"image": {"repository": "example/millrace"}, **values}), capture_output=True,
+                          text=True, timeout=300, check=False)
+    assert (done.returncode != 0) == refused, done.stdout + done.stderr
+    return done.stderr if refused else done.stdout
+
+
+def rendered(**values):
+    return helm("template", "rel", CHART, values={"config": CONFIG, **values})
+
+
+def template(**values):
+    """{(kind, name): object}"""
+    made = from_yaml(rendered(**values))
+    found = {(one["kind"], one["metadata"]["name"]): one for one in made}
+    assert len(found) == len(made)
+    return found
+
+
+def config_of(objects, name):
+    return tomllib.loads(objects["ConfigMap", name]["data"]["config.toml"])
+
+
+def hash_of(objects, name):
+    return objects["Deployment", name]["spec"]["template"]["metadata"]["annotations"]["millrace/restart"]
+
+
+def check_object(objects, name, replicas):
+    """What holds for each pipeline."""
+    deployment = objects["Deployment", name]["spec"]
+    pod, labels = deployment["template"]["spec"], deployment["template"]["metadata"]["labels"]
+    (container,) = pod["containers"]
+    assert deployment["replicas"] == replicas and deployment["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert deployment["selector"]["matchLabels"] == labels == {
+        "app.kubernetes.io/name": "millrace", "app.kubernetes.io/instance": "rel", "app.kubernetes.io/component": name}
+    # Pod Security Standards, "Restricted".
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert pod["automountServiceAccountToken"] is False and ("ServiceAccount", pod["serviceAccountName"]) in objects
+    assert {one["tolerationSeconds"] for one in pod["tolerations"]} == {30}
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    mounts = {one["name"]: one for one in container["volumeMounts"]}
+    assert len(volumes) == len(pod["volumes"]) and volumes.keys() == mounts.keys() and not any("subPath" in one for one in mounts.values())
+    assert volumes["config"]["configMap"]["name"] == name and mounts["config"]["mountPath"] == "/etc/millrace"
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert f':{ports["http"]}' == flat(config_of(objects, name))["http.address"]
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": "http"}
+    return pod, container
+
+
+def test_one(tmp_path):
+    objects = template(secrets=["pg1"], pipelines={"shop_a": {"config": {"sink.kafka.create_topics": False}, "secrets": ["kafka.own"]}})
+    assert {kind for kind, _ in objects} == {"ServiceAccount", "NetworkPolicy", "ConfigMap", "Deployment"}
+    pod, container = check_object(objects, "rel-shop-a", 1)
+    assert "affinity" not in pod and container["image"] == "example/millrace:" + chart()["appVersion"]
+    assert {one["mountPath"] for one in container["volumeMounts"]} == {"/etc/millrace", "/var/tmp", "/run/secrets/pg1", "/run/secrets/kafka.own"}
+    assert all(one["secret"]["defaultMode"] == 0o440 for one in pod["volumes"] if "secret" in one)
+    got = flat(config_of(objects, "rel-shop-a"))
+    assert got == {**flat({key.replace('"', ""): json.loads(json.dumps(value).replace("{name}", "shop_a")) for key, value in CONFIG.items()}),
+                   "sink.kafka.create_topics": False, "http.address": ":9464", "http.required": True, "log.format": "json", "reload.watch": "10s",
+                   "secrets.watch": "10s", "source.postgres.handover": "60s"}
+    parsed(objects, tmp_path)
+
+
+def test_a_pair(tmp_path):
+    objects = template(pair=True, podMonitor={"enabled": True}, pipelines={"a": {}, "single": {"pair": False}, "b": {"paused": True}})
+    for name, replicas in (("rel-a", 2), ("rel-b", 0), ("rel-single", 1)):
+        pod, _ = check_object(objects, name, replicas)
+        assert ("affinity" in pod) == (("PodDisruptionBudget", name) in objects) == (name != "rel-single")
+    (term,) = objects["Deployment", "rel-a"]["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = objects["Deployment", "rel-a"]["spec"]["selector"]["matchLabels"]
+    assert term["podAffinityTerm"] == {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+    budget = objects["PodDisruptionBudget", "rel-a"]["spec"]
+    assert budget == {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    monitor = objects["PodMonitor", "rel"]["spec"]
+    assert monitor["selector"]["matchLabels"].items() < labels.items() and monitor["podMetricsEndpoints"][0]["port"] == "http"
+    parsed(objects, tmp_path)
+
+
+def test_pods_reach_what_they_need_alone():
+    objects = template(pipelines={"a": {}}, networkPolicy={"postgres": [{"namespace": "db", "port": 5433}, {"cidr": "10.1.0.0/16", "port": 5432}],
+                                                           "kafka": [], "egress": [{"ports": [{"port": 8081}]}]})
+    policy = objects["NetworkPolicy", "rel"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["podSelector"]["matchLabels"].items() < objects["Deployment", "rel-a"]["spec"]["selector"]["matchLabels"].items()
+    assert [[port["port"] for port in rule["ports"]] for rule in policy["ingress"]] == [[9464]]
+    assert [[port["port"] for port in rule["ports"]] for rule in policy["egress"]] == [[53, 53], [5433], [5432], [9092], [8081]]
+    assert policy["egress"][1]["to"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "db"}}}]
+    assert policy["egress"][2]["to"] == [{"ipBlock": {"cidr": "10.1.0.0/16"}}] and "to" not in policy["egress"][3]
+    assert not any(kind == "NetworkPolicy" for kind, _ in template(pipelines={"a": {}}, networkPolicy={"enabled": False}))
+
+
+def chart():
+    with open(os.path.join(CHART, "Chart.yaml"), encoding="utf-8") as file:
+        return from_yaml(file.read())[0]
+
+
+def parsed(objects, folder):
+    """Each configuration, by the parser of millrace that wants no files: as a fleet of its own, by hand."""
+    own = "".join(f"[pipeline.{name}]\n{item['data']['config.toml']}" for (kind, name), item in objects.items() if kind == "ConfigMap")
+    (folder / "fleet.toml").write_text(f'[fleet]\nname = "rendered"\n[template]\n{own}')
+    done = subprocess.run([BINARY, "fleet", "render", "--out", "made"], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for (kind, name), item in objects.items():
+        if kind == "ConfigMap":
+            made = (folder / "made" / f"{name}.toml").read_text()
+            assert tomllib.loads(made) == tomllib.loads(item["data"]["config.toml"])
+
+
+def test_five_hundred(tmp_path):
+    """Twice as many take about twice as long, not four times."""
+    def seconds(count):
+        begun = time.monotonic()
+        rendered(pipelines={f"db_{n}": {} for n in range(count)})
+        return time.monotonic() - begun
+
+    seconds(1)
+    half, whole = (min(seconds(count) for _ in range(3)) for count in (250, 500))
+    assert whole < 3 * half, (half, whole)
+    objects = template(pipelines={f"db_{n}": {} for n in range(500)})
+    assert sum(kind == "Deployment" for kind, _ in objects) == 500
+    for n in range(500):
+        check_object(objects, f"rel-db-{n}", 1)
+    parsed(objects, tmp_path)
+
+
+def test_what_means_new_pods():
+    """The hash is of what a running millrace does not take up: as docs/reload.md has it, which is made by the program."""
+    reference = subprocess.run([BINARY, "reference", "reload"], capture_output=True, text=True, check=True).stdout
+    rows = [re.findall(r"`([a-z_.]+)`", row.split("|")[1]) for row in reference.splitlines() if row.startswith("| `")]
+    with open(os.path.join(CHART, "templates", "_helpers.tpl"), encoding="utf-8") as file:
+        helpers = file.read()
+    lists = {name: re.search(rf'define "millrace.{name}" -}}}}\n(.*)\n', helpers)[1].split() for name in ("atOnce", "between")}
+    assert sorted(lists["between"]) == sorted(rows[0] + rows[1]) and sorted(lists["atOnce"]) == sorted(rows[2]) and len(rows) == 3
+
+    def hashes(pair, **config):
+        objects = template(pair=pair, config={**CONFIG, **config}, pipelines={"a": {}, "b": {"config": {"topic_prefix": "b"}}})
+        return hash_of(objects, "rel-a"), hash_of(objects, "rel-b")
+
+    for pair in (False, True):
+        before = hashes(pair)
+        assert before[0] != before[1]
+        assert hashes(pair, **{"log.level": "debug"}) == before
+        assert (hashes(pair, tables=["public.other"]) == before) == (not pair)
+        one, other = hashes(pair, topic_prefix="other")
+        assert one != before[0] and other == before[1]  # that pipeline alone
+        assert all(a != b for a, b in zip(hashes(pair, **{"pipeline.memory": "512MiB"}), before))
+
+
+@pytest.mark.parametrize("values, part", [
+    ({"image": {"repository": ""}}, "repository"),
+    ({"pipelnes": {}}, "pipelnes"),
+    ({"config": {"source": {"postgres": {"slot_name": "x"}}}}, "source"),
+    ({"pipelines": {"a": {"replicas": 3}}}, "replicas"),
+    ({"watch": 10}, "watch"),
+    ({"pipelines": {"a b": {}}}, "a b"),
+    ({"networkPolicy": {"kafka": [{"port": 9092}]}}, "kafka"),
+    ({"pipelines": {"a_b": {}, "a.b": {}}}, "are both called rel-a-b"),
+    ({"pipelines": {"x" * 63: {}}}, "is longer than 63 characters"),
+])
+def test_values_that_are_refused(values, part):
+    assert part in helm("template", "rel", CHART, values=values, refused=True)
+
+
+def test_lint():
+    said = helm("lint", "--strict", CHART, values={"config": CONFIG, "pipelines": {"a": {}, "b": {"pair": True}}, "podMonitor": {"enabled": True}})
+    assert "0 chart(s) failed" in said
+
+
+def test_values_of_a_fleet(tmp_path):
+    """millrace fleet render --helm | helm template: the files' options, and what the chart adds."""
+    (tmp_path / "fleet.toml").write_text('[fleet]\nname = "shop"\n[template]\n' + TEMPLATE + "".join(
+        f'[pipeline.shop_{n}]\ndatabase = "d{n}"\nserver = "pg1"\n' for n in range(3)))
+    made = subprocess.run([BINARY, "fleet", "render", "--out", "out", "--helm"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    objects = template(config={}, **from_yaml(made.stdout)[0])
+    for n in range(3):
+        own = tomllib.loads((tmp_path / "out" / f"shop_{n}.toml").read_text())
+        assert flat(own).items() <= flat(config_of(objects, f"rel-shop-{n}")).items()
+    (tmp_path / "parsed").mkdir()
+    parsed(objects, tmp_path / "parsed")
