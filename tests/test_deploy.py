@@ -139,9 +139,24 @@ def test_unit_leaves_room_for_what_is_configured():
 def test_the_template_is_the_unit_for_a_named_configuration():
     def settings(name):
         return [line for line in read("docs", "deploy", name).splitlines() if not line.startswith("#")]
-    single = [line.replace("config.toml", "%i.toml").replace("postgres.password", "%i.password") for line in settings("millrace.service")]
-    single = [line + " (%i)" if line.startswith("Description=") else line + "/%i" if line == "StateDirectory=millrace" else line for line in single]
-    assert single == settings("millrace@.service")
+    named = {"LoadCredential=postgres:/etc/millrace/postgres.password": ["LoadCredential=secrets:/etc/millrace/secrets/%i", "Slice=millrace.slice"],
+             "StateDirectory=millrace": ["StateDirectory=millrace/%i"], "StateDirectoryMode=0700": ["StateDirectoryMode=0700", "RuntimeDirectory=millrace/%i"],
+             "Wants=network-online.target": ["Wants=network-online.target", "PartOf=millrace.target"],
+             "WantedBy=multi-user.target": ["WantedBy=multi-user.target millrace.target"]}
+    single = [line.replace("config.toml", "%i.toml") for line in settings("millrace.service")]
+    single = [line + " (%i)" if line.startswith("Description=") else line for line in single]
+    assert [new for line in single for new in named.get(line, [line])] == settings("millrace@.service")
+
+
+def test_units_are_what_systemd_takes(tmp_path):
+    """With /bin/true in place of a program that need not be installed here."""
+    for name in ("millrace.service", "millrace@.service", "millrace.target", "millrace.slice"):
+        text = read("docs", "deploy", name)
+        (tmp_path / name.replace("@", "@shop")).write_text(text.replace("/usr/bin/millrace ", "/bin/true "))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *map(str, tmp_path.iterdir())], capture_output=True, text=True,
+                          env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:/usr/lib/systemd/system"}, check=False)
+    said = [line for line in done.stderr.splitlines() if str(tmp_path) in line or "millrace" in line]
+    assert done.returncode == 0 and not said, done.stderr
 
 
 def test_image_is_built_with_the_pinned_librdkafka():

@@ -101,7 +101,7 @@ def packages(tmp_path_factory):
 
 
 EXPECTED = {"/etc/millrace/config.toml", "/usr/bin/millrace",
-            "/usr/lib/systemd/system/millrace.service", "/usr/lib/systemd/system/millrace@.service", "/usr/share/man/man1/millrace.1.gz",
+            *(f"/usr/lib/systemd/system/millrace{end}" for end in (".service", "@.service", ".target", ".slice")), "/usr/share/man/man1/millrace.1.gz",
             "/usr/share/man/man5/millrace.toml.5.gz", "/usr/share/bash-completion/completions/millrace",
             "/usr/share/zsh/vendor-completions/_millrace", "/usr/share/fish/vendor_completions.d/millrace.fish",
             "/usr/share/doc/millrace/changelog.gz", "/usr/share/doc/millrace/librdkafka-licenses.txt",
