@@ -239,8 +239,7 @@ static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
     static const char *const wishes[MR_COMMAND_COUNT] = {
         [MR_COMMAND_RECORD] = "record wants a file: millrace record FILE --config CONFIG",
         [MR_COMMAND_CONVERT] = "convert wants a file: millrace convert connector.json",
-        [MR_COMMAND_FLEET] = "fleet wants a word: millrace fleet render --out DIR, or millrace "
-                             "fleet plan --against DIR",
+        [MR_COMMAND_FLEET] = "fleet wants a word: render --out DIR, or plan --against DIR",
         [MR_COMMAND_PROFILE] = "--diff wants two files: millrace profile --diff BEFORE AFTER",
     };
     bool has_word = wishes[ret->command] != NULL && ret->command != MR_COMMAND_PROFILE;
