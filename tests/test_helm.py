@@ -77,7 +77,8 @@ def check_object(objects, name, replicas):
 
 
 def test_one(tmp_path):
-    objects = template(secrets=["pg1"], pipelines={"shop_a": {"config": {"sink.kafka.create_topics": False}, "secrets": ["kafka.own"]}})
+    objects = template(secrets=["pg1"], config={**CONFIG, "log.format": "text"},
+                       pipelines={"shop_a": {"config": {"sink.kafka.create_topics": False}, "secrets": ["kafka.own"]}})
     assert {kind for kind, _ in objects} == {"ServiceAccount", "NetworkPolicy", "ConfigMap", "Deployment"}
     pod, container = check_object(objects, "rel-shop-a", 1)
     assert "affinity" not in pod and container["image"] == "example/millrace:" + chart()["appVersion"]
@@ -85,7 +86,7 @@ def test_one(tmp_path):
     assert all(one["secret"]["defaultMode"] == 0o440 for one in pod["volumes"] if "secret" in one)
     got = flat(config_of(objects, "rel-shop-a"))
     assert got == {**flat({key.replace('"', ""): json.loads(json.dumps(value).replace("{name}", "shop_a")) for key, value in CONFIG.items()}),
-                   "sink.kafka.create_topics": False, "http.address": ":9464", "http.required": True, "log.format": "json", "reload.watch": "10s",
+                   "sink.kafka.create_topics": False, "http.address": ":9464", "http.required": True, "log.format": "text", "reload.watch": "10s",
                    "secrets.watch": "10s", "source.postgres.handover": "60s"}
     parsed(objects, tmp_path)
 
