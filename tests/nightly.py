@@ -17,7 +17,7 @@ import sys
 from typing import NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-COME_BACK_S = 200
+COME_BACK_S = 300
 
 
 class Nightly(NamedTuple):
