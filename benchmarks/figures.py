@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the figures of the newest file in figures/ into the pages that state them, where they are marked:
+"""Puts the figures of figures/, of each load those of the newest file that has it, into the pages that state them, where they are marked:
 
     <!-- figures: table LOAD,... / PROGRAM,... / FIGURE,... -->
     what stands here is written again
@@ -21,6 +21,7 @@ import textwrap
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FLOOR = "pg_recvlogical"
 PAGES = ("README.md", "docs/comparison.md", "docs/sizing.md", "benchmarks/results.md")
+APART = ("far", "sustained")  # loads that a run has only where they are asked for
 BACKLOGS = ("insert", "mixed", "wide", "partitions", "small", "tables", "transaction")
 LOADS = {"insert": "{rows} inserts of 7 columns", "mixed": "{rows} inserts, updates and deletes",
          "wide": "{rows} inserts with 4 KiB of text",
@@ -171,7 +172,7 @@ def headline(figures):
     load, cores = statistics.median(run["machine_load"] for run in figures.runs), figures.about["machine"]["cores"]
     beside = f"Other work ran beside, with a load average of {load:.0f} before a run: take it as a trial." if load > 2 * cores else ""
     rates = [rate for load in loads for program in programs[:2] for rate in figures.rounds(load, program, "rows_per_s").values()]
-    machines = [one.median("insert", "millrace", "rows_per_s") for one in recorded()]
+    machines = [rate for one in recorded() if (rate := one.median("insert", "millrace", "rows_per_s"))]
     others = f"; inserts over {len(machines)} runs {span(machines, '{:,.0f}')}" if machines[1:] else ""
     lines = [["", *(PROGRAMS[program] for program in programs)], ["---"] + ["---:"] * len(programs),
              [f"backlog, × `{FLOOR}`", *map(against, programs)],
@@ -217,15 +218,30 @@ def tables(figures, loads=None):
     return "\n".join(parts)
 
 
-def written(text, figures):
+def newest(files, load):
+    """The newest file that has the load, whole or its word."""
+    return next((one for one in reversed(files) if any(load in (run["load"], run["load"].split("-")[0]) for run in one.runs)), files[-1])
+
+
+def all_tables(files):
+    """Of the newest run of backlogs, and after it of the loads that were asked for apart."""
+    main = newest(files, "insert")
+    apart = {one.about["begun"]: one for one in (newest(files, word) for word in APART) if one is not main}
+    return "\n".join([tables(main), *(tables(one, [run["load"] for run in one.runs if run["load"].split("-")[0] in APART]) for one in apart.values())])
+
+
+def written(text, files):
     """The page with what its marks ask for."""
     def fill(mark):
         kind, words = mark[2], mark[3]
         if kind == "table":
-            content = table(figures, *(part.strip().split(",") for part in words.split("/")))
+            loads, *others = (part.strip().split(",") for part in words.split("/"))
+            content = table(newest(files, loads[0]), loads, *others)
+        elif kind == "tables":
+            content = all_tables(files)
         else:
-            content = {"headline": headline, "walsender": walsender, "memory": memory, "about": about, "tables": tables,
-                       "settings": settings}[kind](figures, *words.split())
+            content = {"headline": headline, "walsender": walsender, "memory": memory, "about": about,
+                       "settings": settings}[kind](newest(files, "insert"), *words.split())
         return mark[1] + content + mark[5]
     return MARK.sub(fill, text)
 
@@ -254,13 +270,13 @@ def recorded():
 def main():
     if sys.argv[1:]:
         return print(__doc__ if sys.argv[1] in ("-h", "--help") else tables(Figures(sys.argv[1])))
-    figures = recorded()[-1]
+    files = recorded()
     for page in PAGES:
         path = os.path.join(ROOT, page)
         with open(path, encoding="utf-8") as file:
             text = file.read()
         with open(path, "w", encoding="utf-8") as file:
-            file.write(written(text, figures))
+            file.write(written(text, files))
     return None
 
 
