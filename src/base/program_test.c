@@ -106,6 +106,23 @@ static void test_run_not_started(void **state)
     stop(&programs);
 }
 
+/* What whoever started millrace left open is for millrace alone. */
+static void test_run_inherits_no_descriptor(void **state)
+{
+    (void)state;
+    struct mr_error error = {.text = ""};
+    char *line = NULL;
+    int inherited = dup(STDOUT_FILENO);
+    assert_true(inherited > STDERR_FILENO);
+    char script[64];
+    snprintf(script, sizeof(script), "test -e /proc/self/fd/%d && echo open || echo closed",
+             inherited);
+    assert_int_equal(run(script, &line, &error), MR_OK);
+    assert_string_equal(line, "closed");
+    mr_program_forget(line);
+    close(inherited);
+}
+
 static bool exists(const char *path)
 {
     return access(path, F_OK) == 0;
@@ -180,9 +197,13 @@ static void test_run_several(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_run_prints_one_line), cmocka_unit_test(test_run_faults),
-        cmocka_unit_test(test_run_not_started),     cmocka_unit_test(test_run_stopped),
-        cmocka_unit_test(test_run_hangs),           cmocka_unit_test(test_run_several),
+        cmocka_unit_test(test_run_prints_one_line),
+        cmocka_unit_test(test_run_faults),
+        cmocka_unit_test(test_run_not_started),
+        cmocka_unit_test(test_run_inherits_no_descriptor),
+        cmocka_unit_test(test_run_stopped),
+        cmocka_unit_test(test_run_hangs),
+        cmocka_unit_test(test_run_several),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "confine/confine.h"
 #include "postgres/conn/pg_conn.h"
+#include "verify/spill.h"
 
 /* What the C library, OpenSSL, Kerberos and the profiler read of a system; no homes and no data of other services (/home,
  * /root, /var, /srv, /tmp). /proc shows of other processes what everybody may see; their memory and variables Landlock
@@ -171,11 +172,14 @@ static void add_writable(struct paths *paths, const struct mr_config *config)
     }
 }
 
-static mr_confined confine_files(const struct mr_config *config, bool programs)
+static mr_confined confine_files(const struct mr_config *config, bool programs, const char *folder)
 {
     struct paths paths = {0};
     add_readable(&paths, config);
     add_writable(&paths, config);
+    if (folder != NULL) {
+        add(&paths, folder, MR_CONFINE_READ | MR_CONFINE_WRITE);
+    }
     if (programs) {
         add(&paths, "/usr", MR_CONFINE_EXECUTE);
         add(&paths, "/bin", MR_CONFINE_EXECUTE);
@@ -203,12 +207,13 @@ static const char *word(mr_confined result)
                                                : "not possible here";
 }
 
-struct mr_confinement mr_confine_process(struct mr_config *config)
+/* `folder` may be written, too; NULL: none. */
+static struct mr_confinement confine(struct mr_config *config, const char *folder)
 {
     struct mr_confinement done = {.syscalls = "off", .files = "off"};
     bool programs = config->sink_kind == MR_SINK_KAFKA && mr_config_runs_kinit(config);
     if (config->values.hardening_files) {
-        done.files = word(confine_files(config, programs));
+        done.files = word(confine_files(config, programs, folder));
     }
     if (config->values.hardening_syscalls) {
         mr_confined result = mr_confine_syscalls(programs);
@@ -221,4 +226,15 @@ struct mr_confinement mr_confine_process(struct mr_config *config)
         }
     }
     return done;
+}
+
+struct mr_confinement mr_confine_process(struct mr_config *config)
+{
+    return confine(config, NULL);
+}
+
+void mr_confine_proof(struct mr_config *config)
+{
+    config->http.enabled = false;
+    (void)confine(config, mr_spill_folder());
 }

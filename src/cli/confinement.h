@@ -12,4 +12,7 @@ struct mr_confinement {
 /* Gives up files and system calls, and has the HTTP server give up listeners. Before the first thread. */
 struct mr_confinement mr_confine_process(struct mr_config *config);
 
+/* The same in the process that proves a table (verify/prover.h), which listens nowhere and may write temporary files. */
+void mr_confine_proof(struct mr_config *config);
+
 #endif

@@ -519,6 +519,17 @@ void mr_reload_show(void *context, cJSON *status)
     pthread_mutex_unlock(&reload->lock);
 }
 
+struct mr_sha256_short mr_reload_digest(struct mr_reload *reload)
+{
+    struct mr_sha256_short digest = {""};
+    pthread_mutex_lock(&reload->lock);
+    if (reload->newest != NULL) {
+        digest = reload->newest->digest;
+    }
+    pthread_mutex_unlock(&reload->lock);
+    return digest;
+}
+
 struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
 {
     struct mr_reload *reload = MR_NEW(struct mr_reload);

@@ -561,7 +561,7 @@ char *mr_monitor_metrics(struct mr_monitor *monitor, size_t *ret_len)
         out = mr_buffer_init(text, monitor->text_size);
         mr_monitor_expose(monitor->now, mr_pipeline_meter(monitor->options.pipeline), &out);
         if (monitor->options.more_metrics != NULL) {
-            monitor->options.more_metrics(&out);
+            monitor->options.more_metrics(monitor->options.context, &out);
         }
     }
     monitor->now->own.write_seconds = (double)(mr_monotonic_ns() - begin_ns) / 1e9;

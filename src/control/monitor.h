@@ -153,8 +153,10 @@ struct mr_monitor_options {
     struct mr_sink *sink;
     const struct mr_table_counts *tables;
     struct mr_pg_slot *slot;
-    const struct mr_pg_heartbeat *heartbeat;     /* NULL: there is none */
-    void (*more_metrics)(struct mr_buffer *out); /* writes families of its own; NULL: none */
+    const struct mr_pg_heartbeat *heartbeat; /* NULL: there is none */
+    /* Writes other families; NULL: none. */
+    void (*more_metrics)(void *context, struct mr_buffer *out);
+    void *context;
 };
 
 struct mr_monitor;

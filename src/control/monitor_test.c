@@ -76,7 +76,7 @@ static const char *write_text(struct fixture *fixture)
 static void test_text_has_every_declared_family_once(void **state)
 {
     const char *text = write_text(*state);
-    /* The profiler's come last in the list, and from the profiler, which is not here. */
+    /* Those of other rooms, which are not here, come last. */
     for (uint32_t i = 0; i < MR_METRIC_STAGE_CPU; i++) {
         char line[256];
         snprintf(line, sizeof(line), "# TYPE %s ", mr_metric_at(i)->name);

@@ -13,8 +13,8 @@ struct mr_pages {
     struct mr_http *http;
     const char *slot;
     const char *publication;
-    const char *sink;                                         /* "kafka" */
-    void (*show_configuration)(void *context, cJSON *status); /* adds its members */
+    const char *sink;                                /* "kafka" */
+    void (*show_more)(void *context, cJSON *status); /* adds what others know */
     void *context;
     const struct mr_table_counts *last_events; /* NULL: events are not shown */
     double (*profiler_seconds)(

@@ -30,7 +30,7 @@ static void test_status_of_nothing(void **state)
 {
     (void)state;
     struct mr_pages pages = {
-        .slot = "s", .publication = "p", .sink = "kafka", .show_configuration = show_nothing};
+        .slot = "s", .publication = "p", .sink = "kafka", .show_more = show_nothing};
     static const struct mr_monitor_snapshot snapshot;
     cJSON *object = mr_status_json(&pages, &snapshot, 10, "");
     char *text = cJSON_PrintUnformatted(object);

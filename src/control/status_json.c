@@ -286,7 +286,7 @@ cJSON *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snap
     add_tables(root, snapshot, tables_max, part);
     add_events(root, snapshot);
     add_links(root, pages->http);
-    pages->show_configuration(pages->context, root);
+    pages->show_more(pages->context, root);
     cJSON_AddBoolToObject(root, "last_events", pages->last_events != NULL);
     if (pages->profiler_seconds != NULL) {
         add_number(root, "profiler_seconds", pages->profiler_seconds());

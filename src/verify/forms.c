@@ -210,6 +210,12 @@ static const struct row {
     {"vector", ALWAYS, 0, MR_LEAF_REAL8, MR_SHAPE_TREE, "@::text", NULL},
     {"halfvec", ALWAYS, 0, MR_LEAF_REAL4, MR_SHAPE_TREE, "@::text", NULL},
     {"sparsevec", ALWAYS, 0, MR_LEAF_TEXT, MR_SHAPE_UNKNOWN, NULL, NULL},
+
+    {"refcursor int4multirange int8multirange nummultirange tsmultirange tstzmultirange "
+     "datemultirange pg_lsn xid xid8 cid tid int2vector oidvector tsquery gtsvector jsonpath "
+     "txid_snapshot pg_snapshot aclitem regproc regprocedure regoper regoperator regclass "
+     "regcollation regtype regrole regnamespace regconfig regdictionary",
+     ALWAYS, 0, MR_LEAF_TEXT, MR_SHAPE_ABSENT, NULL, NULL},
 };
 
 /* Whether `name` is one of the words of `names`. */
@@ -290,8 +296,10 @@ struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
                                        .array = "to_json(textin(array_out(@))::text[])"};
     bool is_known = type->is_built_in || type->kind == 'b';
     const struct row *row = type->kind == 'e' ? &of_enum : is_known ? find_row(modes, type) : NULL;
-    if (row == NULL) {
-        return (struct mr_verify_form){.shape = MR_SHAPE_ABSENT};
+    if (row ==
+        NULL) { /* a built-in one is of a later version, and text in events, or text of a row */
+        return (struct mr_verify_form){.shape =
+                                           type->is_built_in ? MR_SHAPE_UNKNOWN : MR_SHAPE_ABSENT};
     }
     bool is_of_extension =
         is_word("geometry geography vector halfvec sparsevec", type->name) && !type->is_built_in;

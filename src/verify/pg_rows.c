@@ -151,7 +151,8 @@ static void add_key_object(struct mr_text *sql, const struct mr_verify_table *ta
                       i == 0 ? ", '{' ||" : " || ',' ||", column->name,
                       is_text ? "format('%s', " : "(");
         add_value(sql, column);
-        mr_text_string(sql, "))::text, 'null')");
+        mr_sql_format(sql, "))::text, json_build_object('text', mr_row.%I::text)::text)",
+                      column->name);
     }
     mr_text_string(sql, " || '}'");
 }

@@ -38,6 +38,29 @@ mr_status mr_work_wait(const struct mr_work *work, int64_t ms, struct mr_error *
     return poll(&fd, 1, (int)ms) > 0 ? mr_fail(ret_error, MR_AGAIN, "interrupted") : MR_OK;
 }
 
+mr_status mr_work_keep_rate(const struct mr_work *work, uint64_t done, struct mr_error *ret_error)
+{
+    enum { LOOK_EVERY = 64 };
+    uint32_t rate = work->tools->options->rate;
+    if (rate == 0 || done % LOOK_EVERY != 0) {
+        return MR_OK;
+    }
+    int64_t ahead_ms =
+        (int64_t)(done * 1000 / rate) - (mr_monotonic_ns() - work->begun_ns) / 1000000;
+    return ahead_ms > 0 ? mr_work_wait(work, ahead_ms, ret_error) : MR_OK;
+}
+
+mr_status mr_work_pause(struct mr_work *work, struct mr_error *ret_error)
+{
+    const atomic_bool *paused = work->tools->options->paused;
+    int64_t from_ns = mr_monotonic_ns();
+    while (paused != NULL && atomic_load(paused)) {
+        MR_TRY(mr_work_wait(work, LOOK_MS, ret_error));
+    }
+    work->begun_ns += mr_monotonic_ns() - from_ns; /* or it would catch up afterwards */
+    return MR_OK;
+}
+
 void mr_work_show(const struct mr_work *work, const char *what, uint64_t done, uint64_t all)
 {
     const struct mr_verify_listed *listed = work->proof->listed;
@@ -103,11 +126,10 @@ static mr_status wait_for_stream(struct mr_work *work, bool *ret_has_come,
             return MR_OK;
         }
         if (mr_patience_ends(&patience, confirmed)) {
-            mr_proof_conclude(work->proof, MR_VERIFY_NONE,
-                              "the stream has not come to " MR_LSN_FORMAT " within a minute (%s)",
-                              MR_LSN_ARGS(end),
-                              is_active ? "millrace status says why"
-                                        : "no millrace reads the slot");
+            MR_PROOF_VOID(work->proof, MR_VERIFY_NONE, "stream",
+                          "the stream has not come to " MR_LSN_FORMAT " within a minute (%s)",
+                          MR_LSN_ARGS(end),
+                          is_active ? "millrace status says why" : "no millrace reads the slot");
             return MR_OK;
         }
         mr_work_show(work, "waiting for the stream, bytes", end - confirmed, 0);
@@ -138,18 +160,20 @@ static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
     /* Before the snapshot: a slot that is there then begins after the first copy's rows. */
     MR_TRY(mr_verify_confirmed(tools->conn, slot, &confirmed, &is_active, ret_error));
     if (confirmed == 0) {
-        mr_proof_conclude(proof, MR_VERIFY_NONE, "there is no slot \"%s\"", slot);
+        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "slot", "there is no slot \"%s\"", slot);
         return MR_OK;
     }
     bool is_void = true;
-    for (int i = 0; i < VOID_TRIES && is_void; i++) {
+    for (int i = tools->options->paused != NULL ? VOID_TRIES - 1 : 0; i < VOID_TRIES && is_void;
+         i++) {
         MR_TRY(mr_work_read_rows(work, &is_void, ret_error));
     }
     if (proof->verdict == MR_VERIFY_UNPROVABLE) {
         return MR_OK;
     }
     if (is_void) {
-        mr_proof_conclude(proof, MR_VERIFY_NONE, "it was truncated or rewritten while it was read");
+        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "truncated",
+                      "it was truncated or rewritten while it was read");
         return MR_OK;
     }
     proof->moment = work->cuts[work->cut_count - 1].after;
@@ -164,14 +188,16 @@ static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
         return MR_OK;
     }
     if (work->is_copied) {
-        mr_proof_conclude(proof, MR_VERIFY_NONE, "existing rows of it are being copied");
+        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "copied", "existing rows of it are being copied");
         return MR_OK;
     }
     MR_TRY(mr_fold_compare(work->fold, work->cuts, work->cut_count, take_difference, work,
                            &proof->counts, ret_error));
     mr_work_judge(work);
     proof->unrepairable = mr_repair_fault(&work->table, &tools->config->encode);
-    mr_work_name(work);
+    if (tools->options->paused == NULL) {
+        mr_work_name(work);
+    }
     return MR_OK;
 }
 
@@ -226,13 +252,13 @@ mr_status mr_prove(const struct mr_verify_tools *tools, const struct mr_verify_l
                    struct mr_proof *ret, struct mr_error *ret_error)
 {
     if (!listed->is_published) {
-        mr_proof_conclude(ret, MR_VERIFY_NONE, "it is not in the publication \"%s\"",
-                          tools->config->source.publication);
+        MR_PROOF_VOID(ret, MR_VERIFY_NONE, "unpublished", "it is not in the publication \"%s\"",
+                      tools->config->source.publication);
         return MR_OK;
     }
     const char *why = unprovable(tools->config, listed);
     if (why != NULL) {
-        mr_proof_conclude(ret, MR_VERIFY_UNPROVABLE, "%s", why);
+        MR_PROOF_VOID(ret, MR_VERIFY_UNPROVABLE, "unprovable", "%s", why);
         return MR_OK;
     }
     struct mr_work work = {.tools = tools, .proof = ret};

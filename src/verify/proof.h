@@ -7,6 +7,7 @@
 #include "verify/verify.h"
 
 enum {
+    MR_VERIFY_PLACED_MAX = 10, /* of the daemon's own proof */
     MR_VERIFY_NAMED_MAX = 100,
     MR_VERIFY_REPAIRED_MAX = 10000 /* where they are to be repaired */
 };
@@ -35,7 +36,8 @@ struct mr_proof {
     const struct mr_verify_listed *listed;
     enum mr_verify_verdict verdict;
     struct mr_text reasons; /* why it is no better; `data` NULL: it is good */
-    mr_lsn moment;          /* the end of the WAL when the table was read */
+    const char *cause; /* of no verdict, and of one that nothing can be proved, in a word; NULL */
+    mr_lsn moment;     /* the end of the WAL when the table was read */
     uint64_t rows, records;
     struct mr_fold_counts counts;
     struct mr_verify_named *named;
@@ -52,9 +54,15 @@ void mr_proof_done(struct mr_proof *proof);
 void mr_proof_conclude(struct mr_proof *proof, enum mr_verify_verdict verdict, const char *format,
                        ...) MR_PRINTF(3, 4);
 
+/* There is none; the cause is one of docs/verify.md. */
+#define MR_PROOF_VOID(proof, verdict, cause_, ...)                                                 \
+    ((proof)->cause = (cause_), mr_proof_conclude((proof), (verdict), __VA_ARGS__))
+
 extern const char *const mr_difference_names[]; /* by kind */
+extern const char *const mr_verdict_words[];    /* as a line has them */
 
 void mr_proof_print(const struct mr_proof *proof, FILE *to);
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to);
+void mr_listed_print_json(const struct mr_verify_listed *listed, FILE *to);
 
 #endif

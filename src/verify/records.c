@@ -134,10 +134,14 @@ mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr
         if (status == MR_AGAIN || proof->records % MR_PROGRESS_EVERY == 0) {
             mr_work_show(work, "records of the topic", proof->records, work->extent.records);
             MR_TRY(mr_work_wait(work, 0, ret_error));
+            MR_TRY(mr_work_pause(work, ret_error));
         }
         if (status == MR_OK) {
             proof->records++;
             MR_TRY(take_record(work, &read, ret_error));
+            if (work->tools->options->paused != NULL) {
+                MR_TRY(mr_work_keep_rate(work, proof->records, ret_error));
+            }
         } else if (mr_patience_ends(&patience, proof->records)) {
             status = mr_fail(ret_error, MR_ERR_TRANSIENT,
                              "the topic's end does not come: for a minute Kafka has not answered, "
@@ -147,7 +151,7 @@ mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr
     }
     *ret_is_whole = status == MR_END;
     if (status == MR_ERR_TRANSIENT) { /* the other tables may have a verdict nevertheless */
-        mr_proof_conclude(proof, MR_VERIFY_NONE, "%s", ret_error->text);
+        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "topic", "%s", ret_error->text);
     }
     return status == MR_END || status == MR_ERR_TRANSIENT ? MR_OK : status;
 }

@@ -4,11 +4,11 @@
 
 #include "verify/proof.h"
 
-static const char *const words[] = {[MR_VERIFY_EQUAL] = "equal",
-                                    [MR_VERIFY_IN_PART] = "equal in part",
-                                    [MR_VERIFY_UNPROVABLE] = "cannot be proved",
-                                    [MR_VERIFY_NONE] = "no verdict",
-                                    [MR_VERIFY_DIFFERENT] = "different"};
+const char *const mr_verdict_words[] = {[MR_VERIFY_EQUAL] = "equal",
+                                        [MR_VERIFY_IN_PART] = "equal in part",
+                                        [MR_VERIFY_UNPROVABLE] = "cannot be proved",
+                                        [MR_VERIFY_NONE] = "no verdict",
+                                        [MR_VERIFY_DIFFERENT] = "different"};
 
 const char *const mr_difference_names[] = {[MR_DIFFERENCE_MISSING] = "missing",
                                            [MR_DIFFERENCE_PHANTOM] = "phantom",
@@ -44,7 +44,8 @@ static void print_named(const struct mr_verify_named *named, FILE *to)
 
 void mr_proof_print(const struct mr_proof *proof, FILE *to)
 {
-    fprintf(to, "%s.%s: %s", proof->listed->schema, proof->listed->table, words[proof->verdict]);
+    fprintf(to, "%s.%s: %s", proof->listed->schema, proof->listed->table,
+            mr_verdict_words[proof->verdict]);
     if (proof->verdict != MR_VERIFY_UNPROVABLE) {
         fprintf(to, ", %llu rows, %llu records, at " MR_LSN_FORMAT,
                 (unsigned long long)proof->counts.rows, (unsigned long long)proof->records,
@@ -82,6 +83,25 @@ static cJSON *named_json(const struct mr_verify_named *named)
     return object;
 }
 
+/* Writes the object, and frees it. */
+static void print_object(cJSON *object, FILE *to)
+{
+    char *text = cJSON_PrintUnformatted(object);
+    fprintf(to, "%s\n", text);
+    cJSON_free(text);
+    cJSON_Delete(object);
+}
+
+void mr_listed_print_json(const struct mr_verify_listed *listed, FILE *to)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "schema", listed->schema);
+    cJSON_AddStringToObject(object, "table", listed->table);
+    cJSON_AddNumberToObject(object, "rows", (double)listed->rows);
+    print_object(object, to);
+    fflush(to);
+}
+
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
 {
     const struct mr_fold_counts *counts = &proof->counts;
@@ -90,9 +110,10 @@ void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "schema", proof->listed->schema);
     cJSON_AddStringToObject(object, "table", proof->listed->table);
-    cJSON_AddStringToObject(object, "verdict", words[proof->verdict]);
+    cJSON_AddStringToObject(object, "verdict", mr_verdict_words[proof->verdict]);
     cJSON_AddStringToObject(object, "reason",
                             proof->reasons.data == NULL ? "" : proof->reasons.data);
+    cJSON_AddStringToObject(object, "cause", proof->cause == NULL ? "" : proof->cause);
     cJSON_AddStringToObject(object, "lsn", moment);
     cJSON_AddNumberToObject(object, "rows", (double)counts->rows);
     cJSON_AddNumberToObject(object, "records", (double)proof->records);
@@ -104,8 +125,5 @@ void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
     for (uint32_t i = 0; i < proof->named_count; i++) {
         cJSON_AddItemToArray(named, named_json(&proof->named[i]));
     }
-    char *text = cJSON_PrintUnformatted(object);
-    fprintf(to, "%s\n", text);
-    cJSON_free(text);
-    cJSON_Delete(object);
+    print_object(object, to);
 }

@@ -6,20 +6,7 @@
 enum {
     CHUNK_ROWS = 100000, /* of a chunk, which has a snapshot of its own … */
     CHUNK_SECONDS = 5,   /* … and takes about so long with a limited rate */
-    RATE_ROWS = 64,
 };
-
-/* As many rows as `rate` says are taken. */
-static mr_status keep_rate(const struct mr_work *work, struct mr_error *ret_error)
-{
-    uint32_t rate = work->tools->options->rate;
-    if (rate == 0 || work->proof->rows % RATE_ROWS != 0) {
-        return MR_OK;
-    }
-    int64_t ahead_ms =
-        (int64_t)(work->proof->rows * 1000 / rate) - (mr_monotonic_ns() - work->begun_ns) / 1000000;
-    return ahead_ms > 0 ? mr_work_wait(work, ahead_ms, ret_error) : MR_OK;
-}
 
 static mr_status take_row(void *context, uint32_t xid, const mr_slice *values,
                           struct mr_error *ret_error)
@@ -31,7 +18,7 @@ static mr_status take_row(void *context, uint32_t xid, const mr_slice *values,
         mr_work_show(work, "rows of the table", work->proof->rows, work->proof->listed->rows);
         MR_TRY(mr_work_wait(work, 0, ret_error));
     }
-    MR_TRY(keep_rate(work, ret_error));
+    MR_TRY(mr_work_keep_rate(work, work->proof->rows, ret_error));
     if (++work->chunk_rows == work->chunk_max) {
         free(work->after);
         work->after = mr_verify_after(&work->table, values);
@@ -102,7 +89,7 @@ static mr_status read_chunk_rows(struct mr_work *work, bool *ret_is_void,
     MR_TRY(describe(work, &is_same, ret_error));
     const char *why = unprovable(work);
     if (why != NULL) {
-        mr_proof_conclude(work->proof, MR_VERIFY_UNPROVABLE, "%s", why);
+        MR_PROOF_VOID(work->proof, MR_VERIFY_UNPROVABLE, "unprovable", "%s", why);
         return MR_OK;
     }
     *ret_is_void = !is_same;
@@ -135,6 +122,7 @@ mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_e
     work->proof->rows = 0;
     work->begun_ns = mr_monotonic_ns();
     do {
+        MR_TRY(mr_work_pause(work, ret_error)); /* between two transactions */
         MR_TRY(read_chunk(work, ret_is_void, ret_error));
     } while (!*ret_is_void && work->chunk_max > 0 && work->chunk_rows == work->chunk_max);
     return MR_OK;

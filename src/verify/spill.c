@@ -56,10 +56,15 @@ void mr_spill_free(struct mr_spill *spill)
     free(spill);
 }
 
-static mr_status open_file(struct mr_spill *spill, struct mr_error *ret_error)
+const char *mr_spill_folder(void)
 {
     const char *folder = getenv("TMPDIR");
-    folder = folder == NULL || folder[0] == '\0' ? "/var/tmp" : folder;
+    return folder == NULL || folder[0] == '\0' ? "/var/tmp" : folder;
+}
+
+static mr_status open_file(struct mr_spill *spill, struct mr_error *ret_error)
+{
+    const char *folder = mr_spill_folder();
     spill->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (spill->fd < 0) { /* a file system that has no such files */
         char path[PATH_MAX];

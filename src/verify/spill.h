@@ -7,7 +7,10 @@
 
 struct mr_spill;
 
-/* `piece_bytes`: what of each bucket is in memory. The file is made in TMPDIR (/var/tmp) when it is needed. */
+/* TMPDIR, or /var/tmp: where the file is made when it is needed. */
+const char *mr_spill_folder(void);
+
+/* `piece_bytes`: what of each bucket is in memory. */
 struct mr_spill *mr_spill_new(uint32_t buckets, uint32_t piece_bytes);
 void mr_spill_free(struct mr_spill *spill); /* NULL is fine */
 

@@ -47,10 +47,15 @@ void mr_verify_table_placeholder(struct mr_verify_table *table, const char *text
         mr_text_format(&numbers, "%s%u", i == 0 ? "[" : ",", (uint8_t)text[i]);
     }
     mr_text_string(&numbers, "]");
-    char *forms[MR_PLACEHOLDERS] = {written(mr_json_string, text), written(mr_json_base64, text)};
-    forms[2] = bracketed("[\"", forms[0], "\"]");
-    forms[3] = bracketed("[\"", forms[1], "\"]");
-    forms[4] = numbers.data;
+    char *forms[MR_PLACEHOLDERS] = {written(mr_json_string, text), written(mr_json_base64, text),
+                                    written(mr_json_base64, text)};
+    for (char *at = forms[2]; *at != '\0'; at++) { /* RFC 4648, section 5 */
+        *at = *at == '+' ? '-' : *at == '/' ? '_' : *at;
+    }
+    for (size_t i = 0; i < MR_PLACEHOLDER_STRINGS; i++) {
+        forms[MR_PLACEHOLDER_STRINGS + i] = bracketed("[\"", forms[i], "\"]");
+    }
+    forms[MR_PLACEHOLDERS - 1] = numbers.data;
     for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {
         table->placeholders[i] = mr_slice_of(forms[i]);
     }
@@ -100,9 +105,12 @@ void mr_verify_server_row(const struct mr_verify_table *table, const mr_slice *v
     }
     struct mr_digest key = {0};
     for (uint32_t i = 0; i < table->key_count; i++) {
-        uint32_t column = table->key[i];
-        key = mr_digest_add(key,
-                            mr_verify_server_value(&table->columns[column], values[column], true));
+        const struct mr_verify_column *column = &table->columns[table->key[i]];
+        mr_slice value = values[table->key[i]];
+        bool has_form = value.data != NULL || !table->has_key_twice;
+        key = mr_digest_add(key, has_form
+                                     ? mr_verify_server_value(column, value, true)
+                                     : mr_verify_key_text(column, values[table->column_count + i]));
     }
     *ret_row = row;
     *ret_key = key;
@@ -145,7 +153,7 @@ static bool is_left_alone(const struct mr_verify_table *table,
     }
     for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {
         mr_slice placeholder = table->placeholders[i];
-        bool is_string = i < 2;
+        bool is_string = i < MR_PLACEHOLDER_STRINGS;
         if (value->text.len == placeholder.len && placeholder.data != NULL &&
             (value->kind == MR_SCAN_STRING) == is_string &&
             memcmp(value->text.data, placeholder.data, placeholder.len) == 0) {
@@ -230,8 +238,12 @@ static uint32_t key_place(const struct mr_verify_table *table, uint32_t column)
 static struct mr_digest key_digest(const struct mr_verify_column *column,
                                    const struct mr_scanned *value, bool is_event)
 {
+    mr_slice text;
     if (is_event) {
         return mr_verify_event_value(column, value, true);
+    }
+    if (mr_verify_is_key_text(column, value, &text)) {
+        return mr_verify_key_text(column, text);
     }
     uint8_t *memory;
     struct mr_digest digest =

@@ -23,8 +23,9 @@ struct mr_verify_row {
         is_older; /* an event with a column that the table no longer has, and without one that it has now */
 };
 
-/* What may stand for a value that an update left alone: in a string, in a list; and the text's base64 there; and its bytes. */
-enum { MR_PLACEHOLDERS = 5 };
+/* What may stand for a value that an update left alone: the text, its base64, and that with the other alphabet, in a string or in a
+ * list of one; and its bytes. */
+enum { MR_PLACEHOLDER_STRINGS = 3, MR_PLACEHOLDERS = 2 * MR_PLACEHOLDER_STRINGS + 1 };
 
 struct mr_verify_table {
     char *topic;

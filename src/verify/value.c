@@ -371,11 +371,19 @@ struct mr_digest mr_verify_server_value(const struct mr_verify_column *column, m
                                                : tree_digest(&reading, &value, 0);
 }
 
-/* {"text":…}, as what would be null in a value has in a key (docs/types.md). */
-static bool is_key_text(const struct mr_scanned *value, struct mr_scanned *ret)
+struct mr_digest mr_verify_key_text(const struct mr_verify_column *column, mr_slice text)
 {
-    return value->kind == MR_SCAN_OBJECT && mr_scan_find(value->text, "text", ret) &&
-           ret->kind == MR_SCAN_STRING;
+    return text_digest(column->key, text);
+}
+
+bool mr_verify_is_key_text(const struct mr_verify_column *column, const struct mr_scanned *value,
+                           mr_slice *ret_text)
+{
+    struct mr_scanned text;
+    bool is_text = column->form.shape == MR_SHAPE_LEAF && value->kind == MR_SCAN_OBJECT &&
+                   mr_scan_find(value->text, "text", &text) && text.kind == MR_SCAN_STRING;
+    *ret_text = is_text ? text.text : (mr_slice){0};
+    return is_text;
 }
 
 struct mr_digest mr_verify_event_value(const struct mr_verify_column *column,
@@ -386,14 +394,10 @@ struct mr_digest mr_verify_event_value(const struct mr_verify_column *column,
                                     .is_event = true,
                                     .is_inner = column->form.shape == MR_SHAPE_INNER,
                                     .is_key = is_key};
-    struct mr_scanned text;
+    mr_slice text;
     if (column->form.shape != MR_SHAPE_LEAF) {
         return tree_digest(&reading, value, 0);
     }
-    if (is_key && is_key_text(value, &text)) {
-        /* The server, too, has null for it, unless it is asked for the number itself. */
-        bool is_number = column->form.leaf == MR_LEAF_DECIMAL;
-        return text_digest(column->key, is_number ? text.text : (mr_slice){0});
-    }
-    return leaf_digest(&reading, value);
+    return is_key && mr_verify_is_key_text(column, value, &text) ? mr_verify_key_text(column, text)
+                                                                 : leaf_digest(&reading, value);
 }

@@ -45,6 +45,13 @@ struct mr_digest mr_verify_server_value(const struct mr_verify_column *column, m
 struct mr_digest mr_verify_event_value(const struct mr_verify_column *column,
                                        const struct mr_scanned *value, bool is_key);
 
+/* Of a value of a key that has no form in events, by the server's text: {"text":…} (docs/types.md). */
+struct mr_digest mr_verify_key_text(const struct mr_verify_column *column, mr_slice text);
+
+/* Whether it is such an object; `*ret_text` is its text. */
+bool mr_verify_is_key_text(const struct mr_verify_column *column, const struct mr_scanned *value,
+                           mr_slice *ret_text);
+
 /* The text that a value of JSON stands for, or its JSON; `*ret_memory` is to be freed after it. NULL data: null. */
 mr_slice mr_verify_text_of(const struct mr_scanned *value, uint8_t **ret_memory);
 

@@ -6,6 +6,8 @@
 #include "postgres/server/pg_copying.h"
 #include "verify/repair.h"
 
+enum { REASON_MAX = 4096 };
+
 int mr_verify_exit_code(enum mr_verify_verdict verdict)
 {
     static const int codes[] = {[MR_VERIFY_EQUAL] = 0,
@@ -16,22 +18,22 @@ int mr_verify_exit_code(enum mr_verify_verdict verdict)
     return codes[verdict];
 }
 
-/* "schema.table", or "table" in public. */
+/* "schema.table", or "table" in public. Either may have dots itself. */
 static bool is_named(const struct mr_verify_listed *listed, const char *name)
 {
-    const char *dot = strchr(name, '.');
-    if (dot == NULL) {
-        return strcmp(listed->schema, "public") == 0 && strcmp(name, listed->table) == 0;
-    }
-    mr_slice schema = {.data = (const uint8_t *)name, .len = (size_t)(dot - name)};
-    return mr_slice_equal(schema, mr_slice_of(listed->schema)) &&
-           strcmp(dot + 1, listed->table) == 0;
+    size_t len = strlen(listed->schema);
+    return (strncmp(listed->schema, name, len) == 0 && name[len] == '.' &&
+            strcmp(name + len + 1, listed->table) == 0) ||
+           (strcmp(listed->schema, "public") == 0 && strcmp(name, listed->table) == 0);
 }
 
 static mr_status refuse_unknown(const struct mr_verify_tools *tools,
                                 const struct mr_verify_list *list, struct mr_error *ret_error)
 {
     const struct mr_verify_options *options = tools->options;
+    if (options->paused != NULL) { /* a table may be gone since it was listed */
+        return MR_OK;
+    }
     for (uint32_t i = 0; i < options->table_count; i++) {
         bool is_there = false;
         for (uint32_t j = 0; j < list->count && !is_there; j++) {
@@ -64,13 +66,24 @@ static bool is_wanted(const struct mr_verify_options *options,
 static mr_status prove(const struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
                        struct mr_error *ret_error)
 {
-    MR_TRY(mr_prove(tools, proof->listed, proof, ret_error));
+    if (tools->options->paused != NULL) {
+        mr_listed_print_json(proof->listed, to); /* so that it is known with which one it ends */
+    }
+    mr_status status = mr_prove(tools, proof->listed, proof, ret_error);
+    if (status != MR_OK && status != MR_AGAIN && tools->options->paused != NULL) {
+        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "failed", "%s", ret_error->text);
+    } else if (status != MR_OK) {
+        return status;
+    }
+    if (tools->options->paused != NULL && proof->reasons.len > REASON_MAX) {
+        proof->reasons.data[REASON_MAX] = '\0'; /* a message to the daemon has a limit */
+    }
     if (tools->shows_progress) {
         fputs("\r\033[K", stderr);
     }
     (tools->options->json ? mr_proof_print_json : mr_proof_print)(proof, to);
     fflush(to);
-    return MR_OK;
+    return status;
 }
 
 /* Repairs what was named, and proves the table again. */
@@ -97,6 +110,10 @@ static mr_status verify_tables(const struct mr_verify_tools *tools,
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < list->count && status == MR_OK; i++) {
         if (!is_wanted(tools->options, &list->tables[i])) {
+            continue;
+        }
+        if (tools->options->lists) {
+            mr_listed_print_json(&list->tables[i], to);
             continue;
         }
         struct mr_proof proof = {.listed = &list->tables[i]};
@@ -129,10 +146,12 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     struct mr_verify_tools tools = {.config = config,
                                     .options = options,
                                     .key = mr_digest_draw_key(),
-                                    .named_max = options->repairs ? MR_VERIFY_REPAIRED_MAX
-                                                                  : MR_VERIFY_NAMED_MAX,
+                                    .named_max = options->paused != NULL ? MR_VERIFY_PLACED_MAX
+                                                 : options->repairs      ? MR_VERIFY_REPAIRED_MAX
+                                                                         : MR_VERIFY_NAMED_MAX,
                                     .stop_fd = stop_fd,
-                                    .shows_progress = isatty(STDERR_FILENO) != 0};
+                                    .shows_progress =
+                                        options->paused == NULL && isatty(STDERR_FILENO) != 0};
     const struct mr_pg_options *connection =
         mr_pg_copies_apart(&config->source) ? &config->source.copying : &config->source.connection;
     MR_TRY(mr_pg_connect(connection, false, stop_fd, &tools.conn, ret_error));

@@ -7,6 +7,7 @@
 #ifndef MR_VERIFY_VERIFY_H
 #define MR_VERIFY_VERIFY_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "config/config.h"
@@ -27,6 +28,10 @@ struct mr_verify_options {
     bool json;     /* a JSON object a table */
     bool repairs;  /* what is named is to be repaired, … */
     bool yes;      /* … and not only said */
+    bool lists;    /* prints what would be proved, and proves nothing */
+    /* Of the daemon's own proof (continuous.h), which waits while it is set: records, too, are read at the rate, no key is asked
+     * for, and a table that can't be proved now is left for another time. NULL: somebody else's. */
+    const atomic_bool *paused;
     mr_verify_ask_fn ask;
     const struct mr_http_options *server;
 };
