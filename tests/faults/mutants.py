@@ -239,6 +239,12 @@ MUTANTS = [
     Mutant("verify excuses what came after records with another key", f"{VERIFY}judge.c",
            "(strange->other_keys > 0 && strange->hard == 0)", "(strange->other_keys > 0)",
            "test_verify.py::test_records_with_another_key_count_for_no_row"),
+    Mutant("the daemon's proof never gives way", f"{VERIFY}proof.c", "while (paused != NULL && atomic_load(paused)) {",
+           "while (paused != NULL && atomic_load(paused) && false) {", "test_continuous.py::test_the_proof_gives_way_to_the_stream"),
+    Mutant("the daemon's proof begins with the table that was proved last", f"{VERIFY}schedule.c",
+           "items[ret[at - 1]].due_ns > items[i].due_ns", "items[ret[at - 1]].due_ns < items[i].due_ns", "unit schedule_test"),
+    Mutant("the daemon's proof counts no row that differs", f"{VERIFY}schedule.c", "proof.differences += mr_said_number(said, mr_difference_names[i]);",
+           "proof.differences += 0 * mr_said_number(said, mr_difference_names[i]);", "unit schedule_test"),
 ]
 
 
