@@ -1,6 +1,7 @@
 #include "verify/schedule.h"
 
 #include <cjson/cJSON.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "testing/test.h"

@@ -1,5 +1,6 @@
 #include "verify/table.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,7 +182,8 @@ static void test_a_large_value_that_is_left_alone_by_its_base64(void **state)
     for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {
         free((void *)(uintptr_t)table.placeholders[i].data);
     }
-    mr_verify_table_placeholder(&table, "???>>>");
+    mr_verify_table_placeholder(&table, "??"
+                                        "?>>>"); /* no trigraph */
     table.columns[B].large_min = 0;
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_verify_large room[COLUMNS];
