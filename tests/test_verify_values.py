@@ -158,6 +158,22 @@ def test_keys_of_converted_types(database, millrace):
     assert {line["table"]: line["rows"] for line in said} == {"a": 2, "g": 2572, "k": 50}
 
 
+def test_keys_that_have_no_form_stay_apart(database, millrace):
+    """Timestamps that nanoseconds do not reach are null in values, and text in keys: each row is proved and named by its own."""
+    database.run("CREATE TABLE k (t timestamp PRIMARY KEY, v int); INSERT INTO k VALUES ('2700-01-01', 0)")
+    modes = {"time_precision_mode": "nanoseconds"}
+    process = millrace(tables=("k",), **options_of(modes)).start().streaming()
+    database.run("INSERT INTO k VALUES ('2020-01-01', 1), ('2500-01-01', 2), ('2600-01-01 01:02:03.5', 3); UPDATE k SET v = 4 WHERE v = 3;"
+                 "INSERT INTO k VALUES ('4000-01-01 BC', 5); DELETE FROM k WHERE v = 2")
+    for keys in ({"2700-01-01 00:00:00"}, set()):
+        done = subprocess.run([BINARY, "verify", "--json", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                              timeout=240, check=False)
+        said = json.loads(done.stdout)
+        assert {json.loads(one["key"])["t"]["text"] for one in said["differences"]} == keys, said
+        assert done.returncode == (DIFFERENT if keys else EQUAL) and said["missing"] == len(keys), said
+        database.run("UPDATE k SET v = 6 WHERE v = 0")
+
+
 def test_keyless_tables_and_columns_that_come_later(database, millrace):
     """What an older event does not have is what the server makes of the column's default."""
     database.run("CREATE TABLE t (n numeric, a int[]); ALTER TABLE t REPLICA IDENTITY FULL; CREATE TABLE u (id int PRIMARY KEY)")
