@@ -119,7 +119,7 @@ static void test_run_inherits_no_descriptor(void **state)
              inherited);
     assert_int_equal(run(script, &line, &error), MR_OK);
     assert_string_equal(line, "closed");
-    mr_program_forget(line);
+    mr_secret_forget(line);
     close(inherited);
 }
 

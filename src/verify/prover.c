@@ -39,6 +39,20 @@ static void stand_back(void)
     (void)now;
 }
 
+/* Secrets are those of the start, unless their files are read again while millrace runs. */
+static void take_secrets(const struct mr_config *config)
+{
+    const struct mr_secret_files *files = &config->kept.files;
+    for (uint32_t i = 0; config->values.secrets_watch > 0 && i < files->count; i++) {
+        const struct mr_secret_file *file = &files->items[i];
+        char *text = mr_secret_file_read(file->path, file->what, true, NULL);
+        if (text != NULL) {
+            (void)mr_secret_change(file->secret, text);
+        }
+        mr_secret_forget(text);
+    }
+}
+
 /* What a reload has put into effect, as it and mr_encoder_change do: tables, and which of their operations are sent. */
 static mr_status take_reloaded(struct mr_config *config, const char *digest,
                                struct mr_error *ret_error)
@@ -94,6 +108,7 @@ static _Noreturn void prove(const struct mr_prover *prover, struct mr_config *co
     stand_back();
     enum mr_verify_verdict verdict;
     struct mr_error error = {0};
+    take_secrets(config);
     mr_status status = take_reloaded(config, request, &error);
     confine(config);
     if (status == MR_OK) {
