@@ -70,8 +70,15 @@ def librdkafka(program, version):
              "licenses": [{"license": {"id": "BSD-2-Clause"}}]}]
 
 
+def compiled_in(program):
+    if any("libstdc++" in path for path in libraries(program)):
+        return COMPILED_IN
+    archive = os.path.realpath(output("c++", "-print-file-name=libstdc++.a").strip())
+    return [*COMPILED_IN, dict(packages_of([archive]))[archive]]
+
+
 def bom(program):
-    packages = {name: [] for name in COMPILED_IN
+    packages = {name: [] for name in compiled_in(program)
                 if subprocess.run(["dpkg-query", "-s", name], capture_output=True).returncode == 0}
     for path, package in packages_of(libraries(program)):
         packages.setdefault(package, []).append(path)
