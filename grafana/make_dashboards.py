@@ -279,6 +279,12 @@ def lag_and_slot():
         graph("Positions", "Bytes a second: written by PostgreSQL, received, confirmed.",
               [("written", rate("millrace_server_lsn")), ("received", rate("millrace_received_lsn")),
                ("confirmed", rate("millrace_confirmed_lsn"))], "Bps"),
+        graph("Age of positions", "How long ago PostgreSQL's WAL ended at each; the step at which it jumps is the slow one.",
+              [("{{position}}", metric("millrace_behind_seconds"))], "s"),
+        graph("Kept although confirmed", "For an open transaction, which /status names.",
+              [("{{instance}}", metric("millrace_slot_held_bytes"))], "bytes"),
+        graph("Age of catalog rows", "In transactions: VACUUM keeps older rows of catalogs for the slot.",
+              [("{{instance}}", metric("millrace_slot_catalog_xmin_age"))], "short"),
     ]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup.sh [--build-only|--package|--kafka|--site|--all] [--postgis] [--kerberos] [--apicurio] [--helm] [--pg 16|17|18]...
+# Usage: scripts/setup.sh [--build-only|--package|--kafka|--site|--all] [--postgis] [--kerberos] [--apicurio] [--helm] [--pgbouncer] [--pg 16|17|18]...
 #
 # Installs what millrace needs on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
@@ -15,6 +15,8 @@
 #   --kerberos    also a KDC and its tools (12 packages), for MILLRACE_TEST_KERBEROS=1
 #   --apicurio    also Apicurio's schema registry (140 MB from Maven), for MILLRACE_TEST_APICURIO=1
 #   --helm        also Helm, built from its sources (4 minutes, 0.9 GB), for MILLRACE_TEST_HELM=1
+#   --pgbouncer   also PgBouncer 1.24, with its libraries, of Debian 13 (7 MB; Debian 12's passes no replication),
+#                 for MILLRACE_TEST_PGBOUNCER=1
 #   --pg N        also PostgreSQL 16, 17 or 18 for the stand (through npm)
 #   -h, --help    this text
 #
@@ -167,6 +169,27 @@ install_apicurio() (
     stamp_write apicurio "$APICURIO_VERSION"
 )
 
+# Debian 13's, unpacked beside the system: its loader finds its libraries. apt verifies it by Debian's keys, with lists of its own.
+PGBOUNCER_PACKAGES=(pgbouncer libc6 libcares2 libevent-2.1-7t64 libssl3t64 libzstd1 zlib1g libpam0g libaudit1 libcap-ng0 libsystemd0 libcap2)
+install_pgbouncer() (
+    local dir=$TOOLS_DIR/pgbouncer work options file
+    [ ! -x "$dir/usr/sbin/pgbouncer" ] || return 0
+    progress "fetching PgBouncer, of Debian 13"
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$dir"
+    awk 'BEGIN { RS = ""; ORS = "\n\n" } /Suites: bookworm( |\n)/ { sub(/Suites: [^\n]*/, "Suites: trixie"); print }' \
+        /etc/apt/sources.list.d/debian.sources >"$work/debian.sources"
+    options=(-q -o Dir::Etc::SourceParts=/dev/null -o "Dir::Etc::SourceList=$work/debian.sources" -o "Dir::State::Lists=$work/lists"
+        -o "Dir::Cache=$work/cache" -o Dir::State::status=/dev/null -o APT::Sandbox::User=root)
+    cd "$work"
+    if ! quietly apt-get "${options[@]}" update || ! quietly apt-get "${options[@]}" download "${PGBOUNCER_PACKAGES[@]}"; then
+        die "PgBouncer can't be fetched: see above"
+    fi
+    for file in *.deb; do dpkg -x "$file" "$dir"; done
+    chmod -R a+rX "$dir"
+)
+
 install_librdkafka() {
     [ ! -d "$("$REPO_ROOT/scripts/librdkafka.sh" --where)" ] || return 0
     have npm || install_packages npm
@@ -257,13 +280,14 @@ lock_tools() {
 }
 
 main() {
-    local what=all apicurio=no helm=no majors=() major
+    local what=all apicurio=no helm=no pgbouncer=no majors=() major
     while [ $# -gt 0 ]; do
         case $1 in
             --build-only | --package | --kafka | --site | --all) what=${1#--} ;;
             --kerberos) STAND_PACKAGES+=(krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit) ;;
             --apicurio) apicurio=yes ;;
             --helm) helm=yes ;;
+            --pgbouncer) pgbouncer=yes ;;
             --postgis) STAND_PACKAGES+=(postgresql-15-postgis-3) ;;
             --pg)
                 case ${2:-} in
@@ -306,6 +330,7 @@ main() {
             beside install_go_modules
             [ "$apicurio" = no ] || beside install_apicurio
             [ "$helm" = no ] || beside install_helm
+            [ "$pgbouncer" = no ] || beside install_pgbouncer
             for major in "${majors[@]}"; do beside install_pg "$major"; done
             install_kafka
             beside install_kafka_archive

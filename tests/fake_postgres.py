@@ -20,7 +20,7 @@ QUESTIONS = {
     "lock": (r"pg_try_advisory_lock", [["t"]]),
     "identity": (r"^IDENTIFY_SYSTEM", [["7000000000000000001", "1", "0/2000", "shop"]]),
     "state": (r"current_setting\('wal_level'\)",
-              [["logical", "UTF8", None, None, "logical", "pgoutput", "shop", None, "reserved", "0", "f", "0/1000",
+              [["logical", "UTF8", None, None, "4711", "t", "logical", "pgoutput", "shop", None, "reserved", "0", "f", "0/1000",
                 None, None, None, None, "t", "t", "t", "f"]]),
     "slots": (r"^SELECT slot_name, confirmed_flush_lsn", [["shop", "0/1000", None]]),
     "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),

@@ -27,7 +27,6 @@
 #   MILLRACE_TEST_HUGE     1: rows that as text are larger than the server can send, which take it 3 GB and minutes
 #   MILLRACE_TEST_TABLES   tables of 50 columns (default 60)
 #   MILLRACE_TEST_EMPTY_TABLES  empty tables that are copied (default 150)
-#   MILLRACE_TEST_IDLE     idle pipelines at once (default 200)
 #   MILLRACE_TEST_MEMORY   file that gets a line of figures from each test of memory
 #   MILLRACE_TEST_LIES     lies that each lying server tells, one a millrace (default 500, or all)
 #   MILLRACE_TEST_TIMEOUT  seconds that one test may take (default 300)
@@ -36,6 +35,7 @@
 #   MILLRACE_TEST_PICTURES set: make docs/images/live-page.png anew (-k picture)
 #   MILLRACE_TEST_EXTENSIONS  extensions that are installed, of "postgis" and "vector"; types of the others are stood in
 #                          for by types of the same name and text (scripts/setup.sh --postgis)
+#   MILLRACE_TEST_PGBOUNCER  1: PgBouncer between millrace and PostgreSQL, too (scripts/setup.sh --pgbouncer)
 #   MILLRACE_TEST_APICURIO  1: Avro beside Apicurio's registry, too (scripts/setup.sh --apicurio)
 #   MILLRACE_TEST_HELM      1: the Helm chart, too (scripts/setup.sh --helm)
 #   MILLRACE_TEST_OUTAGE   seconds that Kafka is away (default 8)

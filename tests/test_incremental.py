@@ -47,7 +47,7 @@ class Writers:
         self.thread.start()
 
     def _write(self, database, table, extra):
-        with connect(database.name) as connection:
+        with connect(database.name, port=database.port) as connection:
             while not self.ends.wait(0.002):
                 self.rounds += 1
                 n = self.rounds

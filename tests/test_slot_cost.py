@@ -65,6 +65,18 @@ def test_positions_in_their_order(database, millrace, tables):
     assert process.stop() == 0
 
 
+def test_cpu_of_the_walsender(database, millrace, tables):
+    """It is a process of this machine, so /proc has it; not that of a server elsewhere."""
+    process = millrace(**QUICK).start().streaming()
+    database.run("INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, 100000)")
+    used = eventually(lambda: process.figure("millrace_walsender_cpu_seconds_total"), what="CPU time")
+    pid = database.slot_row("active_pid")
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        ticks = sum(map(int, file.read().split()[13:15]))
+    assert 0 < used <= ticks / os.sysconf("SC_CLK_TCK")
+    assert process.stop() == 0
+
+
 def test_an_open_transaction_keeps_the_slot(database, millrace, tables):
     process = millrace(**QUICK).start().streaming()
     with psycopg.connect(dsn(database.name)) as idle:
@@ -108,6 +120,24 @@ def far():
     proxy.close()
 
 
+def test_seconds_beside_the_positions(database, millrace, tables, far):
+    """Kafka is silent for a while: what it has to acknowledge gets older, and says how old; what was received does not."""
+    far.set("pass")
+    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{far.port}"]', **QUICK).start().streaming()
+    database.run("INSERT INTO t (v) VALUES ('x')")
+    eventually(lambda: process.figure("millrace_records_acknowledged_total") >= 1, what="the first row")
+    far.set("hold")
+    database.run("INSERT INTO t (v) VALUES ('y')")
+
+    def older():
+        behind = status(process)["behind"]
+        return behind["confirmed"] >= 2 and behind["acknowledged"] >= 2 and behind["received"] < 2
+    eventually(older, what="seconds of what Kafka has not acknowledged")
+    assert process.figure('millrace_behind_seconds{position="confirmed"}') >= 2
+    assert " s)" in shown(process)
+    process.kill()
+
+
 @contextlib.contextmanager
 def writing(database, statement):
     """Somebody runs that statement all the time."""
@@ -141,6 +171,6 @@ def test_a_server_that_decodes_no_faster(database, millrace, tables):
     with writing(database, "INSERT INTO other SELECT repeat('x', 20) FROM generate_series(1, 200000)"), \
             writing(database, "INSERT INTO other SELECT repeat('y', 20) FROM generate_series(1, 200000)"):
         said = why(process, "PostgreSQL's walsender", 120)
-        assert "of the looks)" in said
+        assert "of the looks" in said
         assert "% of the WAL that it reads is not of captured rows" in why(process, "not of captured rows", 120)
     process.kill()

@@ -1,9 +1,11 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 
@@ -26,4 +28,16 @@ char *mr_file_read(const char *path, size_t *ret_len, const char **ret_reason)
     }
     free(text);
     return NULL;
+}
+
+bool mr_file_read_head(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    ssize_t len = read(fd, text, size - 1);
+    close(fd);
+    text[len > 0 ? len : 0] = '\0';
+    return len > 0;
 }

@@ -148,27 +148,38 @@ static struct mr_sink *make_sink(const struct mr_config *config)
 }
 
 /* What the slot's watcher has seen, as a command for the source thread. */
-struct shutdown_news {
+struct server_news {
     struct mr_command command;
     struct mr_source *source;
+    void (*tell)(struct mr_source *source);
 };
 
-static mr_status say_server_stops(struct mr_command *command, struct mr_error *ret_error)
+static mr_status say(struct mr_command *command, struct mr_error *ret_error)
 {
     (void)ret_error;
-    mr_pg_source_server_stops(((struct shutdown_news *)command)->source);
+    const struct server_news *news = (struct server_news *)command;
+    news->tell(news->source);
     return MR_OK;
 }
 
 /* A source thread that does not come round in time is without a connection; then there is nothing to leave. */
-static void server_stops(void *context)
+static void tell_source(const struct app *app, void (*tell)(struct mr_source *source))
 {
-    const struct app *app = context;
-    struct shutdown_news news = {
-        .command = {.when = MR_COMMAND_BETWEEN_ROUNDS, .run = say_server_stops},
-        .source = app->source};
+    struct server_news news = {.command = {.when = MR_COMMAND_BETWEEN_ROUNDS, .run = say},
+                               .source = app->source,
+                               .tell = tell};
     mr_status ran = mr_pipeline_ask(app->pipeline, &news.command, ASK_MS, NULL);
     (void)ran;
+}
+
+static void server_stops(void *context)
+{
+    tell_source(context, mr_pg_source_server_stops);
+}
+
+static void server_promoted(void *context)
+{
+    tell_source(context, mr_pg_source_promoted);
 }
 
 /* No table and no value may name a topic that millrace reads itself. */
@@ -259,6 +270,7 @@ static void app_wire(struct app *app)
                                                     .slot = app->config->source.slot,
                                                     .interval_ms = app->config->slot_interval_ms,
                                                     .server_stops = server_stops,
+                                                    .promoted = server_promoted,
                                                     .context = app});
     app->heartbeat = make_heartbeat(app);
     app->monitor = mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,

@@ -24,7 +24,7 @@ static void print_heading(const cJSON *status, FILE *to)
     fputc('\n', to);
 }
 
-/* Each step of the way by its distance from the one before it. */
+/* Each step of the way by its distance from the one before it, and how long ago the server's WAL ended there. */
 static void print_positions(const cJSON *status, FILE *to)
 {
     static const char *const steps[] = {"server",       "sent",   "received",
@@ -42,6 +42,10 @@ static void print_positions(const cJSON *status, FILE *to)
                 !is_known     ? "-"
                 : before == 0 ? word
                               : mr_show_bytes(behind).bytes);
+        snprintf(path, sizeof(path), "behind.%s", steps[i]);
+        if (is_known && mr_show_number(status, path) >= 1) {
+            fprintf(to, " (%s)", mr_show_seconds(mr_show_number(status, path)).bytes);
+        }
         before = is_known ? lsn : before;
     }
     fputc('\n', to);

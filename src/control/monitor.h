@@ -64,6 +64,16 @@ mr_state_name(enum mr_state state); /* "starting", "streaming", "waiting_for_sou
     X(float, backpressure)                                                                         \
     X(float, cpu)
 
+/* Positions behind the server's, in the order of the way. */
+enum mr_behind {
+    MR_BEHIND_SENT,
+    MR_BEHIND_RECEIVED,
+    MR_BEHIND_ACKNOWLEDGED,
+    MR_BEHIND_STORED,
+    MR_BEHIND_CONFIRMED,
+    MR_BEHIND_COUNT
+};
+
 struct mr_monitor_sample {
     int64_t time_ms; /* end of the second, since 1970 */
 #define MR_MONITOR_MEMBER(type, name) type name;
@@ -109,7 +119,7 @@ struct mr_monitor_snapshot {
     struct mr_slot_view slot; /* retained, safe, wal_status, forecast */
     struct mr_heartbeat_counts heartbeat;
     struct mr_process process;
-    struct mr_process_threads threads; /* in /metrics */
+    struct mr_process_threads threads; /* when the last second was sampled, or in /metrics */
     struct mr_monitor_own {
         double write_seconds; /* that the last /metrics took */
         uint64_t log_dropped;
@@ -121,6 +131,8 @@ struct mr_monitor_snapshot {
         uint64_t bytes;
         double seconds;
         double stalled_seconds;
+        /* How long ago the server's WAL ended at each position; NaN: it is not known. */
+        double behind[MR_BEHIND_COUNT];
     } lag;
     struct mr_monitor_sample rates; /* the last second sampled */
     struct mr_monitor_times {       /* since the start; `rates` has those of the last second */

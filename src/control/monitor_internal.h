@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "base/ticker.h"
+#include "control/ladder.h"
 #include "control/monitor.h"
 
 /* What the sampling compares with: counts at the end of the second before. */
@@ -85,6 +86,7 @@ struct mr_monitor {
     enum mr_stage bottleneck;
     struct mr_monitor_seen seen;
     struct mr_monitor_mix mix;
+    struct mr_ladder ladder; /* of the server's WAL */
     struct mr_monitor_logged logged;
     size_t text_size; /* that /metrics fits in, so far */
 };

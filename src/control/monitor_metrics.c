@@ -99,6 +99,23 @@ static void expose_copied(struct text *text)
     }
 }
 
+static void expose_behind(struct text *text)
+{
+    static const char *const positions[MR_BEHIND_COUNT] = {"sent", "received", "acknowledged",
+                                                           "stored", "confirmed"};
+    for (int i = 0; i < MR_BEHIND_COUNT; i++) {
+        mr_expose_f64(&text->out, ONE(positions[i]), text->now->lag.behind[i]);
+    }
+}
+
+static void expose_copies(struct text *text)
+{
+    for (uint32_t i = 0; i < text->now->slot.copy_count; i++) {
+        const struct mr_slot_copy *copy = &text->now->slot.copies[i];
+        mr_expose_u64(&text->out, ONE(copy->host), copy->state == MR_SLOT_COPY_READY);
+    }
+}
+
 static void expose_stages(struct text *text)
 {
     for (uint32_t i = 0; i < MR_PATH_COUNT; i++) {
@@ -223,6 +240,7 @@ static const struct family families[MR_METRIC_COUNT] = {
     [MR_METRIC_STATE] = WORDS(state, MR_STATE_COUNT, state_word),
     [MR_METRIC_STANDSTILL] = WORDS(standstill.cause, MR_CAUSE_COUNT, cause_word),
     [MR_METRIC_BOTTLENECK] = WORDS(bottleneck, MR_BOTTLENECKS, stage_word),
+    [MR_METRIC_BEHIND_SECONDS] = {.expose = expose_behind},
     [MR_METRIC_EVENTS] = {.expose = expose_tables},
     [MR_METRIC_SNAPSHOT_STATE] = WORDS(copies.snapshot.state, MR_COPY_DONE + 1, copy_word),
     [MR_METRIC_SNAPSHOT_TABLE_BYTES] = {.expose = expose_copied},
@@ -245,6 +263,7 @@ static const struct family families[MR_METRIC_COUNT] = {
     [MR_METRIC_OVERSIZE] = {.expose = expose_oversize},
     [MR_METRIC_PARTITIONS_MOVED] = {.expose = expose_moved},
     [MR_METRIC_SLOT_WAL_STATUS] = WORDS(slot.wal_status, MR_WAL_STATUS_COUNT, wal_word),
+    [MR_METRIC_SLOT_COPY_READY] = {.expose = expose_copies},
     [MR_METRIC_SLOT_INVALIDATION] =
         WORDS(slot.invalidation, MR_INVALIDATION_COUNT, invalidation_word),
     [MR_METRIC_BROKER_UP] = OF_BROKERS(counts, up),

@@ -111,7 +111,11 @@ static void explain_receive(struct mr_text *text, const struct mr_monitor_snapsh
     } else {
         mr_text_string(text, "PostgreSQL's walsender waits in the server");
     }
-    mr_text_format(text, " (%s in %u %% of the looks)", cost->wait, cost->wait_percent);
+    mr_text_format(text, " (%s in %u %% of the looks", cost->wait, cost->wait_percent);
+    if (cost->has_cpu && cost->cpu_cores >= 0) {
+        mr_text_format(text, ", %.0f %% of a core", cost->cpu_cores * 100);
+    }
+    mr_text_string(text, ")");
     add_other_wal(text, mix);
     add_hot_table(text, mix);
 }

@@ -36,6 +36,10 @@ static void test_explain_each_part(void **state)
     const struct mr_monitor_mix none = {0};
     expect(snapshot_of(MR_STAGE_RECEIVE, "CPU"), &none,
            "PostgreSQL's walsender is at its core's limit (CPU in 90 % of the looks)");
+    struct mr_monitor_snapshot *near = snapshot_of(MR_STAGE_RECEIVE, "CPU");
+    near->slot.cost.has_cpu = true;
+    near->slot.cost.cpu_cores = 0.974;
+    expect(near, &none, "(CPU in 90 % of the looks, 97 % of a core)");
     expect(snapshot_of(MR_STAGE_RECEIVE, "Client/WalSenderWriteData"), &none,
            "the network is the limit, or this machine (Client/WalSenderWriteData");
     expect(snapshot_of(MR_STAGE_RECEIVE, "IO/WalRead"), &none,

@@ -154,6 +154,9 @@ static void add_cost(cJSON *slot, const struct mr_slot_cost *cost)
     add_count(to, "spilled_transactions", cost->spilled_transactions);
     cJSON_AddStringToObject(to, "wait", cost->wait);
     add_count(to, "wait_percent", cost->wait_percent);
+    if (cost->has_cpu) {
+        add_number(to, "cpu_cores", cost->cpu_cores);
+    }
 }
 
 static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_slot_view *view)
@@ -176,6 +179,13 @@ static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_
     add_count(slot, "retained_bytes", view->retained_bytes);
     add_number(slot, "age_seconds", view->age_seconds);
     add_cost(slot, &view->cost);
+    cJSON *copies = cJSON_AddArrayToObject(slot, "copies");
+    for (uint32_t i = 0; i < view->copy_count; i++) {
+        cJSON *item = add_item(copies);
+        cJSON_AddStringToObject(item, "host", view->copies[i].host);
+        cJSON_AddStringToObject(item, "state", mr_slot_copy_state_name(view->copies[i].state));
+        cJSON_AddStringToObject(item, "reason", view->copies[i].reason);
+    }
     /* Both mean something only where max_slot_wal_keep_size sets a limit. */
     if (view->has_limit) {
         cJSON_AddNumberToObject(slot, "safe_bytes", (double)view->safe_bytes);

@@ -522,9 +522,29 @@ static mr_status chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid
     MR_TRY(open_reader(reader, ret_error));
     int64_t number;
     MR_TRY(mr_pg_ask_number(reader->conn, "a transaction number", 'n', &number, ret_error,
-                            "SELECT mod(pg_current_xact_id()::text::numeric, 4294967296)::bigint"));
+                            "SELECT mod((CASE WHEN pg_is_in_recovery() THEN"
+                            " pg_snapshot_xmax(pg_current_snapshot()) ELSE pg_current_xact_id() END"
+                            ")::text::numeric, 4294967296)::bigint"));
     *ret_xid = (uint32_t)number;
     return MR_OK;
+}
+
+/* A snapshot, and the end of the WAL as read after it.
+ *
+ * A standby shows a transaction as ended when it replays its commit record, and sends that only then (walsender.c, WalSndWaitForWal),
+ * so a snapshot sees all that the stream has had; of the others it does not tell which it sees (procarray.c, GetSnapshotData: xip
+ * stays empty). All that it sees was received, but the record may not be replayed to its end. */
+static const char of_primary[] = "pg_current_snapshot()::text, pg_current_wal_insert_lsn()";
+static const char of_standby[] =
+    "format('%1$s:%1$s:', pg_snapshot_xmax(pg_current_snapshot())),"
+    " CASE WHEN pg_is_in_recovery() AND EXISTS (SELECT FROM pg_stat_wal_receiver)"
+    " AND pg_last_wal_receive_lsn() >= pg_last_wal_replay_lsn() THEN pg_last_wal_receive_lsn() END";
+
+static mr_status unknown_end(struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "the standby does not stream from its primary now (it reads an archive, or was "
+                   "promoted), so the end of its WAL is not known");
 }
 
 static bool is_same_text(const char *a, const char *b)
@@ -553,7 +573,7 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
                              struct mr_chunk *chunk, struct mr_error *ret_error)
 {
     const struct mr_chunk_table *table = wish->table;
-    static const struct mr_pg_shape shape = {"a chunk's snapshot", "slN", 1, 1};
+    static const struct mr_pg_shape shape = {"a chunk's snapshot", "sLN", 1, 1};
     mr_status status = mr_pg_commandf(reader->conn, MR_PG_CHANGE_MS, ret_error,
                                       "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
                                       " LOCK TABLE ONLY %I.%I IN ACCESS SHARE MODE",
@@ -570,8 +590,7 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_askf(
         reader->conn, &shape, &result, ret_error,
-        "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn(),"
-        " (SELECT hashtextextended(concat_ws(';', c.xmin,"
+        "SELECT %s, (SELECT hashtextextended(concat_ws(';', c.xmin,"
         " (SELECT string_agg(a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute a"
         " WHERE a.attrelid = c.oid AND a.attnum > 0),"
         " (SELECT string_agg(concat(i.indexrelid, ' ', i.xmin), ',' ORDER BY i.indexrelid)"
@@ -580,7 +599,11 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
         " FROM pg_publication_rel p WHERE p.prrelid = c.oid)), 0)"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.oid = %u AND c.relkind IN ('r', 'p') AND n.nspname = %L AND c.relname = %L)",
-        table->oid, table->schema, table->table));
+        mr_pg_is_standby(reader->conn) ? of_standby : of_primary, table->oid, table->schema,
+        table->table));
+    if (mr_pg_result_value(result, 0, 1) == NULL) {
+        return unknown_end(ret_error);
+    }
     free(chunk->snapshot);
     chunk->snapshot = MR_STRDUP(mr_pg_result_value(result, 0, 0));
     chunk->wal_end = mr_pg_result_lsn(result, 0, 1);

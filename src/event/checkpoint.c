@@ -148,6 +148,28 @@ static const char *recipe(const struct mr_server_position *server, mr_lsn delive
     return server->flushed >= delivered ? MR_RECIPE_OF_COPY : recipe_elsewhere(server, text, size);
 }
 
+/* A stream from a standby does not end when that is promoted, or follows another primary, and does not say so: what is delivered
+ * may lie behind the switch of timelines (walsender.c, logical_read_xlog_page). There the slot, which only this server has, was
+ * confirmed as far by us, or its last transaction is compared (stream/rejoin.h). */
+static bool is_followed(const struct mr_checkpoint *stored, const struct mr_server_position *server,
+                        mr_lsn ended)
+{
+    bool is_compared =
+        stored->last.lsn != 0 && stored->last.asked == mr_identity_asked(&server->identity);
+    return stored->identity.is_standby && server->slot_exists && server->slot_confirmed != 0 &&
+           (server->slot_confirmed >= ended || is_compared);
+}
+
+/* One that has just started has not replayed yet what it had before. */
+static mr_status await_replay(const struct mr_server_position *server, mr_lsn reached,
+                              struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "changes up to " MR_LSN_FORMAT " were delivered, and the standby has its WAL up "
+                   "to " MR_LSN_FORMAT " of timeline %u: waiting until it has followed",
+                   MR_LSN_ARGS(reached), MR_LSN_ARGS(server->flushed), server->identity.timeline);
+}
+
 /* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in the log. A message
  * outside transactions (ordinal 0) ends there. */
 static mr_status verify_log(const struct mr_checkpoint *stored,
@@ -160,6 +182,10 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
     mr_lsn begun = stored->position.ordinal != 0 ? place : 0;
     mr_lsn ended = begun == 0 ? reached : stored->end_lsn;
     char steps[RECIPE_MAX];
+    bool is_short = ended > server->flushed || begun > server->flushed;
+    if (now->is_standby && (is_short || then->timeline > now->timeline)) {
+        return await_replay(server, reached, ret_error);
+    }
     if (then->timeline > now->timeline) {
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
@@ -169,7 +195,7 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
             MR_LSN_ARGS(reached), then->timeline, now->timeline,
             recipe_elsewhere(server, steps, sizeof(steps)));
     }
-    if (then->timeline < now->timeline &&
+    if (then->timeline < now->timeline && !is_followed(stored, server, ended) &&
         (server->switched_at < ended || (begun != 0 && server->switched_at <= begun))) {
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
@@ -181,7 +207,7 @@ static mr_status verify_log(const struct mr_checkpoint *stored,
             MR_LSN_ARGS(reached), then->timeline, MR_LSN_ARGS(server->switched_at), now->timeline,
             recipe(server, reached, steps, sizeof(steps)));
     }
-    if (ended > server->flushed || begun > server->flushed) {
+    if (is_short) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
                        "changes up to " MR_LSN_FORMAT
                        " were delivered, but the server's WAL ends at " MR_LSN_FORMAT

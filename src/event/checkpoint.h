@@ -11,6 +11,7 @@
 struct mr_identity {
     char system_id[24]; /* of the cluster, decimal */
     uint32_t timeline;
+    bool is_standby; /* when the stream was begun */
     char slot[64];
     char publication[256]; /* 63 characters in the database's encoding */
     uint64_t tables;       /* tells the configured names apart from others; 0: not known */

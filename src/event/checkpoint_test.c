@@ -71,6 +71,52 @@ static void test_refusals(void **state)
     assert_refused(&now, "moved by somebody else");
 }
 
+/* The stream came from a standby, and went on while that was promoted. */
+static void test_standby_that_was_promoted(void **state)
+{
+    (void)state;
+    struct mr_checkpoint of_standby = stored;
+    of_standby.identity.is_standby = true;
+    struct mr_server_position now = server();
+    now.identity.timeline = 3;
+    now.switched_at = 999;
+    struct mr_error error = {0};
+    /* The slot is before the place, and no transaction is stored that could be compared. */
+    assert_int_equal(mr_checkpoint_verify(&of_standby, &now, 0, &error), MR_ERR_HISTORY);
+    now.slot_confirmed = 1000; /* by us, on this server */
+    assert_int_equal(mr_checkpoint_verify(&of_standby, &now, 0, &error), MR_OK);
+    now.slot_confirmed = 1001;
+    assert_int_equal(mr_checkpoint_verify(&of_standby, &now, 0, &error), MR_ERR_HISTORY);
+    now.slot_confirmed = 900;
+    of_standby.last = mr_identity_no_commit(&of_standby.identity);
+    assert_int_equal(mr_checkpoint_verify(&of_standby, &now, 0, &error), MR_OK);
+    of_standby.last.asked++; /* of another publication */
+    assert_int_equal(mr_checkpoint_verify(&of_standby, &now, 0, &error), MR_ERR_HISTORY);
+    now.slot_confirmed = 1000;
+    now.slot_exists = false;
+    assert_int_equal(mr_checkpoint_verify(&of_standby, &now, 0, &error), MR_ERR_HISTORY);
+}
+
+/* It has just started, and reads its log from its last restart point on. */
+static void test_standby_that_has_not_followed_yet(void **state)
+{
+    (void)state;
+    struct mr_server_position now = server();
+    now.identity.is_standby = true;
+    struct mr_error error = {0};
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_OK);
+    now.flushed = 999;
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_ERR_TRANSIENT);
+    assert_non_null(strstr(error.text, "waiting until it has followed"));
+    now = server();
+    now.identity.is_standby = true;
+    now.identity.timeline = 1;
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_ERR_TRANSIENT);
+    now.identity.timeline = 3; /* the primary that it follows now left ours before */
+    now.switched_at = 999;
+    assert_int_equal(mr_checkpoint_verify(&stored, &now, 0, &error), MR_ERR_HISTORY);
+}
+
 /* Part of a transaction is delivered, or all of it without the stored position having moved. */
 static void test_begun_transaction(void **state)
 {
@@ -234,6 +280,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_standby_that_was_promoted),
+        cmocka_unit_test(test_standby_that_has_not_followed_yet),
         cmocka_unit_test(test_begun_transaction),
         cmocka_unit_test(test_message_delivered),
         cmocka_unit_test(test_furthest_counts),

@@ -37,6 +37,7 @@ struct pg_source {
     int64_t asked_ns;         /* the last time */
     int stop_fd;              /* of the last open */
     int64_t server_stops_ns;  /* since when it is known to shut down; 0: it does not */
+    bool is_promoted;         /* since this connection was made */
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
@@ -121,6 +122,7 @@ static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_
     MR_ASSERT(source->conn == NULL);
     MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
     source->server_stops_ns = 0;
+    source->is_promoted = false;
     mr_status status = mr_pg_claim(source->conn, &source->options, &base->stands_by, ret_error);
     atomic_store_explicit(&base->stands_by, false, memory_order_relaxed);
     return close_if(source, status);
@@ -297,6 +299,11 @@ void mr_pg_source_server_stops(struct mr_source *base)
     }
 }
 
+void mr_pg_source_promoted(struct mr_source *base)
+{
+    source_of(base)->is_promoted = true;
+}
+
 /* One that is kept open would hold up a server that stops in order. */
 static void close_asked(struct pg_source *source, int64_t now_ns)
 {
@@ -315,6 +322,11 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
             ret_error, MR_ERR_TRANSIENT,
             "PostgreSQL is shutting down and has a backlog to send first; leaving, so that "
             "it can stop, and coming back for the rest");
+    }
+    if (MR_UNLIKELY(source->is_promoted)) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "the standby was promoted; connecting again, so that what is stored is of "
+                       "its new timeline");
     }
     close_asked(source, mr_monotonic_ns());
     flushed = mr_rejoin_confirms(&source->rejoin, flushed);

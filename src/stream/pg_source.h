@@ -12,6 +12,10 @@ void mr_pg_source_free(struct mr_source *source);
 /* The server refuses connections because it shuts down: the stream is left in a moment, so that it can. Source thread. */
 void mr_pg_source_server_stops(struct mr_source *source);
 
+/* The server was a standby, and is one no more: the stream is begun again, so that what is stored is of its new timeline. Source
+ * thread. */
+void mr_pg_source_promoted(struct mr_source *source);
+
 /* Name of the database the stream comes from (for the events' source block); "" before the first open. */
 const char *mr_pg_source_database(const struct mr_source *source);
 

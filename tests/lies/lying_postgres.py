@@ -25,7 +25,7 @@ from listener import Listener  # noqa: E402
 PASSWORD = "fake-secret"
 OID, LISTED = 16385, ("public", "t")
 SLOT_AT = 0x1000
-FRESH = {"state": [["logical", "UTF8"] + [None] * (len(QUESTIONS["state"][1][0]) - 2)], "keys": [["0/2000"] + [None] * 15], "slots": [[None, None, None]]}
+FRESH = {"state": [["logical", "UTF8", None, None, "4711", "t"] + [None] * (len(QUESTIONS["state"][1][0]) - 6)], "keys": [["0/2000"] + [None] * 15], "slots": [[None, None, None]]}
 MADE = {"patience": (r"^SELECT least\(setting", [["1500"]])}
 COMMANDS = {"create publication": r"^(SET LOCAL lock_timeout = \d+; )?CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.

@@ -418,7 +418,10 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
         /* A role that may not see a setting is refused by current_setting(); this view has no row of it (guc.c,
          * GetConfigOptionByNum and show_all_settings). */
         " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'),"
-        " current_setting('synchronized_standby_slots', true), s.slot_type, s.plugin, s.database,"
+        " current_setting('synchronized_standby_slots', true), pg_backend_pid(),"
+        /* Neither is the server's default, and no pooler tracks them. */
+        " current_setting('geqo') = 'off' AND current_setting('constraint_exclusion') = 'off',"
+        " s.slot_type, s.plugin, s.database,"
         " s.active_pid, s.wal_status, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery()"
         " THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, s.restart_lsn)::bigint,"
         " s.two_phase, s.confirmed_flush_lsn,"
@@ -426,7 +429,9 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
         " (to_jsonb(s)->>'failover')::boolean, (to_jsonb(s)->>'synced')::boolean,"
         " (SELECT string_agg(slot_name, ', ') FROM pg_replication_slots"
         " WHERE " MR_SQL_IS_COPY_SLOT MR_SQL_SLOT_IS_USABLE
-        "), to_jsonb(s)->>'invalidation_reason', p.pubupdate, p.pubdelete, p.pubinsert,"
+        "), coalesce(to_jsonb(s)->>'invalidation_reason', CASE WHEN pg_is_in_recovery()"
+        " AND (to_jsonb(s)->>'conflicting')::boolean THEN 'conflict with recovery' END), "
+        "p.pubupdate, p.pubdelete, p.pubinsert,"
         " p.pubviaroot FROM (VALUES (1)) one LEFT JOIN pg_replication_slots s"
         " ON s.slot_name = %L LEFT JOIN pg_publication p ON p.pubname = %L",
         options->slot, options->slot, options->publication);

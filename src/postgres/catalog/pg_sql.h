@@ -39,6 +39,8 @@ enum mr_server_column {
     MR_SERVER_ENCODING,
     MR_SERVER_PLUGINS, /* output_plugin_libraries; NULL where the server takes every plugin, or does not tell the role */
     MR_SERVER_STANDBY_SLOTS, /* physical slots whose standbys must be ahead of us; NULL before 17 */
+    MR_SERVER_PROCESS,       /* that serves the connection */
+    MR_SERVER_IS_SET,        /* settings that a connection asks for (pinned_settings) hold */
     MR_SLOT_TYPE,            /* NULL when there is no slot */
     MR_SLOT_PLUGIN,          /* NULL also of a physical slot */
     MR_SLOT_DATABASE,
@@ -56,7 +58,7 @@ enum mr_server_column {
     MR_PUBLICATION_INSERT,
     MR_PUBLICATION_VIA_ROOT,
 };
-#define MR_SERVER_SHAPE "ssSSSSSNSNBLBBSSBBBB"
+#define MR_SERVER_SHAPE "ssSSnbSSSNSNBLBBSSBBBB"
 
 /* One row a configured table, in the order of configuration; columns as enum mr_table_column. A constant number of
  * joins, however many tables there are. */

@@ -268,6 +268,17 @@ int mr_pg_server_version(const struct mr_pg_conn *conn)
     return PQserverVersion(conn->libpq);
 }
 
+int mr_pg_process(const struct mr_pg_conn *conn)
+{
+    return PQbackendPID(conn->libpq);
+}
+
+bool mr_pg_is_standby(const struct mr_pg_conn *conn)
+{
+    const char *standby = PQparameterStatus(conn->libpq, "in_hot_standby");
+    return standby != NULL && strcmp(standby, "on") == 0;
+}
+
 /* The release notes of 14.13, 15.8, 16.4 and 17 (CVE-2024-7348: what pg_dump reads by name). */
 const char *mr_pg_without_views(const struct mr_pg_conn *conn)
 {

@@ -42,6 +42,16 @@ enum { MR_SQLSTATE_SIZE = 6 };
 mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
                         struct mr_pg_conn **ret_conn, struct mr_error *ret_error);
 
+/* The name of one of several hosts of the connection string, counted from 0; the caller frees it. NULL: there is none, or just one. */
+char *mr_pg_host_name(const struct mr_pg_options *options, uint32_t host);
+
+/* Connects to that host alone, whether it takes writes or not. */
+mr_status mr_pg_connect_to(const struct mr_pg_options *options, uint32_t host, int stop_fd,
+                           struct mr_pg_conn **ret_conn, struct mr_error *ret_error);
+
+/* Whether the server runs on this machine: its socket, or its loopback, leads there (a port may be forwarded elsewhere). */
+bool mr_pg_is_local(const struct mr_pg_conn *conn);
+
 /* What ends each wait on the connection early once it is readable; -1: nothing does. At first it is what it was connected with. */
 int mr_pg_stop_fd(const struct mr_pg_conn *conn);
 void mr_pg_set_stop_fd(struct mr_pg_conn *conn, int stop_fd);
@@ -114,6 +124,13 @@ mr_status mr_pg_commandf(struct mr_pg_conn *conn, uint32_t limit_ms, struct mr_e
 
 /* PG version as libpq counts it (150018), database connected to, role. */
 int mr_pg_server_version(const struct mr_pg_conn *conn);
+
+/* Of the server's process, as it was told at the login: a pooler names what it likes. */
+int mr_pg_process(const struct mr_pg_conn *conn);
+
+/* Whether the server was a standby when it answered last, or, of a stream, when it was connected to: in_hot_standby is reported
+ * before each ReadyForQuery (guc.c, ReportChangedGUCOptions). */
+bool mr_pg_is_standby(const struct mr_pg_conn *conn);
 
 /* What goes before a command so that from then on the session reads no view but the system's; "" where the server can't. A view
  * calls its functions with the rights of the role that reads it, and may have taken the place of a table. */

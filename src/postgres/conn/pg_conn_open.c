@@ -9,6 +9,7 @@
 #include "postgres/conn/pg_hosts.h"
 
 enum { CONNINFO_MAX = 72 }; /* keywords we pass */
+#define ANY_HOST UINT32_MAX
 
 /* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own time limit may be off,
  * and does not count for a session that only waits. The last one also ends a stream that nobody reads; it is longer than
@@ -61,6 +62,7 @@ struct attempt {
     const struct mr_pg_options *options;
     const char *password;
     const PQconninfoOption *parsed;
+    uint32_t only; /* of the hosts; ANY_HOST: the first that will do */
     bool replication;
     int stop_fd;
 };
@@ -151,6 +153,7 @@ static void keywords_fill(struct keywords *keywords, const struct attempt *attem
         keyword_add(keywords, "hostaddr", host->address);
         keyword_add(keywords, "port", host->port);
     }
+    keyword_add(keywords, "target_session_attrs", attempt->only != ANY_HOST ? "any" : NULL);
     keyword_add(keywords, "sslmode", trust->sslmode);
     keyword_add(keywords, "sslrootcert", trust->sslrootcert);
     keyword_add(keywords, "channel_binding", trust->channel_binding);
@@ -267,17 +270,19 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
                                       mr_pg_conninfo_value(attempt->parsed, "hostaddr"));
     struct mr_text said = {0};
     mr_status answer = MR_ERR_TRANSIENT;
-    for (uint32_t n = 0; n < count; n++) {
+    uint32_t first = attempt->only == ANY_HOST ? 0 : attempt->only;
+    uint32_t end = attempt->only == ANY_HOST ? count : first + 1;
+    for (uint32_t n = first; n < end; n++) {
         struct mr_error error = {0};
         mr_status status = connect_nth(attempt, n, count, ret_libpq, &error);
         if (status == MR_OK || status == MR_AGAIN) {
             mr_text_done(&said);
             return status;
         }
-        if (n == 0 || status == MR_ERR_TRANSIENT) {
+        if (n == first || status == MR_ERR_TRANSIENT) {
             answer = status;
         }
-        mr_text_string(&said, n == 0 ? "" : "; ");
+        mr_text_string(&said, n == first ? "" : "; ");
         mr_text_string(&said, error.text);
     }
     mr_error_set(ret_error, answer, "%s", said.data);
@@ -296,8 +301,8 @@ static mr_status take_password(const struct mr_pg_options *options, int stop_fd,
     return MR_OK;
 }
 
-mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
-                        struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
+static mr_status connect_as(const struct mr_pg_options *options, uint32_t only, bool replication,
+                            int stop_fd, struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
 {
     char *reason = NULL;
     PQconninfoOption *parsed = PQconninfoParse(options->conninfo, &reason);
@@ -321,7 +326,7 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
     char *password = NULL;
     mr_status status = take_password(options, stop_fd, &password, ret_error);
     if (status == MR_OK) {
-        const struct attempt attempt = {options, password, parsed, replication, stop_fd};
+        const struct attempt attempt = {options, password, parsed, only, replication, stop_fd};
         status = connect_any(&attempt, &libpq, ret_error);
     }
     mr_secret_forget(password);
@@ -339,6 +344,44 @@ mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, i
     }
     *ret_conn = conn;
     return MR_OK;
+}
+
+mr_status mr_pg_connect(const struct mr_pg_options *options, bool replication, int stop_fd,
+                        struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
+{
+    return connect_as(options, ANY_HOST, replication, stop_fd, ret_conn, ret_error);
+}
+
+mr_status mr_pg_connect_to(const struct mr_pg_options *options, uint32_t host, int stop_fd,
+                           struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
+{
+    return connect_as(options, host, false, stop_fd, ret_conn, ret_error);
+}
+
+char *mr_pg_host_name(const struct mr_pg_options *options, uint32_t host)
+{
+    PQconninfoOption *parsed = PQconninfoParse(options->conninfo, NULL);
+    struct mr_text text = {0};
+    const char *names = parsed == NULL ? NULL : mr_pg_conninfo_value(parsed, "host");
+    const char *addresses = parsed == NULL ? NULL : mr_pg_conninfo_value(parsed, "hostaddr");
+    uint32_t count = mr_pg_host_count(names, addresses);
+    if (count > 1 && host < count) {
+        char *name = mr_pg_host_item(names == NULL ? addresses : names, host);
+        char *port = mr_pg_host_port(mr_pg_conninfo_value(parsed, "port"), host);
+        mr_text_format(&text, "%s%s%s", name, port == NULL ? "" : ":", port == NULL ? "" : port);
+        free(name);
+        free(port);
+    }
+    PQconninfoFree(parsed);
+    return text.data;
+}
+
+bool mr_pg_is_local(const struct mr_pg_conn *conn)
+{
+    const char *host = PQhost(conn->libpq);
+    const char *address = PQhostaddr(conn->libpq);
+    return (host != NULL && (host[0] == '/' || host[0] == '@')) ||
+           (address != NULL && mr_is_among("127.*|::1", mr_slice_of(address)));
 }
 
 void mr_pg_close(struct mr_pg_conn *conn)

@@ -36,6 +36,8 @@ static const struct {
      "the slot is invalidated and rows since its position are gone; " RECIPE},
     {"55000", "cannot read from logical replication slot", MR_ERR_HISTORY,
      "the slot is invalidated and rows since its position are gone; " RECIPE},
+    {"55000", "on the primary", MR_ERR_CONFIG,
+     "set wal_level = logical on the primary, whose WAL the standby reads, and restart it"},
     {"55000", "wal_level", MR_ERR_CONFIG,
      "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {"42704", "publication", MR_ERR_HISTORY,
@@ -46,6 +48,7 @@ static const struct {
     {"42710", "replication slot", MR_ERR_CONFIG,
      "another database of the cluster, or another program, has one of that name; choose another "
      "slot_name"},
+    {"25006", NULL, MR_ERR_CONFIG, "the server is a standby, or read only: do it on the primary"},
     {"22021", NULL, MR_ERR_POISON,
      "a row holds bytes that are not valid in the database's encoding, so the server can't send it "
      "as UTF-8"},
@@ -134,6 +137,8 @@ static const struct {
      "with the server's CA in sslrootcert"},
     {"role \"", MR_ERR_AUTH, "check the user name; CREATE ROLE … LOGIN REPLICATION"},
     {"database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},
+    {"unsupported startup parameter", MR_ERR_CONFIG,
+     "this is a pooler's answer (PgBouncer's): connect to PostgreSQL itself, docs/postgresql.md"},
     {"invalid connection option", MR_ERR_CONFIG, "see libpq's connection strings"},
     {"invalid URI", MR_ERR_CONFIG, "see libpq's connection strings"},
     {"invalid sslmode", MR_ERR_CONFIG, "see libpq's connection strings"},

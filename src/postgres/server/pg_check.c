@@ -6,6 +6,7 @@
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_publication.h"
 #include "postgres/server/pg_setup.h"
+#include "postgres/server/pg_standby.h"
 
 enum { SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000 };
 
@@ -33,6 +34,20 @@ static mr_status check_version(struct mr_pg_conn *conn, const struct mr_pg_facts
     }
     MR_FOUND_OK(to, "version %d.%d, database %s, role %s, TLS %s", major, minor,
                 mr_pg_database(conn), mr_pg_user(conn), mr_pg_uses_tls(conn) ? "on" : "off");
+    return MR_OK;
+}
+
+/* A pooler answers the login itself, with a process number of its own (the key of a cancel request). */
+static mr_status check_pooler(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                              struct mr_pg_reporter *to, struct mr_error *ret_error)
+{
+    (void)conn;
+    (void)ret_error;
+    if (mr_pg_result_number(facts->server, 0, MR_SERVER_PROCESS) != facts->process) {
+        mr_pg_remedy(to, "if it is a pooler, connect to PostgreSQL itself, docs/postgresql.md");
+        MR_FOUND_WARNING(to, "goes through a pooler or a proxy: the login named another process "
+                             "than the one that answers");
+    }
     return MR_OK;
 }
 
@@ -124,8 +139,8 @@ static mr_status check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     } else {
         MR_FOUND_OK(to, "\"%s\" may replicate", name);
     }
-    if (!mr_pg_publication_exists(facts) && facts->options->create_publication && !super &&
-        !mr_pg_result_true(role, 0, 2)) {
+    bool makes_it = facts->options->create_publication && !facts->is_standby;
+    if (!mr_pg_publication_exists(facts) && makes_it && !super && !mr_pg_result_true(role, 0, 2)) {
         mr_pg_remedy(to,
                      "GRANT CREATE ON DATABASE %I TO %I and make it owner of the tables, "
                      "or create the publication yourself",
@@ -182,13 +197,36 @@ static mr_status check_standby_slots(struct mr_pg_conn *conn, const char *names,
     return MR_OK;
 }
 
+/* Those that the connection string names beside the primary. */
+static void check_copies(const struct mr_pg_facts *facts, struct mr_pg_reporter *to)
+{
+    struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
+    uint32_t count = 0;
+    mr_status status =
+        mr_pg_look_at_copies(&facts->options->connection, facts->options->slot, -1, copies, &count);
+    for (uint32_t i = 0; status == MR_OK && i < count; i++) {
+        const char *reason = copies[i].reason;
+        mr_pg_about(to, "standby at %s", copies[i].host);
+        if (copies[i].state == MR_SLOT_COPY_READY) {
+            MR_FOUND_OK(to, "has a copy of the slot, which lasts after a promotion");
+            continue;
+        }
+        mr_pg_remedy(to, "docs/runbook.md, MillraceSlotCopy, says what each state means");
+        MR_FOUND_WARNING(to,
+                         "has no copy of the slot that lasts (%s%s%s): if it is promoted now, the "
+                         "stream can't go on",
+                         mr_slot_copy_state_name(copies[i].state), reason[0] == '\0' ? "" : ", ",
+                         reason);
+    }
+}
+
 static mr_status check_failover(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                 struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
     const char *standbys = mr_pg_fact(facts, MR_SERVER_STANDBY_SLOTS);
     bool has_failover = mr_pg_result_true(facts->server, 0, MR_SLOT_FAILOVER);
     bool is_copy = mr_pg_result_true(facts->server, 0, MR_SLOT_SYNCED);
-    if (!facts->options->failover && !has_failover) {
+    if ((!facts->options->failover && !has_failover) || facts->is_standby) {
         return MR_OK;
     }
     if (standbys == NULL) {
@@ -202,6 +240,7 @@ static mr_status check_failover(struct mr_pg_conn *conn, const struct mr_pg_fact
                 : !has_failover           ? "lacks FAILOVER and will be given it at the start"
                 : is_copy                 ? "has FAILOVER; it was copied from another server"
                                           : "has FAILOVER");
+    check_copies(facts, to);
     return check_standby_slots(conn, standbys, to, ret_error);
 }
 
@@ -319,6 +358,8 @@ static const struct {
     bool is_of_slot;
 } checks[] = {
     {"server", check_version, false},
+    {"connection", check_pooler, false},
+    {"server", mr_pg_rules_of_standby, false},
     {"encoding", check_encoding, false},
     {"server", check_rules, false},
     {"keys", mr_pg_rules_of_keys, false},

@@ -11,16 +11,18 @@ static const char option[] = "the connection for existing rows (snapshot.connect
 mr_status mr_pg_place_read(struct mr_pg_conn *conn, struct mr_pg_place *ret_place,
                            struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"its identity", "bsin", 1, 1};
+    static const struct mr_pg_shape shape = {"its identity", "bsins", 1, 1};
     const struct mr_pg_result *result;
-    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
-                      "SELECT pg_is_in_recovery(), system_identifier::text, current_database(),"
-                      " CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name("
-                      "pg_current_wal_insert_lsn()), 8))::bit(32)::bigint END"
-                      " FROM pg_control_system()"));
+    MR_TRY(mr_pg_askf(
+        conn, &shape, &result, ret_error,
+        "SELECT pg_is_in_recovery(), system_identifier::text, current_database(),"
+        " CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name("
+        "pg_current_wal_insert_lsn()), 8))::bit(32)::bigint END, pg_postmaster_start_time()::text"
+        " FROM pg_control_system()"));
     struct mr_pg_place place = {.is_standby = mr_pg_result_true(result, 0, 0),
                                 .timeline = (uint32_t)mr_pg_result_number(result, 0, 3)};
     snprintf(place.system_id, sizeof(place.system_id), "%s", mr_pg_result_value(result, 0, 1));
+    snprintf(place.started, sizeof(place.started), "%s", mr_pg_result_value(result, 0, 4));
     snprintf(place.database, sizeof(place.database), "%s", mr_pg_result_value(result, 0, 2));
     *ret_place = place;
     return MR_OK;
@@ -75,11 +77,13 @@ static mr_status verify(const struct mr_pg_place *place, const struct mr_pg_plac
                        "%s leads to database \"%s\", and the stream is of \"%s\"; name that one",
                        option, place->database, beside->database);
     }
-    if (place->is_standby) {
+    bool is_same_standby =
+        place->is_standby && beside->is_standby && strcmp(place->started, beside->started) == 0;
+    if (place->is_standby != beside->is_standby || (place->is_standby && !is_same_standby)) {
         return mr_fail(ret_error, passing,
-                       "%s leads to a standby, which has neither the stream's snapshot nor its "
-                       "place; name the primary",
-                       option);
+                       "%s leads to %s, which has neither the stream's snapshot nor its place; "
+                       "name the server that is streamed from",
+                       option, place->is_standby ? "a standby" : "the primary of a standby");
     }
     if (place->timeline != beside->timeline) {
         return mr_fail(ret_error, passing,

@@ -12,6 +12,7 @@
 struct mr_pg_place {
     char system_id[24];
     char database[256];
+    char started[48];  /* when the server was */
     uint32_t timeline; /* 0: a standby's */
     bool is_standby;
     bool may_move; /* it is the stream's, which may be about to follow another server */
@@ -55,7 +56,7 @@ static inline bool mr_pg_copies_apart(const struct mr_pg_source_options *options
     return options->copying.conninfo != NULL;
 }
 
-/* Connects. MR_ERR_CONFIG: to another cluster, database or timeline than `beside`, or to a standby; what may come right by itself
+/* Connects. MR_ERR_CONFIG: to another cluster, database or timeline than `beside`, or to another server's standby; what may come right by itself
  * once the stream has followed is MR_ERR_TRANSIENT where `beside` may move. */
 mr_status mr_pg_copying_connect(const struct mr_pg_source_options *options,
                                 const struct mr_pg_place *beside, int stop_fd,

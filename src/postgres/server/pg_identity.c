@@ -214,6 +214,7 @@ static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_sourc
     snprintf(identity->system_id, sizeof(identity->system_id), "%s",
              mr_pg_result_value(result, 0, 0));
     identity->timeline = (uint32_t)mr_pg_result_number(result, 0, 1);
+    identity->is_standby = mr_pg_is_standby(conn);
     snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
     snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
     identity->tables = mr_pg_tables_mark(options);

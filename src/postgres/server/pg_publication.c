@@ -535,6 +535,9 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
                                    struct mr_error *ret_error)
 {
     const struct mr_pg_captured_options *captured = &facts->options->captured;
+    if (facts->is_standby) {
+        return MR_OK; /* a draft is a write; pg_standby.c says so */
+    }
     struct follow follow = {.conn = conn,
                             .options = facts->options,
                             .facts = facts,

@@ -55,7 +55,10 @@ static mr_status read_all(struct mr_pg_conn *conn, struct mr_pg_facts *facts,
 mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                            struct mr_pg_facts *ret_facts, struct mr_error *ret_error)
 {
-    struct mr_pg_facts facts = {.options = options, .version = mr_pg_server_version(conn)};
+    struct mr_pg_facts facts = {.options = options,
+                                .version = mr_pg_server_version(conn),
+                                .is_standby = mr_pg_is_standby(conn),
+                                .process = mr_pg_process(conn)};
     if (facts.version < SERVER_VERSION_MIN) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "PostgreSQL %d is too old: millrace needs 14 or later; upgrade the server",
@@ -135,6 +138,18 @@ static const char *names_of(const char *names)
     return names == NULL ? "" : names;
 }
 
+/* PgBouncer: ignore_startup_parameters. Questions and rows would be read and written by other settings than ours. */
+static void rule_settings(const struct rules *rules)
+{
+    if (!mr_pg_result_true(rules->facts->server, 0, MR_SERVER_IS_SET)) {
+        mr_pg_about(rules->to, "connection");
+        mr_pg_remedy(rules->to, "connect to PostgreSQL itself, docs/postgresql.md");
+        MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG,
+                       "goes through a pooler that leaves out its settings (such as PgBouncer with "
+                       "ignore_startup_parameters = options), by which rows are written");
+    }
+}
+
 static void rule_wal_level(const struct rules *rules)
 {
     const char *level = mr_pg_fact(rules->facts, MR_SERVER_WAL_LEVEL);
@@ -197,6 +212,12 @@ static void rule_missing_publication(const struct rules *rules)
                        "does not exist, but slot \"%s\" does: a publication made now would be "
                        "younger than the slot's position, and the stream could not be read",
                        options->slot);
+    } else if (rules->facts->is_standby) {
+        mr_pg_remedy(rules->to,
+                     "create it on the primary with CREATE PUBLICATION %I FOR TABLE …, and start "
+                     "once the standby has it",
+                     options->publication);
+        MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "does not exist, and a standby can't make it");
     } else if (!options->create_publication) {
         mr_pg_remedy(rules->to,
                      "create it with CREATE PUBLICATION %I FOR TABLE …, or set "
@@ -594,21 +615,38 @@ static void rule_missing_slot(const struct rules *rules)
     }
 }
 
+/* What keeps it from happening again, by pg_replication_slots.invalidation_reason, and `conflicting` of 16. */
+static const char *prevention_of(const char *reason)
+{
+    static const char *const by_reason[][2] = {
+        {"wal_removed", "raise max_slot_wal_keep_size to avoid it"},
+        {"rows_removed", "set hot_standby_feedback = on and primary_slot_name at the standby"},
+        {"wal_level_insufficient", "set wal_level = logical on the primary"},
+        {"conflict with recovery", "set hot_standby_feedback = on and primary_slot_name at the "
+                                   "standby, and wal_level = logical on the primary"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(by_reason); i++) {
+        if (strcmp(by_reason[i][0], reason) == 0) {
+            return by_reason[i][1];
+        }
+    }
+    return "see that it is not again";
+}
+
 static void rule_lost_slot(const struct rules *rules)
 {
     const char *reason = mr_pg_fact(rules->facts, MR_SLOT_INVALIDATION);
-    bool removed = reason == NULL || strcmp(reason, "wal_removed") == 0;
+    reason = reason == NULL ? "wal_removed" : reason;
+    bool removed = strcmp(reason, "wal_removed") == 0;
     bool replaced = rules->facts->slot_is_replaced;
     if (replaced) {
-        mr_pg_remedy(rules->to, removed ? "raise max_slot_wal_keep_size to avoid it"
-                                        : "see that it is not again");
+        mr_pg_remedy(rules->to, "%s", prevention_of(reason));
     } else {
         mr_pg_remedy(rules->to,
                      "1. run SELECT pg_drop_replication_slot('%s'); 2. set snapshot.mode = "
                      "\"when_needed\"; 3. start millrace: it makes the slot, and copies all rows "
-                     "as they are now%s",
-                     rules->options->slot,
-                     removed ? "; raise max_slot_wal_keep_size to avoid it" : "");
+                     "as they are now; %s",
+                     rules->options->slot, prevention_of(reason));
     }
     mr_pg_found(rules->to, replaced ? MR_FINDING_WARNING : MR_FINDING_ERROR, MR_ERR_HISTORY,
                 "is lost: the server has %s%s%s, so %s",
@@ -689,6 +727,7 @@ void mr_pg_rules(const struct mr_pg_facts *facts, struct mr_pg_reporter *to)
 {
     const struct rules rules = {
         .to = to, .facts = facts, .options = facts->options, .goes_on = mr_pg_slot_exists(facts)};
+    rule_settings(&rules);
     rule_wal_level(&rules);
     rule_plugins(&rules);
     rule_publication(&rules);

@@ -11,6 +11,8 @@
 struct mr_pg_facts {
     const struct mr_pg_source_options *options;
     int version;
+    bool is_standby;
+    int64_t process;       /* of the server, as the login told it */
     bool slot_is_replaced; /* one that is lost, by a copy of existing rows */
     bool is_reload;        /* the user can ask again */
     bool tables_are_known; /* an earlier start had these names, and found them */

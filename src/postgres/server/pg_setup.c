@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "event/checkpoint.h"
 #include "postgres/server/pg_publication.h"
+#include "postgres/server/pg_standby.h"
 
 enum {
     FAILOVER_VERSION_MIN = 170000,
@@ -54,8 +55,8 @@ static void warn_of_failover(const struct setup *setup)
 /* A slot that was made without FAILOVER gets it. One that has it keeps it, whatever is configured. */
 static mr_status set_failover(struct setup *setup)
 {
-    if (!setup->options->failover) {
-        return MR_OK;
+    if (!setup->options->failover || setup->facts->is_standby) {
+        return MR_OK; /* pg_standby.c has said that a standby's slot has none */
     }
     if (mr_pg_fact(setup->facts, MR_SLOT_FAILOVER) == NULL) {
         warn_of_failover(setup);
@@ -115,7 +116,8 @@ static mr_status use_slot(struct setup *setup)
 /* Of CREATE_REPLICATION_SLOT … LOGICAL pgoutput. */
 static const char *slot_options(const struct setup *setup, bool exports)
 {
-    if (setup->facts->version >= FAILOVER_VERSION_MIN && setup->options->failover) {
+    bool has_failover = setup->options->failover && !setup->facts->is_standby;
+    if (setup->facts->version >= FAILOVER_VERSION_MIN && has_failover) {
         return exports ? "(SNAPSHOT 'export', FAILOVER)" : "(SNAPSHOT 'nothing', FAILOVER)";
     }
     if (setup->facts->version >= 150000) {
@@ -366,6 +368,8 @@ static mr_status make_copy_slot(struct setup *setup)
 
 static mr_status setup_all(struct setup *setup)
 {
+    MR_TRY(mr_pg_rules_of_standby(setup->desk, setup->facts, &setup->to, setup->ret_error));
+    MR_TRY(setup->status);
     mr_pg_rules(setup->facts, &setup->to);
     MR_TRY(setup->status);
     if (setup->warnings > WARNINGS_MAX) {

@@ -12,18 +12,17 @@
 #include "base/ticker.h"
 #include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_holder.h"
+#include "postgres/server/pg_standby.h"
+#include "postgres/server/pg_walsender.h"
 
 enum {
     MISSING_INTERVAL_MS = 1000,
-    /* A look costs a login: 6 ms of both sides' CPU with a password (SCRAM). Where nothing moves, that is most of what an idle
-     * pipeline takes, so looks get rare: up to so many intervals, and so long, apart. */
-    REST_INTERVALS = 6,
-    REST_MS = 60000,
     HELD_UP_MS = 10000,
     /* More than this not sent, or kept although it is confirmed, is no matter of a moment. */
     FAR_BYTES = 1024 * 1024,
     WAIT_LOOKS = 10,
     WAIT_PAUSE_MS = 20,
+    COPIES_EVERY = 6, /* looks */
 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
 #define FORECAST_HELD_NS   (INT64_C(45) * 1000000000)
@@ -36,9 +35,13 @@ struct mr_pg_slot {
 
     /* The thread's own. */
     uint32_t failed;   /* looks in a row */
-    uint32_t still;    /* looks in a row that found all confirmed, and no more WAL than before */
     int64_t making_ns; /* since when it is being made; 0: it is not */
     bool held_up_is_logged;
+    uint32_t copy_looks;
+    struct { /* of the walsender, at the look before */
+        int64_t pid, time_ns;
+        double seconds;
+    } cpu;
 
     pthread_mutex_t lock; /* over all that follows */
     struct mr_slot_view view;
@@ -175,13 +178,14 @@ enum column {
     DECODED,
     SPILLED,
     SPILLED_TRANSACTIONS,
+    BEGAN, /* the walsender, in seconds since 1970 */
 };
 
 /* A standby has no position to write at; it replays. */
 static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                        const struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBSNNNLNNN", 1, 1};
+    static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBSNNNLNNNN", 1, 1};
     return mr_pg_askf(conn, &shape, ret_result, ret_error,
                       "SELECT lsn, s.wal_status, s.safe_wal_size, "
                       "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
@@ -192,7 +196,8 @@ static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                       "pg_catalog.to_jsonb(s)->>'invalidation_reason', "
                       "s.active_pid::bigint, s.catalog_xmin::text::bigint, "
                       "pg_catalog.age(s.catalog_xmin)::bigint, r.sent_lsn, "
-                      "t.total_bytes, t.spill_bytes, t.spill_txns "
+                      "t.total_bytes, t.spill_bytes, t.spill_txns, "
+                      "extract(epoch FROM r.backend_start)::bigint "
                       "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
                       "THEN pg_catalog.pg_last_wal_replay_lsn() "
                       "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
@@ -230,7 +235,7 @@ static void take_cost(struct mr_slot_view *view, const struct mr_pg_result *resu
         view->retained_bytes > unconfirmed_bytes ? view->retained_bytes - unconfirmed_bytes : 0;
 }
 
-static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result)
+static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result, bool is_standby)
 {
     int64_t retained = mr_pg_result_number(result, 0, RETAINED_BYTES);
     int64_t now_ns = mr_monotonic_ns();
@@ -243,11 +248,9 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     view->failover = mr_pg_result_true(result, 0, FAILOVER);
     view->synced = mr_pg_result_true(result, 0, SYNCED);
     view->invalidation = invalidation_of(mr_pg_result_value(result, 0, INVALIDATION));
-    mr_lsn written = mr_pg_result_lsn(result, 0, LSN);
+    view->is_standby = is_standby;
+    view->server_lsn = mr_pg_result_lsn(result, 0, LSN);
     view->confirmed_lsn = mr_pg_result_lsn(result, 0, CONFIRMED);
-    bool is_still = written == view->server_lsn && view->confirmed_lsn >= written;
-    slot->still = is_still ? slot->still + 1 : 0;
-    view->server_lsn = written;
     view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
     view->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
     view->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
@@ -279,6 +282,10 @@ static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
 {
     struct mr_pg_holder holder;
     MR_TRY(mr_pg_holder_of_slot(conn, slot->options.slot, &holder, ret_error));
+    if (holder.who[0] == '\0' && mr_pg_is_standby(conn)) {
+        snprintf(holder.who, sizeof(holder.who), "%s", MR_STANDBY_SLOT_WAITS);
+        snprintf(holder.remedy, sizeof(holder.remedy), "%s", MR_STANDBY_SLOT_REMEDY);
+    }
     keep_holder(slot, holder.who);
     if (holder.who[0] != '\0' && !slot->held_up_is_logged) {
         slot->held_up_is_logged = true;
@@ -381,23 +388,63 @@ static mr_status look_at_walsender(struct mr_pg_slot *slot, struct mr_pg_conn *c
     return MR_OK;
 }
 
+static void look_at_cpu(struct mr_pg_slot *slot, const struct mr_pg_conn *conn, int64_t pid,
+                        int64_t began)
+{
+    double seconds = pid <= 0 ? NAN : mr_pg_cpu_seconds(conn, (pid_t)pid, (double)began);
+    int64_t now_ns = mr_monotonic_ns();
+    bool again = pid == slot->cpu.pid && now_ns > slot->cpu.time_ns;
+    double passed = again ? (double)(now_ns - slot->cpu.time_ns) / 1e9 : NAN;
+    pthread_mutex_lock(&slot->lock);
+    struct mr_slot_cost *cost = &slot->view.cost;
+    cost->has_cpu = !isnan(seconds);
+    cost->cpu_seconds = seconds;
+    cost->cpu_cores = (seconds - slot->cpu.seconds) / passed;
+    pthread_mutex_unlock(&slot->lock);
+    slot->cpu.pid = pid;
+    slot->cpu.time_ns = now_ns;
+    slot->cpu.seconds = seconds;
+}
+
+/* A host that is silent costs the time-out, so it is not asked each time. */
+static mr_status look_at_copies(struct mr_pg_slot *slot)
+{
+    if (!slot->view.failover || slot->view.is_standby || slot->copy_looks++ % COPIES_EVERY != 0) {
+        return MR_OK;
+    }
+    struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
+    uint32_t count;
+    MR_TRY(mr_pg_look_at_copies(slot->options.connection, slot->options.slot, slot->ticker.stop_fd,
+                                copies, &count));
+    pthread_mutex_lock(&slot->lock);
+    memcpy(slot->view.copies, copies, count * sizeof(*copies));
+    slot->view.copy_count = count;
+    pthread_mutex_unlock(&slot->lock);
+    return MR_OK;
+}
+
 /* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
 static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
     MR_TRY(mr_pg_connect(slot->options.connection, false, slot->ticker.stop_fd, &conn, ret_error));
+    bool is_promoted = slot->view.is_standby && !mr_pg_is_standby(conn);
+    if (is_promoted && slot->options.promoted != NULL) {
+        slot->options.promoted(slot->options.context);
+    }
     const struct mr_pg_result *result;
     mr_status status = query(slot, conn, &result, ret_error);
     if (status == MR_OK) {
         int64_t pid = mr_pg_result_number(result, 0, PID);
         int64_t xid = mr_pg_result_number(result, 0, CATALOG_XMIN);
-        take_result(slot, result);
+        look_at_cpu(slot, conn, pid, mr_pg_result_number(result, 0, BEGAN));
+        take_result(slot, result, mr_pg_is_standby(conn));
         status = look_for_holder(slot, conn, ret_error);
         status = status == MR_OK ? look_who_keeps(slot, conn, xid, ret_error) : status;
         status = status == MR_OK ? look_at_walsender(slot, conn, pid, ret_error) : status;
     }
     mr_pg_close(conn);
-    return status;
+    return status == MR_OK ? look_at_copies(slot) : status;
 }
 
 static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
@@ -416,14 +463,6 @@ static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
     }
 }
 
-uint32_t mr_slot_pause_ms(uint32_t interval_ms, uint32_t still)
-{
-    uint32_t most_ms = interval_ms > REST_MS ? interval_ms : REST_MS;
-    uint64_t rest_ms =
-        (uint64_t)interval_ms * (still < REST_INTERVALS ? still + 1 : REST_INTERVALS);
-    return rest_ms < most_ms ? (uint32_t)rest_ms : most_ms;
-}
-
 /* At the start the source may be about to make the slot. */
 static int pause_ms(const struct mr_pg_slot *slot)
 {
@@ -431,7 +470,7 @@ static int pause_ms(const struct mr_pg_slot *slot)
                    mr_forecast_seconds(&slot->forecast, mr_monotonic_ns()) < FORECAST_SOON_S;
     return changes && slot->options.interval_ms > MISSING_INTERVAL_MS
                ? MISSING_INTERVAL_MS
-               : (int)mr_slot_pause_ms(slot->options.interval_ms, slot->still);
+               : (int)slot->options.interval_ms;
 }
 
 static int tick(void *context)
@@ -442,7 +481,6 @@ static int tick(void *context)
     if (status == MR_OK) {
         slot->failed = 0;
     } else if (status != MR_AGAIN) {
-        slot->still = 0;
         look_failed(slot, &error);
     }
     return pause_ms(slot);

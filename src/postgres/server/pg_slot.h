@@ -44,6 +44,27 @@ struct mr_slot_cost {
     /* What a walsender that is far behind waited for in most of the last looks, "IO/WALRead", or "CPU"; "": it is not behind. */
     char wait[MR_SLOT_WAIT_MAX];
     uint32_t wait_percent; /* of the looks */
+    bool has_cpu;          /* the walsender is a process of this machine: what it has used, */
+    double cpu_seconds;
+    double cpu_cores; /* and between the last two looks; NaN: there was one */
+};
+
+/* The slot's copy on a standby, which a promotion needs (manual, "Logical Replication Failover"). */
+enum mr_slot_copy_state {
+    MR_SLOT_COPY_READY,
+    MR_SLOT_COPY_ABSENT,
+    MR_SLOT_COPY_UNFINISHED, /* there, but only until the standby has seen as much of the log as it needs */
+    MR_SLOT_COPY_INVALID,
+    MR_SLOT_COPY_UNREACHED, /* the host does not answer, or refuses */
+};
+const char *mr_slot_copy_state_name(enum mr_slot_copy_state state); /* "ready", … */
+
+enum { MR_SLOT_COPIES_MAX = 4 };
+
+struct mr_slot_copy {
+    char host[80];
+    enum mr_slot_copy_state state;
+    char reason[48]; /* as PostgreSQL says it, from 17 or 19 on; "": nothing */
 };
 
 struct mr_slot_view {
@@ -52,8 +73,9 @@ struct mr_slot_view {
     bool active;    /* somebody streams from it */
     bool has_limit; /* max_slot_wal_keep_size is set: safe_bytes and forecast mean something */
     enum mr_wal_status wal_status;
-    bool failover; /* made for standbys to copy (PostgreSQL 17 and later) */
-    bool synced;   /* is, or was before a promotion, such a copy */
+    bool failover;   /* made for standbys to copy (PostgreSQL 17 and later) */
+    bool synced;     /* is, or was before a promotion, such a copy */
+    bool is_standby; /* the server */
     enum mr_invalidation invalidation;
     char held_by[MR_SLOT_HOLDER_MAX]; /* what the making of the slot waits for; "": nothing */
     mr_lsn server_lsn;                /* 0: not known */
@@ -64,6 +86,8 @@ struct mr_slot_view {
     double age_seconds;      /* since the last good look; NaN: none yet */
     uint64_t errors;
     struct mr_slot_cost cost;
+    struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
+    uint32_t copy_count;
 };
 
 struct mr_pg_slot_options {
@@ -72,6 +96,8 @@ struct mr_pg_slot_options {
     uint32_t interval_ms; /* 0: never look */
     /* Called on the watcher's thread, at each look that the server refuses because it shuts down. NULL: nobody is. */
     void (*server_stops)(void *context);
+    /* Likewise, where the server was a standby at the look before, and is one no more. */
+    void (*promoted)(void *context);
     void *context;
 };
 
@@ -85,9 +111,6 @@ void mr_pg_slot_stop(struct mr_pg_slot *slot);
 
 /* Any thread. */
 void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view);
-
-/* Until the next look, after so many in a row that found all confirmed, and no more WAL than before. */
-uint32_t mr_slot_pause_ms(uint32_t interval_ms, uint32_t still);
 
 enum { MR_FORECAST_SAMPLES = 64 };
 

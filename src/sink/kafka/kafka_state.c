@@ -47,6 +47,9 @@ char *mr_state_format(const struct mr_checkpoint *state)
     cJSON_AddNumberToObject(json, "version", version_of(state));
     cJSON_AddStringToObject(json, "system_id", state->identity.system_id);
     cJSON_AddNumberToObject(json, "timeline", state->identity.timeline);
+    if (state->identity.is_standby) {
+        cJSON_AddTrueToObject(json, "standby");
+    }
     cJSON_AddStringToObject(json, "slot", state->identity.slot);
     cJSON_AddStringToObject(json, "publication", state->identity.publication);
     snprintf(lsn, sizeof(lsn), "%016" PRIx64, state->identity.tables);
@@ -159,6 +162,7 @@ static bool take_state(const cJSON *json, const struct mr_section_kind *kinds,
         return false;
     }
     state->identity.timeline = (uint32_t)timeline->valuedouble;
+    state->identity.is_standby = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "standby"));
     state->identity.tables = take_tables(json);
     struct mr_identity *identity = &state->identity;
     return take_text(json, "system_id", identity->system_id, sizeof(identity->system_id)) &&

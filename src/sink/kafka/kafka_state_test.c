@@ -13,6 +13,7 @@ static void test_state_parse_reads_what_is_written(void **state)
     struct mr_checkpoint written = {
         .identity = {.system_id = "7000000000000000001",
                      .timeline = UINT32_MAX,
+                     .is_standby = true,
                      .slot = "millrace",
                      .publication = "p\"\\\x01\xC3\xA9"},
         .end_lsn = UINT64_MAX,
