@@ -316,3 +316,17 @@ def test_a_program_that_gives_none(database, provider, by_program, printer, deli
     database.run("INSERT INTO t VALUES (1)")
     assert delivered(1) == [1]
     assert process.stop() == 0
+
+
+def test_a_stop_does_not_wait_for_the_program(database, provider, by_program, printer, delivered):
+    """It hangs when the next token is due; what was read is delivered by the one before."""
+    printer.put_token(provider, 15)
+    process = by_program().start().streaming()
+    begun = printer.times()
+    printer.write("sleep 600")
+    eventually(lambda: printer.times() > begun, 60, "the program's next run")
+    database.run("INSERT INTO t VALUES (1)")
+    assert delivered(1) == [1]
+    begun = time.monotonic()
+    assert process.stop() == 0
+    assert time.monotonic() - begun < 4

@@ -1,15 +1,18 @@
 #include "kafka/kafka_threads.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "sink/kafka/kafka_token.h"
+
+enum { LOOK_MS = 100 };
 
 /* librdkafka has named the thread by now: rdk:main, rdk:broker1. */
 static rd_kafka_resp_err_t on_thread_start(rd_kafka_t *producer, rd_kafka_thread_type_t type,
@@ -95,11 +98,11 @@ void mr_kafka_client_end(rd_kafka_t *client, int limit_ms)
         rd_kafka_destroy_flags(client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     } else {
         struct pollfd done = {.fd = ending.done_fd, .events = POLLIN};
-        int ready;
-        while ((ready = poll(&done, 1, limit_ms)) < 0 && errno == EINTR) {
-            /* The profiler's signals; they are few where nothing runs. */
-        }
-        if (ready == 0) {
+        int64_t deadline_ns = mr_monotonic_ns() + (int64_t)limit_ms * 1000000;
+        do {
+            mr_kafka_token_stop(client);
+        } while (poll(&done, 1, LOOK_MS) != 1 && mr_monotonic_ns() < deadline_ns);
+        if (done.revents == 0) {
             leave(limit_ms);
         }
         pthread_join(thread, NULL);

@@ -1,9 +1,22 @@
 #include "kafka/kafka_token.h"
 
 #include <cjson/cJSON.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+
+/* Clients whose program runs just now, and what ends it. */
+enum { RUNNING_MAX = 8 };
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        rd_kafka_t *client; /* NULL: none */
+        int stop_fd;
+    } items[RUNNING_MAX];
+} running = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void mr_kafka_token_want(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,
                          mr_kafka_token_fn give)
@@ -40,11 +53,54 @@ static bool set_token(rd_kafka_t *client, const cJSON *json)
     return err == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
+/* The place of a client whose program is to run; RUNNING_MAX: there is none, and nothing ends it. */
+static size_t begin_running(rd_kafka_t *client, int *ret_stop_fd)
+{
+    size_t at = 0;
+    *ret_stop_fd = eventfd(0, EFD_CLOEXEC);
+    pthread_mutex_lock(&running.lock);
+    while (at < RUNNING_MAX && running.items[at].client != NULL) {
+        at++;
+    }
+    if (at < RUNNING_MAX) {
+        running.items[at].client = client;
+        running.items[at].stop_fd = *ret_stop_fd;
+    }
+    pthread_mutex_unlock(&running.lock);
+    return at;
+}
+
+static void end_running(size_t at, int stop_fd)
+{
+    pthread_mutex_lock(&running.lock);
+    if (at < RUNNING_MAX) {
+        running.items[at].client = NULL;
+    }
+    pthread_mutex_unlock(&running.lock);
+    if (stop_fd >= 0) {
+        close(stop_fd);
+    }
+}
+
+void mr_kafka_token_stop(const rd_kafka_t *client)
+{
+    pthread_mutex_lock(&running.lock);
+    for (size_t i = 0; i < RUNNING_MAX; i++) {
+        if (running.items[i].client == client && running.items[i].stop_fd >= 0) {
+            eventfd_write(running.items[i].stop_fd, 1);
+        }
+    }
+    pthread_mutex_unlock(&running.lock);
+}
+
 void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program)
 {
     char *line = NULL;
     struct mr_error error = {0};
-    mr_status status = mr_program_run(program, -1, &line, &error);
+    int stop_fd;
+    size_t place = begin_running(client, &stop_fd);
+    mr_status status = mr_program_run(program, stop_fd, &line, &error);
+    end_running(place, stop_fd);
     if (status == MR_OK) {
         cJSON *json = cJSON_Parse(line);
         if (!set_token(client, json)) {
@@ -57,7 +113,8 @@ void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program)
         cJSON_Delete(json);
     }
     if (status != MR_OK) {
-        rd_kafka_oauthbearer_set_token_failure(client, error.text);
+        rd_kafka_oauthbearer_set_token_failure(client,
+                                               status == MR_AGAIN ? "the client ends" : error.text);
     }
     mr_secret_forget(line);
 }

@@ -21,6 +21,9 @@ void mr_kafka_token_begin(rd_kafka_t *client, const struct mr_kafka_options *opt
 /* Runs the program and gives librdkafka its token, or the reason why there is none. */
 void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program);
 
+/* The client is being ended, which must not wait for its program. Any thread; may be called again, for one that begins later. */
+void mr_kafka_token_stop(const rd_kafka_t *client);
+
 /* What a failure means that librdkafka reports while it has no new token (kafka_errors.h); its text begins like this. */
 #define MR_KAFKA_NO_TOKEN "Failed to acquire SASL OAUTHBEARER token"
 mr_status mr_kafka_token_classify(const char *text, const char **ret_remedy);
