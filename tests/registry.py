@@ -67,6 +67,9 @@ class Registry:
         if self.fault is not None:
             return self.fault if isinstance(self.fault, tuple) else (200, self.fault)
         parts = [urllib.parse.unquote(part) for part in path.strip("/").split("/")]
+        if parts[:2] == ["schemas", "ids"]:
+            found = self.schemas.get(int(parts[2]))
+            return (200, {"schema": found[0]}) if found else (404, {"error_code": 40403, "message": "Schema not found"})
         assert parts[0] == "subjects", path
         if body is None:
             return 200, list(self.subjects)

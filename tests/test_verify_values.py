@@ -10,7 +10,9 @@ from confluent_kafka import Producer
 
 import witness
 from kit import BINARY, BOOTSTRAP, connect
-from test_verify import DIFFERENT, EQUAL, IN_PART, agree, copied
+from test_formats import as_json, avro, registry  # noqa: F401  # pylint: disable=unused-import
+from test_repair import repair
+from test_verify import DIFFERENT, EQUAL, IN_PART, agree, copied, produce
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "debezium"))
 import cases  # noqa: E402  # pylint: disable=wrong-import-position
@@ -63,6 +65,59 @@ def test_each_type_in_each_mode_is_proved(database, millrace, modes):
     for name, line in said.items():
         assert line["verdict"] == ("equal in part" if name in IN_PARTS else "equal") and not line["differences"], line
     assert code == IN_PART and '"s" has a type whose values are not compared' in said["vectors"]["reason"]
+
+
+def decoding(registry, modes):  # noqa: F811
+    """`modes`, for the witness."""
+    def decode(raw):
+        return raw if raw is None or raw[:1] != b"\0" else json.dumps(as_json(registry.decode(raw)[0]))
+    return {**modes, "avro": decode}
+
+
+AVRO_IN_PARTS = {*IN_PARTS, "arrays"}  # which has arrays of hstore
+
+
+@pytest.mark.parametrize("modes", MODES.values(), ids=MODES)
+def test_avro_is_proved(database, millrace, registry, modes):  # noqa: F811
+    """Each type in each mode: by another reader of Avro than the encoder's, and by the witness with fastavro."""
+    for statement in cases.setup():
+        database.run(statement)
+    process = millrace(tables=tuple(cases.GROUPS), **{**options_of(modes), **avro(registry)}).start().streaming()
+    fill(database)
+    code, said = verified(process, decoding(registry, modes))
+    assert set(said) == set(cases.GROUPS) and code == IN_PART
+    for name, line in said.items():
+        assert line["verdict"] == ("equal in part" if name in AVRO_IN_PARTS else "equal") and not line["differences"], line
+
+
+def test_faults_in_avro_are_found_and_repaired(database, millrace, registry):  # noqa: F811
+    """An old event that comes again, one of another row, and one of a row that is gone; and the registry must say what they are."""
+    database.run("CREATE TABLE t (id int, d date, v numeric(9,2), a text[], PRIMARY KEY (id, d)); CREATE TABLE u (\"a b\" int PRIMARY KEY)")
+    process = millrace(("t", "u"), **avro(registry, snapshot__mode='"no_data"')).start().streaming()
+    database.run("INSERT INTO t SELECT n, date '2001-02-03' + n, n, '{{a,b},{c,NULL}}' FROM generate_series(1, 4) n; UPDATE t SET v = 1.5; DELETE FROM t WHERE id = 3")
+    modes = decoding(registry, {})
+    code, said = verified(process, modes, "t")
+    assert code == EQUAL and said["t"]["rows"] == 3
+    messages = list(witness.records(database.topic("t")))
+    last = dict(messages[-1].headers())
+    head, ordinal, part = last["mr-pos"].decode().split("-")
+    for number, (key, value) in enumerate(((0, 0), (1, 3), (2, 2)), 1):
+        place = [("mr-pos", f"{head}-{int(ordinal, 16) + number:010X}-{part}"), ("mr-xid", last["mr-xid"])]
+        produce(database.topic("t"), messages[key].key(), messages[value].value(), place)
+    code, said = verified(process, modes, "t")
+    assert code == DIFFERENT and [json.loads(one["key"]) for one in said["t"]["differences"]] and len(said["t"]["differences"]) == 3, said
+    code, _, done, second = repair(process)
+    assert (code, done["keys"], done["sent"], done["fault"], second["verdict"]) == (EQUAL, 3, 3, "", "equal"), (done, second)
+    assert not witness.look(database, "t", modes=modes).differences
+    done = subprocess.run([BINARY, "verify", "u", "--json", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == IN_PART and "a column has a name that Avro does not take" in done.stdout
+    registry.fault = (500, {"error_code": 50001, "message": "no"})
+    done = subprocess.run([BINARY, "verify", "t", "--config", process.path], env=process.environment, capture_output=True, text=True, timeout=120,
+                          check=False)
+    assert done.returncode == 69 and "does not say schema" in done.stderr, done.stderr
+    registry.fault = None
+    assert process.stop() == 0
 
 
 def faulty(value):

@@ -95,6 +95,14 @@ def records(topic):
     consumer.close()
 
 
+class Decoded:
+    """A message with another key and value."""
+
+    def __init__(self, message, decode):
+        self.message, self.key, self.value = message, lambda: decode(message.key()), lambda: decode(message.value())
+        self.headers, self.partition = message.headers, message.partition
+
+
 def texts(row):
     """PostgreSQL's text of each value."""
     return {name: Bare("t" if value else "f") if isinstance(value, bool) else value for name, value in row.items()}
@@ -188,12 +196,14 @@ def as_item(row):
 
 def look(database, table, schema="public", where="true", change=lambda row: row, bare=False, modes=None):
     """What differs: a set of (kind, key), how many rows have a value that no event has, how many records are no events. `modes`: of
-    `types = "debezium"`."""
+    `types = "debezium"`, and under "avro" what makes JSON of a record's bytes."""
     moment = Moment(database, schema, table, where)
     form = AsText(moment) if modes is None else AsDebezium(moment, modes)
     state, last, unreadable = {}, {}, 0
     counted = collections.Counter()
     for message in records(database.topic(table, schema)):
+        if "avro" in (modes or {}):
+            message = Decoded(message, modes["avro"])
         headers = dict(message.headers() or [])
         if message.value() is None and not bare:
             continue  # says what the delete before it said

@@ -178,6 +178,7 @@ class Values:
 
     def __init__(self, modes):
         self.modes = {**MODES, **modes}
+        self.is_flat = "avro" in modes  # arrays are: all elements in one list
 
     def unit(self, kind):
         """Of time and timestamp: microseconds in it; 0: text."""
@@ -211,6 +212,8 @@ class Values:
         return self.event_value(kind, value)
 
     def mapped(self, kind, items, what):
+        if self.is_flat:
+            items = [one for item in items for one in (self.mapped(kind, item, lambda _, one: one) if isinstance(item, list) else [item])]
         return [self.mapped(kind, item, what) if isinstance(item, list) else what(kind._replace(array=False), item) for item in items]
 
     def table_value(self, kind, text):  # pylint: disable=too-many-return-statements,too-many-branches

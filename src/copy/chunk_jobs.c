@@ -299,6 +299,7 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
                                             .keys = current->keys,
                                             .keys_from = current->key,
                                             .detached = current->detached,
+                                            .is_converted = chunks->options.converts,
                                             .rows_max = chunks->room.rows,
                                             .bytes_max = chunks->room.bytes,
                                             .row_bytes_max = chunks->options.row_bytes_max,

@@ -83,6 +83,7 @@ struct mr_chunk_wish {
     const struct mr_chunk_keys *keys; /* the rows to read, from this one on; NULL: all */
     uint32_t keys_from;
     uint32_t detached; /* the OID of a table: the rows to read are those with its keys; 0: none */
+    bool is_converted; /* events have other forms of them than the server */
     uint32_t rows_max;
     size_t bytes_max;     /* the row that passes it is the last */
     size_t row_bytes_max; /* a larger one is an error; 0: no limit */

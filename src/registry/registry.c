@@ -27,6 +27,7 @@ struct mr_registry {
     struct curl_slist *headers;
     pthread_t thread;
     bool started;
+    bool takes_schema;   /* what is asked for is one */
     uint32_t url;        /* asked next */
     uint32_t backoff_ms; /* 0: the last question was answered */
 };
@@ -107,13 +108,14 @@ static CURL *connection_new(struct mr_registry *registry)
 }
 
 struct outcome {
-    int32_t id; /* -1: none */
-    long http;  /* status of the answer; 0: none came */
+    char *schema; /* NULL: it was not asked for, or there is none */
+    int32_t id;   /* -1: none */
+    long http;    /* status of the answer; 0: none came */
     char text[TEXT_MAX];
 };
 
-/* What an answer says: {"id":1}, or {"error_code":409,"message":"…"}. */
-static void read_answer(const struct answer *answer, struct outcome *outcome)
+/* What an answer says: {"id":1}, {"schema":"…"}, or {"error_code":409,"message":"…"}. */
+static void read_answer(const struct answer *answer, bool takes_schema, struct outcome *outcome)
 {
     cJSON *parsed = cJSON_ParseWithLength(answer->bytes, answer->len);
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(parsed, "id");
@@ -121,6 +123,10 @@ static void read_answer(const struct answer *answer, struct outcome *outcome)
     if (outcome->http == 200 && cJSON_IsNumber(id) && id->valuedouble >= 0 &&
         id->valuedouble <= INT32_MAX && id->valuedouble == (double)id->valueint) {
         outcome->id = id->valueint;
+    }
+    const char *schema = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(parsed, "schema"));
+    if (takes_schema && outcome->http == 200 && schema != NULL) {
+        outcome->schema = MR_STRDUP(schema);
     }
     snprintf(outcome->text, sizeof(outcome->text), "%s",
              cJSON_IsString(message) ? message->valuestring
@@ -185,7 +191,7 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path,
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, NULL);
     if (code == CURLE_OK) {
         curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &outcome.http);
-        read_answer(&answer, &outcome);
+        read_answer(&answer, registry->takes_schema, &outcome);
         tell_redirect(curl, &outcome);
     } else if (code == CURLE_WRITE_ERROR) {
         curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &outcome.http);
@@ -356,4 +362,35 @@ void mr_registry_check(const struct mr_registry_options *options, mr_finding_fn 
                     : help_with(registry, outcome.http, "start it, or set schema_registry.url"));
     }
     mr_registry_free(registry);
+}
+
+static mr_status status_of(const struct outcome *outcome)
+{
+    return outcome->schema != NULL                        ? MR_OK
+           : outcome->http == 401 || outcome->http == 403 ? MR_ERR_AUTH
+           : outcome->http == 404                         ? MR_ERR_PROTOCOL
+                                                          : MR_ERR_TRANSIENT;
+}
+
+mr_status mr_registry_schema(const struct mr_registry_options *options, uint32_t id,
+                             char **ret_text, struct mr_error *ret_error)
+{
+    struct mr_registry *registry = mr_registry_new(options, NULL);
+    registry->takes_schema = true;
+    char path[48];
+    snprintf(path, sizeof(path), "/schemas/ids/%u", id);
+    mr_status status = MR_ERR_TRANSIENT;
+    for (; registry->url < options->url_count && status == MR_ERR_TRANSIENT; registry->url++) {
+        struct outcome outcome = ask_path(registry, path, NULL);
+        status = status_of(&outcome);
+        *ret_text = outcome.schema;
+        if (status != MR_OK) {
+            mr_error_set(
+                ret_error, status, "the schema registry %s does not say schema %u (%ld %s); %s",
+                options->urls[registry->url], id, outcome.http, outcome.text,
+                help_with(registry, outcome.http, "see that it runs and is reached from here"));
+        }
+    }
+    mr_registry_free(registry);
+    return status;
 }

@@ -37,4 +37,9 @@ void mr_registry_free(struct mr_registry *registry);
 void mr_registry_check(const struct mr_registry_options *options, mr_finding_fn report,
                        void *context);
 
+/* The text of the schema with that number, which the caller frees. Waits; asks each address once. MR_ERR_AUTH: the login is refused;
+ * MR_ERR_PROTOCOL: there is no such schema; MR_ERR_TRANSIENT: none answers. */
+mr_status mr_registry_schema(const struct mr_registry_options *options, uint32_t id,
+                             char **ret_text, struct mr_error *ret_error);
+
 #endif

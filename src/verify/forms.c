@@ -218,6 +218,55 @@ static const struct row {
      ALWAYS, 0, MR_LEAF_TEXT, MR_SHAPE_ABSENT, NULL, NULL},
 };
 
+/* Days and the rest apart: an interval's product is one of floating-point numbers. */
+#define AFTER_EPOCH(micros)                                                                        \
+    "timestamp 'epoch' + " micros " / 86400000000 * interval '1 day' + " micros                    \
+    " % 86400000000 * interval '1 us'"
+
+/* A whole number in two's complement, its most significant byte first, with # of its digits after the point. */
+#define UNSCALED                                                                                   \
+    "(SELECT round((n - CASE WHEN get_byte(b, 0) > 127 THEN 256::numeric ^ length(b) ELSE 0 END)"  \
+    " * 10::numeric ^ (-#), #) FROM (SELECT b, (SELECT sum(get_byte(b, i) *"                       \
+    " 256::numeric ^ (length(b) - 1 - i)) FROM generate_series(0, length(b) - 1) i) AS n"          \
+    " FROM (SELECT decode(@, 'base64') AS b) c) d)"
+
+/* And back again: the value of an event's text @; "": that is the server's text. A type that is not here has no way back, because its events
+ * do not say the whole value. Of a text that is none of an event's, the server may make another value, or an error: who asks compares what an
+ * event of that value has. */
+static const struct {
+    const char *types;
+    enum choice choice;
+    int chosen;
+    const char *sql;
+} backs[] = {
+    {"bool int2 int4 int8 oid text varchar bpchar int4range int8range numrange tsrange tstzrange "
+     "daterange citext ltree isbn isbn13 issn issn13 ismn ismn13 ean13 upc uuid inet cidr macaddr "
+     "macaddr8 char name xml tsvector json jsonb",
+     ALWAYS, 0, ""},
+    {"float4", ALWAYS, 0, "@::float4"},
+    {"float8", ALWAYS, 0, "@::float8"},
+    {"numeric", DECIMALS, MR_DECIMAL_PRECISE, UNSCALED},
+    {"numeric", DECIMALS, MR_DECIMAL_STRING, "@::numeric"},
+    {"bytea", BINARIES, MR_BINARY_BYTES, "decode(@, 'base64')"},
+    {"bytea", BINARIES, MR_BINARY_BASE64, "decode(@, 'base64')"},
+    {"bytea", BINARIES, MR_BINARY_BASE64_URL, "decode(translate(@, '-_', '+/'), 'base64')"},
+    {"bytea", BINARIES, MR_BINARY_HEX, "decode(@, 'hex')"},
+    {"bit varbit", BIT_COUNT, 1, "(CASE @ WHEN 't' THEN '1' ELSE '0' END)"},
+    {"date", DATES, 0, "(date '1970-01-01' + @::int)"},
+    {"date", DATES, 1, "rtrim(@, 'Z')::date"},
+    {"time", CLOCKS, MILLIS, "(time '00:00' + @::bigint * interval '1 ms')"},
+    {"time", CLOCKS, MICROS, "(time '00:00' + @::bigint * interval '1 us')"},
+    {"time", CLOCKS, NANOS, "(time '00:00' + @::bigint / 1000 * interval '1 us')"},
+    {"time", CLOCKS, ISO, "rtrim(@, 'Z')::time"},
+    {"timestamp", CLOCKS, MILLIS, AFTER_EPOCH("(@::bigint * 1000)")},
+    {"timestamp", CLOCKS, MICROS, AFTER_EPOCH("@::bigint")},
+    {"timestamp", CLOCKS, NANOS, AFTER_EPOCH("(@::bigint / 1000)")},
+    {"timestamp", CLOCKS, ISO, "rtrim(@, 'Z')::timestamp"},
+    {"timestamptz", ZONED, 0, "@::timestamptz"},
+    {"timestamptz", ZONED, 1, "@::timestamptz"},
+    {"interval", INTERVALS, MR_INTERVAL_STRING, "@::interval"},
+};
+
 /* Whether `name` is one of the words of `names`. */
 static bool is_word(const char *names, const char *name)
 {
@@ -264,6 +313,21 @@ static const struct row *find_row(const struct mr_value_modes *modes,
     return NULL;
 }
 
+/* NULL: there is none. A rounded time, and a decimal of any scale, whose events have no zeros at the end of its fraction, are not whole. */
+static const char *find_back(const struct row *row, const struct mr_verify_type *type)
+{
+    bool is_rounded = row->choice == CLOCKS && row->chosen == MILLIS &&
+                      (type->modifier < 0 || type->modifier > 3);
+    bool is_bare = row->leaf == MR_LEAF_DECIMAL && type->modifier < 0;
+    for (size_t i = 0; i < MR_ARRAY_LEN(backs) && !is_rounded && !is_bare; i++) {
+        if (backs[i].choice == row->choice && backs[i].chosen == row->chosen &&
+            is_word(backs[i].types, type->name)) {
+            return backs[i].sql;
+        }
+    }
+    return NULL;
+}
+
 /* pg_attribute.atttypmod of a numeric (numeric.c: numeric_typmod_scale): 11 bits with a sign. A negative scale is none here. */
 static uint32_t scale_of(const struct mr_verify_type *type)
 {
@@ -273,11 +337,16 @@ static uint32_t scale_of(const struct mr_verify_type *type)
 
 /* An array of a type that has this form. */
 static struct mr_verify_form array_of(struct mr_verify_form form, const struct row *row,
-                                      bool is_compared)
+                                      bool is_compared, bool is_avro)
 {
+    /* As the server writes it, and not as JSON that it is. */
+    static const char as_text[] = "CASE WHEN @ IS NOT NULL THEN format('%s', @) END";
     if (row->array == NULL) {
         form.shape = is_compared ? MR_SHAPE_ABSENT : MR_SHAPE_UNKNOWN;
-    } else if (row->array[0] == '\0') {
+    } else if (is_avro && form.shape != MR_SHAPE_LEAF && row->array[0] != '\0') {
+        form.shape = MR_SHAPE_UNKNOWN;
+    } else if (is_avro || row->array[0] == '\0') {
+        form.sql = row->sql != NULL ? row->sql : form.leaf == MR_LEAF_TEXT ? as_text : "@";
         form.shape = MR_SHAPE_FLAT;
     } else {
         form.shape = form.shape == MR_SHAPE_LEAF ? MR_SHAPE_TREE : form.shape;
@@ -288,7 +357,7 @@ static struct mr_verify_form array_of(struct mr_verify_form form, const struct r
 }
 
 struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
-                                        const struct mr_verify_type *type)
+                                        const struct mr_verify_type *type, bool is_avro)
 {
     /* As text: to_json would call a cast to json that the type's owner made (json_categorize_type in
      * src/backend/utils/adt/jsonfuncs.c). */
@@ -312,8 +381,11 @@ struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
                    !is_word("uuid inet cidr macaddr macaddr8", type->name),
         .is_hidden = is_of_extension,
         .digits = type->modifier > 0 && type->modifier < 6 ? type->modifier : 6,
-        .sql = row->sql};
-    return type->is_array ? array_of(form, row, !is_of_extension) : form;
+        .sql = row->sql,
+        .back = type->is_array    ? NULL
+                : row == &of_enum ? ""
+                                  : find_back(row, type)};
+    return type->is_array ? array_of(form, row, !is_of_extension, is_avro) : form;
 }
 
 /* `sql` with `value` for each @. */
@@ -328,6 +400,12 @@ static void add_expression(struct mr_text *text, const char *sql, const char *va
             mr_text_add(text, at, 1);
         }
     }
+}
+
+void mr_verify_form_back_sql(const struct mr_verify_form *form, const char *text,
+                             struct mr_text *sql)
+{
+    add_expression(sql, form->back[0] == '\0' ? "@" : form->back, text, (int)form->scale);
 }
 
 void mr_verify_form_sql(const struct mr_verify_form *form, const char *name, struct mr_text *sql)

@@ -34,6 +34,8 @@ struct mr_verify_form {
     bool is_hidden;  /* what an update left alone is null in its event, as if it were null */
     int digits;      /* of the fraction of a second: what # in `sql` stands for */
     const char *sql; /* of the value @, or of an array's elements; NULL: the value alone */
+    const char *
+        back; /* of an event's text @: the value again; "": its text is the server's; NULL: it does not say the value */
 };
 
 /* A type, as pg_type has it; of an array that of its elements, and of a domain what it is over. */
@@ -45,9 +47,13 @@ struct mr_verify_type {
     int32_t modifier; /* -1: none */
 };
 
-/* With `types = "debezium"`. */
+/* With `types = "debezium"`; `is_avro`: events have an array's elements in one list, whatever dimensions it has. */
 struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
-                                        const struct mr_verify_type *type);
+                                        const struct mr_verify_type *type, bool is_avro);
+
+/* Adds to `sql` what makes the value of an event's text, which is SQL of type text; not where `back` is NULL. */
+void mr_verify_form_back_sql(const struct mr_verify_form *form, const char *text,
+                             struct mr_text *sql);
 
 /* Adds to `sql` what a column's value is asked for with; `name` is quoted. */
 void mr_verify_form_sql(const struct mr_verify_form *form, const char *name, struct mr_text *sql);

@@ -27,6 +27,7 @@ static mr_status name_row(void *context, uint32_t xid, const mr_slice *values,
     }
     if (number != MR_INDEX_NONE) {
         named[number].key = MR_STRNDUP((const char *)values[0].data, values[0].len);
+        named[number].asked = MR_STRNDUP((const char *)values[1].data, values[1].len);
     }
     return MR_OK;
 }
@@ -67,6 +68,7 @@ static void name_by_fetching(struct mr_work *work)
         }
         status = mr_kafka_reader_fetch(work->tools->reader, work->table.topic, last->partition,
                                        last->offset, &read, NULL);
+        status = status == MR_OK ? mr_work_read_avro(work, &read, NULL) : status;
         if (status == MR_OK && read.key.data != NULL) {
             named->key = MR_STRNDUP((const char *)read.key.data, read.key.len);
         }
@@ -94,7 +96,7 @@ static void name_by_reading(struct naming *naming, uint32_t count)
                           named[number].difference.last.partition == read.partition &&
                               named[number].difference.last.offset == read.offset);
         }
-        if (number != MR_INDEX_NONE) {
+        if (number != MR_INDEX_NONE && mr_work_read_avro(work, &read, NULL) == MR_OK) {
             named[number].key = MR_STRNDUP((const char *)read.key.data, read.key.len);
             count--;
         }
@@ -120,4 +122,7 @@ void mr_work_name(struct mr_work *work)
         name_eventless(&naming);
     }
     mr_index_done(&naming.index);
+    if (work->tools->options->repairs && proof->converts && proof->unrepairable[0] == '\0') {
+        mr_work_turn_back(work);
+    }
 }

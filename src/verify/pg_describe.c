@@ -129,8 +129,8 @@ static struct mr_verify_form form_of(const struct mr_encode_options *encode,
 {
     if (encode->types == MR_TYPES_TEXT) {
         bool is_bare = mr_pg_result_true(result, row, DESCRIBED_IS_BARE);
-        return (struct mr_verify_form){.leaf = is_bare ? MR_LEAF_BARE : MR_LEAF_TEXT,
-                                       .is_text = true};
+        return (struct mr_verify_form){
+            .leaf = is_bare ? MR_LEAF_BARE : MR_LEAF_TEXT, .is_text = true, .back = ""};
     }
     const struct mr_verify_type type = {
         .name = mr_pg_result_value(result, row, DESCRIBED_LEAF),
@@ -138,7 +138,7 @@ static struct mr_verify_form form_of(const struct mr_encode_options *encode,
         .is_built_in = mr_pg_result_true(result, row, DESCRIBED_IS_BUILT_IN),
         .is_array = mr_pg_result_true(result, row, DESCRIBED_IS_ARRAY),
         .modifier = (int32_t)strtol(mr_pg_result_value(result, row, DESCRIBED_MODIFIER), NULL, 10)};
-    return mr_verify_form_of(&encode->modes, &type);
+    return mr_verify_form_of(&encode->modes, &type, encode->format == MR_FORMAT_AVRO);
 }
 
 /* What the type makes of what the configuration does. A value that is treated is a text. */

@@ -137,22 +137,37 @@ static void add_columns(struct mr_text *sql, const struct mr_verify_table *table
 static uint32_t count_values(const struct mr_verify_table *table,
                              const struct mr_verify_range *range)
 {
-    return range->keys_alone ? 1
+    return range->keys_alone ? 2
                              : table->column_count + (table->has_key_twice ? table->key_count : 0);
 }
 
-/* The key as JSON, in which what is a text in events is one, too. */
+/* A column's name before its value. */
+static void add_member(struct mr_text *sql, const struct mr_verify_column *column, bool is_first)
+{
+    mr_sql_format(sql, "%s to_json(%L::text)::text || ':' || ",
+                  is_first ? ", '{' ||" : " || ',' ||", column->name);
+}
+
+/* The key as JSON, in which what is a text in events is one, too; and once more with the server's texts. */
 static void add_key_object(struct mr_text *sql, const struct mr_verify_table *table)
 {
     for (uint32_t i = 0; i < table->key_count; i++) {
         const struct mr_verify_column *column = &table->columns[table->key[i]];
         bool is_text = column->form.leaf == MR_LEAF_TEXT && column->form.sql == NULL;
-        mr_sql_format(sql, "%s to_json(%L::text)::text || ':' || coalesce(to_json(%s",
-                      i == 0 ? ", '{' ||" : " || ',' ||", column->name,
-                      is_text ? "format('%s', " : "(");
+        add_member(sql, column, i == 0);
+        mr_sql_format(sql, "coalesce(to_json(%s", is_text ? "format('%s', " : "(");
         add_value(sql, column);
         mr_sql_format(sql, "))::text, json_build_object('text', mr_row.%I::text)::text)",
                       column->name);
+    }
+    mr_text_string(sql, " || '}'");
+    for (uint32_t i = 0; i < table->key_count; i++) {
+        const struct mr_verify_column *column = &table->columns[table->key[i]];
+        add_member(sql, column, i == 0);
+        mr_sql_format(sql,
+                      "CASE WHEN mr_row.%I IS NULL THEN 'null' ELSE to_json(format('%%s', "
+                      "mr_row.%I))::text END",
+                      column->name, column->name);
     }
     mr_text_string(sql, " || '}'");
 }

@@ -45,7 +45,7 @@ struct mr_verify_range {
     const char *
         after; /* SQL, the condition that leaves out what is up to there; NULL: from the first row on */
     uint32_t rows_max; /* 0: all rows, in no order */
-    bool keys_alone;   /* a row's one value is its key, as JSON */
+    bool keys_alone; /* a row's values are its key, as JSON, and the same with the server's texts */
 };
 
 /* The condition for the rows after this one. The caller frees it. */

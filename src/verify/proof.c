@@ -27,6 +27,7 @@ void mr_proof_done(struct mr_proof *proof)
 {
     for (uint32_t i = 0; i < proof->named_count; i++) {
         free(proof->named[i].key);
+        free(proof->named[i].asked);
     }
     free(proof->named);
     mr_text_done(&proof->reasons);
@@ -194,7 +195,7 @@ static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
     MR_TRY(mr_fold_compare(work->fold, work->cuts, work->cut_count, take_difference, work,
                            &proof->counts, ret_error));
     mr_work_judge(work);
-    proof->unrepairable = mr_repair_fault(&work->table, &tools->config->encode);
+    mr_repair_judge(&work->table, &tools->config->encode, proof);
     if (tools->options->paused == NULL) {
         mr_work_name(work);
     }
@@ -216,8 +217,7 @@ static bool has_own_stream(const struct mr_encode_options *encode,
     return streams > 1;
 }
 
-/* Why nothing of the table can be proved; NULL: something can. */
-static const char *unprovable(const struct mr_config *config, const struct mr_verify_listed *listed)
+const char *mr_unprovable(const struct mr_config *config, const struct mr_verify_listed *listed)
 {
     const struct mr_encode_options *encode = &config->encode;
     const uint32_t needed = 1u << MR_OP_INSERT | 1u << MR_OP_UPDATE | 1u << MR_OP_DELETE;
@@ -230,8 +230,9 @@ static const char *unprovable(const struct mr_config *config, const struct mr_ve
     if (encode->routing != NULL && encode->routing->sharing != MR_SHARING_REFUSED) {
         return "tables may share a topic (routing.sharing)";
     }
-    if (encode->format != MR_FORMAT_DEBEZIUM && encode->format != MR_FORMAT_ROW) {
-        return "its format is neither \"debezium\" nor \"row\"";
+    if (encode->format != MR_FORMAT_DEBEZIUM && encode->format != MR_FORMAT_ROW &&
+        encode->format != MR_FORMAT_AVRO) {
+        return "its format is none of \"debezium\", \"row\" and \"avro\"";
     }
     if (encode->format == MR_FORMAT_ROW && encode->bare.deletes == MR_DELETE_DROP) {
         return "deletes are not sent (row.delete_tombstone_handling_mode)";
@@ -256,7 +257,7 @@ mr_status mr_prove(const struct mr_verify_tools *tools, const struct mr_verify_l
                       tools->config->source.publication);
         return MR_OK;
     }
-    const char *why = unprovable(tools->config, listed);
+    const char *why = mr_unprovable(tools->config, listed);
     if (why != NULL) {
         MR_PROOF_VOID(ret, MR_VERIFY_UNPROVABLE, "unprovable", "%s", why);
         return MR_OK;

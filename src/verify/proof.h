@@ -3,6 +3,7 @@
 #define MR_VERIFY_PROOF_H
 
 #include "kafka/kafka_reader.h"
+#include "verify/avro_read.h"
 #include "verify/pg_side.h"
 #include "verify/verify.h"
 
@@ -18,6 +19,7 @@ struct mr_verify_tools {
     const struct mr_verify_options *options;
     struct mr_pg_conn *conn;
     struct mr_kafka_reader *reader;
+    struct mr_avro *avro; /* NULL: records are JSON */
     struct mr_digest key; /* of this run's digests */
     uint32_t named_max;   /* differences of a table that are named */
     int stop_fd;
@@ -30,6 +32,8 @@ struct mr_verify_named {
     char *
         key; /* JSON, as the record of the last event has it, or the server if there is no event; NULL: a row without a key, or one that
                   is gone meanwhile */
+    char *
+        asked; /* the same with the server's texts; NULL: as it is in `key`, or (mr_proof.converts) not known */
 };
 
 struct mr_proof {
@@ -42,8 +46,12 @@ struct mr_proof {
     struct mr_fold_counts counts;
     struct mr_verify_named *named;
     uint32_t named_count, named_room;
-    const char *unrepairable; /* why nothing of the table can be repaired; NULL: it can */
+    bool converts;          /* events have keys in other forms than the server */
+    char unrepairable[384]; /* why nothing of the table can be repaired; "": it can */
 };
+
+/* Why nothing of the table can be proved with this configuration; NULL: something can. */
+const char *mr_unprovable(const struct mr_config *config, const struct mr_verify_listed *listed);
 
 /* Fills `ret`, which is the caller's, to be ended by mr_proof_done in any case. */
 mr_status mr_prove(const struct mr_verify_tools *tools, const struct mr_verify_listed *listed,

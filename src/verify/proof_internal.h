@@ -1,5 +1,5 @@
 /* A table that is being proved, which the files of the proof share: proof.c takes the steps, rows.c reads the table, records.c its topic,
- * names.c names what differs, judge.c says what it means. Main thread. */
+ * names.c names what differs, keys.c turns those names back into the server's values, judge.c says what it means. Main thread. */
 #ifndef MR_VERIFY_PROOF_INTERNAL_H
 #define MR_VERIFY_PROOF_INTERNAL_H
 
@@ -42,11 +42,18 @@ mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_e
 /* The topic's records into the fold. `*ret_is_whole`: it was read to its end. */
 mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr_error *ret_error);
 
+/* A record's key and value as JSON. */
+mr_status mr_work_read_avro(const struct mr_work *work, struct mr_kafka_read *read,
+                            struct mr_error *ret_error);
+
 /* What the comparison of both has come to, as verdict and reasons. */
 void mr_work_judge(const struct mr_work *work);
 
 /* Finds the keys of the differences, as far as Kafka and the server answer: the verdict holds without names. */
 void mr_work_name(struct mr_work *work);
+
+/* Asks the server which values the named keys of events are of (keys.c). What it can't say stays unknown. */
+void mr_work_turn_back(struct mr_work *work);
 
 /* Whether the row of that key, or without a key that row, is in the sample. */
 bool mr_work_is_sampled(const struct mr_work *work, struct mr_digest key,

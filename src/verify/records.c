@@ -119,6 +119,12 @@ static mr_status take_record(struct mr_work *work, const struct mr_kafka_read *r
     return fold_event(work, &event, &folded, ret_error);
 }
 
+mr_status mr_work_read_avro(const struct mr_work *work, struct mr_kafka_read *read,
+                            struct mr_error *ret_error)
+{
+    return work->tools->avro == NULL ? MR_OK : mr_avro_read(work->tools->avro, read, ret_error);
+}
+
 mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr_error *ret_error)
 {
     struct mr_kafka_reader *reader = work->tools->reader;
@@ -138,6 +144,7 @@ mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr
         }
         if (status == MR_OK) {
             proof->records++;
+            MR_TRY(mr_work_read_avro(work, &read, ret_error));
             MR_TRY(take_record(work, &read, ret_error));
             if (work->tools->options->paused != NULL) {
                 MR_TRY(mr_work_keep_rate(work, proof->records, ret_error));

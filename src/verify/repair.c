@@ -12,17 +12,23 @@ enum { LOOK_MS = 50, KEYS_MAX = 1000, BYTES_MAX = 128 * 1024 };
 /* A request that does not move for so long waits for somebody. */
 #define PATIENCE_NS (INT64_C(60) * 1000000000)
 
-const char *mr_repair_fault(const struct mr_verify_table *table,
-                            const struct mr_encode_options *encode)
+void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode_options *encode,
+                     struct mr_proof *proof)
 {
-    for (uint32_t i = 0; i < table->key_count; i++) {
-        if (table->columns[table->key[i]].treatment != MR_TREAT_NOT) {
-            return "its key is masked, cut or hashed";
-        }
+    proof->converts = encode->types != MR_TYPES_TEXT;
+    const char *why = table->key_count == 0 ? "it has no key" : NULL;
+    const char *name = "";
+    for (uint32_t i = 0; i < table->key_count && why == NULL; i++) {
+        const struct mr_verify_column *column = &table->columns[table->key[i]];
+        why = column->treatment != MR_TREAT_NOT
+                  ? "its key is masked, cut, hashed or left out: column "
+              : column->form.back == NULL
+                  ? "its key's events do not say the server's value (docs/verify.md): column "
+                  : NULL;
+        name = column->name;
     }
-    return table->key_count == 0            ? "it has no key"
-           : encode->types != MR_TYPES_TEXT ? "its keys are not of types = \"text\""
-                                            : NULL;
+    snprintf(proof->unrepairable, sizeof(proof->unrepairable), "%s%s", why == NULL ? "" : why,
+             why == NULL || table->key_count == 0 ? "" : name);
 }
 
 static void add_text(cJSON *list, const struct mr_scanned *value)
@@ -88,7 +94,8 @@ static struct wish next_wish(const struct mr_proof *proof, enum mr_difference_ki
     struct wish wish = {.keys = cJSON_CreateArray()};
     for (; *at < proof->named_count; ++*at) {
         const struct mr_verify_named *named = &proof->named[*at];
-        if (named->difference.kind == kind && named->key != NULL && !take_key(&wish, named->key)) {
+        const char *key = proof->converts ? named->asked : named->key;
+        if (named->difference.kind == kind && key != NULL && !take_key(&wish, key)) {
             break;
         }
     }
@@ -221,7 +228,7 @@ mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *
                     struct mr_repair *ret, struct mr_error *ret_error)
 {
     *ret = (struct mr_repair){0};
-    if (proof->unrepairable != NULL) {
+    if (proof->unrepairable[0] != '\0') {
         mr_error_set(&ret->fault, MR_ERR_CONFIG, "%s", proof->unrepairable);
         return MR_OK;
     }
@@ -236,6 +243,14 @@ mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *
                 cJSON_Delete(wish.keys);
             }
         }
+    }
+    uint32_t unknown = 0;
+    for (uint32_t i = 0; proof->converts && i < proof->named_count; i++) {
+        unknown += proof->named[i].key != NULL && proof->named[i].asked == NULL;
+    }
+    if (unknown > 0 && ret->fault.status == MR_OK) {
+        mr_error_set(&ret->fault, MR_ERR_CONFIG,
+                     "of %u keys the server makes no value whose event has that key", unknown);
     }
     return MR_OK;
 }

@@ -12,9 +12,9 @@ struct mr_repair {
     struct mr_error fault;      /* why that is not all; MR_OK: it is */
 };
 
-/* Why none of the table's keys can be asked for; NULL: they can. */
-const char *mr_repair_fault(const struct mr_verify_table *table,
-                            const struct mr_encode_options *encode);
+/* Says in the proof whether the table's keys can be asked for, and how. */
+void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode_options *encode,
+                     struct mr_proof *proof);
 
 /* Without options->yes it only says what it would do. MR_AGAIN: interrupted; another error: there is no millrace that takes it. */
 mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *proof,

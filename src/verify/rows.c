@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "verify/proof_internal.h"
@@ -58,6 +59,13 @@ static mr_status describe(struct mr_work *work, bool *ret_is_same, struct mr_err
     return MR_OK;
 }
 
+/* Avro's names have letters, digits and _ alone; others are changed (docs/formats.md). */
+static bool is_avro_name(const char *name)
+{
+    static const char letters[] = "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    return strspn(name, letters) == strlen(name) && !(name[0] >= '0' && name[0] <= '9');
+}
+
 /* Why its rows can't be told apart; NULL: they can. */
 static const char *unprovable(const struct mr_work *work)
 {
@@ -74,6 +82,11 @@ static const char *unprovable(const struct mr_work *work)
     for (uint32_t i = 0; i < table->key_count; i++) {
         if (table->columns[table->key[i]].treatment == MR_TREAT_UNKNOWN) {
             return "its key has a type whose values are not compared";
+        }
+    }
+    for (uint32_t i = 0; work->tools->avro != NULL && i < table->column_count; i++) {
+        if (!is_avro_name(table->columns[i].name)) {
+            return "a column has a name that Avro does not take";
         }
     }
     return NULL;

@@ -152,10 +152,13 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
                                     .stop_fd = stop_fd,
                                     .shows_progress =
                                         options->paused == NULL && isatty(STDERR_FILENO) != 0};
+    tools.avro = config->encode.format == MR_FORMAT_AVRO ? mr_avro_new(&config->registry) : NULL;
     const struct mr_pg_options *connection =
         mr_pg_copies_apart(&config->source) ? &config->source.copying : &config->source.connection;
-    MR_TRY(mr_pg_connect(connection, false, stop_fd, &tools.conn, ret_error));
-    mr_status status = mr_kafka_reader_new(&config->kafka, &tools.reader, ret_error);
+    mr_status status = mr_pg_connect(connection, false, stop_fd, &tools.conn, ret_error);
+    if (status == MR_OK) {
+        status = mr_kafka_reader_new(&config->kafka, &tools.reader, ret_error);
+    }
     struct mr_verify_list list = {0};
     if (status == MR_OK) {
         status = mr_verify_list(tools.conn, config, &list, ret_error);
@@ -165,6 +168,7 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     }
     mr_verify_list_free(&list);
     mr_kafka_reader_free(tools.reader);
+    mr_avro_free(tools.avro);
     mr_pg_close(tools.conn);
     return status;
 }
