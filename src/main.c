@@ -65,6 +65,16 @@ static int fleet(const struct mr_arguments *arguments)
     return status == MR_OK ? code : end_with(status, &error);
 }
 
+static int recover(const struct mr_config *config, const struct mr_arguments *arguments,
+                   struct mr_recovery *recovery)
+{
+    struct mr_error error = {0};
+    int code = 0;
+    mr_status status =
+        mr_cli_recover(config, recovery, arguments->choose, arguments->verify.yes, &code, &error);
+    return status == MR_OK ? code : end_with(status, &error);
+}
+
 /* Of the millrace to ask. */
 static mr_status take_address(struct mr_config *config, const struct mr_arguments *arguments)
 {
@@ -84,6 +94,11 @@ static int run_command(const struct mr_arguments *arguments)
 {
     struct mr_config *config = NULL;
     struct mr_error error = {0};
+    struct mr_recovery recovery = {0};
+    if (arguments->command == MR_COMMAND_RECOVER &&
+        mr_cli_recover_begin(arguments->config_path, &recovery, &error) != MR_OK) {
+        return end_with(error.status, &error);
+    }
     mr_status status = mr_config_load(arguments->config_path, &config);
     mr_config_print_problems(config, stderr);
     if (status != MR_OK) {
@@ -105,6 +120,10 @@ static int run_command(const struct mr_arguments *arguments)
     } else if (status == MR_OK && arguments->command == MR_COMMAND_VERIFY) {
         status = take_address(config, arguments);
         int code = status == MR_OK ? verify(config, arguments) : mr_status_exit_code(status);
+        mr_config_free(config);
+        return code;
+    } else if (status == MR_OK && arguments->command == MR_COMMAND_RECOVER) {
+        int code = recover(config, arguments, &recovery);
         mr_config_free(config);
         return code;
     } else if (status == MR_OK) {

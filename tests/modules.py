@@ -20,12 +20,12 @@ OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_grafana test_harden
 
 SYSTEM = {
     "base": "test_limits test_errors test_canary test_clock test_passwords",
-    "cli": "test_check test_runbook test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",
+    "cli": "test_check test_recover test_runbook test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",
     "config": "test_bad_inputs test_errors test_reload test_canary",
     "confine": "test_confinement",
     "control": "test_slot_cost test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
     "convert": "test_convert test_migrating test_there_and_back",
-    "copy": "test_snapshot test_incremental test_moved test_repair test_signals test_reload test_copying_role test_beginning test_debezium_rows "
+    "copy": "test_snapshot test_incremental test_moved test_repair test_recover test_signals test_reload test_copying_role test_beginning test_debezium_rows "
             "faults/test_copying_place test_wide",
     "encode": "test_operations test_debezium test_debezium_rows test_formats test_outbox test_routing test_keys test_hostile_messages",
     "encode/forms": "test_debezium test_formats test_outbox",
@@ -51,7 +51,7 @@ SYSTEM = {
                   "faults/test_far_broker faults/test_hanging test_kerberos test_tokens",
     "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
               "lies/test_lies test_version_18",
-    "verify": "test_verify test_verify_values test_repair",
+    "verify": "test_verify test_verify_values test_repair test_recover",
 }
 
 

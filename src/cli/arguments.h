@@ -24,6 +24,7 @@ struct mr_arguments {
     const char *sample;  /* of verify */
     const char *against; /* a folder, of fleet */
     bool helm;
+    const char *choose;   /* of recover; NULL: nothing yet */
     const char *files[2]; /* what is compared, or converted; of fleet what is to be done */
 };
 

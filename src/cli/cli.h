@@ -18,6 +18,21 @@ int mr_cli_signals(void);
  * worst: MR_OK when the stream could start. */
 mr_status mr_check(const struct mr_config *config, FILE *to);
 
+/* The millrace that closes a gap: a child process, which waits until it is told how, and ends with us. */
+struct mr_recovery {
+    int pid;
+    int choice_fd; /* takes the choice; once it is closed without one, the child ends */
+};
+
+/* Before the configuration is read, which empties variables with secrets, and before the first thread. */
+mr_status mr_cli_recover_begin(const char *path, struct mr_recovery *ret,
+                               struct mr_error *ret_error);
+
+/* `millrace recover`: says what may be missing after exit code 10, and does something about it. `choice`: "differing", "everything" or
+ * "gap"; NULL: none is made yet. `yes`: it is to be done. MR_OK: `*ret_code` is the exit code. */
+mr_status mr_cli_recover(const struct mr_config *config, struct mr_recovery *recovery,
+                         const char *choice, bool yes, int *ret_code, struct mr_error *ret_error);
+
 /* `millrace convert`: a connector's configuration of Debezium's ("-": standard input) as ours. */
 mr_status mr_cli_convert(const char *path, FILE *to);
 

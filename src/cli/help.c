@@ -14,11 +14,10 @@
 
 enum { WIDTH = 80, OPTION_COLUMN = 26, OPTION_INDENT = 6 };
 
-/* Words of `text`, from column `at` on, broken before the terminal's edge; further lines begin at `indent`. */
-static void print_wrapped(FILE *to, const char *text, int at, int indent)
+void mr_help_wrap(FILE *to, const char *text, int at, int indent)
 {
     while (*text != '\0') {
-        int word = (int)strcspn(text, " ");
+        int word = (int)strcspn(text, " \n");
         if (at > indent && at + 1 + word > WIDTH) {
             fprintf(to, "\n%*s", indent, "");
             at = indent;
@@ -29,7 +28,7 @@ static void print_wrapped(FILE *to, const char *text, int at, int indent)
         fprintf(to, "%.*s", word, text);
         at += word;
         text += word;
-        text += strspn(text, " ");
+        text += strspn(text, " \n");
     }
     fputc('\n', to);
 }
@@ -43,7 +42,7 @@ static void print_row(FILE *to, const char *label, int column, const char *text)
     } else {
         fprintf(to, "%*s", column - used, "");
     }
-    print_wrapped(to, text, column, column);
+    mr_help_wrap(to, text, column, column);
 }
 
 static void print_option(FILE *to, enum mr_cli_option option)
@@ -77,7 +76,7 @@ void mr_help_print_command(enum mr_cli_command command, FILE *to)
     const struct mr_cli_command_text *text = &mr_cli_commands[command];
     fprintf(to, "usage: millrace %s%s%s [OPTION]…\n\n", text->name,
             text->operands[0] == '\0' ? "" : " ", text->operands);
-    print_wrapped(to, text->text, 0, 0);
+    mr_help_wrap(to, text->text, 0, 0);
     fputc('\n', to);
     for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
         if ((mr_cli_options[option].commands >> command & 1) != 0) {
@@ -106,7 +105,7 @@ static bool print_config_options(const char *name, bool (*has)(const char *path,
         fprintf(to, "  %s (%s%s%s)\n%*s", option->path, mr_kinds[option->kind].name,
                 option->fallback[0] == '\0' ? "" : ", default ", option->fallback, OPTION_INDENT,
                 "");
-        print_wrapped(to, text, OPTION_INDENT, OPTION_INDENT);
+        mr_help_wrap(to, text, OPTION_INDENT, OPTION_INDENT);
         free(text);
         found = true;
     }

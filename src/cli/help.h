@@ -14,6 +14,9 @@ void mr_help_print_command(enum mr_cli_command command, FILE *to);
 /* `millrace help TOPIC`; NULL is mr_help_print. MR_ERR_USAGE, and told on standard error: there is no such topic. */
 mr_status mr_help_print_topic(const char *topic, FILE *to);
 
+/* Words of `text`, from column `at` on, broken before a terminal's edge; further lines begin at `indent`. */
+void mr_help_wrap(FILE *to, const char *text, int at, int indent);
+
 /* Versions of the libraries, those that were loaded, not those it was built with. */
 struct mr_versions {
     char libpq[16];

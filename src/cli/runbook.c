@@ -35,6 +35,26 @@ char *mr_runbook_section(const char *name)
     return mr_plain(MR_STRNDUP(begin, end == NULL ? strlen(begin) : (size_t)(end - begin)));
 }
 
+char *mr_runbook_item(const char *section, const char *word)
+{
+    char begin[64] = "";
+    if (word != NULL) {
+        snprintf(begin, sizeof(begin), "\n- %s: ", word);
+    }
+    char *text = mr_runbook_section(section);
+    char *at = text == NULL ? NULL : strstr(text, begin);
+    char *item = NULL;
+    if (at != NULL) {
+        at += strlen(begin);
+        const char *next = strstr(at, "\n- ");
+        const char *end = strstr(at, "\n\n");
+        end = end == NULL ? at + strlen(at) : end;
+        item = MR_STRNDUP(at, (size_t)((next != NULL && next < end ? next : end) - at));
+    }
+    free(text);
+    return item;
+}
+
 void mr_runbook_print_names(FILE *to)
 {
     const char *at = (const char *)mr_runbook_md().data;

@@ -16,6 +16,10 @@ char *mr_plain(char *markdown);
 /* The section of that name, which the caller frees; NULL: there is none. */
 char *mr_runbook_section(const char *name);
 
+/* The item of a section's list that begins with the word and a colon, without these, or (NULL) the section's first paragraph; which the
+ * caller frees. NULL: there is none. */
+char *mr_runbook_item(const char *section, const char *word);
+
 /* The sections' names, one a line. */
 void mr_runbook_print_names(FILE *to);
 

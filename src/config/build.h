@@ -21,6 +21,9 @@ struct mr_config *mr_config_new(const char *name);
 
 enum { MR_NO_OPTION = MR_OPTION_COUNT };
 
+/* Words of snapshot.mode by their numbers in options.def. */
+enum { MR_MODE_WHEN_NEEDED = 6, MR_MODE_ACCEPT_GAP = 7 };
+
 /* The secret that two options say, `env` by the name of an environment variable, which is emptied, and `file` by the path of a
  * file that only its owner may read; MR_NO_OPTION: there is no such option. NULL when neither is set or something is wrong,
  * which is added to the problems. The configuration's. */

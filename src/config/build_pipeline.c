@@ -105,8 +105,14 @@ static void build_memory(struct mr_config *config)
 
 /* The words of snapshot.mode, in their order in options.def. */
 static const enum mr_pg_copies snapshot_modes[] = {
-    MR_COPIES_NOTHING, MR_COPIES_INITIALLY, MR_COPIES_ONLY,        MR_COPIES_NOTHING,
-    MR_COPIES_NOTHING, MR_COPIES_ALWAYS,    MR_COPIES_WHEN_NEEDED, MR_COPIES_ACCEPT_GAP,
+    MR_COPIES_NOTHING,
+    MR_COPIES_INITIALLY,
+    MR_COPIES_ONLY,
+    MR_COPIES_NOTHING,
+    MR_COPIES_NOTHING,
+    MR_COPIES_ALWAYS,
+    [MR_MODE_WHEN_NEEDED] = MR_COPIES_WHEN_NEEDED,
+    [MR_MODE_ACCEPT_GAP] = MR_COPIES_ACCEPT_GAP,
 };
 
 static void build_copy(struct mr_config *config)
@@ -142,6 +148,7 @@ void mr_config_build_pipeline(struct mr_config *config)
     config->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
                        values->profiling_recorder;
     config->source.copies = snapshot_modes[values->snapshot_mode];
+    config->copies.converts = config->encode.types != MR_TYPES_TEXT;
     build_memory(config);
     build_copy(config);
     if (values->profiling_endpoints && config->http.username == NULL &&

@@ -82,6 +82,9 @@ struct mr_route mr_config_route(const struct mr_config *config, uint32_t number)
  * are errors; `*ret_config` is made in any case, for its problems, and freed by the caller. */
 mr_status mr_config_load(const char *path, struct mr_config **ret_config);
 
+/* The same, where the stream can't go on to copy the tables (snapshot.mode = "when_needed") or to leave a gap ("accept_gap"). */
+mr_status mr_config_load_mending(const char *path, bool copies, struct mr_config **ret_config);
+
 /* The same from a text; `name` stands in messages. */
 mr_status mr_config_load_text(const char *name, const char *text, size_t len,
                               struct mr_config **ret_config);

@@ -196,6 +196,23 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config)
     return path == NULL ? load_environment(ret_config) : load_file(path, build, false, ret_config);
 }
 
+static mr_status build_copying(struct mr_config *config)
+{
+    config->values.snapshot_mode = MR_MODE_WHEN_NEEDED;
+    return build(config);
+}
+
+static mr_status build_leaving_gap(struct mr_config *config)
+{
+    config->values.snapshot_mode = MR_MODE_ACCEPT_GAP;
+    return build(config);
+}
+
+mr_status mr_config_load_mending(const char *path, bool copies, struct mr_config **ret_config)
+{
+    return load_file(path, copies ? build_copying : build_leaving_gap, false, ret_config);
+}
+
 mr_status mr_config_reload(const struct mr_config *running, struct mr_config **ret_config)
 {
     if (running->path != NULL) {

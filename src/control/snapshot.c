@@ -74,6 +74,24 @@ static bool repair(const struct mr_snapshot_routes *routes, const cJSON *object,
     return true;
 }
 
+/* What `millrace recover` knows of the gap that it closes. */
+static bool describe_gap(const struct mr_snapshot_routes *routes, const cJSON *wish, cJSON *answer)
+{
+    static const char *const ways[] = {"differing", "everything", "gap"};
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(wish, "settled");
+    const char *settled = cJSON_GetStringValue(item);
+    size_t way = 0;
+    while (settled != NULL && way < MR_ARRAY_LEN(ways) && strcmp(ways[way], settled) != 0) {
+        way++;
+    }
+    if ((item != NULL && settled == NULL) || way == MR_ARRAY_LEN(ways)) {
+        return false;
+    }
+    const cJSON *tables = cJSON_GetObjectItemCaseSensitive(wish, "tables");
+    cJSON_AddBoolToObject(answer, "noted", mr_copies_describe_gap(routes->copies, tables, settled));
+    return true;
+}
+
 static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, cJSON *answer)
 {
     uint32_t count = 0;
@@ -113,6 +131,8 @@ static bool run(const struct mr_snapshot_routes *routes, const cJSON *wish, cJSO
         stop(routes, tables, answer);
     } else if (strcmp(type, "pause") == 0 || strcmp(type, "resume") == 0) {
         mr_copies_pause(routes->copies, type[0] == 'p');
+    } else if (strcmp(type, "gap") == 0) {
+        return describe_gap(routes, wish, answer);
     } else {
         return strcmp(type, "repair") == 0 && repair(routes, wish, answer);
     }

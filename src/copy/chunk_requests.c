@@ -1,5 +1,6 @@
 #include "copy/chunk_requests.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,7 @@ void mr_chunk_requests_done(struct mr_chunk_requests *requests)
         requests->first = next;
     }
     forget_known(requests);
+    cJSON_Delete(requests->gap);
     pthread_mutex_destroy(&requests->lock);
 }
 
@@ -124,8 +126,7 @@ static void append(struct mr_chunk_requests *requests, struct mr_chunk_request *
     atomic_fetch_add(&requests->open, 1);
 }
 
-/* With the lock. */
-static void note_wish(struct mr_chunk_requests *requests)
+void mr_chunk_requests_note_wish(struct mr_chunk_requests *requests)
 {
     atomic_fetch_add(&requests->revision, 1);
     requests->wish = MR_WISH_NEW;
@@ -194,7 +195,7 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
     request->asked.id = ++requests->last_id;
     *ret_id = request->asked.id;
     append(requests, request);
-    note_wish(requests);
+    mr_chunk_requests_note_wish(requests);
     return NULL;
 }
 
@@ -295,7 +296,7 @@ void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table
         requests->known_kinds = requests->follows;
         requests->known = known;
         requests->known_count = known_count;
-        note_wish(requests);
+        mr_chunk_requests_note_wish(requests);
     } else {
         free(known);
     }
@@ -328,7 +329,7 @@ uint32_t mr_copies_keep(struct mr_copies *copies, mr_copy_keeps_fn keeps, void *
         }
     }
     if (count > 0) {
-        note_wish(requests);
+        mr_chunk_requests_note_wish(requests);
     }
     pthread_mutex_unlock(&requests->lock);
     mr_port_want(requests->owner);
@@ -341,7 +342,7 @@ void mr_copies_pause(struct mr_copies *copies, bool pauses)
     pthread_mutex_lock(&requests->lock);
     bool is_new = atomic_exchange(&requests->paused, pauses) != pauses;
     if (is_new) {
-        note_wish(requests);
+        mr_chunk_requests_note_wish(requests);
     }
     pthread_mutex_unlock(&requests->lock);
     if (is_new) {
@@ -474,6 +475,11 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
     bool ends = was_open && !is_open(request);
     if (ends) {
         request->ended_ns = mr_monotonic_ns();
+        if (state == MR_REQUEST_DONE && request->repairs != NULL) {
+            char name[2 * MR_IDENTIFIER_MAX + 2];
+            name_of(request, name, sizeof(name));
+            mr_gap_count(requests->gap, name, request->done.rows);
+        }
         mr_chunk_keys_free(request->keys);
         request->keys = NULL;
         atomic_fetch_sub(&requests->open, 1);

@@ -21,8 +21,6 @@ enum mr_request_end {
     MR_REQUEST_END_STORED, /* or has stored that, or stores nothing */
 };
 
-enum { MR_GAP_MAX = 128 };
-
 enum mr_wish_state { MR_WISH_STORED, MR_WISH_NEW, MR_WISH_TOLD };
 
 /* Rows that went out, or not, because the stream had them newer; chunks that were good, or read in vain. */
@@ -73,13 +71,20 @@ struct mr_chunk_requests {
     uint32_t known_count;
     uint64_t moved[MR_MOVED_COUNT];
     struct mr_chunks_done done; /* of all requests */
-    char gap[MR_GAP_MAX];       /* the section of that name; "": the stream has gone on nowhere */
+    struct cJSON *gap; /* the section of that name; NULL: the stream has left nothing out */
 };
 
-/* Where the stream went on last without what was in between: {"from":"16/B374D848","to":"16/B3801A28","at_ms":…} (gap.c). */
+/* Where the stream went on last without what was in between (gap.c): {"from":"16/B374D848","to":"16/B3801A28","from_ms":…,"at_ms":…,
+ * "tables":{"public.orders":7},"settled":"differing","settled_ms":…}; of tables the rows that were mended. */
 #define MR_SECTION_GAP "gap"
 bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank);
-void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests, mr_lsn from, mr_lsn to);
+
+/* `known` (NULL: nothing) was delivered, the stream begins at `to`; `is_copied`: all rows are. */
+void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
+                                const struct mr_checkpoint *known, mr_lsn to, bool is_copied);
+
+/* With the lock: so many rows of the table were mended. NULL is fine. */
+void mr_gap_count(struct cJSON *gap, const char *table, uint64_t rows);
 void mr_chunk_requests_add_gap(struct mr_chunk_requests *requests,
                                struct mr_checkpoint *checkpoint);
 void mr_chunk_requests_adopt_gap(struct mr_chunk_requests *requests,
@@ -89,6 +94,9 @@ void mr_chunk_requests_init(struct mr_chunk_requests *requests, struct mr_compan
 void mr_chunk_requests_done(struct mr_chunk_requests *requests);
 
 void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores);
+
+/* With the lock: what is to be stored has changed. The owner is to be told. */
+void mr_chunk_requests_note_wish(struct mr_chunk_requests *requests);
 
 /* As mr_copies_ask. */
 mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,

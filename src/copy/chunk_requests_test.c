@@ -507,6 +507,103 @@ static void test_keys_are_not_stored(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
+/* What a record has of the gap; the caller's. */
+static cJSON *gap_of(struct mr_chunk_requests *requests)
+{
+    struct mr_checkpoint checkpoint = {.end_lsn = 1};
+    struct mr_section_rank rank;
+    mr_chunk_requests_add_gap(requests, &checkpoint);
+    const struct mr_section *section = mr_checkpoint_section(&checkpoint, MR_SECTION_GAP);
+    cJSON *gap = section == NULL ? NULL : cJSON_Parse(section->json);
+    assert_true(section == NULL || mr_gap_rank(section->json, &rank));
+    mr_checkpoint_done(&checkpoint);
+    return gap;
+}
+
+static void expect_gap(struct mr_chunk_requests *requests, const char *to, const char *settled,
+                       double rows)
+{
+    cJSON *gap = gap_of(requests);
+    const cJSON *tables = cJSON_GetObjectItem(gap, "tables");
+    const cJSON *one = cJSON_GetObjectItem(tables, "s.t");
+    const char *how = cJSON_GetStringValue(cJSON_GetObjectItem(gap, "settled"));
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(gap, "to")), to);
+    assert_string_equal(how == NULL ? "" : how, settled);
+    assert_true((one == NULL ? 0 : one->valuedouble) == rows);
+    cJSON_Delete(gap);
+}
+
+static void adopt_gap(struct mr_chunk_requests *requests, const char *json)
+{
+    struct mr_checkpoint stored = {.end_lsn = 1};
+    mr_checkpoint_add(&stored, MR_SECTION_GAP, MR_STRDUP(json), &(struct mr_section_rank){0});
+    mr_chunk_requests_adopt_gap(requests, &stored);
+    mr_checkpoint_done(&stored);
+}
+
+static void mend(struct mr_chunk_requests *requests, uint64_t rows)
+{
+    uint64_t id;
+    struct mr_error error;
+    cJSON *object = cJSON_Parse("{\"why\":\"missing\",\"columns\":[\"id\"],\"keys\":[[\"7\"]]}");
+    struct mr_copy_wish wish = {.schema = "s", .table = "t", .keys = mr_chunk_keys_parse(object)};
+    cJSON_Delete(object);
+    assert_int_equal(mr_chunk_requests_ask(requests, &wish, &id, &error), MR_OK);
+    struct mr_chunk_request *request = mr_chunk_requests_of(requests, id);
+    mr_chunk_request_did(requests, request, &(struct mr_chunks_done){.rows = rows});
+    mr_chunk_request_set(requests, request, MR_REQUEST_DONE);
+}
+
+static void test_gap(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    struct mr_checkpoint known = {.end_lsn = 16, .last = {.time_us = 5000}};
+    begin(&requests);
+    assert_null(gap_of(&requests));
+    assert_false(mr_copies_describe_gap(of(&requests), NULL, "gap"));
+    mend(&requests, 1);
+    mr_chunk_requests_note_gap(&requests, &known, 32, false);
+    expect_gap(&requests, "0/20", "", 0);
+    mend(&requests, 7);
+    expect_gap(&requests, "0/20", "", 7);
+    adopt_gap(&requests, "{\"to\":\"0/10\"}"); /* one before */
+    expect_gap(&requests, "0/20", "", 7);
+    cJSON *names = cJSON_Parse("[\"s.t\",\"s.u\"]");
+    assert_true(mr_copies_describe_gap(of(&requests), names, "differing"));
+    cJSON_Delete(names);
+    adopt_gap(&requests, "{\"to\":\"0/20\"}"); /* that is not stored yet */
+    mend(&requests, 1);
+    expect_gap(&requests, "0/20", "differing", 7);
+    adopt_gap(&requests, "{\"to\":\"0/30\",\"tables\":{\"s.t\":3}}");
+    expect_gap(&requests, "0/30", "", 3);
+    mr_chunk_requests_note_gap(&requests, NULL, 64, true);
+    expect_gap(&requests, "0/40", "everything", 0);
+    mr_chunk_requests_done(&requests);
+}
+
+static void test_gap_names_so_many_tables(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    begin(&requests);
+    mr_chunk_requests_note_gap(&requests, NULL, 64, false);
+    cJSON *names = cJSON_CreateArray();
+    for (int i = 0; i < 501; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "s.t%d", i);
+        cJSON_AddItemToArray(names, cJSON_CreateString(name));
+    }
+    mr_copies_describe_gap(of(&requests), names, NULL);
+    cJSON_Delete(names);
+    mend(&requests, 4);
+    cJSON *gap = gap_of(&requests);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(gap, "tables")), 500);
+    assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(gap, "others")) == 4);
+    cJSON_Delete(gap);
+    mr_chunk_requests_done(&requests);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -523,6 +620,8 @@ int main(void)
         cmocka_unit_test(test_a_detached_partition_is_not_stored),
         cmocka_unit_test(test_ask_refuses_too_long_conditions),
         cmocka_unit_test(test_keys_are_not_stored),
+        cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_gap_names_so_many_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

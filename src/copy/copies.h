@@ -21,6 +21,7 @@ struct mr_copies_options {
     bool only;   /* and then the flow stops */
     bool when_needed;         /* also where the stream can't go on; the server knows when that is */
     bool accepts_gap;         /* where it can't, it goes on at a new slot, and none are copied */
+    bool converts;            /* events have values in other forms than the server's */
     enum mr_copy_order order; /* of the tables */
     size_t change_bytes_max;  /* of one change's records */
     size_t row_bytes_max;     /* of a row that is copied while the stream runs; 0: no limit */
@@ -147,6 +148,11 @@ bool mr_copies_knows(struct mr_copies *copies);
 bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *table);
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
                         uint32_t count);
+
+/* Adds to what is kept of the last gap (docs/position.md) the names of its tables (NULL: none), and what was done about it (NULL: nothing
+ * yet). False: there was none. */
+bool mr_copies_describe_gap(struct mr_copies *copies, const struct cJSON *tables,
+                            const char *settled);
 
 /* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. */
 bool mr_copies_is_stored(struct mr_copies *copies);

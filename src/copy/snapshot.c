@@ -746,14 +746,23 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
     return MR_OK;
 }
 
-/* Stored with the place where the stream begins again. */
-static void accept_gap(struct mr_snapshot *snapshot, mr_lsn from, mr_lsn to)
+/* Stored with the place where the stream begins again: a gap that is accepted, or deletes that a copy does not bring. */
+static void note_gap(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,
+                     const struct mr_copy *copy)
 {
-    mr_log(MR_LOG_WARN, "gap_accepted",
-           "the stream goes on at a new slot; what has changed in between is in no topic until "
-           "millrace verify --repair sends what differs",
-           MR_LOG_LSN("from", from), MR_LOG_LSN("to", to));
-    mr_chunk_requests_note_gap(snapshot->requests, from, to);
+    bool accepts = snapshot->options.accepts_gap;
+    bool is_over_a_stream =
+        snapshot->options.when_needed && known != NULL && mr_checkpoint_has_stream(known);
+    if (!accepts && !is_over_a_stream) {
+        return;
+    }
+    if (accepts) { /* 0/0: nothing is known of what was before */
+        mr_log(MR_LOG_WARN, "gap_accepted",
+               "the stream goes on at a new slot; what has changed in between is in no topic until "
+               "millrace verify --repair sends what differs",
+               MR_LOG_LSN("from", known == NULL ? 0 : known->end_lsn), MR_LOG_LSN("to", copy->lsn));
+    }
+    mr_chunk_requests_note_gap(snapshot->requests, known, copy->lsn, !accepts);
 }
 
 static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,
@@ -780,9 +789,7 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
     }
     mr_port_begins(port, &identity);
     snapshot->identity = identity;
-    if (snapshot->options.accepts_gap) { /* 0/0: nothing is known of what was before */
-        accept_gap(snapshot, known == NULL ? 0 : known->end_lsn, copy->lsn);
-    }
+    note_gap(snapshot, known, copy);
     MR_TRY(copy_rows(snapshot, copy, ret_error));
     if (snapshot->options.only) {
         return MR_END;

@@ -1,0 +1,340 @@
+/* The coordinator. The child is a plain `millrace run` whose snapshot.mode is what the choice needs: what may begin where, it decides. So
+ * whatever is broken off goes on the next time: the stored record says how far all is. */
+#include "cli/recover.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/show.h"
+#include "postgres/catalog/pg_sql.h"
+#include "verify/verify.h"
+
+enum {
+    LOOK_MS = 200,
+    STORED_LOOKS = 300,    /* for the record of the gap: a minute */
+    NAMES_A_REQUEST = 100, /* POST /api/snapshot takes no more */
+    CHOICE_MAX = 32,
+};
+
+/* ---- the child ---- */
+
+static _Noreturn void child_main(const char *path, int choice_fd)
+{
+    char copies;
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    setpgid(0, 0);    /* Ctrl-C is for the one who asked, who stops us in order */
+    mr_cli_signals(); /* a stop that comes early waits for the run */
+    if (read(choice_fd, &copies, 1) != 1) {
+        _exit(0);
+    }
+    close(choice_fd);
+    struct mr_config *config = NULL;
+    struct mr_error error = {0};
+    mr_status status = mr_config_load_mending(path, copies == 'c', &config);
+    if (status == MR_OK) {
+        mr_log_configure(config->log_level, config->log_format);
+        status = mr_programs_start(&config->programs, &error);
+    }
+    if (status == MR_OK) {
+        status = mr_cli_run(config, &error);
+    }
+    mr_config_free(config);
+    exit(mr_status_exit_code(status));
+}
+
+mr_status mr_cli_recover_begin(const char *path, struct mr_recovery *ret,
+                               struct mr_error *ret_error)
+{
+    int fds[2];
+    pid_t pid = -1;
+    if (pipe(fds) != 0 || (pid = fork()) < 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "no process to recover with: %s", strerror(errno));
+    }
+    if (pid == 0) {
+        close(fds[1]);
+        child_main(path, fds[0]);
+    }
+    close(fds[0]);
+    *ret = (struct mr_recovery){.pid = pid, .choice_fd = fds[1]};
+    return MR_OK;
+}
+
+/* ---- what is chosen ---- */
+
+/* What is done for whom. */
+struct doing {
+    struct mr_recover *recover;
+    struct mr_recovery *recovery;
+    int signal_fd;
+    bool has_ended; /* the child, by itself */
+    int code;       /* and its exit code */
+};
+
+/* MR_AGAIN: somebody has interrupted it. */
+static mr_status wait_a_moment(const struct doing *doing, struct mr_error *ret_error)
+{
+    struct pollfd fd = {.fd = doing->signal_fd, .events = POLLIN};
+    return poll(&fd, 1, LOOK_MS) > 0 ? mr_fail(ret_error, MR_AGAIN, "interrupted") : MR_OK;
+}
+
+static bool child_has_ended(struct doing *doing)
+{
+    int status;
+    if (!doing->has_ended && waitpid(doing->recovery->pid, &status, WNOHANG) != 0) {
+        doing->has_ended = true;
+        doing->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    return doing->has_ended;
+}
+
+/* A connection that is lost meanwhile is no matter of ours: the child knows what to do. */
+static bool is_streaming(struct mr_recover *recover)
+{
+    const struct mr_pg_source_options *source = &recover->config->source;
+    int64_t count = 0;
+    struct mr_error unused;
+    if (recover->conn == NULL &&
+        mr_pg_connect(&source->connection, false, -1, &recover->conn, &unused) != MR_OK) {
+        return false;
+    }
+    if (mr_pg_ask_number(recover->conn, "the slot", 'n', &count, &unused,
+                         "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %L AND "
+                         "active" MR_SQL_SLOT_IS_USABLE,
+                         source->slot) != MR_OK) {
+        mr_pg_close(recover->conn);
+        recover->conn = NULL;
+    }
+    return count > 0;
+}
+
+/* MR_END: the child has ended. */
+static mr_status await_stream(struct doing *doing, struct mr_error *ret_error)
+{
+    while (!is_streaming(doing->recover)) {
+        if (child_has_ended(doing)) {
+            return MR_END;
+        }
+        MR_TRY(wait_a_moment(doing, ret_error));
+    }
+    return MR_OK;
+}
+
+static mr_status ask_child(const struct doing *doing, const char *path, const char *text,
+                           bool *ret_stored, struct mr_error *ret_error)
+{
+    cJSON *answer = NULL;
+    MR_TRY(mr_show_ask(&doing->recover->config->http, path, text, &answer, ret_error));
+    *ret_stored = mr_show_is(answer, "stored");
+    cJSON_Delete(answer);
+    return MR_OK;
+}
+
+/* Tells of up to so many tables from `from` on, and of what was done (NULL: nothing yet). */
+static mr_status note(const struct doing *doing, uint32_t from, const char *settled,
+                      struct mr_error *ret_error)
+{
+    const struct mr_verify_list *list = &doing->recover->tables;
+    cJSON *wish = cJSON_CreateObject();
+    cJSON_AddStringToObject(wish, "type", "gap");
+    cJSON *names = cJSON_AddArrayToObject(wish, "tables");
+    for (uint32_t i = from; i < list->count && i < from + NAMES_A_REQUEST; i++) {
+        struct mr_text name = {0};
+        mr_text_format(&name, "%s.%s", list->tables[i].schema, list->tables[i].table);
+        cJSON_AddItemToArray(names, cJSON_CreateString(name.data));
+        mr_text_done(&name);
+    }
+    if (settled != NULL) {
+        cJSON_AddStringToObject(wish, "settled", settled);
+    }
+    char *text = cJSON_PrintUnformatted(wish);
+    bool is_stored;
+    mr_status status = ask_child(doing, "/api/snapshot", text, &is_stored, ret_error);
+    cJSON_free(text);
+    cJSON_Delete(wish);
+    return status;
+}
+
+/* Until the record is stored that has it. */
+static mr_status keep(struct doing *doing, const char *settled, struct mr_error *ret_error)
+{
+    for (uint32_t from = 0; from == 0 || from < doing->recover->tables.count;
+         from += NAMES_A_REQUEST) {
+        MR_TRY(note(doing, from, settled, ret_error));
+    }
+    bool is_stored = false;
+    for (int looks = 0; looks < STORED_LOOKS; looks++) {
+        MR_TRY(ask_child(doing, "/api/snapshot/outcome", NULL, &is_stored, ret_error));
+        if (is_stored) {
+            return MR_OK;
+        }
+        MR_TRY(wait_a_moment(doing, ret_error));
+    }
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "the record of the gap could not be stored within a minute; run it again");
+}
+
+static mr_status prove_and_repair(const struct doing *doing, enum mr_verify_verdict *ret_verdict,
+                                  struct mr_error *ret_error)
+{
+    const struct mr_verify_options options = {
+        .repairs = true, .yes = true, .ask = mr_show_ask, .server = &doing->recover->config->http};
+    return mr_verify(doing->recover->config, &options, doing->signal_fd, stdout, ret_verdict,
+                     ret_error);
+}
+
+static mr_status close_gap(struct doing *doing, enum mr_way way, struct mr_error *ret_error)
+{
+    enum mr_verify_verdict verdict = MR_VERIFY_EQUAL;
+    MR_TRY(await_stream(doing, ret_error));
+    if (way == MR_WAY_DIFFERING) {
+        MR_TRY(keep(doing, NULL, ret_error));
+        MR_TRY(prove_and_repair(doing, &verdict, ret_error));
+        doing->code = mr_verify_exit_code(verdict);
+    }
+    return verdict <= MR_VERIFY_IN_PART ? keep(doing, mr_ways[way], ret_error) : MR_OK;
+}
+
+/* In order: what was read is delivered, and where all is is stored. */
+static void stop_child(struct doing *doing)
+{
+    int code = doing->code;
+    struct signalfd_siginfo info;
+    do {
+        if (!doing->has_ended) {
+            kill(doing->recovery->pid, SIGTERM); /* a second one leaves it no time */
+        }
+        while (read(doing->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        }
+        while (!child_has_ended(doing) && wait_a_moment(doing, NULL) == MR_OK) {
+        }
+    } while (!doing->has_ended);
+    doing->code = code != 0 ? code : doing->code;
+}
+
+static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery, enum mr_way way,
+                       int signal_fd, int *ret_code, struct mr_error *ret_error)
+{
+    struct doing doing = {.recover = recover, .recovery = recovery, .signal_fd = signal_fd};
+    const char mode = way == MR_WAY_EVERYTHING ? 'c' : 'g';
+    if (write(recovery->choice_fd, &mode, 1) != 1) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "the process to recover with has ended");
+    }
+    mr_status status = close_gap(&doing, way, ret_error);
+    bool ended_early = status == MR_END;
+    stop_child(&doing);
+    *ret_code = doing.code;
+    if (ended_early) {
+        printf("millrace has ended with exit code %d; its log says why.\n", doing.code);
+        return MR_OK;
+    }
+    if (status == MR_AGAIN) {
+        puts("Interrupted. Run it again: it goes on where it was.");
+        *ret_code = mr_status_exit_code(MR_ERR_HISTORY);
+        return MR_OK;
+    }
+    MR_TRY(status);
+    puts(doing.code == 0 ? "Done, and kept in the state topic (\"gap\"). Start millrace as usual."
+                         : "The stream can go on, but not all is mended or proved, as the lines "
+                           "above say. Run it again, or start millrace as usual.");
+    return MR_OK;
+}
+
+/* A line from the terminal; false: there is none, or it was interrupted. */
+static bool ask_person(int signal_fd, const char *question, char *line, int size)
+{
+    struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                            {.fd = signal_fd, .events = POLLIN}};
+    setvbuf(stdin, NULL, _IONBF, 0); /* what is typed ahead stays where poll sees it */
+    fputs(question, stdout);
+    fflush(stdout);
+    bool good = poll(fds, 2, -1) > 0 && fds[1].revents == 0 && fgets(line, size, stdin) != NULL;
+    if (good) {
+        line[strcspn(line, "\n")] = '\0';
+    }
+    return good;
+}
+
+static enum mr_way way_of(const char *word)
+{
+    enum mr_way way = 0;
+    while (way < MR_WAYS && (word == NULL || strcmp(word, mr_ways[way]) != 0)) {
+        way++;
+    }
+    return way;
+}
+
+/* MR_WAYS: none, or there is no yes to it. */
+static enum mr_way choose(const struct mr_recover *recover, const char *choice, bool yes,
+                          int signal_fd)
+{
+    bool may_ask = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    char line[CHOICE_MAX] = "";
+    if (choice == NULL && may_ask &&
+        ask_person(signal_fd, "Choose one (Enter: none): ", line, sizeof(line))) {
+        choice = line;
+    }
+    enum mr_way way = way_of(choice);
+    if (way < MR_WAYS && recover->refusals[way][0] != '\0') {
+        printf("%s: not now: %s\n", mr_ways[way], recover->refusals[way]);
+        way = MR_WAYS;
+    } else if (way < MR_WAYS && !yes && may_ask) {
+        char answer[CHOICE_MAX] = "";
+        yes = ask_person(signal_fd, "Do it? yes or no: ", answer, sizeof(answer)) &&
+              strcmp(answer, "yes") == 0;
+    }
+    return yes ? way : MR_WAYS;
+}
+
+static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *recovery,
+                             const char *choice, bool yes, int signal_fd, int *ret_code,
+                             struct mr_error *ret_error)
+{
+    mr_recover_print(recover, stdout);
+    if (!mr_recover_has_gap(recover) && choice == NULL) {
+        puts("Nothing is seen to be missing: start millrace. If it ended with exit code 10, only a "
+             "start\nfinds the reason (millrace help E-other-history): choose differing.");
+        *ret_code = 0;
+        return MR_OK;
+    }
+    enum mr_way way = choose(recover, choice, yes, signal_fd);
+    if (way == MR_WAYS) {
+        puts("Nothing was changed. To have it done: millrace recover --choose WHAT --yes");
+        *ret_code = mr_status_exit_code(mr_recover_has_gap(recover) ? MR_ERR_HISTORY : MR_OK);
+        return MR_OK;
+    }
+    if (!recover->config->http.enabled) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "http is off (http.enabled), and recover asks the millrace by it that it "
+                       "starts");
+    }
+    fflush(stdout);
+    return do_it(recover, recovery, way, signal_fd, ret_code, ret_error);
+}
+
+mr_status mr_cli_recover(const struct mr_config *config, struct mr_recovery *recovery,
+                         const char *choice, bool yes, int *ret_code, struct mr_error *ret_error)
+{
+    if (choice != NULL && way_of(choice) == MR_WAYS) {
+        return mr_fail(ret_error, MR_ERR_USAGE,
+                       "--choose wants differing, everything or gap, not \"%s\"", choice);
+    }
+    int signal_fd = mr_cli_signals();
+    struct mr_recover recover;
+    mr_status status = mr_recover_look(config, signal_fd, &recover, ret_error);
+    if (status == MR_OK) {
+        status = recover_gap(&recover, recovery, choice, yes, signal_fd, ret_code, ret_error);
+    }
+    mr_recover_done(&recover);
+    close(recovery->choice_fd);
+    close(signal_fd);
+    return status;
+}

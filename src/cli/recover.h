@@ -1,0 +1,43 @@
+/* What the files of `millrace recover` share: recover_look.c finds out and says what is known, recover.c asks what to do and does it. Inside
+ * cli/ only. Main thread. */
+#ifndef MR_CLI_RECOVER_H
+#define MR_CLI_RECOVER_H
+
+#include "cli/cli.h"
+#include "event/checkpoint.h"
+#include "verify/pg_side.h"
+
+enum mr_way {
+    MR_WAY_DIFFERING,  /* go on at a new slot, and send what differs */
+    MR_WAY_EVERYTHING, /* copy the tables */
+    MR_WAY_GAP,        /* go on at a new slot, and leave the gap */
+    MR_WAYS,
+};
+extern const char *const mr_ways[MR_WAYS]; /* as they are chosen, and called in docs/runbook.md */
+
+struct mr_recover {
+    const struct mr_config *config;
+    struct mr_pg_conn *conn;
+    bool is_found; /* a position is stored: */
+    struct mr_checkpoint stored;
+    struct cJSON *gap; /* one that nothing was done about yet; NULL: there is none */
+    mr_lsn server_end;
+    struct mr_verify_list tables;
+    char loss[MR_ERROR_TEXT_MAX]; /* why the stream can't go on; "": nothing is known against it */
+    char refusals[MR_WAYS][MR_ERROR_TEXT_MAX]; /* why there is no such way; "": there is */
+};
+
+/* Changes nothing. MR_ERR_CONFIG: a millrace streams, or there is no stored position to go by. */
+mr_status mr_recover_look(const struct mr_config *config, int stop_fd, struct mr_recover *ret,
+                          struct mr_error *ret_error);
+void mr_recover_done(struct mr_recover *recover);
+
+/* Whether something is to be done. */
+static inline bool mr_recover_has_gap(const struct mr_recover *recover)
+{
+    return recover->loss[0] != '\0' || recover->gap != NULL;
+}
+
+void mr_recover_print(const struct mr_recover *recover, FILE *to);
+
+#endif

@@ -1,0 +1,284 @@
+#include "cli/recover.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/help.h"
+#include "cli/runbook.h"
+#include "cli/show.h"
+#include "copy/copies.h"
+#include "postgres/server/pg_identity.h"
+#include "postgres/server/pg_setup.h"
+#include "sink/kafka/kafka_check.h"
+#include "verify/proof.h"
+
+enum { NAMED_MAX = 10, NAME_WIDTH = 12 };
+
+const char *const mr_ways[MR_WAYS] = {
+    [MR_WAY_DIFFERING] = "differing", [MR_WAY_EVERYTHING] = "everything", [MR_WAY_GAP] = "gap"};
+
+/* The first finding of a check that matters. */
+struct found {
+    bool history_alone; /* only what keeps the stream from going on */
+    bool warnings_too;
+    mr_status status; /* MR_OK: there is none */
+    char text[MR_ERROR_TEXT_MAX];
+};
+
+/* mr_finding_fn */
+static void take_finding(void *context, enum mr_finding_level level, mr_status status,
+                         const char *subject, const char *finding, const char *remedy)
+{
+    struct found *found = context;
+    (void)remedy;
+    bool counts = level == MR_FINDING_ERROR || (found->warnings_too && level != MR_FINDING_OK);
+    if (!counts || status == MR_OK || found->status != MR_OK ||
+        (found->history_alone && status != MR_ERR_HISTORY)) {
+        return;
+    }
+    bool is_verb = strncmp(finding, "is ", 3) == 0 || strncmp(finding, "does ", 5) == 0;
+    found->status = status;
+    snprintf(found->text, sizeof(found->text), "%s%s%s", is_verb ? subject : "", is_verb ? " " : "",
+             finding);
+    char *steps = strstr(found->text, "1. "); /* what to do about it is said here otherwise */
+    if (steps != NULL) {
+        *steps = '\0';
+        char *end = strrchr(found->text, ';');
+        *(end == NULL ? steps : end) = '\0';
+    }
+}
+
+/* What a start with that snapshot.mode would find. */
+static struct found check_start(const struct mr_recover *recover, enum mr_pg_copies copies,
+                                bool history_alone)
+{
+    struct mr_pg_source_options source = recover->config->source;
+    struct found found = {.history_alone = history_alone};
+    source.copies = copies;
+    mr_pg_check(&source, recover->is_found ? &recover->stored : NULL, take_finding, &found);
+    return found;
+}
+
+static mr_status read_stored(struct mr_recover *recover, struct mr_error *ret_error)
+{
+    struct mr_kafka_options options = recover->config->kafka;
+    if (recover->config->sink_kind != MR_SINK_KAFKA || options.state_topic == NULL) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "recover goes by the stored position, and none is stored without "
+                       "sink.kafka.state_topic; docs/runbook.md, E-exit-10, says what to do");
+    }
+    struct mr_kafka_stored stored = {0};
+    struct found found = {.warnings_too = true};
+    options.sections = mr_copy_section_kinds;
+    mr_kafka_check(&options, NULL, 0, take_finding, &found, &stored);
+    if (found.status != MR_OK) {
+        return mr_fail(ret_error, found.status, "%s", found.text);
+    }
+    recover->is_found = stored.found;
+    recover->stored = stored.state;
+    const struct mr_section *gap =
+        stored.found ? mr_checkpoint_section(&stored.state, "gap") : NULL;
+    recover->gap = gap == NULL ? NULL : cJSON_Parse(gap->json);
+    if (cJSON_GetObjectItemCaseSensitive(recover->gap, "settled") != NULL) {
+        cJSON_Delete(recover->gap);
+        recover->gap = NULL;
+    }
+    return MR_OK;
+}
+
+static mr_status refuse_owner(const struct mr_recover *recover, struct mr_error *ret_error)
+{
+    struct mr_pg_owner owner;
+    MR_TRY(mr_pg_find_owner(recover->conn, &recover->config->source, &owner, ret_error));
+    return !owner.exists || !owner.may_replicate
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_CONFIG,
+                         "a millrace streams from slot \"%s\" (%s): the stream goes on, or goes on "
+                         "again; stop it first, or ask it (millrace verify --repair)",
+                         recover->config->source.slot, owner.who);
+}
+
+static void refuse(struct mr_recover *recover, enum mr_way way, const char *why)
+{
+    if (recover->refusals[way][0] == '\0') {
+        snprintf(recover->refusals[way], sizeof(recover->refusals[way]), "%s", why);
+    }
+}
+
+/* Which ways there are. */
+static void find_ways(struct mr_recover *recover)
+{
+    refuse(recover, MR_WAY_GAP, check_start(recover, MR_COPIES_ACCEPT_GAP, false).text);
+    refuse(recover, MR_WAY_DIFFERING, recover->refusals[MR_WAY_GAP]);
+    refuse(recover, MR_WAY_EVERYTHING, check_start(recover, MR_COPIES_WHEN_NEEDED, false).text);
+    uint32_t proved = 0;
+    const char *why = NULL;
+    for (uint32_t i = 0; i < recover->tables.count; i++) {
+        const char *fault = mr_unprovable(recover->config, &recover->tables.tables[i]);
+        proved += fault == NULL;
+        why = fault == NULL ? why : fault;
+    }
+    if (proved == 0) {
+        refuse(recover, MR_WAY_DIFFERING, why == NULL ? "no table is streamed" : why);
+    }
+    if (recover->loss[0] == '\0') {
+        refuse(recover, MR_WAY_EVERYTHING,
+               "the stream can go on, so millrace snapshot copies tables beside it");
+    }
+}
+
+static mr_status look(struct mr_recover *recover, int stop_fd, struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *source = &recover->config->source;
+    int64_t end;
+    MR_TRY(mr_pg_connect(&source->connection, false, stop_fd, &recover->conn, ret_error));
+    MR_TRY(refuse_owner(recover, ret_error));
+    MR_TRY(read_stored(recover, ret_error));
+    MR_TRY(mr_verify_list(recover->conn, recover->config, &recover->tables, ret_error));
+    MR_TRY(mr_pg_ask_number(recover->conn, "the end of its WAL", 'n', &end, ret_error,
+                            "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+                            " ELSE pg_current_wal_insert_lsn() END - '0/0'"));
+    recover->server_end = (mr_lsn)end;
+    bool mends = mr_pg_mends_gap(source->copies) || source->copies == MR_COPIES_ALWAYS;
+    struct found found = check_start(recover, mends ? MR_COPIES_NOTHING : source->copies, true);
+    snprintf(recover->loss, sizeof(recover->loss), "%s", found.text);
+    find_ways(recover);
+    return MR_OK;
+}
+
+mr_status mr_recover_look(const struct mr_config *config, int stop_fd, struct mr_recover *ret,
+                          struct mr_error *ret_error)
+{
+    *ret = (struct mr_recover){.config = config};
+    return look(ret, stop_fd, ret_error);
+}
+
+void mr_recover_done(struct mr_recover *recover)
+{
+    cJSON_Delete(recover->gap);
+    mr_checkpoint_done(&recover->stored);
+    mr_verify_list_free(&recover->tables);
+    mr_pg_close(recover->conn);
+}
+
+/* ---- what is said ---- */
+
+struct moment {
+    char text[48];
+};
+
+static struct moment moment_of(int64_t ms)
+{
+    struct moment moment = {"an unknown time"};
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm parts;
+    if (ms != 0 && gmtime_r(&seconds, &parts) != NULL) {
+        strftime(moment.text, sizeof(moment.text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+    }
+    return moment;
+}
+
+/* A line with its name in front. */
+static MR_PRINTF(3, 4) void say(FILE *to, const char *name, const char *format, ...)
+{
+    struct mr_text text = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    mr_text_vformat(&text, format, arguments);
+    va_end(arguments);
+    fprintf(to, "%-*s", NAME_WIDTH, name);
+    mr_help_wrap(to, text.data, NAME_WIDTH, NAME_WIDTH);
+    mr_text_done(&text);
+}
+
+static void say_tables(const struct mr_recover *recover, FILE *to)
+{
+    struct mr_text names = {0};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < recover->tables.count; i++) {
+        const struct mr_verify_listed *one = &recover->tables.tables[i];
+        if (one->is_published && count++ < NAMED_MAX) {
+            mr_text_format(&names, "%s%s.%s", count > 1 ? ", " : "", one->schema, one->table);
+        }
+    }
+    say(to, "tables", "%u that are streamed%s%s%s", count, count == 0 ? "" : ": ",
+        count == 0 ? "" : names.data, count > NAMED_MAX ? ", and others" : "");
+    mr_text_done(&names);
+}
+
+/* A gap that is there already has its own bounds. */
+static void say_missing(const struct mr_recover *recover, FILE *to)
+{
+    int64_t last_ms = recover->stored.last.time_us / 1000;
+    mr_lsn from = recover->stored.end_lsn;
+    if (recover->gap != NULL) {
+        double from_ms = mr_show_number(recover->gap, "from_ms");
+        double at_ms = mr_show_number(recover->gap, "at_ms");
+        say(to, "gap",
+            "changes that committed between %s and %s, from %s to %s; nothing was done "
+            "about it yet",
+            mr_show_word(recover->gap, "from"), mr_show_word(recover->gap, "to"),
+            moment_of(from_ms > 0 ? (int64_t)from_ms : 0).text,
+            moment_of(at_ms > 0 ? (int64_t)at_ms : 0).text);
+    }
+    if (recover->loss[0] != '\0' && recover->is_found && recover->server_end >= from) {
+        say(to, "missing",
+            "perhaps changes that committed after " MR_LSN_FORMAT " (%s), up to " MR_LSN_FORMAT
+            " (now): %s of WAL, of all databases and tables",
+            MR_LSN_ARGS(from), moment_of(last_ms).text, MR_LSN_ARGS(recover->server_end),
+            mr_show_bytes((double)(recover->server_end - from)).bytes);
+    }
+}
+
+static void say_server(const struct mr_recover *recover, FILE *to)
+{
+    char see[MR_LOG_SEE_MAX];
+    if (recover->loss[0] == '\0') {
+        say(to, "server", "nothing that keeps the stream from going on");
+        return;
+    }
+    say(to, "server", "%s", recover->loss);
+    mr_runbook_see(mr_slice_of(recover->loss), see);
+    const char *section = strrchr(see, ' ');
+    char *meaning = section == NULL ? NULL : mr_runbook_item(section + 1, NULL);
+    if (meaning != NULL) {
+        say(to, "", "%s", meaning);
+        say(to, "", "See %s.", see);
+    }
+    free(meaning);
+}
+
+static void say_ways(const struct mr_recover *recover, FILE *to)
+{
+    fputs("\nWhat can be done:\n", to);
+    for (int way = 0; way < MR_WAYS; way++) {
+        char *text = mr_runbook_item("E-exit-10", mr_ways[way]);
+        const char *refusal = recover->refusals[way];
+        fputc('\n', to);
+        if (refusal[0] == '\0') {
+            say(to, mr_ways[way], "%s", text == NULL ? "" : text);
+        } else {
+            say(to, mr_ways[way], "Not now: %s.", refusal);
+        }
+        free(text);
+    }
+    fputc('\n', to);
+}
+
+void mr_recover_print(const struct mr_recover *recover, FILE *to)
+{
+    if (recover->is_found) {
+        say(to, "delivered",
+            "all that ends at or before " MR_LSN_FORMAT "; the last rows committed at %s",
+            MR_LSN_ARGS(recover->stored.end_lsn),
+            moment_of(recover->stored.last.time_us / 1000).text);
+    } else {
+        say(to, "delivered", "not known: under sink.kafka.state_name no position is stored");
+    }
+    say_server(recover, to);
+    say_missing(recover, to);
+    say_tables(recover, to);
+    say_ways(recover, to);
+}

@@ -1,0 +1,244 @@
+"""`millrace recover`: exit code 10, what it says, and each way out of it; the topics are compared by the witness."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+
+import psycopg
+import pytest
+
+import witness
+from faults.servers import OtherServer, Proxy
+from kit import BINARY, dsn, eventually
+from test_docs import read
+from test_repair import repairs_in
+from test_verify import copied
+
+PAGE = re.sub(r"`|\*\*|\[([^]]+)\]\([^)]+\)", r"\1", read("docs/runbook.md"))
+
+
+class Scene:
+    """A pipeline whose slot was lost while rows came, changed and went."""
+
+    def __init__(self, database, millrace):
+        self.database = database
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY, v text)")
+        self.state = database.create_topic(f"{database.name}-state", config={"cleanup.policy": "compact"})
+        self.options = {"sink__kafka__state_topic": f'"{self.state}"'}
+        self.process = millrace(("t", "u"))
+        self.options["http__address"] = json.dumps(f"unix:{self.process.folder}/http")
+        self.process.configure(**self.options)
+        self.process.start().streaming()
+        database.run("INSERT INTO t SELECT n, 0 FROM generate_series(1, 200) n; INSERT INTO u VALUES (1, 'x')")
+        end = database.run("SELECT pg_current_wal_lsn()")[0][0]
+        eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+
+    def lose(self, how, more=0):
+        """`more` rows come besides."""
+        assert self.process.stop() == 0
+        database = self.database
+        if how == "gone":
+            database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
+        database.run("INSERT INTO t VALUES (701, 0); UPDATE t SET v = 1 WHERE id <= 3; DELETE FROM t WHERE id BETWEEN 10 AND 12;"
+                     f"INSERT INTO t SELECT n, 5 FROM generate_series(1001, 1000 + {more}) n")
+        if how == "moved":
+            database.run("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [database.slot])
+        if how == "lost":
+            self.invalidate()
+        return self
+
+    def invalidate(self):
+        database = self.database
+        try:
+            database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+            database.run("SELECT pg_reload_conf(); CREATE TABLE filler (v text)")
+
+            def is_lost():
+                database.run("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+                database.run("SELECT pg_switch_wal()")
+                database.run("CHECKPOINT")
+                return database.slot_row("wal_status") == "lost"
+            eventually(is_lost, 60, "the loss of the slot")
+        finally:
+            database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
+            database.run("SELECT pg_reload_conf()")
+
+    def command(self, *arguments):
+        return [BINARY, "recover", "--config", self.process.path, *arguments]
+
+    def recover(self, *arguments):
+        done = subprocess.run(self.command(*arguments), env=self.process.environment, capture_output=True, text=True, timeout=240, check=False,
+                              stdin=subprocess.DEVNULL)
+        return done.returncode, " ".join(done.stdout.split()), done.stderr
+
+    def gap(self):
+        return copied(self.state, lambda record: True)[-1][0].json.get("gap")
+
+    def differences(self, table="t"):
+        return {(kind, dict(key)["id"]) for kind, key in witness.look(self.database, table).differences}
+
+    def goes_on(self, differing):
+        """As usual, and without a word of a gap; in t differs what is to."""
+        self.process.configure(**self.options)
+        self.process.start().streaming()
+        assert self.differences() == differing and self.differences("u") == set()
+        self.database.run("UPDATE t SET v = 9 WHERE id = 20")
+        eventually(lambda: copied(self.database.topic("t"), lambda record: True)[-1][0].json["after"] == {"id": 20, "v": 9}, what="the last event")
+        assert self.process.stop() == 0 and not self.process.log("gap_accepted")
+
+
+@pytest.fixture
+def scene(database, millrace):
+    return Scene(database, millrace)
+
+
+GONE = {("phantom", str(n)) for n in (10, 11, 12)}
+LEFT = GONE | {("missing", "701")} | {("value", str(n)) for n in (1, 2, 3)}
+SEEN = {"gone": "is gone, and with it the rows since", "moved": "but only what ends at or before", "lost": "is lost: the server has removed WAL"}
+SECTIONS = {"gone": "E-slot-gone", "moved": "E-slot-moved", "lost": "E-slot-lost"}
+WAYS = ("differing", "everything", "gap")
+
+
+def item(way):
+    """What the page says of a way."""
+    return " ".join(re.search(rf"^- {way}: ((?:.+\n)+?)(?=- |\n)", PAGE, re.MULTILINE).group(1).split())
+
+
+@pytest.mark.parametrize("how, way", [("lost", "differing"), ("gone", "everything"), ("moved", "gap"), ("gone", "differing"), ("moved", "everything"),
+                                      ("lost", "gap")])
+def test_each_way_after_each_loss(database, scene, how, way):
+    scene.lose(how)
+    assert scene.process.run_to_end()[0] == 10
+    slot = database.slot_row("confirmed_flush_lsn")
+    code, said, _ = scene.recover()
+    assert code == 10 and SEEN[how] in said and f"See millrace help {SECTIONS[how]}." in said and "Nothing was changed." in said, said
+    assert "2 that are streamed: public.t, public.u" in said and re.search(r"after \w+/\w+ \(20\d\d-.* UTC\), up to \w+/\w+ \(now\)", said), said
+    for one in WAYS:
+        assert f"{one} {item(one)}" in said, said
+    assert " ".join(re.search(rf"### {SECTIONS[how]}\n\n((?:.+\n)+)", PAGE).group(1).split()) in said
+    assert scene.gap() is None and database.slot_row("confirmed_flush_lsn") == slot
+    assert scene.recover("--choose", way)[0] == 10 and scene.gap() is None
+    code, said, log = scene.recover("--choose", way, "--yes")
+    assert code == 0 and "Done, and kept in the state topic" in said, (said, log)
+    gap = scene.gap()
+    assert (gap["settled"], gap["tables"]) == (way, {"public.t": 7 if way == "differing" else 0, "public.u": 0}), gap
+    assert gap["from_ms"] <= gap["at_ms"] <= gap["settled_ms"]
+    assert database.run("SELECT %s::pg_lsn < %s::pg_lsn", [gap["from"], gap["to"]])[0][0]
+    if way == "differing":
+        assert len([why for why, op, _ in repairs_in(database) if op is not None]) == 7
+    code, said, _ = scene.recover()
+    assert code == 0 and "Nothing is seen to be missing" in said, said
+    scene.goes_on({"differing": set(), "everything": GONE, "gap": LEFT}[way])
+    assert scene.gap() == gap
+
+
+def begun(scene, way):
+    """The command, once it has begun with it: the first thousand of many rows are to be sent, or the first of them is copied."""
+    with open(f"{scene.process.folder}/said", "w", encoding="utf-8") as said:  # a pipe would not hold so many names
+        run = subprocess.Popen(scene.command("--choose", way, "--yes"), env=scene.process.environment, stdout=said, stderr=subprocess.PIPE, text=True)
+    wanted = "repair_asked" if way == "differing" else "snapshot_begun"
+    for line in run.stderr:
+        if f'"{wanted}"' in line:
+            return run
+    raise AssertionError(f"no {wanted}: {run.communicate()}")
+
+
+@pytest.mark.parametrize("how, way", [("gone", "differing"), ("gone", "everything")])
+def test_a_kill_in_the_middle(database, scene, how, way):
+    """Of the command, whose millrace stops with it; then it is asked again, and goes on."""
+    scene.lose(how, more=5000)
+    with begun(scene, way) as run:
+        run.kill()
+        run.communicate(timeout=60)
+    eventually(lambda: not database.run("SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'millrace%' AND datname = current_database()"),
+               what="the end of its millrace")
+    code, said, _ = scene.recover()
+    if way == "differing":
+        gap = scene.gap()
+        assert "settled" not in gap and code == 10 and f"between {gap['from']} and {gap['to']}" in said, said
+        assert "everything Not now:" in said
+    code, said, log = scene.recover("--choose", way, "--yes")
+    assert code == 0, (said, log)
+    assert scene.gap()["settled"] == way
+    scene.goes_on(set() if way == "differing" else GONE)
+
+
+def test_an_interrupt_says_so_and_stops_in_order(scene):
+    scene.lose("gone", more=5000)
+    with begun(scene, "differing") as run:
+        run.send_signal(signal.SIGINT)
+        _, log = run.communicate(timeout=60)
+    said = read(f"{scene.process.folder}/said")
+    assert run.returncode == 10 and "Interrupted. Run it again" in said and '"exit_code":0' in log, (said, log)
+    assert scene.recover("--choose", "differing", "--yes")[0] == 0
+    scene.goes_on(set())
+
+
+def test_refused_beside_a_running_one(scene):
+    """And without a stored position, with a word that is none, without HTTP."""
+    code, said, errors = scene.recover("--choose", "differing", "--yes")
+    assert code == 78 and "a millrace streams from slot" in errors and not said, errors
+    assert scene.recover("--choose", "all")[0] == 64
+    scene.lose("gone")
+    for option, part in (({"http__enabled": "false"}, "http is off"), ({"sink__kafka__state_topic": '""'}, "recover goes by the stored position")):
+        scene.process.configure(**{**scene.options, **option})
+        code, said, errors = scene.recover("--choose", "gap", "--yes")
+        assert code == 78 and part in errors, errors
+    scene.process.configure(**scene.options, format='"flat"')
+    code, said, _ = scene.recover("--choose", "differing", "--yes")
+    assert code == 10 and "differing Not now: its format is neither" in said and scene.gap() is None, said
+
+
+def test_nothing_is_missing(scene):
+    assert scene.process.stop() == 0
+    code, said, _ = scene.recover()
+    assert code == 0 and "nothing that keeps the stream from going on" in said and "Nothing is seen to be missing" in said, said
+    assert scene.recover("--choose", "differing", "--yes")[0] == 0 and scene.gap() is None
+    scene.goes_on(set())
+
+
+def test_another_cluster(database, scene):
+    """There is no way but the right connection."""
+    other, proxy = OtherServer(), Proxy(int(os.environ["PGPORT"]))
+    try:
+        other.stand("pg-start")
+        assert scene.process.stop() == 0
+        with psycopg.connect(dsn("postgres", other.port), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {database.name}")
+        with psycopg.connect(dsn(database.name, other.port), autocommit=True) as connection:
+            connection.execute("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY, v text)")
+        scene.process.environment["TEST_URL"] = dsn(database.name, proxy.port)
+        proxy.set(f"target {other.port}")
+        code, said, errors = scene.recover("--choose", "everything", "--yes")
+        assert code == 10 and "this is another PostgreSQL cluster" in said and "See millrace help E-other-cluster." in said, (said, errors)
+        assert said.count("Not now: this is another PostgreSQL cluster") == 3, said
+        with psycopg.connect(dsn(database.name, other.port)) as connection:
+            assert not connection.execute("SELECT 1 FROM pg_replication_slots").fetchall()
+    finally:
+        proxy.close()
+        other.close()
+
+
+def test_in_a_terminal_it_asks_twice(scene):
+    scene.lose("moved")
+    for answers, code, settled in ((("", ), 10, None), (("gap", "no"), 10, None), (("gap", "yes"), 0, "gap")):
+        leader, follower = pty.openpty()
+        with subprocess.Popen(scene.command(), env=scene.process.environment, stdin=follower, stdout=follower, stderr=subprocess.DEVNULL) as run:
+            os.close(follower)
+            said = b""
+            for question, answer in zip((b"Choose one", b"Do it?"), answers):
+                while question not in said:
+                    said += os.read(leader, 4096)
+                os.write(leader, answer.encode() + b"\n")
+            try:
+                while os.read(leader, 4096):
+                    pass
+            except OSError:
+                pass  # the other end is closed
+            assert run.wait(120) == code
+        os.close(leader)
+        gap = scene.gap()
+        assert (gap and gap["settled"]) == settled
