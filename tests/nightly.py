@@ -228,7 +228,7 @@ NIGHTLY = (
     Nightly((*(f"test_recover.py::test_each_way_after_each_loss[{which}]" for which in
                ("gone-everything", "moved-gap", "gone-differing", "moved-everything", "lost-gap")), "test_recover.py::test_a_kill_in_the_middle",
              "test_recover.py::test_an_interrupt_says_so_and_stops_in_order", "test_recover.py::test_another_cluster"),
-            ("src/cli/recover", "src/copy/", "src/verify/"), 60, "a lost slot of which what differs is sent, and refusals, run each time"),
+            ("src/cli/recover.c", "src/cli/recover_look.c", "src/copy/", "src/verify/"), 60, "a lost slot of which what differs is sent, and refusals, run each time"),
     Nightly(("test_tokens.py::test_the_provider_is_away", "test_tokens.py::test_a_program_that_gives_none[sleep 600]",
              "test_tokens.py::test_a_stop_does_not_wait_for_the_program"),
             ("src/kafka/kafka_token.c", "src/kafka/kafka_threads.c", "src/base/program.c"), 90, "wait for limits of time"),

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "sink/kafka/kafka_token.h"
+#include "kafka/kafka_token.h"
 
 enum { LOOK_MS = 100 };
 
