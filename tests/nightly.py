@@ -237,6 +237,8 @@ NIGHTLY = (
     Nightly(("test_tables.py::test_thousands_of_tables[50000 by a pattern]",), ("src/flow/memory.c",), 120, "starts with 50,000 tables"),
     Nightly(("test_tables.py::test_thousands_of_topics",), ("src/sink/kafka/kafka_topics.c",), 120, "has 5,000 topics made"),
     Nightly(("test_profile_readers.py",), PROFILER, 3 * 48, "other programs read profiles; the format's unit tests run each time"),
+    Nightly(("test_idle.py",), ("src/control/", "src/postgres/server/pg_slot.c", "src/kafka/kafka_conf.c", "src/flow/delivery.c", "src/main.c"), 3 * 240,
+            "two hundred pipelines, alone on the machine"),
     Nightly(("test_benchmarks.py",), ("benchmarks/", "scripts/lib/", "load/"), 3 * 100, "the benchmarks in short, alone on the machine"),
     Nightly(("test_profiling.py",), (*PROFILER, "benchmarks/"), 3 * 100, "builds and measures several times, alone on the machine"),
     Nightly(("test_pr_check.py",), ("benchmarks/", ".github/workflows/pr-checks.yml"), 3 * 100, "measures two builds, alone on the machine"),

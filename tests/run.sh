@@ -27,6 +27,7 @@
 #   MILLRACE_TEST_HUGE     1: rows that as text are larger than the server can send, which take it 3 GB and minutes
 #   MILLRACE_TEST_TABLES   tables of 50 columns (default 60)
 #   MILLRACE_TEST_EMPTY_TABLES  empty tables that are copied (default 150)
+#   MILLRACE_TEST_IDLE     idle pipelines at once (default 200)
 #   MILLRACE_TEST_MEMORY   file that gets a line of figures from each test of memory
 #   MILLRACE_TEST_LIES     lies that each lying server tells, one a millrace (default 500, or all)
 #   MILLRACE_TEST_TIMEOUT  seconds that one test may take (default 300)

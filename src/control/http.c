@@ -376,8 +376,18 @@ static void try_again(struct mr_http *http)
     }
 }
 
+/* What ticks are for; without them a server that nobody asks anything sleeps. */
+static bool needs_ticks(const struct mr_http *http)
+{
+    return http->daemon == NULL || http->accepts_late ||
+           mr_http_connections_any(&http->connections);
+}
+
 static int wait_ms(struct mr_http *http, int64_t next_tick_ns)
 {
+    if (!needs_ticks(http)) {
+        return -1;
+    }
     int64_t ms = (next_tick_ns - mr_monotonic_ns() + 999999) / 1000000;
     MHD_UNSIGNED_LONG_LONG wanted;
     if (http->daemon != NULL && MHD_get_timeout(http->daemon, &wanted) == MHD_YES &&
@@ -473,8 +483,9 @@ static void *http_main(void *context)
     mr_thread_begin(MR_THREAD_HTTP, "mr-http");
     int64_t next_tick_ns = mr_monotonic_ns();
     while (!stopping(http)) {
-        if (mr_monotonic_ns() >= next_tick_ns) {
-            next_tick_ns += TICK_MS * INT64_C(1000000);
+        int64_t now_ns = mr_monotonic_ns();
+        if (now_ns >= next_tick_ns) {
+            next_tick_ns = now_ns + TICK_MS * INT64_C(1000000);
             tick(http);
         }
         turn(http, next_tick_ns);

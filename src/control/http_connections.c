@@ -48,6 +48,11 @@ static uint32_t count_taken(const struct mr_http_connections *all, bool with_clo
     return taken;
 }
 
+bool mr_http_connections_any(const struct mr_http_connections *all)
+{
+    return count_taken(all, true) > 0;
+}
+
 bool mr_http_connections_full(const struct mr_http_connections *all)
 {
     return count_taken(all, true) >= all->room;

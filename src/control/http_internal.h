@@ -115,6 +115,8 @@ struct mr_http_connections {
 void mr_http_connections_init(struct mr_http_connections *all, uint32_t limit);
 void mr_http_connections_done(struct mr_http_connections *all);
 
+bool mr_http_connections_any(const struct mr_http_connections *all);
+
 /* Whether there is no room for one more, not even in place of another. */
 bool mr_http_connections_full(const struct mr_http_connections *all);
 

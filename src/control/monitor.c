@@ -362,7 +362,7 @@ static void look(struct mr_monitor *monitor)
     look_at_lag(monitor, now, now_ns);
     look_behind(monitor, now, now_ns);
     look_at_copy(monitor, now);
-    mr_process_read(&now->process);
+    mr_process_sample(&now->process);
     now->own.log_dropped = mr_log_dropped();
     const struct mr_meter *meter = mr_pipeline_meter(monitor->options.pipeline);
     mr_histogram_read(&meter->flush, &now->times.flush);
@@ -375,17 +375,6 @@ static void look(struct mr_monitor *monitor)
     }
 }
 
-/* CPU time of a thread, with the time it was ready without a CPU: a thread that gets no CPU is at its limit as well. */
-static uint64_t busy_ns(const struct mr_process_threads *threads, const char *name)
-{
-    for (uint32_t i = 0; i < threads->count; i++) {
-        if (strcmp(threads->items[i].name, name) == 0) {
-            return threads->items[i].cpu_ns + threads->items[i].wait_ns;
-        }
-    }
-    return 0;
-}
-
 static struct mr_monitor_mark make_mark(const struct mr_monitor *monitor)
 {
     const struct mr_monitor_snapshot *now = monitor->now;
@@ -396,8 +385,8 @@ static struct mr_monitor_mark make_mark(const struct mr_monitor *monitor)
         .latency = now->times.latency,
         .cpu_seconds = now->process.cpu_seconds,
         .encode_ns = atomic_load(&mr_pipeline_meter(monitor->options.pipeline)->encode_ns),
-        .source_cpu_ns = busy_ns(&now->threads, "mr-source"),
-        .sink_cpu_ns = busy_ns(&now->threads, "mr-sink"),
+        .source_cpu_ns = mr_process_busy_ns(now->pipeline.source.tid),
+        .sink_cpu_ns = mr_process_busy_ns(now->pipeline.sink.tid),
     };
 }
 
@@ -477,7 +466,6 @@ static int sample(void *context)
     struct mr_monitor *monitor = context;
     pthread_mutex_lock(&monitor->lock);
     look(monitor);
-    mr_process_threads(&monitor->now->threads);
     struct mr_monitor_mark mark = make_mark(monitor);
     if (monitor->mark.time_ns != 0) {
         monitor->bottleneck = find_bottleneck(monitor, &mark);
@@ -537,6 +525,7 @@ struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)
     struct mr_monitor_snapshot *snapshot = MR_NEW(struct mr_monitor_snapshot);
     pthread_mutex_lock(&monitor->lock);
     look(monitor);
+    mr_process_read(&monitor->now->process);
     *snapshot = *monitor->now;
     snapshot->tables.items = NULL;
     if (snapshot->tables.count > 0) {
@@ -579,6 +568,7 @@ char *mr_monitor_metrics(struct mr_monitor *monitor, size_t *ret_len)
     pthread_mutex_lock(&monitor->lock);
     int64_t begin_ns = mr_monotonic_ns();
     look(monitor);
+    mr_process_read(&monitor->now->process);
     mr_process_threads(&monitor->now->threads);
     uint8_t *text = NULL;
     struct mr_buffer out = {.full = true};

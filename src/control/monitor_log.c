@@ -117,9 +117,11 @@ static void log_memory(struct mr_monitor *monitor, const struct mr_monitor_snaps
         return;
     }
     monitor->logged.memory_ns = now_ns;
+    struct mr_process process;
+    mr_process_read(&process);
     mr_log(MR_LOG_INFO, MR_MONITOR_MEMORY_EVENT, "memory of the process and of its batches",
-           MR_LOG_INT("resident_bytes", now->process.resident_bytes),
-           MR_LOG_INT("resident_peak_bytes", now->process.resident_peak_bytes),
+           MR_LOG_INT("resident_bytes", process.resident_bytes),
+           MR_LOG_INT("resident_peak_bytes", process.resident_peak_bytes),
            MR_LOG_INT("batches_bytes", now->pipeline.memory.used_bytes),
            MR_LOG_INT("batches_limit_bytes", now->pipeline.memory.limit_bytes));
 }

@@ -73,18 +73,27 @@ static double seconds_of(struct timeval time)
     return (double)time.tv_sec + (double)time.tv_usec / 1e6;
 }
 
-void mr_process_read(struct mr_process *ret)
+void mr_process_sample(struct mr_process *ret)
 {
-    *ret = (struct mr_process){0};
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     ret->cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+    char pages[64];
+    if (mr_file_read_head("/proc/self/statm", pages,
+                  sizeof(pages))) { /* of all, then of what is resident */
+        ret->resident_bytes = strtoull(strchrnul(pages, ' '), NULL, 10) * (size_t)getpagesize();
+    }
+}
+
+void mr_process_read(struct mr_process *ret)
+{
+    *ret = (struct mr_process){0};
+    mr_process_sample(ret);
     struct rlimit limit;
     getrlimit(RLIMIT_NOFILE, &limit);
     ret->max_fds = limit.rlim_cur > UINT32_MAX ? UINT32_MAX : (uint32_t)limit.rlim_cur;
     char status[4096];
     if (mr_file_read_head("/proc/self/status", status, sizeof(status))) {
-        ret->resident_bytes = status_number(status, "VmRSS:") * 1024;
         ret->resident_peak_bytes = status_number(status, "VmHWM:") * 1024;
         ret->virtual_bytes = status_number(status, "VmSize:") * 1024;
         ret->threads = (uint32_t)status_number(status, "Threads:");
@@ -113,20 +122,37 @@ static struct mr_thread_time *line_of(struct mr_process_threads *threads, const 
 }
 
 /* /proc/self/task/N/schedstat: nanoseconds on a CPU, nanoseconds ready without one, turns. */
+static void add_times(const char *id, struct mr_thread_time *line)
+{
+    char path[64], times[96];
+    snprintf(path, sizeof(path), "/proc/self/task/%.10s/schedstat", id);
+    if (mr_file_read_head(path, times, sizeof(times))) {
+        char *rest;
+        line->cpu_ns += strtoull(times, &rest, 10);
+        line->wait_ns += strtoull(rest, NULL, 10);
+    }
+}
+
+uint64_t mr_process_busy_ns(int tid)
+{
+    char id[12];
+    struct mr_thread_time times = {.cpu_ns = 0};
+    snprintf(id, sizeof(id), "%d", tid);
+    add_times(id, &times);
+    return times.cpu_ns + times.wait_ns;
+}
+
 static void add_thread(struct mr_process_threads *threads, const char *id)
 {
-    char path[64], name[MR_THREAD_NAME_SIZE + 1], times[96];
+    char path[64], name[MR_THREAD_NAME_SIZE + 1];
     snprintf(path, sizeof(path), "/proc/self/task/%.10s/comm", id);
     if (!mr_file_read_head(path, name, sizeof(name))) {
         return; /* it has ended */
     }
     name[strcspn(name, "\n")] = '\0';
-    snprintf(path, sizeof(path), "/proc/self/task/%.10s/schedstat", id);
     struct mr_thread_time *line = line_of(threads, name);
-    if (line != NULL && mr_file_read_head(path, times, sizeof(times))) {
-        char *rest;
-        line->cpu_ns += strtoull(times, &rest, 10);
-        line->wait_ns += strtoull(rest, NULL, 10);
+    if (line != NULL) {
+        add_times(id, line);
     }
 }
 

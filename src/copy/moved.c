@@ -12,7 +12,7 @@ enum {
 
 /* What one look has found of a kind. */
 struct found {
-    uint32_t count;
+    uint32_t count, last_root;
     struct mr_text partitions, roots; /* names, the first ten */
 };
 
@@ -25,10 +25,9 @@ struct look {
     struct mr_error *ret_error;
 };
 
-static void add_name(struct mr_text *names, const char *schema, const char *table)
+static void add_name(struct mr_text *names, const char *schema, const char *dot, const char *table)
 {
-    mr_text_format(names, "%s%s%s%s", names->len == 0 ? "" : ", ", schema,
-                   schema[0] == '\0' ? "" : ".", table);
+    mr_text_format(names, "%s%s%s%s", names->len == 0 ? "" : ", ", schema, dot, table);
 }
 
 static void add(struct look *look, enum mr_moved_how how, const struct mr_leaf *leaf,
@@ -36,61 +35,48 @@ static void add(struct look *look, enum mr_moved_how how, const struct mr_leaf *
 {
     struct found *found = &look->found[how];
     if (found->count++ < NAMES_MAX) {
-        add_name(&found->partitions, "", leaf->name);
-        add_name(&found->roots, root->schema, root->table);
+        add_name(&found->partitions, leaf->name, "", "");
+        if (found->last_root != root->oid) {
+            add_name(&found->roots, root->schema, ".", root->table);
+        }
+        found->last_root = root->oid;
     }
 }
 
-/* With what there is no event for. */
+/* What there is no event for. */
 static const struct {
-    const char *text;
-    const char *remedy; /* a table's name follows where `names_root` */
-    bool names_root;
-    enum mr_moved_policy mends_at; /* it is mended from this policy on */
+    const char *text, *remedy;
+    enum mr_moved_policy mends_at; /* the topic follows from this policy on */
 } kinds[] = {
-    [MR_MOVED_ATTACHED] = {"partitions were attached: the rows that they had before are now in "
-                           "their tables, and no event "
-                           "tells of them",
-                           "set partitions.moved = \"copy\", or have the tables copied: millrace "
-                           "snapshot ",
-                           true, MR_MOVED_COPY},
-    [MR_MOVED_DETACHED] = {"partitions were detached: their rows are no longer in their tables, "
-                           "and no event tells of it",
-                           "set partitions.moved = \"follow\" before the next, or have the rows "
-                           "deleted from the topic: "
-                           "millrace verify --repair",
-                           false, MR_MOVED_FOLLOW},
-    [MR_MOVED_DROPPED] = {"partitions were dropped: their rows are no longer in their tables, and "
-                          "no event tells of it",
-                          "where the topic is to lose the rows, too: millrace verify --repair",
-                          false, MR_MOVED_POLICIES},
-    [MR_MOVED_TRUNCATED] = {"partitions were truncated: their rows are no longer in their tables, "
-                            "and no event tells of it",
-                            "where the topic is to lose the rows, too: millrace verify --repair; "
-                            "TRUNCATE of the whole table is an event",
-                            false, MR_MOVED_POLICIES},
+    [MR_MOVED_ATTACHED] = {"partitions were attached: no event tells of the rows they had",
+                           "set partitions.moved = \"copy\" before the next; have these tables "
+                           "copied: millrace snapshot TABLE",
+                           MR_MOVED_COPY},
+    [MR_MOVED_DETACHED] = {"partitions were detached: no event tells that their rows are gone",
+                           "where the topic is to lose these rows, too: millrace verify --repair; "
+                           "partitions.moved = \"follow\" before the next",
+                           MR_MOVED_FOLLOW},
+    [MR_MOVED_DROPPED] = {"partitions were dropped: no event tells that their rows are gone",
+                          "where the topic is to lose these rows, too: millrace verify --repair",
+                          MR_MOVED_POLICIES},
+    [MR_MOVED_TRUNCATED] = {"partitions were truncated: no event tells that their rows are gone",
+                            "where the topic is to lose these rows, too: millrace verify --repair",
+                            MR_MOVED_POLICIES},
 };
 
 static void tell(struct look *look, enum mr_moved_how how)
 {
     const struct mr_moved *moved = look->moved;
-    struct found *found = &look->found[how];
+    const struct found *found = &look->found[how];
     bool is_mended = moved->policy >= kinds[how].mends_at;
-    struct mr_text remedy = {0};
     if (found->count > 0) {
         mr_copies_count_moved(moved->copies, how, found->count);
-        mr_text_string(&remedy,
-                       is_mended ? "none is needed: the topic follows" : kinds[how].remedy);
-        mr_text_string(&remedy, !is_mended && kinds[how].names_root ? found->roots.data : "");
         mr_log(is_mended ? MR_LOG_INFO : MR_LOG_WARN, "partition_moved", kinds[how].text,
                MR_LOG_STR("how", mr_moved_name(how)),
                MR_LOG_STR("partitions", found->partitions.data),
                MR_LOG_STR("tables", found->roots.data), MR_LOG_INT("count", found->count),
-               MR_LOG_STR("remedy", remedy.data));
+               MR_LOG_STR("remedy", is_mended ? "none: the topic follows" : kinds[how].remedy));
     }
-    mr_text_done(&remedy);
-    mr_text_done(&found->partitions);
-    mr_text_done(&found->roots);
 }
 
 /* The topic loses what the root has lost. */
@@ -116,7 +102,10 @@ static mr_status look_at_gone(struct look *look, const struct mr_leaf *leaf)
         return MR_OK;
     }
     if (now == NULL) {
-        MR_TRY(mr_pg_table_is_there(look->conn, leaf->oid, &is_there, look->ret_error));
+        int64_t there;
+        MR_TRY(mr_pg_ask_number(look->conn, "a table", 'b', &there, look->ret_error,
+                                "SELECT EXISTS (SELECT FROM pg_class WHERE oid = %u)", leaf->oid));
+        is_there = there != 0;
     }
     add(look, is_there ? MR_MOVED_DETACHED : MR_MOVED_DROPPED, leaf, root);
     if (is_there && look->moved->policy == MR_MOVED_FOLLOW) {
@@ -191,19 +180,18 @@ mr_status mr_moved_look(struct mr_moved *moved, struct mr_pg_conn *conn,
     look.streamed.tables = MR_NEW_ARRAY(struct mr_streamed_table, most + 1);
     look.streamed.bounds = MR_NEW_ARRAY(char *, most + 1);
     mr_status status = compare(&look);
-    if (status != MR_OK) { /* the next look finds it again */
-        for (uint32_t i = 0; i < MR_MOVED_COUNT; i++) {
-            mr_text_done(&look.found[i].partitions);
-            mr_text_done(&look.found[i].roots);
+    for (uint32_t i = 0; i < MR_MOVED_COUNT; i++) {
+        if (status == MR_OK) {
+            tell(&look, (enum mr_moved_how)i);
         }
+        mr_text_done(&look.found[i].partitions);
+        mr_text_done(&look.found[i].roots);
+    }
+    mr_leaves_done(status == MR_OK ? &moved->before : &look.now);
+    if (status != MR_OK) { /* the next look finds it again */
         mr_moved_leaves_done(&look.streamed);
-        mr_leaves_done(&look.now);
         return status;
     }
-    for (uint32_t i = 0; i < MR_MOVED_COUNT; i++) {
-        tell(&look, (enum mr_moved_how)i);
-    }
-    mr_leaves_done(&moved->before);
     moved->before = look.now;
     moved->has_looked = true;
     *ret = look.streamed;

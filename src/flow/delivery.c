@@ -21,7 +21,7 @@ enum {
     /* A transaction that would stay open for more ends when nothing more comes. */
     TRANSACTION_QUIET_MS = 20,
     /* The loop comes round at least so often, so that somebody can see that it does. */
-    TURN_MS_MAX = 1000,
+    TURN_MS_MAX = 10000,
     /* A session that has nothing to do for so long does not fail. */
     SOUND_MS = 2000,
 };
@@ -574,8 +574,10 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         MR_TRY(send_batches(delivery, ret_error));
         MR_TRY(poll_sink(sink, ret_error));
         MR_TRY(advance(delivery, ret_error));
+        int turn_ms = TURN_MS_MAX;
         if (MR_UNLIKELY(mr_standstill_has(&pipeline->standstill, MR_CAUSE_SINK_FAILS))) {
             look_whether_sound(delivery);
+            turn_ms = SOUND_MS;
         }
         if (must_leave(pipeline)) {
             return MR_END;
@@ -593,8 +595,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         int timeout_ms = waits ? 10 : sink->ops->poll == NULL ? -1 : sink->ops->timeout_ms(sink);
         timeout_ms = sooner(timeout_ms, store_due_ms(delivery));
         timeout_ms = sooner(timeout_ms, end_due_ms(delivery));
-        timeout_ms = sooner(timeout_ms, TURN_MS_MAX);
-        wait_for_wake(delivery, timeout_ms);
+        wait_for_wake(delivery, sooner(timeout_ms, turn_ms));
     }
 }
 
@@ -790,6 +791,7 @@ void *mr_delivery_main(void *context)
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-sink");
     mr_thread_begin(MR_THREAD_SINK, "mr-sink");
+    atomic_store(&pipeline->by_sink.tid, gettid());
     struct delivery delivery = {.pipeline = pipeline,
                                 .woken = watch_wake(pipeline->wakes.sink),
                                 .stream = &pipeline->lanes[MR_LANE_STREAM],

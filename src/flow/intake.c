@@ -1,5 +1,6 @@
 /* The source thread's loop: receives, tells PostgreSQL how far delivery has come, and stops in order. */
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -314,6 +315,7 @@ void *mr_intake_main(void *context)
     struct mr_pipeline *pipeline = context;
     prctl(PR_SET_NAME, "mr-source");
     mr_thread_begin(MR_THREAD_SOURCE, "mr-source");
+    atomic_store(&pipeline->by_source.tid, gettid());
     /* Pauses of some hundred microseconds should be just that: the kernel may add 50 µs otherwise. */
     prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
     struct mr_intake intake;

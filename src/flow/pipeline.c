@@ -236,6 +236,8 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .confirmed_lsn = atomic_load(&pipeline->by_source.confirmed),
         .source.turn_ns = atomic_load(&pipeline->by_source.turn_ns),
         .sink.turn_ns = atomic_load(&pipeline->by_sink.turn_ns),
+        .source.tid = atomic_load(&pipeline->by_source.tid),
+        .sink.tid = atomic_load(&pipeline->by_sink.tid),
         .source.connected = mr_handshake_look(&pipeline->handshake).state == MR_HANDSHAKE_OPEN,
         .sink.connected = atomic_load(&pipeline->by_sink.connected),
         .source.was_connected = atomic_load(&pipeline->by_source.was_connected),

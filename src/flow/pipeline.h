@@ -105,6 +105,7 @@ struct mr_source_stats {
     bool was_connected;      /* at least once */
     bool stands_by;          /* connected; another instance has the stream */
     bool slot_adopted;       /* it began where a slot stood, with no position stored */
+    int tid;                 /* the kernel's number of the thread; 0: not yet */
     int64_t turn_ns;         /* monotonic: when the thread's loop last came round; 0: not yet */
     uint64_t wait_ns;        /* spent waiting for the source */
     uint64_t received_bytes; /* of replication messages */
@@ -114,6 +115,7 @@ struct mr_source_stats {
 
 struct mr_sink_stats {
     bool connected;
+    int tid;
     int64_t turn_ns;
     uint64_t rebuilds; /* of the session */
     uint64_t rebuild_reasons[MR_STATUS_COUNT];

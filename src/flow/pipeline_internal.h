@@ -66,6 +66,7 @@ struct mr_by_source {
     _Atomic mr_lsn received;
     _Atomic mr_lsn confirmed;
     _Atomic int64_t turn_ns; /* when the thread's loop last came round */
+    _Atomic int tid;
     _Atomic bool was_connected;
 };
 
@@ -73,6 +74,7 @@ struct mr_by_sink {
     _Atomic uint64_t records_acked, rebuilds;
     _Atomic mr_lsn acknowledged; /* of the stream's lane */
     _Atomic int64_t turn_ns;
+    _Atomic int tid;
     _Atomic bool connected;
 };
 

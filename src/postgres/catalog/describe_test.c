@@ -442,9 +442,6 @@ static void test_partitions_that_are_sent_by_their_root(void **state)
     assert_false(mr_leaves_find(&leaves, oid)->is_counted);
     mr_leaves_done(&leaves);
     run("DROP TABLE shop.parts_2");
-    bool is_there;
-    assert_int_equal(mr_pg_table_is_there(conn, oid, &is_there, &error), MR_OK);
-    assert_false(is_there);
     assert_int_equal(mr_pg_leaf_ask(conn, oid, &attached, &bounds, &error), MR_OK);
     assert_null(bounds);
     run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = false)");

@@ -5,8 +5,6 @@
 
 #include "postgres/catalog/pg_sql.h"
 
-enum { LEAVES_MAX = 100 * 1000 };
-
 enum column {
     ROOT_OID,
     ROOT_SCHEMA,
@@ -14,14 +12,7 @@ enum column {
     LEAF_OID, /* NULL, as what follows: the root has none */
     LEAF_FILENODE,
     LEAF_COUNTED,
-    LEAF_SCHEMA,
-    LEAF_TABLE,
-};
-
-struct reading {
-    const struct mr_pg_source_options *options;
-    struct mr_leaves now;
-    uint32_t roots_max, leaves_max;
+    LEAF_NAME,
 };
 
 static int compare_roots(const void *a, const void *b)
@@ -50,93 +41,62 @@ const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oi
                : bsearch(&leaf, leaves->leaves, leaves->leaf_count, sizeof(leaf), compare_leaves);
 }
 
-static char *joined(const char *schema, const char *table)
+/* The last root's, as rows come. */
+static void add_leaf(struct mr_leaves *leaves, const struct mr_pg_result *result, uint32_t row)
 {
-    struct mr_text name = {0};
-    mr_text_format(&name, "%s.%s", schema, table);
-    return name.data;
-}
-
-static void add_root(struct reading *reading, uint32_t oid, const char *schema, const char *table)
-{
-    struct mr_leaves *now = &reading->now;
-    if (now->root_count == reading->roots_max) {
-        reading->roots_max = 2 * reading->roots_max + 8;
-        now->roots = MR_REALLOC(now->roots, reading->roots_max * sizeof(*now->roots));
-    }
-    now->roots[now->root_count++] =
-        (struct mr_root){.oid = oid, .schema = MR_STRDUP(schema), .table = MR_STRDUP(table)};
-}
-
-static void add_leaf(struct reading *reading, const struct mr_pg_result *row)
-{
-    struct mr_leaves *now = &reading->now;
-    if (now->leaf_count == reading->leaves_max) {
-        reading->leaves_max = 2 * reading->leaves_max + 64;
-        now->leaves = MR_REALLOC(now->leaves, reading->leaves_max * sizeof(*now->leaves));
-    }
-    now->leaves[now->leaf_count++] = (struct mr_leaf){
-        .oid = (uint32_t)mr_pg_result_number(row, 0, LEAF_OID),
-        .root = now->roots[now->root_count - 1].oid,
-        .filenode = (uint32_t)mr_pg_result_number(row, 0, LEAF_FILENODE),
-        .is_counted = mr_pg_result_true(row, 0, LEAF_COUNTED),
-        .name =
-            joined(mr_pg_result_value(row, 0, LEAF_SCHEMA), mr_pg_result_value(row, 0, LEAF_TABLE)),
+    leaves->leaves[leaves->leaf_count++] = (struct mr_leaf){
+        .oid = (uint32_t)mr_pg_result_number(result, row, LEAF_OID),
+        .root = leaves->roots[leaves->root_count - 1].oid,
+        .filenode = (uint32_t)mr_pg_result_number(result, row, LEAF_FILENODE),
+        .is_counted = mr_pg_result_true(result, row, LEAF_COUNTED),
+        .name = MR_STRDUP(mr_pg_result_value(result, row, LEAF_NAME)),
     };
 }
 
-/* mr_pg_row_fn: a root's rows come one after the other. */
-static mr_status take_row(void *context, const struct mr_pg_result *row, struct mr_error *ret_error)
+static void take_row(struct mr_leaves *leaves, const struct mr_pg_source_options *options,
+                     const struct mr_pg_result *result, uint32_t row)
 {
-    struct reading *reading = context;
-    struct mr_leaves *now = &reading->now;
-    uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, ROOT_OID);
-    const char *schema = mr_pg_result_value(row, 0, ROOT_SCHEMA);
-    const char *table = mr_pg_result_value(row, 0, ROOT_TABLE);
-    uint32_t last = now->root_count == 0 ? 0 : now->roots[now->root_count - 1].oid;
-    if (oid < last || now->leaf_count == LEAVES_MAX) {
-        return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "the server was asked for partitions and answers in another order, or with "
-                       "more than there can be");
+    uint32_t oid = (uint32_t)mr_pg_result_number(result, row, ROOT_OID);
+    const char *schema = mr_pg_result_value(result, row, ROOT_SCHEMA);
+    const char *table = mr_pg_result_value(result, row, ROOT_TABLE);
+    if (!mr_pg_table_listed(options, mr_slice_of(schema), mr_slice_of(table))) {
+        return;
     }
-    if (!mr_pg_table_listed(reading->options, mr_slice_of(schema), mr_slice_of(table))) {
-        return MR_OK;
+    if (leaves->root_count == 0 || leaves->roots[leaves->root_count - 1].oid != oid) {
+        leaves->roots[leaves->root_count++] =
+            (struct mr_root){.oid = oid, .schema = MR_STRDUP(schema), .table = MR_STRDUP(table)};
     }
-    if (oid != last) {
-        add_root(reading, oid, schema, table);
+    if (mr_pg_result_value(result, row, LEAF_OID) != NULL) {
+        add_leaf(leaves, result, row);
     }
-    if (mr_pg_result_value(row, 0, LEAF_OID) != NULL) {
-        add_leaf(reading, row);
-    }
-    return MR_OK;
 }
 
-/* Foreign tables have no WAL. */
+/* Foreign tables have no WAL. libpq holds the answer: of some fifty thousand partitions it is more than it may (pg_conn.h). */
 mr_status mr_pg_leaves_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                             struct mr_leaves *ret_leaves, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"partitions", "nssNNBSS", 0, UINT32_MAX};
-    struct reading reading = {.options = options};
+    static const struct mr_pg_shape shape = {"partitions", "nssNNBS", 0, UINT32_MAX};
+    const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
     mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(conn));
-    mr_text_string(&sql,
-                   " SELECT r.oid::bigint, rn.nspname, r.relname, c.oid::bigint,"
-                   " c.relfilenode::bigint, c.reltuples >= 0, n.nspname, c.relname FROM sent s"
-                   " JOIN pg_class r ON r.oid = s.oid AND r.relkind = 'p'"
-                   " JOIN pg_namespace rn ON rn.oid = r.relnamespace"
-                   " LEFT JOIN (tree t JOIN pg_class c ON c.oid = t.oid AND c.relkind = 'r'"
-                   " JOIN pg_namespace n ON n.oid = c.relnamespace)"
-                   " ON t.root = r.oid AND t.isleaf ORDER BY 1");
-    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_row, &reading, ret_error);
-    if (status != MR_OK) {
-        mr_leaves_done(&reading.now);
-        return status;
+    mr_text_string(&sql, " SELECT r.oid::bigint, rn.nspname, r.relname, c.oid::bigint,"
+                         " c.relfilenode::bigint, c.reltuples >= 0, n.nspname || '.' || c.relname"
+                         " FROM sent s JOIN pg_class r ON r.oid = s.oid AND r.relkind = 'p'"
+                         " JOIN pg_namespace rn ON rn.oid = r.relnamespace"
+                         " LEFT JOIN (tree t JOIN pg_class c ON c.oid = t.oid AND c.relkind = 'r'"
+                         " JOIN pg_namespace n ON n.oid = c.relnamespace)"
+                         " ON t.root = r.oid AND t.isleaf ORDER BY r.oid");
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
+    uint32_t rows = mr_pg_result_rows(result);
+    struct mr_leaves leaves = {.roots = MR_NEW_ARRAY(struct mr_root, rows + 1),
+                               .leaves = MR_NEW_ARRAY(struct mr_leaf, rows + 1)};
+    for (uint32_t i = 0; i < rows; i++) {
+        take_row(&leaves, options, result, i);
     }
-    if (reading.now.leaf_count > 0) {
-        qsort(reading.now.leaves, reading.now.leaf_count, sizeof(struct mr_leaf), compare_leaves);
-    }
-    *ret_leaves = reading.now;
+    qsort(leaves.roots, leaves.root_count, sizeof(struct mr_root), compare_roots);
+    qsort(leaves.leaves, leaves.leaf_count, sizeof(struct mr_leaf), compare_leaves);
+    *ret_leaves = leaves;
     return MR_OK;
 }
 
@@ -178,15 +138,5 @@ mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attach
     if (ret_bounds != NULL) {
         *ret_bounds = is_leaf ? MR_STRDUP(mr_pg_result_value(result, 0, 1)) : NULL;
     }
-    return MR_OK;
-}
-
-mr_status mr_pg_table_is_there(struct mr_pg_conn *conn, uint32_t oid, bool *ret_there,
-                               struct mr_error *ret_error)
-{
-    int64_t there;
-    MR_TRY(mr_pg_ask_number(conn, "a table", 'b', &there, ret_error,
-                            "SELECT EXISTS (SELECT FROM pg_class WHERE oid = %u)", oid));
-    *ret_there = there != 0;
     return MR_OK;
 }

@@ -38,8 +38,4 @@ const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oi
 mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attached,
                          char **ret_bounds, struct mr_error *ret_error);
 
-/* Whether there is a table of that OID. */
-mr_status mr_pg_table_is_there(struct mr_pg_conn *conn, uint32_t oid, bool *ret_there,
-                               struct mr_error *ret_error);
-
 #endif

@@ -17,6 +17,10 @@
 
 enum {
     MISSING_INTERVAL_MS = 1000,
+    /* A look costs a login: 6 ms of both sides' CPU with a password (SCRAM). Where nothing moves, that is most of what an idle
+     * pipeline takes, so looks get rare: up to so many intervals, and so long, apart. */
+    REST_INTERVALS = 6,
+    REST_MS = 60000,
     HELD_UP_MS = 10000,
     /* More than this not sent, or kept although it is confirmed, is no matter of a moment. */
     FAR_BYTES = 1024 * 1024,
@@ -35,6 +39,7 @@ struct mr_pg_slot {
 
     /* The thread's own. */
     uint32_t failed;   /* looks in a row */
+    uint32_t still;    /* looks in a row that found all confirmed, and no more WAL than before */
     int64_t making_ns; /* since when it is being made; 0: it is not */
     bool held_up_is_logged;
     uint32_t copy_looks;
@@ -249,8 +254,11 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     view->synced = mr_pg_result_true(result, 0, SYNCED);
     view->invalidation = invalidation_of(mr_pg_result_value(result, 0, INVALIDATION));
     view->is_standby = is_standby;
-    view->server_lsn = mr_pg_result_lsn(result, 0, LSN);
+    mr_lsn written = mr_pg_result_lsn(result, 0, LSN);
     view->confirmed_lsn = mr_pg_result_lsn(result, 0, CONFIRMED);
+    bool is_still = written == view->server_lsn && view->confirmed_lsn >= written;
+    slot->still = is_still ? slot->still + 1 : 0;
+    view->server_lsn = written;
     view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
     view->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
     view->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
@@ -463,6 +471,14 @@ static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
     }
 }
 
+uint32_t mr_slot_pause_ms(uint32_t interval_ms, uint32_t still)
+{
+    uint32_t most_ms = interval_ms > REST_MS ? interval_ms : REST_MS;
+    uint64_t rest_ms =
+        (uint64_t)interval_ms * (still < REST_INTERVALS ? still + 1 : REST_INTERVALS);
+    return rest_ms < most_ms ? (uint32_t)rest_ms : most_ms;
+}
+
 /* At the start the source may be about to make the slot. */
 static int pause_ms(const struct mr_pg_slot *slot)
 {
@@ -470,7 +486,7 @@ static int pause_ms(const struct mr_pg_slot *slot)
                    mr_forecast_seconds(&slot->forecast, mr_monotonic_ns()) < FORECAST_SOON_S;
     return changes && slot->options.interval_ms > MISSING_INTERVAL_MS
                ? MISSING_INTERVAL_MS
-               : (int)slot->options.interval_ms;
+               : (int)mr_slot_pause_ms(slot->options.interval_ms, slot->still);
 }
 
 static int tick(void *context)
@@ -481,6 +497,7 @@ static int tick(void *context)
     if (status == MR_OK) {
         slot->failed = 0;
     } else if (status != MR_AGAIN) {
+        slot->still = 0;
         look_failed(slot, &error);
     }
     return pause_ms(slot);

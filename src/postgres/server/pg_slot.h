@@ -112,6 +112,9 @@ void mr_pg_slot_stop(struct mr_pg_slot *slot);
 /* Any thread. */
 void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view);
 
+/* Until the next look, after so many in a row that found all confirmed, and no more WAL than before. */
+uint32_t mr_slot_pause_ms(uint32_t interval_ms, uint32_t still);
+
 enum { MR_FORECAST_SAMPLES = 64 };
 
 /* One look at the slot. */

@@ -143,11 +143,25 @@ static void test_forecast_is_zero_when_nothing_is_left(void **state)
     assert_true(mr_forecast_seconds(&forecast, 10 * SECOND) == 0);
 }
 
+/* An idle slot is looked at less and less often, by a minute at most, or as rarely as was wished. */
+static void test_pause_of_a_slot_that_rests(void **state)
+{
+    (void)state;
+    static const uint32_t table[][3] = {
+        {10000, 0, 10000}, {10000, 1, 20000},          {10000, 5, 60000},
+        {10000, 6, 60000}, {10000, UINT32_MAX, 60000}, {200, 100, 1200},
+        {45000, 1, 60000}, {300000, 9, 300000},        {3600000, 0, 3600000}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(table); i++) {
+        assert_int_equal(mr_slot_pause_ms(table[i][0], table[i][1]), table[i][2]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forecast_of_a_delivered_burst),
         cmocka_unit_test(test_forecast_of_a_steady_stream),
+        cmocka_unit_test(test_pause_of_a_slot_that_rests),
         cmocka_unit_test(test_forecast_of_a_slot_that_is_held),
         cmocka_unit_test(test_forecast_of_a_backlog_that_shrinks),
         cmocka_unit_test(test_forecast_needs_two_samples),

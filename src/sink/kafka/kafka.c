@@ -15,7 +15,7 @@
 #include "sink/kafka/kafka_stats.h"
 
 enum {
-    POLL_INTERVAL_MS = 1000, /* looks for an error that came without a wake-up */
+    POLL_INTERVAL_MS = 1000, /* while the broker is to answer */
     BATCH_BYTES_MIN = 1024,
 };
 
@@ -272,7 +272,11 @@ static int kafka_timeout_ms(const struct mr_sink *sink)
         int settles_ms = mr_kafka_transaction_settles_in_ms(kafka);
         return settles_ms > 0 ? settles_ms : MR_KAFKA_RETRY_MS; /* there was no room */
     }
-    return may_commit(kafka) ? MR_KAFKA_RETRY_MS : POLL_INTERVAL_MS;
+    if (may_commit(kafka)) {
+        return MR_KAFKA_RETRY_MS;
+    }
+    /* Whatever else librdkafka has to say comes with a wake-up (rd_kafka_q_io_event). */
+    return kafka->reports.awaited > 0 ? POLL_INTERVAL_MS : -1;
 }
 
 /* Takes the latest report, if a new one has come. */
