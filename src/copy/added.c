@@ -103,11 +103,14 @@ static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error
     MR_TRY(mr_pg_connect(added->connection, false, added->ticker.stop_fd, &conn, ret_error));
     bool wants_tables = added->asks || added->listener.take != NULL;
     mr_status status = wants_tables ? query(conn, added->source, &result, ret_error) : MR_OK;
+    bool passes = status == MR_OK;
     if (status == MR_OK && watches(added)) {
         status = mr_moved_look(&added->moved, conn, added->source, &leaves, ret_error);
+        /* Where partitions are only told of, tables need not wait for what could not be seen of them. */
+        passes = status == MR_OK || (follows(added) & MR_FOLLOW_LEAVES) == 0;
     }
     mr_pg_close(conn);
-    if (status == MR_OK) {
+    if (passes) {
         pass_on(added, result, &leaves);
     }
     mr_moved_leaves_done(&leaves);
