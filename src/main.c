@@ -29,16 +29,28 @@ static mr_status record(const struct mr_config *config, const struct mr_record_o
     return status;
 }
 
+static mr_status move(struct mr_config *config, const struct mr_move_wish *wish,
+                      struct mr_error *ret_error)
+{
+    int signal_fd = mr_cli_signals();
+    mr_status status = mr_cli_move(config, wish, signal_fd, stdout, ret_error);
+    close(signal_fd);
+    return status;
+}
+
 /* The verdict is the exit code where there is one. */
 static int verify(const struct mr_config *config, const struct mr_arguments *arguments)
 {
     struct mr_error error = {0};
-    enum mr_verify_verdict verdict;
+    enum mr_verify_verdict verdict = MR_VERIFY_EQUAL;
     struct mr_verify_options options = arguments->verify;
     options.ask = mr_show_ask;
     options.server = &config->http;
     int signal_fd = mr_cli_signals();
-    mr_status status = mr_verify(config, &options, signal_fd, stdout, &verdict, &error);
+    mr_status status = mr_cli_take_shift(config, &error);
+    if (status == MR_OK) {
+        status = mr_verify(config, &options, signal_fd, stdout, &verdict, &error);
+    }
     close(signal_fd);
     int code = mr_verify_exit_code(verdict);
     if (status == MR_AGAIN) {
@@ -117,6 +129,8 @@ static int run_command(const struct mr_arguments *arguments)
         status = mr_check(config, stdout);
     } else if (status == MR_OK && arguments->command == MR_COMMAND_RECORD) {
         status = record(config, &arguments->record, &error);
+    } else if (status == MR_OK && arguments->command == MR_COMMAND_MOVE) {
+        status = move(config, &arguments->move, &error);
     } else if (status == MR_OK && arguments->command == MR_COMMAND_VERIFY) {
         status = take_address(config, arguments);
         int code = status == MR_OK ? verify(config, arguments) : mr_status_exit_code(status);

@@ -110,6 +110,12 @@ class Database:
         with connect(database or self.name, port=self.port) as connection:
             return self._rows(connection, text, parameters)
 
+    def serve_at(self, port):
+        """The same database is on another server now, or on a new one at the same port."""
+        self.port = port
+        if self._server is not None:
+            self._server.close()
+
     @staticmethod
     def _rows(connection, text, parameters):
         cursor = connection.execute(text, parameters)

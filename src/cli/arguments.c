@@ -105,6 +105,7 @@ static const char *const other_commands[][2] = {
     {"start", "run"},      {"stream", "run"},           {"serve", "run"},
     {"validate", "check"}, {"test", "check"},           {"info", "status"},
     {"copy", "snapshot"},  {"ready", "health --ready"}, {"version", "--version"},
+    {"upgrade", "move"},   {"migrate", "move"},
 };
 
 static void tell_unknown_command(const char *name)
@@ -261,6 +262,11 @@ static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
     }
     if (ret->command == MR_COMMAND_VERIFY) {
         return take_verified(argc, argv, ret);
+    }
+    if (ret->move.fence && ret->move.accept != NULL) {
+        fputs("millrace: --fence is for the old cluster, --accept-cluster for the new one\n",
+              stderr);
+        return MR_ERR_USAGE;
     }
     if (optind < argc) {
         fprintf(stderr, "millrace: unexpected argument \"%s\"; try millrace --help\n",

@@ -19,6 +19,7 @@ struct mr_arguments {
     struct mr_ask_profile profile;
     struct mr_record_options record;
     struct mr_ask_snapshot snapshot;
+    struct mr_move_wish move;
     bool diff;
     struct mr_verify_options verify;
     const char *sample;  /* of verify */

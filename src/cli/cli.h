@@ -11,6 +11,10 @@
 /* `millrace run`: streams until SIGTERM, or until all has failed that is tried again. */
 mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error);
 
+/* Has the sink know the sections of the stored position; `kinds`: MR_CLI_SECTIONS, the caller's, who keeps them. */
+enum { MR_CLI_SECTIONS = 8 };
+void mr_cli_know_sections(struct mr_config *config, struct mr_section_kind *kinds);
+
 /* SIGTERM, SIGINT and SIGHUP come as reads of the descriptor, so that nothing of ours runs inside a handler; -1: there is none left. */
 int mr_cli_signals(void);
 
@@ -32,6 +36,20 @@ mr_status mr_cli_recover_begin(const char *path, struct mr_recovery *ret,
  * "gap"; NULL: none is made yet. `yes`: it is to be done. MR_OK: `*ret_code` is the exit code. */
 mr_status mr_cli_recover(const struct mr_config *config, struct mr_recovery *recovery,
                          const char *choice, bool yes, int *ret_code, struct mr_error *ret_error);
+
+struct mr_move_wish {
+    bool fence;         /* leave the cluster of the configuration */
+    const char *accept; /* system identifier of the one to go on at; NULL: none */
+};
+
+/* `millrace move`: has the stream leave a cluster, or go on at another; without a wish only says what would be done, how, and what it costs
+ * (docs/upgrading-postgresql.md). MR_ERR_HISTORY: rows would be missing. */
+mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish, int stop_fd,
+                      FILE *to, struct mr_error *ret_error);
+
+/* For a command that compares places of the server with positions of records: what the latter are raised by since the stream moved from
+ * another cluster. Whoever may not read what is stored has one that has not. */
+mr_status mr_cli_take_shift(const struct mr_config *config, struct mr_error *ret_error);
 
 /* `millrace convert`: a connector's configuration of Debezium's ("-": standard input) as ours. */
 mr_status mr_cli_convert(const char *path, FILE *to);

@@ -46,10 +46,10 @@ struct app {
     struct mr_encoder *encoder;
     const struct mr_copy_server *server; /* of copies */
     struct mr_copies *copies;
-    struct mr_resolved *resolved;       /* NULL: no markers are wanted */
-    struct mr_ledger *ledger;           /* NULL: none is kept */
-    struct mr_companion *companions[4]; /* of all three */
-    struct mr_section_kind sections[8]; /* that the stored position may have */
+    struct mr_resolved *resolved;                     /* NULL: no markers are wanted */
+    struct mr_ledger *ledger;                         /* NULL: none is kept */
+    struct mr_companion *companions[4];               /* of all three */
+    struct mr_section_kind sections[MR_CLI_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
     struct mr_pg_slot *slot;
@@ -194,17 +194,18 @@ static void reserve_topics(struct app *app)
     }
 }
 
-static void sections_wire(struct app *app)
+void mr_cli_know_sections(struct mr_config *config, struct mr_section_kind *kinds)
 {
     uint32_t count = 0;
     for (; mr_copy_section_kinds[count].name != NULL; count++) {
-        app->sections[count] = mr_copy_section_kinds[count];
+        kinds[count] = mr_copy_section_kinds[count];
     }
-    if (app->config->ledger_topic != NULL) {
-        app->sections[count++] = mr_ledger_section_kind;
+    if (config->ledger_topic != NULL) {
+        kinds[count++] = mr_ledger_section_kind;
     }
-    MR_ASSERT(count < MR_ARRAY_LEN(app->sections));
-    app->config->kafka.sections = app->sections;
+    MR_ASSERT(count < MR_CLI_SECTIONS);
+    kinds[count] = (struct mr_section_kind){0};
+    config->kafka.sections = kinds;
 }
 
 static void copies_wire(struct app *app)
@@ -247,7 +248,7 @@ static void companions_wire(struct app *app)
 
 static void app_wire(struct app *app)
 {
-    sections_wire(app);
+    mr_cli_know_sections(app->config, app->sections);
     app->source = mr_pg_source_new(&app->config->source);
     app->sink = make_sink(app->config);
     app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);

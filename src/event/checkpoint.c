@@ -342,8 +342,9 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
         return mr_fail(
             ret_error, MR_ERR_HISTORY,
             "this is another PostgreSQL cluster (system identifier %s) than the one whose "
-            "changes were delivered (%s); correct the connection, or stream this one from now "
-            "on: %s",
+            "changes were delivered (%s); correct the connection; if it has taken that one's place "
+            "(pg_upgrade, a restore), run millrace move, which says how the stream goes on here; "
+            "or stream this one from now on: %s",
             server->identity.system_id, stored->identity.system_id,
             recipe_elsewhere(server, steps, sizeof(steps)));
     }

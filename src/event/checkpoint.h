@@ -7,6 +7,18 @@
 #include "base/status.h"
 #include "event/event.h"
 
+/* That a stream has moved from another cluster, or is about to (docs/upgrading-postgresql.md). A stored position keeps it. */
+struct mr_cluster_move {
+    char from[24]; /* system identifier */
+    mr_lsn
+        left; /* all before it was delivered there, and nothing came after it; 0: it has not moved */
+    mr_lsn
+        entered; /* where the stream went on, as the new cluster's places are called here; 0: it has not yet */
+    mr_lsn shift;  /* that the cluster's LSNs are called here by (lsn.h) */
+    uint64_t xid;  /* the next one there */
+    int64_t at_ms; /* since 1970: when it left, or went on */
+};
+
 /* Whose stream it is. */
 struct mr_identity {
     char system_id[24]; /* of the cluster, decimal */
@@ -15,6 +27,7 @@ struct mr_identity {
     char slot[64];
     char publication[256]; /* 63 characters in the database's encoding */
     uint64_t tables;       /* tells the configured names apart from others; 0: not known */
+    struct mr_cluster_move moved;
 };
 
 /* What decides which transactions come with which rows: the publication. Its tables are those of the time (the server reads the

@@ -5,6 +5,8 @@
 
 enum { DIGITS_MAX = 8 };
 
+_Atomic mr_lsn mr_lsn_shift;
+
 /* The digits at `text` as a number; moves `text` after them. */
 static bool take_half(const char **text, mr_lsn *ret_half)
 {

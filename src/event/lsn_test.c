@@ -14,6 +14,21 @@ static void test_parse(void **state)
     assert_int_equal(lsn, 0);
 }
 
+static void test_shift_there_and_back(void **state)
+{
+    (void)state;
+    assert_int_equal(mr_lsn_of_server(5), 5);
+    assert_int_equal(mr_lsn_at_server(5), 5);
+    mr_lsn_shift = UINT64_C(1) << 40;
+    assert_int_equal(mr_lsn_of_server(5), (UINT64_C(1) << 40) + 5);
+    assert_int_equal(mr_lsn_at_server((UINT64_C(1) << 40) + 5), 5);
+    assert_int_equal(mr_lsn_of_server(0), 0); /* nothing is known */
+    assert_int_equal(mr_lsn_at_server(0), 0);
+    assert_int_equal(mr_lsn_at_server(UINT64_C(1) << 40), 0); /* of the cluster before */
+    assert_int_equal(mr_lsn_at_server(1), 0);
+    mr_lsn_shift = 0;
+}
+
 static void test_parse_leaves_a_rest(void **state)
 {
     (void)state;
@@ -45,6 +60,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_shift_there_and_back),
         cmocka_unit_test(test_parse_leaves_a_rest),
         cmocka_unit_test(test_parse_refuses),
     };

@@ -1,6 +1,7 @@
 #include "stream/pg_payload.h"
 
 #include "base/reader.h"
+#include "event/lsn.h"
 
 /* XLogData: Byte1('w') Int64(start of the data) Int64(end of WAL) Int64(time) Bytes
  * Primary keepalive: Byte1('k') Int64(end of WAL) Int64(time) Byte1(reply requested)
@@ -11,14 +12,14 @@ mr_status mr_pg_payload_take(struct mr_pgoutput *decoder, mr_slice payload,
     struct mr_reader reader = mr_reader_init(payload);
     uint8_t type = mr_reader_u8(&reader);
     if (MR_LIKELY(type == 'w')) {
-        mr_lsn lsn = mr_reader_u64(&reader);
+        mr_lsn lsn = mr_lsn_of_server(mr_reader_u64(&reader));
         mr_reader_take(&reader, 16);
         mr_slice message = {.data = reader.at, .len = mr_reader_left(&reader)};
         if (!reader.failed) {
             return mr_pgoutput_decode(decoder, lsn, message, handler, ret_error);
         }
     } else if (type == 'k') {
-        mr_lsn server_end = mr_reader_u64(&reader);
+        mr_lsn server_end = mr_lsn_of_server(mr_reader_u64(&reader));
         mr_reader_take(&reader, 8);
         bool reply = mr_reader_u8(&reader) != 0;
         if (!reader.failed) {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/reader.h"
+#include "event/lsn.h"
 
 enum {
     ORIGIN_MAX = 512, /* bytes of a replication origin's name, where PostgreSQL has its limit too */
@@ -225,13 +226,19 @@ static bool is_behind_last(const struct mr_pgoutput *decoder, struct mr_position
     return mr_position_compare(position, decoder->last) > 0;
 }
 
+/* A place in the server's WAL; an origin's is another server's, and stays. */
+static mr_lsn read_lsn(struct mr_reader *reader)
+{
+    return mr_lsn_of_server(mr_reader_u64(reader));
+}
+
 /* Begin: Byte1('B') Int64(commit LSN) Int64(commit time, µs since 2000) Int32(xid)
  * Transactions come whole, in the order of their commit records (reorderbuffer.c, ReorderBufferCommit), whose beginnings
  * are the commit LSNs (decode.c, DecodeCommit: buf->origptr). */
 static mr_status decode_begin(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
-    mr_lsn commit_lsn = mr_reader_u64(&decoding->reader);
+    mr_lsn commit_lsn = read_lsn(&decoding->reader);
     int64_t commit_time = (int64_t)mr_reader_u64(&decoding->reader);
     uint32_t xid = mr_reader_u32(&decoding->reader);
     MR_TRY(expect_end(decoding));
@@ -264,8 +271,8 @@ static mr_status decode_commit(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
     uint8_t flags = mr_reader_u8(&decoding->reader);
-    mr_lsn commit_lsn = mr_reader_u64(&decoding->reader);
-    mr_lsn end_lsn = mr_reader_u64(&decoding->reader);
+    mr_lsn commit_lsn = read_lsn(&decoding->reader);
+    mr_lsn end_lsn = read_lsn(&decoding->reader);
     mr_reader_u64(&decoding->reader); /* the time, as in Begin */
     require(decoding, flags == 0, "unknown flags");
     require(decoding, end_lsn > commit_lsn, "its end LSN is not after its commit LSN");
@@ -761,7 +768,7 @@ static mr_status decode_message(struct decoding *decoding)
     struct mr_reader *reader = &decoding->reader;
     struct mr_message_event message = {0};
     uint8_t flags = mr_reader_u8(reader);
-    message.lsn = mr_reader_u64(reader);
+    message.lsn = read_lsn(reader);
     message.prefix = mr_reader_string(reader);
     message.content = mr_reader_slice(reader, mr_reader_u32(reader));
     require(decoding, flags <= MESSAGE_TRANSACTIONAL, "unknown flags");

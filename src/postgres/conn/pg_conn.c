@@ -195,7 +195,7 @@ static mr_lsn change_of_context(const char *context)
         }
         at = rest;
     }
-    return found;
+    return mr_lsn_of_server(found);
 }
 
 /* What the server reported: of its texts only the primary message, because detail, hint and context quote values of rows. */

@@ -58,7 +58,7 @@ mr_lsn mr_pg_result_lsn(const struct mr_pg_result *result, uint32_t row, uint32_
 {
     mr_lsn lsn = 0;
     (void)mr_lsn_parse(mr_pg_result_value(result, row, column), &lsn, NULL);
-    return lsn;
+    return mr_lsn_of_server(lsn);
 }
 
 void mr_pg_result_free(struct mr_pg_result *result)

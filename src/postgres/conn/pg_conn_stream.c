@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "event/lsn.h"
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_errors.h"
 #include "postgres/conn/quote.h"
@@ -28,7 +29,7 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
     mr_text_format(&command, "START_REPLICATION SLOT ");
     mr_sql_add_identifier(&command, slot);
     mr_text_format(&command, " LOGICAL " MR_LSN_FORMAT " (proto_version '1', publication_names ",
-                   MR_LSN_ARGS(start));
+                   MR_LSN_ARGS(mr_lsn_at_server(start)));
     mr_sql_add_literal(&command, publications.data);
     mr_text_format(&command, messages ? ", messages 'true')" : ")");
     struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, MR_PG_ANSWER_MS);
@@ -167,9 +168,9 @@ mr_status mr_pg_send_status(struct mr_pg_conn *conn, mr_lsn written, mr_lsn flus
 {
     uint8_t message[MR_PG_STATUS_LEN] = {'r'};
     uint8_t *at = message + 1;
-    at = put_u64(at, written);
-    at = put_u64(at, flushed);
-    at = put_u64(at, flushed);
+    at = put_u64(at, mr_lsn_at_server(written));
+    at = put_u64(at, mr_lsn_at_server(flushed));
+    at = put_u64(at, mr_lsn_at_server(flushed));
     at = put_u64(at, (uint64_t)(mr_wall_ns() / 1000 - MR_PG_EPOCH_US));
     *at = reply_requested ? 1 : 0;
     if (ret_sent != NULL) {

@@ -185,7 +185,7 @@ static mr_lsn timeline_end(const char *history, uint32_t timeline)
         mr_lsn end;
         if (sscanf(line, "%u\t%23s", &number, lsn) == 2 && number == timeline &&
             mr_lsn_parse(lsn, &end, NULL)) {
-            return end;
+            return mr_lsn_of_server(end);
         }
         line += strcspn(line, "\n");
         line += *line == '\n';
@@ -218,6 +218,7 @@ static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_sourc
     snprintf(identity->slot, sizeof(identity->slot), "%s", options->slot);
     snprintf(identity->publication, sizeof(identity->publication), "%s", options->publication);
     identity->tables = mr_pg_tables_mark(options);
+    identity->moved.shift = atomic_load_explicit(&mr_lsn_shift, memory_order_relaxed);
     server->flushed = mr_pg_result_lsn(result, 0, 2);
     return MR_OK;
 }
@@ -250,13 +251,28 @@ mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_opti
     return MR_OK;
 }
 
-mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                         const struct mr_checkpoint *stored, mr_lsn start,
-                         struct mr_server_position *ret_server, struct mr_error *ret_error)
+mr_status mr_pg_where(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                      struct mr_server_position *ret_server, struct mr_error *ret_error)
 {
     struct mr_server_position server = {0};
     MR_TRY(read_identity(conn, options, &server, ret_error));
     MR_TRY(read_slots(conn, options->slot, &server, ret_error));
+    *ret_server = server;
+    return MR_OK;
+}
+
+mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         const struct mr_checkpoint *stored, mr_lsn start,
+                         struct mr_server_position *ret_server, struct mr_error *ret_error)
+{
+    struct mr_server_position server;
+    if (stored != NULL) {
+        mr_lsn_shift = stored->identity.moved.shift;
+    }
+    MR_TRY(mr_pg_where(conn, options, &server, ret_error));
+    if (stored != NULL && stored->identity.moved.entered != 0) {
+        server.identity.moved = stored->identity.moved; /* else it was to leave, and goes on here */
+    }
     uint32_t timeline = server.identity.timeline;
     if (stored != NULL && stored->identity.timeline < timeline) {
         MR_TRY(

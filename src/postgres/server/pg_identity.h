@@ -32,7 +32,11 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options
 mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          struct mr_identity *ret_identity, struct mr_error *ret_error);
 
-/* Reads where the server and its slot stand, and verifies that the stream may go on where `stored` says (NULL: nothing is stored), or begin, at `start` where another
+/* Reads where the server and its slot stand. */
+mr_status mr_pg_where(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                      struct mr_server_position *ret_server, struct mr_error *ret_error);
+
+/* The same, and verifies that the stream may go on where `stored` says (NULL: nothing is stored), or begin, at `start` where another
  * program's ends. MR_ERR_HISTORY when rows may be missing. */
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_checkpoint *stored, mr_lsn start,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "event/lsn.h"
 
 /* Records begin at multiples of it (MAXALIGN in xlogrecord.h). */
 enum { RECORD_ALIGN = 8, FIRST_STEP = 256 };
@@ -77,7 +78,7 @@ static bool is_past(mr_slice payload, mr_lsn end)
         return payload.len > 0 && payload.data[0] == 'w';
     }
     memcpy(&at, payload.data + 1, sizeof(at));
-    return be64toh(at) >= end;
+    return mr_lsn_of_server(be64toh(at)) >= end;
 }
 
 /* MR_OK: the stream gets past the transaction; MR_END: it fails at it. */

@@ -240,6 +240,9 @@ static mr_status kafka_store(struct mr_sink *sink, const struct mr_checkpoint *s
 {
     struct mr_kafka_sink *kafka = kafka_of(sink);
     MR_ASSERT(kafka->store == MR_KAFKA_STORE_NONE);
+    if (kafka->options.exactly_once) {
+        MR_TRY(mr_kafka_transaction_begin(kafka, ret_error)); /* where no batch came before */
+    }
     kafka->state = mr_state_format(state);
     kafka->store = MR_KAFKA_STORE_WAITS;
     return mr_kafka_hand_over(kafka, ret_error);

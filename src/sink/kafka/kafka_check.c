@@ -323,3 +323,31 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
     }
     rd_kafka_destroy(client);
 }
+
+/* mr_finding_fn: of all that is said of Kafka, what is in the way. */
+static void take_failure(void *context, enum mr_finding_level level, mr_status status,
+                         const char *subject, const char *finding, const char *remedy)
+{
+    (void)level, (void)remedy;
+    struct mr_error *failure = context;
+    if (status != MR_OK && failure->status == MR_OK) {
+        mr_error_set(failure, status, "%s: %s", subject, finding);
+    }
+}
+
+mr_status mr_kafka_look_at_stored(const struct mr_kafka_options *options,
+                                  struct mr_kafka_stored *ret_stored, struct mr_error *ret_error)
+{
+    struct mr_kafka_stored stored = {0};
+    struct mr_error failure = {.status = MR_OK};
+    struct mr_kafka_options looking = *options;
+    looking.exactly_once =
+        false; /* a transaction that is open is that of who streams, not one that hangs */
+    mr_kafka_check(&looking, NULL, 0, take_failure, &failure, &stored);
+    if (failure.status != MR_OK) {
+        *ret_error = failure;
+        return failure.status;
+    }
+    *ret_stored = stored;
+    return MR_OK;
+}

@@ -11,4 +11,8 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
                     uint32_t topic_count, mr_finding_fn report, void *context,
                     struct mr_kafka_stored *ret_stored);
 
+/* Only the position that is stored; MR_OK also where there is none. The caller calls mr_checkpoint_done. */
+mr_status mr_kafka_look_at_stored(const struct mr_kafka_options *options,
+                                  struct mr_kafka_stored *ret_stored, struct mr_error *ret_error);
+
 #endif

@@ -16,7 +16,9 @@
 
 enum {
     STATE_VERSION = 1,
-    STATE_VERSION_MAX = 3, /* sections have the higher ones */
+    SHIFTED_VERSION =
+        4, /* whoever does not know of a shift would ask the server for places that it does not have */
+    STATE_VERSION_MAX = SHIFTED_VERSION, /* sections have those between */
     ANSWER_TIMEOUT_MS = 1000,
     POLL_MS = 50,
     TAIL_FIRST = 64,  /* records from the end that are looked through first, */
@@ -30,12 +32,33 @@ enum {
 
 static uint32_t version_of(const struct mr_checkpoint *state)
 {
-    uint32_t version = STATE_VERSION;
+    uint32_t version = state->identity.moved.shift != 0 ? SHIFTED_VERSION : STATE_VERSION;
     for (uint32_t i = 0; i < state->section_count; i++) {
         uint32_t needed = state->sections[i].rank.version;
         version = needed > version ? needed : version;
     }
     return version;
+}
+
+static void add_lsn(cJSON *json, const char *name, mr_lsn lsn)
+{
+    char text[32];
+    snprintf(text, sizeof(text), MR_LSN_FORMAT, MR_LSN_ARGS(lsn));
+    cJSON_AddStringToObject(json, name, text);
+}
+
+static void add_moved(cJSON *json, const struct mr_cluster_move *moved)
+{
+    if (moved->left == 0 && moved->shift == 0) {
+        return;
+    }
+    cJSON *item = cJSON_AddObjectToObject(json, "moved");
+    cJSON_AddStringToObject(item, "from", moved->from);
+    add_lsn(item, "left", moved->left);
+    add_lsn(item, "entered", moved->entered);
+    add_lsn(item, "shift", moved->shift);
+    cJSON_AddNumberToObject(item, "xid", (double)moved->xid);
+    cJSON_AddNumberToObject(item, "at_ms", (double)moved->at_ms);
 }
 
 char *mr_state_format(const struct mr_checkpoint *state)
@@ -54,8 +77,7 @@ char *mr_state_format(const struct mr_checkpoint *state)
     cJSON_AddStringToObject(json, "publication", state->identity.publication);
     snprintf(lsn, sizeof(lsn), "%016" PRIx64, state->identity.tables);
     cJSON_AddStringToObject(json, "tables", lsn);
-    snprintf(lsn, sizeof(lsn), MR_LSN_FORMAT, MR_LSN_ARGS(state->end_lsn));
-    cJSON_AddStringToObject(json, "end_lsn", lsn);
+    add_lsn(json, "end_lsn", state->end_lsn);
     if (state->position.commit_lsn != 0) {
         snprintf(position, sizeof(position), MR_LSN_FORMAT ":%" PRIu64,
                  MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
@@ -67,6 +89,7 @@ char *mr_state_format(const struct mr_checkpoint *state)
                  state->last.asked);
         cJSON_AddStringToObject(json, "last", last);
     }
+    add_moved(json, &state->identity.moved);
     for (uint32_t i = 0; i < state->section_count; i++) {
         cJSON_AddRawToObject(json, state->sections[i].name, state->sections[i].json);
     }
@@ -111,6 +134,38 @@ static uint64_t take_tables(const cJSON *json)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "tables"));
     return text == NULL ? 0 : strtoull(text, NULL, 16);
+}
+
+static bool take_lsn(const cJSON *json, const char *name, mr_lsn *ret_lsn)
+{
+    return mr_lsn_parse(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name)), ret_lsn,
+                        NULL);
+}
+
+/* A whole number that a double has exactly; 0 for any other. */
+static int64_t take_whole(const cJSON *json, const char *name)
+{
+    double value = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(json, name));
+    return value >= 0 && value < 9007199254740992.0 ? (int64_t)value : 0;
+}
+
+/* False: it is there and can't be read. */
+static bool take_moved(const cJSON *json, struct mr_cluster_move *ret_moved)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "moved");
+    struct mr_cluster_move moved = {0};
+    if (item == NULL) {
+        return true;
+    }
+    moved.xid = (uint64_t)take_whole(item, "xid");
+    moved.at_ms = take_whole(item, "at_ms");
+    bool good = take_text(item, "from", moved.from, sizeof(moved.from)) &&
+                take_lsn(item, "left", &moved.left) && take_lsn(item, "entered", &moved.entered) &&
+                take_lsn(item, "shift", &moved.shift);
+    if (good) {
+        *ret_moved = moved;
+    }
+    return good;
 }
 
 /* A number that is none of them must not be converted to one: C leaves open what comes of it. */
@@ -166,6 +221,7 @@ static bool take_state(const cJSON *json, const struct mr_section_kind *kinds,
     state->identity.tables = take_tables(json);
     struct mr_identity *identity = &state->identity;
     return take_text(json, "system_id", identity->system_id, sizeof(identity->system_id)) &&
+           take_moved(json, &identity->moved) &&
            take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
            take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
            (position == NULL || take_position(cJSON_GetStringValue(position), &state->position)) &&

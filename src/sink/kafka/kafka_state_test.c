@@ -15,7 +15,13 @@ static void test_state_parse_reads_what_is_written(void **state)
                      .timeline = UINT32_MAX,
                      .is_standby = true,
                      .slot = "millrace",
-                     .publication = "p\"\\\x01\xC3\xA9"},
+                     .publication = "p\"\\\x01\xC3\xA9",
+                     .moved = {.from = "7000000000000000000",
+                               .left = UINT64_MAX,
+                               .entered = 1,
+                               .shift = UINT64_MAX,
+                               .xid = UINT64_C(999999999999999), /* cJSON prints 15 digits */
+                               .at_ms = 1795000000000}},
         .end_lsn = UINT64_MAX,
         .last = {.lsn = UINT64_MAX - 1,
                  .time_us = INT64_MIN,
@@ -103,8 +109,10 @@ static void test_state_parse_refuses(void **state)
         HEAD "\"timeline\":1,\"end_lsn\":\"1/"
              "0\",\"asked\":{\"step\":1e99,\"last_id\":1,\"paused\":false,"
              "\"tables\":[]}}",
-        "{\"version\":4,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\",\"timeline\":1,"
+        "{\"version\":5,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\",\"timeline\":1,"
         "\"end_lsn\":\"1/0\"}",
+        HEAD "\"timeline\":1,\"end_lsn\":\"1/0\",\"moved\":{\"from\":\"6\",\"left\":\"1/0\","
+             "\"entered\":\"0/0\"}}",
         "{\"version\":2,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\",\"timeline\":1,"
         "\"end_lsn\":\"1/0\",\"copy\":\"1 2\"}",
         "{\"version\":2,\"system_id\":\"7\",\"slot\":\"s\",\"publication\":\"p\",\"timeline\":1,"

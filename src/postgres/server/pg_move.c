@@ -1,0 +1,239 @@
+#include "postgres/server/pg_move.h"
+
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "event/lsn.h"
+#include "postgres/server/pg_identity.h"
+#include "postgres/server/pg_setup.h"
+
+enum { CARRIES_SLOTS_VERSION = 170000, SKIPS_EMPTY_VERSION = 150000, LOOK_AGAIN_MS = 100 };
+
+/* Older transactions are waited for so long. */
+#define OPEN_NS (INT64_C(10) * 1000000000)
+
+/* pg_upgrade makes the slots last, by a server that it starts for that after its last pg_resetwal, which begins a segment; each
+ * costs less than a kilobyte of WAL (pg_upgrade.c, main and create_logical_replication_slots; pg_resetwal.c, WriteEmptyXLOG). A slot that is read from the
+ * disk counts as inactive since then (slot.c, RestoreSlotFromDisk). */
+#define IS_CARRIED                                                                                 \
+    "coalesce((SELECT mod(s.restart_lsn - '0/0'::pg_lsn, w.setting::numeric) < 65536"              \
+    " AND s.inactive_since < pg_postmaster_start_time() + interval '1 minute' AND NOT s.synced"    \
+    " FROM slot s, pg_settings w WHERE w.name = 'wal_segment_size'), false)"
+
+static mr_status read_rows(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           struct mr_pg_move_view *view, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the state of the cluster", "bnnnnb", 1, 1};
+    const struct mr_pg_result *result;
+    view->version = mr_pg_server_version(conn);
+    /* The number of a transaction that writes is shown to every role (pgstatfuncs.c, pg_stat_get_activity). */
+    MR_TRY(mr_pg_askf(
+        conn, &shape, &result, ret_error,
+        "WITH slot AS (SELECT * FROM pg_replication_slots WHERE slot_name = %L"
+        " AND database = current_database())"
+        " SELECT current_setting('default_transaction_read_only')::boolean,"
+        " (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND backend_xid IS NOT NULL AND pid <> pg_backend_pid())"
+        " + (SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()),"
+        " pg_snapshot_xmax(pg_current_snapshot())::text::bigint,"
+        " (SELECT coalesce(sum(n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_user_tables t"
+        " JOIN pg_publication_tables p ON p.schemaname = t.schemaname AND p.tablename = t.relname"
+        " WHERE p.pubname = %L),"
+        " (SELECT count(*) FROM pg_subscription WHERE subenabled AND subdbid ="
+        " (SELECT oid FROM pg_database WHERE datname = current_database())),"
+        " %s",
+        options->slot, options->publication,
+        view->version >= CARRIES_SLOTS_VERSION ? IS_CARRIED : "false"));
+    view->holds_writes = mr_pg_result_true(result, 0, 0);
+    view->writers = (uint64_t)mr_pg_result_number(result, 0, 1);
+    view->next_xid = (uint64_t)mr_pg_result_number(result, 0, 2);
+    view->changed_rows = (uint64_t)mr_pg_result_number(result, 0, 3);
+    view->subscriptions = (uint64_t)mr_pg_result_number(result, 0, 4);
+    view->slot_is_carried = mr_pg_result_true(result, 0, 5);
+    return MR_OK;
+}
+
+mr_status mr_pg_move_look(struct mr_pg_conn *conn, struct mr_pg_conn *stream,
+                          const struct mr_pg_source_options *options,
+                          struct mr_pg_move_view *ret_view, struct mr_error *ret_error)
+{
+    struct mr_pg_move_view view = {0};
+    MR_TRY(read_rows(conn, options, &view, ret_error));
+    MR_TRY(mr_pg_command(conn,
+                         "SET default_transaction_read_only = off; SET synchronous_commit = local",
+                         MR_PG_ANSWER_MS, ret_error));
+    MR_TRY(mr_pg_where(stream, options, &view.server, ret_error));
+    *ret_view = view;
+    return MR_OK;
+}
+
+/* In a transaction of its own; its commit flushes the WAL, with the commits before it that were not waited for. */
+static mr_status emit(struct mr_pg_conn *conn, int64_t *ret_xid, struct mr_error *ret_error)
+{
+    return mr_pg_ask_number(conn, "the fence", 'n', ret_xid, ret_error,
+                            "SELECT x.id FROM (SELECT pg_current_xact_id()::text::bigint AS id) x,"
+                            " pg_logical_emit_message(true, 'millrace-move', 'fence') m");
+}
+
+/* Until no transaction is open that began before the fence: it could commit behind it. */
+static mr_status wait_for_older(struct mr_pg_conn *conn, int64_t xid, struct mr_error *ret_error)
+{
+    int64_t begin_ns = mr_monotonic_ns();
+    char fence[24];
+    snprintf(fence, sizeof(fence), "%lld", (long long)xid);
+    for (;;) {
+        int64_t is_over;
+        MR_TRY(mr_pg_ask_number(
+            conn, "open transactions", 'b', &is_over, ret_error,
+            "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > %s"
+            " AND NOT EXISTS (SELECT FROM pg_prepared_xacts WHERE database = current_database())",
+            fence));
+        if (is_over) {
+            return MR_OK;
+        }
+        if (mr_monotonic_ns() - begin_ns > OPEN_NS) {
+            return mr_fail(ret_error, MR_ERR_HISTORY,
+                           "a transaction that began before the fence is still open, and would "
+                           "commit behind it; end it (SELECT pid, query FROM pg_stat_activity "
+                           "WHERE backend_xid IS NOT NULL; SELECT * FROM pg_prepared_xacts), and "
+                           "try again");
+        }
+        struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};
+        if (poll(&stop, 1, LOOK_AGAIN_MS) == 1) {
+            return MR_AGAIN;
+        }
+    }
+}
+
+/* Insert, Update, Delete, Truncate (manual, "Logical Replication Message Formats"). The answer is as long as a transaction that is
+ * there: the server counts it. Before 15 also transactions without changes come (pgoutput.c, pgoutput_begin_txn), and count. */
+static mr_status refuse_rest(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             struct mr_error *ret_error)
+{
+    int64_t rows;
+    MR_TRY(mr_pg_ask_number(conn, "what the slot has", 'n', &rows, ret_error,
+                            "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%L, NULL, %s,"
+                            " 'proto_version', '1', 'publication_names', quote_ident(%L))"
+                            " WHERE chr(get_byte(data, 0)) IN ('I', 'U', 'D', 'T')",
+                            options->slot,
+                            mr_pg_server_version(conn) >= SKIPS_EMPTY_VERSION ? "1" : "NULL",
+                            options->publication));
+    return rows == 0 ? MR_OK
+                     : mr_fail(ret_error, MR_ERR_HISTORY,
+                               "slot \"%s\" has rows that are not delivered, or not confirmed; "
+                               "hold back the writes, start millrace, wait until millrace status "
+                               "says lag 0 B, stop it in order (exit code 0), and try again",
+                               options->slot);
+}
+
+mr_status mr_pg_move_fence(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                           mr_lsn *ret_fence, uint64_t *ret_next_xid, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the fence", "ln", 1, 1};
+    const struct mr_pg_result *result;
+    int64_t xid;
+    MR_TRY(emit(conn, &xid, ret_error));
+    MR_TRY(wait_for_older(conn, xid, ret_error));
+    MR_TRY(emit(conn, &xid, ret_error));
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT pg_current_wal_flush_lsn(), "
+                      "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"));
+    mr_lsn fence = mr_pg_result_lsn(result, 0, 0);
+    uint64_t next_xid = (uint64_t)mr_pg_result_number(result, 0, 1);
+    MR_TRY(refuse_rest(conn, options,
+                       ret_error)); /* decodes to the end, which is the fence or after it */
+    *ret_fence = fence;
+    *ret_next_xid = next_xid;
+    return MR_OK;
+}
+
+mr_status mr_pg_move_advance(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             mr_lsn fence, struct mr_error *ret_error)
+{
+    char to[32];
+    snprintf(to, sizeof(to), MR_LSN_FORMAT, MR_LSN_ARGS(mr_lsn_at_server(fence)));
+    return mr_pg_commandf(conn, MR_PG_CHANGE_MS, ret_error,
+                          "SELECT pg_replication_slot_advance(%L, %L)", options->slot, to);
+}
+
+static bool has_left(const struct mr_checkpoint *stored)
+{
+    const struct mr_cluster_move *moved = &stored->identity.moved;
+    return moved->left != 0 && moved->entered == 0 && moved->left == stored->end_lsn;
+}
+
+mr_status mr_pg_move_verify(const struct mr_checkpoint *stored, const struct mr_pg_move_view *view,
+                            struct mr_error *ret_error)
+{
+    const char *slot = view->server.identity.slot;
+    bool is_whole = stored->position.ordinal == 0 || stored->position.commit_lsn <= stored->end_lsn;
+    if (view->server.slot_exists && !view->slot_is_carried) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "slot \"%s\" is on the new cluster, and not where pg_upgrade makes it: "
+                       "what was written before it was made can't be known. While writes are held "
+                       "back: SELECT pg_drop_replication_slot('%s'), and try again: this command "
+                       "makes it. After writes were let in: copy what differs (docs/position.md)",
+                       slot, slot);
+    }
+    if (view->server.slot_exists && view->server.slot_confirmed <= stored->end_lsn) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "slot \"%s\" is at " MR_LSN_FORMAT
+                       " of the new cluster, which is not above " MR_LSN_FORMAT
+                       ", up to which all was delivered: pg_upgrade goes on above; is it the "
+                       "cluster that was made of the old one?",
+                       slot, MR_LSN_ARGS(view->server.slot_confirmed),
+                       MR_LSN_ARGS(stored->end_lsn));
+    }
+    if (!view->server.slot_exists && !has_left(stored)) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "slot \"%s\" is not on the new cluster, and the old one was left without a "
+                       "fence: rows that were written there last may be missing. If it can still "
+                       "run, start it, and run millrace move --fence against it; else copy what "
+                       "differs (docs/position.md)",
+                       slot);
+    }
+    if (!is_whole) {
+        return mr_fail(ret_error, MR_ERR_HISTORY,
+                       "the transaction that commits at " MR_LSN_FORMAT
+                       " was delivered in part: start millrace on the old cluster, and stop it in "
+                       "order, before the move",
+                       MR_LSN_ARGS(stored->position.commit_lsn));
+    }
+    return MR_OK;
+}
+
+mr_lsn mr_pg_move_shift(const struct mr_checkpoint *stored, const struct mr_pg_move_view *view,
+                        uint64_t place)
+{
+    const struct mr_cluster_move *moved = &stored->identity.moved;
+    uint64_t reached = stored->end_lsn;
+    /* As pg_upgrade has it, by pg_resetwal -x and -l. Numbers are compared in a circle of 2^32. */
+    bool goes_on = view->slot_is_carried ||
+                   (view->next_xid >= moved->xid && view->next_xid - moved->xid < INT32_MAX);
+    if (place + moved->shift > reached + (goes_on ? 0 : MR_MOVE_GAP)) {
+        return moved->shift;
+    }
+    uint64_t least = reached + MR_MOVE_GAP - place;
+    return (least + MR_MOVE_GAP - 1) / MR_MOVE_GAP * MR_MOVE_GAP;
+}
+
+mr_status mr_pg_move_slot(struct mr_pg_conn *conn, struct mr_pg_conn *stream,
+                          const struct mr_pg_source_options *options, mr_lsn *ret_place,
+                          struct mr_error *ret_error)
+{
+    struct mr_pg_source_options wanted = *options;
+    wanted.create_slot = true;
+    wanted.position_is_stored =
+        false; /* one that is there is taken: mr_pg_move_verify has judged it */
+    struct mr_pg_stream_state nothing = {0};
+    bool adopted = false;
+    MR_TRY(mr_pg_setup(stream, conn, &wanted, &nothing, &adopted, ret_error));
+    int64_t place;
+    MR_TRY(mr_pg_ask_number(conn, "the slot", 'l', &place, ret_error,
+                            "SELECT confirmed_flush_lsn FROM pg_replication_slots"
+                            " WHERE slot_name = %L",
+                            options->slot));
+    *ret_place = (mr_lsn)place;
+    return MR_OK;
+}
