@@ -97,6 +97,8 @@ NIGHTLY = (
              *at_least_once("faults/test_restored_source.py", "test_a_volume_that_was_put_back_and_written_to_is_refused")),
             ("src/event/checkpoint.c", "src/postgres/server/pg_identity.c", "src/stream/rejoin.c"), 130,
             "more ways to restore; a volume that was written to runs each time"),
+    Nightly(at_least_once("test_moving.py", "test_a_cluster_is_left_at_a_fence_and_gone_back_to"), ("src/cli/move.c", "src/postgres/server/pg_move.c"), 7,
+            "exactly once runs each time"),
     Nightly(("faults/test_move.py",), ("src/cli/move.c", "src/postgres/server/pg_move.c", "src/event/lsn.h", "docs/upgrading-postgresql.md"), 150,
             "runs pg_upgrade three times, and restores; test_moving.py leaves a cluster each time, test_slot.py meets another"),
     Nightly(("test_shadow_run.py",), ("docs/examples/", "docs/shadow-run.md"), 120, "compares topics with Debezium's; test_debezium.py does so each time"),

@@ -80,7 +80,7 @@ void mr_process_sample(struct mr_process *ret)
     ret->cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
     char pages[64];
     if (mr_file_read_head("/proc/self/statm", pages,
-                  sizeof(pages))) { /* of all, then of what is resident */
+                          sizeof(pages))) { /* of all, then of what is resident */
         ret->resident_bytes = strtoull(strchrnul(pages, ' '), NULL, 10) * (size_t)getpagesize();
     }
 }

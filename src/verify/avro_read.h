@@ -5,8 +5,8 @@
 #define MR_VERIFY_AVRO_READ_H
 
 #include "base/text.h"
-#include "registry/registry.h"
 #include "kafka/kafka_reader.h"
+#include "registry/registry.h"
 
 struct mr_avro;
 struct mr_avro *mr_avro_new(const struct mr_registry_options *registry); /* outlives it */
