@@ -243,7 +243,7 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
     }
     MR_TRY(status);
     puts(doing.code == 0 ? "Done, and kept in the state topic (\"gap\"). Start millrace as usual."
-                         : "The stream can go on, but not all is mended or proved, as the lines "
+                         : "The stream can go on, but not all is repaired or proved, as the lines "
                            "above say. Run it again, or start millrace as usual.");
     return MR_OK;
 }
