@@ -309,7 +309,7 @@ static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *
 static void look_behind(struct mr_monitor *monitor, struct mr_monitor_snapshot *now, int64_t now_ns)
 {
     const mr_lsn places[MR_BEHIND_COUNT] = {
-        [MR_BEHIND_SENT] = now->slot.cost.sent_lsn,
+        [MR_BEHIND_SENT] = highest(now->slot.cost.sent_lsn, now->pipeline.received_lsn),
         [MR_BEHIND_RECEIVED] = now->pipeline.received_lsn,
         [MR_BEHIND_ACKNOWLEDGED] = now->pipeline.acknowledged_lsn,
         [MR_BEHIND_STORED] = now->pipeline.stored_lsn,
