@@ -14,8 +14,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 from kit import CANNOT_TRY, Database, Millrace, Topic
 
-# What compares times, counts or sizes of this machine: nothing else is to run beside it (run.sh, MILLRACE_TEST_WORKERS).
-ALONE = {"test_benchmarks.py", "test_idle.py", "test_lies.py", "test_load.py", "test_pr_check.py", "test_profile_readers.py", "test_profiler.py",
+# What compares times, counts or sizes of this machine: nothing else is to run beside it (run.sh, MILLRACE_TEST_WORKERS). And test_catalog.py
+# needs what is built beside the others.
+ALONE = {"test_catalog.py", "test_benchmarks.py", "test_idle.py", "test_lies.py", "test_load.py", "test_pr_check.py", "test_profile_readers.py", "test_profiler.py",
          "test_profiling.py", "test_verdict.py"}
 
 

@@ -96,6 +96,11 @@ def test_flaky_tests_are_told_in_red_and_three_fail(name, count, code):
     assert ("\033[1;31m" in done.stderr and f"{count} passed only the second time" in done.stderr) == (count > 0)
 
 
+def of_no_worker():
+    """The environment without what makes pytest a worker: a worker's stand has what the run does with tests of the night."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_XDIST", "MILLRACE_TEST_STANDS"))}
+
+
 def test_what_this_machine_cannot_try_is_told_once(tmp_path):
     """Where nothing can be mounted no test fails: the end of the run says what was not tried, and why."""
     refuses = tmp_path / "unshare"
@@ -104,7 +109,7 @@ def test_what_this_machine_cannot_try_is_told_once(tmp_path):
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
                            "test_limits.py", "faults/test_broker.py", "-k", "full_disk"],
                           cwd=os.path.join(ROOT, "tests"), capture_output=True, text=True, timeout=200, check=False,
-                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+                          env={**of_no_worker(), "MILLRACE_TEST_NIGHTLY": "", "PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert done.returncode == 0, done.stdout
     told = done.stdout.split("not tried on this machine")[1]
     assert "no file system can be mounted here: unshare: Operation not permitted: 2 tests" in told
@@ -112,10 +117,8 @@ def test_what_this_machine_cannot_try_is_told_once(tmp_path):
 
 
 def test_nightly_tests_exist():
-    # No worker's stand: that has what the run does with these tests.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_XDIST", "MILLRACE_TEST_STANDS"))}
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"], cwd=os.path.join(ROOT, "tests"),
-                          capture_output=True, text=True, timeout=200, check=True, env={**environment, "MILLRACE_TEST_NIGHTLY": ""})
+                          capture_output=True, text=True, timeout=200, check=True, env={**of_no_worker(), "MILLRACE_TEST_NIGHTLY": ""})
     there = done.stdout.splitlines()
     assert len(there) > 1000
     for test in (test for one in nightly.NIGHTLY for test in one.tests):

@@ -129,7 +129,7 @@ def test_slot_made_anew_ends_with_its_own_code(database, millrace, topic):
     database.run("INSERT INTO t VALUES (2)")
     database.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [database.slot])
     code, text = process.run_to_end()
-    assert code == 10 and "rows between are missing" in text and "accept_gap" in text
+    assert code == 10 and "rows between are missing" in text and "millrace recover" in text
 
 
 def test_slot_gone_ends_with_its_own_code(database, millrace, topic):
