@@ -356,8 +356,8 @@ def test_a_request_by_hand_deletes_no_row_under_another_text(database, millrace)
                  "INSERT INTO t VALUES (7); INSERT INTO u VALUES (1.50, '2001-02-03 04:05:06')")
     process = millrace(("t", "u"), types='"debezium"', snapshot__mode='"initial"').start().streaming()
 
-    def asked(table, columns, *keys):
-        body = {"type": "repair", "schema": "public", "table": table, "why": "phantom", "columns": columns, "keys": keys}
+    def asked(table, columns, *keys, why="phantom"):
+        body = {"type": "repair", "schema": "public", "table": table, "why": why, "columns": columns, "keys": keys}
         answer = process.get("/api/snapshot", method="POST", body=json.dumps(body)).json
         number = answer["requests"][0]
 
@@ -370,6 +370,8 @@ def test_a_request_by_hand_deletes_no_row_under_another_text(database, millrace)
     assert asked("t", ["id"], ["07"], ["+7"], [" 7 "], ["7"]) == ("done", 0, 4)
     wrong = [["1.5", "2001-02-03 04:05:06"], ["1.50", "2001-02-03 04:05:06.4"], ["1.500", "2001-02-03T04:05:06"]]
     assert asked("u", ["n", "at"], *wrong, ["2.50", "2001-02-03 04:05:06"]) == ("done", 1, 3)
+    for why in ("missing", "stale", "altered"):  # a row under another text is not sent with its key alone
+        assert asked("u", ["n", "at"], *wrong, why=why) == ("done", 0, 3)
     assert [one for one in repairs_in(database, "t") if one[1] == "d"] == []
     assert of_t(process)[0] == EQUAL
     assert process.stop() == 0

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "cli/show.h"
+#include "control/listen.h"
 #include "postgres/catalog/pg_sql.h"
 #include "verify/verify.h"
 
@@ -46,6 +47,8 @@ static _Noreturn void child_main(const char *path, int choice_fd)
     }
     if (status == MR_OK) {
         status = mr_cli_run(config, &error);
+    } else {
+        mr_config_print_problems(config, stderr);
     }
     mr_config_free(config);
     exit(mr_status_exit_code(status));
@@ -56,6 +59,10 @@ mr_status mr_cli_recover_begin(const char *path, struct mr_recovery *ret,
 {
     int fds[2];
     pid_t pid = -1;
+    if (path == NULL) {
+        return mr_fail(ret_error, MR_ERR_USAGE,
+                       "recover wants the configuration file: add --config FILE");
+    }
     if (pipe(fds) != 0 || (pid = fork()) < 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no process to recover with: %s", strerror(errno));
     }
@@ -200,7 +207,8 @@ static mr_status close_gap(struct doing *doing, enum mr_way way, struct mr_error
         MR_TRY(prove_and_repair(doing, &verdict, ret_error));
         doing->code = mr_verify_exit_code(verdict);
     }
-    return verdict <= MR_VERIFY_IN_PART ? keep(doing, mr_ways[way], ret_error) : MR_OK;
+    /* What is proved in part may hide what differs. */
+    return verdict == MR_VERIFY_EQUAL ? keep(doing, mr_ways[way], ret_error) : MR_OK;
 }
 
 /* In order: what was read is delivered, and where all is is stored. */
@@ -308,13 +316,18 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     enum mr_way way = choose(recover, choice, yes, signal_fd);
     if (way == MR_WAYS) {
         puts("Nothing was changed. To have it done: millrace recover --choose WHAT --yes");
-        *ret_code = mr_status_exit_code(mr_recover_has_gap(recover) ? MR_ERR_HISTORY : MR_OK);
+        bool is_refused = choice != NULL && recover->refusals[way_of(choice)][0] != '\0';
+        *ret_code =
+            mr_status_exit_code(mr_recover_has_gap(recover) || is_refused ? MR_ERR_HISTORY : MR_OK);
         return MR_OK;
     }
-    if (!recover->config->http.enabled) {
+    const struct mr_http_options *http = &recover->config->http;
+    if (!http->enabled || (http->username == NULL && !mr_address_is_local(&http->address))) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "http is off (http.enabled), and recover asks the millrace by it that it "
-                       "starts");
+                       "recover asks the millrace that it starts by HTTP, which %s",
+                       http->enabled ? "takes no commands: set http.username and "
+                                       "http.password_file, or an http.address of this machine"
+                                     : "is off (http.enabled)");
     }
     fflush(stdout);
     return do_it(recover, recovery, way, signal_fd, ret_code, ret_error);

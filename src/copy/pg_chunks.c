@@ -887,7 +887,9 @@ static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_
         chunk->len = len;
         mr_pg_copy_row_free(chunk->large);
         chunk->large = NULL;
-        bool is_absent = !(has_equal && wish->is_converted && has_equals(relation));
+        /* What is neither there nor gone is passed over: a delete wants those that are absent, and anything else those that are not. */
+        bool is_absent =
+            !wish->keys->deletes || !(has_equal && wish->is_converted && has_equals(relation));
         if (wish->keys->deletes && is_absent) {
             MR_TRY(is_as_written(reader, wish, texts, columns, &is_absent, ret_error));
         }
