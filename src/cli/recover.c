@@ -324,10 +324,10 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     const struct mr_http_options *http = &recover->config->http;
     if (!http->enabled || (http->username == NULL && !mr_address_is_local(&http->address))) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "recover asks the millrace that it starts by HTTP, which %s",
-                       http->enabled ? "takes no commands: set http.username and "
-                                       "http.password_file, or an http.address of this machine"
-                                     : "is off (http.enabled)");
+                       "%s, and recover asks the millrace that it starts by HTTP",
+                       http->enabled ? "http.address takes no commands (set http.username and "
+                                       "http.password_file, or an address of this machine)"
+                                     : "http is off (http.enabled)");
     }
     fflush(stdout);
     return do_it(recover, recovery, way, signal_fd, ret_code, ret_error);
