@@ -1,5 +1,6 @@
 """millrace fleet: configurations of many pipelines, made of one definition; what would change; what is refused; what a server says."""
 
+import contextlib
 import json
 import os
 import re
@@ -47,6 +48,15 @@ class Fleet:
             f'[fleet]\nname = "shop"\n{fleet}\n[template]\n{template}\n[discover.pg1]\nconnection_file = "{self.folder}/pg1"\n'
             f'databases = "^{self.mark}_{found}"\n{discover}\n{rest}')
         return self
+
+    @contextlib.contextmanager
+    def lost(self, end):
+        """As if that database had been dropped."""
+        self.database.run(f"ALTER DATABASE {self.mark}_{end} RENAME TO lost_{self.mark}", database="postgres")
+        try:
+            yield
+        finally:
+            self.database.run(f"ALTER DATABASE lost_{self.mark} RENAME TO {self.mark}_{end}", database="postgres")
 
     def run(self, *arguments):
         """Exit code, standard output, standard error."""
@@ -153,16 +163,66 @@ def test_a_database_that_is_gone(fleet, gone):
     """One that stays follows the template still; where it goes, what differed from the template is no pipeline by hand."""
     own = {"discover": f'gone = "{gone}"', "rest": f'[pipeline.{fleet.mark}_b]\npipeline.memory = "512MiB"'}
     fleet.define(**own).render()
-    fleet.define(**own, found="a")  # as if the other was not there
     name = f"{fleet.mark}_b.toml"
-    if gone == "stop":
-        assert fleet.plan() == (2, ["- F_b: its slot stays, and keeps WAL until somebody drops it"])
-        fleet.render()
-        assert name not in fleet.files() and len(fleet.files()) == 1
-        return
-    assert fleet.plan() == (0, ['  F_b: its database is gone; it stays, for gone = "keep"'])
-    fleet.define(TEMPLATE + "tombstones = false", found="a").render()
-    assert tomllib.loads(fleet.files()[name])["tombstones"] is False
+    with fleet.lost("b"):
+        if gone == "stop":
+            assert fleet.plan() == (2, ["- F_b: its slot stays, and keeps WAL until somebody drops it"])
+            for _ in range(2):  # nor does its section bring it back
+                code, _, err = fleet.run("render", "--out", str(fleet.out))
+                assert code == 0 and f"[pipeline.{fleet.mark}_b] is left out" in err
+                assert name not in fleet.files() and len(fleet.files()) == 1
+            return
+        assert fleet.plan() == (0, ['  F_b: its database is gone; it stays, for gone = "keep"'])
+        fleet.define(TEMPLATE + "tombstones = false").render()
+        assert tomllib.loads(fleet.files()[name])["tombstones"] is False
+
+
+def test_a_database_that_is_left_out_is_not_gone(fleet):
+    fleet.render()
+    fleet.define(found="a")
+    assert fleet.plan() == (2, ["- F_b: its slot stays, and keeps WAL until somebody drops it"])
+
+
+def test_a_server_that_is_in_the_definition_no_more(fleet):
+    """Its pipelines stay until their files are removed."""
+    fleet.render()
+    text = (fleet.folder / "fleet.toml").read_text()
+    (fleet.folder / "fleet.toml").write_text(text[:text.index("[discover.pg1]")])
+    kept = "server is in no [discover.…]; it stays until its file is removed"
+    assert fleet.plan() == (0, [f"  F_a: its {kept}", f"  F_b: its {kept}"])
+    (fleet.out / f"{fleet.mark}_a.toml").unlink()
+    assert fleet.plan() == (0, [f"  F_b: its {kept}"])
+
+
+def test_one_that_is_renamed(fleet):
+    """Nobody is told to drop the slot that the new name goes on with."""
+    fleet.define(found="a").render()
+    fleet.define(found="a", discover='name = "new_{database}"')
+    assert fleet.plan() == (4, ["!position new_F_a: new, with the slot of F_a", "- F_a: its slot is that of new_F_a now; drop nothing"])
+
+
+@pytest.mark.parametrize("change", ["server", "database", "host", "dbname", "variable", "unreadable", "user"])
+def test_another_place_under_one_name(fleet, change):
+    fleet.define(found="a").render()
+    file, said = fleet.out / f"{fleet.mark}_a.toml", "source.postgres.connection"
+    if change == "server":
+        fleet.secret("pg2", dsn("postgres"))
+        text = (fleet.folder / "fleet.toml").read_text().replace("pg1", "pg2").replace("{server}", "pg1")
+        (fleet.folder / "fleet.toml").write_text(text)
+        said = "its server"
+    elif change == "database":
+        file.write_text(file.read_text().replace(f", database {fleet.mark}_a", ", database other"))
+        said = "its database"
+    elif change == "variable":
+        fleet.define("\n".join(line for line in TEMPLATE.splitlines() if "connection" not in line) + '\nsource.postgres.connection_env = "PG1"', found="a")
+        said = "source.postgres.connection_env, source.postgres.connection"
+    elif change == "unreadable":
+        file.write_text(file.read_text().replace("tables = ", "tabels = "))
+        said = "the file of before is wrong"
+    else:
+        old, new = {"host": ("127.0.0.1 db", "127.0.0.2 db"), "dbname": ("dbname={database}", "dbname=other"), "user": ("someone", "other")}[change]
+        fleet.define(TEMPLATE.replace(old, new), found="a")
+    assert fleet.plan() == ((2, [f"~restart F_a: {said}"]) if change == "user" else (4, [f"!position F_a: {said}"]))
 
 
 def test_a_server_that_is_away(fleet):
@@ -184,9 +244,16 @@ REFUSED = {
     "an unknown option": (TEMPLATE + "tabels = []", 'unknown key "tabels"; did you mean "tables"'),
     "a wrong value": (TEMPLATE + 'pipeline.memory = "1KiB"', "pipeline.memory is out of range"),
     "an unknown word": (TEMPLATE + 'schema_topic = "{dbname}"', "{dbname} is not known; {name}, {database} and {server} are"),
+    "a short word": (TEMPLATE + 'schema_topic = "{db}"', "{db} is not known"),
+    "a word with capitals": (TEMPLATE + 'schema_topic = "{Name}"', "{Name} is not known"),
+    "a word with a dash": (TEMPLATE + 'schema_topic = "{data-base}"', "{data-base} is not known"),
     "a fraction": (TEMPLATE + "pipeline.batches = 1.5", "a whole number, true, false"),
     "one stored position": (TEMPLATE.replace('.{name}"', '"') + 'sink.kafka.state_name = "x"', "have one stored position"),
     "one slot": (TEMPLATE.replace("mr_{database}", "mr"), "have one slot"),
+    "one transactional id": (TEMPLATE + 'sink.kafka.delivery = "exactly-once"\nsink.kafka.state_name = "x"', "have one transactional id"),
+    "one slot, of two by hand": (TEMPLATE + '[pipeline.x]\ndatabase = "x"\nsource.postgres.slot_name = "y"\nsource.postgres.password_file = "/x"\n'
+                                 '[pipeline.y]\ndatabase = "y"\nsource.postgres.password_file = "/x"\nsource.postgres.slot_name = "y"\n',
+                                 "pipelines x and y have one slot"),
 }
 
 
@@ -207,7 +274,7 @@ def test_what_is_refused(fleet, what):
     ({"rest": "[discover.pg2]\n"}, ["[discover.pg2] needs connection_file"]),
     ({"rest": '[discover.pg2]\nconnection_file = "/no/such"\n'}, ["/no/such, which should hold the connection string, can't be read"]),
     ({"rest": '[[pipeline.by_hand]]\ndatabase = "x"\n'}, ["by_hand must be a section"]),
-    ({"rest": "[pipeline.by_hand]\n"}, ["{database} is not known; set it in the pipeline's section"]),
+    ({"rest": '[pipeline.by_hand]\nserver = "pg1"\n'}, ["{database} is not known; set it in the pipeline's section"]),
     ({"fleet": "max_per_server = 1"}, ["server pg1 would have 2 pipelines", "max_per_server is 1"]),
     ({"discover": 'databases = "("'}, ['"databases"']),  # given twice: not TOML
 ])
@@ -264,8 +331,11 @@ def test_files_of_others_stay(fleet):
     # Of another fleet, and by a person: neither is overwritten.
     for text in (fleet.files()[f"{fleet.mark}_a.toml"].replace("# fleet shop:", "# fleet other:"), "tables = []\n"):
         (fleet.out / f"{fleet.mark}_a.toml").write_text(text)
-        code, _, err = fleet.run("render", "--out", str(fleet.out))
-        assert code == 78 and "was not made by this fleet" in err and fleet.files()[f"{fleet.mark}_a.toml"] == text
+        fleet.define().refused(78, "was not made by this fleet")  # nor is that of b written
+    (fleet.out / f"{fleet.mark}_a.toml").unlink()
+    (fleet.out / f"{fleet.mark}_a.toml").symlink_to("not here")
+    code, _, err = fleet.run("render", "--out", str(fleet.out))
+    assert code == 64 and "can't be read" in err and not (fleet.out / f"{fleet.mark}_b.toml").exists()
 
 
 def test_command_lines(fleet):
@@ -292,6 +362,9 @@ def test_values_for_the_chart(fleet):
     for name, pipeline in values["pipelines"].items():
         as_toml = "".join(f"{path} = {json.dumps(value)}\n" for path, value in pipeline["config"].items())
         assert list(pipeline) == ["config"] and tomllib.loads(as_toml) == tomllib.loads(fleet.files()[f"{name}.toml"])
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([BINARY, "fleet", "render", "--out", "out", "--helm"], cwd=fleet.folder, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 64 and b"the values can't be written: No space left on device" in done.stderr
     fleet.define(discover='gone = "stop"')
     assert from_yaml(fleet.run("render", "--helm")[1])[0]["pipelines"].keys() == values["pipelines"].keys()
 

@@ -77,16 +77,22 @@ def check_object(objects, name, replicas):
 
 
 def test_one(tmp_path):
-    objects = template(secrets=["pg1"], config={**CONFIG, "log.format": "text"},
-                       pipelines={"shop_a": {"config": {"sink.kafka.create_topics": False}, "secrets": ["kafka.own"]}})
+    objects = template(secrets=["pg1"], env={"PG": {"secret": "pg1", "key": "url"}, "NO": {"secret": "all", "key": "k"}},
+                       config={**CONFIG, "log.format": "text", "http.address": "127.0.0.1:0", "http.required": False, "pipeline.shutdown_deadline": "2m"},
+                       pipelines={"shop_a": {"config": {"sink.kafka.create_topics": False}, "secrets": ["kafka.own", "kafka-own"],
+                                             "env": {"NO": {"secret": "own", "key": "k"}}}})
     assert {kind for kind, _ in objects} == {"ServiceAccount", "NetworkPolicy", "ConfigMap", "Deployment"}
     pod, container = check_object(objects, "rel-shop-a", 1)
     assert "affinity" not in pod and container["image"] == "example/millrace:" + chart()["appVersion"]
-    assert {one["mountPath"] for one in container["volumeMounts"]} == {"/etc/millrace", "/var/tmp", "/run/secrets/pg1", "/run/secrets/kafka.own"}
+    assert {one["mountPath"] for one in container["volumeMounts"]} == {"/etc/millrace", "/var/tmp", "/run/secrets/pg1", "/run/secrets/kafka.own",
+                                                                       "/run/secrets/kafka-own"}
+    assert {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container["env"]} == {
+        "PG": {"name": "pg1", "key": "url"}, "NO": {"name": "own", "key": "k"}}
+    assert pod["terminationGracePeriodSeconds"] == 130
     assert all(one["secret"]["defaultMode"] == 0o440 for one in pod["volumes"] if "secret" in one)
     got = flat(config_of(objects, "rel-shop-a"))
     assert got == {**flat({key.replace('"', ""): json.loads(json.dumps(value).replace("{name}", "shop_a")) for key, value in CONFIG.items()}),
-                   "sink.kafka.create_topics": False, "http.address": ":9464", "http.required": True, "log.format": "text", "reload.watch": "10s",
+                   "sink.kafka.create_topics": False, "pipeline.shutdown_deadline": "2m", "http.address": ":9464", "http.required": True, "log.format": "text", "reload.watch": "10s",
                    "secrets.watch": "10s", "source.postgres.handover": "60s"}
     parsed(objects, tmp_path)
 
@@ -95,12 +101,13 @@ def test_a_pair(tmp_path):
     objects = template(pair=True, podMonitor={"enabled": True}, pipelines={"a": {}, "single": {"pair": False}, "b": {"paused": True}})
     for name, replicas in (("rel-a", 2), ("rel-b", 0), ("rel-single", 1)):
         pod, _ = check_object(objects, name, replicas)
+        assert pod["terminationGracePeriodSeconds"] == 40
         assert ("affinity" in pod) == (("PodDisruptionBudget", name) in objects) == (name != "rel-single")
     (term,) = objects["Deployment", "rel-a"]["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     labels = objects["Deployment", "rel-a"]["spec"]["selector"]["matchLabels"]
     assert term["podAffinityTerm"] == {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
     budget = objects["PodDisruptionBudget", "rel-a"]["spec"]
-    assert budget == {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    assert budget == {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": labels}}
     monitor = objects["PodMonitor", "rel"]["spec"]
     assert monitor["selector"]["matchLabels"].items() < labels.items() and monitor["podMetricsEndpoints"][0]["port"] == "http"
     parsed(objects, tmp_path)
@@ -185,10 +192,35 @@ def test_what_means_new_pods():
     ({"pipelines": {"a b": {}}}, "a b"),
     ({"networkPolicy": {"kafka": [{"port": 9092}]}}, "kafka"),
     ({"pipelines": {"a_b": {}, "a.b": {}}}, "are both called rel-a-b"),
+    ({"pipelines": {}}, "set empty: true"),
+    ({"config": {"http.enabled": False}, "pipelines": {"a": {}}}, "leave http.enabled and http.tls_"),
+    ({"config": {"http.tls_key": "/run/secrets/k"}, "pipelines": {"a": {}}}, "leave http.enabled and http.tls_"),
+    ({"pipelines": {"a_": {}}}, "a_"),
     ({"pipelines": {"x" * 63: {}}}, "is longer than 63 characters"),
 ])
 def test_values_that_are_refused(values, part):
     assert part in helm("template", "rel", CHART, values=values, refused=True)
+
+
+def test_none_at_all_if_that_is_meant():
+    assert not any(kind == "Deployment" for kind, _ in template(pipelines={}, empty=True))
+
+
+@pytest.mark.parametrize("change", [{"tables": ["public.other"]}, {"skipped_operations": ["update"]}, {"skipped_operations": ["message"]},
+                                    {"log.level": "debug"}, {"pipeline.memory": "512MiB"}, {"topic_prefix": "o"}], ids=str)
+def test_plan_and_chart_agree(tmp_path, change):
+    """On whether a change needs a restart."""
+    config = {**CONFIG, "messages.prefixes": ["x"]}
+
+    def fleet(config, *arguments):
+        lines = "".join(f"{path} = {json.dumps(value)}\n" for path, value in config.items())
+        (tmp_path / "fleet.toml").write_text(f'[fleet]\nname = "x"\n[pipeline.a]\n[template]\n{lines}')
+        return subprocess.run([BINARY, "fleet", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert fleet(config, "render", "--out", "out").returncode == 0
+    plan = fleet({**config, **change}, "plan", "--against", "out").stdout
+    before, after = (hash_of(template(config=one, pipelines={"a": {}}), "rel-a") for one in (config, {**config, **change}))
+    assert " a: " in plan and plan.startswith("~reload") == (before == after), plan
 
 
 def test_lint():
@@ -204,6 +236,7 @@ def test_values_of_a_fleet(tmp_path):
     objects = template(config={}, **from_yaml(made.stdout)[0])
     for n in range(3):
         own = tomllib.loads((tmp_path / "out" / f"shop_{n}.toml").read_text())
+        del own["http"]["address"]  # it is the chart's
         assert flat(own).items() <= flat(config_of(objects, f"rel-shop-{n}")).items()
     (tmp_path / "parsed").mkdir()
     parsed(objects, tmp_path / "parsed")

@@ -131,7 +131,7 @@ void mr_fleet_read(const char *path, struct fleet *fleet)
     read_sections(fleet);
 }
 
-static void pipeline_done(struct fleet_pipeline *pipeline)
+void mr_fleet_pipeline_done(struct fleet_pipeline *pipeline)
 {
     free(pipeline->name);
     free(pipeline->database);
@@ -140,25 +140,49 @@ static void pipeline_done(struct fleet_pipeline *pipeline)
     mr_config_free(pipeline->config);
 }
 
+static void list_done(struct fleet_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        mr_fleet_pipeline_done(&list->items[i]);
+    }
+    free(list->items);
+}
+
 void mr_fleet_done(struct fleet *fleet)
 {
     for (uint32_t i = 0; i < fleet->server_count; i++) {
         mr_pg_close(fleet->servers[i].conn);
     }
-    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
-        pipeline_done(&fleet->pipelines[i]);
-    }
-    free(fleet->pipelines);
+    list_done(&fleet->pipelines);
+    list_done(&fleet->before);
     free(fleet->servers);
     mr_toml_free(fleet->root);
     mr_problems_done(&fleet->problems);
 }
 
-const struct fleet_pipeline *mr_fleet_find(const struct fleet *fleet, const char *name,
+const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name)
+{
+    for (uint32_t i = 0; i < fleet->server_count; i++) {
+        if (strcmp(fleet->servers[i].name, name) == 0) {
+            return &fleet->servers[i];
+        }
+    }
+    return NULL;
+}
+
+struct fleet_pipeline *mr_fleet_append(struct fleet_list *list,
+                                       const struct fleet_pipeline *pipeline)
+{
+    MR_GROW(list->items, list->room, list->count + 1);
+    list->items[list->count] = *pipeline;
+    return &list->items[list->count++];
+}
+
+const struct fleet_pipeline *mr_fleet_find(const struct fleet_list *list, const char *name,
                                            const char *server, const char *database)
 {
-    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
-        const struct fleet_pipeline *one = &fleet->pipelines[i];
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fleet_pipeline *one = &list->items[i];
         if (name != NULL
                 ? strcmp(one->name, name) == 0
                 : strcmp(one->server, server) == 0 && strcmp(one->database, database) == 0) {
@@ -177,7 +201,7 @@ struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const
     bool good = mr_fleet_expand(fleet, &added, name, &expanded);
     free(added.name);
     added.name = expanded.data;
-    const struct fleet_pipeline *other = mr_fleet_find(fleet, added.name, NULL, NULL);
+    const struct fleet_pipeline *other = mr_fleet_find(&fleet->pipelines, added.name, NULL, NULL);
     if (good && (!is_name(added.name) || (database[0] != '\0' && !is_name(database)))) {
         FLEET_PROBLEM(fleet, 0,
                       "pipeline \"%s\", database \"%s\": names have letters, digits, _ . and -, 63 "
@@ -192,31 +216,43 @@ struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const
         good = false;
     }
     if (!good) {
-        pipeline_done(&added);
+        mr_fleet_pipeline_done(&added);
         return NULL;
     }
-    MR_GROW(fleet->pipelines, fleet->pipeline_room, fleet->pipeline_count + 1);
-    fleet->pipelines[fleet->pipeline_count] = added;
-    return &fleet->pipelines[fleet->pipeline_count++];
+    return mr_fleet_append(&fleet->pipelines, &added);
 }
 
-/* A section is also what differs from the template. It may be of a database that is gone, whose pipeline goes with it. */
-void mr_fleet_add_by_hand(struct fleet *fleet, const struct fleet_folder *folder)
+/* A section that says where its database is, be it in a fleet that looks none up. Others are what differs from the template. */
+static bool is_by_hand(const struct fleet *fleet, const struct mr_toml_node *section)
+{
+    const struct mr_toml_node *postgres =
+        mr_fleet_child(mr_fleet_child(section, "source"), "postgres");
+    return fleet->server_count == 0 || mr_fleet_child(section, "server") != NULL ||
+           mr_fleet_child(section, "database") != NULL ||
+           mr_fleet_child(postgres, "connection") != NULL ||
+           mr_fleet_child(postgres, "connection_env") != NULL;
+}
+
+void mr_fleet_add_by_hand(struct fleet *fleet)
 {
     for (uint32_t i = 0; fleet->own != NULL && i < fleet->own->count; i++) {
         const char *key = fleet->own->children[i].key;
         const struct mr_toml_node *table = value_of(fleet, fleet->own, key, MR_TOML_TABLE);
         const char *server = text_of(fleet, table, "server", "");
         const char *database = text_of(fleet, table, "database", "");
-        const struct fleet_made *made = mr_fleet_made(folder, key);
-        bool is_known = mr_fleet_find(fleet, key, NULL, NULL) != NULL;
+        bool is_known = mr_fleet_find(&fleet->pipelines, key, NULL, NULL) != NULL;
         if (is_known && (server[0] != '\0' || database[0] != '\0')) {
             FLEET_PROBLEM(fleet, table->line,
                           "[pipeline.%s] was found by discovery, which knows its server and its "
                           "database; take those out",
                           key);
-        } else if (!is_known && (made == NULL || !made->is_found)) {
+        } else if (!is_known && table != NULL && is_by_hand(fleet, table)) {
             mr_fleet_add(fleet, key, server, database);
+        } else if (!is_known && table != NULL) {
+            mr_problem_add(&fleet->problems, false, table->line,
+                           "[pipeline.%s] is left out: no database that was found is called so; "
+                           "take the section out, or set server and database in it",
+                           key);
         }
     }
 }

@@ -25,6 +25,8 @@ static mr_status connect_to(struct fleet_server *server, struct mr_error *ret_er
 }
 
 /* A limit of -2 has a database whose DROP was broken off (the manual's page of pg_database). */
+#define DATABASES "FROM pg_database WHERE datallowconn AND NOT datistemplate AND datconnlimit <> -2"
+
 static mr_status ask_databases(struct fleet *fleet, struct fleet_server *server,
                                struct mr_error *ret_error)
 {
@@ -32,9 +34,7 @@ static mr_status ask_databases(struct fleet *fleet, struct fleet_server *server,
     const struct mr_pg_result *result;
     MR_TRY(connect_to(server, ret_error));
     MR_TRY(mr_pg_askf(server->conn, &shape, &result, ret_error,
-                      "SELECT datname FROM pg_database WHERE datallowconn AND NOT datistemplate "
-                      "AND datconnlimit <> -2 AND datname ~ %L",
-                      server->databases));
+                      "SELECT datname " DATABASES " AND datname ~ %L", server->databases));
     for (uint32_t i = 0; i < mr_pg_result_rows(result); i++) {
         struct fleet_pipeline *added =
             mr_fleet_add(fleet, server->pipelines, server->name, mr_pg_result_value(result, i, 0));
@@ -62,28 +62,36 @@ mr_status mr_fleet_discover(struct fleet *fleet, struct mr_error *ret_error)
                          "a server could not be asked for its databases; nothing was done");
 }
 
-static void add_gone_of(struct fleet *fleet, const struct fleet_server *server,
-                        const struct fleet_folder *folder)
+/* Whether the database of a file is there no more, and its pipeline stays. One that `databases` leaves out is not gone: it goes. */
+static mr_status stays(const struct fleet *fleet, const struct fleet_pipeline *made, bool *ret,
+                       struct mr_error *ret_error)
 {
-    for (uint32_t i = 0; i < folder->count; i++) {
-        const struct fleet_made *made = &folder->items[i];
-        bool is_gone = strcmp(made->server, server->name) == 0 &&
-                       mr_fleet_find(fleet, NULL, made->server, made->database) == NULL;
+    const struct fleet_server *server = mr_fleet_server(fleet, made->server);
+    int64_t count = 0;
+    *ret = made->is_found && mr_fleet_find(&fleet->pipelines, made->name, NULL, NULL) == NULL &&
+           mr_fleet_find(&fleet->pipelines, NULL, made->server, made->database) == NULL &&
+           (server == NULL || !server->stops_gone);
+    if (*ret && server != NULL) {
+        MR_TRY(mr_pg_ask_number(server->conn, "the database", 'n', &count, ret_error,
+                                "SELECT count(*) " DATABASES " AND datname = %L", made->database));
+    }
+    *ret = *ret && count == 0;
+    return MR_OK;
+}
+
+mr_status mr_fleet_add_gone(struct fleet *fleet, struct mr_error *ret_error)
+{
+    for (uint32_t i = 0; i < fleet->before.count; i++) {
+        const struct fleet_pipeline *made = &fleet->before.items[i];
+        bool is_gone;
+        MR_TRY(stays(fleet, made, &is_gone, ret_error));
         struct fleet_pipeline *added =
             is_gone ? mr_fleet_add(fleet, made->name, made->server, made->database) : NULL;
         if (added != NULL) {
             added->is_found = added->is_gone = true;
         }
     }
-}
-
-void mr_fleet_add_gone(struct fleet *fleet, const struct fleet_folder *folder)
-{
-    for (uint32_t i = 0; i < fleet->server_count; i++) {
-        if (!fleet->servers[i].stops_gone) {
-            add_gone_of(fleet, &fleet->servers[i], folder);
-        }
-    }
+    return MR_OK;
 }
 
 /* Most, and those that others have, of slots and of walsenders. */
@@ -113,8 +121,8 @@ static mr_status check_server(struct fleet *fleet, const struct fleet_server *se
     struct mr_text own = {0};
     int64_t wanted = 0, room[4];
     mr_text_string(&own, "''");
-    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
-        const struct fleet_pipeline *pipeline = &fleet->pipelines[i];
+    for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
+        const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
         if (strcmp(pipeline->server, server->name) == 0 && !pipeline->is_gone) {
             mr_sql_format(&own, ", %L", pipeline->config->source.slot);
             wanted++;

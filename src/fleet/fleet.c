@@ -1,16 +1,18 @@
 #include "fleet/fleet.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fleet/fleet_internal.h"
+#include "postgres/conn/pg_conn.h"
 
 enum { NOTHING = 0, CHANGES = 2, POSITION_CHANGES = 4 }; /* exit codes of plan */
 
 /* What says where a pipeline is: with another one it begins anew, or is refused (docs/position.md). */
 static const char positions[] =
-    "source.postgres.slot_name|source.postgres.publication_name|sink.kafka.state_name|"
-    "sink.kafka.state_topic|sink.kafka.brokers|topic_prefix";
+    "source.postgres.slot_name|source.postgres.publication_name|source.postgres.connection_env|"
+    "sink.kafka.state_name|sink.kafka.state_topic|sink.kafka.brokers|topic_prefix";
 
 static int compare_names(const void *a, const void *b)
 {
@@ -19,29 +21,31 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* From the definition to a configuration for each pipeline. */
-static mr_status make(struct fleet *fleet, const struct fleet_folder *folder,
-                      struct mr_error *ret_error)
+static mr_status make(struct fleet *fleet, struct mr_error *ret_error)
 {
     MR_TRY(mr_fleet_discover(fleet, ret_error));
-    mr_fleet_add_gone(fleet, folder);
-    mr_fleet_add_by_hand(fleet, folder);
-    if (fleet->pipeline_count > 0) {
-        qsort(fleet->pipelines, fleet->pipeline_count, sizeof(*fleet->pipelines), compare_names);
+    struct fleet_list *list = &fleet->pipelines;
+    MR_TRY(mr_fleet_add_gone(fleet, ret_error));
+    mr_fleet_add_by_hand(fleet);
+    if (list->count > 0) {
+        qsort(list->items, list->count, sizeof(*list->items), compare_names);
     }
     if (fleet->problems.errors == 0) {
         mr_fleet_make(fleet);
+        mr_fleet_folder_check(fleet);
     }
     return fleet->problems.errors == 0 ? mr_fleet_check_room(fleet, ret_error) : MR_OK;
 }
 
 static mr_status begin(const struct mr_fleet_options *options, struct fleet *fleet,
-                       struct fleet_folder *folder, struct mr_error *ret_error)
+                       struct mr_error *ret_error)
 {
     mr_status status = MR_OK;
     mr_fleet_read(options->path, fleet);
+    fleet->folder = options->folder;
     if (fleet->problems.errors == 0) {
-        status = mr_fleet_folder_read(fleet, options->folder, folder, ret_error);
-        status = status == MR_OK ? make(fleet, folder, ret_error) : status;
+        status = mr_fleet_folder_read(fleet, ret_error);
+        status = status == MR_OK ? make(fleet, ret_error) : status;
     }
     mr_problems_print(&fleet->problems, stderr);
     return status != MR_OK || fleet->problems.errors == 0
@@ -50,10 +54,9 @@ static mr_status begin(const struct mr_fleet_options *options, struct fleet *fle
 }
 
 /* Without the folder, a database that is gone would be left out of the values, and its pipeline removed. */
-static mr_status check_folder(const struct fleet *fleet, const struct mr_fleet_options *options,
-                              struct mr_error *ret_error)
+static mr_status check_folder(const struct fleet *fleet, struct mr_error *ret_error)
 {
-    for (uint32_t i = 0; i < fleet->server_count && options->folder == NULL; i++) {
+    for (uint32_t i = 0; i < fleet->server_count && fleet->folder == NULL; i++) {
         if (!fleet->servers[i].stops_gone) {
             return mr_fail(ret_error, MR_ERR_USAGE,
                            "[discover.%s] keeps pipelines of databases that are gone, which are "
@@ -64,22 +67,30 @@ static mr_status check_folder(const struct fleet *fleet, const struct mr_fleet_o
     return MR_OK;
 }
 
+/* Values that end early are fewer pipelines, which Helm would remove. */
+static mr_status print_values(const struct fleet *fleet, FILE *to, struct mr_error *ret_error)
+{
+    mr_fleet_print_values(fleet, to);
+    return fflush(to) == 0 && ferror(to) == 0
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_USAGE,
+                         "the values can't be written: %s; do not use them", strerror(errno));
+}
+
 mr_status mr_fleet_render(const struct mr_fleet_options *options, FILE *to,
                           struct mr_error *ret_error)
 {
     struct fleet fleet;
-    struct fleet_folder folder = {0};
-    mr_status status = begin(options, &fleet, &folder, ret_error);
+    mr_status status = begin(options, &fleet, ret_error);
     if (status == MR_OK && options->helm) {
-        status = check_folder(&fleet, options, ret_error);
+        status = check_folder(&fleet, ret_error);
     }
     if (status == MR_OK && options->folder != NULL) {
-        status = mr_fleet_folder_write(&fleet, &folder, options->folder, ret_error);
+        status = mr_fleet_folder_write(&fleet, ret_error);
     }
     if (status == MR_OK && options->helm) {
-        mr_fleet_print_values(&fleet, to);
+        status = print_values(&fleet, to, ret_error);
     }
-    mr_fleet_folder_done(&folder);
     mr_fleet_done(&fleet);
     return status;
 }
@@ -89,30 +100,54 @@ struct difference {
     bool restarts, moves;
 };
 
+static void take_word(struct difference *difference, const char *word)
+{
+    mr_text_format(&difference->paths, "%s%s", difference->paths.data == NULL ? "" : ", ", word);
+}
+
 /* mr_config_difference_fn */
 static void take_difference(void *context, const struct mr_option *option)
 {
     struct difference *difference = context;
-    mr_text_format(&difference->paths, "%s%s", difference->paths.data == NULL ? "" : ", ",
-                   option->path);
+    take_word(difference, option->path);
     difference->restarts |= !mr_option_is_live(option);
     difference->moves |= mr_is_among(positions, mr_slice_of(option->path));
 }
 
+/* Whether a word of the second line is another one. */
+static bool take_place(struct difference *difference, const char *word, const char *a,
+                       const char *b)
+{
+    bool moves = a[0] != '\0' && b[0] != '\0' && strcmp(a, b) != 0;
+    if (moves) {
+        take_word(difference, word);
+    }
+    return moves;
+}
+
+static void take_all(struct difference *difference, const struct fleet_pipeline *pipeline,
+                     const struct fleet_pipeline *made)
+{
+    if (made->config == NULL) {
+        difference->moves = true;
+        take_word(difference, "the file of before is wrong");
+        return;
+    }
+    mr_config_differences(made->config, NULL, pipeline->config, take_difference, difference);
+    difference->restarts |= mr_config_reload_fault(made->config, pipeline->config) != NULL;
+    const char *before = made->config->source.connection.conninfo;
+    const char *now = pipeline->config->source.connection.conninfo;
+    difference->moves |= difference->paths.data != NULL && !mr_pg_same_server(before, now, true);
+    difference->moves |= take_place(difference, "its server", made->server, pipeline->server);
+    difference->moves |= take_place(difference, "its database", made->database, pipeline->database);
+}
+
 /* The code that it makes of the plan. */
-static int compare(const struct fleet_pipeline *pipeline, const struct fleet_made *made, FILE *to)
+static int compare(const struct fleet_pipeline *pipeline, const struct fleet_pipeline *made,
+                   FILE *to)
 {
     struct difference difference = {0};
-    struct mr_config *before = NULL;
-    mr_status status =
-        mr_config_load_elsewhere(made->name, made->text, strlen(made->text), &before);
-    if (status != MR_OK) {
-        difference.restarts = true;
-        mr_text_string(&difference.paths, "the file of before is wrong");
-    } else {
-        mr_config_differences(before, NULL, pipeline->config, take_difference, &difference);
-        difference.restarts |= mr_config_reload_fault(before, pipeline->config) != NULL;
-    }
+    take_all(&difference, pipeline, made);
     int code = difference.paths.data == NULL ? NOTHING
                : difference.moves            ? POSITION_CHANGES
                                              : CHANGES;
@@ -124,30 +159,66 @@ static int compare(const struct fleet_pipeline *pipeline, const struct fleet_mad
                 pipeline->name, difference.paths.data);
     }
     mr_text_done(&difference.paths);
-    mr_config_free(before);
     return code;
 }
 
-static int print_plan(const struct fleet *fleet, const struct fleet_folder *folder, FILE *to)
+/* One that has what this one may not share: under another name, for a pipeline that is renamed. NULL: none. */
+static const struct fleet_pipeline *find_sharer(const struct fleet_list *list,
+                                                const struct fleet_pipeline *pipeline,
+                                                const char **ret_what)
+{
+    const struct fleet_pipeline *found = NULL;
+    for (uint32_t i = 0; i < list->count && found == NULL; i++) {
+        *ret_what = mr_fleet_shared(&list->items[i], pipeline);
+        found = *ret_what == NULL ? NULL : &list->items[i];
+    }
+    return found;
+}
+
+static int print_new(const struct fleet *fleet, const struct fleet_pipeline *pipeline, FILE *to)
+{
+    const char *what;
+    const struct fleet_pipeline *sharer = find_sharer(&fleet->before, pipeline, &what);
+    if (sharer == NULL) {
+        fprintf(to, "+ %s\n", pipeline->name);
+        return CHANGES;
+    }
+    fprintf(to, "!position %s: new, with the %s of %s\n", pipeline->name, what, sharer->name);
+    return POSITION_CHANGES;
+}
+
+static void print_removed(const struct fleet *fleet, const struct fleet_pipeline *made, FILE *to)
+{
+    const char *what;
+    const struct fleet_pipeline *sharer = find_sharer(&fleet->pipelines, made, &what);
+    if (sharer != NULL) {
+        fprintf(to, "- %s: its %s is that of %s now; drop nothing\n", made->name, what,
+                sharer->name);
+    } else {
+        fprintf(to, "- %s: its slot stays, and keeps WAL until somebody drops it\n", made->name);
+    }
+}
+
+static int print_plan(const struct fleet *fleet, FILE *to)
 {
     int code = NOTHING;
-    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
-        const struct fleet_pipeline *pipeline = &fleet->pipelines[i];
-        const struct fleet_made *made = mr_fleet_made(folder, pipeline->name);
+    for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
+        const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
+        const struct fleet_pipeline *made =
+            mr_fleet_find(&fleet->before, pipeline->name, NULL, NULL);
         if (pipeline->is_gone) {
-            fprintf(to, "  %s: its database is gone; it stays, for gone = \"keep\"\n",
-                    pipeline->name);
+            fprintf(to, "  %s: its %s\n", pipeline->name,
+                    mr_fleet_server(fleet, pipeline->server) == NULL
+                        ? "server is in no [discover.…]; it stays until its file is removed"
+                        : "database is gone; it stays, for gone = \"keep\"");
         }
-        if (made == NULL) {
-            fprintf(to, "+ %s\n", pipeline->name);
-        }
-        int own = made == NULL ? CHANGES : compare(pipeline, made, to);
+        int own = made == NULL ? print_new(fleet, pipeline, to) : compare(pipeline, made, to);
         code = own > code ? own : code;
     }
-    for (uint32_t i = 0; i < folder->count; i++) {
-        if (mr_fleet_find(fleet, folder->items[i].name, NULL, NULL) == NULL) {
-            fprintf(to, "- %s: its slot stays, and keeps WAL until somebody drops it\n",
-                    folder->items[i].name);
+    for (uint32_t i = 0; i < fleet->before.count; i++) {
+        const struct fleet_pipeline *made = &fleet->before.items[i];
+        if (mr_fleet_find(&fleet->pipelines, made->name, NULL, NULL) == NULL) {
+            print_removed(fleet, made, to);
             code = code == NOTHING ? CHANGES : code;
         }
     }
@@ -158,12 +229,10 @@ mr_status mr_fleet_plan(const struct mr_fleet_options *options, FILE *to, int *r
                         struct mr_error *ret_error)
 {
     struct fleet fleet;
-    struct fleet_folder folder = {0};
-    mr_status status = begin(options, &fleet, &folder, ret_error);
+    mr_status status = begin(options, &fleet, ret_error);
     if (status == MR_OK) {
-        *ret_code = print_plan(&fleet, &folder, to);
+        *ret_code = print_plan(&fleet, to);
     }
-    mr_fleet_folder_done(&folder);
     mr_fleet_done(&fleet);
     return status;
 }

@@ -27,11 +27,16 @@ struct fleet_server {
 
 struct fleet_pipeline {
     char *name;
-    char *database, *server; /* "": not known */
-    bool is_found;           /* by discovery, not by hand */
-    bool is_gone;            /* it was found once */
-    struct mr_text text;     /* the configuration: two lines of comment, then an option a line */
-    struct mr_config *config;
+    char *database, *server;  /* "": not known */
+    bool is_found;            /* by discovery, not by hand */
+    bool is_gone;             /* it was found once */
+    struct mr_text text;      /* the configuration: two lines of comment, then an option a line */
+    struct mr_config *config; /* NULL: not made yet, or a file of the folder is wrong */
+};
+
+struct fleet_list {
+    struct fleet_pipeline *items;
+    uint32_t count, room;
 };
 
 struct fleet {
@@ -41,21 +46,10 @@ struct fleet {
     const struct mr_toml_node *options, *own; /* [template], [pipeline]; NULL: there is none */
     struct fleet_server *servers;
     uint32_t server_count;
-    struct fleet_pipeline *pipelines;
-    uint32_t pipeline_count, pipeline_room;
+    struct fleet_list pipelines;
+    const char *folder;       /* NULL: none */
+    struct fleet_list before; /* what this fleet has made in it */
     struct mr_problems problems;
-};
-
-/* A file of the folder that this fleet has made. */
-struct fleet_made {
-    char *name, *path, *text;
-    bool is_found;
-    char server[FLEET_NAME_MAX + 1], database[FLEET_NAME_MAX + 1];
-};
-
-struct fleet_folder {
-    struct fleet_made *items;
-    uint32_t count, room;
 };
 
 #define FLEET_PROBLEM(fleet, line, ...)                                                            \
@@ -65,9 +59,16 @@ void mr_fleet_read(const char *path, struct fleet *fleet);
 void mr_fleet_done(struct fleet *fleet);
 const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, const char *key);
 
+const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name);
+
 /* By its name, or (`name` NULL) by its database; NULL: none. */
-const struct fleet_pipeline *mr_fleet_find(const struct fleet *fleet, const char *name,
+const struct fleet_pipeline *mr_fleet_find(const struct fleet_list *list, const char *name,
                                            const char *server, const char *database);
+
+/* The new last one, whose fields are taken over. */
+struct fleet_pipeline *mr_fleet_append(struct fleet_list *list,
+                                       const struct fleet_pipeline *pipeline);
+void mr_fleet_pipeline_done(struct fleet_pipeline *pipeline);
 
 /* Words in braces in `name` are replaced. NULL: the problem is added. */
 struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const char *server,
@@ -76,9 +77,10 @@ struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const
 /* Connects to each server and adds its databases' pipelines. Each server that is away is told of; the first failure is the answer. */
 mr_status mr_fleet_discover(struct fleet *fleet, struct mr_error *ret_error);
 
-/* Adds pipelines of databases that are there no more, as `gone` says; then those by hand. */
-void mr_fleet_add_gone(struct fleet *fleet, const struct fleet_folder *folder);
-void mr_fleet_add_by_hand(struct fleet *fleet, const struct fleet_folder *folder);
+/* Adds pipelines of databases that are there no more, as `gone` says, and of servers that the definition no longer has; then those by
+ * hand. */
+mr_status mr_fleet_add_gone(struct fleet *fleet, struct mr_error *ret_error);
+void mr_fleet_add_by_hand(struct fleet *fleet);
 
 /* Once all texts are made: whether servers have room for them. */
 mr_status mr_fleet_check_room(struct fleet *fleet, struct mr_error *ret_error);
@@ -90,21 +92,23 @@ bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline,
 /* Makes text and configuration of each. */
 void mr_fleet_make(struct fleet *fleet);
 
+/* What two pipelines have in common that they may not: "slot", "stored position", "transactional id"; NULL: nothing. */
+const char *mr_fleet_shared(const struct fleet_pipeline *a, const struct fleet_pipeline *b);
+
 /* Prints them as values for the chart. */
 void mr_fleet_print_values(const struct fleet *fleet, FILE *to);
 
-/* Reads what is there; a folder that does not exist, or NULL, is empty. */
-mr_status mr_fleet_folder_read(const struct fleet *fleet, const char *path,
-                               struct fleet_folder *ret, struct mr_error *ret_error);
-void mr_fleet_folder_done(struct fleet_folder *folder);
-const struct fleet_made *mr_fleet_made(const struct fleet_folder *folder, const char *name);
+/* Reads what is there; a folder that does not exist is empty. */
+mr_status mr_fleet_folder_read(struct fleet *fleet, struct mr_error *ret_error);
+
+/* Adds a problem for each file that would be written over and is not this fleet's. */
+void mr_fleet_folder_check(struct fleet *fleet);
 
 /* The lines of comment by which a file is known again. */
 void mr_fleet_mark(const struct fleet *fleet, const struct fleet_pipeline *pipeline,
                    struct mr_text *to);
 
 /* Makes the folder what the fleet is. */
-mr_status mr_fleet_folder_write(const struct fleet *fleet, const struct fleet_folder *before,
-                                const char *path, struct mr_error *ret_error);
+mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_error);
 
 #endif

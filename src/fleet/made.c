@@ -24,16 +24,21 @@ void mr_fleet_mark(const struct fleet *fleet, const struct fleet_pipeline *pipel
     }
 }
 
-static bool read_mark(const struct fleet *fleet, struct fleet_made *made)
+/* False: the file is not of this fleet. */
+static bool read_mark(const struct fleet *fleet, const char *text, struct fleet_pipeline *made)
 {
     char name[FLEET_NAME_MAX + 1];
-    const char *mark = made->text + strlen(first_line);
-    if (strncmp(made->text, first_line, strlen(first_line)) != 0 ||
+    char server[FLEET_NAME_MAX + 1] = "";
+    char database[FLEET_NAME_MAX + 1] = "";
+    const char *mark = text + strlen(first_line);
+    if (strncmp(text, first_line, strlen(first_line)) != 0 ||
         sscanf(mark, "# fleet %63[^: \n]:", name) != 1 || strcmp(name, fleet->name) != 0) {
         return false;
     }
-    made->is_found = sscanf(mark, "# fleet %*[^:]: server %63[^, \n], database %63[^ \n]",
-                            made->server, made->database) == 2;
+    made->is_found = sscanf(mark, "# fleet %*[^:]: server %63[^, \n], database %63[^ \n]", server,
+                            database) == 2;
+    made->server = MR_STRDUP(server);
+    made->database = MR_STRDUP(database);
     return true;
 }
 
@@ -44,71 +49,67 @@ static char *path_of(const char *folder, const char *name)
     return path.data;
 }
 
-static void made_done(struct fleet_made *made)
-{
-    free(made->name);
-    free(made->path);
-    free(made->text);
-}
-
-/* False: it is not one of ours. */
-static bool read_made(const struct fleet *fleet, const char *folder, const char *file,
-                      struct fleet_made *made)
+/* Adds the file if it is one of ours. */
+static mr_status read_made(struct fleet *fleet, const char *file, struct mr_error *ret_error)
 {
     size_t len = strlen(file);
     const char *reason;
     if (len < 6 || strcmp(file + len - 5, ".toml") != 0) {
-        return false;
+        return MR_OK;
     }
-    made->name = MR_STRNDUP(file, len - 5);
-    made->path = path_of(folder, made->name);
-    char *text = mr_file_read(made->path, &len, &reason);
-    made->text = MR_STRNDUP(text == NULL ? "" : text, text == NULL ? 0 : len);
+    struct fleet_pipeline made = {.name = MR_STRNDUP(file, len - 5)};
+    char *path = path_of(fleet->folder, made.name);
+    char *text = mr_file_read(path, &len, &reason);
+    mr_status status = text != NULL ? MR_OK
+                                    : mr_fail(ret_error, MR_ERR_USAGE,
+                                              "%s can't be read, so it can't be told what ran "
+                                              "before: %s",
+                                              path, reason);
+    mr_text_add(&made.text, text, text == NULL ? 0 : len);
+    if (text != NULL && read_mark(fleet, made.text.data, &made)) {
+        if (mr_config_load_elsewhere(made.name, text, len, &made.config) != MR_OK) {
+            mr_config_free(made.config);
+            made.config = NULL;
+        }
+        mr_fleet_append(&fleet->before, &made);
+    } else {
+        mr_fleet_pipeline_done(&made);
+    }
     free(text);
-    bool ours = read_mark(fleet, made);
-    if (!ours) {
-        made_done(made);
-    }
-    return ours;
+    free(path);
+    return status;
 }
 
-mr_status mr_fleet_folder_read(const struct fleet *fleet, const char *path,
-                               struct fleet_folder *ret, struct mr_error *ret_error)
+mr_status mr_fleet_folder_read(struct fleet *fleet, struct mr_error *ret_error)
 {
-    DIR *folder = path == NULL ? NULL : opendir(path);
+    DIR *folder = fleet->folder == NULL ? NULL : opendir(fleet->folder);
     if (folder == NULL) {
-        return path == NULL || errno == ENOENT
+        return fleet->folder == NULL || errno == ENOENT
                    ? MR_OK
-                   : mr_fail(ret_error, MR_ERR_USAGE, "folder %s can't be read: %s", path,
+                   : mr_fail(ret_error, MR_ERR_USAGE, "folder %s can't be read: %s", fleet->folder,
                              strerror(errno));
     }
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        struct fleet_made made = {0};
-        if (read_made(fleet, path, entry->d_name, &made)) {
-            MR_GROW(ret->items, ret->room, ret->count + 1);
-            ret->items[ret->count++] = made;
-        }
+    mr_status status = MR_OK;
+    for (const struct dirent *entry; status == MR_OK && (entry = readdir(folder)) != NULL;) {
+        status = read_made(fleet, entry->d_name, ret_error);
     }
     closedir(folder);
-    return MR_OK;
+    return status;
 }
 
-void mr_fleet_folder_done(struct fleet_folder *folder)
+void mr_fleet_folder_check(struct fleet *fleet)
 {
-    for (uint32_t i = 0; i < folder->count; i++) {
-        made_done(&folder->items[i]);
-    }
-    free(folder->items);
-}
-
-const struct fleet_made *mr_fleet_made(const struct fleet_folder *folder, const char *name)
-{
-    for (uint32_t i = 0; i < folder->count; i++) {
-        if (strcmp(folder->items[i].name, name) == 0) {
-            return &folder->items[i];
+    for (uint32_t i = 0; fleet->folder != NULL && i < fleet->pipelines.count; i++) {
+        const char *name = fleet->pipelines.items[i].name;
+        char *path = path_of(fleet->folder, name);
+        if (mr_fleet_find(&fleet->before, name, NULL, NULL) == NULL && access(path, F_OK) == 0) {
+            FLEET_PROBLEM(fleet, 0,
+                          "%s was not made by this fleet; move it away, or give the pipeline "
+                          "another name",
+                          path);
         }
+        free(path);
     }
-    return NULL;
 }
 
 /* In one step, so that nobody reads a half of it. */
@@ -123,42 +124,31 @@ static bool write_file(const char *path, const struct mr_text *text)
     return good;
 }
 
-/* Whether the file is another one now. One of that name which this fleet has not made is somebody's. */
-static mr_status write_one(const struct fleet_pipeline *pipeline, const struct fleet_made *made,
-                           const char *path, bool *ret_written, struct mr_error *ret_error)
-{
-    *ret_written = made == NULL || strcmp(made->text, pipeline->text.data) != 0;
-    if (made == NULL && access(path, F_OK) == 0) {
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "%s was not made by this fleet; move it away, or give the pipeline another "
-                       "name",
-                       path);
-    }
-    return !*ret_written || write_file(path, &pipeline->text)
-               ? MR_OK
-               : mr_fail(ret_error, MR_ERR_USAGE, "%s can't be written: %s", path, strerror(errno));
-}
-
-mr_status mr_fleet_folder_write(const struct fleet *fleet, const struct fleet_folder *before,
-                                const char *path, struct mr_error *ret_error)
+mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_error)
 {
     uint32_t written = 0, removed = 0;
-    mkdir(path, 0755);
-    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
-        const struct fleet_pipeline *pipeline = &fleet->pipelines[i];
-        char *file = path_of(path, pipeline->name);
-        bool is_new;
-        mr_status status =
-            write_one(pipeline, mr_fleet_made(before, pipeline->name), file, &is_new, ret_error);
-        free(file);
+    mkdir(fleet->folder, 0755);
+    for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
+        const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
+        const struct fleet_pipeline *made =
+            mr_fleet_find(&fleet->before, pipeline->name, NULL, NULL);
+        bool is_new = made == NULL || strcmp(made->text.data, pipeline->text.data) != 0;
+        char *path = path_of(fleet->folder, pipeline->name);
+        mr_status status = !is_new || write_file(path, &pipeline->text)
+                               ? MR_OK
+                               : mr_fail(ret_error, MR_ERR_USAGE, "%s can't be written: %s", path,
+                                         strerror(errno));
+        free(path);
         MR_TRY(status);
         written += is_new;
     }
-    for (uint32_t i = 0; i < before->count; i++) {
-        const struct fleet_made *made = &before->items[i];
-        removed += mr_fleet_find(fleet, made->name, NULL, NULL) == NULL && unlink(made->path) == 0;
+    for (uint32_t i = 0; i < fleet->before.count; i++) {
+        const char *name = fleet->before.items[i].name;
+        char *path = path_of(fleet->folder, name);
+        removed += mr_fleet_find(&fleet->pipelines, name, NULL, NULL) == NULL && unlink(path) == 0;
+        free(path);
     }
-    fprintf(stderr, "%s: %u written, %u removed, %u as before\n", path, written, removed,
-            fleet->pipeline_count - written);
+    fprintf(stderr, "%s: %u written, %u removed, %u as before\n", fleet->folder, written, removed,
+            fleet->pipelines.count - written);
     return MR_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "fleet/fleet_internal.h"
+#include "postgres/conn/pg_conn.h"
 
 enum { WRONG_MAX = 5 }; /* pipelines */
 
@@ -39,14 +40,21 @@ static const char *variable(const struct fleet_pipeline *pipeline, mr_slice word
                                                         : NULL;
 }
 
-/* Numbers in braces are a regular expression's. */
+/* Of what looks like a word in braces, the characters within; 0: of anything else. Numbers are a regular expression's, and lists SQL's. */
+static size_t word_len(const char *text)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ";
+    size_t len = text[0] == '{' ? strspn(text + 1, good) : 0;
+    return len > 0 && text[len + 1] == '}' && strchr("0123456789", text[1]) == NULL ? len : 0;
+}
+
 bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline, const char *text,
                      struct mr_text *to)
 {
     mr_text_string(to, "");
     for (; *text != '\0'; text++) {
-        size_t len = strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_");
-        if (*text != '{' || len < 3 || text[len + 1] != '}') {
+        size_t len = word_len(text);
+        if (len == 0) {
             mr_text_add(to, text, 1);
             continue;
         }
@@ -169,34 +177,61 @@ static bool same(const char *a, const char *b)
     return a != NULL && b != NULL && a[0] != '\0' && strcmp(a, b) == 0;
 }
 
-/* Two with one transactional id would end each other's session for ever; of two with one slot one ends with exit code 78. */
+/* By name or by connection string. Where neither is said (it is in the environment), there is but one. */
+static bool one_server(const struct fleet_pipeline *a, const struct fleet_pipeline *b)
+{
+    const char *one = a->config->source.connection.conninfo;
+    const char *other = b->config->source.connection.conninfo;
+    bool are_named = a->server[0] != '\0' && b->server[0] != '\0';
+    bool is_said = (one != NULL && one[0] != '\0') || (other != NULL && other[0] != '\0');
+    return same(a->server, b->server) ||
+           ((is_said || !are_named) && mr_pg_same_server(one, other, false));
+}
+
+/* A slot's name is one of its server (the manual, "Replication Slots": across all databases). Two with one transactional id would end
+ * each other's session for ever, whatever topic their positions are in; of two with one slot one ends with exit code 78. */
+const char *mr_fleet_shared(const struct fleet_pipeline *a, const struct fleet_pipeline *b)
+{
+    if (a->config == NULL || b->config == NULL) {
+        return NULL;
+    }
+    const struct mr_kafka_options *one = &a->config->kafka, *other = &b->config->kafka;
+    if (same(a->config->source.slot, b->config->source.slot) && one_server(a, b)) {
+        return "slot";
+    }
+    if (!same(one->brokers, other->brokers) || !same(one->state_name, other->state_name)) {
+        return NULL;
+    }
+    if (one->exactly_once || other->exactly_once) {
+        return "transactional id";
+    }
+    return same(one->state_topic, other->state_topic) ? "stored position" : NULL;
+}
+
 static void check_pair(struct fleet *fleet, const struct fleet_pipeline *a,
                        const struct fleet_pipeline *b)
 {
-    const struct mr_kafka_options *one = &a->config->kafka, *other = &b->config->kafka;
-    const char *slot = a->config->source.slot;
-    bool one_slot = same(a->server, b->server) && same(slot, b->config->source.slot);
-    if (one_slot ||
-        (same(one->brokers, other->brokers) && same(one->state_topic, other->state_topic) &&
-         same(one->state_name, other->state_name))) {
-        FLEET_PROBLEM(fleet, 0, "pipelines %s and %s have one %s, \"%s\"; put {name} into it",
-                      a->name, b->name, one_slot ? "slot" : "stored position",
-                      one_slot ? slot : one->state_name);
+    const char *shared = mr_fleet_shared(a, b);
+    if (shared != NULL) {
+        FLEET_PROBLEM(fleet, 0, "pipelines %s and %s have one %s; put {name} into %s", a->name,
+                      b->name, shared,
+                      strcmp(shared, "slot") == 0 ? "source.postgres.slot_name"
+                                                  : "sink.kafka.state_name");
     }
 }
 
 void mr_fleet_make(struct fleet *fleet)
 {
     uint32_t wrong = 0;
-    for (uint32_t i = 0; i < fleet->pipeline_count && wrong < WRONG_MAX; i++) {
-        wrong += !make_one(fleet, &fleet->pipelines[i]);
+    for (uint32_t i = 0; i < fleet->pipelines.count && wrong < WRONG_MAX; i++) {
+        wrong += !make_one(fleet, &fleet->pipelines.items[i]);
     }
     if (wrong == WRONG_MAX) {
         FLEET_PROBLEM(fleet, 0, "%u pipelines are wrong; the others were not looked at", wrong);
     }
-    for (uint32_t i = 0; i < fleet->pipeline_count && wrong == 0; i++) {
-        for (uint32_t k = i + 1; k < fleet->pipeline_count; k++) {
-            check_pair(fleet, &fleet->pipelines[i], &fleet->pipelines[k]);
+    for (uint32_t i = 0; i < fleet->pipelines.count && wrong == 0; i++) {
+        for (uint32_t k = i + 1; k < fleet->pipelines.count; k++) {
+            check_pair(fleet, &fleet->pipelines.items[i], &fleet->pipelines.items[k]);
         }
     }
 }
@@ -205,10 +240,10 @@ void mr_fleet_make(struct fleet *fleet)
 void mr_fleet_print_values(const struct fleet *fleet, FILE *to)
 {
     fprintf(to, "# Made by millrace fleet render --helm of fleet %s.\npipelines:%s\n", fleet->name,
-            fleet->pipeline_count == 0 ? " {}" : "");
-    for (uint32_t i = 0; i < fleet->pipeline_count; i++) {
-        fprintf(to, "  \"%s\":\n    config:\n", fleet->pipelines[i].name);
-        char *rest = fleet->pipelines[i].text.data;
+            fleet->pipelines.count == 0 ? " {}" : "");
+    for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
+        fprintf(to, "  \"%s\":\n    config:\n", fleet->pipelines.items[i].name);
+        char *rest = fleet->pipelines.items[i].text.data;
         for (char *line; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
             const char *value = strstr(line, " = ");
             if (line[0] != '#' && value != NULL) {

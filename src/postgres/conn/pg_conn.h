@@ -34,6 +34,10 @@ struct mr_pg_options {
 void mr_pg_each_file(const char *conninfo, void (*take)(void *context, const char *path),
                      void *context);
 
+/* Whether two connection strings (NULL: an empty one) name one server, and with `same_database` one database of it, as they stand: a host
+ * that is called otherwise counts as another, and so does what can't be read. Any thread. */
+bool mr_pg_same_server(const char *a, const char *b, bool same_database);
+
 enum { MR_SQLSTATE_SIZE = 6 };
 
 /* Connects; with `replication`, as a walsender of the database. Settings that change output or end a waiting session are pinned

@@ -32,6 +32,22 @@ const char *mr_pg_conninfo_value(const PQconninfoOption *parsed, const char *nam
     return NULL;
 }
 
+bool mr_pg_same_server(const char *a, const char *b, bool same_database)
+{
+    static const char *const names[] = {"host", "hostaddr", "port", "service", "dbname"};
+    PQconninfoOption *one = PQconninfoParse(a == NULL ? "" : a, NULL);
+    PQconninfoOption *other = PQconninfoParse(b == NULL ? "" : b, NULL);
+    bool is_same = one != NULL && other != NULL;
+    for (size_t i = 0; i < MR_ARRAY_LEN(names) - !same_database && is_same; i++) {
+        const char *first = mr_pg_conninfo_value(one, names[i]);
+        const char *second = mr_pg_conninfo_value(other, names[i]);
+        is_same = strcmp(first == NULL ? "" : first, second == NULL ? "" : second) == 0;
+    }
+    PQconninfoFree(one);
+    PQconninfoFree(other);
+    return is_same;
+}
+
 /* As libpq looks it up. Files of services are not looked into: what they say does not count here. */
 static const char *said(const PQconninfoOption *parsed, const char *name, const char *variable)
 {

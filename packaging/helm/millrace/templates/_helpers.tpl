@@ -1,9 +1,13 @@
-{{/* What is set for all pipelines, under what is set for this one. The context is {root, name, own}. */}}
+{{/* What is set for all pipelines, under what is set for this one; but where probes ask is the chart's to say. The context is {root, name, own}. */}}
 {{- define "millrace.config" -}}
 {{- $all := .root.Values -}}
-{{- $base := dict "http.address" ":9464" "http.required" true "log.format" "json" "reload.watch" $all.watch "secrets.watch" $all.watch "source.postgres.handover" $all.handover -}}
+{{- $base := dict "log.format" "json" "reload.watch" $all.watch "secrets.watch" $all.watch "source.postgres.handover" $all.handover -}}
 {{- $merged := dict -}}{{/* not by merge, for which false is nothing */}}
 {{- range list $base $all.config (.own.config | default dict) }}{{ range $path, $value := . }}{{ $_ := set $merged $path $value }}{{ end }}{{ end -}}
+{{- if or (eq (index $merged "http.enabled" | toString) "false") (index $merged "http.tls_certificate") (index $merged "http.tls_key") -}}
+{{ fail (printf "pipeline %s: probes of Kubernetes' ask http on port 9464: leave http.enabled and http.tls_… out" .name) }}
+{{- end -}}
+{{- $_ := set $merged "http.address" ":9464" }}{{ $_ := set $merged "http.required" true -}}
 {{- $merged | toJson | replace "{name}" .name -}}
 {{- end -}}
 
@@ -21,6 +25,13 @@ pipeline.latency pipeline.coalesce pipeline.status_interval pipeline.shutdown_de
 {{- end -}}
 {{- define "millrace.between" -}}
 tables excluded_tables tombstones skipped_operations sink.kafka.oversize sink.kafka.dead_letter_topic publication.where publication.columns publication.alter
+{{- end -}}
+
+{{/* Seconds of pipeline.shutdown_deadline, and ten. */}}
+{{- define "millrace.grace" -}}
+{{- $text := index . "pipeline.shutdown_deadline" | default "30s" | toString -}}
+{{- $units := dict "ms" 0 "s" 1 "m" 60 "h" 3600 -}}
+{{- regexFind "^[0-9]+" $text | int | mul (index $units (regexFind "[a-z]+$" $text) | default 0) | add 10 -}}
 {{- end -}}
 
 {{- define "millrace.labels" -}}
