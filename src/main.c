@@ -47,7 +47,7 @@ static int verify(const struct mr_config *config, const struct mr_arguments *arg
     options.ask = mr_show_ask;
     options.server = &config->http;
     int signal_fd = mr_cli_signals();
-    mr_status status = mr_cli_take_shift(config, &error);
+    mr_status status = mr_cli_take_shift(config, signal_fd, &error);
     if (status == MR_OK) {
         status = mr_verify(config, &options, signal_fd, stdout, &verdict, &error);
     }

@@ -1,10 +1,12 @@
 """`millrace move` on the cluster that is to be left (docs/upgrading-postgresql.md); faults/test_move.py goes on at others."""
 
 import subprocess
+import threading
 
 import pytest
+from confluent_kafka import Producer
 
-from kit import BINARY, Topic, eventually
+from kit import BINARY, BOOTSTRAP, Topic, eventually
 
 
 def move(process, *arguments, wanted=0):
@@ -57,6 +59,42 @@ def test_a_cluster_is_left_at_a_fence_and_gone_back_to(database, millrace, topic
     drained(process, database)
     assert "moved" not in stored(database)
     assert [record.json_key["id"] for record in topic(database.topic("t")).take(3)] == [1, 2, 3]
+
+
+def test_messages_are_not_left_behind(database, millrace, topic):
+    """Whoever may connect writes them, also where writes are held back."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(messages__prefixes='["m"]').start().streaming()
+    drained(process, database)
+    database.run(f"ALTER DATABASE {database.name} SET default_transaction_read_only = on")
+    assert "held back for new sessions" in move(process)
+    database.run("SELECT pg_logical_emit_message(true, 'm', 'last')")
+    assert "rows or messages that are not delivered" in move(process, "--fence", wanted=10)
+    process.start().streaming()
+    topic(f"{database.prefix}.message").take(1)
+    drained(process, database)
+    assert "fenced" in move(process, "--fence")
+    assert "fenced" in move(process, "--fence")
+
+
+def test_verify_asks_for_nothing_but_the_position(database, millrace):
+    """The state topic has another policy, and another pipeline's transaction is open in it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    state = f"{database.prefix}.state"
+    database.create_topic(state, 1, {"cleanup.policy": "compact,delete"})
+    millrace_here = millrace(sink__kafka__state_topic=f'"{state}"').start().streaming()
+    other = Producer({"bootstrap.servers": BOOTSTRAP, "log_level": 0, "transactional.id": state, "transaction.timeout.ms": 30000})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(state, "{}", "somebody else's")
+    other.flush(30)
+    ends = threading.Timer(5.5, other.abort_transaction, [30])
+    ends.start()
+    done = subprocess.run([BINARY, "verify", "--config", millrace_here.path], env=millrace_here.environment, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert ends.finished.is_set()
+    ends.join(30)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_wrong_commands(database, millrace):

@@ -48,8 +48,9 @@ mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish,
                       FILE *to, struct mr_error *ret_error);
 
 /* For a command that compares places of the server with positions of records: what the latter are raised by since the stream moved from
- * another cluster. Whoever may not read what is stored has one that has not. */
-mr_status mr_cli_take_shift(const struct mr_config *config, struct mr_error *ret_error);
+ * another cluster. Whoever may not read what is stored is warned, and has one that has not. */
+mr_status mr_cli_take_shift(const struct mr_config *config, int stop_fd,
+                            struct mr_error *ret_error);
 
 /* `millrace convert`: a connector's configuration of Debezium's ("-": standard input) as ours. */
 mr_status mr_cli_convert(const char *path, FILE *to);

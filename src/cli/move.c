@@ -75,7 +75,7 @@ static mr_status look_at_stored(struct move *move, struct mr_error *ret_error)
 {
     const struct mr_kafka_options *options = &move->config->kafka;
     struct mr_kafka_stored stored;
-    MR_TRY(mr_kafka_look_at_stored(options, &stored, ret_error));
+    MR_TRY(mr_kafka_look_at_stored(options, move->stop_fd, &stored, ret_error));
     move->stored = stored.state;
     return stored.found ? MR_OK
                         : mr_fail(ret_error, MR_ERR_CONFIG,
@@ -183,6 +183,17 @@ static void say_writes(const struct move *move)
     }
 }
 
+/* Nothing can be written there, and whether what its primary wrote has come, nobody knows. */
+static mr_status refuse_standby(const struct move *move, struct mr_error *ret_error)
+{
+    return !mr_pg_is_standby(move->conn)
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_CONFIG,
+                         "this server is a standby, where no fence can be set: promote it first "
+                         "(the stream goes on there), or stop its stream and begin one from the "
+                         "new cluster with a copy");
+}
+
 static void say_steps(const struct move *move)
 {
     const char *database = mr_pg_database(move->conn);
@@ -218,6 +229,7 @@ static mr_status look_at_old(struct move *move, struct mr_error *ret_error)
         server->identity.system_id, MR_LSN_ARGS(move->stored.end_lsn), MR_LSN_ARGS(server->flushed),
         (unsigned long long)rest);
     say_writes(move);
+    MR_TRY(refuse_standby(move, ret_error));
     MR_TRY(refuse_copies(move, ret_error));
     say_steps(move);
     return MR_OK;
@@ -233,6 +245,7 @@ static mr_status leave(struct move *move, struct mr_error *ret_error)
                        "configuration leads to %s",
                        state->identity.system_id, move->view.server.identity.system_id);
     }
+    MR_TRY(refuse_standby(move, ret_error));
     MR_TRY(refuse_copies(move, ret_error));
     MR_TRY(mr_pg_identify(move->stream, move->source, state, 0, &server, ret_error));
     mr_lsn fence;
@@ -259,8 +272,11 @@ static void say_entry(const struct move *move)
 {
     const struct mr_pg_move_view *view = &move->view;
     if (view->slot_is_carried) {
-        say(move, "ok", "slot \"%s\": pg_upgrade took it along; the stream goes on there",
-            move->source->slot);
+        say(move, "ok",
+            "slot \"%s\": pg_upgrade took it along; the stream goes on there, %llu bytes above the "
+            "fence",
+            move->source->slot,
+            (unsigned long long)(view->server.slot_confirmed - move->stored.end_lsn));
         return;
     }
     say_writes(move);
@@ -288,9 +304,9 @@ static mr_status look_at_new(struct move *move, struct mr_error *ret_error)
         server->identity.system_id, move->view.version / 10000, move->view.version % 10000,
         move->stored.identity.system_id, MR_LSN_ARGS(move->stored.end_lsn),
         moved->left != 0 && moved->entered == 0 ? ", where it was left at the fence" : "");
-    say_entry(move);
     MR_TRY(refuse_copies(move, ret_error));
     MR_TRY(mr_pg_move_verify(&move->stored, &move->view, ret_error));
+    say_entry(move);
     uint64_t place =
         mr_lsn_at_server(server->slot_exists ? server->slot_confirmed : server->flushed);
     mr_lsn shift = mr_pg_move_shift(&move->stored, &move->view, place);
@@ -410,16 +426,23 @@ mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish,
     return status;
 }
 
-mr_status mr_cli_take_shift(const struct mr_config *config, struct mr_error *ret_error)
+mr_status mr_cli_take_shift(const struct mr_config *config, int stop_fd, struct mr_error *ret_error)
 {
     struct mr_kafka_stored stored;
     if (config->sink_kind != MR_SINK_KAFKA || config->kafka.state_topic == NULL) {
         return MR_OK;
     }
-    mr_status status = mr_kafka_look_at_stored(&config->kafka, &stored, ret_error);
+    mr_status status = mr_kafka_look_at_stored(&config->kafka, stop_fd, &stored, ret_error);
     if (status == MR_OK) {
         mr_lsn_shift = stored.state.identity.moved.shift;
         mr_checkpoint_done(&stored.state);
     }
-    return status == MR_ERR_AUTH ? MR_OK : status;
+    if (status != MR_ERR_AUTH) {
+        return status;
+    }
+    fprintf(stderr,
+            "millrace: warning: %s; if the stream has moved to another cluster with a shift of "
+            "positions (docs/upgrading-postgresql.md), what follows is wrong\n",
+            ret_error->text);
+    return MR_OK;
 }

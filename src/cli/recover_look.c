@@ -9,6 +9,7 @@
 #include "cli/runbook.h"
 #include "cli/show.h"
 #include "copy/copies.h"
+#include "event/lsn.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_setup.h"
 #include "sink/kafka/kafka_check.h"
@@ -77,6 +78,7 @@ static mr_status read_stored(struct mr_recover *recover, struct mr_error *ret_er
         return mr_fail(ret_error, found.status, "%s", found.text);
     }
     recover->is_found = stored.found;
+    mr_lsn_shift = stored.found ? stored.state.identity.moved.shift : 0;
     recover->stored = stored.state;
     const struct mr_section *gap =
         stored.found ? mr_checkpoint_section(&stored.state, "gap") : NULL;
@@ -137,9 +139,9 @@ static mr_status look(struct mr_recover *recover, int stop_fd, struct mr_error *
     MR_TRY(refuse_owner(recover, ret_error));
     MR_TRY(read_stored(recover, ret_error));
     MR_TRY(mr_verify_list(recover->conn, recover->config, &recover->tables, ret_error));
-    MR_TRY(mr_pg_ask_number(recover->conn, "the end of its WAL", 'n', &end, ret_error,
+    MR_TRY(mr_pg_ask_number(recover->conn, "the end of its WAL", 'l', &end, ret_error,
                             "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
-                            " ELSE pg_current_wal_insert_lsn() END - '0/0'"));
+                            " ELSE pg_current_wal_insert_lsn() END"));
     recover->server_end = (mr_lsn)end;
     bool mends = mr_pg_mends_gap(source->copies) || source->copies == MR_COPIES_ALWAYS;
     struct found found = check_start(recover, mends ? MR_COPIES_NOTHING : source->copies, true);

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+import subprocess
 import threading
 
 import psycopg
 import pytest
 
 import test_incremental
-from kit import Database, check, dsn, eventually
+from kit import BINARY, Database, check, dsn, eventually
 from ledger import TABLE, Check, Writers
 from pair import Pair
 
@@ -152,6 +153,10 @@ def test_copies_beside_the_stream(pair, millrace_for, topic):
         writers.end()
     test_incremental.check(database, topic, "t")
     assert process.stop() == 0
+    for options in ([], ["--fence"]):
+        moved = subprocess.run([BINARY, "move", *options, "--config", process.path], env=process.environment, capture_output=True, text=True,
+                               timeout=60, check=False)
+        assert moved.returncode == 78 and "is a standby" in moved.stderr, moved
 
 
 def test_check_names_each_condition(millrace_for):

@@ -5,8 +5,11 @@
 
 #include "base/clock.h"
 #include "event/lsn.h"
+#include "postgres/conn/quote.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_setup.h"
+
+#define FENCE_PREFIX "millrace-move"
 
 enum { CARRIES_SLOTS_VERSION = 170000, SKIPS_EMPTY_VERSION = 150000, LOOK_AGAIN_MS = 100 };
 
@@ -14,12 +17,29 @@ enum { CARRIES_SLOTS_VERSION = 170000, SKIPS_EMPTY_VERSION = 150000, LOOK_AGAIN_
 #define OPEN_NS (INT64_C(10) * 1000000000)
 
 /* pg_upgrade makes the slots last, by a server that it starts for that after its last pg_resetwal, which begins a segment; each
- * costs less than a kilobyte of WAL (pg_upgrade.c, main and create_logical_replication_slots; pg_resetwal.c, WriteEmptyXLOG). A slot that is read from the
- * disk counts as inactive since then (slot.c, RestoreSlotFromDisk). */
+ * costs less than a kilobyte of WAL (pg_upgrade.c, main and create_logical_replication_slots; pg_resetwal.c, WriteEmptyXLOG). That
+ * alone proves nothing: a slot that is made by hand after pg_switch_wal stands there too. */
 #define IS_CARRIED                                                                                 \
     "coalesce((SELECT mod(s.restart_lsn - '0/0'::pg_lsn, w.setting::numeric) < 65536"              \
-    " AND s.inactive_since < pg_postmaster_start_time() + interval '1 minute' AND NOT s.synced"    \
-    " FROM slot s, pg_settings w WHERE w.name = 'wal_segment_size'), false)"
+    " AND NOT s.synced FROM slot s, pg_settings w WHERE w.name = 'wal_segment_size'), false)"
+
+/* What new sessions of any role get: the setting of the database, of all databases, or the server's own, but not the role's that
+ * asks (postinit.c, process_settings; manual, "pg_settings", source). */
+#define HOLDS_WRITES                                                                               \
+    "coalesce((SELECT split_part(c, '=', 2)::boolean FROM pg_db_role_setting, unnest(setconfig) c" \
+    " WHERE setrole = 0 AND setdatabase IN (0, (SELECT oid FROM pg_database"                       \
+    " WHERE datname = current_database()))"                                                        \
+    " AND split_part(c, '=', 1) = 'default_transaction_read_only'"                                 \
+    " ORDER BY setdatabase = 0 LIMIT 1),"                                                          \
+    " (SELECT setting::boolean AND source IN ('configuration file', 'command line')"               \
+    " FROM pg_settings WHERE name = 'default_transaction_read_only'))"
+
+/* The number of a transaction that writes is shown to every role (pgstatfuncs.c, pg_stat_get_activity). Autovacuum is nobody's
+ * (backend_status.c, pgstat_bestart). */
+#define WRITERS                                                                                    \
+    "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"                    \
+    " AND backend_xid IS NOT NULL AND usesysid IS NOT NULL AND pid <> pg_backend_pid())"           \
+    " + (SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database())"
 
 static mr_status read_rows(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                            struct mr_pg_move_view *view, struct mr_error *ret_error)
@@ -27,15 +47,11 @@ static mr_status read_rows(struct mr_pg_conn *conn, const struct mr_pg_source_op
     static const struct mr_pg_shape shape = {"the state of the cluster", "bnnnnb", 1, 1};
     const struct mr_pg_result *result;
     view->version = mr_pg_server_version(conn);
-    /* The number of a transaction that writes is shown to every role (pgstatfuncs.c, pg_stat_get_activity). */
     MR_TRY(mr_pg_askf(
         conn, &shape, &result, ret_error,
         "WITH slot AS (SELECT * FROM pg_replication_slots WHERE slot_name = %L"
         " AND database = current_database())"
-        " SELECT current_setting('default_transaction_read_only')::boolean,"
-        " (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND backend_xid IS NOT NULL AND pid <> pg_backend_pid())"
-        " + (SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()),"
+        " SELECT " HOLDS_WRITES ", " WRITERS ","
         " pg_snapshot_xmax(pg_current_snapshot())::text::bigint,"
         " (SELECT coalesce(sum(n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_user_tables t"
         " JOIN pg_publication_tables p ON p.schemaname = t.schemaname AND p.tablename = t.relname"
@@ -73,7 +89,15 @@ static mr_status emit(struct mr_pg_conn *conn, int64_t *ret_xid, struct mr_error
 {
     return mr_pg_ask_number(conn, "the fence", 'n', ret_xid, ret_error,
                             "SELECT x.id FROM (SELECT pg_current_xact_id()::text::bigint AS id) x,"
-                            " pg_logical_emit_message(true, 'millrace-move', 'fence') m");
+                            " pg_logical_emit_message(true, '" FENCE_PREFIX "', 'fence') m");
+}
+
+static mr_status refuse_open(struct mr_error *ret_error)
+{
+    return mr_fail(ret_error, MR_ERR_HISTORY,
+                   "a transaction that writes is still open, and would commit behind the fence; "
+                   "end it (SELECT pid, query FROM pg_stat_activity WHERE backend_xid IS NOT NULL; "
+                   "SELECT * FROM pg_prepared_xacts), and try again");
 }
 
 /* Until no transaction is open that began before the fence: it could commit behind it. */
@@ -93,11 +117,7 @@ static mr_status wait_for_older(struct mr_pg_conn *conn, int64_t xid, struct mr_
             return MR_OK;
         }
         if (mr_monotonic_ns() - begin_ns > OPEN_NS) {
-            return mr_fail(ret_error, MR_ERR_HISTORY,
-                           "a transaction that began before the fence is still open, and would "
-                           "commit behind it; end it (SELECT pid, query FROM pg_stat_activity "
-                           "WHERE backend_xid IS NOT NULL; SELECT * FROM pg_prepared_xacts), and "
-                           "try again");
+            return refuse_open(ret_error);
         }
         struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};
         if (poll(&stop, 1, LOOK_AGAIN_MS) == 1) {
@@ -106,31 +126,41 @@ static mr_status wait_for_older(struct mr_pg_conn *conn, int64_t xid, struct mr_
     }
 }
 
-/* Insert, Update, Delete, Truncate (manual, "Logical Replication Message Formats"). The answer is as long as a transaction that is
- * there: the server counts it. Before 15 also transactions without changes come (pgoutput.c, pgoutput_begin_txn), and count. */
+/* Insert, Update, Delete, Truncate, and a Message whose prefix, from its 11th byte on, is not the fence's (manual, "Logical
+ * Replication Message Formats"). The answer is as long as a transaction that is there: the server counts it. Before 15 also
+ * transactions without changes come (pgoutput.c, pgoutput_begin_txn), and the fence is one with a message: then all is read. */
 static mr_status refuse_rest(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                              struct mr_error *ret_error)
 {
-    int64_t rows;
-    MR_TRY(mr_pg_ask_number(conn, "what the slot has", 'n', &rows, ret_error,
-                            "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%L, NULL, %s,"
-                            " 'proto_version', '1', 'publication_names', quote_ident(%L))"
-                            " WHERE chr(get_byte(data, 0)) IN ('I', 'U', 'D', 'T')",
-                            options->slot,
-                            mr_pg_server_version(conn) >= SKIPS_EMPTY_VERSION ? "1" : "NULL",
-                            options->publication));
-    return rows == 0 ? MR_OK
-                     : mr_fail(ret_error, MR_ERR_HISTORY,
-                               "slot \"%s\" has rows that are not delivered, or not confirmed; "
-                               "hold back the writes, start millrace, wait until millrace status "
-                               "says lag 0 B, stop it in order (exit code 0), and try again",
-                               options->slot);
+    static const struct mr_pg_shape shape = {"what the slot has", "n", 1, 1};
+    bool is_first_enough = mr_pg_server_version(conn) >= SKIPS_EMPTY_VERSION && !options->messages;
+    struct mr_text command = {0};
+    mr_sql_format(&command,
+                  "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%L, NULL, %s,"
+                  " 'proto_version', '1', 'publication_names', quote_ident(%L)%s)"
+                  " WHERE chr(get_byte(data, 0)) IN ('I', 'U', 'D', 'T')"
+                  " OR (chr(get_byte(data, 0)) = 'M'"
+                  " AND substr(data, 11, 14) <> convert_to('" FENCE_PREFIX "', 'UTF8')"
+                  " || decode('00', 'hex'))",
+                  options->slot, is_first_enough ? "1" : "NULL", options->publication,
+                  options->messages ? ", 'messages', 'true'" : "");
+    struct mr_pg_result *result;
+    MR_TRY(mr_pg_query_within(conn, &command, &shape, MR_PG_CHANGE_MS, &result, ret_error));
+    int64_t found = mr_pg_result_number(result, 0, 0);
+    mr_pg_result_free(result);
+    return found == 0 ? MR_OK
+                      : mr_fail(ret_error, MR_ERR_HISTORY,
+                                "slot \"%s\" has rows or messages that are not delivered, or not "
+                                "confirmed; "
+                                "hold back the writes, start millrace, wait until millrace status "
+                                "says lag 0 B, stop it in order (exit code 0), and try again",
+                                options->slot);
 }
 
 mr_status mr_pg_move_fence(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                            mr_lsn *ret_fence, uint64_t *ret_next_xid, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the fence", "ln", 1, 1};
+    static const struct mr_pg_shape shape = {"the fence", "lnn", 1, 1};
     const struct mr_pg_result *result;
     int64_t xid;
     MR_TRY(emit(conn, &xid, ret_error));
@@ -138,9 +168,12 @@ mr_status mr_pg_move_fence(struct mr_pg_conn *conn, const struct mr_pg_source_op
     MR_TRY(emit(conn, &xid, ret_error));
     MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
                       "SELECT pg_current_wal_flush_lsn(), "
-                      "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"));
+                      "pg_snapshot_xmax(pg_current_snapshot())::text::bigint, " WRITERS));
     mr_lsn fence = mr_pg_result_lsn(result, 0, 0);
     uint64_t next_xid = (uint64_t)mr_pg_result_number(result, 0, 1);
+    if (mr_pg_result_number(result, 0, 2) != 0) {
+        return refuse_open(ret_error); /* it began between the two messages */
+    }
     MR_TRY(refuse_rest(conn, options,
                        ret_error)); /* decodes to the end, which is the fence or after it */
     *ret_fence = fence;
@@ -163,6 +196,13 @@ static bool has_left(const struct mr_checkpoint *stored)
     return moved->left != 0 && moved->entered == 0 && moved->left == stored->end_lsn;
 }
 
+/* As pg_upgrade has it, by pg_resetwal -x and -e. Numbers are compared in a circle of 2^32. */
+static bool numbers_go_on(const struct mr_checkpoint *stored, const struct mr_pg_move_view *view)
+{
+    uint64_t left = stored->identity.moved.xid;
+    return view->next_xid >= left && view->next_xid - left < INT32_MAX;
+}
+
 mr_status mr_pg_move_verify(const struct mr_checkpoint *stored, const struct mr_pg_move_view *view,
                             struct mr_error *ret_error)
 {
@@ -176,22 +216,22 @@ mr_status mr_pg_move_verify(const struct mr_checkpoint *stored, const struct mr_
                        "makes it. After writes were let in: copy what differs (docs/position.md)",
                        slot, slot);
     }
-    if (view->server.slot_exists && view->server.slot_confirmed <= stored->end_lsn) {
+    if (!has_left(stored)) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
-                       "slot \"%s\" is at " MR_LSN_FORMAT
-                       " of the new cluster, which is not above " MR_LSN_FORMAT
-                       ", up to which all was delivered: pg_upgrade goes on above; is it the "
-                       "cluster that was made of the old one?",
-                       slot, MR_LSN_ARGS(view->server.slot_confirmed),
-                       MR_LSN_ARGS(stored->end_lsn));
+                       "the old cluster was left without a fence: rows that were written there "
+                       "last may be missing here. If it can still run, start it, and run millrace "
+                       "move --fence against it; else copy what differs (docs/position.md)");
     }
-    if (!view->server.slot_exists && !has_left(stored)) {
+    if (view->server.slot_exists &&
+        (view->server.slot_confirmed <= stored->end_lsn || !numbers_go_on(stored, view))) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
-                       "slot \"%s\" is not on the new cluster, and the old one was left without a "
-                       "fence: rows that were written there last may be missing. If it can still "
-                       "run, start it, and run millrace move --fence against it; else copy what "
-                       "differs (docs/position.md)",
-                       slot);
+                       "slot \"%s\" is at " MR_LSN_FORMAT " of the new cluster, whose next "
+                       "transaction is %llu; pg_upgrade goes on above the fence, " MR_LSN_FORMAT
+                       " and %llu. A slot that somebody made: while writes are held back, SELECT "
+                       "pg_drop_replication_slot('%s'), and try again",
+                       slot, MR_LSN_ARGS(view->server.slot_confirmed),
+                       (unsigned long long)view->next_xid, MR_LSN_ARGS(stored->end_lsn),
+                       (unsigned long long)stored->identity.moved.xid, slot);
     }
     if (!is_whole) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
@@ -208,9 +248,7 @@ mr_lsn mr_pg_move_shift(const struct mr_checkpoint *stored, const struct mr_pg_m
 {
     const struct mr_cluster_move *moved = &stored->identity.moved;
     uint64_t reached = stored->end_lsn;
-    /* As pg_upgrade has it, by pg_resetwal -x and -l. Numbers are compared in a circle of 2^32. */
-    bool goes_on = view->slot_is_carried ||
-                   (view->next_xid >= moved->xid && view->next_xid - moved->xid < INT32_MAX);
+    bool goes_on = numbers_go_on(stored, view);
     if (place + moved->shift > reached + (goes_on ? 0 : MR_MOVE_GAP)) {
         return moved->shift;
     }

@@ -13,13 +13,14 @@
 struct mr_pg_move_view {
     struct mr_server_position server;
     int version;
-    bool holds_writes; /* default_transaction_read_only is on for new sessions */
+    bool
+        holds_writes; /* default_transaction_read_only is on for new sessions, but of roles that set it otherwise */
     uint64_t writers;  /* open transactions of this database that have written */
     uint64_t next_xid; /* of 64 bits */
     uint64_t
         changed_rows; /* of published tables, inserts left out, since the server's statistics began */
     uint64_t subscriptions; /* that are enabled in this database */
-    /* The slot was there before the server was started, at the very beginning of a WAL segment: where pg_upgrade makes it. */
+    /* The slot is at the very beginning of a WAL segment: where pg_upgrade makes it. */
     bool slot_is_carried;
 };
 

@@ -1,5 +1,6 @@
 #include "sink/kafka/kafka_check.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,16 +11,20 @@
 #include "kafka/kafka_token.h"
 #include "sink/kafka/kafka_state.h"
 
-enum { ANSWER_TIMEOUT_MS = 5000, TEXT_MAX = 768 };
+enum { ANSWER_TIMEOUT_MS = 5000, LOOK_AGAIN_MS = 500, TEXT_MAX = 768 };
 
 /* The transaction of an instance that streams lasts a third of a second. */
 #define STORED_NS (INT64_C(5) * 1000000000)
+
+/* Longer than a transaction of another pipeline may stay open (kafka_state.c). */
+#define LOOK_NS (INT64_C(90) * 1000000000)
 
 struct kafka_check {
     const struct mr_kafka_options *options;
     mr_finding_fn report;
     void *context;
     int64_t asked_ns; /* since when the position is being read */
+    int stop_fd;      /* ends that; of mr_kafka_look_at_stored */
     int brokers;
     rd_kafka_resp_err_t last_code; /* what librdkafka complained of while it tried */
     char last_error[TEXT_MAX];
@@ -324,30 +329,81 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
     rd_kafka_destroy(client);
 }
 
-/* mr_finding_fn: of all that is said of Kafka, what is in the way. */
+/* mr_finding_fn: why there is no answer. */
 static void take_failure(void *context, enum mr_finding_level level, mr_status status,
                          const char *subject, const char *finding, const char *remedy)
 {
-    (void)level, (void)remedy;
-    struct mr_error *failure = context;
-    if (status != MR_OK && failure->status == MR_OK) {
-        mr_error_set(failure, status, "%s: %s", subject, finding);
-    }
+    (void)level;
+    mr_error_set(context, status, "%s: %s%s%s", subject, finding, remedy == NULL ? "" : "; ",
+                 remedy == NULL ? "" : remedy);
 }
 
-mr_status mr_kafka_look_at_stored(const struct mr_kafka_options *options,
+/* mr_kafka_serve_fn */
+static mr_status may_wait(void *context, struct mr_error *ret_error)
+{
+    const struct kafka_check *check = context;
+    struct pollfd stop = {.fd = check->stop_fd, .events = POLLIN};
+    if (poll(&stop, 1, 0) == 1) {
+        return MR_AGAIN;
+    }
+    return mr_monotonic_ns() - check->asked_ns < LOOK_NS
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_TRANSIENT, "no answer within 90 s");
+}
+
+static bool is_listed(const struct rd_kafka_metadata *metadata, const char *topic)
+{
+    int i = 0;
+    while (i < metadata->topic_cnt && strcmp(metadata->topics[i].topic, topic) != 0) {
+        i++;
+    }
+    return i < metadata->topic_cnt;
+}
+
+/* Without the topic nothing is stored; reading it would make it. One that has no leader now is there. */
+static mr_status look_once(struct kafka_check *check, rd_kafka_t *client,
+                           struct mr_kafka_stored *ret_stored, struct mr_error *ret_error)
+{
+    const struct rd_kafka_metadata *metadata;
+    int token_ms = check->options->token_program == NULL ? 0 : MR_PROGRAM_LIMIT_S * 1000;
+    rd_kafka_resp_err_t err =
+        rd_kafka_metadata(client, 1, NULL, &metadata, ANSWER_TIMEOUT_MS + token_ms);
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        check->context = ret_error;
+        check_unreachable(check, client, err);
+        return ret_error->status;
+    }
+    bool exists = is_listed(metadata, check->options->state_topic);
+    rd_kafka_metadata_destroy(metadata);
+    bool hangs;
+    return exists ? mr_kafka_state_load(client, check->options, may_wait, check, ret_stored, &hangs,
+                                        ret_error)
+                  : MR_OK;
+}
+
+mr_status mr_kafka_look_at_stored(const struct mr_kafka_options *options, int stop_fd,
                                   struct mr_kafka_stored *ret_stored, struct mr_error *ret_error)
 {
     struct mr_kafka_stored stored = {0};
-    struct mr_error failure = {.status = MR_OK};
     struct mr_kafka_options looking = *options;
     looking.exactly_once =
         false; /* a transaction that is open is that of who streams, not one that hangs */
-    mr_kafka_check(&looking, NULL, 0, take_failure, &failure, &stored);
-    if (failure.status != MR_OK) {
-        *ret_error = failure;
-        return failure.status;
+    struct kafka_check check = {.options = &looking,
+                                .report = take_failure,
+                                .stop_fd = stop_fd,
+                                .asked_ns = mr_monotonic_ns()};
+    rd_kafka_t *client = client_new(&check, ret_error);
+    if (client == NULL) {
+        return ret_error->status;
     }
+    mr_status status = look_once(&check, client, &stored, ret_error);
+    struct pollfd stop = {.fd = stop_fd, .events = POLLIN};
+    while (status == MR_ERR_TRANSIENT && mr_monotonic_ns() - check.asked_ns < LOOK_NS) {
+        status = poll(&stop, 1, LOOK_AGAIN_MS) == 1 ? MR_AGAIN
+                                                    : look_once(&check, client, &stored, ret_error);
+    }
+    rd_kafka_destroy(client);
+    MR_TRY(status);
     *ret_stored = stored;
     return MR_OK;
 }
