@@ -431,7 +431,8 @@ class States:
         for record in self.topic.read():
             asked = record.json.get("asked", {})
             self.last, self.paused = asked.get("tables", []), asked.get("paused", False)
-            self.known = None if asked.get("known") is None else [int(step, 16) for step in filter(None, asked["known"].split(","))]
+            kinds = [asked[kind] for kind in ("known", "known_partitions") if kind in asked]
+            self.known = [one for kind in kinds for one in kind.split(",") if one] if kinds else None
         return self.last
 
     def knows(self, count):

@@ -58,6 +58,13 @@ int mr_u32_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+int mr_u64_compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
 /* After what was logged before, and without waiting for a reader that has stopped. */
 void mr_give_up(const char *form, ...)
 {

@@ -47,6 +47,7 @@ bool mr_is_among(const char *words, mr_slice text);
 
 /* For qsort and bsearch: numbers of 32 bits, or structures that begin with one, by it. */
 int mr_u32_compare(const void *a, const void *b);
+int mr_u64_compare(const void *a, const void *b); /* likewise, of 64 bits */
 
 /* Ends the process after one line on stderr, "millrace: " and the text. For what no caller can answer and nobody may miss; the
  * slot replays. */

@@ -162,7 +162,7 @@ static void forget_tables(struct mr_checkpoint *state)
         }
     }
     state->section_count = kept;
-    asked->known_kinds = 0;
+    mr_asked_stored_forget_known(asked);
     mr_asked_stored_add(asked, state);
     mr_asked_stored_free(asked);
 }

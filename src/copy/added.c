@@ -24,25 +24,16 @@ struct mr_added {
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
 
-static int compare_oids(const void *a, const void *b)
-{
-    return mr_u32_compare(&((const struct mr_streamed_table *)a)->oid,
-                          &((const struct mr_streamed_table *)b)->oid);
-}
-
-/* Of the tables and partitions what is followed. A root is a table of the stream, too. */
+/* Of the tables and partitions what is followed. */
 static void have_copied(const struct mr_added *added, struct mr_streamed_table *tables,
-                        uint32_t count, const struct mr_moved_leaves *leaves)
+                        uint32_t count, const struct mr_moved_found *moved)
 {
     count = added->asks ? count : 0;
-    uint32_t leaf_count = added->moved.policy >= MR_MOVED_COPY ? leaves->count : 0;
-    for (uint32_t i = 0; i < leaf_count; i++) {
-        const struct mr_streamed_table *leaf = &leaves->tables[i];
-        if (!added->asks || leaf->oid != leaf->root) {
-            tables[count++] = *leaf;
-        }
+    uint32_t moved_count = added->moved.policy == MR_MOVED_COPY ? moved->count : 0;
+    for (uint32_t i = 0; i < moved_count; i++) {
+        tables[count++] = moved->tables[i];
     }
-    qsort(tables, count, sizeof(*tables), compare_oids);
+    qsort(tables, count, sizeof(*tables), mr_u64_compare);
     mr_copies_streamed(added->copies, tables, count);
 }
 
@@ -54,20 +45,21 @@ static bool watches(const struct mr_added *added)
 static uint32_t follows(const struct mr_added *added)
 {
     return (added->asks ? MR_FOLLOW_TABLES : 0) |
-           (added->moved.policy >= MR_MOVED_COPY ? MR_FOLLOW_LEAVES : 0);
+           (added->moved.policy == MR_MOVED_COPY ? MR_FOLLOW_LEAVES : 0);
 }
 
-/* Passes the server's answers on (NULL: it was not asked for tables); their texts are the result's, and the leaves'. */
+/* Passes the server's answers on (NULL: it was not asked for tables); their texts are the result's, and what moved has its own. */
 static void pass_on(const struct mr_added *added, const struct mr_pg_result *result,
-                    const struct mr_moved_leaves *leaves)
+                    const struct mr_moved_found *moved)
 {
     const struct mr_pg_source_options *options = added->source;
     uint32_t rows = result == NULL ? 0 : mr_pg_result_rows(result);
     struct mr_streamed_table *tables =
-        MR_NEW_ARRAY(struct mr_streamed_table, rows + leaves->count + 1);
+        MR_NEW_ARRAY(struct mr_streamed_table, rows + moved->count + 1);
     uint32_t count = 0;
     for (uint32_t i = 0; i < rows; i++) {
-        struct mr_streamed_table one = {.oid = (uint32_t)mr_pg_result_number(result, i, 0),
+        uint32_t oid = (uint32_t)mr_pg_result_number(result, i, 0);
+        struct mr_streamed_table one = {.id = mr_streamed_id(oid, 0),
                                         .schema = mr_pg_result_value(result, i, 1),
                                         .table = mr_pg_result_value(result, i, 2)};
         bool is_hidden =
@@ -80,9 +72,10 @@ static void pass_on(const struct mr_added *added, const struct mr_pg_result *res
         added->listener.take(added->listener.context, tables, count);
     }
     if (follows(added) != 0) {
-        have_copied(added, tables, count, leaves);
+        have_copied(added, tables, count, moved);
     }
     free(tables);
+    mr_moved_tell(&added->moved, moved);
 }
 
 /* The tables that are streamed with those options, of which the publication may send less; the caller's. */
@@ -99,21 +92,21 @@ static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error
 {
     struct mr_pg_conn *conn;
     struct mr_pg_result *result = NULL;
-    struct mr_moved_leaves leaves = {0};
+    struct mr_moved_found moved = {0};
     MR_TRY(mr_pg_connect(added->connection, false, added->ticker.stop_fd, &conn, ret_error));
     bool wants_tables = added->asks || added->listener.take != NULL;
     mr_status status = wants_tables ? query(conn, added->source, &result, ret_error) : MR_OK;
     bool passes = status == MR_OK;
     if (status == MR_OK && watches(added)) {
-        status = mr_moved_look(&added->moved, conn, added->source, &leaves, ret_error);
+        status = mr_moved_look(&added->moved, conn, added->source, &moved, ret_error);
         /* Where partitions are only told of, tables need not wait for what could not be seen of them. */
         passes = status == MR_OK || (follows(added) & MR_FOLLOW_LEAVES) == 0;
     }
     mr_pg_close(conn);
     if (passes) {
-        pass_on(added, result, &leaves);
+        pass_on(added, result, &moved);
     }
-    mr_moved_leaves_done(&leaves);
+    mr_moved_found_done(&moved);
     mr_pg_result_free(result);
     return status;
 }

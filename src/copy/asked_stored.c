@@ -11,7 +11,8 @@
 /* As many as a double counts one by one. */
 #define NUMBER_MAX ((double)(UINT64_C(1) << 53))
 
-enum { KINDS_BEFORE = 1, KINDS_ALL = 3 }; /* builds before "known_of" knew tables alone */
+static const char *const known_names[] = {
+    [MR_KNOWN_TABLES] = "known", [MR_KNOWN_LEAVES] = "known_partitions"};
 
 void mr_asked_place_done(struct mr_asked_place *place)
 {
@@ -56,6 +57,14 @@ struct mr_asked_table mr_asked_table_copy(const struct mr_asked_table *table,
     };
 }
 
+void mr_asked_stored_forget_known(struct mr_asked_stored *state)
+{
+    for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
+        free(state->known[i]);
+        state->known[i] = NULL;
+    }
+}
+
 void mr_asked_stored_free(struct mr_asked_stored *state)
 {
     if (state == NULL) {
@@ -64,8 +73,8 @@ void mr_asked_stored_free(struct mr_asked_stored *state)
     for (uint32_t i = 0; i < state->count; i++) {
         mr_asked_table_done(&state->tables[i]);
     }
+    mr_asked_stored_forget_known(state);
     free(state->tables);
-    free(state->known);
     free(state);
 }
 
@@ -105,20 +114,58 @@ static void add_table(cJSON *tables, const struct mr_asked_table *table)
     }
 }
 
-/* Each as what it is above the one before, in hexadecimal: "4021,6,6,1f". */
-static void add_known(cJSON *json, const struct mr_asked_stored *state)
+char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_kind kind)
 {
     struct mr_text text = {0};
-    uint32_t before = 0;
-    for (uint32_t i = 0; i < state->known_count; i++) {
-        mr_text_format(&text, "%s%" PRIx32, i == 0 ? "" : ",", state->known[i] - before);
-        before = state->known[i];
+    uint32_t before = 0, added = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t oid = (uint32_t)(ids[i] >> 32);
+        uint32_t mark = (uint32_t)ids[i];
+        if ((mark != 0) == (kind == MR_KNOWN_LEAVES)) {
+            mr_text_format(&text, "%s%" PRIx32, added++ == 0 ? "" : ",", oid - before);
+            if (mark != 0) {
+                mr_text_format(&text, ".%" PRIx32, mark);
+            }
+            before = oid;
+        }
     }
-    cJSON_AddStringToObject(json, "known", text.data == NULL ? "" : text.data);
-    if (state->known_kinds != KINDS_BEFORE) {
-        add_number(json, "known_of", state->known_kinds);
+    if (kind == MR_KNOWN_LEAVES && added > MR_KNOWN_LEAVES_MAX) {
+        mr_text_done(&text);
+        return NULL;
     }
-    mr_text_done(&text);
+    return text.data == NULL ? MR_STRDUP("") : text.data;
+}
+
+static bool take_hex(const char **at, uint32_t *ret)
+{
+    size_t digits = strspn(*at, "0123456789abcdef");
+    bool good = digits > 0 && digits <= 8;
+    *ret = good ? (uint32_t)strtoul(*at, NULL, 16) : 0;
+    *at += digits;
+    return good;
+}
+
+bool mr_asked_known_parse(const char *text, enum mr_known_kind kind, uint64_t **ids,
+                          uint32_t *count)
+{
+    *ids = MR_REALLOC(*ids, (*count + strlen(text) / 2 + 1) * sizeof(**ids));
+    uint64_t oid = 0;
+    uint64_t before = UINT32_MAX; /* no OID is 0 */
+    for (const char *at = text; *at != '\0';) {
+        uint32_t step, mark = 0;
+        bool good = take_hex(&at, &step);
+        if (good && kind == MR_KNOWN_LEAVES) {
+            good = *at++ == '.' && take_hex(&at, &mark) && mark != 0;
+        }
+        oid += step;
+        uint64_t id = oid << 32 | mark;
+        if (!good || oid > UINT32_MAX || id <= before ||
+            (*at != '\0' && (*at++ != ',' || *at == '\0'))) {
+            return false;
+        }
+        (*ids)[(*count)++] = before = id;
+    }
+    return true;
 }
 
 char *mr_asked_stored_format(const struct mr_asked_stored *state)
@@ -131,8 +178,11 @@ char *mr_asked_stored_format(const struct mr_asked_stored *state)
     for (uint32_t i = 0; i < state->count; i++) {
         add_table(tables, &state->tables[i]);
     }
-    if (state->known_kinds != 0) {
-        add_known(json, state);
+    for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
+        if (state->known[i] != NULL) {
+            cJSON_AddItemToObject(json, known_names[i],
+                                  cJSON_CreateStringReference(state->known[i]));
+        }
     }
     char *text = cJSON_PrintUnformatted(json);
     MR_ASSERT(text != NULL);
@@ -201,38 +251,15 @@ static bool take_table(const cJSON *json, struct mr_asked_table *table)
     return good && take_after(json, &table->place);
 }
 
-static bool take_known(const cJSON *json, struct mr_asked_stored *state)
+static bool take_known(const cJSON *json, enum mr_known_kind kind, struct mr_asked_stored *state)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "known");
-    const char *at = cJSON_GetStringValue(item);
-    if (item == NULL || at == NULL) {
-        return item == NULL;
-    }
-    uint64_t kinds = KINDS_BEFORE;
-    if (cJSON_HasObjectItem(json, "known_of") &&
-        !take_number(json, "known_of", KINDS_ALL, &kinds)) {
-        return false;
-    }
-    state->known_kinds = (uint32_t)kinds;
-    state->known = MR_NEW_ARRAY(uint32_t, strlen(at) / 2 + 1);
-    uint64_t oid = 0;
-    for (bool more = *at != '\0'; more; at++) {
-        uint32_t step;
-        int used = 0;
-        size_t digits = strspn(at, "0123456789abcdef");
-        if (digits == 0 || digits > 8 || sscanf(at, "%8" SCNx32 "%n", &step, &used) != 1 ||
-            step == 0 || oid + step > UINT32_MAX) {
-            return false;
-        }
-        oid += step;
-        state->known[state->known_count++] = (uint32_t)oid;
-        at += used;
-        more = *at == ',';
-        if (!more && *at != '\0') {
-            return false;
-        }
-    }
-    return true;
+    uint64_t *ids = NULL;
+    uint32_t count = 0;
+    state->known[kind] = take_text(json, known_names[kind]);
+    bool good =
+        state->known[kind] == NULL || mr_asked_known_parse(state->known[kind], kind, &ids, &count);
+    free(ids);
+    return good;
 }
 
 static struct mr_asked_stored *take_state(const cJSON *json)
@@ -242,7 +269,8 @@ static struct mr_asked_stored *take_state(const cJSON *json)
     const cJSON *paused = cJSON_GetObjectItemCaseSensitive(json, "paused");
     bool good = take_number(json, "step", NUMBER_MAX, &state->step) &&
                 take_number(json, "last_id", NUMBER_MAX, &state->last_id) && cJSON_IsBool(paused) &&
-                cJSON_IsArray(tables) && take_known(json, state);
+                cJSON_IsArray(tables) && take_known(json, MR_KNOWN_TABLES, state) &&
+                take_known(json, MR_KNOWN_LEAVES, state);
     state->paused = cJSON_IsTrue(paused);
     if (good) {
         state->tables = MR_NEW_ARRAY(struct mr_asked_table, (uint32_t)cJSON_GetArraySize(tables));

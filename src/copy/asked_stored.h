@@ -31,20 +31,32 @@ void mr_asked_table_done(struct mr_asked_table *table);
 struct mr_asked_table mr_asked_table_copy(const struct mr_asked_table *table,
                                           const struct mr_asked_place *place);
 
+/* Tables that are streamed, or partitions and their roots: in a record, as bits of mr_copies_follow one of each. */
+enum mr_known_kind { MR_KNOWN_TABLES, MR_KNOWN_LEAVES, MR_KNOWN_KINDS };
+
+enum { MR_KNOWN_LEAVES_MAX = 5000 }; /* in a record: these are some 55 kB in each */
+
 struct mr_asked_stored {
     uint64_t step;    /* grows with whatever is asked or done */
     uint64_t last_id; /* that was given to a request */
     bool paused;
     struct mr_asked_table *tables; /* that are not at their ends, in order of asking */
     uint32_t count;
-    /* Tables that are streamed, and partitions, that need no copy, by OID, ascending; only where those that come are copied: of which
-     * kinds these are (mr_copies_follow); 0: none are followed. */
-    uint32_t known_kinds;
-    uint32_t *known;
-    uint32_t known_count;
+    /* Those that need no copy, where those that come are copied (mr_copies_follow), as mr_asked_known_format writes them; NULL: that
+     * kind is not followed, or has too many. */
+    char *known[MR_KNOWN_KINDS];
 };
 
+/* Of ids (mr_streamed_id), ascending, those of that kind: each OID as what it is above the one before, in hexadecimal, of partitions
+ * with the mark: "4021,6,6,1f", "4027.8c1f03a2,6.7d". The caller's; NULL: there are too many. */
+char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_kind kind);
+
+/* Adds them to the caller's array. False: the text is not of that form. */
+bool mr_asked_known_parse(const char *text, enum mr_known_kind kind, uint64_t **ids,
+                          uint32_t *count);
+
 void mr_asked_stored_free(struct mr_asked_stored *state); /* NULL is fine */
+void mr_asked_stored_forget_known(struct mr_asked_stored *state);
 
 /* The text, a JSON object; the caller frees it. */
 char *mr_asked_stored_format(const struct mr_asked_stored *state);

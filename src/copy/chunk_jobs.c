@@ -52,7 +52,7 @@ static void take_tables(struct mr_chunks *chunks, struct mr_chunk_job *job)
         free(job->tables);
         return;
     }
-    if (job->status == MR_OK && request->repairs != NULL && job->table_count > 1) {
+    if (job->status == MR_OK && request->keys != NULL && job->table_count > 1) {
         job->status = mr_fail(&job->error, MR_ERR_CONFIG,
                               "table %s.%s is several in the stream: name the partition",
                               request->asked.schema, request->asked.table);
@@ -288,7 +288,7 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         mr_chunk_window_open(chunks->window);
         chunks->form.streamed = NULL;
         const struct mr_chunk_request *current = chunks->current;
-        bool is_last = current->part + 1 == current->part_count && current->repairs == NULL;
+        bool is_last = current->part + 1 == current->part_count && current->keys == NULL;
         struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
                                    .wish = {.table = mr_chunks_table(chunks),
                                             .where = current->asked.where,
@@ -298,7 +298,6 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
                                             .form = chunks->place.form,
                                             .keys = current->keys,
                                             .keys_from = current->key,
-                                            .detached = current->detached,
                                             .is_converted = chunks->options.converts,
                                             .rows_max = chunks->room.rows,
                                             .bytes_max = chunks->room.bytes,

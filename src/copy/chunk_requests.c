@@ -75,6 +75,10 @@ static void forget_note(struct mr_chunk_requests *requests)
 
 static void forget_known(struct mr_chunk_requests *requests)
 {
+    for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
+        free(requests->known_texts[i]);
+        requests->known_texts[i] = NULL;
+    }
     free(requests->known);
     requests->known = NULL;
     requests->known_count = 0;
@@ -173,10 +177,7 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
                                              .where = text_of(wish->where),
                                              .key = text_of(wish->key)};
     request->keys = wish->keys;
-    request->detached = wish->detached;
-    request->repairs = wish->keys != NULL    ? wish->keys->why
-                       : wish->detached != 0 ? mr_moved_name(MR_MOVED_DETACHED)
-                                             : NULL;
+    request->repairs = wish->keys == NULL ? NULL : wish->keys->why;
     size_t text = text_size(request);
     for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
         text += is_open(one) ? text_size(one) : 0;
@@ -236,10 +237,10 @@ void mr_copies_follow(struct mr_copies *copies, uint32_t kinds)
     pthread_mutex_unlock(&requests->lock);
 }
 
-static bool was_known(const struct mr_chunk_requests *requests, uint32_t oid)
+static bool was_known(const struct mr_chunk_requests *requests, uint64_t id)
 {
-    return requests->known_count > 0 && bsearch(&oid, requests->known, requests->known_count,
-                                                sizeof(*requests->known), mr_u32_compare) != NULL;
+    return requests->known_count > 0 && bsearch(&id, requests->known, requests->known_count,
+                                                sizeof(*requests->known), mr_u64_compare) != NULL;
 }
 
 /* With the lock. The partitions of a root that is new itself come with it, or as somebody asks. */
@@ -247,8 +248,8 @@ static bool lacks(const struct mr_chunk_requests *requests, const struct mr_stre
 {
     bool is_leaf = table->root != 0;
     uint32_t kind = is_leaf ? MR_FOLLOW_LEAVES : MR_FOLLOW_TABLES;
-    bool may = !is_leaf || (table->root != table->oid && was_known(requests, table->root));
-    return may && (requests->known_kinds & kind) != 0 && !was_known(requests, table->oid);
+    bool may = !is_leaf || (table->root != table->id && was_known(requests, table->root));
+    return may && (requests->known_kinds & kind) != 0 && !was_known(requests, table->id);
 }
 
 bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *table)
@@ -276,31 +277,58 @@ static bool is_known(struct mr_chunk_requests *requests, const struct mr_streame
             (!is_leaf && is_asked(requests, table->schema, table->table)));
 }
 
+/* With the lock; takes the ids over. */
+static void set_known(struct mr_chunk_requests *requests, uint32_t kinds, uint64_t *known,
+                      uint32_t count)
+{
+    forget_known(requests);
+    requests->known_kinds = kinds;
+    requests->known = known;
+    requests->known_count = count;
+    for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
+        requests->known_texts[i] =
+            (kinds & 1U << i) == 0 ? NULL : mr_asked_known_format(known, count, i);
+    }
+}
+
+/* With the lock. */
+static bool leaves_out(const struct mr_chunk_requests *requests)
+{
+    return (requests->known_kinds & MR_FOLLOW_LEAVES) != 0 &&
+           requests->known_texts[MR_KNOWN_LEAVES] == NULL;
+}
+
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
                         uint32_t count)
 {
     struct mr_chunk_requests *requests = copies->requests;
-    uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
+    uint64_t *known = MR_NEW_ARRAY(uint64_t, count + 1);
     uint32_t known_count = 0;
     pthread_mutex_lock(&requests->lock);
     bool does = requests->follows != 0 && requests->adopted;
     for (uint32_t i = 0; does && i < count; i++) {
-        known[known_count] = tables[i].oid;
+        known[known_count] = tables[i].id;
         known_count += is_known(requests, &tables[i]);
     }
     bool changes = does && (requests->known_kinds != requests->follows ||
                             known_count != requests->known_count ||
                             memcmp(known, requests->known, known_count * sizeof(*known)) != 0);
+    bool left_out = leaves_out(requests);
     if (changes) {
-        forget_known(requests);
-        requests->known_kinds = requests->follows;
-        requests->known = known;
-        requests->known_count = known_count;
+        set_known(requests, requests->follows, known, known_count);
         mr_chunk_requests_note_wish(requests);
     } else {
         free(known);
     }
+    bool is_new = !left_out && leaves_out(requests);
     pthread_mutex_unlock(&requests->lock);
+    if (is_new) {
+        mr_log(MR_LOG_WARN, "partitions_not_stored",
+               "there are more partitions than are stored: those that are attached while millrace "
+               "does not run are not copied",
+               MR_LOG_INT("most", MR_KNOWN_LEAVES_MAX),
+               MR_LOG_STR("remedy", "after a restart have their tables copied: millrace snapshot"));
+    }
     mr_port_want(requests->owner);
 }
 
@@ -588,7 +616,7 @@ void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_
     for (uint32_t i = 0; i < count; i++) {
         rows += parts[i].rows;
     }
-    rows = request->repairs == NULL ? rows : request->keys != NULL ? request->keys->count : 0;
+    rows = request->keys == NULL ? rows : request->keys->count;
     free(request->parts);
     request->parts = parts;
     request->part_count = count;
@@ -738,15 +766,6 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
     state->tables[state->count++] = mr_asked_table_copy(&request->asked, place);
 }
 
-static uint32_t *copy_oids(const uint32_t *oids, uint32_t count)
-{
-    uint32_t *copy = MR_NEW_ARRAY(uint32_t, count + 1);
-    if (count > 0) {
-        memcpy(copy, oids, count * sizeof(*copy));
-    }
-    return copy;
-}
-
 struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step)
 {
     struct mr_asked_stored *state = NULL;
@@ -760,10 +779,11 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
             .last_id = requests->last_id,
             .paused = paused,
             .tables = MR_NEW_ARRAY(struct mr_asked_table, atomic_load(&requests->open) + 1),
-            .known_kinds = requests->known_kinds,
-            .known = copy_oids(requests->known, requests->known_count),
-            .known_count = requests->known_count,
         };
+        for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
+            const char *text = requests->known_texts[i];
+            state->known[i] = text == NULL ? NULL : MR_STRDUP(text);
+        }
         for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
             if (is_open(one)) {
                 tell_table(requests, one, step, state);
@@ -831,12 +851,17 @@ static void adopt_theirs(struct mr_chunk_requests *requests, const struct mr_ask
 
 static void adopt_known(struct mr_chunk_requests *requests, const struct mr_asked_stored *stored)
 {
-    forget_known(requests);
-    if (requests->follows != 0 && stored->known_kinds != 0) {
-        requests->known_kinds = stored->known_kinds;
-        requests->known_count = stored->known_count;
-        requests->known = copy_oids(stored->known, stored->known_count);
+    uint64_t *known = NULL;
+    uint32_t count = 0, kinds = 0;
+    for (uint32_t i = 0; requests->follows != 0 && i < MR_KNOWN_KINDS; i++) {
+        bool has =
+            stored->known[i] != NULL && mr_asked_known_parse(stored->known[i], i, &known, &count);
+        kinds |= has ? 1U << i : 0;
     }
+    if (known != NULL) {
+        qsort(known, count, sizeof(*known), mr_u64_compare);
+    }
+    set_known(requests, kinds, known, count);
 }
 
 void mr_chunk_requests_adopt(struct mr_chunk_requests *requests,

@@ -32,9 +32,7 @@ struct mr_chunk_request {
     struct mr_chunk_request *next;
     struct mr_asked_table asked; /* at the place where it begins, or goes on after a loss */
     struct mr_chunk_keys *keys;  /* NULL: it copies rows. Until its end */
-    uint32_t detached;           /* as in mr_copy_wish */
-    const char *
-        repairs; /* mr_chunk_keys.why, or "detached"; NULL: it copies rows. Nothing stores one that does */
+    const char *repairs; /* mr_chunk_keys.why; NULL: it copies rows. Nothing stores one that does */
     enum mr_copy_request_state state;
     bool stops; /* somebody wants its end */
     struct mr_chunks_done done;
@@ -66,9 +64,10 @@ struct mr_chunk_requests {
     struct mr_chunk_note *notes, **last_note; /* by their steps */
     uint32_t follows;                         /* kinds that are to be asked for once they come */
     _Atomic bool adopted;                     /* what is stored is known */
-    uint32_t known_kinds;                     /* mr_asked_stored.known */
-    uint32_t *known;
+    uint32_t known_kinds;                     /* of those that need no copy, */
+    uint64_t *known;                          /* by their ids, ascending */
     uint32_t known_count;
+    char *known_texts[MR_KNOWN_KINDS]; /* as they are stored */
     uint64_t moved[MR_MOVED_COUNT];
     struct mr_chunks_done done; /* of all requests */
     struct cJSON *gap; /* the section of that name; NULL: the stream has left nothing out */

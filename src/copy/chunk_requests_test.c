@@ -289,7 +289,8 @@ static void streamed(struct mr_chunk_requests *requests, const char *const *tabl
 {
     struct mr_streamed_table list[8];
     for (uint32_t i = 0; i < count; i++) {
-        list[i] = (struct mr_streamed_table){.oid = first + i, .schema = "s", .table = tables[i]};
+        list[i] = (struct mr_streamed_table){
+            .id = mr_streamed_id(first + i, 0), .schema = "s", .table = tables[i]};
     }
     mr_copies_streamed(of(requests), list, count);
 }
@@ -329,9 +330,8 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
 
     mr_chunk_requests_note(&requests, 1, NULL, NULL);
     struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
-    assert_int_equal(stored->known_kinds, MR_FOLLOW_TABLES);
-    assert_int_equal(stored->known_count, 3);
-    assert_int_equal(stored->known[2], 12);
+    assert_string_equal(stored->known[MR_KNOWN_TABLES], "a,1,1");
+    assert_null(stored->known[MR_KNOWN_LEAVES]);
     struct mr_chunk_requests later;
     begin(&later);
     mr_copies_follow(of(&later), MR_FOLLOW_TABLES);
@@ -356,66 +356,108 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* A look at a root and its partitions, 21 and up; the last one's bounds are read or not. */
-static void look_at_leaves(struct mr_chunk_requests *requests, uint32_t root, uint32_t count,
+enum { ROOT = 20, OTHER = 40, MARK = 7 };
+
+static struct mr_streamed_table leaf_of(uint32_t root, uint32_t oid, uint32_t mark)
+{
+    return (struct mr_streamed_table){.id = mr_streamed_id(oid, mark),
+                                      .schema = "s",
+                                      .table = root == ROOT ? "p" : "q",
+                                      .root = mr_streamed_id(root, MARK)};
+}
+
+/* A look at a root and its partitions, 21 and up, the last one with that mark, whose bounds are read or not; at a table of the OID 23,
+ * and at another root. */
+static void look_at_leaves(struct mr_chunk_requests *requests, uint32_t count, uint32_t mark,
                            const char *where)
 {
-    struct mr_streamed_table list[8] = {{.oid = root, .schema = "s", .table = "p", .root = root}};
-    for (uint32_t i = 1; i <= count; i++) {
-        list[i] = list[0];
-        list[i].oid = root + i;
-        list[i].where = i == count ? where : "id = 0";
+    struct mr_streamed_table list[8];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i <= count; i++) {
+        list[n] = leaf_of(ROOT, ROOT + i, i == count ? mark : MARK);
+        list[n++].where = i == count ? where : "id = 0";
+        if (i == 2) {
+            list[n++] = (struct mr_streamed_table){
+                .id = mr_streamed_id(23, 0), .schema = "s", .table = "a"};
+        }
     }
-    mr_copies_streamed(of(requests), list, count + 1);
+    list[n++] = leaf_of(OTHER, OTHER, MARK);
+    mr_copies_streamed(of(requests), list, n);
+}
+
+static bool lacks(struct mr_chunk_requests *requests, uint32_t root, uint32_t oid, uint32_t mark)
+{
+    const struct mr_streamed_table leaf = leaf_of(root, oid, mark);
+    return mr_copies_lacks(of(requests), &leaf);
 }
 
 /* One that is new has its rows of the root asked for once its bounds are known, and no other copy of the root does instead. */
 static void test_partitions_ask_for_their_rows(void **test_state)
 {
     (void)test_state;
-    static const char *const tables[] = {"a", "b"};
+    static const char *const tables[] = {"a"};
     struct mr_chunk_requests requests;
     begin(&requests);
     mr_copies_follow(of(&requests), MR_FOLLOW_TABLES);
     mr_chunk_requests_adopt(&requests, NULL);
-    streamed(&requests, tables, 10, 1);
-    mr_copies_follow(of(&requests), MR_FOLLOW_LEAVES);
-    look_at_leaves(&requests, 20, 2, NULL); /* the first look at any */
+    streamed(&requests, tables, 23, 1);
+    mr_copies_follow(of(&requests), MR_FOLLOW_TABLES | MR_FOLLOW_LEAVES);
+    look_at_leaves(&requests, 2, MARK, NULL); /* the first look at any */
     expect_asked(&requests, "");
-    const struct mr_streamed_table third = {.oid = 23, .schema = "s", .table = "p", .root = 20};
-    const struct mr_streamed_table other = {.oid = 31, .schema = "s", .table = "q", .root = 30};
-    assert_true(mr_copies_lacks(of(&requests), &third));
-    assert_false(mr_copies_lacks(of(&requests), &other)); /* its root is new */
-    look_at_leaves(&requests, 20, 3, NULL);
+    assert_true(lacks(&requests, ROOT, 23, MARK)); /* which is known as a table */
+    assert_false(lacks(&requests, 30, 31, MARK));  /* its root is new */
+    assert_true(lacks(&requests, OTHER, 22, 8));   /* from one root to the other */
+    look_at_leaves(&requests, 3, MARK, NULL);
     expect_asked(&requests, "");
     ask(&requests, "p");
-    look_at_leaves(&requests, 20, 3, "id > 5");
+    look_at_leaves(&requests, 3, MARK, "id > 5");
     expect_asked(&requests, "p");
-    assert_true(mr_copies_lacks(of(&requests), &third));
+    assert_true(lacks(&requests, ROOT, 23, MARK));
     mr_chunk_request_set(&requests, requests.first, MR_REQUEST_DONE);
-    look_at_leaves(&requests, 20, 3, "id > 5");
-    struct mr_asked_stored *state = mr_chunk_requests_state(&requests, 0);
+    look_at_leaves(&requests, 3, MARK, "id > 5");
+    assert_false(lacks(&requests, ROOT, 23, MARK));
+    mr_chunk_requests_note(&requests, 1, NULL, NULL);
+    struct mr_asked_stored *state = mr_chunk_requests_state(&requests, 1);
     assert_int_equal(state->count, 1);
     assert_string_equal(state->tables[0].where, "id > 5");
-    assert_int_equal(state->known_kinds, MR_FOLLOW_LEAVES);
-    assert_int_equal(state->known_count, 4);
+    assert_string_equal(state->known[MR_KNOWN_TABLES], "17");
+    assert_string_equal(state->known[MR_KNOWN_LEAVES], "14.7,1.7,1.7,1.7,11.7");
+
+    /* Detached and attached again while nobody looked. */
+    struct mr_chunk_requests later;
+    begin(&later);
+    mr_copies_follow(of(&later), MR_FOLLOW_LEAVES);
+    mr_chunk_requests_adopt(&later, state);
     mr_asked_stored_free(state);
+    mr_copies_stop(of(&later), NULL, NULL);
+    look_at_leaves(&later, 3, MARK + 1, "id > 6");
+    expect_asked(&later, "p");
+    mr_chunk_requests_done(&later);
     mr_chunk_requests_done(&requests);
 }
 
-/* Its keys are in no record, and it is in nobody's way. */
-static void test_a_detached_partition_is_not_stored(void **test_state)
+/* Above a bound partitions are followed, but not stored. */
+static void test_too_many_partitions_are_not_stored(void **test_state)
 {
     (void)test_state;
+    enum { COUNT = MR_KNOWN_LEAVES_MAX };
+    static struct mr_streamed_table list[COUNT + 1];
     struct mr_chunk_requests requests;
     begin(&requests);
-    struct mr_copy_wish wish = {.schema = "s", .table = "p", .detached = 17};
-    uint64_t id;
-    struct mr_error error;
-    assert_int_equal(mr_chunk_requests_ask(&requests, &wish, &id, &error), MR_OK);
-    assert_string_equal(requests.first->repairs, "detached");
-    ask(&requests, "p");
+    mr_copies_follow(of(&requests), MR_FOLLOW_LEAVES);
+    mr_chunk_requests_adopt(&requests, NULL);
+    for (uint32_t i = 0; i <= COUNT; i++) {
+        list[i] = leaf_of(ROOT, ROOT + i, MARK);
+    }
+    for (uint32_t count = COUNT; count <= COUNT + 1; count++) {
+        list[COUNT].where = "id > 5";
+        mr_copies_streamed(of(&requests), list, count);
+        struct mr_asked_stored *state = mr_chunk_requests_state(&requests, 0);
+        assert_int_equal(state->known[MR_KNOWN_LEAVES] == NULL, count > COUNT);
+        mr_asked_stored_free(state);
+    }
     expect_asked(&requests, "p");
+    assert_false(lacks(&requests, ROOT, ROOT + COUNT, MARK));
     mr_chunk_requests_done(&requests);
 }
 
@@ -433,7 +475,8 @@ static void test_streamed_waits_for_room(void **test_state)
     static struct mr_streamed_table list[COUNT];
     for (uint32_t i = 0; i < COUNT; i++) {
         snprintf(names[i], sizeof(names[i]), "t%u", i);
-        list[i] = (struct mr_streamed_table){.oid = i + 1, .schema = "s", .table = names[i]};
+        list[i] = (struct mr_streamed_table){
+            .id = mr_streamed_id(i + 1, 0), .schema = "s", .table = names[i]};
     }
     mr_copies_streamed(of(&requests), list, COUNT);
     uint32_t first = requests.known_count;
@@ -617,7 +660,7 @@ int main(void)
         cmocka_unit_test(test_streamed_asks_for_what_is_new),
         cmocka_unit_test(test_streamed_waits_for_room),
         cmocka_unit_test(test_partitions_ask_for_their_rows),
-        cmocka_unit_test(test_a_detached_partition_is_not_stored),
+        cmocka_unit_test(test_too_many_partitions_are_not_stored),
         cmocka_unit_test(test_ask_refuses_too_long_conditions),
         cmocka_unit_test(test_keys_are_not_stored),
         cmocka_unit_test(test_gap),

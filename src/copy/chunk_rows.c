@@ -38,9 +38,8 @@ static bool is_absent(const struct mr_chunk *chunk, uint32_t row)
 /* Of keys, those that are there are wanted, or those that are not. */
 static bool is_wanted(const struct mr_chunks *chunks)
 {
-    const struct mr_chunk_request *current = chunks->current;
-    bool deletes = current->keys != NULL ? current->keys->deletes : current->detached != 0;
-    return current->repairs == NULL || is_absent(&chunks->thread.chunk, chunks->out.at) == deletes;
+    const struct mr_chunk_keys *keys = chunks->current->keys;
+    return keys == NULL || is_absent(&chunks->thread.chunk, chunks->out.at) == keys->deletes;
 }
 
 static mr_status send_row(struct mr_chunks *chunks, struct mr_error *ret_error)

@@ -84,7 +84,6 @@ struct mr_copy_wish {
     const char *where; /* SQL, of the rows that are wanted; NULL: all */
     const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
     struct mr_chunk_keys *keys; /* to repair, taken over in any case; NULL: all rows are copied */
-    uint32_t detached; /* OID of a former partition: keys that are there alone are deleted; 0 */
 };
 
 enum mr_copy_request_state {
@@ -133,15 +132,22 @@ enum { MR_FOLLOW_TABLES = 1, MR_FOLLOW_LEAVES = 2 };
 void mr_copies_follow(struct mr_copies *copies, uint32_t kinds);
 
 struct mr_streamed_table {
-    uint32_t oid;
+    uint64_t id;                /* mr_streamed_id, by which it is known */
     const char *schema, *table; /* of a partition its root's */
-    uint32_t root;     /* of a partition its root's OID, and of the root itself; 0: a table */
+    uint64_t root;     /* of a partition its root's id, and of the root itself; 0: a table */
     const char *where; /* of a partition, its rows of the root; NULL: not known, so not asked yet */
 };
+
+/* The mark of a partition is another one once it hangs at another root, or was detached in between (pg_leaves.h); of a table 0. */
+static inline uint64_t mr_streamed_id(uint32_t oid, uint32_t mark)
+{
+    return (uint64_t)oid << 32 | mark;
+}
+
 typedef void (*mr_streamed_fn)(void *context, const struct mr_streamed_table *tables,
                                uint32_t count);
 
-/* All tables that are streamed now, and partitions, by ascending OIDs, as far as they are followed. Those that were not there the last
+/* All tables that are streamed now, and partitions, by ascending ids, as far as they are followed. Those that were not there the last
  * time, which the sink has stored, are asked for; the first time there is no last one, and none is. Of partitions those whose root was
  * there. Only once it is known what is stored. */
 bool mr_copies_knows(struct mr_copies *copies);

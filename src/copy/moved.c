@@ -5,23 +5,14 @@
 
 #include "base/log.h"
 
-enum {
-    NAMES_MAX = 10,         /* in a line of the log */
-    BOUNDS_MAX = 16 * 1024, /* all conditions stand in one record */
-};
-
-/* What one look has found of a kind. */
-struct found {
-    uint32_t count, last_root;
-    struct mr_text partitions, roots; /* names, the first ten */
-};
+enum { NAMES_MAX = 10 }; /* in a line of the log */
 
 struct look {
     struct mr_moved *moved;
     struct mr_pg_conn *conn;
     struct mr_leaves now;
-    struct found found[MR_MOVED_COUNT];
-    struct mr_moved_leaves streamed;
+    uint32_t *kept; /* of each root: partitions that were here and have the same file */
+    struct mr_moved_found found;
     struct mr_error *ret_error;
 };
 
@@ -33,63 +24,69 @@ static void add_name(struct mr_text *names, const char *schema, const char *dot,
 static void add(struct look *look, enum mr_moved_how how, const struct mr_leaf *leaf,
                 const struct mr_root *root)
 {
-    struct found *found = &look->found[how];
-    if (found->count++ < NAMES_MAX) {
-        add_name(&found->partitions, leaf->name, "", "");
-        if (found->last_root != root->oid) {
-            add_name(&found->roots, root->schema, ".", root->table);
+    struct mr_moved_kind *kind = &look->found.kinds[how];
+    if (kind->count++ < NAMES_MAX) {
+        add_name(&kind->partitions, leaf->name, "", "");
+        if (kind->last_root != root->oid) {
+            add_name(&kind->roots, root->schema, ".", root->table);
         }
-        found->last_root = root->oid;
+        kind->last_root = root->oid;
     }
 }
 
 /* What there is no event for. */
-static const struct {
-    const char *text, *remedy;
-    enum mr_moved_policy mends_at; /* the topic follows from this policy on */
-} kinds[] = {
-    [MR_MOVED_ATTACHED] = {"partitions were attached: no event tells of the rows they had",
-                           "set partitions.moved = \"copy\" before the next; have these tables "
-                           "copied: millrace snapshot TABLE",
-                           MR_MOVED_COPY},
-    [MR_MOVED_DETACHED] = {"partitions were detached: no event tells that their rows are gone",
-                           "where the topic is to lose these rows, too: millrace verify --repair; "
-                           "partitions.moved = \"follow\" before the next",
-                           MR_MOVED_FOLLOW},
-    [MR_MOVED_DROPPED] = {"partitions were dropped: no event tells that their rows are gone",
-                          "where the topic is to lose these rows, too: millrace verify --repair",
-                          MR_MOVED_POLICIES},
-    [MR_MOVED_TRUNCATED] = {"partitions were truncated: no event tells that their rows are gone",
-                            "where the topic is to lose these rows, too: millrace verify --repair",
-                            MR_MOVED_POLICIES},
+static const char *const texts[] = {
+    [MR_MOVED_ATTACHED] = "partitions were attached: no event tells of the rows they had",
+    [MR_MOVED_DETACHED] = "partitions were detached: no event tells that their rows are gone",
+    [MR_MOVED_DROPPED] = "partitions were dropped: no event tells that their rows are gone",
+    [MR_MOVED_TRUNCATED] = "partitions were truncated: no event tells that their rows are gone",
 };
 
-static void tell(struct look *look, enum mr_moved_how how)
+/* All that were lacked, and more, were asked for. */
+static bool has_asked(const struct mr_moved *moved, const struct mr_moved_found *found)
 {
-    const struct mr_moved *moved = look->moved;
-    const struct found *found = &look->found[how];
-    bool is_mended = moved->policy >= kinds[how].mends_at;
-    if (found->count > 0) {
-        mr_copies_count_moved(moved->copies, how, found->count);
-        mr_log(is_mended ? MR_LOG_INFO : MR_LOG_WARN, "partition_moved", kinds[how].text,
-               MR_LOG_STR("how", mr_moved_name(how)),
-               MR_LOG_STR("partitions", found->partitions.data),
-               MR_LOG_STR("tables", found->roots.data), MR_LOG_INT("count", found->count),
-               MR_LOG_STR("remedy", is_mended ? "none: the topic follows" : kinds[how].remedy));
+    uint32_t i = 0;
+    while (i < found->count && !mr_copies_lacks(moved->copies, &found->tables[i])) {
+        i++;
+    }
+    return i == found->count;
+}
+
+static void tell(const struct mr_moved *moved, const struct mr_moved_found *found,
+                 enum mr_moved_how how)
+{
+    const struct mr_moved_kind *kind = &found->kinds[how];
+    if (kind->count == 0) {
+        return;
+    }
+    bool is_in = how == MR_MOVED_ATTACHED;
+    bool follows = is_in && moved->policy == MR_MOVED_COPY && !found->is_unasked;
+    mr_copies_count_moved(moved->copies, how, kind->count);
+    mr_log(follows ? MR_LOG_INFO : MR_LOG_WARN, "partition_moved", texts[how],
+           MR_LOG_STR("how", mr_moved_name(how)), MR_LOG_STR("partitions", kind->partitions.data),
+           MR_LOG_STR("tables", kind->roots.data), MR_LOG_INT("count", kind->count),
+           MR_LOG_STR(
+               "remedy",
+               follows ? (has_asked(moved, found)
+                              ? "none: the topic follows"
+                              : "none yet: the topic follows once other copies have ended")
+               : is_in ? "have these tables copied: millrace snapshot TABLE; partitions.moved "
+                         "= \"copy\" does it for the next"
+                       : "where the topic is to lose these rows, too: millrace verify --repair"));
+}
+
+void mr_moved_tell(const struct mr_moved *moved, const struct mr_moved_found *found)
+{
+    for (uint32_t i = 0; i < MR_MOVED_COUNT; i++) {
+        tell(moved, found, (enum mr_moved_how)i);
     }
 }
 
-/* The topic loses what the root has lost. */
-static void have_deleted(const struct look *look, const struct mr_leaf *leaf,
-                         const struct mr_root *root)
+/* As it was at the last look, if it has hung at its root ever since; NULL: it has not. */
+static const struct mr_leaf *former(const struct look *look, const struct mr_leaf *leaf)
 {
-    struct mr_copy_wish wish = {
-        .schema = root->schema, .table = root->table, .detached = leaf->oid};
-    uint64_t id;
-    struct mr_error error;
-    if (mr_copies_ask(look->moved->copies, &wish, &id, &error) != MR_OK) {
-        mr_log(MR_LOG_WARN, "partition_left", error.text, MR_LOG_STR("partition", leaf->name));
-    }
+    const struct mr_leaf *before = mr_leaves_find(&look->moved->before, leaf->oid);
+    return before != NULL && before->mark == leaf->mark ? before : NULL;
 }
 
 /* One that is no longer where it was, while its root is. */
@@ -98,7 +95,7 @@ static mr_status look_at_gone(struct look *look, const struct mr_leaf *leaf)
     const struct mr_leaf *now = mr_leaves_find(&look->now, leaf->oid);
     const struct mr_root *root = mr_leaves_root(&look->now, leaf->root);
     bool is_there = now != NULL;
-    if (root == NULL || (now != NULL && now->root == leaf->root)) {
+    if (root == NULL || (now != NULL && now->mark == leaf->mark)) {
         return MR_OK;
     }
     if (now == NULL) {
@@ -108,18 +105,17 @@ static mr_status look_at_gone(struct look *look, const struct mr_leaf *leaf)
         is_there = there != 0;
     }
     add(look, is_there ? MR_MOVED_DETACHED : MR_MOVED_DROPPED, leaf, root);
-    if (is_there && look->moved->policy == MR_MOVED_FOLLOW) {
-        have_deleted(look, leaf, root);
-    }
     return MR_OK;
 }
 
-static struct mr_streamed_table *add_streamed(struct look *look, uint32_t oid,
+static struct mr_streamed_table *add_streamed(struct look *look, uint32_t oid, uint32_t mark,
                                               const struct mr_root *root)
 {
-    struct mr_streamed_table *one = &look->streamed.tables[look->streamed.count++];
-    *one = (struct mr_streamed_table){
-        .oid = oid, .schema = root->schema, .table = root->table, .root = root->oid};
+    struct mr_streamed_table *one = &look->found.tables[look->found.count++];
+    *one = (struct mr_streamed_table){.id = mr_streamed_id(oid, mark),
+                                      .schema = root->schema,
+                                      .table = root->table,
+                                      .root = mr_streamed_id(root->oid, root->mark)};
     return one;
 }
 
@@ -128,13 +124,14 @@ static mr_status look_at_leaf(struct look *look, const struct mr_leaf *leaf)
 {
     struct mr_moved *moved = look->moved;
     const struct mr_root *root = mr_leaves_root(&look->now, leaf->root);
-    const struct mr_leaf *before = mr_leaves_find(&moved->before, leaf->oid);
-    struct mr_streamed_table *streamed = add_streamed(look, leaf->oid, root);
-    bool is_copied = moved->policy >= MR_MOVED_COPY && mr_copies_lacks(moved->copies, streamed);
-    bool was_here = before != NULL && before->root == leaf->root;
-    bool is_new = moved->has_looked ? !was_here && mr_leaves_root(&moved->before, root->oid) != NULL
-                                    : is_copied;
-    if (was_here && before->filenode != leaf->filenode && !leaf->is_counted) {
+    const struct mr_leaf *before = former(look, leaf);
+    struct mr_streamed_table *streamed = add_streamed(look, leaf->oid, leaf->mark, root);
+    bool is_copied = moved->policy == MR_MOVED_COPY && mr_copies_lacks(moved->copies, streamed);
+    bool is_new = moved->has_looked
+                      ? before == NULL && mr_leaves_root(&moved->before, root->oid) != NULL
+                      : is_copied;
+    if (before != NULL && before->has_rows && before->filenode != leaf->filenode &&
+        !leaf->is_counted && look->kept[root - look->now.roots] > 0) {
         add(look, MR_MOVED_TRUNCATED, leaf, root);
     }
     if (!is_new && !is_copied) {
@@ -146,66 +143,77 @@ static mr_status look_at_leaf(struct look *look, const struct mr_leaf *leaf)
                           look->ret_error));
     if (is_new && was_attached) {
         add(look, MR_MOVED_ATTACHED, leaf, root);
+        look->found.is_unasked = look->found.is_unasked || !is_copied;
     }
     if (bounds != NULL) {
-        bool fits = strlen(bounds) <= BOUNDS_MAX; /* else all rows of the root */
-        look->streamed.bounds[look->streamed.bounds_count++] = bounds;
-        streamed->where = fits ? bounds : "";
+        look->found.bounds[look->found.bounds_count++] = bounds;
+        streamed->where = bounds;
     }
     return MR_OK;
 }
 
+static void count_kept(struct look *look)
+{
+    look->kept = MR_NEW_ARRAY(uint32_t, look->now.root_count + 1);
+    for (uint32_t i = 0; i < look->now.leaf_count; i++) {
+        const struct mr_leaf *leaf = &look->now.leaves[i];
+        const struct mr_leaf *before = former(look, leaf);
+        look->kept[mr_leaves_root(&look->now, leaf->root) - look->now.roots] +=
+            before != NULL && before->filenode == leaf->filenode;
+    }
+}
+
 static mr_status compare(struct look *look)
 {
-    struct mr_moved *moved = look->moved;
+    const struct mr_leaves *before = &look->moved->before;
+    count_kept(look);
     for (uint32_t i = 0; i < look->now.root_count; i++) {
-        add_streamed(look, look->now.roots[i].oid, &look->now.roots[i]);
+        const struct mr_root *root = &look->now.roots[i];
+        add_streamed(look, root->oid, root->mark, root);
     }
     for (uint32_t i = 0; i < look->now.leaf_count; i++) {
         MR_TRY(look_at_leaf(look, &look->now.leaves[i]));
     }
-    for (uint32_t i = 0; i < moved->before.leaf_count; i++) {
-        MR_TRY(look_at_gone(look, &moved->before.leaves[i]));
+    for (uint32_t i = 0; i < before->leaf_count; i++) {
+        MR_TRY(look_at_gone(look, &before->leaves[i]));
     }
     return MR_OK;
 }
 
 mr_status mr_moved_look(struct mr_moved *moved, struct mr_pg_conn *conn,
-                        const struct mr_pg_source_options *options, struct mr_moved_leaves *ret,
+                        const struct mr_pg_source_options *options, struct mr_moved_found *ret,
                         struct mr_error *ret_error)
 {
     struct look look = {.moved = moved, .conn = conn, .ret_error = ret_error};
     MR_TRY(mr_pg_leaves_read(conn, options, &look.now, ret_error));
     uint32_t most = look.now.root_count + look.now.leaf_count;
-    look.streamed.tables = MR_NEW_ARRAY(struct mr_streamed_table, most + 1);
-    look.streamed.bounds = MR_NEW_ARRAY(char *, most + 1);
+    look.found.tables = MR_NEW_ARRAY(struct mr_streamed_table, most + 1);
+    look.found.bounds = MR_NEW_ARRAY(char *, most + 1);
     mr_status status = compare(&look);
-    for (uint32_t i = 0; i < MR_MOVED_COUNT; i++) {
-        if (status == MR_OK) {
-            tell(&look, (enum mr_moved_how)i);
-        }
-        mr_text_done(&look.found[i].partitions);
-        mr_text_done(&look.found[i].roots);
-    }
+    free(look.kept);
     mr_leaves_done(status == MR_OK ? &moved->before : &look.now);
     if (status != MR_OK) { /* the next look finds it again */
-        mr_moved_leaves_done(&look.streamed);
+        mr_moved_found_done(&look.found);
         return status;
     }
     moved->before = look.now;
     moved->has_looked = true;
-    *ret = look.streamed;
+    *ret = look.found;
     return MR_OK;
 }
 
-void mr_moved_leaves_done(struct mr_moved_leaves *leaves)
+void mr_moved_found_done(struct mr_moved_found *found)
 {
-    for (uint32_t i = 0; i < leaves->bounds_count; i++) {
-        free(leaves->bounds[i]);
+    for (uint32_t i = 0; i < MR_MOVED_COUNT; i++) {
+        mr_text_done(&found->kinds[i].partitions);
+        mr_text_done(&found->kinds[i].roots);
     }
-    free(leaves->bounds);
-    free(leaves->tables);
-    *leaves = (struct mr_moved_leaves){0};
+    for (uint32_t i = 0; i < found->bounds_count; i++) {
+        free(found->bounds[i]);
+    }
+    free(found->bounds);
+    free(found->tables);
+    *found = (struct mr_moved_found){0};
 }
 
 void mr_moved_done(struct mr_moved *moved)

@@ -1,23 +1,20 @@
 /* Partitions that move rows without events: ATTACH, DETACH, DROP and TRUNCATE of a partition change what its root holds, and where the
  * publication sends partitions by their root, the stream tells of none of these (pgoutput_truncate in replication/pgoutput/pgoutput.c
- * passes over a partition then). Each look compares the catalog with the look before, logs and counts what moved, and as far as it is
- * asked to has the topic follow:
+ * passes over a partition then). Each look compares the catalog with the look before, and logs and counts what moved.
  *
- *   attached   What is there comes by an incremental copy of the root's rows within the partition's bounds. That is sound whatever
- *              happens meanwhile: it is a copy of the root, and no row goes out that is older than the stream's. Which partitions are
- *              known is stored with the copies (mr_copies_streamed), so one that is attached between two starts is copied, too. A
- *              partition that is new is copied also if it was made as one: what was filled and attached in the transaction that made it
- *              looks the same, and none of its rows were in the stream.
- *   detached   Each key of the table that was a partition is looked for in the root, under a chunk's snapshot, and is deleted where it
- *              is not there. That is sound for each key: DETACH waits for all who write to the partition, so their changes are
- *              in the stream before the chunk's place, and what comes to the root later is noted by the chunk's window. It is complete
- *              only as long as the table keeps its rows: of one that was deleted there after DETACH nobody knows the key.
- *   dropped,   The keys are nowhere. They are logged and counted, and left to `millrace verify --repair`.
+ *   attached   Where it is asked for, what is there comes by an incremental copy of the root's rows within the partition's bounds. That is
+ *              sound whatever happens meanwhile: it is a copy of the root, and no row goes out that is older than the stream's. Which
+ *              partitions are known, by root and links, is stored with the copies (mr_copies_streamed), so one that is attached between
+ *              two starts is copied, too, and one that was detached in between. A partition that is new is copied also if it was made
+ *              as one: what was filled and attached in the transaction that made it looks the same, and none of its rows were in the
+ *              stream.
+ *   detached,  Their keys are left to `millrace verify --repair`: of rows that were deleted, or whose table was dropped or emptied, after
+ *   dropped,   they had left the root, nobody knows the key.
  *   truncated
  *
- * What was detached and attached again between two looks is not seen, nor is TRUNCATE if the rows are counted again (ANALYZE) before
- * the next look, or in the transaction that made the partition. What was detached, dropped or truncated between two starts is not
- * either: files and names are known in memory only.
+ * TRUNCATE of the root is an event: where all of its partitions have other files, it counts as that. Not seen is TRUNCATE if the rows
+ * were never counted before (ANALYZE), or are counted again before the next look. What was detached, dropped or truncated between two
+ * starts is not either: files and names are known in memory only.
  *
  * The thread of copy/added.h. */
 #ifndef MR_COPY_MOVED_H
@@ -26,22 +23,22 @@
 #include "copy/copies.h"
 #include "postgres/catalog/pg_leaves.h"
 
-enum mr_moved_policy {
-    MR_MOVED_IGNORE,
-    MR_MOVED_LOG,
-    MR_MOVED_COPY,   /* attached ones */
-    MR_MOVED_FOLLOW, /* and deletes what detached ones took away */
-    MR_MOVED_POLICIES,
+enum mr_moved_policy { MR_MOVED_IGNORE, MR_MOVED_LOG, MR_MOVED_COPY /* attached ones */ };
+
+/* What one look has found of a kind. */
+struct mr_moved_kind {
+    uint32_t count, last_root;
+    struct mr_text partitions, roots; /* names, the first ten */
 };
 
-/* For mr_copies_streamed. `bounds` are the texts that are not of `before`. */
-struct mr_moved_leaves {
-    struct mr_streamed_table *tables;
+struct mr_moved_found {
+    struct mr_streamed_table *tables; /* partitions and roots for mr_copies_streamed, in no order */
     uint32_t count;
-    char **bounds;
+    char **bounds; /* texts of these */
     uint32_t bounds_count;
+    struct mr_moved_kind kinds[MR_MOVED_COUNT];
+    bool is_unasked; /* one was attached that the copies do not lack */
 };
-void mr_moved_leaves_done(struct mr_moved_leaves *leaves);
 
 struct mr_moved {
     struct mr_copies *copies;
@@ -50,11 +47,15 @@ struct mr_moved {
     struct mr_leaves before; /* at the last look */
 };
 
-/* Compares what is there now with the last look, which it then is. `*ret_streamed`: partitions and roots for mr_copies_streamed, the
- * caller's, with texts that live until the next look or mr_moved_done; in no order. */
+/* Compares what is there now with the last look, which it then is. What was found is the caller's, with names that live until the next
+ * look or mr_moved_done. */
 mr_status mr_moved_look(struct mr_moved *moved, struct mr_pg_conn *conn,
-                        const struct mr_pg_source_options *options, struct mr_moved_leaves *ret,
+                        const struct mr_pg_source_options *options, struct mr_moved_found *ret,
                         struct mr_error *ret_error);
+
+/* Logs and counts it, once the copies were told of it (mr_copies_streamed). */
+void mr_moved_tell(const struct mr_moved *moved, const struct mr_moved_found *found);
+void mr_moved_found_done(struct mr_moved_found *found);
 void mr_moved_done(struct mr_moved *moved);
 
 #endif

@@ -27,7 +27,6 @@ struct mr_chunk_reader {
     uint32_t gone;   /* the table that could not be found last; 0: none */
     int64_t gone_ns; /* since when */
     char *attached;  /* partitions that were logged last: a last chunk may be read more than once */
-    struct mr_chunk_keys *detached; /* of the last chunk, whose rows point into them */
     /* The table that was described last. */
     uint32_t oid; /* 0: none */
     int64_t version;
@@ -97,7 +96,6 @@ static void chunks_free(struct mr_chunk_reader *reader)
     mr_relation_free(&reader->layouts, reader->former);
     mr_layouts_done(&reader->layouts);
     mr_pg_catalog_done(&reader->catalog);
-    mr_chunk_keys_free(reader->detached);
     free(reader->attached);
     free(reader);
 }
@@ -617,20 +615,6 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     return is_known ? MR_OK : describe(reader, table, wish->key, &version, ret_error);
 }
 
-/* Those after the key that was last, in the order of the key. */
-static void add_page(struct mr_text *sql, const struct mr_chunk_reader *reader,
-                     const struct mr_chunk_wish *wish, const char *joint, bool is_anew)
-{
-    if (wish->after != NULL && !is_anew) {
-        mr_sql_format(sql, "%sROW(%s)%sROW(", joint, reader->key.data, reader->above.data);
-        for (uint32_t i = 0; i < wish->after_count; i++) {
-            mr_sql_format(sql, i == 0 ? "%L" : ", %L", wish->after[i]);
-        }
-        mr_text_string(sql, ")");
-    }
-    mr_sql_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order.data, wish->rows_max);
-}
-
 static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
                       const struct mr_chunk_wish *wish, bool is_anew)
 {
@@ -641,7 +625,14 @@ static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
         mr_sql_format(sql, "%s(%s\n)", joint, wish->where); /* it may end with a comment */
         joint = " AND ";
     }
-    add_page(sql, reader, wish, joint, is_anew);
+    if (wish->after != NULL && !is_anew) {
+        mr_sql_format(sql, "%sROW(%s)%sROW(", joint, reader->key.data, reader->above.data);
+        for (uint32_t i = 0; i < wish->after_count; i++) {
+            mr_sql_format(sql, i == 0 ? "%L" : ", %L", wish->after[i]);
+        }
+        mr_text_string(sql, ")");
+    }
+    mr_sql_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order.data, wish->rows_max);
 }
 
 /* Room for the values of one more row. */
@@ -915,102 +906,6 @@ static mr_status read_keys(struct mr_chunk_reader *reader, const struct mr_chunk
     return MR_OK;
 }
 
-static mr_status begin_detached(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                                bool is_anew, struct mr_error *ret_error)
-{
-    static const struct mr_pg_shape shape = {"the detached table", "iiSb", 0, 1};
-    const struct mr_pg_result *result;
-    struct mr_text sql = {0};
-    char oid[16];
-    snprintf(oid, sizeof(oid), "%u", wish->detached);
-    mr_text_string(&sql, "SELECT n.nspname, c.relname, ");
-    mr_sql_add_called(&sql, oid);
-    mr_text_format(&sql,
-                   ", " MR_SQL_MAY_MORE " FROM pg_class c JOIN pg_namespace n"
-                   " ON n.oid = c.relnamespace WHERE c.oid = %s AND c.relkind = 'r'",
-                   oid);
-    MR_TRY(mr_pg_ask(reader->conn, &sql, &shape, &result, ret_error));
-    if (mr_pg_result_rows(result) == 0) {
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "the partition that was detached was dropped before its keys were read; "
-                       "have the rows that are left deleted from the topic: millrace verify "
-                       "--repair");
-    }
-    struct mr_chunk_table from = {.oid = wish->detached};
-    snprintf(from.schema, sizeof(from.schema), "%s", mr_pg_result_value(result, 0, 0));
-    snprintf(from.table, sizeof(from.table), "%s", mr_pg_result_value(result, 0, 1));
-    const char *called = mr_pg_result_value(result, 0, 2);
-    if (called != NULL && mr_pg_result_true(result, 0, 3) && wish->after == NULL) {
-        warn_of_called(reader, &from, called);
-    }
-    mr_sql_format(&sql, "COPY (SELECT %s FROM ONLY %I.%I", reader->key.data, from.schema,
-                  from.table);
-    add_page(&sql, reader, wish, " WHERE ", is_anew);
-    mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
-    mr_text_done(&sql);
-    return status == MR_ERR_AUTH ? may_not_read(reader, &from, ret_error) : status;
-}
-
-/* Adds one to the keys. */
-static bool take_key(struct mr_chunk_keys *keys, uint8_t *row, size_t len)
-{
-    struct mr_datum values[MR_COLUMNS_MAX];
-    bool good = mr_copy_text_decode(row, len, values, keys->column_count);
-    for (uint32_t i = 0; good && i < keys->column_count; i++) {
-        good = values[i].kind == MR_DATUM_TEXT;
-    }
-    char **to = keys->texts + (size_t)(keys->count + 1) * keys->column_count;
-    for (uint32_t i = 0; good && i < keys->column_count; i++) {
-        to[i] = MR_ALLOC(values[i].len + 1);
-        memcpy(to[i], values[i].data, values[i].len);
-        to[i][values[i].len] = '\0';
-    }
-    keys->count += good;
-    return good;
-}
-
-static mr_status take_keys(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                           struct mr_error *ret_error)
-{
-    struct mr_chunk_keys *keys = MR_NEW(struct mr_chunk_keys);
-    mr_chunk_keys_free(reader->detached);
-    reader->detached = keys;
-    keys->column_count = reader->place_count;
-    keys->texts = MR_NEW_ARRAY(char *, (size_t)(wish->rows_max + 1) * keys->column_count);
-    for (uint32_t i = 0; i < keys->column_count; i++) {
-        keys->texts[i] = MR_STRDUP(reader->relation->columns[reader->places[i]].name);
-    }
-    for (;;) {
-        uint8_t *row;
-        size_t len;
-        mr_status status = mr_pg_copy_next(reader->conn, &row, &len, ret_error);
-        if (status != MR_OK) {
-            return status == MR_END ? MR_OK : status;
-        }
-        bool good = keys->count < wish->rows_max && take_key(keys, row, len);
-        mr_pg_copy_row_free(row);
-        if (!good) {
-            return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                           "the server was asked for keys and sends something else");
-        }
-    }
-}
-
-/* The next keys of a table that was a partition, and what the table has of them now, under one snapshot. */
-static mr_status read_detached(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                               struct mr_chunk *chunk, struct mr_error *ret_error)
-{
-    struct mr_chunk_wish page = *wish;
-    page.rows_max = wish->rows_max < MR_CHUNK_KEYS_MAX ? wish->rows_max : MR_CHUNK_KEYS_MAX;
-    MR_TRY(begin_detached(reader, &page, chunk->is_anew, ret_error));
-    MR_TRY(take_keys(reader, &page, ret_error));
-    page.keys = reader->detached;
-    page.keys_from = 0;
-    MR_TRY(read_keys(reader, &page, chunk, ret_error));
-    chunk->is_last = chunk->is_last && reader->detached->count < page.rows_max;
-    return MR_OK;
-}
-
 /* After the last row. */
 static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                                struct mr_error *ret_error)
@@ -1051,9 +946,8 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     chunk->form = reader->form;
     chunk->is_anew =
         wish->after != NULL && (wish->form != chunk->form || wish->after_count != chunk->key_count);
-    if (wish->keys != NULL || wish->detached != 0) {
-        MR_TRY(wish->keys != NULL ? read_keys(reader, wish, chunk, ret_error)
-                                  : read_detached(reader, wish, chunk, ret_error));
+    if (wish->keys != NULL) {
+        MR_TRY(read_keys(reader, wish, chunk, ret_error));
         return set_settings(reader, "COMMIT; ", ret_error);
     }
     struct mr_text sql = {0};

@@ -82,7 +82,6 @@ struct mr_chunk_wish {
     uint64_t form; /* of the chunk of this key; where it is another now, the table begins again */
     const struct mr_chunk_keys *keys; /* the rows to read, from this one on; NULL: all */
     uint32_t keys_from;
-    uint32_t detached; /* the OID of a table: the rows to read are those with its keys; 0: none */
     bool is_converted; /* events have other forms of them than the server */
     uint32_t rows_max;
     size_t bytes_max;     /* the row that passes it is the last */

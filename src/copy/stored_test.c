@@ -148,14 +148,14 @@ static void test_requests_are_read_as_they_were_written(void **state)
         {.id = 3, .schema = s, .table = s, .where = where, .key = key, .place = place},
         {.id = 4, .schema = s, .table = where},
     };
-    uint32_t known[] = {1, 16384, 16390, UINT32_MAX};
+    const uint64_t ids[] = {UINT64_C(1) << 32, UINT64_C(16384) << 32, UINT64_C(16384) << 32 | 7,
+                            UINT64_C(16390) << 32 | UINT32_MAX, (uint64_t)UINT32_MAX << 32};
     struct mr_asked_stored asked = {.step = 6,
                                     .last_id = 4,
                                     .tables = tables,
                                     .count = 2,
-                                    .known_kinds = 3,
-                                    .known = known,
-                                    .known_count = 4};
+                                    .known = {mr_asked_known_format(ids, 5, MR_KNOWN_TABLES),
+                                              mr_asked_known_format(ids, 5, MR_KNOWN_LEAVES)}};
     char *text = mr_asked_stored_format(&asked);
     struct mr_asked_stored *read = mr_asked_stored_parse(text);
     struct mr_section_rank rank;
@@ -172,22 +172,59 @@ static void test_requests_are_read_as_they_were_written(void **state)
     assert_string_equal(read->tables[0].place.after[1], "");
     assert_int_equal(read->tables[0].place.rows, 8);
     assert_int_equal(read->tables[0].place.passed_over, 9);
-    assert_memory_equal(read->known, known, sizeof(known));
-    assert_int_equal(read->known_kinds, 3);
+    assert_string_equal(read->known[MR_KNOWN_TABLES], "1,3fff,ffffbfff");
+    assert_string_equal(read->known[MR_KNOWN_LEAVES], "4000.7,6.ffffffff");
+    uint64_t *known = NULL;
+    uint32_t count = 0;
+    assert_true(
+        mr_asked_known_parse(read->known[MR_KNOWN_TABLES], MR_KNOWN_TABLES, &known, &count));
+    assert_true(
+        mr_asked_known_parse(read->known[MR_KNOWN_LEAVES], MR_KNOWN_LEAVES, &known, &count));
+    assert_int_equal(count, 5);
+    const uint64_t both[] = {ids[0], ids[1], ids[4], ids[2], ids[3]};
+    assert_memory_equal(known, both, sizeof(both));
+    free(known);
     assert_null(read->tables[1].where);
     assert_null(read->tables[1].place.after);
     mr_asked_stored_free(read);
-    read = mr_asked_stored_parse(
-        "{\"step\":1,\"last_id\":0,\"paused\":false,\"tables\":[],\"known\":\"a\"}");
-    assert_int_equal(read->known_kinds, 1); /* of a build that knew tables alone */
-    mr_asked_stored_free(read);
-    assert_null(mr_asked_stored_parse("{\"step\":1,\"last_id\":0,\"paused\":false,\"tables\":[],"
-                                      "\"known\":\"a\",\"known_of\":4}"));
     asked.count = 0;
     struct mr_checkpoint checkpoint = {.end_lsn = 1};
     mr_asked_stored_add(&asked, &checkpoint);
     assert_int_equal(checkpoint.sections[0].rank.version, 0);
     mr_checkpoint_done(&checkpoint);
+    free(asked.known[MR_KNOWN_TABLES]);
+    free(asked.known[MR_KNOWN_LEAVES]);
+}
+
+static void test_known_tables_and_partitions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum mr_known_kind kind;
+    } wrong[] = {{"0", MR_KNOWN_TABLES},          {"1,", MR_KNOWN_TABLES},
+                 {"1,0", MR_KNOWN_TABLES},        {"1.2", MR_KNOWN_TABLES},
+                 {"g", MR_KNOWN_TABLES},          {"123456789", MR_KNOWN_TABLES},
+                 {"1,ffffffff", MR_KNOWN_TABLES}, {"1", MR_KNOWN_LEAVES},
+                 {"1.", MR_KNOWN_LEAVES},         {"1.0", MR_KNOWN_LEAVES},
+                 {"1.2,0.2", MR_KNOWN_LEAVES},    {"0.2", MR_KNOWN_LEAVES}};
+    uint64_t *ids = NULL;
+    uint32_t count = 0;
+    for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
+        assert_false(mr_asked_known_parse(wrong[i].text, wrong[i].kind, &ids, &count));
+    }
+    count = 0;
+    assert_true(mr_asked_known_parse("", MR_KNOWN_LEAVES, &ids, &count));
+    assert_int_equal(count, 0);
+    ids = MR_REALLOC(ids, (MR_KNOWN_LEAVES_MAX + 1) * sizeof(*ids));
+    for (; count <= MR_KNOWN_LEAVES_MAX; count++) {
+        ids[count] = (uint64_t)(count + 1) << 32 | 1;
+    }
+    char *text = mr_asked_known_format(ids, count - 1, MR_KNOWN_LEAVES);
+    assert_non_null(text);
+    free(text);
+    assert_null(mr_asked_known_format(ids, count, MR_KNOWN_LEAVES));
+    free(ids);
 }
 
 int main(void)
@@ -197,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_cut_records_are_refused),
         cmocka_unit_test(test_what_older_records_say),
         cmocka_unit_test(test_requests_are_read_as_they_were_written),
+        cmocka_unit_test(test_known_tables_and_partitions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -426,7 +426,8 @@ static void test_partitions_that_are_sent_by_their_root(void **state)
     assert_string_equal(mr_leaves_root(&leaves, oid_of("parts"))->table, "parts");
     const struct mr_leaf *leaf = mr_leaves_find(&leaves, oid_of("parts_2"));
     assert_string_equal(leaf->name, "shop.parts_2");
-    assert_true(leaf->is_counted);
+    assert_true(leaf->is_counted && leaf->has_rows);
+    assert_false(mr_leaves_find(&leaves, oid_of("parts_1"))->has_rows);
     bool attached;
     char *bounds;
     assert_int_equal(mr_pg_leaf_ask(conn, leaf->oid, &attached, &bounds, &error), MR_OK);
@@ -436,15 +437,59 @@ static void test_partitions_that_are_sent_by_their_root(void **state)
     assert_int_equal(mr_pg_leaf_ask(conn, oid_of("parts_1"), &attached, NULL, &error), MR_OK);
     assert_false(attached);
     uint32_t oid = leaf->oid;
+    uint32_t mark = leaf->mark;
     mr_leaves_done(&leaves);
     run("TRUNCATE shop.parts_2");
     assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
     assert_false(mr_leaves_find(&leaves, oid)->is_counted);
+    assert_int_equal(mr_leaves_find(&leaves, oid)->mark, mark);
+    mr_leaves_done(&leaves);
+    run("ALTER TABLE shop.parts DETACH PARTITION shop.parts_2; "
+        "ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
+    assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
+    assert_int_not_equal(mr_leaves_find(&leaves, oid)->mark, mark);
     mr_leaves_done(&leaves);
     run("DROP TABLE shop.parts_2");
     assert_int_equal(mr_pg_leaf_ask(conn, oid, &attached, &bounds, &error), MR_OK);
     assert_null(bounds);
     run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = false)");
+}
+
+/* Below a partition, whose link counts, too; and rows that no bounds find. */
+static void test_partitions_of_partitions(void **state)
+{
+    (void)state;
+    struct mr_leaves leaves;
+    bool attached;
+    char *bounds;
+    run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = true)");
+    run("CREATE TABLE shop.parts_2 (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+        " CREATE TABLE shop.parts_2a PARTITION OF shop.parts_2 FOR VALUES FROM (1) TO (20);"
+        " ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
+    uint32_t oid = oid_of("parts_2a");
+    assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
+    assert_int_equal(mr_leaves_find(&leaves, oid)->root, oid_of("parts"));
+    uint32_t mark = mr_leaves_find(&leaves, oid)->mark;
+    mr_leaves_done(&leaves);
+    run("ALTER TABLE shop.parts DETACH PARTITION shop.parts_2");
+    assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
+    assert_null(mr_leaves_find(&leaves, oid));
+    mr_leaves_done(&leaves);
+    run("ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
+    assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
+    assert_int_not_equal(mr_leaves_find(&leaves, oid)->mark, mark);
+    mr_leaves_done(&leaves);
+    run("DROP TABLE shop.parts_2");
+    run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = false)");
+    run("CREATE TABLE shop.odd (id int) PARTITION BY RANGE ((id + 1));"
+        " CREATE TABLE shop.odd_1 PARTITION OF shop.odd FOR VALUES FROM (1) TO (20)");
+    oid = oid_of("odd_1");
+    assert_int_equal(mr_pg_leaf_ask(conn, oid, &attached, &bounds, &error), MR_OK);
+    char expected[64];
+    snprintf(expected, sizeof(expected), "tableoid = '%u'::oid", oid);
+    assert_string_equal(bounds, expected);
+    free(bounds);
+    run("DROP TABLE shop.odd");
 }
 
 int main(void)
@@ -463,6 +508,7 @@ int main(void)
         cmocka_unit_test(test_tables_that_are_streamed_and_copied),
         cmocka_unit_test(test_a_partition_that_was_attached),
         cmocka_unit_test(test_partitions_that_are_sent_by_their_root),
+        cmocka_unit_test(test_partitions_of_partitions),
     };
     const struct mr_pg_options connection = {.conninfo = getenv("MILLRACE_TEST_CONNINFO"),
                                              .connect_timeout_ms = 10000};

@@ -5,40 +5,33 @@
 
 #include "postgres/catalog/pg_sql.h"
 
+enum { BOUNDS_MAX = 16 * 1024 }; /* all conditions that are asked for stand in one record */
+
 enum column {
     ROOT_OID,
+    ROOT_MARK,
     ROOT_SCHEMA,
     ROOT_TABLE,
     LEAF_OID, /* NULL, as what follows: the root has none */
+    LEAF_MARK,
     LEAF_FILENODE,
     LEAF_COUNTED,
+    LEAF_HAS_ROWS,
     LEAF_NAME,
 };
 
-static int compare_roots(const void *a, const void *b)
-{
-    return mr_u32_compare(&((const struct mr_root *)a)->oid, &((const struct mr_root *)b)->oid);
-}
-
-static int compare_leaves(const void *a, const void *b)
-{
-    return mr_u32_compare(&((const struct mr_leaf *)a)->oid, &((const struct mr_leaf *)b)->oid);
-}
-
 const struct mr_root *mr_leaves_root(const struct mr_leaves *leaves, uint32_t oid)
 {
-    struct mr_root root = {.oid = oid};
-    return leaves->root_count == 0
-               ? NULL
-               : bsearch(&root, leaves->roots, leaves->root_count, sizeof(root), compare_roots);
+    return leaves->root_count == 0 ? NULL
+                                   : bsearch(&oid, leaves->roots, leaves->root_count,
+                                             sizeof(*leaves->roots), mr_u32_compare);
 }
 
 const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oid)
 {
-    struct mr_leaf leaf = {.oid = oid};
-    return leaves->leaf_count == 0
-               ? NULL
-               : bsearch(&leaf, leaves->leaves, leaves->leaf_count, sizeof(leaf), compare_leaves);
+    return leaves->leaf_count == 0 ? NULL
+                                   : bsearch(&oid, leaves->leaves, leaves->leaf_count,
+                                             sizeof(*leaves->leaves), mr_u32_compare);
 }
 
 /* The last root's, as rows come. */
@@ -47,8 +40,10 @@ static void add_leaf(struct mr_leaves *leaves, const struct mr_pg_result *result
     leaves->leaves[leaves->leaf_count++] = (struct mr_leaf){
         .oid = (uint32_t)mr_pg_result_number(result, row, LEAF_OID),
         .root = leaves->roots[leaves->root_count - 1].oid,
+        .mark = (uint32_t)mr_pg_result_number(result, row, LEAF_MARK),
         .filenode = (uint32_t)mr_pg_result_number(result, row, LEAF_FILENODE),
         .is_counted = mr_pg_result_true(result, row, LEAF_COUNTED),
+        .has_rows = mr_pg_result_true(result, row, LEAF_HAS_ROWS),
         .name = MR_STRDUP(mr_pg_result_value(result, row, LEAF_NAME)),
     };
 }
@@ -64,29 +59,43 @@ static void take_row(struct mr_leaves *leaves, const struct mr_pg_source_options
     }
     if (leaves->root_count == 0 || leaves->roots[leaves->root_count - 1].oid != oid) {
         leaves->roots[leaves->root_count++] =
-            (struct mr_root){.oid = oid, .schema = MR_STRDUP(schema), .table = MR_STRDUP(table)};
+            (struct mr_root){.oid = oid,
+                             .mark = (uint32_t)mr_pg_result_number(result, row, ROOT_MARK),
+                             .schema = MR_STRDUP(schema),
+                             .table = MR_STRDUP(table)};
     }
     if (mr_pg_result_value(result, row, LEAF_OID) != NULL) {
         add_leaf(leaves, result, row);
     }
 }
 
-/* Foreign tables have no WAL. libpq holds the answer: of some fifty thousand partitions it is more than it may (pg_conn.h). */
+/* A mark is made of the transactions of all links from the root down (pg_inherits.xmin; ATTACH inserts the row, and only DETACH writes it
+ * again: commands/tablecmds.c, catalog/pg_inherits.c), and of the root's own, in a row of it that stays (pg_attached.c). VACUUM leaves
+ * xmin as it is.
+ *
+ * Foreign tables have no WAL. libpq holds the answer: of some fifty thousand partitions it is more than it may (pg_conn.h). */
 mr_status mr_pg_leaves_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                             struct mr_leaves *ret_leaves, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"partitions", "nssNNBS", 0, UINT32_MAX};
+    static const struct mr_pg_shape shape = {"partitions", "nnssNNNBBS", 0, UINT32_MAX};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
-    mr_text_string(&sql, "WITH ");
+    mr_text_string(&sql, "WITH RECURSIVE ");
     mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(conn));
-    mr_text_string(&sql, " SELECT r.oid::bigint, rn.nspname, r.relname, c.oid::bigint,"
-                         " c.relfilenode::bigint, c.reltuples >= 0, n.nspname || '.' || c.relname"
-                         " FROM sent s JOIN pg_class r ON r.oid = s.oid AND r.relkind = 'p'"
-                         " JOIN pg_namespace rn ON rn.oid = r.relnamespace"
-                         " LEFT JOIN (tree t JOIN pg_class c ON c.oid = t.oid AND c.relkind = 'r'"
-                         " JOIN pg_namespace n ON n.oid = c.relnamespace)"
-                         " ON t.root = r.oid AND t.isleaf ORDER BY r.oid");
+    mr_text_string(
+        &sql,
+        ", linked(root, oid, mark) AS (SELECT r.oid, r.oid, a.xmin::text::bigint FROM sent s"
+        " JOIN pg_class r ON r.oid = s.oid AND r.relkind = 'p'"
+        " JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = -6"
+        " UNION ALL SELECT l.root, i.inhrelid,"
+        " (l.mark * 1000003 + i.xmin::text::bigint) % 4294967291 + 1 FROM linked l"
+        " JOIN pg_inherits i ON i.inhparent = l.oid AND NOT i.inhdetachpending)"
+        " SELECT r.oid::bigint, k.mark, rn.nspname, r.relname, c.oid::bigint, l.mark,"
+        " c.relfilenode::bigint, c.reltuples >= 0, c.reltuples > 0, n.nspname || '.' || c.relname"
+        " FROM linked k JOIN pg_class r ON r.oid = k.oid AND k.oid = k.root"
+        " JOIN pg_namespace rn ON rn.oid = r.relnamespace"
+        " LEFT JOIN (linked l JOIN pg_class c ON c.oid = l.oid AND c.relkind = 'r'"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace) ON l.root = k.root ORDER BY r.oid");
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     struct mr_leaves leaves = {.roots = MR_NEW_ARRAY(struct mr_root, rows + 1),
@@ -94,8 +103,8 @@ mr_status mr_pg_leaves_read(struct mr_pg_conn *conn, const struct mr_pg_source_o
     for (uint32_t i = 0; i < rows; i++) {
         take_row(&leaves, options, result, i);
     }
-    qsort(leaves.roots, leaves.root_count, sizeof(struct mr_root), compare_roots);
-    qsort(leaves.leaves, leaves.leaf_count, sizeof(struct mr_leaf), compare_leaves);
+    qsort(leaves.roots, leaves.root_count, sizeof(struct mr_root), mr_u32_compare);
+    qsort(leaves.leaves, leaves.leaf_count, sizeof(struct mr_leaf), mr_u32_compare);
     *ret_leaves = leaves;
     return MR_OK;
 }
@@ -116,11 +125,12 @@ void mr_leaves_done(struct mr_leaves *leaves)
 
 /* Attached where a link above it is younger than itself (pg_attached.c). The bounds are those of all links
  * (RelationGetPartitionQual in utils/cache/partcache.c); a partition that takes all rows has none. Of a key with
- * expressions they would call functions of others with our rights. */
+ * expressions they would call functions of others with our rights: then, and where they are too long, rows are found by where they lie,
+ * at the price of reading the others' for each chunk. */
 mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attached,
                          char **ret_bounds, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a partition", "bs", 0, 1};
+    static const struct mr_pg_shape shape = {"a partition", "bS", 0, 1};
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_askf(
         conn, &shape, &result, ret_error,
@@ -129,14 +139,21 @@ mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attach
         " ELSE age(i.xmin) END) FROM up u JOIN pg_inherits i ON i.inhrelid = u.oid)"
         " SELECT (SELECT min(youngest) FROM up) < age(a.xmin), CASE WHEN %s OR EXISTS (SELECT"
         " FROM up JOIN pg_partitioned_table p ON p.partrelid = up.oid AND p.partexprs IS NOT NULL)"
-        " THEN '' ELSE coalesce(pg_get_partition_constraintdef(a.attrelid), '') END"
+        " THEN NULL ELSE coalesce(pg_get_partition_constraintdef(a.attrelid), '') END"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relispartition"
         " WHERE a.attrelid = %u AND a.attnum = -6",
         oid, ret_bounds == NULL ? "true" : "false", oid));
     bool is_leaf = mr_pg_result_rows(result) == 1;
     *ret_attached = is_leaf && mr_pg_result_true(result, 0, 0);
     if (ret_bounds != NULL) {
-        *ret_bounds = is_leaf ? MR_STRDUP(mr_pg_result_value(result, 0, 1)) : NULL;
+        const char *bounds = is_leaf ? mr_pg_result_value(result, 0, 1) : NULL;
+        struct mr_text where = {0};
+        if (bounds != NULL && strlen(bounds) <= BOUNDS_MAX) {
+            mr_text_format(&where, "%s", bounds);
+        } else if (is_leaf) {
+            mr_text_format(&where, "tableoid = '%u'::oid", oid);
+        }
+        *ret_bounds = where.data;
     }
     return MR_OK;
 }

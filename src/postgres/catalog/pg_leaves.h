@@ -7,14 +7,16 @@
 
 struct mr_root {
     uint32_t oid;
+    uint32_t mark; /* not 0; another one after pg_upgrade, which makes it again */
     char *schema, *table;
 };
 
 struct mr_leaf {
     uint32_t oid, root;
+    uint32_t mark; /* not 0; another one after ATTACH of it, or of a partition that it is below */
     uint32_t filenode;
-    bool
-        is_counted; /* false: nobody has counted rows in this file, as after TRUNCATE (pg_class.reltuples) */
+    /* Somebody has counted the rows in this file (pg_class.reltuples), and found some; after TRUNCATE nobody has. */
+    bool is_counted, has_rows;
     char *name; /* "schema.table" */
 };
 
@@ -34,7 +36,7 @@ const struct mr_root *mr_leaves_root(const struct mr_leaves *leaves, uint32_t oi
 const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oid); /* or NULL */
 
 /* Whether it was a table before it was a partition; and if `ret_bounds` is not NULL, a condition in SQL that its rows of the root
- * fulfil and few others, the caller's to free, or "". NULL: it is none any more. Waits for who has locked it. */
+ * fulfil and few others, the caller's to free; "": all do. NULL: it is none any more. Waits for who has locked it. */
 mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attached,
                          char **ret_bounds, struct mr_error *ret_error);
 
