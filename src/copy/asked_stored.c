@@ -256,8 +256,9 @@ static bool take_known(const cJSON *json, enum mr_known_kind kind, struct mr_ask
     uint64_t *ids = NULL;
     uint32_t count = 0;
     state->known[kind] = take_text(json, known_names[kind]);
-    bool good =
-        state->known[kind] == NULL || mr_asked_known_parse(state->known[kind], kind, &ids, &count);
+    bool good = state->known[kind] == NULL
+                    ? !cJSON_HasObjectItem(json, known_names[kind])
+                    : mr_asked_known_parse(state->known[kind], kind, &ids, &count);
     free(ids);
     return good;
 }
