@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "copy/copies.h"
+#include "event/lsn.h"
 #include "postgres/server/pg_setup.h"
 #include "profiler/profiling.h"
 #include "sink/kafka/kafka_check.h"
@@ -102,6 +104,20 @@ static void check_file(const char *path, struct report *report)
     free(copy);
 }
 
+static void check_gap(const struct mr_checkpoint *stored, struct report *report)
+{
+    struct mr_gap gap = mr_gap_stored(stored);
+    char text[160];
+    if (gap.is_open) {
+        snprintf(text, sizeof(text),
+                 "is open: what committed between " MR_LSN_FORMAT " and " MR_LSN_FORMAT
+                 " is in no topic, and nothing was done about it",
+                 MR_LSN_ARGS(gap.from), MR_LSN_ARGS(gap.to));
+        print_finding(report, MR_FINDING_WARNING, MR_OK, "gap", text,
+                      "stop millrace, and run millrace recover");
+    }
+}
+
 /* What is asked of Kafka first, since PostgreSQL is asked about what is stored there, and printed last. */
 static void check_servers(const struct mr_config *config, struct report *report)
 {
@@ -112,6 +128,7 @@ static void check_servers(const struct mr_config *config, struct report *report)
     MR_ASSERT(kafka.to != NULL);
     if (config->sink_kind == MR_SINK_KAFKA) {
         check_kafka(config, &kafka, &stored);
+        check_gap(&stored.state, &kafka);
     }
     fclose(kafka.to);
     mr_pg_check(&config->source, stored.found ? &stored.state : NULL, print_finding, report);

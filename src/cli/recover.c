@@ -82,6 +82,7 @@ struct doing {
     struct mr_recover *recover;
     struct mr_recovery *recovery;
     int signal_fd;
+    bool is_noted;  /* it keeps a gap: something was left out */
     bool has_ended; /* the child, by itself */
     int code;       /* and its exit code */
 };
@@ -135,18 +136,23 @@ static mr_status await_stream(struct doing *doing, struct mr_error *ret_error)
     return MR_OK;
 }
 
+/* `*ret_is`: what the answer says of that name. */
 static mr_status ask_child(const struct doing *doing, const char *path, const char *text,
-                           bool *ret_stored, struct mr_error *ret_error)
+                           const char *name, bool *ret_is, struct mr_error *ret_error)
 {
     cJSON *answer = NULL;
     MR_TRY(mr_show_ask(&doing->recover->config->http, path, text, &answer, ret_error));
-    *ret_stored = mr_show_is(answer, "stored");
+    bool says = cJSON_IsBool(mr_show_at(answer, name));
+    *ret_is = mr_show_is(answer, name);
     cJSON_Delete(answer);
-    return MR_OK;
+    return says ? MR_OK
+                : mr_fail(ret_error, MR_ERR_TRANSIENT,
+                          "the millrace that was started does not keep the gap, and its log says "
+                          "why; run it again");
 }
 
 /* Tells of up to so many tables from `from` on, and of what was done (NULL: nothing yet). */
-static mr_status note(const struct doing *doing, uint32_t from, const char *settled,
+static mr_status note(struct doing *doing, uint32_t from, const char *settled,
                       struct mr_error *ret_error)
 {
     const struct mr_verify_list *list = &doing->recover->tables;
@@ -163,30 +169,29 @@ static mr_status note(const struct doing *doing, uint32_t from, const char *sett
         cJSON_AddStringToObject(wish, "settled", settled);
     }
     char *text = cJSON_PrintUnformatted(wish);
-    bool is_stored;
-    mr_status status = ask_child(doing, "/api/snapshot", text, &is_stored, ret_error);
+    mr_status status =
+        ask_child(doing, "/api/snapshot", text, "noted", &doing->is_noted, ret_error);
     cJSON_free(text);
     cJSON_Delete(wish);
     return status;
 }
 
-/* Until the record is stored that has it. */
+/* Until the record is stored that has it, if there is one to keep. */
 static mr_status keep(struct doing *doing, const char *settled, struct mr_error *ret_error)
 {
     for (uint32_t from = 0; from == 0 || from < doing->recover->tables.count;
          from += NAMES_A_REQUEST) {
         MR_TRY(note(doing, from, settled, ret_error));
     }
-    bool is_stored = false;
-    for (int looks = 0; looks < STORED_LOOKS; looks++) {
-        MR_TRY(ask_child(doing, "/api/snapshot/outcome", NULL, &is_stored, ret_error));
-        if (is_stored) {
-            return MR_OK;
-        }
+    bool is_stored = !doing->is_noted;
+    for (int looks = 0; looks < STORED_LOOKS && !is_stored; looks++) {
         MR_TRY(wait_a_moment(doing, ret_error));
+        MR_TRY(ask_child(doing, "/api/snapshot/outcome", NULL, "stored", &is_stored, ret_error));
     }
-    return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                   "the record of the gap could not be stored within a minute; run it again");
+    return is_stored
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_TRANSIENT,
+                         "the record of the gap could not be stored within a minute; run it again");
 }
 
 static mr_status prove_and_repair(const struct doing *doing, enum mr_verify_verdict *ret_verdict,
@@ -250,9 +255,15 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
         return MR_OK;
     }
     MR_TRY(status);
-    puts(doing.code == 0 ? "Done, and kept in the state topic (\"gap\"). Start millrace as usual."
-                         : "The stream can go on, but not all is repaired or proved, as the lines "
-                           "above say. Run it again, or start millrace as usual.");
+    puts(doing.code == 0 && !doing.is_noted
+             ? "Done; there is no gap to keep. Start millrace as usual."
+         : doing.code == 0 ? "Done, and kept in the state topic (\"gap\"). Start millrace as usual."
+         : doing.code == mr_verify_exit_code(MR_VERIFY_IN_PART)
+             ? "Nothing differs, but not all could be compared, as the lines above say: the gap "
+               "stays open.\nStart millrace and have those tables copied (millrace snapshot), or "
+               "leave them; then stop it, and\nsay so: millrace recover --choose gap --yes"
+             : "The stream can go on, but not all is repaired or proved, as the lines above say. "
+               "Run it again, or\nstart millrace as usual.");
     return MR_OK;
 }
 
@@ -322,12 +333,16 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
         return MR_OK;
     }
     const struct mr_http_options *http = &recover->config->http;
-    if (!http->enabled || (http->username == NULL && !mr_address_is_local(&http->address))) {
+    const char *fault = !http->enabled ? "http is off (http.enabled)"
+                        : http->username == NULL && !mr_address_is_local(&http->address)
+                            ? "http.address takes no commands (set http.username and "
+                              "http.password_file, or an address of this machine)"
+                        : !http->address.is_unix && http->address.port == 0
+                            ? "http.address has port 0, which is another one each time (set one)"
+                            : NULL;
+    if (fault != NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "%s, and recover asks the millrace that it starts by HTTP",
-                       http->enabled ? "http.address takes no commands (set http.username and "
-                                       "http.password_file, or an address of this machine)"
-                                     : "http is off (http.enabled)");
+                       "%s, and recover asks the millrace that it starts by HTTP", fault);
     }
     fflush(stdout);
     return do_it(recover, recovery, way, signal_fd, ret_code, ret_error);

@@ -4,7 +4,7 @@
 #define MR_CLI_RECOVER_H
 
 #include "cli/cli.h"
-#include "event/checkpoint.h"
+#include "copy/copies.h"
 #include "verify/pg_side.h"
 
 enum mr_way {
@@ -20,7 +20,7 @@ struct mr_recover {
     struct mr_pg_conn *conn;
     bool is_found; /* a position is stored: */
     struct mr_checkpoint stored;
-    struct cJSON *gap; /* one that nothing was done about yet; NULL: there is none */
+    struct mr_gap gap; /* open: nothing was done about it yet */
     mr_lsn server_end;
     struct mr_verify_list tables;
     char loss[MR_ERROR_TEXT_MAX]; /* why the stream can't go on; "": nothing is known against it */
@@ -35,7 +35,7 @@ void mr_recover_done(struct mr_recover *recover);
 /* Whether something is to be done. */
 static inline bool mr_recover_has_gap(const struct mr_recover *recover)
 {
-    return recover->loss[0] != '\0' || recover->gap != NULL;
+    return recover->loss[0] != '\0' || recover->gap.is_open;
 }
 
 void mr_recover_print(const struct mr_recover *recover, FILE *to);

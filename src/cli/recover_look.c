@@ -1,6 +1,5 @@
 #include "cli/recover.h"
 
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,7 +7,6 @@
 #include "cli/help.h"
 #include "cli/runbook.h"
 #include "cli/show.h"
-#include "copy/copies.h"
 #include "event/lsn.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_setup.h"
@@ -64,29 +62,22 @@ static struct found check_start(const struct mr_recover *recover, enum mr_pg_cop
 
 static mr_status read_stored(struct mr_recover *recover, struct mr_error *ret_error)
 {
-    struct mr_kafka_options options = recover->config->kafka;
-    if (recover->config->sink_kind != MR_SINK_KAFKA || options.state_topic == NULL) {
+    const struct mr_kafka_options *options = &recover->config->kafka;
+    if (recover->config->sink_kind != MR_SINK_KAFKA || options->state_topic == NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "recover goes by the stored position, and none is stored without "
                        "sink.kafka.state_topic; docs/runbook.md, E-exit-10, says what to do");
     }
     struct mr_kafka_stored stored = {0};
     struct found found = {.warnings_too = true};
-    options.sections = mr_copy_section_kinds;
-    mr_kafka_check(&options, NULL, 0, take_finding, &found, &stored);
+    mr_kafka_check(options, NULL, 0, take_finding, &found, &stored);
     if (found.status != MR_OK) {
         return mr_fail(ret_error, found.status, "%s", found.text);
     }
     recover->is_found = stored.found;
     mr_lsn_shift = stored.found ? stored.state.identity.moved.shift : 0;
     recover->stored = stored.state;
-    const struct mr_section *gap =
-        stored.found ? mr_checkpoint_section(&stored.state, "gap") : NULL;
-    recover->gap = gap == NULL ? NULL : cJSON_Parse(gap->json);
-    if (cJSON_GetObjectItemCaseSensitive(recover->gap, "settled") != NULL) {
-        cJSON_Delete(recover->gap);
-        recover->gap = NULL;
-    }
+    recover->gap = mr_gap_stored(&stored.state);
     return MR_OK;
 }
 
@@ -159,7 +150,6 @@ mr_status mr_recover_look(const struct mr_config *config, int stop_fd, struct mr
 
 void mr_recover_done(struct mr_recover *recover)
 {
-    cJSON_Delete(recover->gap);
     mr_checkpoint_done(&recover->stored);
     mr_verify_list_free(&recover->tables);
     mr_pg_close(recover->conn);
@@ -215,15 +205,13 @@ static void say_missing(const struct mr_recover *recover, FILE *to)
 {
     int64_t last_ms = recover->stored.last.time_us / 1000;
     mr_lsn from = recover->stored.end_lsn;
-    if (recover->gap != NULL) {
-        double from_ms = mr_show_number(recover->gap, "from_ms");
-        double at_ms = mr_show_number(recover->gap, "at_ms");
+    const struct mr_gap *gap = &recover->gap;
+    if (gap->is_open) {
         say(to, "gap",
-            "changes that committed between %s and %s, from %s to %s; nothing was done "
-            "about it yet",
-            mr_show_word(recover->gap, "from"), mr_show_word(recover->gap, "to"),
-            moment_of(from_ms > 0 ? (int64_t)from_ms : 0).text,
-            moment_of(at_ms > 0 ? (int64_t)at_ms : 0).text);
+            "changes that committed between " MR_LSN_FORMAT " and " MR_LSN_FORMAT
+            ", from %s to %s; nothing was done about it yet",
+            MR_LSN_ARGS(gap->from), MR_LSN_ARGS(gap->to), moment_of(gap->from_ms).text,
+            moment_of(gap->at_ms).text);
     }
     if (recover->loss[0] != '\0' && recover->is_found && recover->server_end >= from) {
         say(to, "missing",

@@ -75,6 +75,15 @@ static void print_held_up(const cJSON *status, FILE *to)
     }
 }
 
+/* What is in no topic. */
+static void print_gap(const cJSON *status, FILE *to)
+{
+    if (mr_show_is(status, "gap.open")) {
+        fprintf(to, "gap        what committed between %s and %s is left out: millrace recover\n",
+                mr_show_word(status, "gap.from"), mr_show_word(status, "gap.to"));
+    }
+}
+
 /* What the daemon's own proof has come to, where it is on. */
 static void print_proofs(const cJSON *status, FILE *to)
 {
@@ -90,7 +99,9 @@ static void print_proofs(const cJSON *status, FILE *to)
     fprintf(to, "%s of %s tables   %s differ   %s could not be%s\n",
             MR_SHOW_COUNT(status, "verify.proved"), mr_show_count(tables).bytes,
             MR_SHOW_COUNT(status, "verify.different"), MR_SHOW_COUNT(status, "verify.void"),
-            mr_show_is(status, "verify.paused") ? "   paused" : "");
+            mr_show_is(status, "verify.gone")     ? "   the process is gone"
+            : mr_show_is(status, "verify.paused") ? "   paused"
+                                                  : "");
 }
 
 static void print_figures(const cJSON *status, FILE *to)
@@ -115,6 +126,7 @@ static void print_figures(const cJSON *status, FILE *to)
     mr_show_slot(status, to);
     print_why(status, to);
     print_held_up(status, to);
+    print_gap(status, to);
     print_proofs(status, to);
     fprintf(to, "ends       PostgreSQL %s   %s %s   %s reconnects   %s rebuilds\n",
             mr_show_is(status, "source.connected")    ? "connected"

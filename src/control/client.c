@@ -34,7 +34,9 @@ static void make_url(const struct mr_http_options *server, const char *path, cha
         host = "::1";
     }
     bool v6 = strchr(host, ':') != NULL;
-    snprintf(ret, size, v6 ? "%s://[%s]:%u%s" : "%s://%s:%u%s", scheme, host,
+    int zone = (int)strcspn(host, "%"); /* after a "%25": RFC 6874 */
+    snprintf(ret, size, v6 ? "%s://[%.*s%s%s]:%u%s" : "%s://%.*s%s%s:%u%s", scheme, zone, host,
+             host[zone] == '\0' ? "" : "%25", host[zone] == '\0' ? "" : host + zone + 1,
              address->is_unix ? 80 : address->port, path);
 }
 
@@ -71,6 +73,11 @@ mr_status mr_client_ask(const struct mr_http_options *server, const char *path, 
                         long timeout_ms, struct mr_client_answer *ret, struct mr_error *ret_error)
 {
     char url[MR_ADDRESS_HOST_MAX + 256];
+    if (!server->address.is_unix && server->address.port == 0) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "http.address has port 0, which is another one at each start; give the one "
+                       "that the log has (http_listening) with --address");
+    }
     make_url(server, path, url, sizeof(url));
     struct mr_client_answer answer = {.body = MR_STRDUP("")};
     char reason[CURL_ERROR_SIZE] = "";

@@ -335,6 +335,7 @@ static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot 
     if (copies != NULL) {
         now->copies.snapshot = mr_copies_stats(copies);
         now->copies.incremental = mr_copies_incremental(copies);
+        now->copies.gap = mr_copies_gap(copies);
         now->copies.table_count =
             now->copies.snapshot.state == MR_COPY_IDLE
                 ? 0

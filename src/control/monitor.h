@@ -153,6 +153,7 @@ struct mr_monitor_snapshot {
         struct mr_copy_table_stats
             tables[MR_MONITOR_COPIED]; /* of the first, those under way first */
         uint32_t table_count;
+        struct mr_gap gap;
     } copies;
 };
 

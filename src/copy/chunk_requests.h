@@ -70,7 +70,9 @@ struct mr_chunk_requests {
     char *known_texts[MR_KNOWN_KINDS]; /* as they are stored */
     uint64_t moved[MR_MOVED_COUNT];
     struct mr_chunks_done done; /* of all requests */
-    struct cJSON *gap; /* the section of that name; NULL: the stream has left nothing out */
+    struct cJSON *gap;  /* the section of that name; NULL: the stream has left nothing out */
+    bool gap_is_copied; /* it is settled once the stream is stored as begun */
+    mr_lsn gap_told;    /* the end of the one that was logged */
 };
 
 /* Where the stream went on last without what was in between (gap.c): {"from":"16/B374D848","to":"16/B3801A28","from_ms":…,"at_ms":…,
@@ -78,7 +80,7 @@ struct mr_chunk_requests {
 #define MR_SECTION_GAP "gap"
 bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank);
 
-/* `known` (NULL: nothing) was delivered, the stream begins at `to`; `is_copied`: all rows are. */
+/* `known` (NULL: nothing) was delivered, the stream begins at `to`; `is_copied`: once all rows are. What is open joins it. */
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
                                 const struct mr_checkpoint *known, mr_lsn to, bool is_copied);
 

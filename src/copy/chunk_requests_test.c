@@ -550,10 +550,10 @@ static void test_keys_are_not_stored(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* What a record has of the gap; the caller's. */
-static cJSON *gap_of(struct mr_chunk_requests *requests)
+/* What a record has of the gap that says so far; the caller's. */
+static cJSON *gap_at(struct mr_chunk_requests *requests, mr_lsn end_lsn)
 {
-    struct mr_checkpoint checkpoint = {.end_lsn = 1};
+    struct mr_checkpoint checkpoint = {.end_lsn = end_lsn};
     struct mr_section_rank rank;
     mr_chunk_requests_add_gap(requests, &checkpoint);
     const struct mr_section *section = mr_checkpoint_section(&checkpoint, MR_SECTION_GAP);
@@ -561,6 +561,11 @@ static cJSON *gap_of(struct mr_chunk_requests *requests)
     assert_true(section == NULL || mr_gap_rank(section->json, &rank));
     mr_checkpoint_done(&checkpoint);
     return gap;
+}
+
+static cJSON *gap_of(struct mr_chunk_requests *requests)
+{
+    return gap_at(requests, 1);
 }
 
 static void expect_gap(struct mr_chunk_requests *requests, const char *to, const char *settled,
@@ -620,7 +625,48 @@ static void test_gap(void **test_state)
     expect_gap(&requests, "0/20", "differing", 7);
     adopt_gap(&requests, "{\"to\":\"0/30\",\"tables\":{\"s.t\":3}}");
     expect_gap(&requests, "0/30", "", 3);
-    mr_chunk_requests_note_gap(&requests, NULL, 64, true);
+    mr_chunk_requests_done(&requests);
+}
+
+/* The range of an earlier one, its tables and its rows are not lost with the next; one that is settled is history. */
+static void test_gaps_that_are_open_join(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    struct mr_checkpoint known = {.end_lsn = 16, .last = {.time_us = 5000}};
+    begin(&requests);
+    mr_chunk_requests_note_gap(&requests, &known, 32, false);
+    mend(&requests, 7);
+    known = (struct mr_checkpoint){.end_lsn = 48, .last = {.time_us = 9000}};
+    mr_chunk_requests_note_gap(&requests, &known, 64, false);
+    expect_gap(&requests, "0/40", "", 7);
+    struct mr_gap gap = mr_copies_gap(of(&requests));
+    assert_true(gap.is_open && gap.from == 16 && gap.to == 64 && gap.from_ms == 5);
+    assert_true(mr_copies_describe_gap(of(&requests), NULL, "gap"));
+    assert_false(mr_copies_gap(of(&requests)).is_open);
+    known.end_lsn = 80;
+    mr_chunk_requests_note_gap(&requests, &known, 96, false);
+    gap = mr_copies_gap(of(&requests));
+    assert_true(gap.is_open && gap.from == 80 && gap.to == 96 && gap.from_ms == 9);
+    expect_gap(&requests, "0/60", "", 0);
+    mr_chunk_requests_done(&requests);
+}
+
+/* Not before the record that has the stream at its beginning, which is stored when the copy's last rows are. */
+static void test_a_gap_is_settled_at_the_end_of_its_copy(void **test_state)
+{
+    (void)test_state;
+    struct mr_chunk_requests requests;
+    struct mr_checkpoint known = {.end_lsn = 16};
+    begin(&requests);
+    mr_chunk_requests_note_gap(&requests, &known, 64, true);
+    expect_gap(&requests, "0/40", "", 0);
+    adopt_gap(&requests,
+              "{\"from\":\"0/10\",\"to\":\"0/40\",\"tables\":{}}"); /* as it was stored */
+    cJSON_Delete(gap_at(&requests, 63));
+    assert_true(mr_copies_gap(of(&requests)).is_open);
+    mr_chunk_requests_note_gap(&requests, &known, 64, true); /* another attempt */
+    cJSON_Delete(gap_at(&requests, 64));
     expect_gap(&requests, "0/40", "everything", 0);
     mr_chunk_requests_done(&requests);
 }
@@ -664,6 +710,8 @@ int main(void)
         cmocka_unit_test(test_ask_refuses_too_long_conditions),
         cmocka_unit_test(test_keys_are_not_stored),
         cmocka_unit_test(test_gap),
+        cmocka_unit_test(test_gaps_that_are_open_join),
+        cmocka_unit_test(test_a_gap_is_settled_at_the_end_of_its_copy),
         cmocka_unit_test(test_gap_names_so_many_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "copy/copies_internal.h"
 #include "event/lsn.h"
 #include "flow/port.h"
@@ -32,11 +33,49 @@ static void add_now(cJSON *gap, const char *name)
     cJSON_AddNumberToObject(gap, name, (double)ms);
 }
 
-static mr_lsn end_of(const cJSON *gap)
+static mr_lsn lsn_of(const cJSON *gap, const char *name)
 {
-    mr_lsn end = 0;
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(gap, "to"));
-    return mr_lsn_parse(text, &end, NULL) ? end : 0;
+    mr_lsn lsn = 0;
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(gap, name));
+    return mr_lsn_parse(text, &lsn, NULL) ? lsn : 0;
+}
+
+static int64_t ms_of(const cJSON *gap, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(gap, name);
+    return cJSON_IsNumber(item) ? (int64_t)item->valuedouble : 0;
+}
+
+static bool is_open(const cJSON *gap)
+{
+    return gap != NULL && cJSON_GetObjectItemCaseSensitive(gap, "settled") == NULL;
+}
+
+static struct mr_gap view_of(const cJSON *gap)
+{
+    return (struct mr_gap){.is_open = is_open(gap),
+                           .from = lsn_of(gap, "from"),
+                           .to = lsn_of(gap, "to"),
+                           .from_ms = ms_of(gap, "from_ms"),
+                           .at_ms = ms_of(gap, "at_ms")};
+}
+
+struct mr_gap mr_gap_stored(const struct mr_checkpoint *stored)
+{
+    const struct mr_section *section = mr_checkpoint_section(stored, MR_SECTION_GAP);
+    cJSON *gap = section == NULL ? NULL : cJSON_Parse(section->json);
+    struct mr_gap view = view_of(gap);
+    cJSON_Delete(gap);
+    return view;
+}
+
+struct mr_gap mr_copies_gap(struct mr_copies *copies)
+{
+    struct mr_chunk_requests *requests = copies->requests;
+    pthread_mutex_lock(&requests->lock);
+    struct mr_gap view = view_of(requests->gap);
+    pthread_mutex_unlock(&requests->lock);
+    return view;
 }
 
 static void settle(cJSON *gap, const char *how)
@@ -61,17 +100,32 @@ static cJSON *gap_new(const struct mr_checkpoint *known, mr_lsn to)
     return gap;
 }
 
+/* One before it that is open becomes a part of it. */
+static void join(cJSON *gap, cJSON *former)
+{
+    static const char *const parts[] = {"from", "from_ms", "tables", "others"};
+    for (size_t i = 0; i < MR_ARRAY_LEN(parts); i++) {
+        cJSON *part = cJSON_DetachItemFromObjectCaseSensitive(former, parts[i]);
+        cJSON_DeleteItemFromObjectCaseSensitive(gap, parts[i]);
+        if (part != NULL) {
+            cJSON_AddItemToObject(gap, parts[i], part);
+        }
+    }
+}
+
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
                                 const struct mr_checkpoint *known, mr_lsn to, bool is_copied)
 {
     pthread_mutex_lock(&requests->lock);
-    if (end_of(requests->gap) != to) { /* else it is another attempt at the same */
-        cJSON_Delete(requests->gap);
+    cJSON *former = requests->gap;
+    if (lsn_of(former, "to") != to) { /* else it is another attempt at the same */
         requests->gap = gap_new(known, to);
+        if (is_open(former)) {
+            join(requests->gap, former);
+        }
+        cJSON_Delete(former);
     }
-    if (is_copied) {
-        settle(requests->gap, "everything");
-    }
+    requests->gap_is_copied = is_copied;
     pthread_mutex_unlock(&requests->lock);
 }
 
@@ -93,7 +147,7 @@ static void add_rows(cJSON *gap, const char *table, double rows)
 
 void mr_gap_count(struct cJSON *gap, const char *table, uint64_t rows)
 {
-    if (gap != NULL && cJSON_GetObjectItemCaseSensitive(gap, "settled") == NULL) {
+    if (is_open(gap)) {
         add_rows(gap, table, (double)rows);
     }
 }
@@ -101,6 +155,10 @@ void mr_gap_count(struct cJSON *gap, const char *table, uint64_t rows)
 void mr_chunk_requests_add_gap(struct mr_chunk_requests *requests, struct mr_checkpoint *checkpoint)
 {
     pthread_mutex_lock(&requests->lock);
+    if (requests->gap_is_copied && checkpoint->end_lsn >= lsn_of(requests->gap, "to")) {
+        settle(requests->gap, "everything"); /* the record that says so ends the copy, too */
+        requests->gap_is_copied = false;
+    }
     char *text = requests->gap == NULL ? NULL : cJSON_PrintUnformatted(requests->gap);
     pthread_mutex_unlock(&requests->lock);
     if (text != NULL) {
@@ -115,14 +173,25 @@ void mr_chunk_requests_adopt_gap(struct mr_chunk_requests *requests,
     const struct mr_section *section = mr_checkpoint_section(stored, MR_SECTION_GAP);
     cJSON *gap = section == NULL ? NULL : cJSON_Parse(section->json);
     pthread_mutex_lock(&requests->lock);
-    bool is_stored = requests->wish == MR_WISH_STORED && end_of(gap) == end_of(requests->gap);
-    if (gap != NULL && (is_stored || end_of(gap) > end_of(requests->gap))) {
+    bool is_stored =
+        requests->wish == MR_WISH_STORED && lsn_of(gap, "to") == lsn_of(requests->gap, "to");
+    if (gap != NULL && (is_stored || lsn_of(gap, "to") > lsn_of(requests->gap, "to"))) {
         cJSON *former = requests->gap;
         requests->gap = gap;
         gap = former;
+        requests->gap_is_copied = false; /* until somebody says so again */
     }
+    struct mr_gap view = view_of(requests->gap);
+    bool tells = view.is_open && view.to != requests->gap_told;
+    requests->gap_told = view.to;
     pthread_mutex_unlock(&requests->lock);
     cJSON_Delete(gap);
+    if (tells) {
+        mr_log(MR_LOG_WARN, "gap_open",
+               "the stream went on without what committed in between: it is in no topic until a "
+               "copy of all rows ends, or millrace recover has sent what differs",
+               MR_LOG_LSN("from", view.from), MR_LOG_LSN("to", view.to));
+    }
 }
 
 bool mr_copies_describe_gap(struct mr_copies *copies, const cJSON *tables, const char *settled)
