@@ -12,7 +12,7 @@ import witness
 from kit import BINARY, BOOTSTRAP, connect
 from test_formats import as_json, avro, registry  # noqa: F401  # pylint: disable=unused-import
 from test_repair import repair
-from test_verify import DIFFERENT, EQUAL, IN_PART, agree, copied, produce
+from test_verify import DIFFERENT, EQUAL, IN_PART, NO_VERDICT, agree, copied, produce
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "debezium"))
 import cases  # noqa: E402  # pylint: disable=wrong-import-position
@@ -70,7 +70,8 @@ def test_each_type_in_each_mode_is_proved(database, millrace, modes):
 def decoding(registry, modes):  # noqa: F811
     """`modes`, for the witness."""
     def decode(raw):
-        return raw if raw is None or raw[:1] != b"\0" else json.dumps(as_json(registry.decode(raw)[0]))
+        is_known = raw is not None and raw[:1] == b"\0" and int.from_bytes(raw[1:5], "big") in registry.schemas
+        return json.dumps(as_json(registry.decode(raw)[0])) if is_known else raw and "no Avro"
     return {**modes, "avro": decode}
 
 
@@ -90,20 +91,27 @@ def test_avro_is_proved(database, millrace, registry, modes):  # noqa: F811
         assert line["verdict"] == ("equal in part" if name in AVRO_IN_PARTS else "equal") and not line["differences"], line
 
 
+def write_after(topic, key, value):
+    """As if the last transaction had written it, too."""
+    last = dict(list(witness.records(topic))[-1].headers())
+    head, ordinal, part = last["mr-pos"].decode().split("-")
+    produce(topic, key, value, [("mr-pos", f"{head}-{int(ordinal, 16) + 1:010X}-{part}"), ("mr-xid", last["mr-xid"])])
+
+
 def test_faults_in_avro_are_found_and_repaired(database, millrace, registry):  # noqa: F811
-    """An old event that comes again, one of another row, and one of a row that is gone; and the registry must say what they are."""
-    database.run("CREATE TABLE t (id int, d date, v numeric(9,2), a text[], PRIMARY KEY (id, d)); CREATE TABLE u (\"a b\" int PRIMARY KEY)")
-    process = millrace(("t", "u"), **avro(registry, snapshot__mode='"no_data"')).start().streaming()
+    """An old event that comes again, one of another row, one of a row that is gone; what is no Avro, or of a schema that nobody knows; and
+    the registry must say what they are."""
+    database.run("CREATE TABLE t (id int, d date, v numeric(9,2), a text[], PRIMARY KEY (id, d)); CREATE TABLE u (\"a b\" int PRIMARY KEY);"
+                 "CREATE TABLE w (id int PRIMARY KEY)")
+    process = millrace(("t", "u", "w"), **avro(registry, snapshot__mode='"no_data"')).start().streaming()
+    database.run("INSERT INTO w VALUES (1)")
     database.run("INSERT INTO t SELECT n, date '2001-02-03' + n, n, '{{a,b},{c,NULL}}' FROM generate_series(1, 4) n; UPDATE t SET v = 1.5; DELETE FROM t WHERE id = 3")
     modes = decoding(registry, {})
     code, said = verified(process, modes, "t")
     assert code == EQUAL and said["t"]["rows"] == 3
     messages = list(witness.records(database.topic("t")))
-    last = dict(messages[-1].headers())
-    head, ordinal, part = last["mr-pos"].decode().split("-")
-    for number, (key, value) in enumerate(((0, 0), (1, 3), (2, 2)), 1):
-        place = [("mr-pos", f"{head}-{int(ordinal, 16) + number:010X}-{part}"), ("mr-xid", last["mr-xid"])]
-        produce(database.topic("t"), messages[key].key(), messages[value].value(), place)
+    for key, value in ((0, 0), (1, 3), (2, 2)):
+        write_after(database.topic("t"), messages[key].key(), messages[value].value())
     code, said = verified(process, modes, "t")
     assert code == DIFFERENT and [json.loads(one["key"]) for one in said["t"]["differences"]] and len(said["t"]["differences"]) == 3, said
     code, _, done, second = repair(process)
@@ -113,10 +121,19 @@ def test_faults_in_avro_are_found_and_repaired(database, millrace, registry):  #
                           timeout=120, check=False)
     assert done.returncode == IN_PART and "a column has a name that Avro does not take" in done.stdout
     registry.fault = (500, {"error_code": 50001, "message": "no"})
-    done = subprocess.run([BINARY, "verify", "t", "--config", process.path], env=process.environment, capture_output=True, text=True, timeout=120,
+    done = subprocess.run([BINARY, "verify", "--json", "--config", process.path], env=process.environment, capture_output=True, text=True, timeout=120,
                           check=False)
-    assert done.returncode == 69 and "does not say schema" in done.stderr, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == NO_VERDICT and [line["table"] for line in said] == ["t", "u", "w"], (said, done.stderr)
+    assert said[0]["cause"] == "registry" and "does not say schema" in said[0]["reason"], said
     registry.fault = None
+    # The row as it is, but in JSON; the same key's record of a schema that is not there.
+    event = {"op": "u", "before": None, "after": as_json(registry.decode(messages[4].value())[0])["after"]}
+    write_after(database.topic("t"), messages[0].key(), json.dumps(event))
+    write_after(database.topic("w"), list(witness.records(database.topic("w")))[0].key(), b"\0" + (99999).to_bytes(4, "big") + b"\2")
+    code, said = verified(process, modes, "t", "w")
+    assert code == DIFFERENT and "its value is no Avro" in said["t"]["reason"] and "of schema 99999, which is in no registry" in said["w"]["reason"], said
+    assert all("partition 0, offset" in line["reason"] and not line["differences"] for line in said.values()), said
     assert process.stop() == 0
 
 

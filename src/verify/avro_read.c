@@ -7,6 +7,8 @@
 #include <string.h>
 
 enum { PARTS_MAX = 2048, FULL_MAX = 512, DEPTH_MAX = 64, HEAD = 5 };
+/* What JSON of a value may take: names of fields, and many times the value's bytes. What takes no bytes could be told without end. */
+enum { JSON_LEAST = 1 << 20, JSON_TIMES = 64 };
 
 enum kind {
     KIND_NULL,
@@ -36,6 +38,7 @@ struct node {
 
 struct schema {
     int64_t id;
+    bool is_missing; /* in the registry */
     struct node *nodes;
     struct node *root; /* NULL: it has what events have not */
 };
@@ -45,6 +48,7 @@ struct mr_avro {
     struct schema *schemas;
     uint32_t count, room;
     struct mr_text key, value;
+    char fault[64];
 };
 
 /* ---- schemas ---- */
@@ -215,6 +219,7 @@ static struct schema schema_of(int64_t id, const char *text)
 struct bytes {
     const uint8_t *at, *end;
     int depth; /* of records in records, which may take no bytes */
+    size_t json_max;
 };
 
 /* A number of a variable length, with its sign in the lowest bit. */
@@ -347,8 +352,7 @@ static bool write_items(const struct node *node, struct bytes *bytes, struct mr_
         count = count == INT64_MIN ? 0 : count < 0 ? -count : count;
         for (; count > 0; count--, is_first = false) {
             mr_text_string(to, is_first ? "" : ",");
-            /* What takes no bytes could be told without end. */
-            bool good = bytes->at < bytes->end && (!is_map || write_text(bytes, to));
+            bool good = !is_map || write_text(bytes, to);
             mr_text_string(to, is_map ? ":" : "");
             if (!good || !write_value(node->parts[0], bytes, to)) {
                 return false;
@@ -361,6 +365,9 @@ static bool write_items(const struct node *node, struct bytes *bytes, struct mr_
 static bool write_value(const struct node *node, struct bytes *bytes, struct mr_text *to)
 {
     int64_t number;
+    if (to->len > bytes->json_max) {
+        return false;
+    }
     switch (node->kind) {
     case KIND_NULL:
         mr_text_string(to, "null");
@@ -399,7 +406,9 @@ static bool write_value(const struct node *node, struct bytes *bytes, struct mr_
 
 static bool write_whole(const struct schema *schema, mr_slice value, struct mr_text *to)
 {
-    struct bytes bytes = {.at = value.data, .end = value.data + value.len};
+    struct bytes bytes = {.at = value.data,
+                          .end = value.data + value.len,
+                          .json_max = JSON_LEAST + JSON_TIMES * value.len};
     to->len = 0;
     mr_text_string(to, "");
     return schema->root != NULL && write_value(schema->root, &bytes, to) && bytes.at == bytes.end;
@@ -444,34 +453,56 @@ static mr_status find_schema(struct mr_avro *avro, int64_t id, const struct sche
         at++;
     }
     if (at == avro->count) {
-        char *text;
-        MR_TRY(mr_registry_schema(avro->registry, (uint32_t)id, &text, ret_error));
+        char *text = NULL;
+        mr_status status = mr_registry_schema(avro->registry, (uint32_t)id, &text, ret_error);
+        if (status != MR_OK && status != MR_ERR_PROTOCOL) {
+            return status;
+        }
         MR_GROW(avro->schemas, avro->room, (size_t)avro->count + 1);
-        avro->schemas[avro->count++] = schema_of(id, text);
+        avro->schemas[avro->count] = schema_of(id, text);
+        avro->schemas[avro->count++].is_missing = status != MR_OK;
         free(text);
     }
     *ret = &avro->schemas[at];
     return MR_OK;
 }
 
-static mr_status read_part(struct mr_avro *avro, mr_slice *part, struct mr_text *to,
-                           struct mr_error *ret_error)
+static mr_status read_part(struct mr_avro *avro, const char *called, mr_slice *part,
+                           struct mr_text *to, struct mr_error *ret_error)
 {
     const uint8_t *head = part->data;
-    if (head == NULL || part->len < HEAD || head[0] != 0) {
+    if (head == NULL || avro->fault[0] != '\0') {
         return MR_OK;
     }
-    int64_t id = (int64_t)head[1] << 24 | head[2] << 16 | head[3] << 8 | head[4];
-    const struct schema *schema;
-    MR_TRY(find_schema(avro, id, &schema, ret_error));
-    if (write_whole(schema, (mr_slice){.data = head + HEAD, .len = part->len - HEAD}, to)) {
+    const struct schema *schema = NULL;
+    if (part->len >= HEAD && head[0] == 0) {
+        int64_t id = (int64_t)head[1] << 24 | head[2] << 16 | head[3] << 8 | head[4];
+        MR_TRY(find_schema(avro, id, &schema, ret_error));
+    }
+    if (schema != NULL && schema->is_missing) {
+        snprintf(avro->fault, sizeof(avro->fault),
+                 "its %s is of schema %lld, which is in no registry", called,
+                 (long long)schema->id);
+    } else if (schema == NULL ||
+               !write_whole(schema, (mr_slice){.data = head + HEAD, .len = part->len - HEAD}, to)) {
+        snprintf(avro->fault, sizeof(avro->fault), "its %s is no Avro%s", called,
+                 schema == NULL ? "" : " of its schema");
+    } else {
         *part = (mr_slice){.data = (const uint8_t *)to->data, .len = to->len};
     }
     return MR_OK;
 }
 
-mr_status mr_avro_read(struct mr_avro *avro, struct mr_kafka_read *read, struct mr_error *ret_error)
+mr_status mr_avro_read(struct mr_avro *avro, struct mr_kafka_read *read, const char **ret_fault,
+                       struct mr_error *ret_error)
 {
-    MR_TRY(read_part(avro, &read->key, &avro->key, ret_error));
-    return read_part(avro, &read->value, &avro->value, ret_error);
+    *ret_fault = NULL;
+    if (avro == NULL) {
+        return MR_OK;
+    }
+    avro->fault[0] = '\0';
+    MR_TRY(read_part(avro, "key", &read->key, &avro->key, ret_error));
+    MR_TRY(read_part(avro, "value", &read->value, &avro->value, ret_error));
+    *ret_fault = avro->fault[0] == '\0' ? NULL : avro->fault;
+    return MR_OK;
 }

@@ -12,9 +12,9 @@ struct mr_avro;
 struct mr_avro *mr_avro_new(const struct mr_registry_options *registry); /* outlives it */
 void mr_avro_free(struct mr_avro *avro);                                 /* NULL is fine */
 
-/* Puts JSON in the place of key and value, good until the next call. What is no Avro stays as it is. An error: the registry does not say
- * the schema. */
-mr_status mr_avro_read(struct mr_avro *avro, struct mr_kafka_read *read,
+/* Puts JSON in the place of key and value. `*ret_fault`: what is no Avro, or of no known schema; NULL: all is good. Both until the next call.
+ * An error: the registry does not answer. NULL: there is nothing to be put. */
+mr_status mr_avro_read(struct mr_avro *avro, struct mr_kafka_read *read, const char **ret_fault,
                        struct mr_error *ret_error);
 
 /* What a schema's value is as JSON; false: the bytes are none, or the schema has what events have not. */

@@ -96,9 +96,35 @@ static void test_text_cut(void **state)
     }
 }
 
+/* What takes no bytes: a thousand million nulls, and records of records of records of nothing, 24 times twice as many. */
+static void test_text_is_bounded(void **state)
+{
+    (void)state;
+    static const uint8_t many[] = {0x80, 0xa8, 0xd6, 0xb9, 0x07, 0};
+    struct mr_text schema = {0}, text = {0};
+    assert_false(mr_avro_text("{\"type\":\"array\",\"items\":\"null\"}",
+                              (mr_slice){.data = many, .len = sizeof(many)}, &text));
+    assert_in_range(text.len, 1, 4 << 20);
+    for (int i = 0; i < 24; i++) {
+        mr_text_format(
+            &schema,
+            "{\"type\":\"record\",\"name\":\"R%d\",\"fields\":[{\"name\":\"a\",\"type\":", i);
+    }
+    mr_text_string(&schema, "\"null\"");
+    for (int i = 23; i >= 0; i--) {
+        char again[16];
+        snprintf(again, sizeof(again), i == 23 ? "null" : "R%d", i + 1);
+        mr_text_format(&schema, "},{\"name\":\"b\",\"type\":\"%s\"}]}", again);
+    }
+    assert_false(mr_avro_text(schema.data, (mr_slice){.data = many, .len = 0}, &text));
+    assert_in_range(text.len, 1, 4 << 20);
+    mr_text_done(&schema);
+    mr_text_done(&text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_text_cut)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_text_cut),
+                                       cmocka_unit_test(test_text_is_bounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,8 +68,9 @@ static void name_by_fetching(struct mr_work *work)
         }
         status = mr_kafka_reader_fetch(work->tools->reader, work->table.topic, last->partition,
                                        last->offset, &read, NULL);
-        status = status == MR_OK ? mr_work_read_avro(work, &read, NULL) : status;
-        if (status == MR_OK && read.key.data != NULL) {
+        const char *fault = NULL;
+        status = status == MR_OK ? mr_avro_read(work->tools->avro, &read, &fault, NULL) : status;
+        if (status == MR_OK && fault == NULL && read.key.data != NULL) {
             named->key = MR_STRNDUP((const char *)read.key.data, read.key.len);
         }
         status = status == MR_END ? MR_OK : status;
@@ -96,7 +97,9 @@ static void name_by_reading(struct naming *naming, uint32_t count)
                           named[number].difference.last.partition == read.partition &&
                               named[number].difference.last.offset == read.offset);
         }
-        if (number != MR_INDEX_NONE && mr_work_read_avro(work, &read, NULL) == MR_OK) {
+        const char *fault;
+        if (number != MR_INDEX_NONE &&
+            mr_avro_read(work->tools->avro, &read, &fault, NULL) == MR_OK && fault == NULL) {
             named[number].key = MR_STRNDUP((const char *)read.key.data, read.key.len);
             count--;
         }

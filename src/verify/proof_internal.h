@@ -42,10 +42,6 @@ mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_e
 /* The topic's records into the fold. `*ret_is_whole`: it was read to its end. */
 mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr_error *ret_error);
 
-/* A record's key and value as JSON. */
-mr_status mr_work_read_avro(const struct mr_work *work, struct mr_kafka_read *read,
-                            struct mr_error *ret_error);
-
 /* What the comparison of both has come to, as verdict and reasons. */
 void mr_work_judge(const struct mr_work *work);
 

@@ -76,7 +76,7 @@ static bool is_copy(const struct mr_event *event)
     return event->kind == MR_EVENT_COPIED || (is_of_row && event->place.commit_lsn % 8 != 0);
 }
 
-static mr_status take_record(struct mr_work *work, const struct mr_kafka_read *read,
+static mr_status take_record(struct mr_work *work, struct mr_kafka_read *read,
                              struct mr_error *ret_error)
 {
     struct mr_event event;
@@ -87,7 +87,13 @@ static mr_status take_record(struct mr_work *work, const struct mr_kafka_read *r
         work->strange.foreign++;
         return MR_OK;
     }
-    const char *what = mr_event_read(work->tools->config->encode.format, read, &event);
+    const char *what;
+    mr_status status = mr_avro_read(work->tools->avro, read, &what, ret_error);
+    if (status != MR_OK) { /* the other tables may have a verdict nevertheless */
+        MR_PROOF_VOID(work->proof, MR_VERIFY_NONE, "registry", "%s", ret_error->text);
+        return MR_OK;
+    }
+    what = what == NULL ? mr_event_read(work->tools->config->encode.format, read, &event) : what;
     if (what != NULL) {
         refuse_record(work, read, what);
         return MR_OK;
@@ -119,12 +125,6 @@ static mr_status take_record(struct mr_work *work, const struct mr_kafka_read *r
     return fold_event(work, &event, &folded, ret_error);
 }
 
-mr_status mr_work_read_avro(const struct mr_work *work, struct mr_kafka_read *read,
-                            struct mr_error *ret_error)
-{
-    return work->tools->avro == NULL ? MR_OK : mr_avro_read(work->tools->avro, read, ret_error);
-}
-
 mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr_error *ret_error)
 {
     struct mr_kafka_reader *reader = work->tools->reader;
@@ -135,6 +135,7 @@ mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr
     struct mr_patience patience = {0};
     struct mr_kafka_read read;
     mr_status status;
+    *ret_is_whole = false;
     while ((status = mr_kafka_reader_next(reader, &read, ret_error)) == MR_OK ||
            status == MR_AGAIN) {
         if (status == MR_AGAIN || proof->records % MR_PROGRESS_EVERY == 0) {
@@ -144,8 +145,10 @@ mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr
         }
         if (status == MR_OK) {
             proof->records++;
-            MR_TRY(mr_work_read_avro(work, &read, ret_error));
             MR_TRY(take_record(work, &read, ret_error));
+            if (proof->cause != NULL) {
+                return MR_OK;
+            }
             if (work->tools->options->paused != NULL) {
                 MR_TRY(mr_work_keep_rate(work, proof->records, ret_error));
             }
@@ -157,7 +160,7 @@ mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr
         }
     }
     *ret_is_whole = status == MR_END;
-    if (status == MR_ERR_TRANSIENT) { /* the other tables may have a verdict nevertheless */
+    if (status == MR_ERR_TRANSIENT) {
         MR_PROOF_VOID(proof, MR_VERIFY_NONE, "topic", "%s", ret_error->text);
     }
     return status == MR_END || status == MR_ERR_TRANSIENT ? MR_OK : status;
