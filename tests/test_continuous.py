@@ -45,9 +45,23 @@ def field(pid, name):
         return next(line.split(":", 1)[1].strip() for line in file if line.startswith(name + ":"))
 
 
+def keeper(process):
+    """It is forked before, and has no other name than its thread's."""
+    return [child for child in children(process.process.pid) if field(child, "Name") == "mr-keeper"]
+
+
 def prover(process):
-    """The helper that is forked before; it has no other name than its thread's."""
-    return [child for child in children(process.process.pid) if field(child, "Name") == "mr-prover"]
+    """The helper, which the keeper forks."""
+    return [child for one in keeper(process) for child in children(one) if field(child, "Name") == "mr-prover"]
+
+
+def confinement(pid):
+    return field(pid, "Seccomp"), field(pid, "NoNewPrivs")
+
+
+def opened(pid):
+    """Names of what it has open besides standard input, output and error."""
+    return [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd") if int(number) > 2]
 
 
 def said(process):
@@ -57,7 +71,7 @@ def said(process):
 
 
 def test_tables_are_proved_again_and_again_and_what_differs_is_said(database, millrace):
-    """A planted fault is counted and placed, without the row; a truncated table is void, then proved; off, there is nothing of it."""
+    """A planted fault is counted and placed, without the row."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE u (id int PRIMARY KEY)")
     options = {"skipped_operations": "[]", "verify__continuous": '"2s"', "verify__lag_max": '"30s"'}
     process = millrace(("t", "u"), **options).start().streaming()
@@ -88,29 +102,46 @@ def test_tables_are_proved_again_and_again_and_what_differs_is_said(database, mi
     assert of(when(process, lambda s: of(s, "differences") == 0), "differences") == 0
     assert not any("canary" in line or '"id"' in line or "{\\\"id" in line for line in process.lines)
 
-    # A truncate that commits after the proof has its snapshot.
+    own = confinement(process.process.pid)
+    assert own[1] == "1" and all(confinement(pid) == own for pid in (*keeper(process), *prover(process)))
+    helper, = prover(process)
+    assert [name.split(":")[0] for name in opened(helper)] == ["socket"], opened(helper)
+    assert process.stop() == 0
+    eventually(lambda: not os.path.exists(f"/proc/{helper}"), what="the end of the helper")
+
+
+def test_a_truncated_table_is_void_and_then_proved(database, millrace):
+    """By a truncate that commits after the proof has its snapshot."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace(skipped_operations="[]", verify__continuous='"2s"', verify__lag_max='"30s"').start().streaming()
+    when(process, lambda s: proved(s, "public.t"))
     with connect(database.name) as connection:
         connection.execute("BEGIN; TRUNCATE t")
         eventually(lambda: database.run(COPY + " AND wait_event_type = 'Lock'")[0][0] == 1, what="its wait for the lock")
         helper, = prover(process)
         proof, = children(helper)
-        assert field(proof, "Seccomp") == field(process.process.pid, "Seccomp") and field(proof, "NoNewPrivs") == "1"
+        assert confinement(proof) == confinement(process.process.pid)
+        with open(f"/proc/{proof}/limits", encoding="ascii") as limits:
+            assert f"Max data size             {1 << 30}" in limits.read()
         connection.execute("INSERT INTO t VALUES (7, 'x'); COMMIT")
     assert process.wait_for("verify_void")["cause"] == "truncated"
     when(process, lambda s: s.get('millrace_verify_void{table="public.t",reason="truncated"}') == 1)
-    process.wait_for("verify_equal", times=2)
+    process.wait_for("verify_equal")
     assert when(process, lambda s: 'millrace_verify_void{table="public.t",reason="truncated"}' not in s)
-    assert process.get("/status").json["verify"]["void"] == 0
-    assert process.stop() == 0
-    eventually(lambda: not os.path.exists(f"/proc/{helper}"), what="the end of the helper")
+    assert process.get("/status").json["verify"]["void"] == 0 and process.stop() == 0
 
-    # After a restart all is proved anew; switched off, there is no process, no connection and no metric.
+
+def test_after_a_restart_all_is_proved_anew_and_off_there_is_nothing_of_it(database, millrace):
+    """No process, no connection and no metric."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(verify__continuous='"1h"')
+    for _ in range(2):
+        process.start().streaming()
+        when(process, lambda s: proved(s, "public.t"))
+        assert process.stop() == 0
+    process.configure()
     process.start().streaming()
-    when(process, lambda s: proved(s, "public.t", "public.u"))
-    assert process.stop() == 0
-    process.configure(skipped_operations="[]")
-    process.start().streaming()
-    assert not prover(process) and "millrace_verify" not in process.get("/metrics").body and "verify" not in process.get("/status").json
+    assert not keeper(process) and "millrace_verify" not in process.get("/metrics").body and "verify" not in process.get("/status").json
     assert database.run(COPY)[0][0] == 0
 
 
@@ -166,16 +197,24 @@ def test_a_table_that_a_reload_adds_is_proved_and_one_that_is_gone_is_forgotten(
 
 
 def test_a_proof_that_is_killed_touches_nothing_else(database, millrace):
-    """The next try follows; without the helper there is no proof, and a stream."""
+    """The next try follows, with another helper too; without the keeper there is no proof, and a stream."""
     database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 400)")
     process = millrace(verify__continuous='"5s"', verify__rate="200", snapshot__mode='"initial"').start().streaming()
     helper, = eventually(lambda: prover(process), what="the helper")
     eventually(lambda: database.run(COPY)[0][0] == 1, what="a proof")
     os.kill(children(helper)[0], signal.SIGKILL)
     assert "signal 9" in process.wait_for("verify_failed")["reason"]
-    when(process, lambda s: proved(s, "public.t"))
+    samples = when(process, lambda s: proved(s, "public.t"))
+    assert samples["millrace_verify_up"] == 1 and samples["millrace_verify_restarts_total"] == 0
     os.kill(helper, signal.SIGKILL)
-    eventually(lambda: any("is gone" in one["message"] for one in process.log("verify_failed")), what="its end")
+    proved_again(process, "public.t")
+    assert process.figure("millrace_verify_restarts_total") == 1 and prover(process) != [helper]
+    assert "signal 9" in process.log("verify_failed")[-1]["reason"]
+    one, = keeper(process)
+    os.kill(one, signal.SIGKILL)
+    eventually(lambda: any("are gone" in one["message"] for one in process.log("verify_failed")), what="its end")
+    assert when(process, lambda s: s["millrace_verify_up"] == 0) and "the process is gone" in said(process)
+    eventually(lambda: not os.path.exists(f"/proc/{one}"), what="its parent's look at it")
     database.run("INSERT INTO t VALUES (1000)")
     when(process, lambda s: s["millrace_lag_bytes"] == 0)
     assert process.stop() == 0

@@ -172,13 +172,17 @@ static void add_writable(struct paths *paths, const struct mr_config *config)
     }
 }
 
-static mr_confined confine_files(const struct mr_config *config, bool programs, const char *folder)
+static mr_confined confine_files(const struct mr_config *config, bool programs, const char *folder,
+                                 bool forks)
 {
     struct paths paths = {0};
     add_readable(&paths, config);
     add_writable(&paths, config);
     if (folder != NULL) {
         add(&paths, folder, MR_CONFINE_READ | MR_CONFINE_WRITE);
+    }
+    if (forks) {
+        add(&paths, "/proc", MR_CONFINE_READ | MR_CONFINE_WRITE); /* self/oom_score_adj */
     }
     if (programs) {
         add(&paths, "/usr", MR_CONFINE_EXECUTE);
@@ -208,15 +212,17 @@ static const char *word(mr_confined result)
 }
 
 /* `folder` may be written, too; NULL: none. */
-static struct mr_confinement confine(struct mr_config *config, const char *folder)
+static struct mr_confinement confine(struct mr_config *config, const char *folder, bool forks)
 {
     struct mr_confinement done = {.syscalls = "off", .files = "off"};
     bool programs = config->sink_kind == MR_SINK_KAFKA && mr_config_runs_kinit(config);
     if (config->values.hardening_files) {
-        done.files = word(confine_files(config, programs, folder));
+        done.files = word(confine_files(config, programs, folder, forks));
     }
     if (config->values.hardening_syscalls) {
-        mr_confined result = mr_confine_syscalls(programs);
+        mr_confined result = mr_confine_syscalls(programs ? MR_CONFINE_PROGRAMS
+                                                 : forks  ? MR_CONFINE_FORKS
+                                                          : MR_CONFINE_NO_PROCESSES);
         done.syscalls =
             result == MR_CONFINED && programs ? "yes, but kinit may be started" : word(result);
         if (config->http.enabled) {
@@ -230,11 +236,11 @@ static struct mr_confinement confine(struct mr_config *config, const char *folde
 
 struct mr_confinement mr_confine_process(struct mr_config *config)
 {
-    return confine(config, NULL);
+    return confine(config, NULL, false);
 }
 
-void mr_confine_proof(struct mr_config *config)
+void mr_confine_proof(struct mr_config *config, bool forks)
 {
     config->http.enabled = false;
-    (void)confine(config, mr_spill_folder());
+    (void)confine(config, mr_spill_folder(), forks);
 }

@@ -20,10 +20,17 @@ typedef enum mr_confined {
     MR_CONFINE_NOT_COMPILED, /* a build for coverage, which writes where it was built */
 } mr_confined;
 
-/* No programs, no processes, no look into others, no mounts, modules, keys, BPF, clocks, users, io_uring, no socket
- * families but IP, unix and netlink, no memory that is written and run. `programs` (Kerberos calls kinit) leaves
- * programs and processes alone. The list is in syscalls.c. Before the first thread. */
-mr_confined mr_confine_syscalls(bool programs);
+/* Which processes it may start. */
+enum mr_confine_processes {
+    MR_CONFINE_NO_PROCESSES,
+    MR_CONFINE_FORKS,    /* of itself */
+    MR_CONFINE_PROGRAMS, /* any: Kerberos calls kinit */
+};
+
+/* No other processes than these, no look into others, no mounts, modules, keys, BPF, clocks, users, io_uring, no socket
+ * families but IP, unix and netlink, no memory that is written and run. The list is in syscalls.c. Before the first
+ * thread. */
+mr_confined mr_confine_syscalls(enum mr_confine_processes processes);
 
 /* For all threads: no new bind and listen; the resolver's netlink sockets excepted. Any thread, after
  * mr_confine_syscalls. */

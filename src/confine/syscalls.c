@@ -22,8 +22,6 @@ enum { IS_SANITIZED = MR_ADDRESS_SANITIZER || MR_THREAD_SANITIZER };
 /* The length of a struct sockaddr_nl: the resolver binds one to learn which kinds of addresses this machine has. */
 enum { NETLINK_ADDRESS_BYTES = 12 };
 
-static const char programs_denied[] = "execve|execveat|fork|vfork|ptrace";
-
 static const char denied[] =
     /* other processes */
     "process_vm_readv|process_vm_writev|process_madvise|kcmp|pidfd_open|pidfd_getfd|"
@@ -80,11 +78,18 @@ static bool deny_if(scmp_filter_ctx filter, int call, struct scmp_arg_cmp condit
     return failed == 0 || failed == -EDOM;
 }
 
-/* Threads only. What clone3 is asked for lies in memory, where a filter can't look: it is "not there", and the C library
+/* What clone3 is asked for lies in memory, where a filter can't look: it is "not there", and the C library
  * takes clone (as with every container runtime). */
-static bool deny_programs(scmp_filter_ctx filter)
+static bool deny_processes(scmp_filter_ctx filter, enum mr_confine_processes processes)
 {
-    bool good = deny_all(filter, programs_denied);
+    if (processes == MR_CONFINE_PROGRAMS || IS_SANITIZED) {
+        return true;
+    }
+    bool good = deny_all(filter, "execve|execveat|ptrace");
+    if (processes == MR_CONFINE_FORKS) {
+        return good;
+    }
+    good = deny_all(filter, "fork|vfork") && good;
     good = deny_if(filter, SCMP_SYS(clone), masked(0, CLONE_THREAD, 0)) && good;
     return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0 && good;
 }
@@ -139,16 +144,14 @@ static bool under_valgrind(void)
     return preloaded != NULL && strstr(preloaded, "/vgpreload_") != NULL;
 }
 
-mr_confined mr_confine_syscalls(bool programs)
+mr_confined mr_confine_syscalls(enum mr_confine_processes processes)
 {
     if (under_valgrind()) {
         return MR_CONFINE_NOT_HERE;
     }
     scmp_filter_ctx filter = filter_new();
     bool good = deny_all(filter, denied);
-    if (!programs && !IS_SANITIZED) {
-        good = deny_programs(filter) && good;
-    }
+    good = deny_processes(filter, processes) && good;
     good = deny_writable_code(filter) && good;
     good = deny_other_sockets(filter) && good;
     /* Puts characters into a terminal's input, where a shell would read them. */

@@ -11,13 +11,14 @@
 #include "base/log.h"
 #include "base/ticker.h"
 #include "metrics/metrics.h"
+#include "verify/proof.h"
 #include "verify/schedule.h"
 
 enum { LOOK_MS = 1000 };
 #define SECOND_NS   INT64_C(1000000000)
 #define LIST_MAX_NS (600 * SECOND_NS) /* the list of tables is no older */
 
-/* IDLE -> LISTS or PROVES -> IDLE; GONE for good once the process that proves is. */
+/* IDLE -> LISTS or PROVES -> IDLE; GONE for good once nobody proves any more. */
 enum doing { IDLE, LISTS, PROVES, GONE };
 
 struct mr_continuous {
@@ -35,7 +36,8 @@ struct mr_continuous {
     pthread_mutex_t lock; /* over what others read */
     struct mr_schedule schedule;
     int64_t started_ns;
-    bool paused;
+    uint64_t lost; /* processes that prove, which others have replaced */
+    bool paused, is_gone;
 };
 
 /* ---- what a proof came to ---- */
@@ -163,10 +165,26 @@ static void end_request(struct mr_continuous *continuous, int status)
     continuous->doing = IDLE;
 }
 
+/* Whatever it was at; what its child has said meanwhile is of no request. */
+static void take_loss(struct mr_continuous *continuous, int status)
+{
+    continuous->has_failed = continuous->has_failed && continuous->doing != IDLE;
+    continuous->failed_with[0] = '\0';
+    end_request(continuous, status);
+    pthread_mutex_lock(&continuous->lock);
+    continuous->lost++;
+    pthread_mutex_unlock(&continuous->lock);
+}
+
 static void take(struct mr_continuous *continuous, const cJSON *said)
 {
     const cJSON *ended = cJSON_GetObjectItemCaseSensitive(said, "ended");
-    if (cJSON_IsNumber(ended)) {
+    const cJSON *lost = cJSON_GetObjectItemCaseSensitive(said, "lost");
+    if (cJSON_IsNumber(lost)) {
+        take_loss(continuous, lost->valueint);
+    } else if (continuous->doing == IDLE) {
+        return;
+    } else if (cJSON_IsNumber(ended)) {
         end_request(continuous, ended->valueint);
     } else if (cJSON_HasObjectItem(said, "error")) {
         fail(continuous, mr_said_word(said, "error"));
@@ -178,8 +196,11 @@ static void take(struct mr_continuous *continuous, const cJSON *said)
 static void be_gone(struct mr_continuous *continuous)
 {
     mr_log(MR_LOG_WARN, "verify_failed",
-           "the process that proves tables is gone; start millrace again for another one");
+           "the processes that prove tables are gone; start millrace again for others");
     continuous->doing = GONE;
+    pthread_mutex_lock(&continuous->lock);
+    continuous->is_gone = true;
+    pthread_mutex_unlock(&continuous->lock);
 }
 
 /* Asks for the list, if that is old, or for the tables that are due. */
@@ -380,6 +401,8 @@ void mr_continuous_metrics(struct mr_continuous *continuous, struct mr_buffer *o
     struct mr_schedule_sum sum = mr_schedule_sum(&continuous->schedule, now_ns);
     mr_expose_one_ns(&to, MR_METRIC_VERIFY_INTERVAL, (uint64_t)continuous->schedule.interval_ns);
     mr_expose_one_u64(&to, MR_METRIC_VERIFY_PAUSED, continuous->paused);
+    mr_expose_one_u64(&to, MR_METRIC_VERIFY_UP, !continuous->is_gone);
+    mr_expose_one_u64(&to, MR_METRIC_VERIFY_LOST, continuous->lost);
     mr_expose_begin(&to, MR_METRIC_VERIFY_RATIO);
     mr_expose_f64(&to, NULL, mr_schedule_percent(&sum) / 100);
     for (enum mr_metric_id id = MR_METRIC_VERIFY_LSN; id <= MR_METRIC_VERIFY_DIFFERENCES; id++) {
@@ -401,6 +424,7 @@ void mr_continuous_show(struct mr_continuous *continuous, cJSON *status)
     double age = age_of(continuous, sum.oldest_ns, now_ns);
     cJSON_AddNumberToObject(to, "interval", (double)continuous->schedule.interval_ns / 1e9);
     cJSON_AddBoolToObject(to, "paused", continuous->paused);
+    cJSON_AddBoolToObject(to, "gone", continuous->is_gone);
     pthread_mutex_unlock(&continuous->lock);
     cJSON_AddNumberToObject(to, "percent", mr_schedule_percent(&sum));
     cJSON_AddNumberToObject(to, "tables", sum.tables);

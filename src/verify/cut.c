@@ -44,13 +44,6 @@ void mr_cut_done(struct mr_cut *cut)
     *cut = (struct mr_cut){0};
 }
 
-static int compare(const void *a, const void *b)
-{
-    const uint64_t *left = a;
-    const uint64_t *right = b;
-    return (*left > *right) - (*left < *right);
-}
-
 /* The number of 64 bits that is the nearest to xmax and has these lower ones. */
 static uint64_t widen(const struct mr_cut *cut, uint32_t xid)
 {
@@ -70,5 +63,5 @@ bool mr_cut_sees(const struct mr_cut *cut, uint32_t xid, mr_lsn commit_lsn)
     }
     return full < cut->xmin ||
            (full < cut->xmax && bsearch(&full, cut->running, cut->running_count,
-                                        sizeof(*cut->running), compare) == NULL);
+                                        sizeof(*cut->running), mr_u64_compare) == NULL);
 }

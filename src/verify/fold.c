@@ -357,18 +357,13 @@ static const uint8_t *take_head(const uint8_t *at, void *head, size_t len)
     return at + len;
 }
 
-static const uint8_t *take_large(const uint8_t *at, struct mr_verify_large *large, uint32_t count)
-{
-    return take_head(at, large, sizeof(*large) * count);
-}
-
 static void take_rows(void *context, const uint8_t *bytes, size_t len)
 {
     struct mr_verify_large large[MR_COLUMNS_MAX];
     struct stored_row row;
     for (const uint8_t *at = bytes; at < bytes + len;) {
         at = take_head(at, &row, sizeof(row));
-        at = take_large(at, large, row.large_count);
+        at = take_head(at, large, sizeof(*large) * row.large_count);
         take_row(context, &row, large);
     }
 }
@@ -379,7 +374,7 @@ static void take_events(void *context, const uint8_t *bytes, size_t len)
     struct stored_event event;
     for (const uint8_t *at = bytes; at < bytes + len;) {
         at = take_head(at, &event, sizeof(event));
-        at = take_large(at, large, event.large_count);
+        at = take_head(at, large, sizeof(*large) * event.large_count);
         take_event(context, &event, large);
     }
 }

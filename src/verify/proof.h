@@ -73,4 +73,11 @@ void mr_proof_print(const struct mr_proof *proof, FILE *to);
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to);
 void mr_listed_print_json(const struct mr_verify_listed *listed, FILE *to);
 
+/* Writes the object as a line, and frees it. */
+void mr_said_print(struct cJSON *object, FILE *to);
+
+/* A member of what was read of a line; "" and 0: it has none. */
+const char *mr_said_word(const struct cJSON *object, const char *name);
+uint64_t mr_said_number(const struct cJSON *object, const char *name);
+
 #endif

@@ -3,33 +3,51 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "verify/verify.h"
+#include "base/sanitized.h"
+#include "event/lsn.h"
+#include "verify/proof.h"
 
 /* A message is sent at once, or not at all: less than half of what a socket's buffer has by default (net.core.wmem_default). */
-enum { MESSAGE_MAX = 64 * 1024, NICENESS = 10 };
+enum { MESSAGE_MAX = 64 * 1024, NICENESS = 10, REST_MAX_S = 64 };
+enum {
+    IS_SANITIZED = MR_ADDRESS_SANITIZER || MR_THREAD_SANITIZER
+};                                     /* which takes much more memory */
+#define MEMORY_MAX (UINT64_C(1) << 30) /* twice what 10^9 keys take (docs/verify.md) */
 
 struct mr_prover {
     int socket;
+    pid_t keeper;
     atomic_bool *paused; /* in memory that the processes share */
+    struct mr_config *config;
+    mr_prover_confine_fn confine;
+    char *request; /* texts that each end with a NUL */
+    size_t request_len;
 };
 
 /* ---- the child ---- */
 
 /* The kernel ends it and not millrace where memory runs out (manual page proc_pid_oom_score_adj(5)), and a processor is millrace's
- * first. */
+ * first. RLIMIT_DATA is of all memory of its own that it writes (manual page getrlimit(2), since Linux 4.7). */
 static void stand_back(void)
 {
+    /* The files of a process that can't be dumped are root's (manual page proc_pid(5)). */
+    int dumpable = prctl(PR_GET_DUMPABLE);
+    prctl(PR_SET_DUMPABLE, 1);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    prctl(PR_SET_DUMPABLE, dumpable == 1);
     if (fd >= 0) {
         ssize_t written = write(fd, "1000", 4);
         (void)written;
@@ -37,6 +55,10 @@ static void stand_back(void)
     }
     int now = nice(NICENESS);
     (void)now;
+    const struct rlimit memory = {.rlim_cur = MEMORY_MAX, .rlim_max = MEMORY_MAX};
+    if (!IS_SANITIZED) {
+        setrlimit(RLIMIT_DATA, &memory);
+    }
 }
 
 /* Secrets are those of the start, unless their files are read again while millrace runs. */
@@ -79,24 +101,22 @@ static void print_error(const struct mr_error *error, FILE *to)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "error", error->text);
-    char *text = cJSON_PrintUnformatted(object);
-    fprintf(to, "%s\n", text);
-    fflush(to);
+    mr_said_print(object, to);
 }
 
-/* `request`: texts that each end with a NUL. */
-static _Noreturn void prove(const struct mr_prover *prover, struct mr_config *config,
-                            void (*confine)(struct mr_config *config), const char *request,
-                            size_t len)
+/* The request: the file's digest, the shift of places, tables. */
+static void prove(const struct mr_prover *prover)
 {
+    struct mr_config *config = prover->config;
     const char *tables[MR_PROVER_TABLES_MAX];
     struct mr_verify_options options = {.tables = tables,
                                         .rate = (uint32_t)config->values.verify_rate,
                                         .json = true,
                                         .paused = prover->paused};
-    const char *end = request + len;
-    for (const char *at = request + strlen(request) + 1;
-         at < end && options.table_count < MR_PROVER_TABLES_MAX; at += strlen(at) + 1) {
+    const char *end = prover->request + prover->request_len;
+    const char *at = prover->request + strlen(prover->request) + 1;
+    mr_lsn_shift = strtoull(at, NULL, 16);
+    while ((at += strlen(at) + 1) < end && options.table_count < MR_PROVER_TABLES_MAX) {
         tables[options.table_count++] = at;
     }
     options.lists = options.table_count == 0;
@@ -109,8 +129,8 @@ static _Noreturn void prove(const struct mr_prover *prover, struct mr_config *co
     enum mr_verify_verdict verdict;
     struct mr_error error = {0};
     take_secrets(config);
-    mr_status status = take_reloaded(config, request, &error);
-    confine(config);
+    mr_status status = take_reloaded(config, prover->request, &error);
+    prover->confine(config, false);
     if (status == MR_OK) {
         status = mr_verify(config, &options, prover->socket, to, &verdict, &error);
     }
@@ -120,7 +140,7 @@ static _Noreturn void prove(const struct mr_prover *prover, struct mr_config *co
     _exit(0);
 }
 
-/* ---- the helper ---- */
+/* ---- the keeper and its helper ---- */
 
 static void end_with(pid_t parent)
 {
@@ -130,43 +150,80 @@ static void end_with(pid_t parent)
     }
 }
 
-static int run(const struct mr_prover *prover, struct mr_config *config,
-               void (*confine)(struct mr_config *config), const char *request, size_t len)
+/* Does it in a process of its own, and answers what waitpid does. */
+static int run(const struct mr_prover *prover, void (*work)(const struct mr_prover *prover))
 {
     pid_t self = getpid();
     pid_t pid = fork();
     if (pid == 0) {
         end_with(self);
-        prove(prover, config, confine, request, len);
+        work(prover);
+        _exit(0);
     }
     int status = 0;
     return pid > 0 && waitpid(pid, &status, 0) == pid ? status : -1;
 }
 
-static _Noreturn void help(const struct mr_prover *prover, struct mr_config *config,
-                           void (*confine)(struct mr_config *config))
+static void say(const struct mr_prover *prover, const char *what, int status)
 {
-    static char request[MESSAGE_MAX];
+    char text[32];
+    snprintf(text, sizeof(text), "{\"%s\":%d}", what, status);
+    send(prover->socket, text, strlen(text), MSG_NOSIGNAL);
+}
+
+/* Until millrace has ended. */
+static void help(const struct mr_prover *prover)
+{
+    static char text[MESSAGE_MAX];
+    struct mr_prover asked = *prover;
+    asked.request = text;
+    prctl(PR_SET_NAME, "mr-prover");
+    for (ssize_t len;
+         (len = recv(prover->socket, text, sizeof(text), 0)) > 0 && text[len - 1] == '\0';) {
+        asked.request_len = (size_t)len;
+        say(prover, "ended", run(&asked, prove));
+    }
+}
+
+/* What else millrace has open is not for it; an older kernel does not know how (Linux 5.9). */
+static void keep_open(int socket, int programs)
+{
+    const int kept[] = {socket < programs ? socket : programs,
+                        socket < programs ? programs : socket};
+    unsigned from = STDERR_FILENO + 1;
+    for (size_t i = 0; i < MR_ARRAY_LEN(kept); i++) {
+        if (kept[i] > (int)from) {
+            (void)close_range(from, (unsigned)kept[i] - 1, 0);
+        }
+        from = kept[i] >= (int)from ? (unsigned)kept[i] + 1 : from;
+    }
+    (void)close_range(from, ~0U, 0);
+}
+
+static _Noreturn void keep(const struct mr_prover *prover)
+{
     sigset_t all;
     sigfillset(&all); /* what asks millrace to stop: it says so itself */
     sigprocmask(SIG_BLOCK, &all, NULL);
     signal(SIGCHLD, SIG_DFL);
-    prctl(PR_SET_NAME, "mr-prover");
-    for (;;) {
-        ssize_t len = recv(prover->socket, request, sizeof(request), 0);
-        if (len <= 0 || request[len - 1] != '\0') {
+    prctl(PR_SET_NAME, "mr-keeper");
+    const struct mr_programs *programs = &prover->config->programs;
+    keep_open(prover->socket, programs->count > 0 ? programs->items[0].helper : -1);
+    prover->confine(prover->config, true);
+    for (unsigned rest_s = 1;;) {
+        int status = run(prover, help);
+        if (status == 0) { /* so has millrace */
             _exit(0);
         }
-        char text[32];
-        snprintf(text, sizeof(text), "{\"ended\":%d}",
-                 run(prover, config, confine, request, (size_t)len));
-        send(prover->socket, text, strlen(text), MSG_NOSIGNAL);
+        say(prover, "lost", status);
+        sleep(rest_s);
+        rest_s = rest_s < REST_MAX_S ? 2 * rest_s : rest_s;
     }
 }
 
 /* ---- millrace ---- */
 
-mr_status mr_prover_start(struct mr_config *config, void (*confine)(struct mr_config *config),
+mr_status mr_prover_start(struct mr_config *config, mr_prover_confine_fn confine,
                           struct mr_prover **ret_prover, struct mr_error *ret_error)
 {
     int pair[2];
@@ -180,11 +237,15 @@ mr_status mr_prover_start(struct mr_config *config, void (*confine)(struct mr_co
                        "verify.continuous: there is no process for it: %s", strerror(errno));
     }
     struct mr_prover *prover = MR_NEW(struct mr_prover);
-    *prover = (struct mr_prover){.socket = pair[pid == 0], .paused = shared};
+    *prover = (struct mr_prover){.socket = pair[pid == 0],
+                                 .keeper = pid,
+                                 .paused = shared,
+                                 .config = config,
+                                 .confine = confine};
     close(pair[pid != 0]);
     if (pid == 0) {
         end_with(self);
-        help(prover, config, confine);
+        keep(prover);
     }
     *ret_prover = prover;
     return MR_OK;
@@ -194,6 +255,7 @@ void mr_prover_free(struct mr_prover *prover)
 {
     if (prover != NULL) {
         close(prover->socket);
+        waitpid(prover->keeper, NULL, WNOHANG);
         munmap(prover->paused, sizeof(*prover->paused));
     }
     free(prover);
@@ -203,12 +265,18 @@ bool mr_prover_ask(struct mr_prover *prover, const char *digest, const char *con
                    uint32_t count)
 {
     struct mr_text request = {0};
+    char shift[24];
+    snprintf(shift, sizeof(shift), "%" PRIX64, mr_lsn_shift);
     mr_text_add(&request, digest, strlen(digest) + 1);
+    mr_text_add(&request, shift, strlen(shift) + 1);
     for (uint32_t i = 0; i < count; i++) {
         mr_text_add(&request, tables[i], strlen(tables[i]) + 1);
     }
     MR_ASSERT(count <= MR_PROVER_TABLES_MAX && request.len <= MESSAGE_MAX);
     bool sent = send(prover->socket, request.data, request.len, MSG_NOSIGNAL) > 0;
+    if (!sent) {
+        waitpid(prover->keeper, NULL, WNOHANG);
+    }
     mr_text_done(&request);
     return sent;
 }
@@ -228,6 +296,7 @@ mr_status mr_prover_next(struct mr_prover *prover, int stop_fd, int ms, cJSON **
     char text[MESSAGE_MAX];
     ssize_t len = recv(prover->socket, text, sizeof(text), MSG_DONTWAIT);
     if (len <= 0) {
+        waitpid(prover->keeper, NULL, 0); /* all that have the socket end with it */
         return MR_END;
     }
     *ret_object = cJSON_ParseWithLength(text, (size_t)len);

@@ -102,24 +102,13 @@ static struct wish next_wish(const struct mr_proof *proof, enum mr_difference_ki
     return wish;
 }
 
-static const char *word_of(const cJSON *object, const char *name)
-{
-    const char *word = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-    return word == NULL ? "" : word;
-}
-
-static double number_of(const cJSON *object, const char *name)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-static const cJSON *find_request(const cJSON *state, double id, const char *why)
+static const cJSON *find_request(const cJSON *state, uint64_t id, const char *why)
 {
     const cJSON *one;
     cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(state, "tables"))
     {
-        if (number_of(one, "request") == id && strcmp(word_of(one, "repairs"), why) == 0) {
+        if (mr_said_number(one, "request") == id &&
+            strcmp(mr_said_word(one, "repairs"), why) == 0) {
             return one;
         }
     }
@@ -129,8 +118,8 @@ static const cJSON *find_request(const cJSON *state, double id, const char *why)
 /* Why a request (NULL: it is not there any more) did not come to its end, or does not for now; NULL: it did, or may still. */
 static const char *fault_of(const cJSON *state, const cJSON *request, bool is_over)
 {
-    const char *error = word_of(request, "error");
-    if (is_over && strcmp(word_of(request, "state"), "done") == 0) {
+    const char *error = mr_said_word(request, "error");
+    if (is_over && strcmp(mr_said_word(request, "state"), "done") == 0) {
         return NULL;
     }
     if (is_over) {
@@ -144,8 +133,8 @@ static const char *fault_of(const cJSON *state, const cJSON *request, bool is_ov
 }
 
 /* Looks at the request once. True: there is nothing to wait for. */
-static bool look(const struct mr_verify_options *options, double id, const char *why,
-                 struct mr_repair *repair, double *ret_moved)
+static bool look(const struct mr_verify_options *options, uint64_t id, const char *why,
+                 struct mr_repair *repair, uint64_t *ret_moved)
 {
     cJSON *state = NULL;
     if (options->ask(options->server, "/api/snapshot/outcome", NULL, &state, &repair->fault) !=
@@ -153,14 +142,14 @@ static bool look(const struct mr_verify_options *options, double id, const char 
         return true; /* the next proof says how far it came */
     }
     const cJSON *request = find_request(state, id, why);
-    const char *word = word_of(request, "state");
+    const char *word = mr_said_word(request, "state");
     bool is_over = request == NULL || strcmp(word, "done") == 0 || strcmp(word, "failed") == 0 ||
                    strcmp(word, "stopped") == 0;
     const char *fault = fault_of(state, request, is_over);
-    *ret_moved = number_of(request, "rows") + number_of(request, "passed_over");
+    *ret_moved = mr_said_number(request, "rows") + mr_said_number(request, "passed_over");
     if (is_over) {
-        repair->sent += (uint64_t)number_of(request, "rows");
-        repair->passed_over += (uint64_t)number_of(request, "passed_over");
+        repair->sent += mr_said_number(request, "rows");
+        repair->passed_over += mr_said_number(request, "passed_over");
     }
     if (fault != NULL) {
         mr_error_set(&repair->fault, MR_ERR_TRANSIENT, "%s", fault);
@@ -169,13 +158,13 @@ static bool look(const struct mr_verify_options *options, double id, const char 
     return is_over || fault != NULL;
 }
 
-static mr_status wait_for(const struct mr_verify_tools *tools, double id, const char *why,
+static mr_status wait_for(const struct mr_verify_tools *tools, uint64_t id, const char *why,
                           struct mr_repair *repair, struct mr_error *ret_error)
 {
     struct pollfd fd = {.fd = tools->stop_fd, .events = POLLIN};
     int64_t moved_ns = mr_monotonic_ns();
-    double last = 0;
-    double now = 0;
+    uint64_t last = 0;
+    uint64_t now = 0;
     while (!look(tools->options, id, why, repair, &now)) {
         moved_ns = now == last ? moved_ns : mr_monotonic_ns();
         last = now;
@@ -216,7 +205,7 @@ static mr_status ask(const struct mr_verify_tools *tools, const struct mr_proof 
     const char *error = cJSON_GetStringValue(
         cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(answer, "errors"), 0));
     if (cJSON_IsNumber(number)) {
-        status = wait_for(tools, number->valuedouble, why, repair, ret_error);
+        status = wait_for(tools, (uint64_t)number->valuedouble, why, repair, ret_error);
     } else {
         mr_error_set(&repair->fault, MR_ERR_CONFIG, "%s", error == NULL ? "it is refused" : error);
     }
@@ -269,10 +258,7 @@ void mr_repair_print(const struct mr_verify_tools *tools, const struct mr_proof 
         cJSON_AddNumberToObject(object, "sent", (double)repair->sent);
         cJSON_AddNumberToObject(object, "passed_over", (double)repair->passed_over);
         cJSON_AddStringToObject(object, "fault", fault);
-        char *text = cJSON_PrintUnformatted(object);
-        fprintf(to, "%s\n", text);
-        cJSON_free(text);
-        cJSON_Delete(object);
+        mr_said_print(object, to);
     } else if (options->yes) {
         fprintf(to, "  repair of %u keys: %llu sent again or deleted, %llu right by now%s%s\n",
                 repair->asked, (unsigned long long)repair->sent,

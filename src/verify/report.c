@@ -83,11 +83,23 @@ static cJSON *named_json(const struct mr_verify_named *named)
     return object;
 }
 
-/* Writes the object, and frees it. */
-static void print_object(cJSON *object, FILE *to)
+const char *mr_said_word(const cJSON *object, const char *name)
+{
+    const char *word = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+    return word == NULL ? "" : word;
+}
+
+uint64_t mr_said_number(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    return cJSON_IsNumber(item) && item->valuedouble > 0 ? (uint64_t)item->valuedouble : 0;
+}
+
+void mr_said_print(cJSON *object, FILE *to)
 {
     char *text = cJSON_PrintUnformatted(object);
     fprintf(to, "%s\n", text);
+    fflush(to);
     cJSON_free(text);
     cJSON_Delete(object);
 }
@@ -98,8 +110,7 @@ void mr_listed_print_json(const struct mr_verify_listed *listed, FILE *to)
     cJSON_AddStringToObject(object, "schema", listed->schema);
     cJSON_AddStringToObject(object, "table", listed->table);
     cJSON_AddNumberToObject(object, "rows", (double)listed->rows);
-    print_object(object, to);
-    fflush(to);
+    mr_said_print(object, to);
 }
 
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
@@ -125,5 +136,5 @@ void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
     for (uint32_t i = 0; i < proof->named_count; i++) {
         cJSON_AddItemToArray(named, named_json(&proof->named[i]));
     }
-    print_object(object, to);
+    mr_said_print(object, to);
 }

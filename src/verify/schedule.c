@@ -99,18 +99,6 @@ uint32_t mr_schedule_due(const struct mr_schedule *schedule, int64_t now_ns, uin
     return count;
 }
 
-const char *mr_said_word(const cJSON *object, const char *name)
-{
-    const char *word = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
-    return word == NULL ? "" : word;
-}
-
-uint64_t mr_said_number(const cJSON *object, const char *name)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    return cJSON_IsNumber(item) && item->valuedouble > 0 ? (uint64_t)item->valuedouble : 0;
-}
-
 struct mr_scheduled mr_scheduled_read(const cJSON *said)
 {
     struct mr_scheduled proof = {.rows = mr_said_number(said, "rows")};

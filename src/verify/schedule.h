@@ -50,10 +50,6 @@ uint32_t mr_schedule_due(const struct mr_schedule *schedule, int64_t now_ns, uin
 /* What a line of `verify --json` says of a table that is proved: rows, differences, unproved, lsn and cause. */
 struct mr_scheduled mr_scheduled_read(const struct cJSON *said);
 
-/* A member of an object; "" and 0: it has none. */
-const char *mr_said_word(const struct cJSON *object, const char *name);
-uint64_t mr_said_number(const struct cJSON *object, const char *name);
-
 /* How long until something that went wrong is tried again. */
 int64_t mr_schedule_retry_ns(const struct mr_schedule *schedule);
 
