@@ -4,12 +4,13 @@ import contextlib
 import os
 import subprocess
 import threading
+import time
 
 import psycopg
 import pytest
 
-from faults.servers import Proxy
-from kit import BINARY, dsn, eventually
+from faults.servers import OtherServer, Proxy
+from kit import BINARY, Database, dsn, eventually
 
 QUICK = {"source__postgres__slot_interval": '"200ms"', "sink__kafka__statistics_interval": '"200ms"'}
 ORDER = ("server", "sent", "received", "acknowledged", "stored", "confirmed")
@@ -138,6 +139,32 @@ def test_seconds_beside_the_positions(database, millrace, tables, far):
     process.kill()
 
 
+def test_rest_ends_when_the_stream_moves_or_breaks(millrace_for):
+    """Nobody else uses that server, so the slot comes to rest: two looks are further apart than the interval, but not once something happens."""
+    interval_s, server = 4, OtherServer()
+    try:
+        server.stand("pg-start")
+        database = Database(port=server.port)
+        database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text)")
+        process = millrace_for(database, source__postgres__slot_interval=f'"{interval_s}s"').start().streaming()
+
+        def looked():
+            return time.monotonic() - status(process)["slot"]["age_seconds"]
+        eventually(lambda: time.monotonic() - looked() > interval_s + 0.5, what="rest")
+        before = looked()
+        database.run("INSERT INTO t (v) VALUES ('x')")
+        eventually(lambda: looked() > before + 1, what="a look")
+        assert looked() - before < 2 * interval_s - 0.5  # when the next one would have come
+        eventually(lambda: time.monotonic() - looked() > interval_s + 0.5, what="rest again")
+        before = looked()
+        server.stand("pg-stop")
+        eventually(lambda: process.figure("millrace_slot_errors_total") > 0, what="a look that fails")
+        assert time.monotonic() - before < 2 * interval_s - 0.5
+        process.kill()
+    finally:
+        server.close()
+
+
 @contextlib.contextmanager
 def writing(database, statement):
     """Somebody runs that statement all the time."""
@@ -164,13 +191,38 @@ def test_a_slow_broker(database, millrace, tables, far):
     process.kill()
 
 
+@pytest.fixture
+def narrow():
+    """The way to the stand's PostgreSQL that a proxy stands in."""
+    proxy = Proxy(int(os.environ["PGPORT"]))
+    yield proxy
+    proxy.close()
+
+
+def test_a_slow_consumer_and_a_hot_table(database, millrace, narrow):
+    """What the walsender sends is taken slowly; most of it is of one table of two."""
+    database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text); CREATE TABLE cold (id bigserial PRIMARY KEY, v text)")
+    process = millrace(tables=("t", "cold"), **QUICK)
+    process.environment["TEST_URL"] = dsn(database.name, narrow.port)
+    process.start().streaming()
+    narrow.set("rate 500")
+    with writing(database, "INSERT INTO t (v) SELECT repeat('x', 500) FROM generate_series(1, 900)"), \
+            writing(database, "INSERT INTO cold (v) VALUES ('x')"):
+        said = why(process, "waits for its bytes to be taken: the network is the limit, or this machine (Client/WalSenderWriteData", 120)
+        assert "of the looks" in said
+        assert "% of the changes are of table public.t" in why(process, "% of the changes are of table", 120)
+    narrow.set("pass")
+    process.kill()
+
+
 def test_a_server_that_decodes_no_faster(database, millrace, tables):
     """Most of what it decodes is of a table that nobody asked for."""
     process = millrace(**QUICK).start().streaming()
-    database.run("INSERT INTO t (v) VALUES ('one')")
+    database.run("INSERT INTO t (v) VALUES ('one'); CREATE TABLE gone (i int); DROP TABLE gone")
     with writing(database, "INSERT INTO other SELECT repeat('x', 20) FROM generate_series(1, 200000)"), \
             writing(database, "INSERT INTO other SELECT repeat('y', 20) FROM generate_series(1, 200000)"):
         said = why(process, "PostgreSQL's walsender", 120)
         assert "of the looks" in said
-        assert "% of the WAL that it reads is not of captured rows" in why(process, "not of captured rows", 120)
+        assert "% of the WAL that it reads is not of captured rows" in why(process, "(others that change most: public.other)", 120)
+        assert "pg_attribute (" in eventually(lambda: status(process)["slot"]["cost"]["dead_catalogs"], what="catalogs with rows to remove")
     process.kill()

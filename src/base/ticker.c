@@ -13,7 +13,8 @@ void mr_ticker_init(struct mr_ticker *ticker, const char *name, int (*tick)(void
 {
     *ticker = (struct mr_ticker){.name = name, .tick = tick, .context = context};
     ticker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(ticker->stop_fd >= 0);
+    ticker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    MR_ASSERT(ticker->stop_fd >= 0 && ticker->wake_fd >= 0);
 }
 
 static void *ticker_main(void *context)
@@ -22,8 +23,10 @@ static void *ticker_main(void *context)
     prctl(PR_SET_NAME, ticker->name);
     mr_alloc_leave_out();
     mr_thread_begin(MR_THREAD_MONITOR, ticker->name);
-    struct pollfd stop = {.fd = ticker->stop_fd, .events = POLLIN};
-    for (int ms = ticker->first_ms; poll(&stop, 1, ms) <= 0;) {
+    struct pollfd fds[2] = {{.fd = ticker->stop_fd, .events = POLLIN},
+                            {.fd = ticker->wake_fd, .events = POLLIN}};
+    for (int ms = ticker->first_ms; poll(fds, 2, ms) <= 0 || fds[0].revents == 0;) {
+        mr_wake_clear(ticker->wake_fd);
         ms = ticker->tick(ticker->context);
     }
     mr_thread_end();
@@ -36,6 +39,11 @@ mr_status mr_ticker_start(struct mr_ticker *ticker, int first_ms, struct mr_erro
     MR_TRY(mr_thread_create(&ticker->thread, ticker_main, ticker, ret_error));
     ticker->runs = true;
     return MR_OK;
+}
+
+void mr_ticker_hurry(struct mr_ticker *ticker)
+{
+    mr_wake(ticker->wake_fd);
 }
 
 void mr_ticker_stop(struct mr_ticker *ticker)
@@ -51,4 +59,5 @@ void mr_ticker_done(struct mr_ticker *ticker)
 {
     MR_ASSERT(!ticker->runs);
     close(ticker->stop_fd);
+    close(ticker->wake_fd);
 }

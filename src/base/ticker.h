@@ -13,6 +13,7 @@ struct mr_ticker {
     void *context;
     int first_ms; /* until the first call */
     int stop_fd;  /* readable: the thread is to end */
+    int wake_fd;  /* readable: the next call is to come now */
     bool runs;
     pthread_t thread;
 };
@@ -20,6 +21,9 @@ struct mr_ticker {
 void mr_ticker_init(struct mr_ticker *ticker, const char *name, int (*tick)(void *context),
                     void *context);
 mr_status mr_ticker_start(struct mr_ticker *ticker, int first_ms, struct mr_error *ret_error);
+
+/* The next call comes now. Any thread. */
+void mr_ticker_hurry(struct mr_ticker *ticker);
 
 /* Waits for the call at hand. One that does not run: nothing. */
 void mr_ticker_stop(struct mr_ticker *ticker);

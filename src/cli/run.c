@@ -147,41 +147,6 @@ static struct mr_sink *make_sink(const struct mr_config *config)
     return mr_file_sink_new(&config->file);
 }
 
-/* What the slot's watcher has seen, as a command for the source thread. */
-struct server_news {
-    struct mr_command command;
-    struct mr_source *source;
-    void (*tell)(struct mr_source *source);
-};
-
-static mr_status say(struct mr_command *command, struct mr_error *ret_error)
-{
-    (void)ret_error;
-    const struct server_news *news = (struct server_news *)command;
-    news->tell(news->source);
-    return MR_OK;
-}
-
-/* A source thread that does not come round in time is without a connection; then there is nothing to leave. */
-static void tell_source(const struct app *app, void (*tell)(struct mr_source *source))
-{
-    struct server_news news = {.command = {.when = MR_COMMAND_BETWEEN_ROUNDS, .run = say},
-                               .source = app->source,
-                               .tell = tell};
-    mr_status ran = mr_pipeline_ask(app->pipeline, &news.command, ASK_MS, NULL);
-    (void)ran;
-}
-
-static void server_stops(void *context)
-{
-    tell_source(context, mr_pg_source_server_stops);
-}
-
-static void server_promoted(void *context)
-{
-    tell_source(context, mr_pg_source_promoted);
-}
-
 /* No table and no value may name a topic that millrace reads itself. */
 static void reserve_topics(struct app *app)
 {
@@ -269,10 +234,9 @@ static void app_wire(struct app *app)
     app->slot =
         mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
                                                     .slot = app->config->source.slot,
-                                                    .interval_ms = app->config->slot_interval_ms,
-                                                    .server_stops = server_stops,
-                                                    .promoted = server_promoted,
-                                                    .context = app});
+                                                    .publication = app->config->source.publication,
+                                                    .interval_ms = app->config->slot_interval_ms});
+    mr_pg_source_heed(app->source, mr_pg_slot_seen(app->slot));
     app->heartbeat = make_heartbeat(app);
     app->monitor = mr_monitor_new(&(struct mr_monitor_options){.sample_ms = MONITOR_SAMPLE_MS,
                                                                .log_ms = MEMORY_LOG_MS,

@@ -354,6 +354,9 @@ static void look(struct mr_monitor *monitor)
     now->pipeline = mr_pipeline_stats(monitor->options.pipeline);
     look_at_sink(monitor, now);
     if (monitor->options.slot != NULL) {
+        const struct mr_source_stats *source = &now->pipeline.source;
+        mr_pg_slot_follow(monitor->options.slot, now->pipeline.received_lsn,
+                          source->connected || source->stands_by);
         mr_pg_slot_view(monitor->options.slot, &now->slot);
     }
     now->heartbeat = mr_pg_heartbeat_counts(monitor->options.heartbeat);

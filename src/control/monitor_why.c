@@ -86,12 +86,15 @@ static void add_hot_table(struct mr_text *text, const struct mr_monitor_mix *mix
     }
 }
 
-static void add_other_wal(struct mr_text *text, const struct mr_monitor_mix *mix)
+static void add_other_wal(struct mr_text *text, const struct mr_monitor_mix *mix,
+                          const char *tables)
 {
     uint64_t sent = mix->sent_bytes < mix->wal_bytes ? mix->sent_bytes : mix->wal_bytes;
     uint32_t others = percent(mix->wal_bytes - sent, mix->wal_bytes);
     if (mix->wal_bytes >= MIX_BYTES_MIN && others >= OTHERS_PERCENT) {
-        mr_text_format(text, "; %u %% of the WAL that it reads is not of captured rows", others);
+        mr_text_format(text, "; %u %% of the WAL that it reads is not of captured rows%s%s%s",
+                       others, tables[0] == '\0' ? "" : " (others that change most: ", tables,
+                       tables[0] == '\0' ? "" : ")");
     }
 }
 
@@ -116,7 +119,7 @@ static void explain_receive(struct mr_text *text, const struct mr_monitor_snapsh
         mr_text_format(text, ", %.0f %% of a core", cost->cpu_cores * 100);
     }
     mr_text_string(text, ")");
-    add_other_wal(text, mix);
+    add_other_wal(text, mix, cost->others);
     add_hot_table(text, mix);
 }
 

@@ -114,9 +114,10 @@ static void test_mix_of_wal_and_tables(void **state)
     mr_monitor_mix_add(&mix, now, 12 * SECOND); /* the window is not over */
     assert_int_equal(mix.wal_bytes, 0);
     mr_monitor_mix_add(&mix, now, 15 * SECOND);
+    snprintf(now->slot.cost.others, sizeof(now->slot.cost.others), "public.a, public.b");
     expect(now, &mix,
-           "; 90 % of the WAL that it reads is not of captured rows; 90 % of the changes are of "
-           "table public.hot");
+           "; 90 % of the WAL that it reads is not of captured rows (others that change most: "
+           "public.a, public.b); 90 % of the changes are of table public.hot");
     expect(snapshot_of(MR_STAGE_DECODE, ""), &mix, "limit; 90 % of the changes are of table");
     free(mix.begin.counted);
 }

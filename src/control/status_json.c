@@ -154,6 +154,8 @@ static void add_cost(cJSON *slot, const struct mr_slot_cost *cost)
     add_count(to, "spilled_transactions", cost->spilled_transactions);
     cJSON_AddStringToObject(to, "wait", cost->wait);
     add_count(to, "wait_percent", cost->wait_percent);
+    cJSON_AddStringToObject(to, "others", cost->others);
+    cJSON_AddStringToObject(to, "dead_catalogs", cost->dead_catalogs);
     if (cost->has_cpu) {
         add_number(to, "cpu_cores", cost->cpu_cores);
     }

@@ -201,7 +201,9 @@ static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
     struct mr_pipeline *pipeline = intake->pipeline;
     for (;;) {
         mr_intake_follow_session(intake);
-        mr_mailbox_serve(&pipeline->mailbox, mr_intake_in_transaction(intake));
+        if (!mr_intake_in_transaction(intake)) {
+            mr_mailbox_serve(&pipeline->mailbox);
+        }
         if (atomic_load(&pipeline->ending.sink)) {
             return MR_OK;
         }

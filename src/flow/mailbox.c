@@ -25,7 +25,6 @@ static void append(struct mr_mailbox *mailbox, struct mr_command *command)
     }
     *last = command;
     atomic_fetch_add(&mailbox->waiting, 1);
-    atomic_fetch_add(&mailbox->waiting_between, command->when == MR_COMMAND_BETWEEN_TRANSACTIONS);
 }
 
 /* Takes it out of the queue; false when it is not there (any more). */
@@ -40,7 +39,6 @@ static bool take_out(struct mr_mailbox *mailbox, struct mr_command *command)
     }
     *at = command->next;
     atomic_fetch_sub(&mailbox->waiting, 1);
-    atomic_fetch_sub(&mailbox->waiting_between, command->when == MR_COMMAND_BETWEEN_TRANSACTIONS);
     return true;
 }
 
@@ -83,23 +81,18 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
     return command->status;
 }
 
-void mr_mailbox_serve(struct mr_mailbox *mailbox, bool in_transaction)
+void mr_mailbox_serve(struct mr_mailbox *mailbox)
 {
     if (MR_LIKELY(atomic_load_explicit(&mailbox->waiting, memory_order_relaxed) == 0)) {
         return;
     }
     pthread_mutex_lock(&mailbox->lock);
-    for (struct mr_command *one = mailbox->first; one != NULL;) {
-        if (in_transaction && one->when == MR_COMMAND_BETWEEN_TRANSACTIONS) {
-            one = one->next;
-            continue;
-        }
+    for (struct mr_command *one; (one = mailbox->first) != NULL;) {
         take_out(mailbox, one);
         pthread_mutex_unlock(&mailbox->lock);
         mr_status status = one->run(one, &one->error);
         pthread_mutex_lock(&mailbox->lock);
         answer(mailbox, one, status);
-        one = mailbox->first; /* others may have come and gone */
     }
     pthread_mutex_unlock(&mailbox->lock);
 }

@@ -11,15 +11,9 @@
 
 #include "base/status.h"
 
-enum mr_command_when {
-    MR_COMMAND_BETWEEN_ROUNDS,       /* as soon as the thread comes round */
-    MR_COMMAND_BETWEEN_TRANSACTIONS, /* the next one then begins after it */
-};
-
 /* The first member of the asker's own structure, which holds what `run` needs and what it finds out. */
 struct mr_command {
-    enum mr_command_when when;
-    /* On the source thread. */
+    /* On the source thread, between two transactions: the next one begins after it. */
     mr_status (*run)(struct mr_command *command, struct mr_error *ret_error);
 
     /* The mailbox's own. */
@@ -34,8 +28,7 @@ struct mr_mailbox {
     pthread_cond_t answer;
     struct mr_command *first; /* in order of asking */
     bool closed;
-    _Atomic uint32_t waiting;         /* how many, */
-    _Atomic uint32_t waiting_between; /* and of them those that want to be between transactions */
+    _Atomic uint32_t waiting; /* how many */
 };
 
 void mr_mailbox_init(struct mr_mailbox *mailbox);
@@ -49,11 +42,11 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
 /* A command waits for this transaction not to begin. Source thread. */
 static inline bool mr_mailbox_wants_pause(const struct mr_mailbox *mailbox)
 {
-    return MR_UNLIKELY(atomic_load_explicit(&mailbox->waiting_between, memory_order_relaxed) > 0);
+    return MR_UNLIKELY(atomic_load_explicit(&mailbox->waiting, memory_order_relaxed) > 0);
 }
 
-/* Runs and answers the commands whose turn it is. Source thread. */
-void mr_mailbox_serve(struct mr_mailbox *mailbox, bool in_transaction);
+/* Runs and answers the commands. Source thread, between two transactions. */
+void mr_mailbox_serve(struct mr_mailbox *mailbox);
 
 /* Answers all there are, and all that come, with MR_AGAIN. Source thread. */
 void mr_mailbox_close(struct mr_mailbox *mailbox);

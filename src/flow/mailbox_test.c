@@ -36,9 +36,9 @@ static void *ask(void *context)
     return NULL;
 }
 
-static void look_begin(struct look *look, struct mr_stage *stage, enum mr_command_when when)
+static void look_begin(struct look *look, struct mr_stage *stage)
 {
-    *look = (struct look){.command = {.when = when, .run = run_look},
+    *look = (struct look){.command = {.run = run_look},
                           .stage = stage,
                           .deadline_ms = MR_STAGE_WAIT_S * 1000,
                           .at = -1};
@@ -52,7 +52,7 @@ static void look_end(struct look *look)
 
 static const struct mr_step steps[] = {BEGIN(100),  ROW("a"),   GATE(1),  ROW("b"),
                                        COMMIT(110), BEGIN(200), ROW("c"), COMMIT(210)};
-enum { STEP_GATE = 2, STEP_SECOND_BEGIN = 5 };
+enum { STEP_SECOND_BEGIN = 5 };
 
 static bool received_in_vain(const struct mr_stage *stage, long count)
 {
@@ -74,7 +74,7 @@ static void test_command_between_transactions(void **state)
     struct look look;
     mr_stage_start(stage, steps, MR_ARRAY_LEN(steps));
     mr_stage_wait(stage, mr_stage_delivered, 1);
-    look_begin(&look, stage, MR_COMMAND_BETWEEN_TRANSACTIONS);
+    look_begin(&look, stage);
     while (!atomic_load(&look.asking)) {
     }
     mr_stage_wait(stage, received_in_vain, atomic_load(&stage->receives) + 20);
@@ -87,20 +87,6 @@ static void test_command_between_transactions(void **state)
     stop(stage);
 }
 
-static void test_command_between_rounds(void **state)
-{
-    struct mr_stage *stage = *state;
-    struct look look;
-    mr_stage_start(stage, steps, MR_ARRAY_LEN(steps));
-    mr_stage_wait(stage, mr_stage_delivered, 1);
-    look_begin(&look, stage, MR_COMMAND_BETWEEN_ROUNDS);
-    look_end(&look);
-    assert_int_equal(look.at, STEP_GATE);
-    assert_true(look.in_transaction);
-    atomic_store(&stage->gates_open, 1);
-    stop(stage);
-}
-
 /* The transaction does not end in time: the command is not run, then or later, and one after it is. */
 static void test_command_whose_turn_does_not_come(void **state)
 {
@@ -109,15 +95,16 @@ static void test_command_whose_turn_does_not_come(void **state)
     struct look next;
     mr_stage_start(stage, steps, MR_ARRAY_LEN(steps));
     mr_stage_wait(stage, mr_stage_delivered, 1);
-    late = (struct look){.command = {.when = MR_COMMAND_BETWEEN_TRANSACTIONS, .run = run_look},
-                         .stage = stage,
-                         .at = -1};
+    late = (struct look){.command = {.run = run_look}, .stage = stage, .at = -1};
     ask(&late);
     assert_int_equal(late.status, MR_ERR_DEADLINE);
-    look_begin(&next, stage, MR_COMMAND_BETWEEN_ROUNDS);
-    look_end(&next);
-    assert_int_equal(next.at, STEP_GATE);
+    look_begin(&next, stage);
+    while (!atomic_load(&next.asking)) {
+    }
+    mr_stage_wait(stage, received_in_vain, atomic_load(&stage->receives) + 20);
     atomic_store(&stage->gates_open, 1);
+    look_end(&next);
+    assert_int_equal(next.at, STEP_SECOND_BEGIN);
     stop(stage);
     assert_int_equal(late.at, -1);
 }
@@ -129,7 +116,7 @@ static void test_command_to_a_stream_that_ends(void **state)
     struct look look;
     mr_stage_start(stage, steps, MR_ARRAY_LEN(steps));
     mr_stage_wait(stage, mr_stage_delivered, 1);
-    look_begin(&look, stage, MR_COMMAND_BETWEEN_TRANSACTIONS);
+    look_begin(&look, stage);
     mr_pipeline_stop(stage->pipeline);
     mr_pipeline_stop(stage->pipeline);
     look_end(&look);
@@ -145,8 +132,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_command_between_transactions, mr_stage_setup,
-                                        mr_stage_teardown),
-        cmocka_unit_test_setup_teardown(test_command_between_rounds, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_command_whose_turn_does_not_come, mr_stage_setup,
                                         mr_stage_teardown),

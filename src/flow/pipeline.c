@@ -188,7 +188,7 @@ mr_status mr_pipeline_change(struct mr_pipeline *pipeline, const struct mr_pipel
                              uint32_t deadline_ms, struct mr_error *ret_error)
 {
     struct asked asked = {
-        .command = {.when = MR_COMMAND_BETWEEN_TRANSACTIONS, .run = run_asked},
+        .command = {.run = run_asked},
         .pipeline = pipeline,
         .change = change,
     };

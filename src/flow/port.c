@@ -144,7 +144,7 @@ mr_status mr_port_look_around(struct mr_port *port, int wait_ms, struct mr_error
         return MR_AGAIN;
     }
     atomic_store_explicit(&pipeline->by_source.turn_ns, mr_monotonic_ns(), memory_order_relaxed);
-    mr_mailbox_serve(&pipeline->mailbox, false);
+    mr_mailbox_serve(&pipeline->mailbox);
     return mr_intake_sleep(intake_of(port), source->ops->descriptor(source), POLLRDHUP, wait_ms)
                ? mr_fail(ret_error, MR_ERR_TRANSIENT,
                          "PostgreSQL connection: it was closed while existing rows were copied")

@@ -11,6 +11,7 @@
 #include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_copying.h"
 #include "postgres/server/pg_identity.h"
+#include "postgres/server/pg_move.h"
 #include "postgres/server/pg_setup.h"
 #include "postgres/server/pg_unsent.h"
 #include "stream/pg_payload.h"
@@ -33,11 +34,13 @@ struct pg_source {
         *handler; /* of the last receive; which learns of relations that end */
     struct mr_pg_catalog catalog;
     struct mr_pg_home home;
-    struct mr_pg_conn *asked; /* for questions while the stream runs; NULL: not open */
-    int64_t asked_ns;         /* the last time */
-    int stop_fd;              /* of the last open */
-    int64_t server_stops_ns;  /* since when it is known to shut down; 0: it does not */
-    bool is_promoted;         /* since this connection was made */
+    struct mr_pg_conn *asked;      /* for questions while the stream runs; NULL: not open */
+    int64_t asked_ns;              /* the last time */
+    int stop_fd;                   /* of the last open */
+    const struct mr_pg_seen *seen; /* NULL: nobody looks */
+    int64_t opened_ns;             /* what was seen before is of an earlier connection */
+    bool was_standby;              /* then */
+    int64_t server_stops_ns;       /* since when it is known to shut down; 0: it does not */
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
@@ -89,14 +92,18 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
 {
     const struct mr_pg_source_options *options = &source->options;
     struct mr_server_position server;
+    source->opened_ns = mr_monotonic_ns();
+    source->server_stops_ns = 0;
     MR_TRY(mr_pg_source_identify(&source->base, stored, start, &server, ret_error));
+    source->was_standby = server.identity.is_standby;
     *ret_identity = server.identity;
     MR_TRY(mr_pg_home_read(&source->home, source->conn, options, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
     struct mr_pg_stream_state state = state_of(source, stored);
     state.is_known = state.is_known || source->slot_is_known;
-    mr_status status = prepare(source, desk, &state, ret_error);
+    mr_status status = mr_pg_move_forget(desk, stored, ret_error);
+    status = status == MR_OK ? prepare(source, desk, &state, ret_error) : status;
     mr_pg_close(desk);
     MR_TRY(status);
     free(source->database);
@@ -121,8 +128,6 @@ static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_
     struct pg_source *source = source_of(base);
     MR_ASSERT(source->conn == NULL);
     MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
-    source->server_stops_ns = 0;
-    source->is_promoted = false;
     mr_status status = mr_pg_claim(source->conn, &source->options, &base->stands_by, ret_error);
     atomic_store_explicit(&base->stands_by, false, memory_order_relaxed);
     return close_if(source, status);
@@ -291,17 +296,31 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
     return status;
 }
 
-void mr_pg_source_server_stops(struct mr_source *base)
+void mr_pg_source_heed(struct mr_source *base, const struct mr_pg_seen *seen)
 {
-    struct pg_source *source = source_of(base);
-    if (source->server_stops_ns == 0) {
-        source->server_stops_ns = mr_monotonic_ns();
-    }
+    source_of(base)->seen = seen;
 }
 
-void mr_pg_source_promoted(struct mr_source *base)
+static mr_status leave_if_seen(struct pg_source *source, int64_t now_ns, struct mr_error *ret_error)
 {
-    source_of(base)->is_promoted = true;
+    const struct mr_pg_seen *seen = source->seen;
+    bool stops = seen != NULL && atomic_load(&seen->stops_ns) > source->opened_ns;
+    if (MR_UNLIKELY(stops) && source->server_stops_ns == 0) {
+        source->server_stops_ns = now_ns;
+    }
+    if (MR_UNLIKELY(stops) && now_ns - source->server_stops_ns > SHUTDOWN_GRACE_NS) {
+        return mr_fail(
+            ret_error, MR_ERR_TRANSIENT,
+            "PostgreSQL is shutting down and has a backlog to send first; leaving, so that "
+            "it can stop, and coming back for the rest");
+    }
+    if (MR_UNLIKELY(source->was_standby) && seen != NULL &&
+        atomic_load(&seen->primary_ns) > source->opened_ns) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "the standby was promoted; connecting again, so that what is stored is of "
+                       "its new timeline");
+    }
+    return MR_OK;
 }
 
 /* One that is kept open would hold up a server that stops in order. */
@@ -316,19 +335,9 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
                                    struct mr_error *ret_error)
 {
     struct pg_source *source = source_of(base);
-    if (MR_UNLIKELY(source->server_stops_ns != 0) &&
-        mr_monotonic_ns() - source->server_stops_ns > SHUTDOWN_GRACE_NS) {
-        return mr_fail(
-            ret_error, MR_ERR_TRANSIENT,
-            "PostgreSQL is shutting down and has a backlog to send first; leaving, so that "
-            "it can stop, and coming back for the rest");
-    }
-    if (MR_UNLIKELY(source->is_promoted)) {
-        return mr_fail(ret_error, MR_ERR_TRANSIENT,
-                       "the standby was promoted; connecting again, so that what is stored is of "
-                       "its new timeline");
-    }
-    close_asked(source, mr_monotonic_ns());
+    int64_t now_ns = mr_monotonic_ns();
+    MR_TRY(leave_if_seen(source, now_ns, ret_error));
+    close_asked(source, now_ns);
     flushed = mr_rejoin_confirms(&source->rejoin, flushed);
     /* Before it is sent: whether it arrived may never be known. */
     return mr_pg_send_status(source->conn, flushed, flushed, ping, NULL, ret_error);

@@ -4,17 +4,15 @@
 
 #include "ports/source.h"
 #include "postgres/catalog/describe.h"
+#include "postgres/server/pg_slot.h"
 
 /* Makes the source; `close` of its ops ends a stream, mr_pg_source_free frees it. */
 struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options);
 void mr_pg_source_free(struct mr_source *source);
 
-/* The server refuses connections because it shuts down: the stream is left in a moment, so that it can. Source thread. */
-void mr_pg_source_server_stops(struct mr_source *source);
-
-/* The server was a standby, and is one no more: the stream is begun again, so that what is stored is of its new timeline. Source
- * thread. */
-void mr_pg_source_promoted(struct mr_source *source);
+/* What the slot's watcher sees, which outlives the stream. A server that shuts down is left in a moment, so that it can; where a standby
+ * was promoted, the stream is begun again, so that what is stored is of its new timeline. Before the first claim. */
+void mr_pg_source_heed(struct mr_source *source, const struct mr_pg_seen *seen);
 
 /* Name of the database the stream comes from (for the events' source block); "" before the first open. */
 const char *mr_pg_source_database(const struct mr_source *source);

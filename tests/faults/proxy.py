@@ -8,6 +8,7 @@ One command a line on standard input; each is answered with one line. It ends wh
     hold       forward nothing: a black hole, connections stay open, new ones are accepted and stay silent
     hold-down  forward what clients send, hold back what the server answers (acknowledgements are late)
     delay N    forward both ways, each piece N ms after it came; in order, at any rate
+    rate N     forward both ways, N kB a second in all
     target N   new connections lead to port N
     reset      close every connection with a reset; what was held back is lost; then as pass
 """
@@ -20,6 +21,7 @@ import sys
 import time
 
 CHUNK = 1 << 18
+SHARES = 100           # of a second's bytes, one at a time
 PENDING_MAX = 1 << 20  # then the side that sends is no longer read,
 FAR_MAX = 1 << 26      # or, where pieces are on a long way, then
 
@@ -39,7 +41,7 @@ class Proxy:
     def __init__(self, listen_port, target_port):
         self.target = ("127.0.0.1", target_port)
         self.mode = "pass"
-        self.delay_s = 0
+        self.delay_s = self.rate = 0
         self.sides = set()
         self.selector = selectors.DefaultSelector()
         self.listener = socket.socket()
@@ -52,7 +54,7 @@ class Proxy:
 
     def may_pass(self, side):
         """Whether what waits for that side may go to it."""
-        return self.mode in ("pass", "delay") or (self.mode == "hold-down" and not side.is_client)
+        return self.mode in ("pass", "delay", "rate") or (self.mode == "hold-down" and not side.is_client)
 
     def watch(self, side):
         if side not in self.sides:
@@ -133,11 +135,15 @@ class Proxy:
         if side.connecting:
             return
         while side.pending and self.may_pass(side):
+            piece = side.pending[:self.rate or CHUNK]
             try:
-                sent = side.sock.send(side.pending[:CHUNK])
+                sent = side.sock.send(piece)
             except BlockingIOError:
                 return
             del side.pending[:sent]
+            if self.rate:
+                time.sleep(sent / self.rate / SHARES)
+                return  # the others have their turn
 
     def serve(self, side, events):
         try:
@@ -166,6 +172,7 @@ class Proxy:
         else:
             self.mode = "pass" if text == "reset" else text.split()[0]
             self.delay_s = float(text.split()[1]) / 1000 if self.mode == "delay" else 0
+            self.rate = int(text.split()[1]) * 1000 // SHARES if self.mode == "rate" else 0
         self.watch_all()
         print("done", flush=True)
 

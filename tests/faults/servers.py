@@ -5,6 +5,7 @@ leaves nothing. Ports come from below the range that the kernel gives to outgoin
 free while its server is down."""
 
 import base64
+import contextlib
 import ctypes
 import os
 import random
@@ -24,13 +25,33 @@ from kit import STAND, eventually
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOG4J = os.path.join(HERE, "..", "..", "scripts", "kafka", "log4j2.properties")
-LIBC = ctypes.CDLL(None)
+LIBC = ctypes.CDLL(None, use_errno=True)
 CLUSTER_ID = "bWlsbHJhY2UtZmF1bHRzLQ"
 
 
 def end_with_parent():
     """In a child before its program starts: it is killed when the test is, however that ends."""
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+@contextlib.contextmanager
+def frozen(pid, name):
+    """One thread of a process, which runs with MILLRACE_DUMPABLE=1, stands still meanwhile (ptrace(2): SEIZE, INTERRUPT, DETACH)."""
+    def ask(request):
+        if LIBC.ptrace(ctypes.c_long(request), ctypes.c_long(thread), None, None) != 0:
+            raise PermissionError(f"ptrace: {os.strerror(ctypes.get_errno())}")
+
+    def name_of(task):
+        with open(f"/proc/{pid}/task/{task}/comm", encoding="ascii") as file:
+            return file.read().strip()
+    thread = next(int(task) for task in os.listdir(f"/proc/{pid}/task") if name_of(task) == name)
+    ask(0x4206)
+    ask(0x4207)
+    os.waitpid(thread, 0x40000000)  # __WALL: threads, too
+    try:
+        yield
+    finally:
+        ask(17)
 
 
 def port_open(port):

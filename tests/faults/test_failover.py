@@ -74,6 +74,23 @@ def test_promotion_under_load(pair, millrace_for, topic, mode):
     assert process.stop() == 0
 
 
+def test_copies_while_the_primary_is_away(pair, millrace_for):
+    """Then the standbys' copies are what counts: each is looked at all the same."""
+    pair.start(standby_slots="")
+    database = database_on(pair)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = start(pair, database, millrace_for).start().streaming()
+    pair.synced(database.slot)
+
+    def state():
+        return {copy["host"]: copy["state"] for copy in process.get("/status").json["slot"]["copies"]}.get(f"127.0.0.1:{pair.standby.port}")
+    eventually(lambda: state() == "ready", 90, "the copy of the slot")
+    pair.primary.kill()
+    pair.standby.kill()
+    eventually(lambda: state() == "unreached", 60, "the copy that can't be seen")
+    process.kill()
+
+
 @MODES
 def test_promotion_of_a_standby_that_was_behind(pair, millrace_for, topic, mode):
     """Without synchronized_standby_slots events get out that the standby never had: that is said, not passed over."""

@@ -12,6 +12,7 @@ import test_incremental
 from kit import BINARY, Database, check, dsn, eventually
 from ledger import TABLE, Check, Writers
 from pair import Pair
+from servers import frozen
 
 LIMIT_S = 120
 OPTIONS = {"pipeline__reconnect_max": '"1s"', "source__postgres__slot_interval": '"200ms"'}
@@ -68,6 +69,23 @@ def reads_from(pair, database, millrace_for, tables=("t",), **options):
 def first_start(pair, process):
     with talking(pair):
         return process.start().streaming()
+
+
+def test_promotion_while_the_source_has_no_moment(pair, millrace_for):
+    """What the watcher has seen is there once it has one: news would be gone by then."""
+    database = Database(port=pair.primary.port)
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = reads_from(pair, database, millrace_for)
+    process.environment["MILLRACE_DUMPABLE"] = "1"
+    first_start(pair, process)
+    eventually(lambda: process.figure("millrace_source_standby") == 1, what="the figure")
+    with frozen(process.process.pid, "mr-source"):
+        pair.fail_over()
+        database.port = pair.standby.port
+        eventually(lambda: process.figure("millrace_source_standby") == 0, what="the figure")
+    process.wait_for("source_connected", limit_s=LIMIT_S, times=2)
+    assert "the standby was promoted" in process.log("source_lost")[-1]["message"]
+    assert process.stop() == 0
 
 
 @MODES

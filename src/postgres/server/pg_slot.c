@@ -24,9 +24,11 @@ enum {
     HELD_UP_MS = 10000,
     /* More than this not sent, or kept although it is confirmed, is no matter of a moment. */
     FAR_BYTES = 1024 * 1024,
+    OLD_TRANSACTIONS = 1000000,
     WAIT_LOOKS = 10,
     WAIT_PAUSE_MS = 20,
-    COPIES_EVERY = 6, /* looks */
+    COPIES_INTERVALS = 6,
+    COPIES_CONNECT_MS = 2000, /* a host that is silent takes as long, and other looks wait */
 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
 #define FORECAST_HELD_NS   (INT64_C(45) * 1000000000)
@@ -42,8 +44,8 @@ struct mr_pg_slot {
     uint32_t still;    /* looks in a row that found all confirmed, and no more WAL than before */
     int64_t making_ns; /* since when it is being made; 0: it is not */
     bool held_up_is_logged;
-    uint32_t copy_looks;
-    struct { /* of the walsender, at the look before */
+    int64_t copies_ns; /* when the copies were looked at last; 0: never */
+    struct {           /* of the walsender, at the look before */
         int64_t pid, time_ns;
         double seconds;
     } cpu;
@@ -51,7 +53,13 @@ struct mr_pg_slot {
     pthread_mutex_t lock; /* over all that follows */
     struct mr_slot_view view;
     struct mr_forecast forecast;
-    int64_t looked_ns;
+    int64_t looked_ns;    /* with success */
+    int64_t rests_ns;     /* since when, after a look that found it at rest; 0: it does not */
+    bool is_streamed;     /* mr_pg_slot_follow's, */
+    mr_lsn received;      /* and its place, */
+    mr_lsn received_then; /* and that before the last look */
+
+    struct mr_pg_seen seen; /* without it */
 };
 
 static const char *const status_names[] = {"unknown", "reserved", "extended", "unreserved", "lost"};
@@ -256,7 +264,8 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     view->is_standby = is_standby;
     mr_lsn written = mr_pg_result_lsn(result, 0, LSN);
     view->confirmed_lsn = mr_pg_result_lsn(result, 0, CONFIRMED);
-    bool is_still = written == view->server_lsn && view->confirmed_lsn >= written;
+    bool is_still =
+        slot->is_streamed && written == view->server_lsn && view->confirmed_lsn >= written;
     slot->still = is_still ? slot->still + 1 : 0;
     view->server_lsn = written;
     view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
@@ -378,14 +387,18 @@ static void keep_wait(struct mr_pg_slot *slot, char waits[WAIT_LOOKS][MR_SLOT_WA
     pthread_mutex_unlock(&slot->lock);
 }
 
+static bool is_far_behind(const struct mr_pg_slot *slot)
+{
+    return distance(slot->view.cost.sent_lsn, slot->view.server_lsn) > FAR_BYTES;
+}
+
 /* One that is close behind waits for WAL. One that is far behind is looked at a few times. */
 static mr_status look_at_walsender(struct mr_pg_slot *slot, struct mr_pg_conn *conn, int64_t pid,
                                    struct mr_error *ret_error)
 {
-    const struct mr_slot_view *view = &slot->view;
     char waits[WAIT_LOOKS][MR_SLOT_WAIT_MAX] = {0};
     struct pollfd stop = {.fd = slot->ticker.stop_fd, .events = POLLIN};
-    bool is_far = distance(view->cost.sent_lsn, view->server_lsn) > FAR_BYTES;
+    bool is_far = is_far_behind(slot);
     for (uint32_t i = 0; is_far && i < WAIT_LOOKS; i++) {
         MR_TRY(look_at_wait(conn, pid, waits[i], ret_error));
         if (poll(&stop, 1, WAIT_PAUSE_MS) > 0) {
@@ -393,6 +406,21 @@ static mr_status look_at_walsender(struct mr_pg_slot *slot, struct mr_pg_conn *c
         }
     }
     keep_wait(slot, waits);
+    return MR_OK;
+}
+
+static mr_status look_at_tables(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                                struct mr_error *ret_error)
+{
+    struct mr_slot_cost found = {0};
+    if (is_far_behind(slot) || slot->view.cost.catalog_xmin_age > OLD_TRANSACTIONS) {
+        MR_TRY(mr_pg_costly_tables(conn, slot->options.publication, &found, ret_error));
+    }
+    pthread_mutex_lock(&slot->lock);
+    struct mr_slot_cost *cost = &slot->view.cost;
+    memcpy(cost->others, found.others, sizeof(cost->others));
+    memcpy(cost->dead_catalogs, found.dead_catalogs, sizeof(cost->dead_catalogs));
+    pthread_mutex_unlock(&slot->lock);
     return MR_OK;
 }
 
@@ -414,16 +442,23 @@ static void look_at_cpu(struct mr_pg_slot *slot, const struct mr_pg_conn *conn, 
     slot->cpu.seconds = seconds;
 }
 
-/* A host that is silent costs the time-out, so it is not asked each time. */
+/* A host that is silent costs the time-out, so it is not asked each time. While the primary is away, copies are what counts. */
 static mr_status look_at_copies(struct mr_pg_slot *slot)
 {
-    if (!slot->view.failover || slot->view.is_standby || slot->copy_looks++ % COPIES_EVERY != 0) {
+    struct mr_pg_options hasty = *slot->options.connection;
+    int64_t now_ns = mr_monotonic_ns();
+    int64_t every_ns = (int64_t)COPIES_INTERVALS * slot->options.interval_ms * 1000000;
+    bool is_due = slot->copies_ns == 0 || now_ns - slot->copies_ns >= every_ns;
+    if (!slot->view.failover || slot->view.is_standby || !is_due) {
         return MR_OK;
+    }
+    slot->copies_ns = now_ns;
+    if (hasty.connect_timeout_ms > COPIES_CONNECT_MS) {
+        hasty.connect_timeout_ms = COPIES_CONNECT_MS;
     }
     struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
     uint32_t count;
-    MR_TRY(mr_pg_look_at_copies(slot->options.connection, slot->options.slot, slot->ticker.stop_fd,
-                                copies, &count));
+    MR_TRY(mr_pg_look_at_copies(&hasty, slot->options.slot, slot->ticker.stop_fd, copies, &count));
     pthread_mutex_lock(&slot->lock);
     memcpy(slot->view.copies, copies, count * sizeof(*copies));
     slot->view.copy_count = count;
@@ -432,14 +467,10 @@ static mr_status look_at_copies(struct mr_pg_slot *slot)
 }
 
 /* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
-static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
+static mr_status look(struct mr_pg_slot *slot, int64_t now_ns, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
     MR_TRY(mr_pg_connect(slot->options.connection, false, slot->ticker.stop_fd, &conn, ret_error));
-    bool is_promoted = slot->view.is_standby && !mr_pg_is_standby(conn);
-    if (is_promoted && slot->options.promoted != NULL) {
-        slot->options.promoted(slot->options.context);
-    }
     const struct mr_pg_result *result;
     mr_status status = query(slot, conn, &result, ret_error);
     if (status == MR_OK) {
@@ -447,20 +478,24 @@ static mr_status look(struct mr_pg_slot *slot, struct mr_error *ret_error)
         int64_t xid = mr_pg_result_number(result, 0, CATALOG_XMIN);
         look_at_cpu(slot, conn, pid, mr_pg_result_number(result, 0, BEGAN));
         take_result(slot, result, mr_pg_is_standby(conn));
+        if (slot->view.active && !slot->view.is_standby) {
+            atomic_store(&slot->seen.primary_ns, now_ns);
+        }
         status = look_for_holder(slot, conn, ret_error);
         status = status == MR_OK ? look_who_keeps(slot, conn, xid, ret_error) : status;
         status = status == MR_OK ? look_at_walsender(slot, conn, pid, ret_error) : status;
+        status = status == MR_OK ? look_at_tables(slot, conn, ret_error) : status;
     }
     mr_pg_close(conn);
     return status == MR_OK ? look_at_copies(slot) : status;
 }
 
-static void look_failed(struct mr_pg_slot *slot, const struct mr_error *error)
+static void look_failed(struct mr_pg_slot *slot, int64_t now_ns, const struct mr_error *error)
 {
     /* 57P03, cannot_connect_now: it starts, or it shuts down (ProcessStartupPacket and BackendInitialize in src/backend/tcop). While
-     * a stream runs it can only be the latter; the source forgets it as it connects. */
-    if (slot->options.server_stops != NULL && strstr(error->text, "(57P03)") != NULL) {
-        slot->options.server_stops(slot->options.context);
+     * a stream runs it can only be the latter. */
+    if (strstr(error->text, "(57P03)") != NULL) {
+        atomic_store(&slot->seen.stops_ns, now_ns);
     }
     pthread_mutex_lock(&slot->lock);
     slot->view.errors++;
@@ -489,18 +524,54 @@ static int pause_ms(const struct mr_pg_slot *slot)
                : (int)mr_slot_pause_ms(slot->options.interval_ms, slot->still);
 }
 
+static void set_rest(struct mr_pg_slot *slot, int64_t since_ns)
+{
+    pthread_mutex_lock(&slot->lock);
+    slot->rests_ns = since_ns;
+    slot->received_then = since_ns == 0 ? slot->received : slot->received_then;
+    pthread_mutex_unlock(&slot->lock);
+}
+
 static int tick(void *context)
 {
     struct mr_pg_slot *slot = context;
     struct mr_error error = {0};
-    mr_status status = look(slot, &error);
+    int64_t now_ns = mr_monotonic_ns();
+    set_rest(slot, 0);
+    mr_status status = look(slot, now_ns, &error);
     if (status == MR_OK) {
         slot->failed = 0;
     } else if (status != MR_AGAIN) {
         slot->still = 0;
-        look_failed(slot, &error);
+        look_failed(slot, now_ns, &error);
+        status = look_at_copies(slot);
     }
+    set_rest(slot, slot->still > 0 ? mr_monotonic_ns() : 0);
     return pause_ms(slot);
+}
+
+bool mr_slot_is_due(int64_t rested_ns, uint32_t interval_ms, bool has_moved, bool is_streamed)
+{
+    return rested_ns >= (int64_t)interval_ms * 1000000 && (has_moved || !is_streamed);
+}
+
+void mr_pg_slot_follow(struct mr_pg_slot *slot, mr_lsn received, bool is_streamed)
+{
+    pthread_mutex_lock(&slot->lock);
+    slot->received = received;
+    slot->is_streamed = is_streamed;
+    int64_t rested_ns = slot->rests_ns == 0 ? -1 : mr_monotonic_ns() - slot->rests_ns;
+    bool is_due = mr_slot_is_due(rested_ns, slot->options.interval_ms,
+                                 received > slot->received_then, is_streamed);
+    pthread_mutex_unlock(&slot->lock);
+    if (is_due) {
+        mr_ticker_hurry(&slot->ticker);
+    }
+}
+
+const struct mr_pg_seen *mr_pg_slot_seen(const struct mr_pg_slot *slot)
+{
+    return &slot->seen;
 }
 
 struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options)

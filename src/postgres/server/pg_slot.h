@@ -1,10 +1,12 @@
 /* The slot as the server sees it, looked at now and then on ordinary connections of its own.
  *
  * Never touches the streaming connection; each failure is counted, the second in a row is logged (`slot_unseen`), and the next look tries again.
- * Where the reason is that the server shuts down, server_stops is called: a stream with a backlog does not say so.
+ * What the stream itself would not notice, the source reads here (struct mr_pg_seen).
  */
 #ifndef MR_POSTGRES_PG_SLOT_H
 #define MR_POSTGRES_PG_SLOT_H
+
+#include <stdatomic.h>
 
 #include "postgres/conn/pg_conn.h"
 
@@ -30,7 +32,7 @@ enum mr_invalidation {
 };
 const char *mr_invalidation_name(enum mr_invalidation invalidation); /* "none", "wal_removed", … */
 
-enum { MR_SLOT_HOLDER_MAX = 256, MR_SLOT_WAIT_MAX = 48 };
+enum { MR_SLOT_HOLDER_MAX = 256, MR_SLOT_WAIT_MAX = 48, MR_SLOT_TABLES_MAX = 512 };
 
 /* What the slot costs the server, and what its walsender does. */
 struct mr_slot_cost {
@@ -47,6 +49,9 @@ struct mr_slot_cost {
     bool has_cpu;          /* the walsender is a process of this machine: what it has used, */
     double cpu_seconds;
     double cpu_cores; /* and between the last two looks; NaN: there was one */
+    /* Names, three at most, looked for while the walsender is far behind or the catalog's age is high: of tables that are not published
+     * and changed most, and of catalogs with rows that VACUUM did not remove. */
+    char others[MR_SLOT_TABLES_MAX], dead_catalogs[MR_SLOT_TABLES_MAX];
 };
 
 /* The slot's copy on a standby, which a promotion needs (manual, "Logical Replication Failover"). */
@@ -93,12 +98,14 @@ struct mr_slot_view {
 struct mr_pg_slot_options {
     const struct mr_pg_options *connection;
     const char *slot;
+    const char *publication;
     uint32_t interval_ms; /* 0: never look */
-    /* Called on the watcher's thread, at each look that the server refuses because it shuts down. NULL: nobody is. */
-    void (*server_stops)(void *context);
-    /* Likewise, where the server was a standby at the look before, and is one no more. */
-    void (*promoted)(void *context);
-    void *context;
+};
+
+/* When the last look began (monotonic; 0: never) that found so. The watcher writes, anybody reads: news that nobody can miss. */
+struct mr_pg_seen {
+    _Atomic int64_t stops_ns;   /* the server refuses connections, because it shuts down */
+    _Atomic int64_t primary_ns; /* the slot is streamed from, and the server is no standby */
 };
 
 struct mr_pg_slot;
@@ -112,8 +119,19 @@ void mr_pg_slot_stop(struct mr_pg_slot *slot);
 /* Any thread. */
 void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view);
 
+/* Lives as long as the slot. */
+const struct mr_pg_seen *mr_pg_slot_seen(const struct mr_pg_slot *slot);
+
+/* How far the stream has come, and whether there is one, here or of the instance that this one stands by: said each second or so.
+ * A slot at rest is looked at once the stream goes on, or breaks, though not within the interval after the last look. Where nobody
+ * says anything, no slot rests. Any thread. */
+void mr_pg_slot_follow(struct mr_pg_slot *slot, mr_lsn received, bool is_streamed);
+
 /* Until the next look, after so many in a row that found all confirmed, and no more WAL than before. */
 uint32_t mr_slot_pause_ms(uint32_t interval_ms, uint32_t still);
+
+/* Whether one at rest is looked at before that. */
+bool mr_slot_is_due(int64_t rested_ns, uint32_t interval_ms, bool has_moved, bool is_streamed);
 
 enum { MR_FORECAST_SAMPLES = 64 };
 

@@ -156,12 +156,29 @@ static void test_pause_of_a_slot_that_rests(void **state)
     }
 }
 
+/* It ends when the stream moves or breaks; it does not begin before the interval is over, nor while nothing happens. */
+static void test_rest_that_ends(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rested_s;
+        bool has_moved, is_streamed, wanted;
+    } table[] = {{10, true, true, true},   {10, false, false, true}, {9, true, true, false},
+                 {9, false, false, false}, {59, false, true, false}, {-1, true, false, false}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(table); i++) {
+        assert_int_equal(mr_slot_is_due(table[i].rested_s * SECOND, 10000, table[i].has_moved,
+                                        table[i].is_streamed),
+                         table[i].wanted);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forecast_of_a_delivered_burst),
         cmocka_unit_test(test_forecast_of_a_steady_stream),
         cmocka_unit_test(test_pause_of_a_slot_that_rests),
+        cmocka_unit_test(test_rest_that_ends),
         cmocka_unit_test(test_forecast_of_a_slot_that_is_held),
         cmocka_unit_test(test_forecast_of_a_backlog_that_shrinks),
         cmocka_unit_test(test_forecast_needs_two_samples),

@@ -44,3 +44,30 @@ double mr_pg_cpu_seconds(const struct mr_pg_conn *conn, pid_t pid, double began)
     double boot = (double)mr_wall_ns() / 1e9 - (double)up.tv_sec - (double)up.tv_nsec / 1e9;
     return mr_pg_cpu_of_stat(stat, boot, began);
 }
+
+/* Of a partition, the publication may name the root. */
+mr_status mr_pg_costly_tables(struct mr_pg_conn *conn, const char *publication,
+                              struct mr_slot_cost *cost, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"what changes most", "ss", 1, 1};
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(
+        conn, &shape, &result, ret_error,
+        "SELECT coalesce((SELECT left(string_agg(relid::regclass::text, ', ' ORDER BY n DESC), 120)"
+        " FROM (SELECT relid, n FROM"
+        " (SELECT relid, n_tup_ins + n_tup_upd + n_tup_del AS n FROM pg_stat_user_tables"
+        " ORDER BY 2 DESC LIMIT 20) busy WHERE n > 0 AND NOT EXISTS"
+        " (SELECT FROM pg_publication_tables p JOIN pg_namespace s ON s.nspname = p.schemaname"
+        " JOIN pg_class c ON c.relnamespace = s.oid AND c.relname = p.tablename"
+        " WHERE p.pubname = %L AND (c.oid = busy.relid"
+        " OR c.oid IN (SELECT pg_partition_ancestors(busy.relid)))) ORDER BY n DESC LIMIT 3) o), "
+        "''),"
+        " coalesce((SELECT string_agg(relname || ' (' || n_dead_tup || ')', ', ' ORDER BY"
+        " n_dead_tup DESC) FROM (SELECT relname, n_dead_tup FROM pg_stat_sys_tables"
+        " WHERE n_dead_tup > 0 AND schemaname = 'pg_catalog' ORDER BY 2 DESC LIMIT 3) d), '')",
+        publication));
+    snprintf(cost->others, sizeof(cost->others), "%s", mr_pg_result_value(result, 0, 0));
+    snprintf(cost->dead_catalogs, sizeof(cost->dead_catalogs), "%s",
+             mr_pg_result_value(result, 0, 1));
+    return MR_OK;
+}
