@@ -3,10 +3,13 @@
 import subprocess
 import threading
 
+import psycopg
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from kit import BINARY, BOOTSTRAP, Topic, eventually
+from faults.servers import Broker
+from kit import BINARY, BOOTSTRAP, Topic, dsn, eventually
 
 
 def move(process, *arguments, wanted=0):
@@ -75,6 +78,79 @@ def test_messages_are_not_left_behind(database, millrace, topic):
     drained(process, database)
     assert "fenced" in move(process, "--fence")
     assert "fenced" in move(process, "--fence")
+
+
+def test_a_writer_between_the_two_messages(database, millrace, topic):
+    """The fence waits for a transaction that is older than its first message; another one begins meanwhile, and is open at the second."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    drained(process, database)
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND query LIKE '%%pg_snapshot_xmin(pg_current_snapshot())%%'"
+    with psycopg.connect(dsn(database.name)) as older, psycopg.connect(dsn(database.name)) as between:
+        older.execute("INSERT INTO t VALUES (1)")
+        fence = subprocess.Popen([BINARY, "move", "--fence", "--config", process.path], env=process.environment, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True)
+        eventually(lambda: database.run(waits, [database.name])[0][0] > 1, what="the fence, waiting")
+        between.execute("INSERT INTO t VALUES (2)")
+        older.rollback()
+        said = fence.communicate(timeout=60)[0]
+        assert fence.returncode == 10 and "still open" in said, said
+        assert "moved" not in stored(database)
+        between.commit()
+    process.start().streaming()
+    assert topic(database.topic("t")).take(1)[0].json_key["id"] == 2
+    drained(process, database)
+    assert "fenced" in move(process, "--fence")
+
+
+def test_settings_of_roles(database, millrace):
+    """What the role that asks has set for itself holds back nobody else; and a role that sets it otherwise may write."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    drained(process, database)
+    roles = [f"{database.name}_{name}" for name in ("asks", "writes")]
+    database.run("; ".join(f"CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'p'" for role in roles))
+    try:
+        database.run(f"ALTER ROLE {roles[0]} SET default_transaction_read_only = on")
+        process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{roles[0]}:p")
+        assert "nothing here holds them back" in move(process)
+        database.run(f"ALTER DATABASE {database.name} SET default_transaction_read_only = on", database="postgres")
+        assert "held back for new sessions" in move(process)
+        database.run(f"ALTER ROLE {roles[1]} IN DATABASE {database.name} SET default_transaction_read_only = 'false'", database="postgres")
+        database.run(f"ALTER ROLE {roles[1]} SET work_mem = '1MB'", database="postgres")
+        assert "nothing here holds them back for every role" in move(process)
+    finally:
+        database.run(f"DROP OWNED BY {', '.join(roles)}; DROP ROLE {', '.join(roles)}", database="postgres")
+
+
+def test_verify_by_a_user_who_may_not_see_the_position(database, millrace):
+    """Then the shift is not known, and each place of the server may mean another one: nothing is said of the tables."""
+    login, listener = "org.apache.kafka.common.security.plain.PlainLoginModule required", "listener_name_proxied"
+    broker = Broker(address="localhost", **{
+        "listener_security_protocol_map": "DIRECT:PLAINTEXT,PROXIED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        f"{listener}_sasl_enabled_mechanisms": "PLAIN", f"{listener}_plain_sasl_jaas_config": f'{login} user_reader="p";',
+        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super_users": "User:ANONYMOUS"})
+    try:
+        database.run("CREATE TABLE t (id int PRIMARY KEY)")
+        process = millrace(sink__kafka__brokers=f'["{broker.direct}"]').start().streaming()
+        database.run("INSERT INTO t VALUES (1)")
+        drained(process, database)
+        process.environment["READER"] = "p"
+        process.configure(sink__kafka__brokers=f'["{broker.proxied}"]', sink__kafka__sasl__mechanism='"PLAIN"',
+                          sink__kafka__sasl__username='"reader"', sink__kafka__sasl__password_env='"READER"',
+                          **{'sink__kafka__properties."broker.address.family"': '"v4"'})
+
+        for name in (database.topic("t"), "__millrace_state"):
+            done = subprocess.run([BINARY, "verify", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                                  timeout=120, check=False)
+            assert done.returncode == 77 and "__millrace_state" in done.stderr and "grant the user Describe" in done.stderr, done
+            broker.admin.create_acls([AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:reader", "*", AclOperation.READ,
+                                                 AclPermissionType.ALLOW)]).popitem()[1].result(30)
+        done = subprocess.run([BINARY, "verify", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                              timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        broker.close()
 
 
 def test_verify_asks_for_nothing_but_the_position(database, millrace):

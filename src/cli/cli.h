@@ -48,7 +48,7 @@ mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish,
                       FILE *to, struct mr_error *ret_error);
 
 /* For a command that compares places of the server with positions of records: what the latter are raised by since the stream moved from
- * another cluster. Whoever may not read what is stored is warned, and has one that has not. */
+ * another cluster. MR_ERR_AUTH: what is stored may not be read, so that is not known. */
 mr_status mr_cli_take_shift(const struct mr_config *config, int stop_fd,
                             struct mr_error *ret_error);
 

@@ -174,8 +174,8 @@ static void say_writes(const struct move *move)
         say(move, "ok", "writes: held back for new sessions (default_transaction_read_only)");
     } else {
         say(move, "warning",
-            "writes: nothing here holds them back; what is written between --fence and "
-            "--accept-cluster is missing");
+            "writes: nothing here holds them back for every role; what is written between --fence "
+            "and --accept-cluster is missing");
     }
     if (view->writers > 0) {
         say(move, "warning", "writes: %llu open transactions have written to this database",
@@ -248,6 +248,7 @@ static mr_status leave(struct move *move, struct mr_error *ret_error)
     MR_TRY(refuse_standby(move, ret_error));
     MR_TRY(refuse_copies(move, ret_error));
     MR_TRY(mr_pg_identify(move->stream, move->source, state, 0, &server, ret_error));
+    MR_TRY(mr_pg_move_forget(move->conn, state, ret_error)); /* of an earlier fence */
     mr_lsn fence;
     uint64_t next_xid;
     MR_TRY(mr_pg_move_fence(move->conn, move->source, &fence, &next_xid, ret_error));
@@ -374,7 +375,7 @@ static mr_status enter(struct move *move, const char *accepted, struct mr_error 
     go_on_at(move, mr_lsn_at_server(place));
     MR_TRY(store(move, &move->stored, ret_error));
     say_moved(move, &before);
-    return MR_OK;
+    return mr_pg_move_forget(move->conn, &move->stored, ret_error);
 }
 
 static mr_status run(struct move *move, const struct mr_move_wish *wish, struct mr_error *ret_error)
@@ -385,7 +386,8 @@ static mr_status run(struct move *move, const struct mr_move_wish *wish, struct 
     MR_TRY(look_at_stored(move, ret_error));
     MR_TRY(changes ? open_to_store(move, ret_error) : MR_OK);
     mr_lsn_shift = move->stored.identity.moved.shift;
-    MR_TRY(mr_pg_move_look(move->conn, move->stream, move->source, &move->view, ret_error));
+    MR_TRY(mr_pg_move_look(move->conn, move->stream, move->source, &move->stored, &move->view,
+                           ret_error));
     if (wish->fence) {
         return leave(move, ret_error);
     }
@@ -432,17 +434,8 @@ mr_status mr_cli_take_shift(const struct mr_config *config, int stop_fd, struct 
     if (config->sink_kind != MR_SINK_KAFKA || config->kafka.state_topic == NULL) {
         return MR_OK;
     }
-    mr_status status = mr_kafka_look_at_stored(&config->kafka, stop_fd, &stored, ret_error);
-    if (status == MR_OK) {
-        mr_lsn_shift = stored.state.identity.moved.shift;
-        mr_checkpoint_done(&stored.state);
-    }
-    if (status != MR_ERR_AUTH) {
-        return status;
-    }
-    fprintf(stderr,
-            "millrace: warning: %s; if the stream has moved to another cluster with a shift of "
-            "positions (docs/upgrading-postgresql.md), what follows is wrong\n",
-            ret_error->text);
+    MR_TRY(mr_kafka_look_at_stored(&config->kafka, stop_fd, &stored, ret_error));
+    mr_lsn_shift = stored.state.identity.moved.shift;
+    mr_checkpoint_done(&stored.state);
     return MR_OK;
 }

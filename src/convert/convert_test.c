@@ -570,6 +570,12 @@ static void test_convert_offset(void **state)
          "4294967295}}]}",
          {.lsn = 7, .xid = UINT32_MAX},
          NULL},
+        {"{\"server\":\"a\\\"lsn\\\":7\",\"lsn\" : "
+         "9223372036854775809,\"lsn_commit\":18446744073709551615}",
+         {.end_lsn = UINT64_MAX, .lsn = (UINT64_C(1) << 63) + 1},
+         NULL},
+        {"{\"lsn\":1.5e3}", {0}, "no \"lsn\""},
+        {"{\"lsn\":18446744073709551616}", {0}, "no \"lsn\""},
         {"{\"offsets\":[]}", {0}, "one connector"},
         {"{\"offsets\":[{\"offset\":{\"lsn\":1}},{\"offset\":{\"lsn\":2}}]}", {0}, "one connector"},
         {"{\"pos\":4,\"file\":\"binlog\"}", {0}, "no \"lsn\""},

@@ -2,7 +2,11 @@
  * pgoutput's messages carry it, `txId` its transaction, `lsn_commit` the end of the last
  * transaction that was sent as a whole. */
 #include <cjson/cJSON.h>
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "convert/convert.h"
 
@@ -18,14 +22,23 @@ static const cJSON *find_offset(const cJSON *root)
                : NULL;
 }
 
-/* A number above 0; 0: it is not there, or something else. cJSON's are exact up to 2^53, and a
- * server has written less. */
-static uint64_t number_of(const cJSON *offset, const char *name)
+/* A whole number above 0; 0: it is not there, or something else. cJSON's are doubles, which would make another place of one above 2^53:
+ * so the digits are read in the text. (A name within a string has a backslash before its last quote.) */
+static uint64_t number_of(const cJSON *offset, const char *text, size_t len, const char *name)
 {
-    enum { EXACT_BITS = 53 };
+    char quoted[32];
+    snprintf(quoted, sizeof(quoted), "\"%s\"", name);
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(offset, name);
-    double value = cJSON_IsNumber(item) ? item->valuedouble : 0;
-    return value >= 1 && value < (double)(UINT64_C(1) << EXACT_BITS) ? (uint64_t)value : 0;
+    const char *at = cJSON_IsNumber(item) ? memmem(text, len, quoted, strlen(quoted)) : NULL;
+    if (at == NULL) {
+        return 0;
+    }
+    at += strlen(quoted);
+    at += strspn(at, " \t\r\n:");
+    char *end = NULL;
+    errno = 0;
+    uint64_t value = isdigit((unsigned char)*at) ? strtoull(at, &end, 10) : 0;
+    return errno != 0 || value == 0 || strchr(".eE", *end) != NULL ? 0 : value;
 }
 
 /* Snapshot: "snapshot" is a word, or true, until the copy is complete. */
@@ -42,9 +55,9 @@ bool mr_convert_offset(const char *text, size_t len, struct mr_handed_over *ret,
     const cJSON *offset = find_offset(root);
     const char *reason = NULL;
     struct mr_handed_over found = {
-        .end_lsn = number_of(offset, "lsn_commit"),
-        .lsn = number_of(offset, "lsn"),
-        .xid = (uint32_t)number_of(offset, "txId"),
+        .end_lsn = number_of(offset, text, len, "lsn_commit"),
+        .lsn = number_of(offset, text, len, "lsn"),
+        .xid = (uint32_t)number_of(offset, text, len, "txId"),
     };
     if (root == NULL) {
         reason = "it is not JSON";

@@ -194,6 +194,11 @@ def started(clusters, millrace_for, major, **options):
     return server, database, millrace_for(database, **options).start().streaming()
 
 
+def fences(server):
+    """Slots that fences have left beside the stream's."""
+    return server.run("SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'millrace_fence_%'")[0][0]
+
+
 EXACTLY = {"sink__kafka__delivery": '"exactly-once"'}
 
 
@@ -219,9 +224,11 @@ def test_pg_upgrade_from_15_to_18(clusters, millrace_for, topic):
     write_for(database)
     drained(process, database)
     assert "fenced" in move(process, "--fence")
+    assert fences(server) == 1
     server = clusters.upgrade(server, database, 18)
     write_for(database, 1)
     assert "bytes above the fence" in accept(process, database)
+    assert fences(server) == 0
     process.start().streaming()
     process.kill()
     write_for(database)
@@ -318,21 +325,37 @@ def test_refusals(clusters, millrace_for):
         new.start()
         database.serve_at(new.port)
 
-    database.run("INSERT INTO t (writer) VALUES (5)")
-    database.run("SELECT pg_switch_wal()")
-    database.run(make)
-    restarted()
-    assert "without a fence" in move(process, "--accept-cluster", cluster, wanted=10)
-    server.run("DO 'BEGIN FOR i IN 1..500 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END'", database.name)
+    def lost_and_made_by_hand():
+        """Where pg_upgrade makes it: at the beginning of a segment."""
+        database.run("INSERT INTO t (writer) VALUES (5)")
+        database.run("SELECT pg_switch_wal()")
+        database.run(make)
+        restarted()
+
+    lost_and_made_by_hand()
+    assert "can't be known" in move(process, "--accept-cluster", cluster, wanted=10)
+    # A fence that is left behind keeps no WAL: the stream goes on at the old cluster, and then to another fence.
     process.environment["TEST_URL"] = dsn(database.name, server.port)
     move(process, "--fence")
+    assert fences(server) == 1
+    process.start().streaming()
+    eventually(lambda: fences(server) == 0, what="the end of the fence's slot")
+    assert process.stop() == 0
+    move(process, "--fence")
+    fence, end = server.run("SELECT slot_name, pg_current_wal_lsn() FROM pg_replication_slots WHERE slot_name LIKE 'millrace_fence_%'")[0]
     process.environment["TEST_URL"] = dsn(database.name, new.port)
-    assert "whose next transaction is" in move(process, "--accept-cluster", cluster, wanted=10)
+    # Place and numbers go on from those of the fence, as those of an upgraded cluster do.
+    number = server.run("SELECT pg_current_xact_id()::text::bigint")[0][0]
+    new.run(f"DO 'BEGIN WHILE pg_current_xact_id()::text::bigint < {number + 10} LOOP COMMIT; END LOOP; END'", database.name)
+    while not new.run(f"SELECT pg_current_wal_lsn() > '{end}'")[0][0]:
+        new.run("SELECT pg_logical_emit_message(false, '', 'x'); SELECT pg_switch_wal()")
     database.run(drop)
-    database.run("SELECT pg_switch_wal(); SELECT pg_logical_emit_message(false, '', repeat('x', 100000))")
-    database.run(make)
+    lost_and_made_by_hand()
     assert "can't be known" in move(process, "--accept-cluster", cluster, wanted=10)
-    restarted()
+    # Not even beside what looks like the fence's: rows lie between.
+    database.run(f"SELECT pg_create_logical_replication_slot('{fence}', 'pgoutput')")
+    database.run(drop)
+    lost_and_made_by_hand()
     assert "can't be known" in move(process, "--accept-cluster", cluster, wanted=10)
     database.run(drop, database="postgres")
     assert "leads to cluster" in move(process, "--accept-cluster", cluster + "1", wanted=78)

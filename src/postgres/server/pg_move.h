@@ -13,22 +13,21 @@
 struct mr_pg_move_view {
     struct mr_server_position server;
     int version;
-    bool
-        holds_writes; /* default_transaction_read_only is on for new sessions, but of roles that set it otherwise */
+    bool holds_writes; /* default_transaction_read_only is on for new sessions of every role */
     uint64_t writers;  /* open transactions of this database that have written */
     uint64_t next_xid; /* of 64 bits */
     uint64_t
         changed_rows; /* of published tables, inserts left out, since the server's statistics began */
     uint64_t subscriptions; /* that are enabled in this database */
-    /* The slot is at the very beginning of a WAL segment: where pg_upgrade makes it. */
-    bool slot_is_carried;
+    bool slot_is_carried;   /* pg_upgrade took it along from the fence */
 };
 
 /* `conn`: an ordinary one, which is also made fit to write in a database whose writes are held back; `stream`: a replication
  * connection. */
 mr_status mr_pg_move_look(struct mr_pg_conn *conn, struct mr_pg_conn *stream,
                           const struct mr_pg_source_options *options,
-                          struct mr_pg_move_view *ret_view, struct mr_error *ret_error);
+                          const struct mr_checkpoint *stored, struct mr_pg_move_view *ret_view,
+                          struct mr_error *ret_error);
 
 /* Writes a message, the fence, behind all that was written to the database, and has the server decode up to it: nothing
  * that is published may come that is not confirmed. The slot then stands behind it. MR_ERR_HISTORY: there is something. */
@@ -36,6 +35,10 @@ mr_status mr_pg_move_fence(struct mr_pg_conn *conn, const struct mr_pg_source_op
                            mr_lsn *ret_fence, uint64_t *ret_next_xid, struct mr_error *ret_error);
 mr_status mr_pg_move_advance(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                              mr_lsn fence, struct mr_error *ret_error);
+
+/* Drops what the fence left beside the slot, if it is there: it would keep WAL for nobody. `stored`: NULL is fine. */
+mr_status mr_pg_move_forget(struct mr_pg_conn *conn, const struct mr_checkpoint *stored,
+                            struct mr_error *ret_error);
 
 /* Whether the stream that `stored` tells of may go on at the cluster, at a slot that is there, or one to be made. */
 mr_status mr_pg_move_verify(const struct mr_checkpoint *stored, const struct mr_pg_move_view *view,

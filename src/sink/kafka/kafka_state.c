@@ -57,7 +57,9 @@ static void add_moved(cJSON *json, const struct mr_cluster_move *moved)
     add_lsn(item, "left", moved->left);
     add_lsn(item, "entered", moved->entered);
     add_lsn(item, "shift", moved->shift);
-    cJSON_AddNumberToObject(item, "xid", (double)moved->xid);
+    char xid[24]; /* a number of cJSON's has 15 digits that one can rely on */
+    snprintf(xid, sizeof(xid), "%" PRIu64, moved->xid);
+    cJSON_AddStringToObject(item, "xid", xid);
     cJSON_AddNumberToObject(item, "at_ms", (double)moved->at_ms);
 }
 
@@ -157,7 +159,8 @@ static bool take_moved(const cJSON *json, struct mr_cluster_move *ret_moved)
     if (item == NULL) {
         return true;
     }
-    moved.xid = (uint64_t)take_whole(item, "xid");
+    const char *xid = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "xid"));
+    moved.xid = xid == NULL ? (uint64_t)take_whole(item, "xid") : strtoull(xid, NULL, 10);
     moved.at_ms = take_whole(item, "at_ms");
     bool good = take_text(item, "from", moved.from, sizeof(moved.from)) &&
                 take_lsn(item, "left", &moved.left) && take_lsn(item, "entered", &moved.entered) &&
