@@ -1,6 +1,8 @@
 """Heartbeats: a query and a record every so often while the stream is open, and nothing that they could stop."""
 
+import base64
 import json
+import os
 import re
 import subprocess
 
@@ -63,6 +65,34 @@ def test_a_quiet_server(database, millrace, topic):
     beats(database, topic, 20)
     assert process.figure(QUERIES) == 0
     assert process.stop() == 0
+
+
+def test_states_of_sequences(database, millrace, topic):
+    """As docs/upgrading-postgresql.md has it: in the order of the WAL, and exact once nobody writes."""
+    with open(os.path.join(os.path.dirname(__file__), "..", "docs", "upgrading-postgresql.md"), encoding="utf-8") as page:
+        options = re.search(r"```toml\n(.*?'sequences'.*?)```", page.read(), re.DOTALL)[1].replace('"10s"', '"100ms"')
+    database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text); CREATE SEQUENCE \"Never used\"")
+    process = millrace()
+    process.write(process.native(("t",), {}) + options)
+    process.start().streaming()
+    reader = topic(f"{database.prefix}.message")
+
+    def state():
+        record = reader.take(1)[0]
+        assert record.json_key == {"prefix": "sequences"}
+        return record.position, json.loads(base64.b64decode(record.json["message"]["content"]))
+    seen = [state()]
+    for n in range(1, 4):
+        database.run("INSERT INTO t (v) SELECT 'x' FROM generate_series(1, 40)")
+        while seen[-1][1]["public.t_id_seq"] != 40 * n:
+            seen.append(state())
+    assert {frozenset(numbers) for _, numbers in seen} == {frozenset({"public.t_id_seq", 'public."Never used"'})}
+    assert seen[-1][1]['public."Never used"'] is None
+    states = [(position, numbers["public.t_id_seq"] or 0) for position, numbers in seen]
+    assert states == sorted(states)
+    # The rows that a number counts come before it.
+    rows = topic(database.topic("t")).take(120)
+    assert rows[-1].position < states[-1][0] and process.stop() == 0
 
 
 def test_a_failure_stops_nothing(database, millrace, topic):
