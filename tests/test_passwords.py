@@ -210,7 +210,7 @@ def test_a_program_at_fault(database, asking, login, fault):
     assert process.stop() == 0 and "canary" not in said(process)
 
 
-@pytest.mark.parametrize("fault", ["fails", "prints nothing", "is gone"])
+@pytest.mark.parametrize("fault", ["fails", "hangs", "prints nothing", "prints two lines", "is gone"])
 def test_a_program_at_fault_later(database, asking, login, topic, fault):
     """Once the stream has run, millrace tries again whatever it was."""
     process = asking().start().streaming()
