@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from faults.servers import Broker
-from kit import BINARY, BOOTSTRAP, Topic, dsn, eventually
+from kit import BINARY, BOOTSTRAP, Topic, check, dsn, eventually
 
 
 def move(process, *arguments, wanted=0):
@@ -140,6 +140,8 @@ def test_verify_by_a_user_who_may_not_see_the_position(database, millrace):
                           sink__kafka__sasl__username='"reader"', sink__kafka__sasl__password_env='"READER"',
                           **{'sink__kafka__properties."broker.address.family"': '"v4"'})
 
+        code, text = check(process)
+        assert code == 77 and "the position that is stored can't be read" in text and "grant the user Describe" in text, text
         for name in (database.topic("t"), "__millrace_state"):
             done = subprocess.run([BINARY, "verify", "--config", process.path], env=process.environment, capture_output=True, text=True,
                                   timeout=120, check=False)

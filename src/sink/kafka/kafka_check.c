@@ -262,7 +262,8 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
     }
     char subject[300];
     snprintf(subject, sizeof(subject), "state topic %s", options->state_topic);
-    if (find_topic(metadata, options->state_topic) == NULL) {
+    if (find_topic(metadata, options->state_topic) == NULL &&
+        !mr_kafka_is_refusal(mr_kafka_state_find(client, options))) {
         if (check_copies(check, subject)) {
             find(check, MR_OK, subject, NULL, "does not exist; will be created, compacted");
         }
@@ -360,7 +361,7 @@ static mr_status look_once(struct kafka_check *check, rd_kafka_t *client,
     if (mr_kafka_is_missing(err)) {
         return MR_OK;
     }
-    if (err == RD_KAFKA_RESP_ERR__TIMED_OUT || err == RD_KAFKA_RESP_ERR__TRANSPORT) {
+    if (err < RD_KAFKA_RESP_ERR__END) { /* librdkafka's own: there is no answer */
         check->context = ret_error;
         check_unreachable(check, client, err);
         return ret_error->status;
