@@ -132,22 +132,25 @@ def test_verify_by_a_user_who_may_not_see_the_position(database, millrace):
         "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super_users": "User:ANONYMOUS"})
     try:
         database.run("CREATE TABLE t (id int PRIMARY KEY)")
-        process = millrace(sink__kafka__brokers=f'["{broker.direct}"]').start().streaming()
+        direct = {"sink__kafka__brokers": f'["{broker.direct}"]'}
+        as_reader = {"sink__kafka__brokers": f'["{broker.proxied}"]', "sink__kafka__sasl__mechanism": '"PLAIN"', "sink__kafka__sasl__username": '"reader"',
+                     "sink__kafka__sasl__password_env": '"READER"', 'sink__kafka__properties."broker.address.family"': '"v4"'}
+        process = millrace(**direct).start().streaming()
         database.run("INSERT INTO t VALUES (1)")
         drained(process, database)
         process.environment["READER"] = "p"
-        process.configure(sink__kafka__brokers=f'["{broker.proxied}"]', sink__kafka__sasl__mechanism='"PLAIN"',
-                          sink__kafka__sasl__username='"reader"', sink__kafka__sasl__password_env='"READER"',
-                          **{'sink__kafka__properties."broker.address.family"': '"v4"'})
-
+        process.configure(**as_reader)
         code, text = check(process)
         assert code == 77 and "the position that is stored can't be read" in text and "grant the user Describe" in text, text
+        process.configure(**direct)
+        process.start().streaming()
+        process.configure(**as_reader)
         for name in (database.topic("t"), "__millrace_state"):
             done = subprocess.run([BINARY, "verify", "--config", process.path], env=process.environment, capture_output=True, text=True,
                                   timeout=120, check=False)
             assert done.returncode == 77 and "__millrace_state" in done.stderr and "grant the user Describe" in done.stderr, done
-            broker.admin.create_acls([AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:reader", "*", AclOperation.READ,
-                                                 AclPermissionType.ALLOW)]).popitem()[1].result(30)
+            binding = AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, "User:reader", "*", AclOperation.READ, AclPermissionType.ALLOW)
+            broker.admin.create_acls([binding])[binding].result(30)
         done = subprocess.run([BINARY, "verify", "--config", process.path], env=process.environment, capture_output=True, text=True,
                               timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

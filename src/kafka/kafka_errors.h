@@ -25,6 +25,14 @@ static inline bool mr_kafka_is_refusal(rd_kafka_resp_err_t err)
            err == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
+/* No matter for who reads a topic: it passes by itself, or is about the group, which the library looks up and nobody is a member of
+ * (mr_kafka_consumer_new). */
+static inline bool mr_kafka_is_passing(rd_kafka_resp_err_t err)
+{
+    return err == RD_KAFKA_RESP_ERR__TRANSPORT || err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
+           err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED;
+}
+
 /* There is no such topic. */
 static inline bool mr_kafka_is_missing(rd_kafka_resp_err_t err)
 {

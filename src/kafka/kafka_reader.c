@@ -261,8 +261,7 @@ static rd_kafka_message_t *take(struct mr_kafka_reader *reader)
 
 static bool is_passing(rd_kafka_resp_err_t err)
 {
-    return err == RD_KAFKA_RESP_ERR__TRANSPORT || err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
-           err == RD_KAFKA_RESP_ERR__TIMED_OUT;
+    return mr_kafka_is_passing(err) || err == RD_KAFKA_RESP_ERR__TIMED_OUT;
 }
 
 mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_read *ret_record,

@@ -528,8 +528,7 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             take_record(loader, message);
             at_end = message->offset + 1 >= high;
-        } else if (message->err != RD_KAFKA_RESP_ERR__TRANSPORT &&
-                   message->err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+        } else if (!mr_kafka_is_passing(message->err)) {
             status = unreadable(loader, message, ret_error);
         }
         rd_kafka_message_destroy(message);
