@@ -21,13 +21,14 @@ import textwrap
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FLOOR = "pg_recvlogical"
 PAGES = ("README.md", "docs/comparison.md", "docs/sizing.md", "benchmarks/results.md")
-APART = ("far", "sustained")  # loads that a run has only where they are asked for
+APART = ("far", "sustained", "slots")  # loads that a run has only where they are asked for
 BACKLOGS = ("insert", "mixed", "wide", "partitions", "small", "tables", "transaction")
 LOADS = {"insert": "{rows} inserts of 7 columns", "mixed": "{rows} inserts, updates and deletes",
          "wide": "{rows} inserts with 4 KiB of text",
          "partitions": "{rows} inserts into 12 partitions", "small": "{rows} inserts, 10 a transaction",
          "tables": "{rows} inserts into 100 tables", "transaction": "{rows} inserts in one transaction",
-         "copy": "{rows} existing rows", "sustained": "a flat lag for {seconds} s"}
+         "copy": "{rows} existing rows", "slots-1": "{rows} inserts into 2 tables, one slot",
+         "slots-2": "{rows} inserts into 2 tables, a slot for each", "sustained": "a flat lag for {seconds} s"}
 PROGRAMS = {"millrace": "at least once", "millrace-exactly-once": "exactly once", "millrace-4-threads": "4 threads",
             "millrace-large-requests": "large requests", "debezium": "Debezium", "debezium-tuned": "Debezium, tuned"}
 CALLED = {"copy": {FLOOR: "psql, COPY", "millrace": "1 thread"}, "far": {"millrace": "the defaults"}}
@@ -209,7 +210,7 @@ def tables(figures, loads=None):
     if "copy" in found:
         parts.append(table(figures, ["copy"], figures.programs(["copy"]), [key.replace("sender", "server") for key in COSTS], True))
     for word, keys in (("steady", ("p50_ms", "p90_ms", "p99_ms", "p99.9_ms", *COSTS[1:5], "cpu_share", "wakes_per_s")),
-                       ("far", ("rows_per_s",)),
+                       ("far", ("rows_per_s",)), ("slots", ("rows_per_s", "sender_us", "machine_busy")),
                        ("sustained", ("rate", "p50_ms", "p99.9_ms", "half_rate", "half_p99.9_ms"))):
         of_word = [load for load in found if load.split("-")[0] == word]
         if of_word:

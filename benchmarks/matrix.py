@@ -16,7 +16,7 @@ import time
 from bench_stand import Stand, counted, obey_sigterm, rotated, writable
 from builds import describe, machine
 from figures import Figures, tables
-from mixes import MIXES
+from mixes import MIXES, Two
 from open_loop import WARM_UP_S, percentiles_ms
 from peers import HERE, Failed, Peer, Topics, at_rate, check, drained, streaming
 from processes import Account, Watch, threads
@@ -113,6 +113,36 @@ class Far(Backlog):
         proxy().set(f"delay {self.delay_ms / 2}")
         self.variables = {"PEER_BOOTSTRAP": f"127.0.0.1:{proxy().port}"}
         super().make(bench)
+
+
+class Slots(Backlog):
+    """Two tables behind one slot, or behind two whose publications share them. The floor alone: what the server can give."""
+
+    programs = ("pg_recvlogical",)
+
+    def __init__(self, rows, count):
+        self.mix, self.count = Two(rows), count
+        self.settings = {"rows": self.mix.rows}
+
+    def run(self, bench, peer):
+        watch = Watch()
+        slots = [bench.copy_slot() for _ in range(self.count)]
+        begin = None
+        with contextlib.ExitStack() as stack:
+            publications = self.mix.tables if self.count > 1 else ("bench",)
+            readers = [stack.enter_context(peer.running(bench, slot, PEER_PUBLICATION=publication))
+                       for slot, publication in zip(slots, publications)]
+            while any(reader.poll() is None for reader in readers):
+                now = Account(readers[0].pid, watch)
+                begin = begin or (now if now.streams else None)
+                time.sleep(0.01)
+            end = Account(readers[0].pid, watch)
+        if begin is None or any(reader.returncode for reader in readers):
+            raise Failed(f"{peer.name}: it ended with {[reader.returncode for reader in readers]}")
+        for slot in slots:
+            bench.drop_slot(slot)
+        figures = begin.until(end, self.mix.rows)
+        return {key: figures[key] for key in ("rows_per_s", "sender_us", "server_us", "machine_busy")}
 
 
 class Steady:
@@ -218,6 +248,7 @@ def loads(arguments):
     found |= {f"far-{MIXES[mix].partitions}-{delay}": Far(mix, arguments.rows // 5, delay)
               for mix in ("insert", "partitions") for delay in (0, 2, 20, 100)}
     found["sustained"] = Sustained(arguments.minutes)
+    found |= {f"slots-{count}": Slots(arguments.rows, count) for count in (1, 2)}
     asked = arguments.only.split(",") if arguments.only else usual
     for word in asked:
         if not any(re.fullmatch(word + "(-.*)?", name) for name in found):

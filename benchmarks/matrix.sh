@@ -9,7 +9,8 @@
 #   --only L       backlogs: insert, mixed, wide (4 KiB), partitions (12), small (10 rows a transaction), tables (100),
 #                  transaction (one); copy (existing rows); steady (an open loop) or steady-RATE of 0, 100, 1000, 10000 and 40000.
 #                  The default is all these. Besides: far (a broker behind a proxy that delays) or far-PARTITIONS-MS; sustained
-#                  (the highest rate with a flat lag, and half of it with a restart of the broker)
+#                  (the highest rate with a flat lag, and half of it with a restart of the broker); or slots (the floor on two tables,
+#                  behind one slot and behind two)
 #   --programs P   of pg_recvlogical (the floor), millrace, millrace-exactly-once, debezium, debezium-tuned,
 #                  millrace-4-threads (copy), millrace-large-requests (far); the default depends on the load
 #   --peer N=S     also a program of yours, which the script S starts (benchmarks/README.md)

@@ -116,6 +116,23 @@ class Tables(Inserts):
                     connection.execute(INSERT.format(name=name, payload=self.payload), [first, last])
 
 
+class Two(Inserts):
+    """Two tables, in transactions in turns."""
+    tables = ("benchmark_0", "benchmark_1")
+
+    def __init__(self, rows):
+        super().__init__(max(1, rows // (2 * ROWS_PER_TRANSACTION)) * 2 * ROWS_PER_TRANSACTION)
+
+    def prepare(self, connection):
+        """Changes are decoded with the publications that were there with them."""
+        for name in self.tables:
+            connection.execute(f"CREATE PUBLICATION {name} FOR TABLE {name}")
+
+    def fill(self, connection):
+        for at, (first, last) in enumerate(blocks(self.rows, self.rows_per_transaction)):
+            connection.execute(INSERT.format(name=self.tables[at % 2], payload=self.payload), [first, last])
+
+
 class Small(Inserts):
     """Transactions of ten rows, as applications write them."""
     rows_per_transaction = 10

@@ -234,3 +234,28 @@ def test_keys_that_are_not_debeziums(database, millrace):
     assert '"public"."same"' not in text
     chosen = millrace(tables=tables, types='"debezium"', key_columns='["keyless:c,b,a"]')
     assert 'key of table "public"."keyless"' not in check(chosen)[1]
+
+
+def test_a_slot_that_takes_a_whole_core_is_named_with_the_tables_that_write(database, millrace):
+    """Its reader is here a session that decodes it over and over, and stays where it is."""
+    process = millrace(tables=("t",))
+    database.run(f"CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE other (v text); CREATE PUBLICATION {database.publication} FOR TABLE t")
+    database.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [database.slot])
+    database.run("INSERT INTO other SELECT repeat(md5(i::text), 8) FROM generate_series(1, 250000) i")
+    ended = threading.Event()
+
+    def decode():
+        with connect(database.name) as connection:
+            while not ended.is_set():
+                connection.execute("SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
+                                   " 'publication_names', %s)", [database.slot, database.publication])
+
+    assert "core's limit" not in check(process)[1]
+    reader = threading.Thread(target=decode)
+    reader.start()
+    try:
+        said = eventually(lambda: next((line for line in check(process)[1].splitlines() if "core's limit" in line), None), 60, "the warning")
+    finally:
+        ended.set()
+        reader.join()
+    assert "public.other 100 %" in said, said

@@ -1,6 +1,7 @@
 """Resolved markers (docs/resolved.md): what one promises, judged by the commits that test_decoding, another output plugin, saw; and the examples
 that build a view across topics from them."""
 
+import contextlib
 import json
 import os
 import random
@@ -15,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
-from kit import BOOTSTRAP, CLIENT, Record, connect, eventually
+from kit import BOOTSTRAP, CLIENT, Millrace, Record, connect, eventually
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "examples")
 DELIVERIES = pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
@@ -233,6 +234,10 @@ class View:
             command = ["java", "-XX:+UseSerialGC", "-cp", f"{folder}:{classes}", "ConsistentView", BOOTSTRAP, self.path, *topics]
         self.process = subprocess.Popen(command)
 
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
     def read(self):
         """Its cut, and its rows."""
         assert self.process.poll() is None
@@ -252,50 +257,106 @@ class View:
         return int(cut, 16), [json.loads(line.split("\t")[2])["after"] for line in lines]
 
 
-@pytest.mark.parametrize("language", ["python", "java"])
-def test_a_view_across_topics_is_that_of_one_moment(database, millrace, tmp_path, language):
-    """Money moves between accounts of two tables: its sum is the same at each moment, also after a kill."""
-    database.run("CREATE TABLE a (id int PRIMARY KEY, balance int); CREATE TABLE b (LIKE a INCLUDING ALL)")
-    database.make_topic("a", partitions=2)
-    database.make_topic("b")
-    process = millrace(tables=("a", "b"), resolved__interval='"50ms"', sink__kafka__properties=QUICK).start().streaming()
-    database.run("INSERT INTO a SELECT n, 100 FROM generate_series(1, 20) n; INSERT INTO b SELECT n, 100 FROM generate_series(1, 20) n")
-    ended = threading.Event()
+class Money:
+    """Moves between accounts of two tables, while the block runs; its sum is the same at each moment."""
 
-    def move():
-        with connect(database.name) as connection:
+    def __init__(self, database):
+        database.run("CREATE TABLE a (id int PRIMARY KEY, balance int); CREATE TABLE b (LIKE a INCLUDING ALL)")
+        self.database, self.ended = database, threading.Event()
+        self.cuts = set()
+
+    def put(self):
+        """The first of it, after the stream has begun."""
+        self.database.run("; ".join(f"INSERT INTO {table} SELECT n, 100 FROM generate_series(1, 20) n" for table in "ab"))
+
+    def move(self):
+        with connect(self.database.name) as connection:
             chance = random.Random(1)
-            while not ended.wait(0.001):
+            while not self.ended.wait(0.001):
                 a, b, amount = chance.randint(1, 20), chance.randint(1, 20), chance.randint(-50, 50)
                 with connection.transaction():
                     connection.execute("UPDATE a SET balance = balance - %s WHERE id = %s", [amount, a])
                     connection.execute("UPDATE b SET balance = balance + %s WHERE id = %s", [amount, b])
-    mover = threading.Thread(target=move, daemon=True)
-    mover.start()
-    view = View(language, tmp_path, [database.topic("a"), database.topic("b")])
-    cuts = set()
 
-    def moves_on(count):
+    def __enter__(self):
+        self.mover = threading.Thread(target=self.move, daemon=True)
+        self.mover.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.mover.join()
+
+    def seen(self, view, count):
+        """Whether the view has been that of so many moments. Each must have all of the money, or none before it was put."""
         cut, rows = view.read()
-        assert not rows or (len(rows) == 40 and sum(row["balance"] for row in rows) == 4000), (cut, rows)
-        if rows:
-            cuts.add(cut)
-        return len(cuts) >= count
-    try:
-        eventually(lambda: moves_on(10), 60, "cuts")
-        process.kill()
-        process.start().streaming()
-        new = database.admin.create_partitions([NewPartitions(database.topic("b"), 3)])
-        eventually(lambda: new[database.topic("b")].result(10) is None, 30, "more partitions")
-        eventually(lambda: moves_on(30), 60, "more cuts")
-        ended.set()
-        mover.join()
-        end = number(database.run("SELECT pg_current_wal_lsn()::text")[0][0])
-        eventually(lambda: moves_on(1) and max(cuts) >= end, 60, "the last cut")
-        rows = sorted(database.run("SELECT id, balance FROM a UNION ALL SELECT id, balance FROM b"))
+        whole = len(rows) == 40 and sum(row["balance"] for row in rows) == 4000
+        assert whole or not rows and not self.cuts, (cut, rows)
+        if whole:
+            self.cuts.add(cut)
+        return len(self.cuts) >= count
+
+    def all_seen(self, view):
+        """Nothing moves any more."""
+        end = number(self.database.run("SELECT pg_current_wal_lsn()::text")[0][0])
+        eventually(lambda: self.seen(view, 1) and max(self.cuts) >= end, 60, "the last cut")
+        rows = sorted(self.database.run("SELECT id, balance FROM a UNION ALL SELECT id, balance FROM b"))
         assert sorted((row["id"], row["balance"]) for row in view.read()[1]) == rows
-    finally:
-        ended.set()
-        view.process.kill()
-        view.process.wait()
+
+
+@pytest.mark.parametrize("language", ["python", "java"])
+def test_a_view_across_topics_is_that_of_one_moment(database, millrace, tmp_path, language):
+    """Also after a kill, and while partitions are added."""
+    money = Money(database)
+    database.make_topic("a", partitions=2)
+    database.make_topic("b")
+    process = millrace(tables=("a", "b"), resolved__interval='"50ms"', sink__kafka__properties=QUICK).start().streaming()
+    money.put()
+    with contextlib.closing(View(language, tmp_path, [database.topic("a"), database.topic("b")])) as view:
+        with money:
+            eventually(lambda: money.seen(view, 10), 60, "cuts")
+            process.kill()
+            process.start().streaming()
+            new = database.admin.create_partitions([NewPartitions(database.topic("b"), 3)])
+            eventually(lambda: new[database.topic("b")].result(10) is None, 30, "more partitions")
+            eventually(lambda: money.seen(view, 30), 60, "more cuts")
+        money.all_seen(view)
     assert process.stop() == 0
+
+
+@DELIVERIES
+def test_a_stream_that_is_split_between_two_slots_is_one_view(database, millrace, topic, tmp_path, delivery):
+    """By a copy of the slot: no row is lost, none comes twice, and markers put the transactions together again (docs/sizing.md)."""
+    money = Money(database)
+    options = {"resolved__interval": '"50ms"', "sink__kafka__properties": QUICK, "sink__kafka__delivery": json.dumps(delivery)}
+    first = millrace(tables=("a", "b"), **options).start().streaming()
+    money.put()
+    database.run(f"CREATE PUBLICATION {database.publication}_b FOR TABLE b")
+    with contextlib.closing(View("python", tmp_path, [database.topic("a"), database.topic("b")])) as view:
+        with money:
+            eventually(lambda: money.seen(view, 10), 60, "cuts")  # so it is past the publication
+            assert first.stop() == 0
+            database.run("SELECT pg_copy_logical_replication_slot(%s, %s)", [database.slot, database.slot + "_b"])
+            database.run(f"ALTER PUBLICATION {database.publication} DROP TABLE b")
+            first.tables = ("a",)
+            first.configure(**options)
+            first.start().streaming()
+            (tmp_path / "b").mkdir()
+            second = Millrace(database, tmp_path / "b", ("b",), **options, source__postgres__slot_name=json.dumps(database.slot + "_b"),
+                              source__postgres__publication_name=json.dumps(database.publication + "_b"))
+            try:
+                second.start().streaming()
+                eventually(lambda: money.seen(view, 30), 60, "more cuts")
+            except BaseException:
+                second.kill()
+                raise
+        try:
+            money.all_seen(view)
+            assert first.stop() == 0 and second.stop() == 0
+        finally:
+            second.kill()
+    for table in "ab":
+        reader, places = topic(database.topic(table)), []
+        while records := reader.read(1):
+            places += [record.position for record in records if "mr-resolved" not in record.headers]
+        assert len(places) == len(set(places)) > 20, "a record comes twice"

@@ -99,7 +99,7 @@ static mr_status unreadable(const char *topic, rd_kafka_resp_err_t err, const ch
 }
 
 static mr_status count_partitions(struct mr_kafka_reader *reader, const char *topic,
-                                  struct mr_error *ret_error)
+                                  uint32_t *ret_count, struct mr_error *ret_error)
 {
     rd_kafka_topic_t *handle = rd_kafka_topic_new(reader->consumer, topic, NULL);
     const struct rd_kafka_metadata *found;
@@ -110,8 +110,7 @@ static mr_status count_partitions(struct mr_kafka_reader *reader, const char *to
         return unreadable(topic, err, rd_kafka_err2str(err), ret_error);
     }
     err = found->topic_cnt == 1 ? found->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-    reader->count =
-        err == RD_KAFKA_RESP_ERR_NO_ERROR ? (uint32_t)found->topics[0].partition_cnt : 0;
+    *ret_count = err == RD_KAFKA_RESP_ERR_NO_ERROR ? (uint32_t)found->topics[0].partition_cnt : 0;
     rd_kafka_metadata_destroy(found);
     return err == RD_KAFKA_RESP_ERR_NO_ERROR || mr_kafka_is_missing(err)
                ? MR_OK
@@ -185,11 +184,21 @@ static void begin_reading(struct mr_kafka_reader *reader, const char *topic)
     MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
+static uint64_t records_ahead(const struct mr_kafka_reader *reader)
+{
+    uint64_t records = 0;
+    for (uint32_t i = 0; i < reader->count; i++) {
+        const struct partition *partition = &reader->partitions[i];
+        records += partition->is_done ? 0 : (uint64_t)(partition->end - partition->begin);
+    }
+    return records;
+}
+
 mr_status mr_kafka_reader_open(struct mr_kafka_reader *reader, const char *topic,
                                struct mr_kafka_extent *ret_extent, struct mr_error *ret_error)
 {
     close_topic(reader);
-    MR_TRY(count_partitions(reader, topic, ret_error));
+    MR_TRY(count_partitions(reader, topic, &reader->count, ret_error));
     struct mr_kafka_extent extent = {.partitions = reader->count};
     if (reader->count > 0) {
         reader->partitions = MR_NEW_ARRAY(struct partition, reader->count);
@@ -199,38 +208,70 @@ mr_status mr_kafka_reader_open(struct mr_kafka_reader *reader, const char *topic
         begin_reading(reader, topic);
     }
     for (uint32_t i = 0; i < reader->count; i++) {
-        const struct partition *partition = &reader->partitions[i];
-        extent.cut += partition->begin > 0;
-        extent.records += partition->is_done ? 0 : (uint64_t)(partition->end - partition->begin);
+        extent.cut += reader->partitions[i].begin > 0;
     }
+    extent.records = records_ahead(reader);
     *ret_extent = extent;
     return MR_OK;
 }
 
-static mr_slice header(const rd_kafka_headers_t *headers, const char *name)
+mr_status mr_kafka_reader_extend(struct mr_kafka_reader *reader, const char *topic,
+                                 struct mr_kafka_extent *extent, struct mr_error *ret_error)
 {
+    MR_ASSERT(reader->done == reader->count);
+    MR_TRY(count_partitions(reader, topic, &extent->partitions, ret_error));
+    if (extent->partitions != reader->count || reader->count == 0) {
+        return MR_OK;
+    }
+    forget_last(reader);
+    forget(reader);
+    for (uint32_t i = 0; i < reader->count; i++) {
+        struct partition *partition = &reader->partitions[i];
+        partition->begin = partition->end > partition->begin ? partition->end : partition->begin;
+    }
+    MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_LATEST, ret_error));
+    reader->done = 0;
+    begin_reading(reader, topic);
+    extent->records += records_ahead(reader);
+    return MR_OK;
+}
+
+/* Of several of one name the last counts. */
+static void take_headers(const rd_kafka_headers_t *headers, struct mr_kafka_read *read)
+{
+    const struct {
+        const char *name;
+        mr_slice *to;
+    } wanted[] = {
+        {"mr-pos", &read->position}, {"mr-xid", &read->xid}, {"mr-oversize", &read->oversize}};
+    const char *name;
     const void *value;
     size_t len;
-    return headers != NULL && rd_kafka_header_get_last(headers, name, &value, &len) ==
-                                  RD_KAFKA_RESP_ERR_NO_ERROR
-               ? (mr_slice){.data = value, .len = len}
-               : (mr_slice){0};
+    for (size_t i = 0;
+         rd_kafka_header_get_all(headers, i, &name, &value, &len) == RD_KAFKA_RESP_ERR_NO_ERROR;
+         i++) {
+        for (size_t j = 0; j < MR_ARRAY_LEN(wanted); j++) {
+            if (strcmp(name, wanted[j].name) == 0) {
+                *wanted[j].to = (mr_slice){.data = value, .len = len};
+            }
+        }
+    }
 }
 
 /* A key or a value of no bytes is there nevertheless. */
 static struct mr_kafka_read read_of(const rd_kafka_message_t *message)
 {
-    rd_kafka_headers_t *headers = NULL;
-    rd_kafka_message_headers(message, &headers);
-    return (struct mr_kafka_read){
+    struct mr_kafka_read read = {
         .partition = message->partition,
         .offset = message->offset,
         .key = {.data = message->key, .len = message->key_len},
         .value = {.data = message->payload, .len = message->len},
-        .position = header(headers, "mr-pos"),
-        .xid = header(headers, "mr-xid"),
-        .oversize = header(headers, "mr-oversize"),
     };
+    rd_kafka_headers_t *headers;
+    if (rd_kafka_message_headers(message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        take_headers(headers, &read);
+    }
+    return read;
 }
 
 /* All before `offset` of the partition is read. */

@@ -33,6 +33,11 @@ void mr_kafka_reader_free(struct mr_kafka_reader *reader); /* NULL is fine */
 mr_status mr_kafka_reader_open(struct mr_kafka_reader *reader, const char *topic,
                                struct mr_kafka_extent *ret_extent, struct mr_error *ret_error);
 
+/* After MR_END: asks once more where the topic ends, and goes on there. `extent` is that of the opening; its records grow, and its
+ * partitions, if some were added. Those have to be read by opening the topic anew. */
+mr_status mr_kafka_reader_extend(struct mr_kafka_reader *reader, const char *topic,
+                                 struct mr_kafka_extent *extent, struct mr_error *ret_error);
+
 /* MR_END: that was all. MR_AGAIN: nothing has come for half a second. */
 mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_read *ret_record,
                                struct mr_error *ret_error);

@@ -98,6 +98,7 @@ bool mr_work_is_sampled(const struct mr_work *work, struct mr_digest key,
 
 void mr_work_reset(struct mr_work *work)
 {
+    mr_work_topic_leave(work);
     mr_verify_table_done(&work->table);
     for (uint32_t i = 0; i < work->cut_count; i++) {
         mr_cut_done(&work->cuts[i]);
@@ -107,7 +108,6 @@ void mr_work_reset(struct mr_work *work)
     mr_order_free(work->order);
     free(work->after);
     free(work->row.large);
-    free(work->before.large);
     *work = (struct mr_work){.tools = work->tools, .proof = work->proof};
 }
 
@@ -151,6 +151,34 @@ static void take_difference(void *context, const struct mr_difference *differenc
     }
 }
 
+/* The table, and the topic up to what the table's snapshots see. `*ret_is_whole`: both are read; or the verdict is that they can't
+ * be, or (`*ret_void` not NULL) they are to be read again, because of that. */
+static mr_status read_both(struct mr_work *work, bool *ret_is_whole, const char **ret_void,
+                           struct mr_error *ret_error)
+{
+    struct mr_proof *proof = work->proof;
+    bool is_void;
+    *ret_is_whole = false;
+    *ret_void = NULL;
+    MR_TRY(mr_work_read_rows(work, &is_void, ret_error));
+    if (proof->verdict == MR_VERIFY_UNPROVABLE) {
+        return MR_OK;
+    }
+    if (is_void) {
+        *ret_void = "it was truncated or rewritten while it was read";
+        return MR_OK;
+    }
+    proof->moment = work->cuts[work->cut_count - 1].after;
+    bool has_come;
+    MR_TRY(wait_for_stream(work, &has_come, ret_error));
+    if (!has_come) {
+        return MR_OK;
+    }
+    MR_TRY(mr_work_topic_end(work, ret_is_whole, &is_void, ret_error));
+    *ret_void = is_void ? "its topic got more partitions while it was read" : NULL;
+    return MR_OK;
+}
+
 static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
 {
     struct mr_proof *proof = work->proof;
@@ -164,31 +192,20 @@ static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
         MR_PROOF_VOID(proof, MR_VERIFY_NONE, "slot", "there is no slot \"%s\"", slot);
         return MR_OK;
     }
-    bool is_void = true;
-    for (int i = tools->options->paused != NULL ? VOID_TRIES - 1 : 0; i < VOID_TRIES && is_void;
+    bool is_whole = false;
+    const char *why = "";
+    for (int i = tools->options->paused != NULL ? VOID_TRIES - 1 : 0; i < VOID_TRIES && why != NULL;
          i++) {
-        MR_TRY(mr_work_read_rows(work, &is_void, ret_error));
+        MR_TRY(read_both(work, &is_whole, &why, ret_error));
     }
-    if (proof->verdict == MR_VERIFY_UNPROVABLE) {
-        return MR_OK;
+    if (why != NULL) {
+        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "truncated", "%s", why);
     }
-    if (is_void) {
-        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "truncated",
-                      "it was truncated or rewritten while it was read");
-        return MR_OK;
-    }
-    proof->moment = work->cuts[work->cut_count - 1].after;
-    bool has_come;
-    MR_TRY(wait_for_stream(work, &has_come, ret_error));
-    if (!has_come) {
-        return MR_OK;
-    }
-    bool is_whole;
-    MR_TRY(mr_work_read_topic(work, &is_whole, ret_error));
     if (!is_whole) {
         return MR_OK;
     }
-    if (work->is_copied) {
+    /* Whether a row that is copied later than the first snapshot is from before the others, nobody can tell. */
+    if (work->topic.copied > work->cuts[0].before) {
         MR_PROOF_VOID(proof, MR_VERIFY_NONE, "copied", "existing rows of it are being copied");
         return MR_OK;
     }

@@ -1,19 +1,39 @@
 /* A table that is being proved, which the files of the proof share: proof.c takes the steps, rows.c reads the table, records.c its topic,
- * names.c names what differs, keys.c turns those names back into the server's values, judge.c says what it means. Main thread. */
+ * names.c names what differs, keys.c turns those names back into the server's values, judge.c says what it means. Main thread, but for records.c. */
 #ifndef MR_VERIFY_PROOF_INTERNAL_H
 #define MR_VERIFY_PROOF_INTERNAL_H
 
+#include "base/thread.h"
 #include "verify/order.h"
 #include "verify/proof.h"
 
 /* Records that are not as the table's events are. */
 struct mr_strange {
     uint64_t unreadable;
+    char first_unreadable[512];
     uint64_t other_keys;
     struct mr_place other_last; /* of these the last one */
     uint64_t foreign;           /* before the first one of millrace */
     uint64_t lossy;             /* too large, of a table without a key */
     uint64_t hard;              /* differences whose last event is after `other_last` */
+};
+
+/* The topic, which a thread of its own reads. So it may begin while the table is still read, and what comes in the meantime is read
+ * afterwards. Between mr_work_topic_begin and the thread's end it has fold (events alone), order, strange and extent of the work. */
+struct mr_reading {
+    pthread_t thread;
+    pthread_mutex_t lock; /* of the next four */
+    pthread_cond_t turned;
+    enum { MR_TOPIC_AHEAD, MR_TOPIC_LAST, MR_TOPIC_LEFT } wanted; /* how far it is to be read */
+    bool is_ended;
+    uint64_t records, all;
+    struct mr_verify_row row, before;
+    mr_lsn copied;     /* the highest position of a row that was there before */
+    const char *cause; /* why it can't be read to its end, as mr_proof.cause; NULL: it can */
+    bool has_grown;    /* more partitions than at the beginning */
+    mr_status status;
+    struct mr_error error;
+    bool is_begun;
 };
 
 struct mr_work {
@@ -26,11 +46,11 @@ struct mr_work {
     uint32_t cut_count, cut_room;
     uint32_t chunk_rows, chunk_max; /* of the chunk at hand; max 0: it is the whole table */
     char *after;                    /* where the next one begins */
-    struct mr_verify_row row, before;
+    struct mr_verify_row row;
+    struct mr_reading topic;
     struct mr_kafka_extent extent;
     int64_t begun_ns; /* what is being read */
     struct mr_strange strange;
-    bool is_copied; /* rows that were there before come in just now */
 };
 
 /* Forgets all that was read. */
@@ -39,8 +59,16 @@ void mr_work_reset(struct mr_work *work);
 /* The table's rows into the fold, chunk by chunk. `*ret_is_void`: they are to be read again. The verdict may be that nothing can be proved. */
 mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_error *ret_error);
 
-/* The topic's records into the fold. `*ret_is_whole`: it was read to its end. */
-mr_status mr_work_read_topic(struct mr_work *work, bool *ret_is_whole, struct mr_error *ret_error);
+/* Begins to read the topic's records into the fold. The table must be described. */
+mr_status mr_work_topic_begin(struct mr_work *work, struct mr_error *ret_error);
+
+/* Reads it to the end that it has now. `*ret_is_whole`: it is read so far, or the verdict is that it can't be. `*ret_is_void`: its partitions
+ * have become more, and all is to be read again. */
+mr_status mr_work_topic_end(struct mr_work *work, bool *ret_is_whole, bool *ret_is_void,
+                            struct mr_error *ret_error);
+
+/* Ends the thread, if there is one. */
+void mr_work_topic_leave(struct mr_work *work);
 
 /* What the comparison of both has come to, as verdict and reasons. */
 void mr_work_judge(const struct mr_work *work);

@@ -35,7 +35,6 @@ static void begin(struct mr_work *work, const struct mr_verify_table *table)
     work->table = *table;
     work->fold = mr_fold_new(table->key_count > 0);
     work->row.large = MR_NEW_ARRAY(struct mr_verify_large, table->column_count + 1);
-    work->before.large = MR_NEW_ARRAY(struct mr_verify_large, table->column_count + 1);
     if (table->key_count > 0 && table->is_ordered) {
         work->chunk_max =
             rate > 0 && rate < CHUNK_ROWS / CHUNK_SECONDS ? rate * CHUNK_SECONDS : CHUNK_ROWS;
@@ -108,6 +107,10 @@ static mr_status read_chunk_rows(struct mr_work *work, bool *ret_is_void,
     *ret_is_void = !is_same;
     if (!is_same) {
         return MR_OK;
+    }
+    /* The topic is read beside it, unless a rate is to be kept, of the daemon's own proof. */
+    if (work->tools->options->paused == NULL && !work->topic.is_begun) {
+        MR_TRY(mr_work_topic_begin(work, ret_error));
     }
     work->chunk_rows = 0;
     const struct mr_verify_range range = {.after = work->after, .rows_max = work->chunk_max};

@@ -1,5 +1,6 @@
 #include "verify/scan.h"
 
+#include <endian.h>
 #include <string.h>
 
 enum { DEPTH_MAX = 1000 }; /* of a jsonb that is written as JSON itself */
@@ -197,45 +198,86 @@ static bool take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret)
     return true;
 }
 
-/* The quote that ends a string, which begins at `at`; NULL: there is none. */
-static const uint8_t *string_end(const uint8_t *at, const uint8_t *end)
+/* Where pass_over is. */
+struct passing {
+    int64_t depth;
+    bool in_string;
+    bool is_escaped; /* by the byte before */
+};
+
+/* Whether the byte ends what is passed over. */
+static bool pass_one(struct passing *passing, uint8_t byte)
 {
-    const uint8_t *quote;
-    for (const uint8_t *from = at; (quote = memchr(from, '"', (size_t)(end - from))) != NULL;
-         from = quote + 1) {
-        const uint8_t *before = quote;
-        while (before > at && before[-1] == '\\') {
-            before--;
-        }
-        if ((quote - before) % 2 == 0) {
-            break;
-        }
+    if (passing->in_string) {
+        passing->in_string = passing->is_escaped || byte != '"';
+        passing->is_escaped = !passing->is_escaped && byte == '\\';
+        return false;
     }
-    return quote;
+    passing->in_string = byte == '"';
+    passing->depth += (byte == '{' || byte == '[') - (byte == '}' || byte == ']');
+    return passing->depth == 0;
+}
+
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* The top bit of each byte that equals `byte`. */
+static uint64_t equals(uint64_t word, uint8_t byte)
+{
+    uint64_t differs = word ^ EACH(byte);
+    return ~(((differs & EACH(0x7f)) + EACH(0x7f)) | differs) & EACH(0x80);
+}
+
+/* These top bits side by side, the first byte's lowest. */
+static unsigned gather(uint64_t tops)
+{
+    return (unsigned)(((tops >> 7) * UINT64_C(0x0102040810204080)) >> 56);
+}
+
+/* Eight bytes at once; false: it takes them one by one, as something is escaped, or what is passed over may end. */
+static bool pass_eight(struct passing *passing, const uint8_t *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof(word));
+    word = le64toh(word);
+    if (passing->is_escaped || equals(word, '\\') != 0) {
+        return false;
+    }
+    unsigned in_string = gather(equals(word, '"')); /* from each quote to before the next */
+    in_string ^= in_string << 1;
+    in_string ^= in_string << 2;
+    in_string ^= in_string << 4;
+    in_string = (in_string & 0xff) ^ (passing->in_string ? 0xff : 0);
+    const uint64_t small = word | EACH(0x20); /* '[' is '{' then, and ']' '}'; no other byte is */
+    int opened = __builtin_popcount(gather(equals(small, '{')) & ~in_string);
+    int closed = __builtin_popcount(gather(equals(small, '}')) & ~in_string);
+    if (passing->depth <= closed) {
+        return false;
+    }
+    passing->depth += opened - closed;
+    passing->in_string = (in_string & 0x80) != 0;
+    return true;
 }
 
 /* An object or array to its bracket. */
 static bool pass_over(struct mr_scan *scan, struct mr_scanned *ret)
 {
-    enum { QUOTE = 2 };
-    static const int8_t steps[256] = {['{'] = 1, ['['] = 1, ['}'] = -1, [']'] = -1, ['"'] = QUOTE};
     const uint8_t *begin = scan->at;
     const uint8_t *at = begin;
-    int64_t depth = 0;
-    do {
-        if (steps[*at] != QUOTE) {
-            depth += steps[*at];
+    struct passing passing = {0};
+    bool is_ended = false;
+    while (at < scan->end && !is_ended) {
+        if (scan->end - at >= 8 && pass_eight(&passing, at)) {
+            at += 8;
             continue;
         }
-        at = string_end(at + 1, scan->end);
-        if (at == NULL) {
-            return false;
+        for (int i = 0; i < 8 && at < scan->end && !is_ended; i++) {
+            is_ended = pass_one(&passing, *at++);
         }
-    } while (++at < scan->end && depth > 0);
+    }
     scan->at = at;
     *ret = (struct mr_scanned){.kind = *begin == '{' ? MR_SCAN_OBJECT : MR_SCAN_ARRAY,
                                .text = {.data = begin, .len = (size_t)(at - begin)}};
-    return depth == 0;
+    return is_ended;
 }
 
 /* The value of a member. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "testing/test.h"
 
 /* In memory of its own, so that a sanitizer sees a step beyond the end. */
@@ -160,6 +161,71 @@ static void test_shallow(void **state)
     }
 }
 
+static uint64_t draw(uint64_t *random)
+{
+    *random = *random * UINT64_C(6364136223846793005) + 1; /* Knuth's, without its lower half */
+    return *random >> 33;
+}
+
+/* Appends an object or an array, of strings with all that could be taken for an end. */
+static void add_nested(struct mr_text *text, uint64_t *random, int depth)
+{
+    static const char *const parts[] = {"}",    "]",        "{", "\\\\",
+                                        "\\\"", "\\\\\\\"", "x", "some length"};
+    bool is_object = (draw(random) & 1) != 0;
+    mr_text_string(text, is_object ? "{" : "[");
+    uint64_t count = draw(random) % 4;
+    for (uint64_t i = 0; i < count; i++) {
+        mr_text_format(text, "%s%s\"", i == 0 ? "" : ",", is_object ? "\"k\":" : "");
+        for (uint64_t n = draw(random) % 4; n > 0; n--) {
+            mr_text_string(text, parts[draw(random) % MR_ARRAY_LEN(parts)]);
+        }
+        mr_text_string(text, "\"");
+        if (depth > 0 && draw(random) % 2 == 0) {
+            mr_text_string(text, is_object ? ",\"n\":" : ",");
+            add_nested(text, random, depth - 1);
+        }
+    }
+    mr_text_string(text, is_object ? "}" : "]");
+}
+
+static bool shallow(const char *text, size_t len, mr_slice *ret_passed)
+{
+    struct mr_scanned name;
+    struct mr_scanned value;
+    struct mr_scan scan = mr_scan_shallow((mr_slice){.data = (const uint8_t *)text, .len = len});
+    bool has_a = mr_scan_member(&scan, &name, &value);
+    *ret_passed = has_a ? value.text : (mr_slice){0};
+    return has_a && mr_scan_member(&scan, &name, &value);
+}
+
+/* The other way to its end is the parser's, which reads all of it. */
+static void test_shallow_ends_where_the_parser_does(void **state)
+{
+    (void)state;
+    uint64_t random = 1;
+    for (int i = 0; i < 2000; i++) {
+        struct mr_text text = {0};
+        mr_text_string(&text, "{\"a\":");
+        add_nested(&text, &random, 3);
+        mr_text_string(&text, ",\"b\":1}");
+        struct mr_scan scan = mr_scan_members(mr_slice_of(text.data));
+        struct mr_scanned name;
+        struct mr_scanned value;
+        assert_true(mr_scan_member(&scan, &name, &value));
+        mr_slice passed;
+        assert_true(shallow(text.data, text.len, &passed));
+        assert_true(mr_slice_equal(passed, value.text));
+        /* Cut anywhere, in memory of that length. */
+        size_t len = draw(&random) % (text.len - strlen(",\"b\":1}"));
+        char *cut = MR_ALLOC(len + 1);
+        memcpy(cut + 1, text.data, len);
+        assert_false(shallow(cut + 1, len, &passed));
+        free(cut);
+        mr_text_done(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_members_and_find),
         cmocka_unit_test(test_unescape),
         cmocka_unit_test(test_shallow),
+        cmocka_unit_test(test_shallow_ends_where_the_parser_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

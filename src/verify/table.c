@@ -134,8 +134,9 @@ static uint32_t column_of(const struct mr_verify_table *table, const struct mr_s
         memcpy(plain, buffer, len);
         text = (mr_slice){.data = plain, .len = len};
     }
-    for (uint32_t i = 0; i < table->column_count; i++) {
-        uint32_t at = (hint + i) % table->column_count;
+    uint32_t at = hint;
+    for (uint32_t i = 0; i < table->column_count; i++, at++) {
+        at = at < table->column_count ? at : 0;
         const struct mr_verify_column *column = &table->columns[at];
         if (column->name_len == text.len && memcmp(column->name, text.data, text.len) == 0) {
             return at;

@@ -1,8 +1,9 @@
 /* `millrace verify`: proves that the topics equal the tables.
  *
- * For each table: its rows are read under a snapshot, then the stream is waited for until it has passed that moment, then the topic is
- * read to its end and folded by key. An event counts if the snapshot sees its transaction (cut.h), so both sides are of one moment,
- * without a tolerance. The room shares no code with what streams: it reads JSON, positions and COPY by its own. Main thread.
+ * For each table: its rows are read under a snapshot, then the stream is waited for until it has passed that moment, and the topic is
+ * read to the end that it has then, by a second thread, and folded by key. An event counts if the snapshot sees its transaction
+ * (cut.h), so both sides are of one moment, without a tolerance. The room shares no code with what streams: it reads JSON, positions and
+ * COPY by its own. Main thread.
  */
 #ifndef MR_VERIFY_VERIFY_H
 #define MR_VERIFY_VERIFY_H

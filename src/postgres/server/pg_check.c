@@ -366,6 +366,7 @@ static const struct {
     {"limits", check_limits, false},
     {"role", check_role, false},
     {"slot \"%s\"", check_owner, true},
+    {"slot \"%s\"", mr_pg_rules_of_load, true},
     {"publication \"%s\"", check_publication, false},
     {"existing rows", mr_pg_rules_of_copy, false},
     {"failover", check_failover, false},

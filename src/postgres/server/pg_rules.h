@@ -84,4 +84,8 @@ mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_facts 
 mr_status mr_pg_rules_of_keys(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error);
 
+/* Whether PostgreSQL decodes the slot, which somebody reads now, as fast as it is written. pg_load.c. */
+mr_status mr_pg_rules_of_load(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                              struct mr_pg_reporter *to, struct mr_error *ret_error);
+
 #endif
