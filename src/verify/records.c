@@ -143,7 +143,8 @@ static int look_up(struct mr_reading *topic, uint64_t records, uint64_t all)
     return wanted;
 }
 
-static int wait_for_last(struct mr_reading *topic)
+/* MR_AGAIN: it is not wanted any more. */
+static mr_status wait_for_last(struct mr_reading *topic)
 {
     pthread_mutex_lock(&topic->lock);
     while (topic->wanted == MR_TOPIC_AHEAD) {
@@ -151,7 +152,7 @@ static int wait_for_last(struct mr_reading *topic)
     }
     int wanted = topic->wanted;
     pthread_mutex_unlock(&topic->lock);
-    return wanted;
+    return wanted == MR_TOPIC_LEFT ? MR_AGAIN : MR_OK;
 }
 
 /* To the end that the reader knows. MR_AGAIN: it is not wanted any more. */
@@ -201,14 +202,18 @@ static mr_status read_topic(struct mr_work *work, struct mr_error *ret_error)
     const char *name = work->table.topic;
     bool is_ahead = look_up(topic, 0, 0) == MR_TOPIC_AHEAD;
     uint64_t records = 0;
-    MR_TRY(mr_kafka_reader_open(reader, name, &work->extent, ret_error));
+    mr_status status = mr_kafka_reader_open(reader, name, &work->extent, ret_error);
+    if (status != MR_OK && is_ahead) { /* it may be one that is just being made */
+        is_ahead = false;
+        MR_TRY(wait_for_last(topic));
+        status = mr_kafka_reader_open(reader, name, &work->extent, ret_error);
+    }
+    MR_TRY(status);
     uint32_t partitions = work->extent.partitions;
     work->order = mr_order_new(partitions);
     MR_TRY(read_on(work, &records, ret_error));
     if (is_ahead && topic->cause == NULL) {
-        if (wait_for_last(topic) == MR_TOPIC_LEFT) {
-            return MR_AGAIN;
-        }
+        MR_TRY(wait_for_last(topic));
         MR_TRY(mr_kafka_reader_extend(reader, name, &work->extent, ret_error));
         if (work->extent.partitions != partitions) {
             topic->has_grown = true;
