@@ -234,6 +234,8 @@ MUTANTS = [
     Mutant("verify takes null for an empty text", f"{VERIFY}value.c", "    key.high ^= text.data == NULL;\n", "", "unit table_test"),
     Mutant("verify does not wait for the stream", f"{VERIFY}proof.c", "*ret_has_come = confirmed >= end;", "*ret_has_come = true;",
            "test_verify.py::test_a_stream_that_does_not_run_gives_no_verdict"),
+    Mutant("verify reads no more of the topic than it had at first", f"{VERIFY}records.c", "if (is_ahead && topic->cause == NULL) {",
+           "if (false) {", "test_verify.py::test_a_large_table_is_read_in_chunks_while_it_is_written"),
     Mutant("verify lets records come twice under exactly-once", f"{VERIFY}judge.c", "kafka.exactly_once && order.repeats > 0",
            "kafka.exactly_once && order.repeats > 1000", "test_verify.py::test_a_repeat_under_exactly_once_is_one_too_many"),
     Mutant("verify excuses what came after records with another key", f"{VERIFY}judge.c",
