@@ -38,12 +38,9 @@ struct mr_convert {
     struct mr_cv_list patterns;           /* of tables that are not named one by one */
     struct mr_cv_list outboxes;           /* those of both whose rows an EventRouter is for */
     bool tables_known;                    /* all of them */
-    bool only_outboxes;                   /* every table is one */
     bool has_router;                      /* a router became [routing] */
     bool has_outbox;                      /* an EventRouter became [outbox] */
-    const char *unwraps;                  /* the option that names ExtractNewRecordState; NULL:
-                            there is none */
-    bool unwraps_outboxes;                /* before an EventRouter would see their events */
+    const char *unwraps; /* the option that names ExtractNewRecordState; NULL: there is none */
 };
 
 void *mr_cv_keep(struct mr_convert *c, void *memory); /* until the end; returns it */
@@ -117,14 +114,5 @@ void mr_cv_tables(struct mr_convert *c);
 void mr_cv_columns(struct mr_convert *c);
 void mr_cv_transforms(struct mr_convert *c); /* after the tables, before Kafka */
 void mr_cv_kafka(struct mr_convert *c);
-
-/* What a transformation is for: the events of all tables, or, by its predicate, of some. */
-enum mr_cv_scope { MR_CV_ALL, MR_CV_TABLES, MR_CV_SCOPE_UNKNOWN };
-
-/* Looks at the predicate of that alias. With MR_CV_TABLES `ret` gets the tables, which are among
- * those that are known or that a pattern may mean. `takes` marks its options as done, and notes
- * what is not known. */
-enum mr_cv_scope mr_cv_scope_of(struct mr_convert *c, const char *alias, bool takes,
-                                struct mr_cv_list *ret);
 
 #endif

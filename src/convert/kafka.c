@@ -75,33 +75,6 @@ static void convert_login(struct mr_convert *c)
               jaas != NULL ? jaas->given : mechanism->given);
 }
 
-static void convert_tls(struct mr_convert *c)
-{
-    const struct mr_cv_line *protocol = mr_cv_take(c, "producer.override.security.protocol");
-    const struct mr_cv_line *store = mr_cv_take(c, "producer.override.ssl.truststore.location");
-    const struct mr_cv_line *type = mr_cv_take(c, "producer.override.ssl.truststore.type");
-    bool tls = protocol != NULL && strstr(protocol->value, "SSL") != NULL;
-    bool is_pem = type != NULL && strcmp(type->value, "PEM") == 0;
-    if (protocol != NULL) {
-        mr_cv_set(c, "sink.kafka.tls", tls ? "true" : "false");
-    }
-    if (store != NULL && tls && is_pem && !mr_cv_is_expression(store->value)) {
-        mr_cv_set(c, "sink.kafka.tls_ca_location", store->value);
-        return;
-    }
-    if (store != NULL && tls) {
-        TO_DO(c, store->given,
-              "Java's stores are not read; export the certificates as PEM (keytool -exportcert "
-              "-rfc) and set sink.kafka.tls_ca_location");
-    } else if (store != NULL) {
-        IDLE(c, store->given, "there is no TLS");
-    }
-    if (type != NULL) {
-        IDLE(c, type->given,
-             store == NULL ? "there is no location to it" : "see ssl.truststore.location");
-    }
-}
-
 /* An option of a converter; NULL: of another thing. */
 static const char *option_of(const struct mr_cv_line *line, const char *side)
 {
@@ -147,7 +120,7 @@ static void convert_cloud_events(struct mr_convert *c)
 static void convert_names(struct mr_convert *c, const char *option)
 {
     const struct mr_cv_line *line = mr_cv_take(c, option);
-    if (line != NULL && strcmp(line->value, "avro") != 0 && strcmp(line->value, "none") != 0) {
+    if (line != NULL && !mr_is_among("avro|none", mr_slice_of(line->value))) {
         LOST(c, line->given,
              "names are written as with \"avro\": other characters become underscores");
     }
@@ -167,25 +140,15 @@ static void convert_registry_login(struct mr_convert *c, const char *option)
 }
 
 /* Keys and values have one registry: what the file says of keys it must say of values. */
-static void convert_avro_keys(struct mr_convert *c, const char *java)
+static void convert_key_options(struct mr_convert *c)
 {
-    const struct mr_cv_line *converter = mr_cv_take(c, "key.converter");
-    if (converter == NULL || strcmp(converter->value, java) != 0) {
-        LOST(c, "key.converter", "keys are Avro where values are");
-    }
     for (uint32_t i = 0; i < c->line_count; i++) {
         struct mr_cv_line *line = &c->lines[i];
         const char *option = option_of(line, "key");
-        if (option == NULL) {
-            continue;
-        }
-        const char *rest = strncmp(option, "key.", 4) == 0 ? option + 4 : NULL;
         const struct mr_cv_line *other =
-            rest == NULL ? mr_cv_find(c, mr_cv_text(c, "value.converter.%s", option))
-                         : mr_cv_find(c, mr_cv_text(c, "value.converter.value.%s", rest));
-        line->done = true;
-        if (strcmp(option, "schemas.enable") != 0 &&
-            (other == NULL || strcmp(other->value, line->value) != 0)) {
+            option == NULL ? NULL : mr_cv_find(c, mr_cv_text(c, "value.converter.%s", option));
+        line->done |= option != NULL;
+        if (option != NULL && (other == NULL || strcmp(other->value, line->value) != 0)) {
             LOST(c, line->given, "keys have the values' registry and options");
         }
     }
@@ -195,9 +158,13 @@ static void convert_avro(struct mr_convert *c, const char *java)
 {
     static const char apicurio[] = "value.converter.apicurio.registry.url";
     const struct mr_cv_line *own_api = mr_cv_take(c, apicurio);
+    const struct mr_cv_line *keys = mr_cv_take(c, "key.converter");
     mr_cv_take(c, "value.converter");
     mr_cv_set(c, "format", "avro");
-    convert_avro_keys(c, java);
+    if (keys == NULL || strcmp(keys->value, java) != 0) {
+        LOST(c, "key.converter", "keys are Avro where values are");
+    }
+    convert_key_options(c);
     convert_registry_login(c, "basic.auth.user.info");
     convert_registry_login(c, "schema.registry.basic.auth.user.info");
     if (own_api != NULL) {
@@ -239,7 +206,7 @@ static void note_converter(struct mr_convert *c, const char *side, const struct 
         LOST(c, line->given,
              "events are JSON without schemas, as JsonConverter with schemas.enable = false writes "
              "them; let consumers read that");
-    } else if (is_bare && c->outboxes.count > 0 && !c->only_outboxes) {
+    } else if (is_bare && c->outboxes.count > 0 && c->outboxes.count < c->tables.count) {
         LOST(c, line->given,
              "holds for events of the outbox; those of other tables are JSON, which this converter "
              "does not write");
@@ -283,7 +250,6 @@ void mr_cv_kafka(struct mr_convert *c)
 {
     convert_brokers(c);
     convert_login(c);
-    convert_tls(c);
     const struct mr_cv_line *values = mr_cv_find(c, "value.converter");
     if (values != NULL && !c->has_outbox && mr_cv_is_class(values->value, "AvroConverter")) {
         convert_avro(c, values->value);

@@ -6,7 +6,7 @@
 #include "base/rewrite.h"
 #include "convert/convert_internal.h"
 
-enum { TEXTS_MAX = 1000, DEPTH_MAX = 20, PARTS_MAX = 3 };
+enum { TEXTS_MAX = 1000, PATTERN_MAX = 4096, PARTS_MAX = 3 };
 
 struct mr_cv_list mr_cv_split(struct mr_convert *c, const char *text, char separator)
 {
@@ -29,13 +29,6 @@ struct mr_cv_list mr_cv_split(struct mr_convert *c, const char *text, char separ
     return ret;
 }
 
-static void add_all(struct mr_convert *c, struct mr_cv_list *list, const struct mr_cv_list *more)
-{
-    for (uint32_t i = 0; i < more->count; i++) {
-        mr_cv_add(c, list, more->items[i]);
-    }
-}
-
 /* Without "^" and "$" around it. */
 static const char *without_anchors(struct mr_convert *c, const char *pattern)
 {
@@ -45,120 +38,67 @@ static const char *without_anchors(struct mr_convert *c, const char *pattern)
     return mr_cv_part(c, from, len - ends);
 }
 
-/* Each text of `left` with each of `right` after it, in the place of `left`. */
-static bool join(struct mr_convert *c, struct mr_cv_list *left, const struct mr_cv_list *right)
+/* An expression that is a name: a dot counts as a dot, escaped or not. NULL: it is more. */
+static const char *plain_name(struct mr_convert *c, const char *pattern)
 {
-    struct mr_cv_list joined = {0};
-    if ((size_t)left->count * right->count > TEXTS_MAX) {
-        return false;
-    }
-    for (uint32_t i = 0; i < left->count; i++) {
-        for (uint32_t k = 0; k < right->count; k++) {
-            mr_cv_add(c, &joined, mr_cv_text(c, "%s%s", left->items[i], right->items[k]));
+    char *name = mr_cv_keep(c, MR_STRDUP(pattern));
+    char *to = name;
+    for (const char *at = pattern; *at != '\0'; at++) {
+        at += at[0] == '\\' && at[1] != '\0' && strchr(".-$\"", at[1]) != NULL;
+        if (strchr("\\*+?()[]{}|^", *at) != NULL) {
+            return NULL;
         }
+        *to++ = *at;
     }
-    *left = joined;
-    return true;
+    *to = '\0';
+    return name;
 }
 
-static bool expand_choice(struct mr_convert *c, const char **at, unsigned depth,
-                          struct mr_cv_list *ret);
-
-/* [abc], without ranges and without those that negate. */
-static bool expand_class(struct mr_convert *c, const char **at, struct mr_cv_list *ret)
+/* Where an alternative ends: at a bar, or a bracket that it does not open. */
+static const char *alternative_end(const char *at)
 {
-    const char *from = *at + 1;
-    for (; *from != ']'; from++) {
-        if (*from == '\0' || strchr("-^\\[&", *from) != NULL) {
-            return false;
-        }
-        mr_cv_add(c, ret, mr_cv_part(c, from, 1));
+    for (int depth = 0; *at != '\0' && (depth > 0 || strchr("|)", *at) == NULL); at++) {
+        depth += (*at == '(') - (*at == ')');
+        at += *at == '\\' && at[1] != '\0';
     }
-    *at = from + 1;
-    return ret->count > 0;
+    return at;
 }
 
-static bool expand_group(struct mr_convert *c, const char **at, unsigned depth,
-                         struct mr_cv_list *ret)
+/* Takes one choice apart, and what comes of it again. */
+static bool expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret)
 {
-    (*at)++;
-    if (strncmp(*at, "?:", 2) == 0) {
-        *at += 2;
+    const char *end = alternative_end(pattern);
+    if (*end == '|') {
+        return expand(c, mr_cv_part(c, pattern, (size_t)(end - pattern)), ret) &&
+               expand(c, end + 1, ret);
     }
-    if (depth == DEPTH_MAX || !expand_choice(c, at, depth + 1, ret) || **at != ')') {
-        return false;
+    const char *group = strchr(pattern, '(');
+    if (group == NULL || (group > pattern && group[-1] == '\\')) {
+        const char *name = plain_name(c, pattern);
+        mr_cv_add(c, ret, name);
+        return name != NULL && ret->count <= TEXTS_MAX;
     }
-    (*at)++;
-    return true;
-}
-
-/* One character, class or group. */
-static bool expand_atom(struct mr_convert *c, const char **at, unsigned depth,
-                        struct mr_cv_list *ret)
-{
-    const char *from = *at;
-    if (*from == '(') {
-        return expand_group(c, at, depth, ret);
+    const char *first = group + (strncmp(group, "(?:", 3) == 0 ? 3 : 1);
+    const char *close = first;
+    while (*(close = alternative_end(close)) == '|') {
+        close++;
     }
-    if (*from == '[') {
-        return expand_class(c, at, ret);
+    bool good = *close == ')';
+    for (const char *from = first; good && from <= close; from = end + 1) {
+        end = alternative_end(from);
+        good = expand(c,
+                      mr_cv_text(c, "%.*s%.*s%s", (int)(group - pattern), pattern,
+                                 (int)(end - from), from, close + 1),
+                      ret);
     }
-    if (*from == '\\') {
-        bool is_letter = (from[1] >= 'a' && from[1] <= 'z') || (from[1] >= 'A' && from[1] <= 'Z') ||
-                         (from[1] >= '0' && from[1] <= '9');
-        if (from[1] == '\0' || is_letter) {
-            return false;
-        }
-        from++;
-    } else if (strchr("*+?{", *from) != NULL) {
-        return false;
-    }
-    mr_cv_add(c, ret, mr_cv_part(c, from, 1));
-    *at = from + 1;
-    return true;
-}
-
-/* Atoms one after the other. What repeats is not simple. */
-static bool expand_sequence(struct mr_convert *c, const char **at, unsigned depth,
-                            struct mr_cv_list *ret)
-{
-    mr_cv_add(c, ret, "");
-    while (**at != '\0' && **at != '|' && **at != ')') {
-        struct mr_cv_list atom = {0};
-        bool good = expand_atom(c, at, depth, &atom);
-        if (good && **at == '?') {
-            mr_cv_add(c, &atom, "");
-            (*at)++;
-        }
-        if (!good || (**at != '\0' && strchr("*+?{", **at) != NULL) || !join(c, ret, &atom)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool expand_choice(struct mr_convert *c, const char **at, unsigned depth,
-                          struct mr_cv_list *ret)
-{
-    for (;;) {
-        struct mr_cv_list texts = {0};
-        bool good = expand_sequence(c, at, depth, &texts) && ret->count + texts.count <= TEXTS_MAX;
-        add_all(c, ret, &texts);
-        if (!good || **at != '|') {
-            return good;
-        }
-        (*at)++;
-    }
+    return good;
 }
 
 bool mr_cv_expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret)
 {
-    const char *at = without_anchors(c, pattern);
-    struct mr_cv_list texts = {0};
-    bool good = expand_choice(c, &at, 0, &texts) && *at == '\0';
-    if (good) {
-        add_all(c, ret, &texts);
-    }
+    struct mr_cv_list before = *ret;
+    bool good = strlen(pattern) <= PATTERN_MAX && expand(c, without_anchors(c, pattern), ret);
+    *ret = good ? *ret : before;
     return good;
 }
 

@@ -61,16 +61,6 @@ static void warn_of_trust(struct mr_convert *c)
           mode);
 }
 
-static void convert_keepalive(struct mr_convert *c, struct mr_text *connection)
-{
-    const char *value = mr_cv_value(c, "database.tcpKeepAlive");
-    if (value != NULL && strcmp(value, "false") == 0) {
-        add_keyword(connection, "keepalives", "0");
-    } else if (value != NULL && strcmp(value, "true") != 0) {
-        LOST(c, "database.tcpKeepAlive", "is true or false");
-    }
-}
-
 static void convert_connection(struct mr_convert *c)
 {
     struct mr_text connection = {0};
@@ -87,7 +77,6 @@ static void convert_connection(struct mr_convert *c)
             }
         }
     }
-    convert_keepalive(c, &connection);
     convert_password(c);
     if (complete && connection.len > 0) {
         mr_cv_set(c, "source.postgres.connection", connection.data);
@@ -132,23 +121,6 @@ static void convert_slot(struct mr_convert *c)
 static const char *or_else(const struct mr_cv_line *line, const char *fallback)
 {
     return line == NULL ? fallback : line->value;
-}
-
-/* Debezium takes signals from the table, unless other channels are named. */
-static void convert_signals(struct mr_convert *c)
-{
-    const struct mr_cv_line *line = mr_cv_take(c, "signal.enabled.channels");
-    const struct mr_cv_line *table = mr_cv_take(c, "signal.data.collection");
-    struct mr_cv_list channels = mr_cv_split(c, or_else(line, "source"), ',');
-    for (uint32_t i = 0; i < channels.count; i++) {
-        if (strcmp(channels.items[i], "source") != 0) {
-            LOST(c, line->given,
-                 "signals come by a table only; \"millrace snapshot\" and POST /api/snapshot ask "
-                 "for the same (docs/incremental.md)");
-        } else if (table != NULL) {
-            mr_cv_set(c, "snapshot.signal_table", table->value);
-        }
-    }
 }
 
 /* Without an interval the others say nothing. */
@@ -241,7 +213,6 @@ void mr_cv_source(struct mr_convert *c)
 {
     convert_connection(c);
     convert_slot(c);
-    convert_signals(c);
     convert_heartbeat(c);
     convert_messages(c, convert_operations(c));
 }

@@ -26,16 +26,17 @@ static bool is_table(const char *text)
            strchr(text, '"') == NULL;
 }
 
-/* The tables of one pattern; false: they can't be told from it. */
-static bool add_tables(struct mr_convert *c, struct mr_cv_list *tables, const char *pattern)
+/* The tables that a pattern spells out; false: it does not. */
+static bool add_tables(struct mr_convert *c, const char *pattern)
 {
     struct mr_cv_list texts = {0};
     bool good = mr_cv_expand(c, pattern, &texts);
     for (uint32_t i = 0; i < texts.count; i++) {
-        bool is_good = is_table(texts.items[i]);
-        good &= is_good;
-        if (is_good && !mr_cv_holds(tables, texts.items[i])) {
-            mr_cv_add(c, tables, texts.items[i]);
+        good &= is_table(texts.items[i]);
+    }
+    for (uint32_t i = 0; good && i < texts.count; i++) {
+        if (!mr_cv_holds(&c->tables, texts.items[i])) {
+            mr_cv_add(c, &c->tables, texts.items[i]);
         }
     }
     return good;
@@ -86,10 +87,8 @@ static void convert_list(struct mr_convert *c)
     struct mr_cv_list patterns = mr_cv_split(c, value, ',');
     c->tables_known = patterns.count > 0;
     for (uint32_t i = 0; i < patterns.count; i++) {
-        struct mr_cv_list before = c->tables;
-        if (!add_tables(c, &c->tables, patterns.items[i])) {
+        if (!add_tables(c, patterns.items[i])) {
             c->tables_known = false;
-            c->tables = before;
             add_pattern(c, line, patterns.items[i], i + 1);
         }
     }
@@ -102,51 +101,26 @@ static void convert_list(struct mr_convert *c)
     }
 }
 
-/* Filters that only say what to leave out, which a list of tables does by itself. */
-static void convert_filters(struct mr_convert *c)
-{
-    static const char *const names[] = {"table.exclude.list", "schema.include.list",
-                                        "schema.exclude.list"};
-    for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        struct mr_cv_line *line = mr_cv_find(c, names[i]);
-        if (line == NULL || line->done) { /* excluded_tables has it */
-            continue;
-        }
-        line->done = true;
-        if (line->value[0] != '\0' && c->tables_known) {
-            IDLE(c, line->given,
-                 "\"tables\" names all tables; see that it has none that this leaves out");
-        } else if (line->value[0] != '\0') {
-            TO_DO(c, line->given, "leave out of \"tables\" what this leaves out");
-        }
-    }
-}
-
 /* "schema.table:a,b;…" to key_columns. */
 static void convert_keys(struct mr_convert *c)
 {
     struct mr_cv_list rules = mr_cv_split(c, mr_cv_value(c, "message.key.columns"), ';');
     struct mr_cv_list keys = {0};
-    bool good = true;
     for (uint32_t i = 0; i < rules.count; i++) {
-        struct mr_cv_list tables = {0};
-        const char *colon = strchr(rules.items[i], ':');
-        struct mr_cv_list columns = mr_cv_split(c, colon == NULL ? NULL : colon + 1, ',');
-        good &=
-            colon != NULL &&
-            add_tables(c, &tables, mr_cv_part(c, rules.items[i], (size_t)(colon - rules.items[i])));
-        good &= tables.count > 0 && columns.count > 0;
-        for (uint32_t k = 0; k < tables.count && columns.count > 0; k++) {
-            const char *key = tables.items[k];
-            for (uint32_t n = 0; n < columns.count; n++) {
-                key = mr_cv_text(c, "%s%s%s", key, n == 0 ? ":" : ",", columns.items[n]);
-            }
-            mr_cv_add(c, &keys, key);
+        const char *rule = rules.items[i];
+        const char *columns = rule + strcspn(rule, ":");
+        const char *key = mr_cv_pattern(c, mr_cv_part(c, rule, (size_t)(columns - rule)), 2);
+        struct mr_cv_list names = mr_cv_split(c, columns + (*columns == ':'), ',');
+        for (uint32_t n = 0; n < names.count && key != NULL; n++) {
+            key = mr_cv_text(c, "%s%s%s", key, n == 0 ? ":" : ",", names.items[n]);
         }
-    }
-    if (!good) {
-        LOST(c, "message.key.columns",
-             "holds a pattern that does not name its tables one by one; name them in key_columns");
+        if (key != NULL && names.count > 0) {
+            mr_cv_add(c, &keys, key);
+        } else {
+            LOST(c, "message.key.columns",
+                 "part %u is not a table and its columns as key_columns has them; write it there",
+                 i + 1);
+        }
     }
     if (keys.count > 0) {
         mr_cv_set_list(c, "key_columns", &keys);
@@ -156,7 +130,6 @@ static void convert_keys(struct mr_convert *c)
 void mr_cv_tables(struct mr_convert *c)
 {
     convert_list(c);
-    convert_filters(c);
     convert_keys(c);
 }
 

@@ -1,5 +1,6 @@
 /* Transformations: routers as [routing], EventRouter as [outbox], ExtractNewRecordState as format =
  * "row". debezium.def has their options that only have another name. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "convert/convert_internal.h"
@@ -58,14 +59,9 @@ static void convert_router(struct mr_convert *c, const char *alias, const char *
 
 /* After ExtractNewRecordState no event has the envelope that EventRouter looks for (both:
  * SmtManager.isValidEnvelope). */
-static void convert_event_router(struct mr_convert *c, const char *alias, const char *given,
-                                 const struct mr_cv_list *in)
+static void convert_event_router(struct mr_convert *c, const char *alias, const char *given)
 {
-    if (in != NULL && in->count == 0) {
-        IDLE(c, given, "its predicate means none of the tables");
-        return;
-    }
-    if (c->unwraps_outboxes) {
+    if (c->unwraps != NULL) {
         LOST(c, given, "after ExtractNewRecordState it finds no events to route; put it before");
         return;
     }
@@ -148,32 +144,63 @@ static void convert_unwrap(struct mr_convert *c, const char *alias)
     convert_fields(c, alias, "add.headers", "row.add_headers");
 }
 
-/* Whether the transformation is for all tables whose rows are no events of an outbox: what it
- * becomes is. `in`: those it is for. */
-static bool is_for_others(const struct mr_convert *c, const struct mr_cv_list *in)
+/* The tables whose topics an EventRouter's predicate names (Kafka Connect: TopicNameMatches, whose
+ * pattern fits the whole name). False: they can't be told from it. */
+static bool find_outboxes(struct mr_convert *c, const char *alias, const char *predicate)
 {
-    bool all = c->patterns.count == 0;
+    struct mr_cv_line *type = mr_cv_find(c, mr_cv_text(c, "predicates.%s.type", predicate));
+    struct mr_cv_line *pattern = mr_cv_find(c, mr_cv_text(c, "predicates.%s.pattern", predicate));
+    const struct mr_cv_line *prefix = mr_cv_find(c, "topic.prefix");
+    const struct mr_cv_line *delimiter = mr_cv_find(c, "topic.delimiter");
+    const struct mr_cv_line *negate = mr_cv_find(c, mr_cv_text(c, "transforms.%s.negate", alias));
+    char reason[128];
+    if ((negate != NULL && is_not(negate, "false")) || c->has_router || !c->tables_known ||
+        prefix == NULL || mr_cv_is_expression(prefix->value) || type == NULL || pattern == NULL ||
+        !mr_cv_is_class(type->value, "TopicNameMatches") || !mr_cv_same_regex(pattern->value)) {
+        return false;
+    }
+    struct mr_regex *regex = mr_regex_new(pattern->value, reason, sizeof(reason));
     for (uint32_t i = 0; i < c->tables.count; i++) {
         const char *table = c->tables.items[i];
-        all &= mr_cv_holds(in, table) != mr_cv_holds(&c->outboxes, table);
+        const char *dot = strchr(table, '.');
+        char *topic = mr_topic_name(prefix->value, delimiter == NULL ? NULL : delimiter->value,
+                                    mr_cv_part(c, table, (size_t)(dot - table)), dot + 1);
+        if (mr_regex_match(regex, mr_slice_of(topic), NULL) == MR_REGEX_YES) {
+            mr_cv_add(c, &c->outboxes, table);
+        }
+        free(topic);
     }
-    return all;
+    mr_slice messages = mr_slice_of(mr_cv_text(c, "%s.message", prefix->value));
+    bool good = c->outboxes.count > 0 && mr_regex_match(regex, messages, NULL) != MR_REGEX_YES;
+    mr_regex_free(regex);
+    if (good) {
+        option_of(c, alias, "negate");
+        mr_cv_take(c, "predicates");
+        type->done = pattern->done = true;
+    }
+    return good;
 }
 
-/* A transformation for the tables of `in`; NULL: for all. */
-static void convert_known(struct mr_convert *c, const char *alias, const struct mr_cv_line *type,
-                          const struct mr_cv_list *in)
+static void convert_transform(struct mr_convert *c, const char *alias)
 {
+    const struct mr_cv_line *type = option_of(c, alias, "type");
+    const struct mr_cv_line *predicate = option_of(c, alias, "predicate");
+    if (type == NULL) {
+        return;
+    }
     const char *given = type->given;
     bool logical = mr_cv_is_class(type->value, "ByLogicalTableRouter");
     bool unwraps = mr_cv_is_class(type->value, "ExtractNewRecordState");
-    if (mr_cv_is_class(type->value, "EventRouter")) {
-        convert_event_router(c, alias, given, in);
-    } else if (in != NULL && !is_for_others(c, in)) {
-        LOST(c, given,
-             "its predicate means some of the tables, and %s would hold for all; make it a "
-             "pipeline of its own",
-             unwraps ? "format" : "what it does");
+    bool is_outbox = mr_cv_is_class(type->value, "EventRouter");
+    if (predicate != NULL && (!is_outbox || !find_outboxes(c, alias, predicate->value))) {
+        LOST(c, given, "see its predicate");
+        LOST(
+            c, predicate->given,
+            "what it means can't be told from it, so the transformation is left out; outbox.tables "
+            "and outbox.messages say which rows and messages are events of an outbox; what else it "
+            "does would hold for all tables: make it a pipeline of its own");
+    } else if (is_outbox) {
+        convert_event_router(c, alias, given);
     } else if (c->has_outbox && unwraps && c->outboxes.count == 0) {
         IDLE(c, given, "events of an outbox have no envelope");
     } else if (c->has_outbox && !unwraps) {
@@ -184,7 +211,6 @@ static void convert_known(struct mr_convert *c, const char *alias, const struct 
         convert_router(c, alias, given, logical);
     } else if (unwraps) {
         c->unwraps = given;
-        c->unwraps_outboxes = in == NULL || c->outboxes.count == 0;
         convert_unwrap(c, alias);
     } else {
         const char *dot = strrchr(type->value, '.');
@@ -192,38 +218,6 @@ static void convert_known(struct mr_convert *c, const char *alias, const struct 
         LOST(c, given,
              "%.*s is a Java class, which is not loaded; do what it does where events are read",
              (int)strcspn(class, "$"), class);
-    }
-}
-
-static void convert_transform(struct mr_convert *c, const char *alias)
-{
-    const struct mr_cv_line *type = option_of(c, alias, "type");
-    struct mr_cv_list in = {0};
-    if (type == NULL) {
-        return;
-    }
-    enum mr_cv_scope scope = mr_cv_scope_of(c, alias, true, &in);
-    if (scope == MR_CV_SCOPE_UNKNOWN) {
-        LOST(c, type->given, "see its predicate");
-    } else {
-        convert_known(c, alias, type, scope == MR_CV_ALL ? NULL : &in);
-    }
-}
-
-/* Which tables are outboxes, if the first EventRouter has a predicate that says so. What stands
- * before it needs to know. */
-static void find_outboxes(struct mr_convert *c, const struct mr_cv_list *aliases)
-{
-    for (uint32_t i = 0; i < aliases->count; i++) {
-        const struct mr_cv_line *type =
-            mr_cv_find(c, mr_cv_text(c, "transforms.%s.type", aliases->items[i]));
-        struct mr_cv_list in = {0};
-        if (type != NULL && mr_cv_is_class(type->value, "EventRouter")) {
-            if (mr_cv_scope_of(c, aliases->items[i], false, &in) == MR_CV_TABLES) {
-                c->outboxes = in;
-            }
-            return;
-        }
     }
 }
 
@@ -236,7 +230,6 @@ static void set_tables(struct mr_convert *c)
         mr_cv_add(c, &c->tables, "public." MR_CONVERT_PLACEHOLDER);
     }
     mr_cv_set_list(c, "tables", &c->tables);
-    c->only_outboxes = c->patterns.count == 0 && c->outboxes.count == c->tables.count;
     if (c->has_outbox) {
         mr_cv_set_list(c, "outbox.tables", c->outboxes.count > 0 ? &c->outboxes : &c->tables);
     }
@@ -246,7 +239,6 @@ void mr_cv_transforms(struct mr_convert *c)
 {
     const struct mr_cv_line *line = mr_cv_take(c, "transforms");
     struct mr_cv_list aliases = mr_cv_split(c, line == NULL ? NULL : line->value, ',');
-    find_outboxes(c, &aliases);
     for (uint32_t i = 0; i < aliases.count; i++) {
         convert_transform(c, aliases.items[i]);
     }
