@@ -107,16 +107,15 @@ class Profile:
         return {labels[name] for _, _, labels in self.samples if name in labels}
 
     def frames_named(self, without=()):
-        """Part of all frames of all samples, by weight, that have a function's name and not only an object's
-        and an address ("libdw.so.1!0x5d960"); frames in objects with such names are left out."""
+        """Part of all frames of all samples, by weight, that have a function's name and not only an object's; frames in objects with
+        such names are left out."""
         named = seen = 0
         for locations, values, _ in self.samples:
             for location in locations:
                 if any(name in self.objects[location] for name in without):
                     continue
                 seen += values[0]
-                names = self.locations[location]
-                named += values[0] if names and not any("!0x" in name for name in names) else 0
+                named += values[0] if self.locations[location] else 0
         return named / seen
 
     def counted(self):

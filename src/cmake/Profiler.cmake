@@ -1,6 +1,7 @@
 # src/profiler: the profiler with what it is made of, or the one file that says it is not there; and what draws, which needs
 # no library. Our own text is the sampling; unwinding, packing and compression are libraries'.
 add_millrace_module(profiler/draw NAME draw LINK mr_base)
+millrace_embed(draw profiler/draw flame.css flame.js)
 
 if(NOT MILLRACE_PROFILING)
     add_millrace_module(profiler ONLY src/profiler/profiling_absent.c LINK mr_config)

@@ -1,6 +1,5 @@
 #include "control/http.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

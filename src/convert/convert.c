@@ -1,6 +1,5 @@
 #include "convert/convert.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/markdown.h"

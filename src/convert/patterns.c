@@ -1,6 +1,5 @@
 /* Lists, names in parts ("schema\.table\.column", each a name or an expression), and regular
  * expressions of Java's. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/rewrite.h"

@@ -1,5 +1,6 @@
 #include "encode/encode.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,9 +33,9 @@ static const struct mr_topic *intern(struct mr_topics *topics, const char *name)
 static void name_dead_letter(struct mr_encoder *encoder)
 {
     const struct mr_encode_options *options = &encoder->options;
-    encoder->names.dead_letter = options->oversize == MR_OVERSIZE_DEAD_LETTER
-                                     ? mr_topics_intern(encoder->topics, options->dead_letter_topic)
-                                     : NULL;
+    bool is_wanted = options->oversize == MR_OVERSIZE_DEAD_LETTER;
+    encoder->names.dead_letter =
+        intern(encoder->topics, is_wanted ? options->dead_letter_topic : NULL);
 }
 
 struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struct mr_topics *topics)
@@ -277,23 +278,21 @@ __attribute__((cold)) static void note_told(struct mr_encoder *encoder, struct m
 void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
                       const struct mr_record *records, uint32_t count)
 {
-    bool is_change = MR_LIKELY(item->kind == MR_ITEM_CHANGE);
-    if (!is_change) {
-        note_told(encoder, NULL, records, count);
-        if (item->kind != MR_ITEM_MESSAGE) {
-            return;
-        }
-    }
-    struct mr_table_line *line = encoder->messages;
-    if (is_change) {
+    struct mr_table_line *line = NULL;
+    enum mr_op op = MR_OP_MESSAGE;
+    if (MR_LIKELY(item->kind == MR_ITEM_CHANGE)) {
         struct mr_plan *plan = known_plan(encoder, item->change->relation);
         line = plan->line;
+        op = item->change->op;
         if (MR_UNLIKELY(plan->is_unusual)) {
             note_told(encoder, plan, records, count);
         }
+    } else {
+        note_told(encoder, NULL, records, count);
+        line = item->kind == MR_ITEM_MESSAGE ? encoder->messages : NULL;
     }
     if (line != NULL) {
-        mr_table_line_count(line, is_change ? item->change->op : MR_OP_MESSAGE);
+        mr_table_line_count(line, op);
         if (MR_UNLIKELY(line->last != NULL)) {
             keep_last(encoder, line, records, count);
         }
@@ -659,9 +658,7 @@ struct mr_record mr_encoder_heartbeat(const struct mr_encoder *encoder, int64_t 
     MR_BUFFER_LITERAL(buffer, "}");
     mr_record_set_key(&record, mr_text_since(buffer, begin));
     begin = buffer->at;
-    MR_BUFFER_LITERAL(buffer, "{\"ts_ms\":");
-    mr_json_i64(buffer, wall_ns / 1000000);
-    MR_BUFFER_LITERAL(buffer, "}");
+    mr_buffer_format(buffer, "{\"ts_ms\":%" PRId64 "}", wall_ns / 1000000);
     mr_record_set_value(&record, mr_text_since(buffer, begin));
     return record;
 }

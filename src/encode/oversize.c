@@ -9,9 +9,8 @@
 #include "encode/values/put.h"
 
 enum {
-    CUT_FACTOR = 4,    /* from one try at how long values may be to the next */
-    CUT_LAST = 64,     /* below this, all go */
-    LETTER_HEAD = 1024 /* of the letter's own text, names aside */
+    CUT_FACTOR = 4, /* from one try at how long values may be to the next */
+    CUT_LAST = 64,  /* below this, all go */
 };
 
 /* The first of an item's own records: the beginning of its transaction and its table's form may come before. */
@@ -123,9 +122,12 @@ static bool fits(const struct placing *placing)
     return true;
 }
 
-static mr_status fail_still(struct placing *placing)
+static mr_status check_fits(struct placing *placing)
 {
     char name[MR_ITEM_NAME_MAX];
+    if (fits(placing)) {
+        return MR_OK;
+    }
     return mr_fail(placing->error, MR_ERR_POISON,
                    "%s: a change is too large even without its large values: key and names alone "
                    "take more than %zu bytes; raise sink.kafka.message_max, or take the table out",
@@ -211,9 +213,10 @@ static mr_status place_change(struct placing *placing)
         longest = longest > CUT_LAST ? longest / CUT_FACTOR : 0;
         out = *placing->out;
     }
-    if (status == MR_OK && !fits(placing)) {
-        status = fail_still(placing);
-    } else if (status == MR_OK) {
+    if (status == MR_OK) {
+        status = check_fits(placing);
+    }
+    if (status == MR_OK) {
         note_change(placing, &cut.change, &out);
         status = out.full ? MR_FULL : MR_OK;
         *placing->out = out;
@@ -233,9 +236,7 @@ static mr_status encode_empty_message(struct placing *placing, struct mr_buffer 
 static mr_status place_message(struct placing *placing)
 {
     MR_TRY(encode_empty_message(placing, placing->out));
-    if (!fits(placing)) {
-        return fail_still(placing);
-    }
+    MR_TRY(check_fits(placing));
     note(placing->out, &placing->records[own_records(placing->records, placing->count)],
          placing->oversize.bytes, MR_SLICE("[\"content\"]"));
     return placing->out->full ? MR_FULL : MR_OK;
@@ -267,26 +268,24 @@ static void append_letter(const struct placing *placing, const struct mr_record 
     const struct mr_item *item = placing->item;
     const struct mr_change *change = item->kind == MR_ITEM_CHANGE ? item->change : NULL;
     struct mr_buffer *out = placing->out;
-    char numbers[LETTER_HEAD];
     append_name(out, "{\"topic\":", record->topic->name);
     append_key(out, record, key);
-    snprintf(numbers, sizeof(numbers),
-             ",\"position\":\"%016" PRIX64 "-%010" PRIX64 "-0\",\"commit_lsn\":\"" MR_LSN_FORMAT
-             "\",\"lsn\":\"" MR_LSN_FORMAT "\",\"xid\":%" PRIu32 ",\"ts_us\":%" PRId64,
-             record->position.commit_lsn, record->position.ordinal,
-             MR_LSN_ARGS(record->position.commit_lsn),
-             MR_LSN_ARGS(change == NULL ? item->message->lsn : change->lsn), record->xid,
-             record->commit_time_us);
-    mr_buffer_append(out, numbers, strlen(numbers));
+    mr_buffer_format(out,
+                     ",\"position\":\"%016" PRIX64 "-%010" PRIX64
+                     "-0\",\"commit_lsn\":\"" MR_LSN_FORMAT "\",\"lsn\":\"" MR_LSN_FORMAT
+                     "\",\"xid\":%" PRIu32 ",\"ts_us\":%" PRId64,
+                     record->position.commit_lsn, record->position.ordinal,
+                     MR_LSN_ARGS(record->position.commit_lsn),
+                     MR_LSN_ARGS(change == NULL ? item->message->lsn : change->lsn), record->xid,
+                     record->commit_time_us);
     if (change != NULL) {
         append_name(out, ",\"schema\":", change->relation->schema);
         append_name(out, ",\"table\":", change->relation->table);
     }
     append_name(out, ",\"operation\":", mr_op_name(change == NULL ? MR_OP_MESSAGE : change->op));
     append_name(out, ",\"reason\":", placing->oversize.reason);
-    snprintf(numbers, sizeof(numbers), ",\"bytes\":%zu,\"limit\":%zu}", placing->oversize.bytes,
-             placing->oversize.limit);
-    mr_buffer_append(out, numbers, strlen(numbers));
+    mr_buffer_format(out, ",\"bytes\":%zu,\"limit\":%zu}", placing->oversize.bytes,
+                     placing->oversize.limit);
 }
 
 static void letter_set_position(struct mr_record *record)
@@ -365,10 +364,7 @@ static mr_status write_letter(struct placing *placing)
     note(out, &letter, placing->oversize.bytes, (mr_slice){0});
     placing->records[0] = letter;
     placing->count = 1;
-    if (out->full) {
-        return MR_FULL;
-    }
-    return fits(placing) ? MR_OK : fail_still(placing);
+    return out->full ? MR_FULL : check_fits(placing);
 }
 
 static mr_status place_item(struct placing *placing)
@@ -426,20 +422,25 @@ static mr_status place_end(struct placing *placing)
 {
     MR_TRY(mr_encode_end_as(placing->encoder, placing->item->end, MR_TRANSACTION_SHORT_END,
                             placing->out, placing->records, &placing->count));
-    return fits(placing) ? MR_OK : fail_still(placing);
+    return check_fits(placing);
 }
 
-static mr_status place_change_or_message(struct placing *placing)
+static mr_status place(struct placing *placing)
 {
-    if (placing->item->kind == MR_ITEM_CHANGE) {
-        struct mr_plan *plan;
-        MR_TRY(
-            mr_plan_for(placing->encoder, placing->item->change->relation, &plan, placing->error));
-        if (plan->next != NULL) {
-            return place_streams(placing, plan);
-        }
+    const struct mr_item *item = placing->item;
+    struct mr_plan *plan;
+    switch (item->kind) {
+    case MR_ITEM_CHANGE:
+        MR_TRY(mr_plan_for(placing->encoder, item->change->relation, &plan, placing->error));
+        return plan->next != NULL ? place_streams(placing, plan) : place_item(placing);
+    case MR_ITEM_MESSAGE:
+        return place_item(placing);
+    case MR_ITEM_END:
+        return place_end(placing);
+    case MR_ITEM_RECORD:
+        break;
     }
-    return place_item(placing);
+    return encode_into(placing, item, placing->out);
 }
 
 /* What a message that is an outbox's event stands for; else the item itself. */
@@ -465,19 +466,7 @@ mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *i
                               .records = ret_records,
                               .error = ret_error};
     MR_ASSERT(encoder->options.oversize != MR_OVERSIZE_FAIL);
-    mr_status status = MR_OK;
-    switch (item->kind) {
-    case MR_ITEM_CHANGE:
-    case MR_ITEM_MESSAGE:
-        status = place_change_or_message(&placing);
-        break;
-    case MR_ITEM_END:
-        status = place_end(&placing);
-        break;
-    case MR_ITEM_RECORD:
-        status = encode_into(&placing, item, buffer);
-        break;
-    }
+    mr_status status = place(&placing);
     *ret_count = placing.count;
     return status;
 }

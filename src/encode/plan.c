@@ -328,6 +328,23 @@ static mr_status plan_shared_topic(struct mr_plan *plan, struct mr_topics *topic
                    plan->relation->schema, plan->relation->table, name);
 }
 
+/* A topic that no other table may have. */
+static mr_status claim_topic(struct mr_plan *plan, struct mr_topics *topics, const char *name,
+                             struct mr_error *ret_error)
+{
+    char table[2 * MR_IDENTIFIER_MAX + 8];
+    const char *other;
+    snprintf(table, sizeof(table), "\"%s\".\"%s\"", plan->relation->schema, plan->relation->table);
+    plan->topic = mr_topics_claim(topics, name, table, &other);
+    return other == NULL
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_CONFIG,
+                         "tables %s and %s would share topic \"%s\", where rows of the one could "
+                         "pass for the other's; rename one of them, take it out of \"tables\", or "
+                         "allow it with routing.sharing",
+                         other, table, plan->topic->name);
+}
+
 static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options *options,
                             struct mr_topics *topics, struct mr_error *ret_error)
 {
@@ -340,34 +357,19 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
     }
     char *name = mr_table_topic(options, relation->schema, relation->table);
     const char *fault = mr_topic_fault(name);
+    mr_status status = MR_OK;
     if (fault != NULL) {
-        mr_status status =
-            mr_fail(ret_error, MR_ERR_CONFIG,
-                    "the topic of table %s.%s, \"%s\", %s; set another topic_prefix, "
-                    "routing.topic, or a destination for this table",
-                    relation->schema, relation->table, name, fault);
-        free(name);
-        return status;
+        status = mr_fail(ret_error, MR_ERR_CONFIG,
+                         "the topic of table %s.%s, \"%s\", %s; set another topic_prefix, "
+                         "routing.topic, or a destination for this table",
+                         relation->schema, relation->table, name, fault);
+    } else if (options->routing != NULL && options->routing->sharing != MR_SHARING_REFUSED) {
+        status = plan_shared_topic(plan, topics, name, ret_error);
+    } else {
+        status = claim_topic(plan, topics, name, ret_error);
     }
-    if (options->routing != NULL && options->routing->sharing != MR_SHARING_REFUSED) {
-        mr_status status = plan_shared_topic(plan, topics, name, ret_error);
-        free(name);
-        return status;
-    }
-    char table[2 * MR_IDENTIFIER_MAX + 8];
-    snprintf(table, sizeof(table), "\"%s\".\"%s\"", relation->schema, relation->table);
-    const char *other;
-    plan->topic = mr_topics_claim(topics, name, table, &other);
     free(name);
-    if (other != NULL) {
-        return mr_fail(
-            ret_error, MR_ERR_CONFIG,
-            "tables %s and %s would share topic \"%s\", where rows of the one could pass "
-            "for the other's; rename one of them, take it out of \"tables\", or allow it with "
-            "routing.sharing",
-            other, table, plan->topic->name);
-    }
-    return MR_OK;
+    return status;
 }
 
 static bool holds_key(const struct mr_plan *plan)
@@ -428,20 +430,18 @@ struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation
 {
     const struct mr_encode_options *options = &encoder->options;
     const struct mr_route *route = find_route(options, relation, NULL);
-    struct mr_plan *first = stream_plan_new(encoder, relation, route, ret_error);
-    struct mr_plan *last = first;
-    while (last != NULL && route != NULL &&
-           (route = find_route(options, relation, route)) != NULL) {
-        last->next = stream_plan_new(encoder, relation, route, ret_error);
-        last = last->next;
-        if (last == NULL) {
+    struct mr_plan *first = NULL;
+    struct mr_plan **link = &first;
+    do {
+        *link = stream_plan_new(encoder, relation, route, ret_error);
+        if (*link == NULL) {
             mr_plan_free(encoder, first);
             return NULL;
         }
-    }
-    if (first != NULL) {
-        first->is_unusual = mr_plan_is_unusual(first);
-    }
+        link = &(*link)->next;
+        route = route == NULL ? NULL : find_route(options, relation, route);
+    } while (route != NULL);
+    first->is_unusual = mr_plan_is_unusual(first);
     return first;
 }
 

@@ -1,4 +1,6 @@
 /* Events that tell the form of a table: `{"schema":…,"table":…,"identity":…,"key":[…],"columns":[…],"source":{…}}`. */
+#include <inttypes.h>
+
 #include "encode/values/put.h"
 #include "encode/values/row.h"
 #include "encode/values/types.h"
@@ -37,26 +39,11 @@ static void write_columns(struct mr_buffer *out, const struct mr_plan *plan)
         } else {
             mr_type_name(out, column->type_oid);
         }
-        MR_BUFFER_LITERAL(out, ",\"type_oid\":");
-        mr_json_u64(out, column->type_oid);
-        MR_BUFFER_LITERAL(out, ",\"type_modifier\":");
-        mr_json_i64(out, column->type_modifier);
-        mr_buffer_slice(out, column->in_identity ? MR_SLICE(",\"in_identity\":true}")
-                                                 : MR_SLICE(",\"in_identity\":false}"));
+        mr_buffer_format(
+            out, ",\"type_oid\":%" PRIu32 ",\"type_modifier\":%" PRId32 ",\"in_identity\":%s}",
+            column->type_oid, column->type_modifier, column->in_identity ? "true" : "false");
         separator = ",{\"name\":";
     }
-}
-
-static void write_source(struct mr_buffer *out, const struct mr_change *change)
-{
-    const struct mr_transaction *transaction = change->transaction;
-    MR_BUFFER_LITERAL(out, "],\"source\":{\"ts_us\":");
-    mr_json_i64(out, transaction->commit_time_us);
-    MR_BUFFER_LITERAL(out, ",\"txId\":");
-    mr_json_u64(out, transaction->xid);
-    MR_BUFFER_LITERAL(out, ",\"lsn\":");
-    mr_json_u64(out, change->lsn);
-    MR_BUFFER_LITERAL(out, "}}");
 }
 
 void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
@@ -64,21 +51,22 @@ void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
                      struct mr_record *ret_record)
 {
     const struct mr_relation *relation = plan->relation;
+    const struct mr_transaction *transaction = change->transaction;
     const uint8_t *key = out->at;
     write_table(out, relation);
     MR_BUFFER_LITERAL(out, "}");
     const uint8_t *value = out->at;
     write_table(out, relation);
-    MR_BUFFER_LITERAL(out, ",\"identity\":");
-    mr_put_slice(out, mr_slice_of(identity_name(relation->identity)));
-    MR_BUFFER_LITERAL(out, ",\"key\":[");
+    mr_buffer_format(out, ",\"identity\":\"%s\",\"key\":[", identity_name(relation->identity));
     for (uint32_t i = 0; i < plan->key.count; i++) {
         mr_buffer_append(out, ",", i > 0);
         mr_put_slice(out, mr_slice_of(relation->columns[plan->key.columns[i]].name));
     }
     MR_BUFFER_LITERAL(out, "],\"columns\":[");
     write_columns(out, plan);
-    write_source(out, change);
+    mr_buffer_format(
+        out, "],\"source\":{\"ts_us\":%" PRId64 ",\"txId\":%" PRIu32 ",\"lsn\":%" PRIu64 "}}",
+        transaction->commit_time_us, transaction->xid, change->lsn);
     *ret_record = mr_record_of(plan, change, MR_PART_SCHEMA);
     ret_record->topic = encoder->names.schema;
     mr_record_set_key(ret_record, (mr_slice){.data = key, .len = (size_t)(value - key)});

@@ -5,7 +5,6 @@
 
 #include "base/json.h"
 #include "base/markdown.h"
-#include "base/text.h"
 
 static const struct mr_metric metrics[] = {
 #define MR_METRIC(id, name, type, unit, labels, help, meaning)                                     \

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/jemalloc.h"
 
@@ -98,7 +97,7 @@ struct counts {
 /* False for the whole process's line too: threads add up to it. */
 static bool parse_counts(const char *line, struct counts *ret)
 {
-    ret->name[0] = '\0';
+    *ret = (struct counts){0};
     return sscanf(line, " t%" SCNu64 ": %" SCNu64 ": %" SCNu64 " [%" SCNu64 ": %" SCNu64 "] %31s",
                   &ret->number, &ret->inuse_objects, &ret->inuse_bytes, &ret->all_objects,
                   &ret->all_bytes, ret->name) >= 5;
@@ -207,29 +206,21 @@ mr_status mr_heap_parse(FILE *from, struct mr_profile *ret, struct mr_error *ret
 }
 
 /* jemalloc writes to a file by name; this one is only in memory. */
-static mr_status dump_to(int fd, struct mr_error *ret_error)
-{
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    const char *name = path;
-    return answer_of(mallctl("prof.dump", NULL, NULL, (void *)&name, sizeof(name)),
-                     "can't write its profile", ret_error);
-}
-
 mr_status mr_heap_profile(struct mr_profile *ret, struct mr_error *ret_error)
 {
     MR_TRY(mr_heap_available(ret_error));
     int fd = memfd_create("heap", MFD_CLOEXEC);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
-    if (file == NULL) {
-        mr_status failed =
-            mr_fail(ret_error, MR_ERR_SYSTEM, "no memory for a heap profile: %s", strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
-        return failed;
+    if (fd < 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "no memory for a heap profile: %s",
+                       strerror(errno));
     }
-    mr_status status = dump_to(fd, ret_error);
+    FILE *file = fdopen(fd, "r");
+    MR_ASSERT(file != NULL);
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    const char *name = path;
+    mr_status status = answer_of(mallctl("prof.dump", NULL, NULL, (void *)&name, sizeof(name)),
+                                 "can't write its profile", ret_error);
     if (status == MR_OK) {
         status = mr_heap_parse(file, ret, ret_error);
     }

@@ -155,7 +155,7 @@ static void *make_location(struct writer *writer, uint32_t id, struct item ours)
     return made;
 }
 
-/* Functions without a name show as "libpq.so.5!0x3c1a0"; readers that are to look for others are told so (`-symbolize=force`). */
+/* Readers that are to look for other names are told so (`-symbolize=force`). */
 static void *make_mapping(struct writer *writer, uint32_t id, struct item ours)
 {
     const struct mr_mapping *mapping = mr_symbols_mapping(ours.a);
@@ -210,10 +210,11 @@ static void make_tables(struct writer *writer)
 
 enum { COMMENTS = 2, COMMENT_ROOM = 200 };
 
-static void add_comment(Pprof__Profile *file, char *comment)
+static char *add_comment(struct writer *writer)
 {
+    Pprof__Profile *file = &writer->file;
     file->comment[file->n_comment++] = (int64_t)file->n_string_table;
-    file->string_table[file->n_string_table++] = comment;
+    return file->string_table[file->n_string_table++] = keep(writer, COMMENT_ROOM);
 }
 
 /* Last, when every text has its number. Comments are not kept with the shared texts: each is another one. */
@@ -231,17 +232,13 @@ static void make_texts(struct writer *writer)
     }
     char host[64] = "";
     gethostname(host, sizeof(host) - 1);
-    char *comment = keep(writer, COMMENT_ROOM);
-    snprintf(comment, COMMENT_ROOM, "millrace %s, process %d on %s", MR_VERSION, (int)getpid(),
-             host);
-    add_comment(file, comment);
-    comment = keep(writer, COMMENT_ROOM);
-    snprintf(comment, COMMENT_ROOM,
+    snprintf(add_comment(writer), COMMENT_ROOM, "millrace %s, process %d on %s", MR_VERSION,
+             (int)getpid(), host);
+    snprintf(add_comment(writer), COMMENT_ROOM,
              "samples %" PRIu64 ", rooted %" PRIu64 ", truncated %" PRIu64 ", lost %" PRIu64
              ", left out %" PRIu64,
              profile->samples, profile->rooted, profile->truncated, profile->lost,
              profile->dropped);
-    add_comment(file, comment);
 }
 
 static Pprof__ValueType *make_type(struct writer *writer, uint32_t value)

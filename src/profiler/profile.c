@@ -170,16 +170,12 @@ static bool is_in(const struct mr_profile *profile, const struct mr_profile_entr
                                     : mr_profile_stage(profile, entry) == stage;
 }
 
-/* "function", "function [library.so]", "0xbeginning [library.so]" (of a function without a name) or
- * "[library.so]", as draw/ reads it. */
+/* "function", "function [library.so]", or "[library.so]" (of a function without a name), as draw/ reads it. */
 static void write_name(const char *function, const char *object, char *to, size_t size)
 {
-    size_t len = strlen(object);
     bool is_program = strstr(object, ".so") == NULL && object[0] != '[';
     if (function[0] == '\0') {
-        snprintf(to, size, "[%s]", len == 0 ? "unknown" : object);
-    } else if (strncmp(function, object, len) == 0 && function[len] == '!') {
-        snprintf(to, size, "%s [%s]", function + len + 1, object);
+        snprintf(to, size, "[%s]", object[0] == '\0' ? "unknown" : object);
     } else if (is_program) {
         snprintf(to, size, "%s", function);
     } else {

@@ -1,15 +1,12 @@
 #include "profiler/profiler.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "profiler/files.h"
 #include "profiler/heap.h"
@@ -190,28 +187,19 @@ static void turn_bucket(int64_t now_ns)
     state.bucket_start_ns = now_ns;
 }
 
-static uint32_t wanted_hz(void)
+static void set_frequency(void)
 {
-    uint32_t hz = 0;
-    if (is_continuous() || state.options.recorder) {
-        hz = state.options.frequency_hz;
-    }
+    bool always = is_continuous() || state.options.recorder;
+    uint32_t hz = always ? state.options.frequency_hz : 0;
     if (state.session_open && state.session_hz > hz) {
         hz = state.session_hz;
     }
-    return hz;
-}
-
-static void set_frequency(void)
-{
-    uint32_t hz = wanted_hz();
     if (hz != state.hz) {
         if (state.hz == 0) {
             (void)mr_sampler_unsampled(); /* of the time before */
         }
-        state.hz = hz;
+        state.hz = state.stats.frequency_hz = hz;
         mr_sampler_set(hz);
-        state.stats.frequency_hz = hz;
     }
 }
 

@@ -1,7 +1,6 @@
 #include "profiler/profiling.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "metrics/metrics.h"

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "profiler/heap.h"
 #include "profiler/registers.h"
 
@@ -383,14 +384,10 @@ static void read_thread_name(pid_t tid, char *to, size_t size)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)tid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL || fgets(to, (int)size, file) == NULL) {
+    if (!mr_file_read_head(path, to, size)) {
         snprintf(to, size, "thread");
     }
     to[strcspn(to, "\n")] = '\0';
-    if (file != NULL) {
-        fclose(file);
-    }
 }
 
 void mr_sampler_drain(mr_sample_fn fn, void *context, bool renames)

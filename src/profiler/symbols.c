@@ -2,13 +2,11 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <unwind.h>
 
 #include "base/hash.h"
 #include "base/index.h"
@@ -139,12 +137,6 @@ static uint32_t mapping_of(Dwfl_Module *module)
     return mappings.count;
 }
 
-static const char *die_name(Dwarf_Die *die)
-{
-    Dwarf_Attribute attribute;
-    return dwarf_formstring(dwarf_attr_integrate(die, DW_AT_name, &attribute));
-}
-
 static uint64_t die_number(Dwarf_Die *die, unsigned name)
 {
     Dwarf_Attribute attribute;
@@ -182,7 +174,9 @@ static bool add_dwarf_frames(struct mr_location *location, Dwfl_Module *module,
         if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) {
             continue;
         }
-        place.function = mr_symbols_intern(die_name(&scopes[i]));
+        Dwarf_Attribute name;
+        place.function = mr_symbols_intern(
+            dwarf_formstring(dwarf_attr_integrate(&scopes[i], DW_AT_name, &name)));
         add_frame(location, place);
         if (tag == DW_TAG_subprogram) {
             break;
@@ -198,34 +192,15 @@ static bool add_dwarf_frames(struct mr_location *location, Dwfl_Module *module,
     return location->frame_count > 0;
 }
 
-/* The first address of the function that holds `address`, as the unwinding tables have it; 0: they don't say. */
-static uint64_t function_start(uint64_t address)
-{
-    /* It looks one byte before what it is given: it expects return addresses. */
-    return (uint64_t)(uintptr_t)_Unwind_FindEnclosingFunction(
-        (void *)(uintptr_t)(address + 1)); /* NOLINT */
-}
-
-/* No debug information: the symbol table. libdw names nothing outside a symbol's size; a symbol without one
- * counts only where its function begins. What is left gets object and address of its function's beginning,
- * which is the same in every process and can be named later by build id. */
+/* No debug information: the symbol table. A symbol without a size may be the neighbour's; a function without a name shows as its
+ * object. */
 static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, struct mr_frame place)
 {
-    GElf_Off offset = 0;
+    GElf_Off offset;
     GElf_Sym symbol = {0};
-    Dwarf_Addr bias = 0;
     const char *name =
-        dwfl_module_addrinfo(module, location->address, &offset, &symbol, NULL, NULL, &bias);
-    uint64_t start = function_start(location->address);
-    bool is_sure = symbol.st_size > 0 || location->address - offset == start;
-    if (name != NULL && is_sure) {
-        place.function = mr_symbols_intern(name);
-    } else if (start != 0 && mr_objects_find(start) == module &&
-               dwfl_module_getelf(module, &bias) != NULL) {
-        char text[256];
-        snprintf(text, sizeof(text), "%s!0x%" PRIx64, mr_symbols_object(location), start - bias);
-        place.function = mr_symbols_intern(text);
-    }
+        dwfl_module_addrinfo(module, location->address, &offset, &symbol, NULL, NULL, NULL);
+    place.function = symbol.st_size > 0 ? mr_symbols_intern(name) : 0;
     add_frame(location, place);
 }
 

@@ -1,8 +1,6 @@
 /* Debezium's events in Avro. Their schemas are avro_schema.c's. */
 #include "encode/forms/avro.h"
 
-#include <stdlib.h>
-
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 

@@ -124,19 +124,8 @@ static struct mr_delete_form bare_deletes(const struct mr_encode_options *option
                          (mode == MR_DELETE_REWRITE_WITH_TOMBSTONE && options->tombstones)};
 }
 
-static mr_status bare_change(struct mr_encoder *encoder, struct mr_plan *plan,
-                             const struct mr_change *change, struct mr_buffer *out,
-                             struct mr_record *ret_records, uint32_t *ret_count,
-                             __attribute__((unused)) struct mr_error *ret_error)
-{
-    static const struct mr_skeleton form = {.key = mr_row_key_object,
-                                            .value = bare_value,
-                                            .headers = bare_headers,
-                                            .has_headers = has_headers,
-                                            .deletes = bare_deletes};
-    *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
-    return MR_OK;
-}
+MR_SKELETON_CHANGE(bare_change, .value = bare_value, .headers = bare_headers,
+                   .has_headers = has_headers, .deletes = bare_deletes)
 
 const struct mr_form_ops mr_form_row = {
     .ends_rows = true, .plan = bare_plan, .change = bare_change, .message = mr_debezium_message};

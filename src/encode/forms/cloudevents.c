@@ -248,18 +248,8 @@ static void cloud_headers(struct mr_buffer *out, const struct mr_encoder *encode
     mr_append_own(out, event);
 }
 
-static mr_status cloud_change(struct mr_encoder *encoder, struct mr_plan *plan,
-                              const struct mr_change *change, struct mr_buffer *out,
-                              struct mr_record *ret_records, uint32_t *ret_count,
-                              __attribute__((unused)) struct mr_error *ret_error)
-{
-    static const struct mr_skeleton form = {.key = mr_row_key_object,
-                                            .value = cloud_value,
-                                            .headers = cloud_headers,
-                                            .has_headers = has_headers};
-    *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
-    return MR_OK;
-}
+MR_SKELETON_CHANGE(cloud_change, .value = cloud_value, .headers = cloud_headers,
+                   .has_headers = has_headers)
 
 static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                           struct mr_buffer *out, struct mr_record *ret_record)

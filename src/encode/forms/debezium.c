@@ -96,15 +96,7 @@ static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, st
     mr_buffer_append(out, encoder->stamp.clock.data, encoder->stamp.clock.len);
 }
 
-static mr_status debezium_change(struct mr_encoder *encoder, struct mr_plan *plan,
-                                 const struct mr_change *change, struct mr_buffer *out,
-                                 struct mr_record *ret_records, uint32_t *ret_count,
-                                 __attribute__((unused)) struct mr_error *ret_error)
-{
-    static const struct mr_skeleton form = {.key = mr_row_key_object, .value = write_envelope};
-    *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
-    return MR_OK;
-}
+MR_SKELETON_CHANGE(debezium_change, .value = write_envelope)
 
 struct mr_record mr_message_record(const struct mr_encoder *encoder,
                                    const struct mr_message_event *message)

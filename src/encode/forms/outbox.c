@@ -3,7 +3,6 @@
  * What becomes of a row is what Debezium 3.7's EventRouter makes of it (io.debezium.transforms.outbox.EventRouterDelegate), and how
  * a value is written is what Kafka Connect's StringConverter, JsonConverter and SimpleHeaderConverter do. docs/outbox.md says where
  * it differs. */
-#include <limits.h>
 #include <stdlib.h>
 
 #include "base/json.h"

@@ -206,4 +206,16 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
     return event.part + 1;
 }
 
+/* The function `change` of a form (mr_form_ops) that is a skeleton, with the members that follow. */
+#define MR_SKELETON_CHANGE(name, ...)                                                              \
+    static mr_status name(struct mr_encoder *encoder, struct mr_plan *plan,                        \
+                          const struct mr_change *change, struct mr_buffer *out,                   \
+                          struct mr_record *ret_records, uint32_t *ret_count,                      \
+                          __attribute__((unused)) struct mr_error *ret_error)                      \
+    {                                                                                              \
+        static const struct mr_skeleton form = {.key = mr_row_key_object, __VA_ARGS__};            \
+        *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);           \
+        return MR_OK;                                                                              \
+    }
+
 #endif

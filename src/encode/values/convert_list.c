@@ -2,7 +2,6 @@
  *
  * A PostgreSQL array has as many dimensions as its value, and its type does not say how many; a type of Avro does. So all elements come
  * in one list there, in the order of unnest() (manual, 9.19, "Array Functions and Operators"). */
-#include <stdlib.h>
 
 #include "encode/values/convert.h"
 #include "encode/values/put.h"

@@ -1,7 +1,5 @@
 #include "encode/values/put.h"
 
-#include <stdlib.h>
-
 enum { LONG_MAX_BYTES = 10 };
 
 /* Zigzag, then seven bits a byte, the lowest first. */

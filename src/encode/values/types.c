@@ -180,51 +180,45 @@ static struct mr_type_form family_form(const struct mr_encode_options *options,
 /* Outboxx's: numbers and booleans, and PostgreSQL's text of everything else. */
 static enum mr_rule text_rule(const struct type *type)
 {
-    switch (type->plain) {
-    case MR_RULE_BOOL:
-    case MR_RULE_FLOAT:
-    case MR_RULE_INTEGER:
-    case MR_RULE_LONG:
-        return type->debezium == MR_RULE_ABSENT ? MR_RULE_STRING : type->plain;
-    case MR_RULE_ISO_DATE:
-    case MR_RULE_ISO_CLOCK:
-    case MR_RULE_ISO_STAMP:
-    case MR_RULE_ASCII:
-        return MR_RULE_ASCII;
-    default:
-        return MR_RULE_STRING;
+    enum mr_rule rule = type->plain;
+    enum mr_writer writer = mr_rules[rule].writer;
+    if (writer == MR_WRITE_BOOL || writer == MR_WRITE_FLOAT || writer == MR_WRITE_NUMBER) {
+        return type->debezium == MR_RULE_ABSENT ? MR_RULE_STRING : rule;
     }
+    bool is_ascii = rule == MR_RULE_ASCII || rule == MR_RULE_ISO_DATE ||
+                    rule == MR_RULE_ISO_CLOCK || rule == MR_RULE_ISO_STAMP;
+    return is_ascii ? MR_RULE_ASCII : MR_RULE_STRING;
 }
+
+/* Of types that are not built in; others are text. */
+static const struct {
+    enum mr_rule debezium, plain;
+} user_rules[] = {
+    [MR_TYPE_HSTORE] = {MR_RULE_HSTORE_STRING, MR_RULE_HSTORE_OBJECT},
+    [MR_TYPE_GEOMETRY] = {MR_RULE_GEOMETRY, MR_RULE_STRING},
+    [MR_TYPE_GEOGRAPHY] = {MR_RULE_GEOGRAPHY, MR_RULE_STRING},
+    [MR_TYPE_VECTOR] = {MR_RULE_VECTOR, MR_RULE_PLAIN_VECTOR},
+    [MR_TYPE_HALFVEC] = {MR_RULE_HALFVEC, MR_RULE_PLAIN_VECTOR},
+    [MR_TYPE_SPARSEVEC] = {MR_RULE_SPARSEVEC, MR_RULE_STRING},
+};
 
 static enum mr_rule user_rule(const struct mr_encode_options *options, const struct mr_type *type)
 {
-    bool debezium = options->types == MR_TYPES_DEBEZIUM;
+    _Static_assert(MR_RULE_STRING == 0, "what the table does not have");
     bool is_array = false;
-    const struct type *base;
-    switch (type->kind) {
-    case MR_TYPE_HSTORE:
-        return !debezium                                ? MR_RULE_HSTORE_OBJECT
-               : options->modes.hstore == MR_HSTORE_MAP ? MR_RULE_HSTORE_MAP
-                                                        : MR_RULE_HSTORE_STRING;
-    case MR_TYPE_GEOMETRY:
-        return debezium ? MR_RULE_GEOMETRY : MR_RULE_STRING;
-    case MR_TYPE_GEOGRAPHY:
-        return debezium ? MR_RULE_GEOGRAPHY : MR_RULE_STRING;
-    case MR_TYPE_VECTOR:
-        return debezium ? MR_RULE_VECTOR : MR_RULE_PLAIN_VECTOR;
-    case MR_TYPE_HALFVEC:
-        return debezium ? MR_RULE_HALFVEC : MR_RULE_PLAIN_VECTOR;
-    case MR_TYPE_SPARSEVEC:
-        return debezium ? MR_RULE_SPARSEVEC : MR_RULE_STRING;
-    case MR_TYPE_BUILT_IN: /* an array of a domain */
-        base = find_type(type->oid, &is_array);
+    if (type->kind == MR_TYPE_BUILT_IN) { /* an array of a domain */
+        const struct type *base = find_type(type->oid, &is_array);
         return base == NULL || is_array ? MR_RULE_STRING : base->plain;
-    case MR_TYPE_UNKNOWN:
-    case MR_TYPE_TEXT:
-    case MR_TYPE_OPAQUE:
-        break;
     }
-    return MR_RULE_STRING;
+    if (type->kind >= MR_ARRAY_LEN(user_rules)) {
+        return MR_RULE_STRING;
+    }
+    if (options->types != MR_TYPES_DEBEZIUM) {
+        return user_rules[type->kind].plain;
+    }
+    return type->kind == MR_TYPE_HSTORE && options->modes.hstore == MR_HSTORE_MAP
+               ? MR_RULE_HSTORE_MAP
+               : user_rules[type->kind].debezium;
 }
 
 /* A type that is not built in. Debezium's connector leaves out what it has no rule for, and arrays of domains. */

@@ -76,4 +76,8 @@ void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
 /* The same as a table of shares for people; `compared`: of both sides, and how they differ. */
 void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to);
 
+/* The picture's style and script, embedded when millrace is built. */
+mr_slice mr_flame_css(void);
+mr_slice mr_flame_js(void);
+
 #endif

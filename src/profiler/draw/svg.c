@@ -1,7 +1,5 @@
 /* The picture: every frame a rectangle that stands without the script, so that it shows as an image too. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -245,9 +243,9 @@ static void write_head(struct canvas *canvas)
         canvas->width - 2 * MARGIN, (unsigned long long)canvas->total[drawing->side]);
     write_xml(out, mr_slice_of(drawing->search == NULL ? "" : drawing->search));
     mr_text_format(out,
-                   "\">\n<style>%s</style>\n"
+                   "\">\n<style>%.*s</style>\n"
                    "<rect id=\"ground\" width=\"100%%\" height=\"100%%\"/>\n",
-                   mr_flame_style);
+                   MR_SLICE_ARGS(mr_flame_css()));
     write_text(out, "title", canvas->width / 2, 22, "",
                drawing->title == NULL ? "Flame graph" : drawing->title);
     write_text(out, "subtitle", canvas->width / 2, 42, " text-anchor=\"middle\"",
@@ -289,7 +287,8 @@ char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *
         write_text(&canvas.out, "empty", MARGIN, HEAD_HEIGHT + 12, "", "no samples");
     }
     write_legend(&canvas);
-    mr_text_format(&canvas.out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", mr_flame_script);
+    mr_text_format(&canvas.out, "<script><![CDATA[\n%.*s]]></script>\n</svg>\n",
+                   MR_SLICE_ARGS(mr_flame_js()));
     if (ret_len != NULL) {
         *ret_len = canvas.out.len;
     }

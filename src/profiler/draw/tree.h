@@ -38,8 +38,4 @@ mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name);
 /* The colour of a stage's frames, "rgb(…)". */
 const char *mr_flame_stage_colour(enum mr_stage stage);
 
-/* What makes the picture answer to a reader. */
-extern const char mr_flame_style[];
-extern const char mr_flame_script[];
-
 #endif
