@@ -150,8 +150,9 @@ static void convert_transform_line(struct mr_convert *c, struct mr_cv_line *line
             ? NULL
             : mr_cv_take(c, mr_cv_text(c, "transforms.%.*s.type", (int)(option - alias), alias));
     line->done = true;
-    bool is_carried =
-        type != NULL && (c->has_outbox || !mr_cv_is_class(type->value, "EventRouter"));
+    bool is_carried = type != NULL &&
+                      (c->has_outbox || !mr_cv_is_class(type->value, "EventRouter")) &&
+                      (c->unwraps != NULL || !mr_cv_is_class(type->value, "ExtractNewRecordState"));
     if (!is_carried || !mr_cv_class_line(c, line, type->value, option + 1)) {
         LOST(c, line->given, "see the transformation");
     }

@@ -266,7 +266,6 @@ static const struct {
     {TABLES "slot.name=${env:SLOT}\n", NULL, "write it into source.postgres.slot_name"},
     {TABLES "database.user=${env:U}\n", "connection_env = \"DATABASE_URL\"", "whole connection"},
     {TABLES "database.password=${env:PW}\n", "password_env = \"PW\"", "variable PW"},
-    {TABLES "database.hostname=pg.example.org\n", NULL, "prove who it is"},
     {TABLES "database.hostname=pg.example.org\ndatabase.sslmode=verify-full\n",
      "sslmode=verify-full", NULL},
     {TABLES "producer.override.security.protocol=SASL_SSL\nproducer.override.sasl.mechanism=PLAIN\n"
@@ -415,8 +414,7 @@ static const struct {
     {TABLES UNWRAP
      "transforms.u.add.fields=op,source.ts_ms:at, lsn\ntransforms.u.add.fields.prefix=\n",
      "add_fields = [\"op\", \"source.ts_ms:at\", \"lsn\"]\nadd_fields_prefix = \"\"", NULL},
-    {TABLES UNWRAP "transforms.u.add.headers=op,secret\n", "add_headers = [\"op\"]",
-     "part 2 is not a field"},
+    {TABLES UNWRAP "transforms.u.add.headers=op,lsn\n", "add_headers = [\"op\", \"lsn\"]", NULL},
     {TABLES "transforms=r\ntransforms.r.type=x.Filter$Value\ntransforms.r.condition=x\n", NULL,
      "Filter is a Java class"},
 };

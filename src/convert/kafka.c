@@ -244,6 +244,7 @@ static void note_unwrapped(struct mr_convert *c)
             c->options[i] = NULL;
         }
     }
+    c->unwraps = NULL;
 }
 
 void mr_cv_kafka(struct mr_convert *c)

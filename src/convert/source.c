@@ -45,22 +45,6 @@ static void convert_password(struct mr_convert *c)
           name);
 }
 
-static void warn_of_trust(struct mr_convert *c)
-{
-    const struct mr_cv_line *host = mr_cv_find(c, "database.hostname");
-    const struct mr_cv_line *given = mr_cv_find(c, "database.sslmode");
-    const char *mode = given == NULL || given->value[0] == '\0' ? "prefer" : given->value;
-    if (host == NULL || host->value[0] == '\0' || strncmp(mode, "verify-", 7) == 0 ||
-        mr_is_among("localhost|127.*|::1|/*", mr_slice_of(host->value))) {
-        return;
-    }
-    TO_DO(c, "database.sslmode",
-          "%s does not have a server on another machine prove who it is, which millrace refuses; "
-          "set sslmode=verify-full and sslrootcert in source.postgres.connection, or "
-          "source.postgres.insecure_tls = true",
-          mode);
-}
-
 static void convert_connection(struct mr_convert *c)
 {
     struct mr_text connection = {0};
@@ -80,7 +64,6 @@ static void convert_connection(struct mr_convert *c)
     convert_password(c);
     if (complete && connection.len > 0) {
         mr_cv_set(c, "source.postgres.connection", connection.data);
-        warn_of_trust(c);
     } else {
         mr_cv_set(c, "source.postgres.connection_env", "DATABASE_URL");
         for (size_t i = 0; i < MR_ARRAY_LEN(keywords); i++) {

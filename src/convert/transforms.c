@@ -111,37 +111,10 @@ static void convert_deletes(struct mr_convert *c, const char *alias)
     }
 }
 
-/* "op,source.ts_ms:when". A field that events don't have is not in Debezium's, either; one that
- * millrace's don't have is noted. */
-static void convert_fields(struct mr_convert *c, const char *alias, const char *name,
-                           const char *option)
-{
-    const struct mr_cv_line *line = option_of(c, alias, name);
-    struct mr_cv_list given = mr_cv_split(c, line == NULL ? NULL : line->value, ',');
-    struct mr_cv_list fields = {0};
-    for (uint32_t i = 0; i < given.count; i++) {
-        enum mr_event_field field;
-        bool has_part;
-        mr_slice text = {.data = (const uint8_t *)given.items[i],
-                         .len = strcspn(given.items[i], ":")};
-        if (mr_event_field_find(text, &field, &has_part)) {
-            mr_cv_add(c, &fields, given.items[i]);
-        } else {
-            LOST(c, line->given,
-                 "part %u is not a field that millrace's events have (docs/formats.md)", i + 1);
-        }
-    }
-    if (fields.count > 0) {
-        mr_cv_set_list(c, option, &fields);
-    }
-}
-
 static void convert_unwrap(struct mr_convert *c, const char *alias)
 {
     mr_cv_set(c, "format", "row");
     convert_deletes(c, alias);
-    convert_fields(c, alias, "add.fields", "row.add_fields");
-    convert_fields(c, alias, "add.headers", "row.add_headers");
 }
 
 /* The tables whose topics an EventRouter's predicate names (Kafka Connect: TopicNameMatches, whose
