@@ -375,17 +375,11 @@ static void try_again(struct mr_http *http)
     }
 }
 
-/* What ticks are for; without them a server that nobody asks anything sleeps. */
-static bool needs_ticks(const struct mr_http *http)
-{
-    return http->daemon == NULL || http->accepts_late ||
-           mr_http_connections_any(&http->connections);
-}
-
 static int wait_ms(struct mr_http *http, int64_t next_tick_ns)
 {
-    if (!needs_ticks(http)) {
-        return -1;
+    if (http->daemon != NULL && !http->accepts_late &&
+        mr_http_connections_count(&http->connections, true) == 0) {
+        return -1; /* there is nothing to tick for: a server that nobody asks anything sleeps */
     }
     int64_t ms = (next_tick_ns - mr_monotonic_ns() + 999999) / 1000000;
     MHD_UNSIGNED_LONG_LONG wanted;
@@ -406,7 +400,7 @@ static int epoll_descriptor(struct mr_http *http)
 static bool may_accept(const struct mr_http *http)
 {
     return http->daemon != NULL && !http->accepts_late &&
-           !mr_http_connections_full(&http->connections);
+           mr_http_connections_count(&http->connections, true) < http->connections.room;
 }
 
 /* libmicrohttpd would stop accepting for good once there are no descriptors. */

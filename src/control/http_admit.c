@@ -154,12 +154,6 @@ static bool is_private_name(const char *name)
            ends_with(name, ".svc") || ends_with(name, ".cluster.local");
 }
 
-static bool is_localhost(const char *name)
-{
-    return strncasecmp(name, "localhost", strlen("localhost")) == 0 &&
-           strcmp(&name[strlen("localhost")], ".") == 0;
-}
-
 static bool is_named(const struct mr_http_options *options, const char *name)
 {
     for (uint32_t i = 0; i < options->host_name_count; i++) {
@@ -186,7 +180,7 @@ bool mr_http_host_is_ours(const struct mr_http_options *options, const char *hos
     /* A whole name may end with a dot; one without another dot is then a top-level domain, which may have an address. */
     char *end = strrchr(asked.host, '.');
     if (end != NULL && end[1] == '\0' &&
-        (strchr(asked.host, '.') != end || is_localhost(asked.host))) {
+        (strchr(asked.host, '.') != end || strcasecmp(asked.host, "localhost.") == 0)) {
         *end = '\0';
     }
     if (is_named(options, asked.host)) {
@@ -194,22 +188,6 @@ bool mr_http_host_is_ours(const struct mr_http_options *options, const char *hos
     }
     return mr_address_is_local(&options->address) ? mr_address_is_local(&asked)
                                                   : is_private_name(asked.host);
-}
-
-/* NULL: HTTP/1.0 without one. */
-static const char *host_of(const struct mr_http_request *request, struct MHD_Connection *of)
-{
-    return request->target.len > 0
-               ? request->target.authority
-               : MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-}
-
-/* A page of somewhere else could reach us through a name of its own that resolves to this machine's address; then
- * that name stands in Host. With a password it has nothing to say. */
-static bool is_host_good(const struct mr_http_options *options, const char *host)
-{
-    return host == NULL || options->username != NULL || options->address.is_unix ||
-           mr_http_host_is_ours(options, host);
 }
 
 struct headers {
@@ -286,7 +264,9 @@ static bool admit_form(const struct mr_http_options *options, const char *method
                        struct mr_http_request *request)
 {
     struct MHD_Connection *from = request->connection;
-    const char *host = host_of(request, from);
+    const char *host = request->target.len > 0 ? request->target.authority
+                                               : MHD_lookup_connection_value(from, MHD_HEADER_KIND,
+                                                                             MHD_HTTP_HEADER_HOST);
     bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
     bool starts_work = is_post || (request->route != NULL && request->route->slow);
     if (is_ambiguous(from)) {
@@ -315,7 +295,10 @@ static bool admit_form(const struct mr_http_options *options, const char *method
                       "other machines reach http.address without a password; set http.username and "
                       "a password (a reload can be asked for by SIGHUP, too)");
     }
-    return is_host_good(options, host) ||
+    /* A page of somewhere else could reach us through a name of its own that resolves to this machine's address; then
+     * that name stands in Host. With a password it has nothing to say. */
+    return host == NULL || options->username != NULL || options->address.is_unix ||
+           mr_http_host_is_ours(options, host) ||
            refuse(request, MHD_HTTP_FORBIDDEN, NULL, NULL,
                   "a server without a password answers to its numeric address and to names that "
                   "only this network knows, on a loopback address to localhost; ask for one of "
@@ -332,13 +315,14 @@ bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins 
     enum { PARAMETERS_MAX = 8 };
     int parameters =
         MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, NULL, NULL);
-    bool too_late = ending && request->route != NULL && request->route->slow;
-    bool too_many = request->route != NULL && parameters > PARAMETERS_MAX;
-    if (too_late) {
+    if (request->route != NULL && request->route->slow && ending) {
         mr_http_fail_ending(request);
-    } else if (too_many) {
+        return false;
+    }
+    if (request->route != NULL && parameters > PARAMETERS_MAX) {
         mr_http_fail(request, MHD_HTTP_BAD_REQUEST, "at most %d parameters are taken",
                      PARAMETERS_MAX);
+        return false;
     }
-    return !too_late && !too_many;
+    return true;
 }

@@ -38,7 +38,7 @@ static void connection_close(struct mr_http_connection *connection)
     shutdown(connection->fd, SHUT_RDWR);
 }
 
-static uint32_t count_taken(const struct mr_http_connections *all, bool with_closing)
+uint32_t mr_http_connections_count(const struct mr_http_connections *all, bool with_closing)
 {
     uint32_t taken = 0;
     for (uint32_t i = 0; i < all->room; i++) {
@@ -46,16 +46,6 @@ static uint32_t count_taken(const struct mr_http_connections *all, bool with_clo
         taken += state != MR_HTTP_FREE && (with_closing || state != MR_HTTP_CLOSING);
     }
     return taken;
-}
-
-bool mr_http_connections_any(const struct mr_http_connections *all)
-{
-    return count_taken(all, true) > 0;
-}
-
-bool mr_http_connections_full(const struct mr_http_connections *all)
-{
-    return count_taken(all, true) >= all->room;
 }
 
 void mr_http_close_oldest(struct mr_http_connections *all)
@@ -84,7 +74,7 @@ void mr_http_connection_changed(void *context, struct MHD_Connection *of, void *
         }
         return;
     }
-    if (count_taken(all, false) >= all->limit) {
+    if (mr_http_connections_count(all, false) >= all->limit) {
         mr_http_close_oldest(all);
     }
     for (uint32_t i = 0; i < all->room; i++) {

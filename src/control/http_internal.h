@@ -115,10 +115,8 @@ struct mr_http_connections {
 void mr_http_connections_init(struct mr_http_connections *all, uint32_t limit);
 void mr_http_connections_done(struct mr_http_connections *all);
 
-bool mr_http_connections_any(const struct mr_http_connections *all);
-
-/* Whether there is no room for one more, not even in place of another. */
-bool mr_http_connections_full(const struct mr_http_connections *all);
+/* With those that are being closed there is no more than `room`. */
+uint32_t mr_http_connections_count(const struct mr_http_connections *all, bool with_closing);
 
 /* Its place in the table; NULL: it got none. */
 struct mr_http_connection *mr_http_connection_of(struct MHD_Connection *of);

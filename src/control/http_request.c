@@ -43,17 +43,24 @@ void mr_http_target_parse(const char *uri, struct mr_http_target *ret)
     }
 }
 
-void mr_http_request_free(struct mr_http_request *request)
+static void body_drop(struct mr_http_request *request)
 {
-    if (request == NULL) {
-        return;
-    }
     if (request->body != NULL) {
         fclose(request->body);
+        request->body = NULL;
     }
     free(request->bytes);
-    free(request->upload);
-    free(request);
+    request->bytes = NULL;
+    request->len = 0;
+}
+
+void mr_http_request_free(struct mr_http_request *request)
+{
+    if (request != NULL) {
+        body_drop(request);
+        free(request->upload);
+        free(request);
+    }
 }
 
 bool mr_http_request_upload(struct mr_http_request *request, const char *bytes, size_t len)
@@ -157,17 +164,6 @@ bool mr_http_number(struct mr_http_request *request, const char *name, int64_t f
         return false;
     }
     return true;
-}
-
-static void body_drop(struct mr_http_request *request)
-{
-    if (request->body != NULL) {
-        fclose(request->body);
-        request->body = NULL;
-    }
-    free(request->bytes);
-    request->bytes = NULL;
-    request->len = 0;
 }
 
 FILE *mr_http_body(struct mr_http_request *request, const char *type)

@@ -394,11 +394,6 @@ static struct mr_monitor_mark make_mark(const struct mr_monitor *monitor)
     };
 }
 
-static uint64_t grown(uint64_t now, uint64_t before)
-{
-    return now > before ? now - before : 0;
-}
-
 static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
                                      const struct mr_monitor_mark *mark)
 {
@@ -409,10 +404,11 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
     }
     struct mr_flow flow = {
         .elapsed_ns = (uint64_t)(mark->time_ns - before->time_ns),
-        .backpressure_ns = grown(mark->pipeline.backpressure_ns, before->pipeline.backpressure_ns),
-        .source_cpu_ns = grown(mark->source_cpu_ns, before->source_cpu_ns),
-        .sink_cpu_ns = grown(mark->sink_cpu_ns, before->sink_cpu_ns),
-        .encode_ns = grown(mark->encode_ns, before->encode_ns),
+        .backpressure_ns =
+            mr_monitor_grown(mark->pipeline.backpressure_ns, before->pipeline.backpressure_ns),
+        .source_cpu_ns = mr_monitor_grown(mark->source_cpu_ns, before->source_cpu_ns),
+        .sink_cpu_ns = mr_monitor_grown(mark->sink_cpu_ns, before->sink_cpu_ns),
+        .encode_ns = mr_monitor_grown(mark->encode_ns, before->encode_ns),
         .source_connected = now->pipeline.source.connected || now->state == MR_STATE_STANDBY,
         .sink_connected = now->sink.connected,
         .behind = now->state != MR_STATE_STANDBY &&
@@ -424,7 +420,7 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
 
 static float rate(uint64_t now, uint64_t before, double seconds)
 {
-    return (float)((double)grown(now, before) / seconds);
+    return (float)((double)mr_monitor_grown(now, before) / seconds);
 }
 
 static void add_sample(struct mr_monitor *monitor, const struct mr_monitor_mark *mark)

@@ -91,6 +91,12 @@ struct mr_monitor {
     size_t text_size; /* that /metrics fits in, so far */
 };
 
+/* Of counters that begin again with a session. */
+static inline uint64_t mr_monitor_grown(uint64_t now, uint64_t before)
+{
+    return now > before ? now - before : 0;
+}
+
 /* Whether the slot is lost, by its forecast, before the copy is done by its own. */
 bool mr_monitor_slot_is_short(const struct mr_copy_stats *copy, const struct mr_slot_view *slot);
 

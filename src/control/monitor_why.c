@@ -14,11 +14,6 @@ enum {
     HOT_PERCENT = 60,
 };
 
-static uint64_t grown(uint64_t now, uint64_t before)
-{
-    return now > before ? now - before : 0;
-}
-
 static void begin_window(struct mr_monitor_mix_begin *begin, const struct mr_monitor_snapshot *now,
                          int64_t now_ns)
 {
@@ -47,12 +42,13 @@ static uint64_t events_before(const struct mr_monitor_mix_begin *begin, const ch
 static void end_window(struct mr_monitor_mix *mix, const struct mr_monitor_snapshot *now)
 {
     const struct mr_monitor_mix_begin *begin = &mix->begin;
-    mix->wal_bytes = begin->lsn == 0 ? 0 : grown(now->pipeline.received_lsn, begin->lsn);
-    mix->sent_bytes = grown(now->pipeline.source.received_bytes, begin->bytes);
+    mix->wal_bytes = begin->lsn == 0 ? 0 : mr_monitor_grown(now->pipeline.received_lsn, begin->lsn);
+    mix->sent_bytes = mr_monitor_grown(now->pipeline.source.received_bytes, begin->bytes);
     mix->events = mix->table_events = 0;
     for (uint32_t i = 0; i < now->tables.count; i++) {
         const struct mr_table_count *table = &now->tables.items[i];
-        uint64_t events = grown(mr_table_count_sum(table), events_before(begin, table->table, i));
+        uint64_t events =
+            mr_monitor_grown(mr_table_count_sum(table), events_before(begin, table->table, i));
         mix->events += events;
         if (events > mix->table_events) {
             mix->table_events = events;
