@@ -8,7 +8,7 @@
 #include "base/reader.h"
 #include "fuzz.h"
 #include "record/blank.h"
-#include "record/stream_file.h"
+#include "testing/stream_reader.h"
 
 enum { MAGIC_LEN = sizeof(MR_STREAM_FILE_MAGIC) - 1 };
 

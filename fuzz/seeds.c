@@ -11,8 +11,8 @@
 
 #include "base/text.h"
 #include "config/values.h"
-#include "record/stream_file.h"
 #include "testing/recording.h"
+#include "testing/stream_reader.h"
 
 enum {
     XLOG_HEADER = 25,     /* what stands before the message in a 'w' payload */

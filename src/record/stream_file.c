@@ -3,10 +3,6 @@
 #include <endian.h>
 #include <string.h>
 
-#include "base/reader.h"
-
-enum { MAGIC_LEN = sizeof(MR_STREAM_FILE_MAGIC) - 1 };
-
 uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes)
 {
     /* Of each half byte; the polynomial is 0x04C11DB7 with its bits reversed. */
@@ -31,7 +27,7 @@ static mr_status put(FILE *to, const void *bytes, size_t len)
 
 mr_status mr_stream_file_begin(FILE *to)
 {
-    return put(to, MR_STREAM_FILE_MAGIC, MAGIC_LEN);
+    return put(to, MR_STREAM_FILE_MAGIC, MR_STREAM_MAGIC_LEN);
 }
 
 mr_status mr_stream_file_write(FILE *to, const struct mr_stream_frame *frame)
@@ -47,46 +43,4 @@ mr_status mr_stream_file_write(FILE *to, const struct mr_stream_frame *frame)
     MR_TRY(put(to, head, sizeof(head)));
     MR_TRY(put(to, frame->bytes.data, frame->bytes.len));
     return put(to, &crc, sizeof(crc));
-}
-
-static bool kind_is_known(uint8_t kind)
-{
-    return kind == MR_STREAM_HEADER || kind == MR_STREAM_RECEIVED || kind == MR_STREAM_SENT ||
-           kind == MR_STREAM_END;
-}
-
-mr_status mr_stream_file_next(mr_slice file, size_t *at, struct mr_stream_frame *ret_frame,
-                              struct mr_error *ret_error)
-{
-    size_t begin = *at;
-    if (begin == 0) {
-        if (file.len < MAGIC_LEN || memcmp(file.data, MR_STREAM_FILE_MAGIC, MAGIC_LEN) != 0) {
-            return mr_fail(ret_error, MR_ERR_PROTOCOL, "this is not a recording of millrace");
-        }
-        begin = MAGIC_LEN;
-    }
-    if (begin == file.len) {
-        return MR_END;
-    }
-    mr_slice rest = {.data = file.data + begin, .len = file.len - begin};
-    struct mr_reader reader = mr_reader_init(rest);
-    struct mr_stream_frame frame = {0};
-    uint8_t kind = mr_reader_u8(&reader);
-    uint32_t len = mr_reader_u32(&reader);
-    frame.kind = (enum mr_stream_frame_kind)kind;
-    frame.time_us = mr_reader_u64(&reader);
-    frame.bytes = mr_reader_slice(&reader, len);
-    mr_slice checked = {.data = rest.data, .len = (size_t)(reader.at - rest.data)};
-    uint32_t crc = mr_reader_u32(&reader);
-    if (reader.failed) {
-        return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "the recording is cut off in the frame at byte %zu", begin);
-    }
-    if (crc != mr_stream_crc(0, checked) || !kind_is_known(kind)) {
-        return mr_fail(ret_error, MR_ERR_PROTOCOL,
-                       "the recording is damaged in the frame at byte %zu", begin);
-    }
-    *at = begin + (size_t)(reader.at - rest.data);
-    *ret_frame = frame;
-    return MR_OK;
 }

@@ -11,6 +11,7 @@
 #define MR_STREAM_FILE_MAGIC "MRSTRM01"
 
 enum {
+    MR_STREAM_MAGIC_LEN = sizeof(MR_STREAM_FILE_MAGIC) - 1,
     MR_STREAM_FRAME_HEAD = 1 + 4 + 8, /* kind, length of the bytes, time */
     MR_STREAM_FRAME_TAIL = 4,         /* check sum */
 };
@@ -35,10 +36,5 @@ uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes);
 /* Writes the magic / one frame. MR_ERR_SYSTEM: the file did not take it; errno says why. */
 mr_status mr_stream_file_begin(FILE *to);
 mr_status mr_stream_file_write(FILE *to, const struct mr_stream_frame *frame);
-
-/* The frame at `*at` (0: the first) of a file's bytes; `*at` moves past it. MR_END at the end; MR_ERR_PROTOCOL: it is
- * cut off, or is not what was written. */
-mr_status mr_stream_file_next(mr_slice file, size_t *at, struct mr_stream_frame *ret_frame,
-                              struct mr_error *ret_error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "record/stream_file.h"
+#include "testing/stream_reader.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef MR_TESTING_REPLAY_H
 #define MR_TESTING_REPLAY_H
 
-#include "record/stream_file.h"
+#include "testing/stream_reader.h"
 
 /* PostgreSQL's versions that there are recordings of, and what was recorded of each: the stream as a whole and through another
  * publication; live, up to the server's end; the same stream begun again at places inside it. */
