@@ -1,14 +1,9 @@
-/* What the process gives up for good once it knows what it will do: system calls that it never makes, and files that it
- * has no business with. For the day on which a hole in a library lets somebody in: what they find is a process that
- * starts no program, looks into no other, opens no port, and reads and writes its own files alone.
+/* What the process gives up for good: system calls that it never makes, and files that are not its own. So a hole in a library
+ * lets nobody start programs, look into other processes, or open ports.
  *
- * Both are the kernel's, bind the calling thread and all threads that it starts, and can't be taken back. A kernel
- * without them is no failure: the answer says so. Needs no privilege. Includes base alone.
- *
- * A refused call answers EPERM (files: EACCES) and does not kill the process. Somebody who runs code inside could kill
- * it anyway; what a kill would add is that a new version of a library which tries something and would do without
- * (io_uring, another socket family) stops the stream.
- */
+ * The kernel binds the calling thread and all threads that it starts. A kernel without it is no failure: the answer says so. A
+ * refused call answers EPERM (files: EACCES) and does not kill the process, because a new version of a library may try something
+ * and do without (io_uring, another socket family). Needs no privilege. */
 #ifndef MR_CONFINE_CONFINE_H
 #define MR_CONFINE_CONFINE_H
 

@@ -1,18 +1,8 @@
 /* The HTTP server (libmicrohttpd's only user) and what a handler sees of a request.
  *
  * One thread at low priority accepts, reads requests and runs quick handlers; a slow handler (a profile of 30 seconds) gets a
- * thread of its own. The server never waits for the flow, nor the flow for the server.
- *
- * libmicrohttpd parses, bounds heads and connections, decodes Basic authentication and speaks TLS. Version 0.9.75 has nothing for
- * the rest:
- *
- * - http.c accepts by itself: libmicrohttpd takes every descriptor, and stops accepting for good when none is left.
- * - http_connections.c has limits in all (a byte now and then resets CONNECTION_TIMEOUT), and lets the connection that has waited
- *   longest make room: libmicrohttpd's limits, per address or not, would keep a probe out while a crowd is there.
- * - http_admit.c refuses what libmicrohttpd accepts and a proxy may read in another way, and pages of other servers, and makes
- *   guessing passwords slow.
- * - slow handlers are few, and end with their clients; answers on their way have a limit together.
- */
+ * thread of its own. The server never waits for the flow, nor the flow for the server. docs/architecture.md says why there is more
+ * here than libmicrohttpd has. */
 #ifndef MR_CONTROL_HTTP_H
 #define MR_CONTROL_HTTP_H
 

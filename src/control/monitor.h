@@ -1,9 +1,5 @@
-/* What millrace knows about itself: one thread ("mr-monitor") samples once a second and keeps the last 15
- * minutes, and any thread asks for a snapshot, the history, or the text of /metrics.
- *
- * The data path is only read, through atomics; it never waits for anything here. Functions may be called from
- * any thread between start and stop; they exclude each other by a lock that the data path does not know.
- */
+/* What millrace knows about itself: one thread ("mr-monitor") samples once a second and keeps the last 15 minutes, and any thread
+ * asks for a snapshot, the history, or the text of /metrics. The data path is only read, through atomics. */
 #ifndef MR_CONTROL_MONITOR_H
 #define MR_CONTROL_MONITOR_H
 

@@ -1,10 +1,6 @@
-/* From a change to the records a consumer reads: one plan a relation version, then only appends.
- *
- * A plan (plan.h) holds what does not differ from row to row, so that a row costs copies and escapes. Keys and values are
- * written once, straight into the batch. Source thread.
- *
- * The form of `debezium` events is that of Debezium 3.7 for PostgreSQL without schemas; `flat` is Outboxx's.
- */
+/* From a change to the records a consumer reads: one plan a relation version (plan.h) holds what does not differ from row to row, then
+ * keys and values are written once, straight into the batch. Source thread. The form of `debezium` events is that of Debezium 3.7
+ * for PostgreSQL without schemas; `flat` is Outboxx's. */
 #ifndef MR_ENCODE_ENCODE_H
 #define MR_ENCODE_ENCODE_H
 

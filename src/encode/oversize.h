@@ -1,8 +1,5 @@
-/* The policy for items that are too large: when it applies, what is encoded in their place, and how that is logged.
- *
- * Each lane has one. The lane appends items through it and asks nothing else: as it is, in another form, or not at all is
- * decided here. The lane's thread calls; mr_refused_add is the sink thread's, on a list of its own that lanes copy.
- */
+/* The policy for items that are too large: when it applies, what is encoded in their place, and how that is logged. Each lane has one
+ * and appends items through it. The lane's thread calls; mr_refused_add is the sink thread's, on a list of its own that lanes copy. */
 #ifndef MR_ENCODE_OVERSIZE_H
 #define MR_ENCODE_OVERSIZE_H
 

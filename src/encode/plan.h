@@ -1,7 +1,5 @@
 /* What a relation version needs, worked out once: its form, its topic, key columns, names already escaped, and how each type is
- * written. Plans belong to their encoder, and live until their relation ends. What the columns alone decide is shared by all plans
- * of an encoder whose relations share them. Inside encode/ only; the encoder's thread.
- */
+ * written. A plan lives until its relation ends; what the columns alone decide is shared. Inside encode/ only; the encoder's thread. */
 #ifndef MR_ENCODE_PLAN_H
 #define MR_ENCODE_PLAN_H
 

@@ -1,8 +1,5 @@
-/* Events by table and operation, for a bounded number of tables.
- *
- * An encoder's plan points to its table's line, so counting an event is one add. Lines are made on the source
- * thread and live as long as the whole; any thread reads.
- */
+/* Events by table and operation, for a bounded number of tables. An encoder's plan points to its table's line, so counting an event is
+ * one add. Lines are made on the source thread and live as long as the whole; any thread reads. */
 #ifndef MR_ENCODE_TABLE_COUNTS_H
 #define MR_ENCODE_TABLE_COUNTS_H
 

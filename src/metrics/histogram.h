@@ -1,9 +1,5 @@
-/* Histograms with fixed buckets: one thread writes, any thread reads, nobody waits.
- *
- * A value costs a short search and two relaxed stores. A reader takes a view: counts that are each exact, and
- * of about one moment together. Values are whole numbers in the layout's own unit (nanoseconds, bytes, records,
- * thousandths).
- */
+/* Histograms with fixed buckets: one thread writes (a short search, two relaxed stores), any thread reads a view, whose counts are
+ * of about one moment. Values are whole numbers in the layout's own unit (nanoseconds, bytes, records, thousandths). */
 #ifndef MR_METRICS_HISTOGRAM_H
 #define MR_METRICS_HISTOGRAM_H
 

@@ -1,9 +1,5 @@
-/* The declared metrics and Prometheus' text form.
- *
- * metrics.def says what there is. A writer puts one family after the other: mr_expose_begin(id), then its
- * samples. Nothing here allocates; what does not fit leaves the buffer `full`. Any thread, one at a time a
- * writer.
- */
+/* The metrics of metrics.def and Prometheus' text form: one family after the other, mr_expose_begin(id), then its samples. Nothing
+ * here allocates; what does not fit leaves the buffer `full`. Any thread, one at a time a writer. */
 #ifndef MR_METRICS_METRICS_H
 #define MR_METRICS_METRICS_H
 

@@ -1,9 +1,5 @@
-/* Where changes come from: a table of functions, so that a test or a benchmark slides in its own.
- *
- * A source decodes and calls the handler, in stream order, on the thread that calls `receive`. It never
- * confirms anything by itself: the pipeline owns the confirmed position. All functions are called by the
- * source thread only.
- */
+/* Where changes come from: a table of functions, so that a test or a benchmark slides in its own. A source decodes and calls the
+ * handler, in stream order, on the source thread, which alone calls. It never confirms anything by itself. */
 #ifndef MR_PORTS_SOURCE_H
 #define MR_PORTS_SOURCE_H
 

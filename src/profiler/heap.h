@@ -1,8 +1,4 @@
-/* Heap profiles from jemalloc's own sampling, where the program runs on a jemalloc that has it.
- *
- * jemalloc must be told at its start that it may be asked (prof:true in malloc_conf, see heap_conf.c); whether
- * it samples is switched at any time. Any thread.
- */
+/* Heap profiles from jemalloc's own sampling, which heap_conf.c allows at the start and these functions switch. Any thread. */
 #ifndef MR_PROF_HEAP_H
 #define MR_PROF_HEAP_H
 

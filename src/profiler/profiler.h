@@ -1,10 +1,6 @@
-/* The profiler of a running daemon: one thread that drains the sampler, follows stacks to their roots, and
- * fills the profiles that are being made.
- *
- * Who is interested opens a session; the sampler runs at the highest frequency that anyone asked for and
- * stops when nobody is left. One profiler a process, for there is one SIGPROF. All functions: any thread,
- * unless said otherwise.
- */
+/* The profiler of a running daemon: one thread that drains the sampler, follows stacks to their roots, and fills the profiles that
+ * are being made. The sampler runs at the highest frequency that anyone asked for. One a process, for there is one SIGPROF. Any
+ * thread, unless said otherwise. */
 #ifndef MR_PROF_PROFILER_H
 #define MR_PROF_PROFILER_H
 

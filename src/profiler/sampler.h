@@ -1,9 +1,5 @@
-/* The sampler: a CPU timer a thread, whose signal handler copies registers and the used stack into the
- * thread's ring, and nothing else. Unwinding and names come later, in the thread that drains.
- *
- * The handler takes no lock, allocates nothing and calls no library; a full ring drops the sample and counts
- * it. Timers run only between a start and a stop; stopped, the sampler costs nothing.
- */
+/* The sampler: a CPU timer a thread, whose signal handler copies registers and the used stack into the thread's ring. It takes no
+ * lock, allocates nothing and calls no library; a full ring drops the sample and counts it. The thread that drains unwinds. */
 #ifndef MR_PROF_SAMPLER_H
 #define MR_PROF_SAMPLER_H
 

@@ -1,9 +1,6 @@
-/* Addresses of this process to stacks and names, by libdw; never inside a signal handler.
- *
- * A location is an address that was seen, numbered from 1 in order of appearance; it is named once, later,
- * because reading debug information takes a while. Everything lives until the process ends. All functions
- * but mr_symbols_lock want the lock, which is one for all.
- */
+/* Addresses of this process to stacks and names, by libdw. A location is an address that was seen, numbered from 1; it is named once,
+ * later, because reading debug information takes a while. Everything lives until the process ends. All functions but
+ * mr_symbols_lock want the lock. */
 #ifndef MR_PROF_SYMBOLS_H
 #define MR_PROF_SYMBOLS_H
 

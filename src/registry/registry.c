@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread.h"
@@ -69,16 +68,14 @@ static int look_for_end(void *context, curl_off_t a, curl_off_t b, curl_off_t c,
 }
 
 /* {"schema":"…"} */
-static struct mr_text body_of(const struct mr_schema *schema)
+static char *body_of(const struct mr_schema *schema)
 {
-    size_t len = strlen(schema->text);
-    uint8_t *bytes = MR_ALLOC(6 * len + 16);
-    struct mr_buffer out = mr_buffer_init(bytes, 6 * len + 16);
-    MR_BUFFER_LITERAL(&out, "{\"schema\":");
-    mr_json_string(&out, (const uint8_t *)schema->text, len);
-    MR_BUFFER_LITERAL(&out, "}");
-    MR_ASSERT(!out.full);
-    return (struct mr_text){.data = (char *)bytes, .len = (size_t)(out.at - bytes)};
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "schema", schema->text);
+    char *text = cJSON_PrintUnformatted(object);
+    MR_ASSERT(text != NULL);
+    cJSON_Delete(object);
+    return text;
 }
 
 static CURL *connection_new(struct mr_registry *registry)
@@ -163,7 +160,7 @@ static void set_login(const struct mr_registry_options *options, CURL *curl)
 
 /* One question to the address at hand; a GET without a body. */
 static struct outcome ask_path(struct mr_registry *registry, const char *path,
-                               const struct mr_text *body)
+                               const char *body)
 {
     struct outcome outcome = {.id = -1};
     struct answer answer = {.bytes = MR_ALLOC(ANSWER_MAX)};
@@ -181,8 +178,7 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path,
     if (body == NULL) {
         curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L);
     } else {
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)body->len);
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body->data);
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
     }
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, &answer);
@@ -213,11 +209,11 @@ static struct outcome ask(struct mr_registry *registry, const struct mr_schema *
     struct mr_text path = {0};
     mr_text_format(&path, "/subjects/%s%s", subject,
                    registry->options.registers ? "/versions" : "");
-    struct mr_text body = body_of(schema);
-    struct outcome outcome = ask_path(registry, path.data, &body);
+    char *body = body_of(schema);
+    struct outcome outcome = ask_path(registry, path.data, body);
     curl_free(subject);
     mr_text_done(&path);
-    free(body.data);
+    free(body);
     return outcome;
 }
 

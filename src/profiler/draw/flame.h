@@ -1,14 +1,10 @@
-/* Flame graphs: stacks in, a self-contained interactive SVG, folded text or tables out.
+/* Flame graphs: stacks in, a self-contained interactive SVG, folded text or tables out. One thread at a time.
  *
- * A `struct mr_flame` is a tree of frames with two values at every node: one profile, or two to be
- * compared (before and after). It works on memory only: no files, no clock, libc only. Its maker
- * owns it and uses it from one thread at a time. Its size is bounded whatever comes in: what exceeds a
- * limit is counted at the deepest frame that could be kept, so totals always hold.
+ * A `struct mr_flame` is a tree of frames with two values at every node: one profile, or two to be compared. Its size is bounded: what
+ * exceeds a limit is counted at the deepest frame that could be kept, so totals always hold.
  *
- * A frame is a name: "function" of the program itself, "function [libfoo.so.1]" of a library,
- * "[libfoo.so.1]" where only the library is known, "function [kernel]" of the kernel, "[encode]" to
- * say the stage outright (flame/stage.h). The first frame of a stack is its root, usually the thread.
- */
+ * A frame is a name: "function", "function [libfoo.so.1]", "[libfoo.so.1]" where only the library is known, "function [kernel]",
+ * "[encode]" to say the stage outright. The first frame of a stack is its root, usually the thread. */
 #ifndef MR_FLAME_FLAME_H
 #define MR_FLAME_FLAME_H
 
