@@ -127,9 +127,10 @@ static bool find_outboxes(struct mr_convert *c, const char *alias, const char *p
     const struct mr_cv_line *delimiter = mr_cv_find(c, "topic.delimiter");
     const struct mr_cv_line *negate = mr_cv_find(c, mr_cv_text(c, "transforms.%s.negate", alias));
     char reason[128];
-    if ((negate != NULL && is_not(negate, "false")) || c->has_router || !c->tables_known ||
-        prefix == NULL || mr_cv_is_expression(prefix->value) || type == NULL || pattern == NULL ||
-        !mr_cv_is_class(type->value, "TopicNameMatches") || !mr_cv_same_regex(pattern->value)) {
+    if ((negate != NULL && is_not(negate, "false")) || c->has_outbox || c->has_router ||
+        !c->tables_known || prefix == NULL || mr_cv_is_expression(prefix->value) || type == NULL ||
+        pattern == NULL || !mr_cv_is_class(type->value, "TopicNameMatches") ||
+        !mr_cv_same_regex(pattern->value)) {
         return false;
     }
     struct mr_regex *regex = mr_regex_new(pattern->value, reason, sizeof(reason));
@@ -150,6 +151,8 @@ static bool find_outboxes(struct mr_convert *c, const char *alias, const char *p
         option_of(c, alias, "negate");
         mr_cv_take(c, "predicates");
         type->done = pattern->done = true;
+    } else {
+        c->outboxes.count = 0;
     }
     return good;
 }

@@ -159,8 +159,7 @@ static void set_login(const struct mr_registry_options *options, CURL *curl)
 }
 
 /* One question to the address at hand; a GET without a body. */
-static struct outcome ask_path(struct mr_registry *registry, const char *path,
-                               const char *body)
+static struct outcome ask_path(struct mr_registry *registry, const char *path, const char *body)
 {
     struct outcome outcome = {.id = -1};
     struct answer answer = {.bytes = MR_ALLOC(ANSWER_MAX)};
