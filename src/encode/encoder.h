@@ -4,7 +4,6 @@
 #define MR_ENCODE_ENCODER_H
 
 #include "base/index.h"
-#include "encode/forms/avro.h"
 #include "encode/transaction.h"
 #include "encode/value_topics.h"
 #include "encode/values/convert.h"

@@ -1,6 +1,4 @@
 /* Debezium's events in Avro. Their schemas are avro_schema.c's. */
-#include "encode/forms/avro.h"
-
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 

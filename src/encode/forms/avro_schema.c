@@ -1,6 +1,4 @@
 /* The schemas of events and keys, and the subjects that they have in a registry. */
-#include "encode/forms/avro.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

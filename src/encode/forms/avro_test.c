@@ -1,4 +1,4 @@
-#include "encode/forms/avro.h"
+#include "encode/forms/form.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -120,6 +120,13 @@ static inline int64_t mr_floor_div(int64_t value, int64_t by)
 
 void mr_cloud_set_position(struct mr_record *record);
 
+/* Both Avro schemas, as Kafka Connect's AvroConverter derives them from Debezium's: of a plan that has its columns, and of logical
+ * messages. */
+mr_status mr_avro_plan(const struct mr_encode_options *options, struct mr_plan *plan,
+                       struct mr_error *ret_error);
+struct mr_avro_pair mr_avro_messages(const struct mr_encode_options *options,
+                                     const struct mr_topic *topic);
+
 /* Whether the column may be left out of a record that is too large. */
 bool mr_outbox_may_cut(const struct mr_outbox_options *outbox, const struct mr_plan *plan,
                        uint32_t column);
