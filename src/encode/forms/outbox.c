@@ -254,16 +254,12 @@ static bool expand_payload(struct mr_buffer *out, const struct row *row, uint32_
     const struct mr_plan_column *planned = &row->plan->columns[column];
     const struct mr_datum *value = datum_of(row, column);
     bool is_text = planned->writer == MR_WRITE_STRING || planned->rule == MR_RULE_JSON;
-    const struct mr_outbox_options *outbox = row->encoder->options.outbox;
-    if (!outbox->expands || !is_text || value->kind != MR_DATUM_TEXT) {
+    const struct mr_encode_options *options = &row->encoder->options;
+    if (!options->outbox->expands || !is_text || value->kind != MR_DATUM_TEXT) {
         return false;
     }
-    const struct mr_expansion how = {.keeps_nulls = outbox->keeps_nulls,
-                                     .keeps_empty = outbox->keeps_empty,
-                                     .java_numbers =
-                                         row->encoder->options.types == MR_TYPES_DEBEZIUM};
     uint8_t *begin = out->at;
-    if (mr_json_expand(out, &how, (mr_slice){.data = value->data, .len = value->len},
+    if (mr_json_expand(out, options, (mr_slice){.data = value->data, .len = value->len},
                        &row->encoder->scratch)) {
         return true;
     }

@@ -56,15 +56,9 @@ bool mr_convert_unhex(mr_slice text, struct mr_scratch *scratch, mr_slice *ret);
 /* The same of the digits alone. */
 bool mr_convert_digits(mr_slice digits, struct mr_scratch *scratch, mr_slice *ret);
 
-/* A JSON object or list with some fields left out, as Debezium's EventRouter expands payloads (JsonSchemaData). */
-struct mr_expansion {
-    bool keeps_nulls;
-    bool keeps_empty; /* fields with an empty list */
-    bool java_numbers;
-};
-
-/* False: the text is neither, and what was appended is of no use. */
-bool mr_json_expand(struct mr_buffer *out, const struct mr_expansion *how, mr_slice text,
+/* A JSON object or list with some fields left out, as Debezium's EventRouter expands payloads (JsonSchemaData). False: the text is
+ * neither, and what was appended is of no use. */
+bool mr_json_expand(struct mr_buffer *out, const struct mr_encode_options *options, mr_slice text,
                     struct mr_scratch *scratch);
 
 /* Tells of each member of a JSON object: its name, in quotes, and its value as it stands. False: the text is none, and what was

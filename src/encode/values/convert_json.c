@@ -245,7 +245,7 @@ bool mr_json_members(mr_slice text, struct mr_scratch *scratch,
 struct expanding {
     struct walk walk;
     struct mr_buffer *out;
-    const struct mr_expansion *how;
+    const struct mr_encode_options *options;
     struct mr_scratch *scratch;
     uint8_t *filled; /* a bit a level: something is in it */
     uint8_t *field;  /* where the last field begins, with its comma */
@@ -286,7 +286,7 @@ static void write_scalar(struct expanding *expanding, mr_slice token)
     uint8_t first = token.data[0];
     if (first == '"') {
         write_string(expanding, token);
-    } else if (expanding->how->java_numbers && is_fraction && first <= '9') {
+    } else if (expanding->options->types == MR_TYPES_DEBEZIUM && is_fraction && first <= '9') {
         uint8_t *begin = expanding->out->at;
         mr_convert_double(expanding->out, token, expanding->scratch);
         if (!expanding->out->full && *begin == '"') { /* larger than any double */
@@ -308,7 +308,8 @@ static void write_token(struct expanding *expanding)
     }
     if (first == '}' || first == ']') {
         bool of_field = walk->depth > 0 && is_in_object(walk);
-        if (walk->before == JSON_VALUE_END && of_field && !expanding->how->keeps_empty) {
+        if (walk->before == JSON_VALUE_END && of_field &&
+            !expanding->options->outbox->keeps_empty) {
             drop_field(expanding);
         } else {
             mr_buffer_slice(expanding->out, walk->token);
@@ -321,7 +322,7 @@ static void write_token(struct expanding *expanding)
     if (first == '{' || first == '[') {
         mr_buffer_slice(expanding->out, walk->token);
         set_bit(expanding->filled, walk->depth, false);
-    } else if (first == 'n' && in_object && !expanding->how->keeps_nulls) {
+    } else if (first == 'n' && in_object && !expanding->options->outbox->keeps_nulls) {
         drop_field(expanding);
     } else {
         write_scalar(expanding, walk->token);
@@ -337,13 +338,13 @@ static void write_key(struct expanding *expanding)
     MR_BUFFER_LITERAL(expanding->out, ":");
 }
 
-bool mr_json_expand(struct mr_buffer *out, const struct mr_expansion *how, mr_slice text,
+bool mr_json_expand(struct mr_buffer *out, const struct mr_encode_options *options, mr_slice text,
                     struct mr_scratch *scratch)
 {
     mr_text_begin(&scratch->part, 2 * LEVELS_BYTES);
     struct expanding expanding = {.walk = walk_of(text, scratch->part.data),
                                   .out = out,
-                                  .how = how,
+                                  .options = options,
                                   .scratch = scratch,
                                   .filled = scratch->part.data + LEVELS_BYTES,
                                   .field = out->at};
