@@ -119,16 +119,10 @@ static bool stopping(const struct mr_http *http)
     return poll(&stop, 1, 0) > 0;
 }
 
-static void be_nice(void)
-{
-    /* Linux: of this thread alone. Without the right to it (never for more niceness) nothing is lost. */
-    setpriority(PRIO_PROCESS, 0, NICENESS);
-}
-
 static void *slow_main(void *context)
 {
     struct mr_http_request *request = context;
-    be_nice();
+    setpriority(PRIO_PROCESS, 0, NICENESS); /* Linux: of this thread alone */
     mr_thread_begin(MR_THREAD_HTTP, "mr-http-slow");
     request->route->handler(request->route->context, request);
     mr_thread_end();
@@ -444,7 +438,7 @@ static void say_farewell(struct mr_http *http)
 static void *http_main(void *context)
 {
     struct mr_http *http = context;
-    be_nice();
+    setpriority(PRIO_PROCESS, 0, NICENESS); /* Linux: of this thread alone */
     mr_thread_begin(MR_THREAD_HTTP, "mr-http");
     int64_t next_tick_ns = mr_monotonic_ns();
     while (!stopping(http)) {
