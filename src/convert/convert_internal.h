@@ -40,6 +40,7 @@ struct mr_convert {
     bool tables_known;                    /* all of them */
     bool has_router;                      /* a router became [routing] */
     bool has_outbox;                      /* an EventRouter became [outbox] */
+    bool unwraps_outboxes;                /* before an EventRouter would see their events */
     const char *unwraps; /* the option that names ExtractNewRecordState; NULL: there is none */
 };
 

@@ -26,18 +26,12 @@ static bool is_table(const char *text)
            strchr(text, '"') == NULL;
 }
 
-/* The tables that a pattern spells out; false: it does not. */
-static bool add_tables(struct mr_convert *c, const char *pattern)
+/* The tables that a pattern names one by one; false: it does not. */
+static bool spell_out(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret)
 {
-    struct mr_cv_list texts = {0};
-    bool good = mr_cv_expand(c, pattern, &texts);
-    for (uint32_t i = 0; i < texts.count; i++) {
-        good &= is_table(texts.items[i]);
-    }
-    for (uint32_t i = 0; good && i < texts.count; i++) {
-        if (!mr_cv_holds(&c->tables, texts.items[i])) {
-            mr_cv_add(c, &c->tables, texts.items[i]);
-        }
+    bool good = mr_cv_expand(c, pattern, ret);
+    for (uint32_t i = 0; i < ret->count; i++) {
+        good &= is_table(ret->items[i]);
     }
     return good;
 }
@@ -87,7 +81,14 @@ static void convert_list(struct mr_convert *c)
     struct mr_cv_list patterns = mr_cv_split(c, value, ',');
     c->tables_known = patterns.count > 0;
     for (uint32_t i = 0; i < patterns.count; i++) {
-        if (!add_tables(c, patterns.items[i])) {
+        struct mr_cv_list tables = {0};
+        bool good = spell_out(c, patterns.items[i], &tables);
+        for (uint32_t k = 0; good && k < tables.count; k++) {
+            if (!mr_cv_holds(&c->tables, tables.items[k])) {
+                mr_cv_add(c, &c->tables, tables.items[k]);
+            }
+        }
+        if (!good) {
             c->tables_known = false;
             add_pattern(c, line, patterns.items[i], i + 1);
         }
@@ -107,19 +108,22 @@ static void convert_keys(struct mr_convert *c)
     struct mr_cv_list rules = mr_cv_split(c, mr_cv_value(c, "message.key.columns"), ';');
     struct mr_cv_list keys = {0};
     for (uint32_t i = 0; i < rules.count; i++) {
+        struct mr_cv_list tables = {0};
         const char *rule = rules.items[i];
         const char *columns = rule + strcspn(rule, ":");
-        const char *key = mr_cv_pattern(c, mr_cv_part(c, rule, (size_t)(columns - rule)), 2);
         struct mr_cv_list names = mr_cv_split(c, columns + (*columns == ':'), ',');
-        for (uint32_t n = 0; n < names.count && key != NULL; n++) {
-            key = mr_cv_text(c, "%s%s%s", key, n == 0 ? ":" : ",", names.items[n]);
-        }
-        if (key != NULL && names.count > 0) {
-            mr_cv_add(c, &keys, key);
-        } else {
+        bool good =
+            names.count > 0 && spell_out(c, mr_cv_part(c, rule, (size_t)(columns - rule)), &tables);
+        if (!good) {
             LOST(c, "message.key.columns",
-                 "part %u is not a table and its columns as key_columns has them; write it there",
-                 i + 1);
+                 "part %u does not name its tables one by one; name them in key_columns", i + 1);
+        }
+        for (uint32_t k = 0; good && k < tables.count; k++) {
+            const char *key = tables.items[k];
+            for (uint32_t n = 0; n < names.count; n++) {
+                key = mr_cv_text(c, "%s%s%s", key, n == 0 ? ":" : ",", names.items[n]);
+            }
+            mr_cv_add(c, &keys, key);
         }
     }
     if (keys.count > 0) {

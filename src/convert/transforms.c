@@ -61,7 +61,7 @@ static void convert_router(struct mr_convert *c, const char *alias, const char *
  * SmtManager.isValidEnvelope). */
 static void convert_event_router(struct mr_convert *c, const char *alias, const char *given)
 {
-    if (c->unwraps != NULL) {
+    if (c->unwraps_outboxes) {
         LOST(c, given, "after ExtractNewRecordState it finds no events to route; put it before");
         return;
     }
@@ -157,6 +157,22 @@ static bool find_outboxes(struct mr_convert *c, const char *alias, const char *p
     return good;
 }
 
+/* The predicate by which an EventRouter knows its tables; "": there is none. */
+static const char *outbox_predicate(struct mr_convert *c)
+{
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        const char *name = c->lines[i].name;
+        if (strncmp(name, "transforms.", 11) == 0 &&
+            mr_cv_is_class(c->lines[i].value, "EventRouter")) {
+            const char *alias = mr_cv_part(c, name + 11, strcspn(name + 11, "."));
+            const struct mr_cv_line *line =
+                mr_cv_find(c, mr_cv_text(c, "transforms.%s.predicate", alias));
+            return line == NULL ? "" : line->value;
+        }
+    }
+    return "";
+}
+
 static void convert_transform(struct mr_convert *c, const char *alias)
 {
     const struct mr_cv_line *type = option_of(c, alias, "type");
@@ -168,7 +184,16 @@ static void convert_transform(struct mr_convert *c, const char *alias)
     bool logical = mr_cv_is_class(type->value, "ByLogicalTableRouter");
     bool unwraps = mr_cv_is_class(type->value, "ExtractNewRecordState");
     bool is_outbox = mr_cv_is_class(type->value, "EventRouter");
-    if (predicate != NULL && (!is_outbox || !find_outboxes(c, alias, predicate->value))) {
+    /* For all but the outbox, which `format` and the like never are for. */
+    const struct mr_cv_line *negate = mr_cv_find(c, mr_cv_text(c, "transforms.%s.negate", alias));
+    bool is_for_others = !is_outbox && predicate != NULL && negate != NULL &&
+                         !is_not(negate, "true") &&
+                         strcmp(predicate->value, outbox_predicate(c)) == 0;
+    if (is_for_others) {
+        option_of(c, alias, "negate");
+    }
+    if (predicate != NULL && !is_for_others &&
+        (!is_outbox || !find_outboxes(c, alias, predicate->value))) {
         LOST(c, given, "see its predicate");
         LOST(
             c, predicate->given,
@@ -187,6 +212,7 @@ static void convert_transform(struct mr_convert *c, const char *alias)
         convert_router(c, alias, given, logical);
     } else if (unwraps) {
         c->unwraps = given;
+        c->unwraps_outboxes = !is_for_others;
         convert_unwrap(c, alias);
     } else {
         const char *dot = strrchr(type->value, '.');
