@@ -126,11 +126,13 @@ static bool find_outboxes(struct mr_convert *c, const char *alias, const char *p
     const struct mr_cv_line *prefix = mr_cv_find(c, "topic.prefix");
     const struct mr_cv_line *delimiter = mr_cv_find(c, "topic.delimiter");
     const struct mr_cv_line *negate = mr_cv_find(c, mr_cv_text(c, "transforms.%s.negate", alias));
+    const struct mr_cv_line *listed = mr_cv_find(c, "predicates"); /* Connect knows those */
+    struct mr_cv_list names = mr_cv_split(c, listed == NULL ? NULL : listed->value, ',');
     char reason[128];
-    if ((negate != NULL && is_not(negate, "false")) || c->has_outbox || c->has_router ||
-        !c->tables_known || prefix == NULL || mr_cv_is_expression(prefix->value) || type == NULL ||
-        pattern == NULL || !mr_cv_is_class(type->value, "TopicNameMatches") ||
-        !mr_cv_same_regex(pattern->value)) {
+    if (!mr_cv_holds(&names, predicate) || (negate != NULL && is_not(negate, "false")) ||
+        c->has_outbox || c->has_router || !c->tables_known || prefix == NULL ||
+        mr_cv_is_expression(prefix->value) || type == NULL || pattern == NULL ||
+        !mr_cv_is_class(type->value, "TopicNameMatches") || !mr_cv_same_regex(pattern->value)) {
         return false;
     }
     struct mr_regex *regex = mr_regex_new(pattern->value, reason, sizeof(reason));
