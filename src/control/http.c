@@ -16,6 +16,7 @@
 enum {
     TICK_MS = 1000,
     FAREWELL_MS = 200,                 /* for answers on their way when the server ends */
+    LONG_S = 60,                       /* a slow request of more is long */
     NICENESS = 10,                     /* the flow comes first */
     ACCEPTS_MAX = 32,                  /* in one turn */
     REQUEST_BYTES_MAX = 12 * 1024,     /* head of a request and of its answer */
@@ -32,7 +33,7 @@ struct mr_http {
     struct MHD_Daemon *daemon;
     struct mr_http_connections connections;
     struct mr_http_logins logins;
-    uint32_t slow_count; /* slow handlers that run */
+    uint32_t slow_count, long_count; /* slow handlers that run, and those of long requests */
     _Atomic size_t held_bytes;
 
     pthread_t thread;
@@ -131,15 +132,40 @@ static void *slow_main(void *context)
     return NULL;
 }
 
-/* Suspends the connection while the handler's thread runs. */
-static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *request,
-                                  struct mr_http_connection *connection)
+static bool is_long(const struct mr_http_request *request)
 {
+    const char *seconds = mr_http_parameter(request, "seconds");
+    return seconds != NULL && strtol(seconds, NULL, 10) > LONG_S;
+}
+
+/* Whether one more may run; else the request has an answer that says so. Notes whether it is long: such requests leave one place free: an operator must
+ * get in. */
+static bool slow_admit(const struct mr_http *http, struct mr_http_request *request)
+{
+    request->slow.is_long = is_long(request);
+    if (request->slow.is_long && http->long_count + 1 >= MR_HTTP_SLOW_MAX) {
+        mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
+                     "%d requests of over a minute run already, and one place is kept for short "
+                     "ones; ask for at most %d seconds, or try again later",
+                     MR_HTTP_SLOW_MAX - 1, LONG_S);
+        mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "60");
+        return false;
+    }
     if (http->slow_count == MR_HTTP_SLOW_MAX) {
         mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
                      "%d requests of this kind run already; try again when one has ended",
                      MR_HTTP_SLOW_MAX);
         mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "10");
+        return false;
+    }
+    return true;
+}
+
+/* Suspends the connection while the handler's thread runs. */
+static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *request,
+                                  struct mr_http_connection *connection)
+{
+    if (!slow_admit(http, request)) {
         return answer(http, request);
     }
     request->slow.client_fd = connection->fd;
@@ -150,6 +176,7 @@ static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *
     request->slow.runs = mr_thread_create(&request->slow.thread, slow_main, request, NULL) == MR_OK;
     if (request->slow.runs) {
         http->slow_count++;
+        http->long_count += request->slow.is_long;
     } else {
         mr_http_fail(request, MHD_HTTP_SERVICE_UNAVAILABLE, "no thread can be started; try again");
         MHD_resume_connection(request->connection);
@@ -163,6 +190,7 @@ static void slow_end(struct mr_http *http, struct mr_http_request *request)
         pthread_join(request->slow.thread, NULL);
         request->slow.runs = false;
         http->slow_count--;
+        http->long_count -= request->slow.is_long;
     }
 }
 

@@ -40,7 +40,7 @@ struct mr_http_route {
     const char *title; /* of its link on the live page; NULL: not there */
     mr_http_handler_fn handler;
     void *context;
-    /* MR_HTTP_SLOW_MAX run at once; others get status 429. */
+    /* MR_HTTP_SLOW_MAX run at once, one less of over a minute (?seconds=); others get status 429. */
     bool slow;
     bool open;     /* answered without a password too: probes */
     bool post;     /* POST instead of GET; not slow */

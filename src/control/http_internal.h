@@ -46,6 +46,7 @@ struct mr_http_request {
 
     struct {
         bool runs; /* the handler, in a thread of its own; read by the server's alone */
+        bool is_long;
         pthread_t thread;
         int client_fd, stop_fd, wake_fd;
     } slow;
