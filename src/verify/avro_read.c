@@ -165,14 +165,6 @@ static struct node *take_union(struct schema *schema, const cJSON *json, const c
     return node;
 }
 
-static struct node *take_items(struct schema *schema, enum kind kind, const cJSON *items,
-                               const char *space, int depth)
-{
-    struct node *node = node_new(schema, kind, 1);
-    node->parts[0] = take_type(schema, items, space, depth + 1);
-    return node->parts[0] == NULL ? NULL : node;
-}
-
 /* NULL: it is none, or of a kind that no event has. */
 static struct node *take_type(struct schema *schema, const cJSON *json, const char *space,
                               int depth)
@@ -194,13 +186,13 @@ static struct node *take_type(struct schema *schema, const cJSON *json, const ch
     if (strcmp(word, "record") == 0) {
         return take_record(schema, json, space, depth);
     }
-    if (strcmp(word, "array") == 0) {
-        return take_items(schema, KIND_ARRAY, cJSON_GetObjectItemCaseSensitive(json, "items"),
-                          space, depth);
-    }
-    if (strcmp(word, "map") == 0) {
-        return take_items(schema, KIND_MAP, cJSON_GetObjectItemCaseSensitive(json, "values"), space,
-                          depth);
+    bool is_map = strcmp(word, "map") == 0;
+    if (is_map || strcmp(word, "array") == 0) {
+        struct node *node = node_new(schema, is_map ? KIND_MAP : KIND_ARRAY, 1);
+        node->parts[0] =
+            take_type(schema, cJSON_GetObjectItemCaseSensitive(json, is_map ? "values" : "items"),
+                      space, depth + 1);
+        return node->parts[0] == NULL ? NULL : node;
     }
     return take_word(schema, word, space);
 }

@@ -83,9 +83,7 @@ static char *texts_of(const struct mr_verify_table *table, const struct mr_pg_re
         cJSON_AddStringToObject(object, table->columns[table->key[i]].name,
                                 mr_pg_result_value(result, 0, 2 * i));
     }
-    char *json = cJSON_PrintUnformatted(object);
-    char *texts = MR_STRDUP(json);
-    cJSON_free(json);
+    char *texts = cJSON_PrintUnformatted(object);
     cJSON_Delete(object);
     return texts;
 }

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,13 +98,6 @@ static mr_status take_reloaded(struct mr_config *config, const char *digest,
     return MR_OK;
 }
 
-static void print_error(const struct mr_error *error, FILE *to)
-{
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "error", error->text);
-    mr_said_print(object, to);
-}
-
 /* The request: the file's digest, the shift of places, tables. */
 static void prove(const struct mr_prover *prover)
 {
@@ -135,7 +129,9 @@ static void prove(const struct mr_prover *prover)
         status = mr_verify(config, &options, prover->socket, to, &verdict, &error);
     }
     if (status != MR_OK && status != MR_AGAIN) {
-        print_error(&error, to);
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "error", error.text);
+        mr_said_print(object, to);
     }
     _exit(0);
 }
@@ -185,19 +181,15 @@ static void help(const struct mr_prover *prover)
     }
 }
 
-/* What else millrace has open is not for it; an older kernel does not know how (Linux 5.9). */
+/* What else millrace has open is not for it. */
 static void keep_open(int socket, int programs)
 {
-    const int kept[] = {socket < programs ? socket : programs,
-                        socket < programs ? programs : socket};
-    unsigned from = STDERR_FILENO + 1;
-    for (size_t i = 0; i < MR_ARRAY_LEN(kept); i++) {
-        if (kept[i] > (int)from) {
-            (void)close_range(from, (unsigned)kept[i] - 1, 0);
+    for (int fd = STDERR_FILENO + 1; fd < FD_SETSIZE; fd++) {
+        if (fd != socket && fd != programs) {
+            close(fd);
         }
-        from = kept[i] >= (int)from ? (unsigned)kept[i] + 1 : from;
     }
-    (void)close_range(from, ~0U, 0);
+    (void)close_range(FD_SETSIZE, ~0U, 0); /* Linux 5.9 */
 }
 
 static _Noreturn void keep(const struct mr_prover *prover)

@@ -198,8 +198,8 @@ static void test_a_proof_stands_back(void **state)
             _exit(1);
         }
         prctl(PR_SET_DUMPABLE, 0);
-        mr_lsn_shift = UINT64_C(1) << 40;
         struct mr_prover *prover = start(config, confine_by_looking);
+        mr_lsn_shift = UINT64_C(1) << 40; /* which it learns later */
         assert_true(mr_prover_ask(prover, "", tables, 1));
         _exit(WEXITSTATUS(end_of(prover, error)));
     }
