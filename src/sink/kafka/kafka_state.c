@@ -12,7 +12,7 @@
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
 #include "kafka/kafka_threads.h"
-#include "sink/kafka/kafka_topics.h"
+#include "kafka/kafka_topic.h"
 
 enum {
     STATE_VERSION = 1,

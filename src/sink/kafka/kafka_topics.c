@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kafka/kafka_errors.h"
+#include "kafka/kafka_topic.h"
 #include "sink/kafka/kafka_place.h"
 
 enum {
@@ -95,19 +96,6 @@ static rd_kafka_resp_err_t topic_state(struct mr_kafka_topics *topics, rd_kafka_
     return err;
 }
 
-rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic_t **wanted,
-                                         size_t count)
-{
-    rd_kafka_queue_t *answer = rd_kafka_queue_new(producer);
-    rd_kafka_AdminOptions_t *options =
-        rd_kafka_AdminOptions_new(producer, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    rd_kafka_AdminOptions_set_request_timeout(options, MR_KAFKA_CREATE_MS, NULL, 0);
-    rd_kafka_CreateTopics(producer, wanted, count, options, answer);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_NewTopic_destroy_array(wanted, count);
-    return answer;
-}
-
 static bool has_handle(const struct mr_kafka_topics *topics, const struct mr_topic *topic)
 {
     return topic->index < topics->capacity && topics->items[topic->index].handle != NULL;
@@ -138,32 +126,6 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
         }
     }
     topics->creating = mr_kafka_create_topics(topics->producer, wanted, count);
-}
-
-rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *awaited,
-                                           int32_t partitions, char *reason, size_t reason_size)
-{
-    rd_kafka_resp_err_t err = rd_kafka_event_error(event);
-    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        snprintf(reason, reason_size, "%s", rd_kafka_event_error_string(event));
-        return err;
-    }
-    size_t count;
-    const rd_kafka_topic_result_t **results =
-        rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &count);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = rd_kafka_topic_result_name(results[i]);
-        rd_kafka_resp_err_t one = rd_kafka_topic_result_error(results[i]);
-        if (one == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            mr_log(MR_LOG_INFO, "topic_created", "the topic did not exist and was created",
-                   MR_LOG_STR("topic", name), MR_LOG_INT("partitions", partitions));
-        } else if (one != RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS && strcmp(name, awaited) == 0) {
-            const char *text = rd_kafka_topic_result_error_string(results[i]);
-            snprintf(reason, reason_size, "%s", text == NULL ? rd_kafka_err2str(one) : text);
-            err = one;
-        }
-    }
-    return err;
 }
 
 /* What the broker says now; MR_FULL with `ret_err` set to what is in the way, or to no error while an answer

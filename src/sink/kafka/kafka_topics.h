@@ -77,18 +77,6 @@ struct mr_kafka_topics {
     bool logged;      /* that it is waited for */
 };
 
-enum { MR_KAFKA_CREATE_MS = 10000 }; /* until the answer to a request to create is there */
-
-/* Asks the broker for topics that are not there, and frees `wanted`'s items; the queue, which is the caller's, gets
- * the answer. Does not wait. */
-rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic_t **wanted,
-                                         size_t count);
-
-/* Why `awaited` was not created, with the broker's words in `reason`; no error when it is there now. What else the
- * answer tells of is logged, and asked for again when its turn comes. */
-rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *awaited,
-                                           int32_t partitions, char *reason, size_t reason_size);
-
 void mr_kafka_topics_init(struct mr_kafka_topics *topics, rd_kafka_t *producer,
                           const struct mr_kafka_options *options, struct mr_standstill *standstill);
 /* Gives librdkafka its handles back; before the producer goes. */

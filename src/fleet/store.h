@@ -1,0 +1,199 @@
+/* What a fleet keeps in Kafka: two compacted topics, and the records in them (docs/fleet.md). Only src/fleet includes it. One thread.
+ *
+ *   __millrace_fleet.NAME         256 partitions. `apply` and its like write it, under the transactional id "millrace-fleet/NAME", all of a
+ *                                 change in one transaction; agents read it, committed only
+ *       partition 0               `_revision`; `node/NODE`
+ *       1 to 255                  pipelines, by their names; which partition is apply's to choose. A pipeline that moves has its tombstone
+ *                                 and its record in one transaction
+ *   __millrace_fleet.NAME.status  1 partition. Agents write it, on change and every 30 s: pipelines by their names, and `node/NODE`. A tombstone for a
+ *                                 pipeline whose definition is gone and whose child has ended
+ *
+ * Values are JSON; keys that are not known are passed over, and "version" above FLEET_RECORD_VERSION is refused.
+ *
+ * Agents' metrics (the dashboard, the alerts and docs/metrics.md go by these names):
+ *   millrace_fleet_revision                             gauge: the last one read
+ *   millrace_fleet_ready                                gauge: 1, or 0 (fleet_revision_back, or no group)
+ *   millrace_fleet_partitions                           gauge: owned by this agent
+ *   millrace_fleet_pipelines{state}                     gauge: this agent's, by state; each state has its series
+ *   millrace_fleet_state{pipeline,state}                gauge: 1 for the state it is in, no series for others
+ *   millrace_fleet_starts_total{pipeline}               counter
+ *   millrace_fleet_exits_total{pipeline,code}           counter; code "signal" where one ended it
+ *   millrace_fleet_cpu_seconds_total{pipeline}          counter, across restarts (rusage); so are:
+ *   millrace_fleet_rows_total{pipeline}
+ *   millrace_fleet_bytes_total{pipeline}
+ *   millrace_fleet_rss_bytes{pipeline}                  gauge */
+#ifndef MR_FLEET_STORE_H
+#define MR_FLEET_STORE_H
+
+#include <cjson/cJSON.h>
+
+#include "base/base.h"
+#include "kafka/kafka_reader.h"
+
+enum {
+    FLEET_PARTITIONS = 256,
+    FLEET_RECORD_VERSION = 1,
+    FLEET_UNKNOWN_MS = 90000, /* a status that is older tells nothing */
+    FLEET_STATUS_MS = 30000,  /* written anew */
+};
+
+/* ---- records ---- */
+
+struct fleet_revision {
+    uint64_t
+        number; /* 0: there is none. Each write of the definitions has the next one, `drain` and its like included */
+    uint32_t count; /* of pipelines */
+    char *sha256;   /* of all definitions, mr_fleet_stored_digest */
+    char *by, *at;  /* "user@host", "2026-11-26T22:51:03Z" */
+};
+
+struct fleet_node {
+    char *name;
+    bool drains;
+};
+
+/* The definition of a pipeline. */
+struct fleet_definition {
+    char *name;
+    int32_t partition;
+    uint64_t revision; /* in which it last changed */
+    uint64_t
+        generation; /* grows with `run`, `config`, `weight` or limits. An agent takes it up: by reload, else by a restart */
+    uint64_t
+        retry; /* grows where one start is asked for: of one that is held or in backoff at once; one that runs ends in order, and
+                          * starts anew. What it was when a child was forked, its status has */
+    bool run;  /* false: stopped; nothing runs, state "stopped" */
+    char *config;        /* the file's text; text and file are 0600 */
+    uint32_t weight;     /* 1 to 1000 */
+    uint64_t memory_max; /* bytes, of its cgroup; 0: none */
+    uint32_t cpu_weight; /* 1 to 10000, of its cgroup; 0: none */
+};
+
+enum fleet_state {
+    FLEET_WAITING, /* for a start to be free, or (`error` says so) for room on the node */
+    FLEET_STARTING,
+    FLEET_STANDBY,
+    FLEET_STREAMING,
+    FLEET_BACKOFF,
+    FLEET_HELD,
+    FLEET_ENDING,
+    FLEET_STOPPED,
+    FLEET_STATES,
+};
+extern const char
+    *const mr_fleet_states[FLEET_STATES]; /* "waiting", … as they stand in JSON and in labels */
+
+/* What an agent says of a pipeline. Numbers below 0: not known. */
+struct fleet_status {
+    char *name;
+    int64_t at_ms; /* since 1970, when it was said */
+    char *node;
+    int32_t pid;
+    uint64_t generation,
+        retry; /* in effect: what the child was forked with, or has taken up since */
+    enum fleet_state state;
+    int64_t since_ms;  /* since 1970: in this state */
+    int32_t exit_code; /* the last end's; a signal is 128 and its number */
+    char *error;       /* of the last end, or what is waited for; "": none */
+    char *program;     /* the child's version, "0.2.0"; "": not known */
+    char *
+        slot; /* PostgreSQL's wal_status: "reserved", "extended", "unreserved", "lost"; "": not known */
+    double lag_seconds, lag_bytes;
+    double retained_wal_bytes;
+    double rss_bytes;
+    double cpu_seconds, rows, bytes, starts; /* across restarts, as the metrics */
+};
+
+/* What an agent says of itself. */
+struct fleet_node_status {
+    char *name;
+    int64_t at_ms;
+    char *program;     /* the agent's version */
+    uint64_t revision; /* the last one it has read */
+    uint32_t pipelines;
+    uint8_t owned[FLEET_PARTITIONS / 8]; /* its partitions: bit p % 8 of byte p / 8 */
+    bool is_drained; /* asked to, and no child of it is left */
+    bool is_ready;
+};
+
+enum fleet_record_kind {
+    FLEET_RECORD_REVISION,
+    FLEET_RECORD_NODE,
+    FLEET_RECORD_DEFINITION,
+    FLEET_RECORD_STATUS,
+    FLEET_RECORD_NODE_STATUS,
+    FLEET_RECORD_OTHER, /* a key of nobody's that is known here, such as `_…` of a later millrace; pass over it */
+};
+
+/* One of either topic. The name is set even if the value is a tombstone, or can't be read. */
+struct fleet_record {
+    enum fleet_record_kind kind;
+    bool is_gone; /* a tombstone */
+    union {
+        struct fleet_revision revision;
+        struct fleet_node node;
+        struct fleet_definition definition;
+        struct fleet_status status;
+        struct fleet_node_status node_status;
+    };
+};
+
+/* Reads a record; `is_status`: of which topic. MR_ERR_PROTOCOL: this one can't be read, kind and name are set nevertheless (an agent holds that
+ * pipeline, and lets others be); MR_ERR_CONFIG: likewise, a later millrace has written it. To be ended by mr_fleet_record_done in any case. */
+mr_status mr_fleet_record_read(bool is_status, const struct mr_kafka_read *read,
+                               struct fleet_record *ret, struct mr_error *ret_error);
+void mr_fleet_record_done(struct fleet_record *record); /* zeroes it; a zeroed one is fine */
+
+/* Its key, and its value (NULL: it is gone), which the caller frees. */
+char *mr_fleet_record_key(const struct fleet_record *record);
+char *mr_fleet_record_value(const struct fleet_record *record);
+
+/* ---- the two topics ---- */
+
+/* The fleet's topics, by its own Kafka options (own.c). Zeroed but for `own`, it is open; mr_fleet_store_close ends all but `own`. */
+struct fleet_store {
+    const struct fleet_own *own;
+    struct mr_kafka_reader *reader; /* NULL: not needed yet */
+    struct mr_kafka_writer *writer; /* likewise */
+};
+
+/* Of the fleet of that name; the caller frees them. */
+char *mr_fleet_topic(const char *name);
+char *mr_fleet_status_topic(const char *name);
+
+void mr_fleet_store_close(struct fleet_store *store);
+
+/* Makes those topics that are missing. MR_ERR_CONFIG: one is there that is not compacted, or has another number of partitions. */
+mr_status mr_fleet_store_create(struct fleet_store *store, struct mr_error *ret_error);
+
+/* Reads a topic to its end, committed records only, and calls `take` for each. `partition` -1: all. MR_END: there is no such topic. What
+ * `take` answers ends the reading, unless it is MR_OK. Up to 30 s without an answer, then MR_ERR_TRANSIENT. */
+typedef mr_status (*fleet_take_fn)(void *context, const struct mr_kafka_read *read,
+                                   struct mr_error *ret_error);
+mr_status mr_fleet_store_read(struct fleet_store *store, bool is_status, int32_t partition,
+                              fleet_take_fn take, void *context, struct mr_error *ret_error);
+
+/* For agents: writes records to the status topic, each by itself, by a producer without transactions; returns at once. What Kafka does not
+ * take within 60 s is dropped; the next one says it again. MR_ERR_…: no producer can be made. */
+mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_record *records,
+                              uint32_t count, struct mr_error *ret_error);
+
+/* ---- all of it, for those who look and those who change it ---- */
+
+struct fleet_stored {
+    struct fleet_revision revision;
+    struct fleet_definition *definitions; /* by name */
+    uint32_t count, room;
+    struct fleet_node *nodes; /* those that were drained once */
+    uint32_t node_count, node_room;
+};
+
+/* MR_ERR_PROTOCOL: a record can't be read, or all together are not what `_revision` says. No topic: an empty one. */
+mr_status mr_fleet_stored_read(struct fleet_store *store, struct fleet_stored *ret,
+                               struct mr_error *ret_error);
+void mr_fleet_stored_done(struct fleet_stored *stored);
+
+/* In hexadecimal: of names and values of all records, in the order of the names. */
+char *mr_fleet_stored_digest(const struct fleet_stored *stored);
+
+#endif
