@@ -39,8 +39,8 @@ static const struct mr_toml_node *value_of(struct fleet *fleet, const struct mr_
     return node;
 }
 
-static const char *text_of(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
-                           const char *fallback)
+const char *mr_fleet_text(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
+                          const char *fallback)
 {
     const struct mr_toml_node *node = value_of(fleet, table, key, MR_TOML_STRING);
     return node == NULL ? fallback : node->string;
@@ -63,12 +63,12 @@ static struct fleet_server read_server(struct fleet *fleet, const struct mr_toml
 {
     const struct mr_toml_node *table = value_of(fleet, servers, name, MR_TOML_TABLE);
     const struct mr_toml_node *insecure = value_of(fleet, table, "insecure_tls", MR_TOML_BOOLEAN);
-    const char *gone = text_of(fleet, table, "gone", "keep");
+    const char *gone = mr_fleet_text(fleet, table, "gone", "keep");
     const struct fleet_server server = {
         .name = name,
-        .connection_file = text_of(fleet, table, "connection_file", ""),
-        .databases = text_of(fleet, table, "databases", ""),
-        .pipelines = text_of(fleet, table, "name", "{database}"),
+        .connection_file = mr_fleet_text(fleet, table, "connection_file", ""),
+        .databases = mr_fleet_text(fleet, table, "databases", ""),
+        .pipelines = mr_fleet_text(fleet, table, "name", "{database}"),
         .stops_gone = strcmp(gone, "stop") == 0,
         .insecure_tls = insecure != NULL && insecure->integer != 0,
     };
@@ -94,8 +94,9 @@ static void read_sections(struct fleet *fleet)
     const struct mr_toml_node *most = value_of(fleet, about, "max_per_server", MR_TOML_INTEGER);
     const struct mr_toml_node *servers = value_of(fleet, root, "discover", MR_TOML_TABLE);
     check_keys(fleet, root, "in a fleet", "fleet|template|discover|pipeline");
-    check_keys(fleet, about, "in [fleet]", "name|max_per_server");
-    fleet->name = text_of(fleet, about, "name", "");
+    check_keys(fleet, about, "in [fleet]",
+               "name|max_per_server|session_timeout|folder|metrics|sink|http|log");
+    fleet->name = mr_fleet_text(fleet, about, "name", "");
     fleet->per_server_max = most == NULL ? PER_SERVER_MAX : most->integer;
     fleet->options = value_of(fleet, root, "template", MR_TOML_TABLE);
     fleet->own = value_of(fleet, root, "pipeline", MR_TOML_TABLE);
@@ -238,8 +239,8 @@ void mr_fleet_add_by_hand(struct fleet *fleet)
     for (uint32_t i = 0; fleet->own != NULL && i < fleet->own->count; i++) {
         const char *key = fleet->own->children[i].key;
         const struct mr_toml_node *table = value_of(fleet, fleet->own, key, MR_TOML_TABLE);
-        const char *server = text_of(fleet, table, "server", "");
-        const char *database = text_of(fleet, table, "database", "");
+        const char *server = mr_fleet_text(fleet, table, "server", "");
+        const char *database = mr_fleet_text(fleet, table, "database", "");
         bool is_known = mr_fleet_find(&fleet->pipelines, key, NULL, NULL) != NULL;
         if (is_known && (server[0] != '\0' || database[0] != '\0')) {
             FLEET_PROBLEM(fleet, table->line,

@@ -4,7 +4,8 @@
  *   discover.c    what servers say: databases, and whether there is room
  *   template.c    a pipeline's options, with {…} replaced, as a configuration
  *   made.c        the folder: what was made before, and writing it
- *   fleet.c       the two commands */
+ *   fleet.c       render and plan
+ *   own.c         the fleet itself: its name, and how its Kafka is reached */
 #ifndef MR_FLEET_INTERNAL_H
 #define MR_FLEET_INTERNAL_H
 
@@ -58,6 +59,23 @@ struct fleet {
 void mr_fleet_read(const char *path, struct fleet *fleet);
 void mr_fleet_done(struct fleet *fleet);
 const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, const char *key);
+
+/* The text of a key, or `fallback`; of another kind: the problem is added. */
+const char *mr_fleet_text(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
+                          const char *fallback);
+
+/* What [fleet] says of the fleet itself. Options of pipelines are not looked at. */
+struct fleet_own {
+    char *name;
+    struct mr_config *config; /* kafka, http and the log alone */
+    char *folder;             /* of an agent, for its children's files */
+    int64_t session_ms;       /* without a sign of life for so long, an agent's pipelines are given to others */
+    bool summary;             /* its /metrics have a few series of each pipeline only */
+};
+
+/* What is wrong goes to standard error. To be ended by mr_fleet_own_done in any case. */
+mr_status mr_fleet_own_read(const char *path, struct fleet_own *ret, struct mr_error *ret_error);
+void mr_fleet_own_done(struct fleet_own *own);
 
 const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name);
 
