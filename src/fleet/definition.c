@@ -7,8 +7,7 @@
 
 enum { PER_SERVER_MAX = 50 };
 
-/* Good for a file, for a unit of systemd, and within a connection string. */
-static bool is_name(const char *text)
+bool mr_fleet_is_name(const char *text)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
     size_t len = strspn(text, good);
@@ -81,7 +80,7 @@ static struct fleet_server read_server(struct fleet *fleet, const struct mr_toml
     if (!server.stops_gone && strcmp(gone, "keep") != 0) {
         FLEET_PROBLEM(fleet, line, "gone must be \"keep\" or \"stop\"");
     }
-    if (!is_name(name)) {
+    if (!mr_fleet_is_name(name)) {
         FLEET_PROBLEM(fleet, line, "\"%s\" is not a name: letters, digits, _ . and -", name);
     }
     return server;
@@ -100,7 +99,7 @@ static void read_sections(struct fleet *fleet)
     fleet->per_server_max = most == NULL ? PER_SERVER_MAX : most->integer;
     fleet->options = value_of(fleet, root, "template", MR_TOML_TABLE);
     fleet->own = value_of(fleet, root, "pipeline", MR_TOML_TABLE);
-    if (!is_name(fleet->name)) {
+    if (!mr_fleet_is_name(fleet->name)) {
         FLEET_PROBLEM(fleet, about == NULL ? 0 : about->line,
                       "the fleet needs a name: set [fleet] name, of letters, digits, _ . and -");
     }
@@ -203,7 +202,8 @@ struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const
     free(added.name);
     added.name = expanded.data;
     const struct fleet_pipeline *other = mr_fleet_find(&fleet->pipelines, added.name, NULL, NULL);
-    if (good && (!is_name(added.name) || (database[0] != '\0' && !is_name(database)))) {
+    if (good &&
+        (!mr_fleet_is_name(added.name) || (database[0] != '\0' && !mr_fleet_is_name(database)))) {
         FLEET_PROBLEM(fleet, 0,
                       "pipeline \"%s\", database \"%s\": names have letters, digits, _ . and -, 63 "
                       "at most; leave the database out by `databases`, or rename it",

@@ -69,13 +69,17 @@ struct fleet_own {
     char *name;
     struct mr_config *config; /* kafka, http and the log alone */
     char *folder;             /* of an agent, for its children's files */
-    int64_t session_ms;       /* without a sign of life for so long, an agent's pipelines are given to others */
-    bool summary;             /* its /metrics have a few series of each pipeline only */
+    int64_t
+        session_ms; /* without a sign of life for so long, an agent's pipelines are given to others */
+    bool summary;   /* its /metrics have a few series of each pipeline only */
 };
 
 /* What is wrong goes to standard error. To be ended by mr_fleet_own_done in any case. */
 mr_status mr_fleet_own_read(const char *path, struct fleet_own *ret, struct mr_error *ret_error);
 void mr_fleet_own_done(struct fleet_own *own);
+
+/* Good for a file, for a unit of systemd, and within a connection string. */
+bool mr_fleet_is_name(const char *text);
 
 const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name);
 

@@ -75,12 +75,14 @@ static mr_status read_keys(struct fleet *fleet, struct fleet_own *own, struct mr
     own->summary = strcmp(metrics, "summary") == 0;
     if (!mr_option_parse(duration, session, &own->session_ms) || own->session_ms < SESSION_MS_MIN ||
         own->session_ms > SESSION_MS_MAX) {
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "[fleet] session_timeout must be a duration from 1s to 10m, such as \"30s\"");
+        return mr_fail(
+            ret_error, MR_ERR_CONFIG,
+            "[fleet] session_timeout must be a duration from 1s to 10m, such as \"30s\"");
     }
     return own->summary || strcmp(metrics, "all") == 0
                ? MR_OK
-               : mr_fail(ret_error, MR_ERR_CONFIG, "[fleet] metrics must be \"all\" or \"summary\"");
+               : mr_fail(ret_error, MR_ERR_CONFIG,
+                         "[fleet] metrics must be \"all\" or \"summary\"");
 }
 
 mr_status mr_fleet_own_read(const char *path, struct fleet_own *ret, struct mr_error *ret_error)

@@ -27,7 +27,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/base.h"
+#include "base/sha256.h"
 #include "kafka/kafka_reader.h"
 
 enum {
@@ -35,14 +35,18 @@ enum {
     FLEET_RECORD_VERSION = 1,
     FLEET_UNKNOWN_MS = 90000, /* a status that is older tells nothing */
     FLEET_STATUS_MS = 30000,  /* written anew */
+    FLEET_WEIGHT_MAX = 1000,
+    FLEET_CPU_WEIGHT_MAX = 10000, /* as cgroups have it (the kernel's cgroup-v2.rst, cpu.weight) */
 };
+#define FLEET_REVISION_KEY "_revision"
+#define FLEET_NODE_KEY     "node/"
 
 /* ---- records ---- */
 
 struct fleet_revision {
     uint64_t
         number; /* 0: there is none. Each write of the definitions has the next one, `drain` and its like included */
-    uint32_t count; /* of pipelines */
+    uint64_t count; /* of pipelines */
     char *sha256;   /* of all definitions, mr_fleet_stored_digest */
     char *by, *at;  /* "user@host", "2026-11-26T22:51:03Z" */
 };
@@ -64,9 +68,9 @@ struct fleet_definition {
                           * starts anew. What it was when a child was forked, its status has */
     bool run;  /* false: stopped; nothing runs, state "stopped" */
     char *config;        /* the file's text; text and file are 0600 */
-    uint32_t weight;     /* 1 to 1000 */
+    uint64_t weight;     /* 1 to 1000 */
     uint64_t memory_max; /* bytes, of its cgroup; 0: none */
-    uint32_t cpu_weight; /* 1 to 10000, of its cgroup; 0: none */
+    uint64_t cpu_weight; /* 1 to 10000, of its cgroup; 0: none */
 };
 
 enum fleet_state {
@@ -88,12 +92,12 @@ struct fleet_status {
     char *name;
     int64_t at_ms; /* since 1970, when it was said */
     char *node;
-    int32_t pid;
+    int64_t pid;
     uint64_t generation,
         retry; /* in effect: what the child was forked with, or has taken up since */
     enum fleet_state state;
     int64_t since_ms;  /* since 1970: in this state */
-    int32_t exit_code; /* the last end's; a signal is 128 and its number */
+    int64_t exit_code; /* the last end's; a signal is 128 and its number */
     char *error;       /* of the last end, or what is waited for; "": none */
     char *program;     /* the child's version, "0.2.0"; "": not known */
     char *
@@ -110,8 +114,8 @@ struct fleet_node_status {
     int64_t at_ms;
     char *program;     /* the agent's version */
     uint64_t revision; /* the last one it has read */
-    uint32_t pipelines;
-    uint8_t owned[FLEET_PARTITIONS / 8]; /* its partitions: bit p % 8 of byte p / 8 */
+    uint64_t pipelines;
+    char *owned;     /* its partitions: a character each, '0' or '1' */
     bool is_drained; /* asked to, and no child of it is left */
     bool is_ready;
 };
@@ -148,6 +152,9 @@ void mr_fleet_record_done(struct fleet_record *record); /* zeroes it; a zeroed o
 char *mr_fleet_record_key(const struct fleet_record *record);
 char *mr_fleet_record_value(const struct fleet_record *record);
 
+/* The value as an object, without its version; the caller's. */
+cJSON *mr_fleet_record_json(const struct fleet_record *record);
+
 /* ---- the two topics ---- */
 
 /* The fleet's topics, by its own Kafka options (own.c). Zeroed but for `own`, it is open; mr_fleet_store_close ends all but `own`. */
@@ -155,6 +162,7 @@ struct fleet_store {
     const struct fleet_own *own;
     struct mr_kafka_reader *reader; /* NULL: not needed yet */
     struct mr_kafka_writer *writer; /* likewise */
+    char *transactional_id;         /* of the writer; NULL: without */
 };
 
 /* Of the fleet of that name; the caller frees them. */
@@ -166,12 +174,12 @@ void mr_fleet_store_close(struct fleet_store *store);
 /* Makes those topics that are missing. MR_ERR_CONFIG: one is there that is not compacted, or has another number of partitions. */
 mr_status mr_fleet_store_create(struct fleet_store *store, struct mr_error *ret_error);
 
-/* Reads a topic to its end, committed records only, and calls `take` for each. `partition` -1: all. MR_END: there is no such topic. What
- * `take` answers ends the reading, unless it is MR_OK. Up to 30 s without an answer, then MR_ERR_TRANSIENT. */
+/* Reads a topic to its end, committed records only, and calls `take` for each. MR_END: there is no such topic. What `take` answers ends the
+ * reading, unless it is MR_OK. Where nothing comes for 45 s, MR_ERR_TRANSIENT. */
 typedef mr_status (*fleet_take_fn)(void *context, const struct mr_kafka_read *read,
                                    struct mr_error *ret_error);
-mr_status mr_fleet_store_read(struct fleet_store *store, bool is_status, int32_t partition,
-                              fleet_take_fn take, void *context, struct mr_error *ret_error);
+mr_status mr_fleet_store_read(struct fleet_store *store, bool is_status, fleet_take_fn take,
+                              void *context, struct mr_error *ret_error);
 
 /* For agents: writes records to the status topic, each by itself, by a producer without transactions; returns at once. What Kafka does not
  * take within 60 s is dropped; the next one says it again. MR_ERR_…: no producer can be made. */
@@ -182,18 +190,39 @@ mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_reco
 
 struct fleet_stored {
     struct fleet_revision revision;
-    struct fleet_definition *definitions; /* by name */
+    struct fleet_stored_item {
+        struct fleet_record record;    /* a definition or a node; `is_gone`: it is to go */
+        int32_t from;                  /* the partition it was read from; -1: it is new */
+        bool is_changed;               /* it is to be written */
+        bool is_wrong;                 /* it can't be read */
+        struct mr_sha256_short digest; /* of its value */
+    } * items;                         /* by kind and name */
     uint32_t count, room;
-    struct fleet_node *nodes; /* those that were drained once */
-    uint32_t node_count, node_room;
+    bool is_whole; /* what was read is what `revision` tells of */
+    uint64_t
+        next; /* number of the next revision, above all that an agent has seen, be it of a topic that was deleted */
 };
 
-/* MR_ERR_PROTOCOL: a record can't be read, or all together are not what `_revision` says. No topic: an empty one. */
+/* Reads all. MR_ERR_CONFIG: a record of a later millrace; MR_ERR_PROTOCOL: two records of a pipeline. No topic: an empty one. */
 mr_status mr_fleet_stored_read(struct fleet_store *store, struct fleet_stored *ret,
                                struct mr_error *ret_error);
 void mr_fleet_stored_done(struct fleet_stored *stored);
 
-/* In hexadecimal: of names and values of all records, in the order of the names. */
-char *mr_fleet_stored_digest(const struct fleet_stored *stored);
+/* NULL: there is none. */
+struct fleet_stored_item *mr_fleet_stored_find(const struct fleet_stored *stored,
+                                               enum fleet_record_kind kind, const char *name);
+
+/* The one of that name, made if there is none; it is to be written. */
+struct fleet_stored_item *mr_fleet_stored_change(struct fleet_stored *stored,
+                                                 enum fleet_record_kind kind, const char *name);
+
+/* For who changes definitions: makes the topics that are missing, ends the right to write of whoever has begun before, and reads all. */
+mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *ret,
+                                struct mr_error *ret_error);
+
+/* Writes what is changed, and the next revision, in one transaction; new definitions get a partition. MR_AGAIN: another has begun since;
+ * nothing was written. */
+mr_status mr_fleet_change_commit(struct fleet_store *store, struct fleet_stored *stored,
+                                 struct mr_error *ret_error);
 
 #endif

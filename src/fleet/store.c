@@ -1,0 +1,408 @@
+/* The fleet's topics: read, and written in one transaction. */
+#include "fleet/store.h"
+
+#include <limits.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "fleet/fleet_internal.h"
+#include "kafka/kafka_writer.h"
+
+enum {
+    SILENCE_MAX = 90
+}; /* rounds of half a second: longer than a transaction whose writer was killed */
+
+static char *text_of(const char *before, const char *name, const char *after)
+{
+    struct mr_text text = {0};
+    mr_text_format(&text, "%s%s%s", before, name, after);
+    return text.data;
+}
+
+char *mr_fleet_topic(const char *name)
+{
+    return text_of("__millrace_fleet.", name, "");
+}
+
+char *mr_fleet_status_topic(const char *name)
+{
+    return text_of("__millrace_fleet.", name, ".status");
+}
+
+void mr_fleet_store_close(struct fleet_store *store)
+{
+    mr_kafka_reader_free(store->reader);
+    mr_kafka_writer_free(store->writer);
+    free(store->transactional_id);
+    *store = (struct fleet_store){.own = store->own};
+}
+
+static mr_status need_writer(struct fleet_store *store, struct mr_error *ret_error)
+{
+    return store->writer != NULL
+               ? MR_OK
+               : mr_kafka_writer_new(&store->own->config->kafka, store->transactional_id,
+                                     &store->writer, ret_error);
+}
+
+mr_status mr_fleet_store_create(struct fleet_store *store, struct mr_error *ret_error)
+{
+    char *topic = mr_fleet_topic(store->own->name);
+    char *status_topic = mr_fleet_status_topic(store->own->name);
+    mr_status status = need_writer(store, ret_error);
+    if (status == MR_OK) {
+        status = mr_kafka_writer_topic(store->writer, topic, FLEET_PARTITIONS, ret_error);
+    }
+    if (status == MR_OK) {
+        status = mr_kafka_writer_topic(store->writer, status_topic, 1, ret_error);
+    }
+    free(topic);
+    free(status_topic);
+    return status;
+}
+
+mr_status mr_fleet_store_read(struct fleet_store *store, bool is_status, fleet_take_fn take,
+                              void *context, struct mr_error *ret_error)
+{
+    struct mr_kafka_extent extent;
+    struct mr_kafka_read read;
+    uint32_t silent = 0;
+    if (store->reader == NULL) {
+        MR_TRY(mr_kafka_reader_new(&store->own->config->kafka, &store->reader, ret_error));
+    }
+    char *topic =
+        is_status ? mr_fleet_status_topic(store->own->name) : mr_fleet_topic(store->own->name);
+    mr_status status = mr_kafka_reader_open(store->reader, topic, &extent, ret_error);
+    bool is_there = status != MR_OK || extent.partitions > 0;
+    while (status == MR_OK) {
+        status = mr_kafka_reader_next(store->reader, &read, ret_error);
+        silent = status == MR_AGAIN ? silent + 1 : 0;
+        if (status == MR_OK) {
+            status = take(context, &read, ret_error);
+        } else if (status == MR_AGAIN && silent == SILENCE_MAX) {
+            status = mr_fail(ret_error, MR_ERR_TRANSIENT,
+                             "Kafka topic \"%s\" can't be read: nothing comes, although there is "
+                             "more",
+                             topic);
+        } else if (status == MR_AGAIN) {
+            status = MR_OK;
+        }
+    }
+    free(topic);
+    return status != MR_END || !is_there ? status : MR_OK;
+}
+
+mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_record *records,
+                              uint32_t count, struct mr_error *ret_error)
+{
+    MR_TRY(need_writer(store, ret_error));
+    char *topic = mr_fleet_status_topic(store->own->name);
+    for (uint32_t i = 0; i < count; i++) {
+        char *key = mr_fleet_record_key(&records[i]);
+        char *value = mr_fleet_record_value(&records[i]);
+        const struct mr_kafka_written written = {
+            .key = mr_slice_of(key), .value = value == NULL ? (mr_slice){0} : mr_slice_of(value)};
+        mr_kafka_writer_send(store->writer, topic, &written, 1);
+        free(key);
+        free(value);
+    }
+    free(topic);
+    return MR_OK;
+}
+
+/* ---- all of it ---- */
+
+static int compare_items(const void *a, const void *b)
+{
+    const struct fleet_record *one = &((const struct fleet_stored_item *)a)->record;
+    const struct fleet_record *other = &((const struct fleet_stored_item *)b)->record;
+    return one->kind != other->kind ? (int)one->kind - (int)other->kind
+                                    : strcmp(one->definition.name, other->definition.name);
+}
+
+static void sort(struct fleet_stored *stored)
+{
+    if (stored->count > 0) {
+        qsort(stored->items, stored->count, sizeof(*stored->items), compare_items);
+    }
+}
+
+/* Of a partition; -1: of any. A node's name is where a definition's is. */
+static struct fleet_stored_item *find(const struct fleet_stored *stored,
+                                      enum fleet_record_kind kind, const char *name, int32_t from)
+{
+    for (uint32_t i = 0; i < stored->count; i++) {
+        struct fleet_stored_item *item = &stored->items[i];
+        if (item->record.kind == kind && (from < 0 || item->from == from) &&
+            strcmp(item->record.definition.name, name) == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+struct fleet_stored_item *mr_fleet_stored_find(const struct fleet_stored *stored,
+                                               enum fleet_record_kind kind, const char *name)
+{
+    return find(stored, kind, name, -1);
+}
+
+static struct fleet_stored_item *append(struct fleet_stored *stored,
+                                        const struct fleet_stored_item *item)
+{
+    MR_GROW(stored->items, stored->room, stored->count + 1);
+    stored->items[stored->count] = *item;
+    return &stored->items[stored->count++];
+}
+
+struct fleet_stored_item *mr_fleet_stored_change(struct fleet_stored *stored,
+                                                 enum fleet_record_kind kind, const char *name)
+{
+    struct fleet_stored_item *item = find(stored, kind, name, -1);
+    if (item == NULL) {
+        item = append(stored, &(struct fleet_stored_item){.record.kind = kind, .from = -1});
+        item->record.definition.name = MR_STRDUP(name);
+    }
+    item->is_changed = true;
+    return item;
+}
+
+void mr_fleet_stored_done(struct fleet_stored *stored)
+{
+    struct fleet_record revision = {.kind = FLEET_RECORD_REVISION, .revision = stored->revision};
+    mr_fleet_record_done(&revision);
+    for (uint32_t i = 0; i < stored->count; i++) {
+        mr_fleet_record_done(&stored->items[i].record);
+    }
+    free(stored->items);
+    *stored = (struct fleet_stored){0};
+}
+
+/* The last one of a partition counts. Partitions come in any order: of a pipeline that was moved, the tombstone may come last. */
+static void take_item(struct fleet_stored *stored, struct fleet_record *record, bool is_wrong,
+                      const struct mr_kafka_read *read)
+{
+    const struct fleet_stored_item new = {.record = *record,
+                                          .from = read->partition,
+                                          .is_wrong = is_wrong,
+                                          .digest = mr_sha256_short(read->value)};
+    struct fleet_stored_item *item =
+        find(stored, record->kind, record->definition.name, read->partition);
+    if (item == NULL) {
+        append(stored, &new);
+    } else {
+        mr_fleet_record_done(&item->record);
+        *item = new;
+    }
+    *record = (struct fleet_record){.kind = FLEET_RECORD_OTHER};
+}
+
+/* fleet_take_fn */
+static mr_status take_record(void *context, const struct mr_kafka_read *read,
+                             struct mr_error *ret_error)
+{
+    struct fleet_stored *stored = context;
+    struct fleet_record record;
+    mr_status status = mr_fleet_record_read(false, read, &record, ret_error);
+    bool is_wrong = status == MR_ERR_PROTOCOL;
+    if (status == MR_OK && record.kind == FLEET_RECORD_REVISION && !record.is_gone) {
+        struct fleet_record before = {.kind = FLEET_RECORD_REVISION, .revision = stored->revision};
+        stored->revision = record.revision;
+        record = before;
+    } else if ((status == MR_OK || is_wrong) &&
+               (record.kind == FLEET_RECORD_NODE || record.kind == FLEET_RECORD_DEFINITION)) {
+        take_item(stored, &record, is_wrong, read);
+    }
+    mr_fleet_record_done(&record);
+    return is_wrong ? MR_OK : status;
+}
+
+/* Of names and values, in the order of the names; the caller's. */
+static char *digest_of(const struct fleet_stored *stored, uint64_t *ret_count)
+{
+    struct mr_text all = {0};
+    *ret_count = 0;
+    mr_text_string(&all, "");
+    for (uint32_t i = 0; i < stored->count; i++) {
+        const struct fleet_stored_item *item = &stored->items[i];
+        if (item->record.kind == FLEET_RECORD_DEFINITION && !item->record.is_gone) {
+            mr_text_format(&all, "%s %s\n", item->record.definition.name, item->digest.text);
+            ++*ret_count;
+        }
+    }
+    struct mr_sha256_short digest = mr_sha256_short(mr_slice_of(all.data));
+    mr_text_done(&all);
+    return MR_STRDUP(digest.text);
+}
+
+/* Without tombstones, in order. */
+static mr_status tidy(struct fleet_stored *stored, struct mr_error *ret_error)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < stored->count; i++) {
+        if (stored->items[i].record.is_gone) {
+            mr_fleet_record_done(&stored->items[i].record);
+        } else {
+            stored->items[kept++] = stored->items[i];
+        }
+    }
+    stored->count = kept;
+    sort(stored);
+    for (uint32_t i = 1; i < kept; i++) {
+        const struct fleet_stored_item *item = &stored->items[i];
+        if (compare_items(item - 1, item) == 0) {
+            return mr_fail(ret_error, MR_ERR_PROTOCOL,
+                           "the fleet's topic has pipeline %s in partitions %d and %d; write a "
+                           "record without value for it to one of them",
+                           item->record.definition.name, item[-1].from, item->from);
+        }
+    }
+    return MR_OK;
+}
+
+mr_status mr_fleet_stored_read(struct fleet_store *store, struct fleet_stored *ret,
+                               struct mr_error *ret_error)
+{
+    *ret = (struct fleet_stored){0};
+    mr_status status = mr_fleet_store_read(store, false, take_record, ret, ret_error);
+    status = status == MR_OK || status == MR_END ? tidy(ret, ret_error) : status;
+    if (status != MR_OK) {
+        mr_fleet_stored_done(ret);
+        return status;
+    }
+    uint64_t count;
+    char *digest = digest_of(ret, &count);
+    ret->is_whole = ret->revision.number == 0
+                        ? count == 0
+                        : count == ret->revision.count && strcmp(digest, ret->revision.sha256) == 0;
+    ret->next = ret->revision.number + 1;
+    free(digest);
+    return MR_OK;
+}
+
+/* fleet_take_fn: agents may have seen more than a topic that was made anew has. */
+static mr_status take_seen(void *context, const struct mr_kafka_read *read,
+                           struct mr_error *ret_error)
+{
+    struct fleet_stored *stored = context;
+    struct fleet_record record;
+    mr_status status = mr_fleet_record_read(true, read, &record, ret_error);
+    if (status == MR_OK && record.kind == FLEET_RECORD_NODE_STATUS && !record.is_gone &&
+        record.node_status.revision >= stored->next) {
+        stored->next = record.node_status.revision + 1;
+    }
+    mr_fleet_record_done(&record);
+    return MR_OK;
+}
+
+mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *ret,
+                                struct mr_error *ret_error)
+{
+    *ret = (struct fleet_stored){0};
+    store->transactional_id = text_of("millrace-fleet/", store->own->name, "");
+    MR_TRY(mr_fleet_store_create(store, ret_error));
+    MR_TRY(mr_kafka_writer_fence(store->writer, ret_error));
+    MR_TRY(mr_fleet_stored_read(store, ret, ret_error));
+    mr_status status = mr_fleet_store_read(store, true, take_seen, ret, ret_error);
+    return status == MR_END ? MR_OK : status;
+}
+
+/* One pipeline each while partitions last, then that with the least weight; the first is `_revision`'s. */
+static int32_t place(const struct fleet_stored *stored)
+{
+    uint64_t weights[FLEET_PARTITIONS] = {0};
+    int32_t best = 1;
+    for (uint32_t i = 0; i < stored->count; i++) {
+        const struct fleet_record *record = &stored->items[i].record;
+        if (record->kind == FLEET_RECORD_DEFINITION && !record->is_gone &&
+            record->definition.partition < FLEET_PARTITIONS) {
+            weights[record->definition.partition] +=
+                record->definition.weight == 0 ? 1 : record->definition.weight;
+        }
+    }
+    for (int32_t i = 2; i < FLEET_PARTITIONS; i++) {
+        best = weights[i] < weights[best] ? i : best;
+    }
+    return best;
+}
+
+static struct fleet_revision next_revision(const struct fleet_stored *stored)
+{
+    char host[HOST_NAME_MAX + 1] = "?";
+    char at[32];
+    time_t now = (time_t)(mr_wall_ns() / 1000000000);
+    struct tm utc;
+    const struct passwd *user = getpwuid(getuid());
+    gethostname(host, sizeof(host) - 1);
+    strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    struct fleet_revision next = {.number = stored->next, .at = MR_STRDUP(at)};
+    next.by = text_of(user == NULL ? "?" : user->pw_name, "@", host);
+    next.sha256 = digest_of(stored, &next.count);
+    return next;
+}
+
+/* What is to be written, with texts of its own. */
+struct written {
+    struct mr_kafka_written *items;
+    uint32_t count, room;
+};
+
+static void write_record(struct written *written, int32_t partition,
+                         const struct fleet_record *record, char *value)
+{
+    MR_GROW(written->items, written->room, written->count + 1);
+    written->items[written->count++] =
+        (struct mr_kafka_written){.partition = partition,
+                                  .key = mr_slice_of(mr_fleet_record_key(record)),
+                                  .value = value == NULL ? (mr_slice){0} : mr_slice_of(value)};
+}
+
+static void write_item(struct written *written, struct fleet_stored *stored,
+                       struct fleet_stored_item *item)
+{
+    struct fleet_record *record = &item->record;
+    struct fleet_definition *definition = &record->definition;
+    bool is_definition = record->kind == FLEET_RECORD_DEFINITION;
+    if (is_definition && !record->is_gone) {
+        definition->revision = stored->next;
+        definition->partition = definition->partition == 0 ? place(stored) : definition->partition;
+    }
+    int32_t partition = is_definition ? definition->partition : 0;
+    if (item->from >= 0 && (record->is_gone || item->from != partition)) {
+        write_record(written, item->from, record, NULL);
+    }
+    if (!record->is_gone) {
+        char *value = mr_fleet_record_value(record);
+        item->digest = mr_sha256_short(mr_slice_of(value));
+        write_record(written, partition, record, value);
+    }
+}
+
+mr_status mr_fleet_change_commit(struct fleet_store *store, struct fleet_stored *stored,
+                                 struct mr_error *ret_error)
+{
+    struct written written = {0};
+    struct fleet_record revision = {.kind = FLEET_RECORD_REVISION};
+    for (uint32_t i = 0; i < stored->count; i++) {
+        if (stored->items[i].is_changed) {
+            write_item(&written, stored, &stored->items[i]);
+        }
+    }
+    sort(stored);
+    revision.revision = next_revision(stored);
+    write_record(&written, 0, &revision, mr_fleet_record_value(&revision));
+    char *topic = mr_fleet_topic(store->own->name);
+    mr_status status =
+        mr_kafka_writer_commit(store->writer, topic, written.items, written.count, ret_error);
+    for (uint32_t i = 0; i < written.count; i++) {
+        free((void *)(uintptr_t)written.items[i].key.data);
+        free((void *)(uintptr_t)written.items[i].value.data);
+    }
+    free(written.items);
+    free(topic);
+    mr_fleet_record_done(&revision);
+    return status;
+}
