@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -65,15 +66,44 @@ static int verify(const struct mr_config *config, const struct mr_arguments *arg
 
 static int fleet(const struct mr_arguments *arguments)
 {
+    static const struct {
+        const char *word;
+        mr_fleet_fn run;
+        enum mr_fleet_change change;
+    } commands[] = {
+        {"render", mr_fleet_render, 0},
+        {"plan", mr_fleet_plan, 0},
+        {"apply", mr_fleet_apply, 0},
+        {"restart", mr_fleet_restart, 0},
+        {"drain", mr_fleet_change, MR_FLEET_DRAIN},
+        {"undrain", mr_fleet_change, MR_FLEET_UNDRAIN},
+        {"move", mr_fleet_change, MR_FLEET_MOVE},
+        {"retry", mr_fleet_change, MR_FLEET_RETRY},
+    };
     struct mr_error error = {0};
+    mr_status status = MR_OK;
     int code = 0;
-    bool plans = arguments->against != NULL;
-    const struct mr_fleet_options options = {
-        .path = arguments->config_path == NULL ? "fleet.toml" : arguments->config_path,
-        .folder = plans ? arguments->against : arguments->profile.out,
-        .helm = arguments->helm};
-    mr_status status = plans ? mr_fleet_plan(&options, stdout, &code, &error)
-                             : mr_fleet_render(&options, stdout, &error);
+    const char *word = arguments->files[0];
+    const char *path = arguments->config_path == NULL ? "fleet.toml" : arguments->config_path;
+    bool renders = strcmp(word, "render") == 0, tops = strcmp(word, "top") == 0;
+    if (tops || strcmp(word, "status") == 0) {
+        status = mr_ask_fleet(path, arguments->json, tops, stdout, &code, &error);
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(commands); i++) {
+        if (strcmp(word, commands[i].word) == 0) {
+            const struct mr_fleet_options options = {
+                .path = path,
+                .folder = renders ? arguments->profile.out : arguments->against,
+                .plan = renders ? NULL : arguments->profile.out,
+                .name = arguments->files[1],
+                .node = arguments->files[2],
+                .change = commands[i].change,
+                .helm = arguments->helm,
+                .checks = arguments->checks,
+                .accepts = arguments->accepts_position};
+            status = commands[i].run(&options, stdout, &code, &error);
+        }
+    }
     return status == MR_OK ? code : end_with(status, &error);
 }
 

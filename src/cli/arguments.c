@@ -216,31 +216,62 @@ static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
     return MR_OK;
 }
 
-/* render writes into --out, and plan looks at --against. */
-static mr_status check_fleet(const struct mr_arguments *arguments)
+#define BIT(option) (UINT64_C(1) << MR_CLI_##option)
+
+/* Of a word of fleet, what it takes; --config each does. */
+static const struct fleet_word {
+    const char *name;
+    uint64_t takes;
+    int least, most; /* of operands after it */
+} fleet_words[] = {
+    {"render", BIT(OUT) | BIT(HELM), 0, 0},
+    {"plan", BIT(OUT) | BIT(AGAINST), 0, 0},
+    {"apply", BIT(CHECK) | BIT(ACCEPT_POSITION), 0, 1},
+    {"status", BIT(JSON), 0, 0},
+    {"top", 0, 0, 0},
+    {"drain", 0, 1, 1},
+    {"undrain", 0, 1, 1},
+    {"move", 0, 1, 2},
+    {"retry", 0, 1, 1},
+    {"restart", BIT(ROLLING), 0, 1},
+};
+
+static mr_status take_fleet(int argc, char **argv, uint64_t given, struct mr_arguments *ret)
 {
-    bool renders = strcmp(arguments->files[0], "render") == 0;
-    const char *fault = !renders && strcmp(arguments->files[0], "plan") != 0
-                            ? "fleet has render and plan"
-                        : renders && arguments->profile.out == NULL && !arguments->helm
-                            ? "fleet render wants --out DIR, or --helm"
-                        : renders && arguments->against != NULL  ? "--against is for fleet plan"
-                        : !renders && arguments->against == NULL ? "fleet plan wants --against DIR"
-                        : !renders && (arguments->helm || arguments->profile.out != NULL)
-                            ? "--out and --helm are for fleet render"
-                            : NULL;
+    const struct fleet_word *word = NULL;
+    const char *fault = NULL;
+    for (size_t i = 0; i < MR_ARRAY_LEN(fleet_words); i++) {
+        word = strcmp(ret->files[0], fleet_words[i].name) == 0 ? &fleet_words[i] : word;
+    }
+    if (word == NULL) {
+        fprintf(stderr, "millrace: fleet has no %s; try millrace fleet --help\n", ret->files[0]);
+        return MR_ERR_USAGE;
+    }
+    uint64_t foreign = given & ~(word->takes | BIT(CONFIG));
+    for (int i = 0; i < word->most; i++) {
+        ret->files[1 + i] = next_operand(argc, argv);
+        fault = i < word->least && ret->files[1 + i] == NULL ? "wants a name" : fault;
+    }
+    fault = foreign != 0 ? "does not take one of these options"
+            : (word->takes & BIT(HELM)) != 0 && (given & word->takes) == 0
+                ? "wants --out DIR, or --helm"
+            : (word->takes & BIT(AGAINST)) != 0 && (given & word->takes) == word->takes
+                ? "takes --out FILE or --against DIR, not both"
+            : (word->takes & BIT(ROLLING)) != 0 && !ret->rolling
+                ? "wants --rolling: one after another"
+                : fault;
     if (fault != NULL) {
-        fprintf(stderr, "millrace: %s\n", fault);
+        fprintf(stderr, "millrace: fleet %s %s; try millrace fleet --help\n", word->name, fault);
     }
     return fault == NULL ? MR_OK : MR_ERR_USAGE;
 }
 
-static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
+static mr_status take_operands(int argc, char **argv, uint64_t given, struct mr_arguments *ret)
 {
     static const char *const wishes[MR_COMMAND_COUNT] = {
         [MR_COMMAND_RECORD] = "record wants a file: millrace record FILE --config CONFIG",
         [MR_COMMAND_CONVERT] = "convert wants a file: millrace convert connector.json",
-        [MR_COMMAND_FLEET] = "fleet wants a word: render --out DIR, or plan --against DIR",
+        [MR_COMMAND_FLEET] = "fleet wants a word, such as plan; try millrace fleet --help",
         [MR_COMMAND_PROFILE] = "--diff wants two files: millrace profile --diff BEFORE AFTER",
     };
     bool has_word = wishes[ret->command] != NULL && ret->command != MR_COMMAND_PROFILE;
@@ -252,7 +283,7 @@ static mr_status take_operands(int argc, char **argv, struct mr_arguments *ret)
     }
     ret->record.path = ret->files[0];
     if (ret->command == MR_COMMAND_FLEET) {
-        MR_TRY(check_fleet(ret));
+        MR_TRY(take_fleet(argc, argv, given, ret));
     }
     if (ret->command == MR_COMMAND_HELP || ret->command == MR_COMMAND_REFERENCE) {
         ret->topic = next_operand(argc, argv);
@@ -315,5 +346,5 @@ mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)
     MR_TRY(refuse_foreign(ret->command, given));
     ret->profile.seconds = ret->record.seconds = ret->seconds;
     ret->record.blank |= ret->record.blank_names;
-    return take_operands(argc, argv, ret);
+    return take_operands(argc, argv, given, ret);
 }

@@ -1,8 +1,11 @@
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "config/options.h"
 #include "fleet/fleet_internal.h"
+#include "fleet/store.h"
 #include "postgres/conn/pg_conn.h"
 
 enum { PER_SERVER_MAX = 50 };
@@ -129,6 +132,43 @@ void mr_fleet_read(const char *path, struct fleet *fleet)
         return;
     }
     read_sections(fleet);
+}
+
+/* A whole number of a table; `*to` stays where there is none. */
+static void take_number(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
+                        int64_t most, uint64_t *to)
+{
+    const struct mr_toml_node *node = value_of(fleet, table, key, MR_TOML_INTEGER);
+    if (node != NULL && (node->integer < 1 || node->integer > most)) {
+        FLEET_PROBLEM(fleet, node->line, "%s must be from 1 to %" PRId64, key, most);
+    } else if (node != NULL) {
+        *to = (uint64_t)node->integer;
+    }
+}
+
+static void take_terms(struct fleet *fleet, const struct mr_toml_node *table,
+                       struct fleet_terms *terms)
+{
+    const struct mr_toml_node *run = value_of(fleet, table, "run", MR_TOML_BOOLEAN);
+    const struct mr_toml_node *limits = value_of(fleet, table, "limits", MR_TOML_TABLE);
+    const char *memory = mr_fleet_text(fleet, limits, "memory", NULL);
+    int64_t bytes = 0;
+    check_keys(fleet, limits, "in limits", "memory|cpu_weight");
+    terms->run = run == NULL ? terms->run : run->integer != 0;
+    take_number(fleet, table, "weight", FLEET_WEIGHT_MAX, &terms->weight);
+    take_number(fleet, limits, "cpu_weight", FLEET_CPU_WEIGHT_MAX, &terms->cpu_weight);
+    if (memory != NULL &&
+        (!mr_option_parse(mr_option_at(MR_INDEX_memory), memory, &bytes) || bytes < 1)) {
+        FLEET_PROBLEM(fleet, limits->line, "limits.memory must be a size such as \"512MiB\"");
+    }
+    terms->memory_max = memory == NULL ? terms->memory_max : (uint64_t)bytes;
+}
+
+void mr_fleet_take_terms(struct fleet *fleet, struct fleet_pipeline *pipeline)
+{
+    pipeline->terms = (struct fleet_terms){.run = true, .weight = 1};
+    take_terms(fleet, fleet->options, &pipeline->terms);
+    take_terms(fleet, mr_fleet_child(fleet->own, pipeline->name), &pipeline->terms);
 }
 
 void mr_fleet_pipeline_done(struct fleet_pipeline *pipeline)

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "fleet/fleet_internal.h"
+#include "fleet/store.h"
 #include "postgres/conn/pg_conn.h"
-
-enum { NOTHING = 0, CHANGES = 2, POSITION_CHANGES = 4 }; /* exit codes of plan */
 
 /* What says where a pipeline is: with another one it begins anew, or is refused (docs/position.md). */
 static const char positions[] =
@@ -37,14 +36,38 @@ static mr_status make(struct fleet *fleet, struct mr_error *ret_error)
     return fleet->problems.errors == 0 ? mr_fleet_check_room(fleet, ret_error) : MR_OK;
 }
 
-static mr_status begin(const struct mr_fleet_options *options, struct fleet *fleet,
-                       struct mr_error *ret_error)
+/* What is in Kafka as a folder would have it. */
+static void take_stored(struct fleet *fleet)
+{
+    for (uint32_t i = 0; i < fleet->stored->count; i++) {
+        const struct fleet_stored_item *item = &fleet->stored->items[i];
+        const struct fleet_definition *definition = &item->record.definition;
+        const struct fleet_terms terms = {definition->run, definition->weight,
+                                          definition->memory_max, definition->cpu_weight};
+        const char *text = item->is_wrong ? "" : definition->config;
+        if (item->record.kind == FLEET_RECORD_DEFINITION &&
+            !mr_fleet_take_made(fleet, definition->name, text, strlen(text), &terms)) {
+            mr_fleet_append(&fleet->before,
+                            &(struct fleet_pipeline){.name = MR_STRDUP(definition->name),
+                                                     .server = MR_STRDUP(""),
+                                                     .database = MR_STRDUP("")});
+        }
+    }
+}
+
+mr_status mr_fleet_begin(const struct mr_fleet_options *options, const struct fleet_stored *stored,
+                         struct fleet *fleet, struct mr_error *ret_error)
 {
     mr_status status = MR_OK;
     mr_fleet_read(options->path, fleet);
-    fleet->folder = options->folder;
+    fleet->stored = stored;
+    fleet->folder = stored == NULL ? options->folder : NULL;
     if (fleet->problems.errors == 0) {
-        status = mr_fleet_folder_read(fleet, ret_error);
+        if (stored != NULL) {
+            take_stored(fleet);
+        } else {
+            status = mr_fleet_folder_read(fleet, ret_error);
+        }
         status = status == MR_OK ? make(fleet, ret_error) : status;
     }
     mr_problems_print(&fleet->problems, stderr);
@@ -77,11 +100,12 @@ static mr_status print_values(const struct fleet *fleet, FILE *to, struct mr_err
                          "the values can't be written: %s; do not use them", strerror(errno));
 }
 
-mr_status mr_fleet_render(const struct mr_fleet_options *options, FILE *to,
+mr_status mr_fleet_render(const struct mr_fleet_options *options, FILE *to, int *ret_code,
                           struct mr_error *ret_error)
 {
     struct fleet fleet;
-    mr_status status = begin(options, &fleet, ret_error);
+    *ret_code = 0;
+    mr_status status = mr_fleet_begin(options, NULL, &fleet, ret_error);
     if (status == MR_OK && options->helm) {
         status = check_folder(&fleet, ret_error);
     }
@@ -125,12 +149,27 @@ static bool take_place(struct difference *difference, const char *word, const ch
     return moves;
 }
 
+static void take_terms(struct difference *difference, const struct fleet_terms *a,
+                       const struct fleet_terms *b)
+{
+    if (a->run != b->run) {
+        take_word(difference, "run");
+        difference->restarts = true;
+    }
+    if (a->weight != b->weight) {
+        take_word(difference, "weight");
+    }
+    if (a->memory_max != b->memory_max || a->cpu_weight != b->cpu_weight) {
+        take_word(difference, "limits");
+    }
+}
+
 static void take_all(struct difference *difference, const struct fleet_pipeline *pipeline,
-                     const struct fleet_pipeline *made)
+                     const struct fleet_pipeline *made, bool is_folder)
 {
     if (made->config == NULL) {
         difference->moves = true;
-        take_word(difference, "the file of before is wrong");
+        take_word(difference, "what was made before is wrong");
         return;
     }
     mr_config_differences(made->config, NULL, pipeline->config, take_difference, difference);
@@ -140,18 +179,21 @@ static void take_all(struct difference *difference, const struct fleet_pipeline 
     difference->moves |= difference->paths.data != NULL && !mr_pg_same_server(before, now, true);
     difference->moves |= take_place(difference, "its server", made->server, pipeline->server);
     difference->moves |= take_place(difference, "its database", made->database, pipeline->database);
+    if (!is_folder) {
+        take_terms(difference, &made->terms, &pipeline->terms);
+    }
 }
 
 /* The code that it makes of the plan. */
 static int compare(const struct fleet_pipeline *pipeline, const struct fleet_pipeline *made,
-                   FILE *to)
+                   bool is_folder, FILE *to)
 {
     struct difference difference = {0};
-    take_all(&difference, pipeline, made);
-    int code = difference.paths.data == NULL ? NOTHING
-               : difference.moves            ? POSITION_CHANGES
-                                             : CHANGES;
-    if (code != NOTHING) {
+    take_all(&difference, pipeline, made, is_folder);
+    int code = difference.paths.data == NULL ? FLEET_NOTHING
+               : difference.moves            ? FLEET_POSITION_CHANGES
+                                             : FLEET_CHANGES;
+    if (code != FLEET_NOTHING) {
         fprintf(to, "%s %s: %s\n",
                 difference.moves      ? "!position"
                 : difference.restarts ? "~restart"
@@ -181,10 +223,10 @@ static int print_new(const struct fleet *fleet, const struct fleet_pipeline *pip
     const struct fleet_pipeline *sharer = find_sharer(&fleet->before, pipeline, &what);
     if (sharer == NULL) {
         fprintf(to, "+ %s\n", pipeline->name);
-        return CHANGES;
+        return FLEET_CHANGES;
     }
     fprintf(to, "!position %s: new, with the %s of %s\n", pipeline->name, what, sharer->name);
-    return POSITION_CHANGES;
+    return FLEET_POSITION_CHANGES;
 }
 
 static void print_removed(const struct fleet *fleet, const struct fleet_pipeline *made, FILE *to)
@@ -199,27 +241,51 @@ static void print_removed(const struct fleet *fleet, const struct fleet_pipeline
     }
 }
 
-static int print_plan(const struct fleet *fleet, FILE *to)
+/* Has the pipeline set as it is wanted. */
+static void add_wanted(const struct fleet_pipeline *pipeline, cJSON *change)
 {
-    int code = NOTHING;
+    const struct fleet_terms *terms = &pipeline->terms;
+    const struct fleet_record record = {.kind = FLEET_RECORD_DEFINITION,
+                                        .definition = {.config = pipeline->text.data,
+                                                       .run = terms->run,
+                                                       .weight = terms->weight,
+                                                       .memory_max = terms->memory_max,
+                                                       .cpu_weight = terms->cpu_weight}};
+    cJSON_AddItemToObject(cJSON_GetObjectItem(change, "pipelines"), pipeline->name,
+                          mr_fleet_record_json(&record));
+}
+
+int mr_fleet_print_plan(const struct fleet *fleet, FILE *to, cJSON *change)
+{
+    int code = FLEET_NOTHING;
     for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
         const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
         const struct fleet_pipeline *made =
             mr_fleet_find(&fleet->before, pipeline->name, NULL, NULL);
         if (pipeline->is_gone) {
             fprintf(to, "  %s: its %s\n", pipeline->name,
-                    mr_fleet_server(fleet, pipeline->server) == NULL
-                        ? "server is in no [discover.…]; it stays until its file is removed"
-                        : "database is gone; it stays, for gone = \"keep\"");
+                    mr_fleet_server(fleet, pipeline->server) != NULL
+                        ? "database is gone; it stays, for gone = \"keep\""
+                    : fleet->stored != NULL
+                        ? "server is in no [discover.…]; it stays: run = false stops it"
+                        : "server is in no [discover.…]; it stays until its file is removed");
         }
-        int own = made == NULL ? print_new(fleet, pipeline, to) : compare(pipeline, made, to);
+        int own = made == NULL ? print_new(fleet, pipeline, to)
+                               : compare(pipeline, made, fleet->stored == NULL, to);
         code = own > code ? own : code;
+        if (own != FLEET_NOTHING && change != NULL) {
+            add_wanted(pipeline, change);
+        }
     }
     for (uint32_t i = 0; i < fleet->before.count; i++) {
         const struct fleet_pipeline *made = &fleet->before.items[i];
         if (mr_fleet_find(&fleet->pipelines, made->name, NULL, NULL) == NULL) {
             print_removed(fleet, made, to);
-            code = code == NOTHING ? CHANGES : code;
+            code = code == FLEET_NOTHING ? FLEET_CHANGES : code;
+            if (change != NULL) {
+                cJSON_AddItemToArray(cJSON_GetObjectItem(change, "gone"),
+                                     cJSON_CreateString(made->name));
+            }
         }
     }
     return code;
@@ -229,9 +295,12 @@ mr_status mr_fleet_plan(const struct mr_fleet_options *options, FILE *to, int *r
                         struct mr_error *ret_error)
 {
     struct fleet fleet;
-    mr_status status = begin(options, &fleet, ret_error);
+    if (options->folder == NULL) {
+        return mr_fleet_plan_stored(options, to, ret_code, ret_error);
+    }
+    mr_status status = mr_fleet_begin(options, NULL, &fleet, ret_error);
     if (status == MR_OK) {
-        *ret_code = print_plan(&fleet, to);
+        *ret_code = mr_fleet_print_plan(&fleet, to, NULL);
     }
     mr_fleet_done(&fleet);
     return status;

@@ -5,13 +5,20 @@
  *   template.c    a pipeline's options, with {…} replaced, as a configuration
  *   made.c        the folder: what was made before, and writing it
  *   fleet.c       render and plan
- *   own.c         the fleet itself: its name, and how its Kafka is reached */
+ *   own.c         the fleet itself: its name, and how its Kafka is reached
+ *   records.c     what is kept in Kafka: the records,
+ *   store.c       and its topics (both by store.h)
+ *   apply.c       plan, apply and smaller changes of what is kept there
+ *   status.c      what agents say, worst first */
 #ifndef MR_FLEET_INTERNAL_H
 #define MR_FLEET_INTERNAL_H
 
 #include "base/text.h"
 #include "config/config.h"
 #include "fleet/fleet.h"
+
+struct cJSON;
+struct fleet_stored;
 
 enum { FLEET_NAME_MAX = 63 };
 
@@ -26,13 +33,20 @@ struct fleet_server {
     struct mr_pg_conn *conn; /* NULL: not connected */
 };
 
+/* What an agent is to know beside the configuration. */
+struct fleet_terms {
+    bool run;
+    uint64_t weight, memory_max, cpu_weight; /* 0: no limit */
+};
+
 struct fleet_pipeline {
     char *name;
     char *database, *server;  /* "": not known */
     bool is_found;            /* by discovery, not by hand */
     bool is_gone;             /* it was found once */
     struct mr_text text;      /* the configuration: two lines of comment, then an option a line */
-    struct mr_config *config; /* NULL: not made yet, or a file of the folder is wrong */
+    struct mr_config *config; /* NULL: not made yet, or what was made before is wrong */
+    struct fleet_terms terms;
 };
 
 struct fleet_list {
@@ -48,8 +62,9 @@ struct fleet {
     struct fleet_server *servers;
     uint32_t server_count;
     struct fleet_list pipelines;
-    const char *folder;       /* NULL: none */
-    struct fleet_list before; /* what this fleet has made in it */
+    const char *folder;                /* NULL: none */
+    const struct fleet_stored *stored; /* in Kafka; NULL: it is not looked at */
+    struct fleet_list before;          /* what this fleet has made in the one or the other */
     struct mr_problems problems;
 };
 
@@ -74,7 +89,7 @@ struct fleet_own {
     bool summary;   /* its /metrics have a few series of each pipeline only */
 };
 
-/* What is wrong goes to standard error. To be ended by mr_fleet_own_done in any case. */
+/* The fleet's own part of the file. What is wrong goes to standard error. To be ended by mr_fleet_own_done in any case. */
 mr_status mr_fleet_own_read(const char *path, struct fleet_own *ret, struct mr_error *ret_error);
 void mr_fleet_own_done(struct fleet_own *own);
 
@@ -111,14 +126,34 @@ mr_status mr_fleet_check_room(struct fleet *fleet, struct mr_error *ret_error);
 bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline, const char *text,
                      struct mr_text *to);
 
+/* Whether it runs, weight and limits. */
+void mr_fleet_take_terms(struct fleet *fleet, struct fleet_pipeline *pipeline);
+
 /* Makes text and configuration of each. */
 void mr_fleet_make(struct fleet *fleet);
 
 /* What two pipelines have in common that they may not: "slot", "stored position", "transactional id"; NULL: nothing. */
 const char *mr_fleet_shared(const struct fleet_pipeline *a, const struct fleet_pipeline *b);
 
+/* From the file to configurations, beside what was made before: in options->folder or (not NULL) in `stored`. What is wrong is printed. To be ended
+ * by mr_fleet_done in any case. */
+mr_status mr_fleet_begin(const struct mr_fleet_options *options, const struct fleet_stored *stored,
+                         struct fleet *fleet, struct mr_error *ret_error);
+
+/* A line for each pipeline that differs from what was made before; the code of it. `change` (may be NULL) gets what is to be done. */
+int mr_fleet_print_plan(const struct fleet *fleet, FILE *to, struct cJSON *change);
+enum { FLEET_NOTHING = 0, FLEET_CHANGES = 2, FLEET_POSITION_CHANGES = 4 };
+
+/* mr_fleet_plan of what is kept in Kafka. */
+mr_status mr_fleet_plan_stored(const struct mr_fleet_options *options, FILE *to, int *ret_code,
+                               struct mr_error *ret_error);
+
 /* Prints them as values for the chart. */
 void mr_fleet_print_values(const struct fleet *fleet, FILE *to);
+
+/* Adds what was made before, of text and name. False: it is not this fleet's. */
+bool mr_fleet_take_made(struct fleet *fleet, const char *name, const char *text, size_t len,
+                        const struct fleet_terms *terms);
 
 /* Reads what is there; a folder that does not exist is empty. */
 mr_status mr_fleet_folder_read(struct fleet *fleet, struct mr_error *ret_error);
@@ -129,6 +164,9 @@ void mr_fleet_folder_check(struct fleet *fleet);
 /* The lines of comment by which a file is known again. */
 void mr_fleet_mark(const struct fleet *fleet, const struct fleet_pipeline *pipeline,
                    struct mr_text *to);
+
+/* In one step, so that nobody reads a half of it. */
+bool mr_fleet_write_file(const char *path, const struct mr_text *text);
 
 /* Makes the folder what the fleet is. */
 mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_error);

@@ -49,6 +49,23 @@ static char *path_of(const char *folder, const char *name)
     return path.data;
 }
 
+bool mr_fleet_take_made(struct fleet *fleet, const char *name, const char *text, size_t len,
+                        const struct fleet_terms *terms)
+{
+    struct fleet_pipeline made = {.name = MR_STRDUP(name), .terms = *terms};
+    mr_text_add(&made.text, text, len);
+    if (!read_mark(fleet, made.text.data, &made)) {
+        mr_fleet_pipeline_done(&made);
+        return false;
+    }
+    if (mr_config_load_elsewhere(made.name, text, len, &made.config) != MR_OK) {
+        mr_config_free(made.config);
+        made.config = NULL;
+    }
+    mr_fleet_append(&fleet->before, &made);
+    return true;
+}
+
 /* Adds the file if it is one of ours. */
 static mr_status read_made(struct fleet *fleet, const char *file, struct mr_error *ret_error)
 {
@@ -57,24 +74,18 @@ static mr_status read_made(struct fleet *fleet, const char *file, struct mr_erro
     if (len < 6 || strcmp(file + len - 5, ".toml") != 0) {
         return MR_OK;
     }
-    struct fleet_pipeline made = {.name = MR_STRNDUP(file, len - 5)};
-    char *path = path_of(fleet->folder, made.name);
+    char *name = MR_STRNDUP(file, len - 5);
+    char *path = path_of(fleet->folder, name);
     char *text = mr_file_read(path, &len, &reason);
     mr_status status = text != NULL ? MR_OK
                                     : mr_fail(ret_error, MR_ERR_USAGE,
                                               "%s can't be read, so it can't be told what ran "
                                               "before: %s",
                                               path, reason);
-    mr_text_add(&made.text, text, text == NULL ? 0 : len);
-    if (text != NULL && read_mark(fleet, made.text.data, &made)) {
-        if (mr_config_load_elsewhere(made.name, text, len, &made.config) != MR_OK) {
-            mr_config_free(made.config);
-            made.config = NULL;
-        }
-        mr_fleet_append(&fleet->before, &made);
-    } else {
-        mr_fleet_pipeline_done(&made);
+    if (text != NULL) {
+        mr_fleet_take_made(fleet, name, text, len, &(struct fleet_terms){0});
     }
+    free(name);
     free(text);
     free(path);
     return status;
@@ -112,8 +123,7 @@ void mr_fleet_folder_check(struct fleet *fleet)
     }
 }
 
-/* In one step, so that nobody reads a half of it. */
-static bool write_file(const char *path, const struct mr_text *text)
+bool mr_fleet_write_file(const char *path, const struct mr_text *text)
 {
     struct mr_text new = {0};
     mr_text_format(&new, "%s.new", path);
@@ -134,7 +144,7 @@ mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_
             mr_fleet_find(&fleet->before, pipeline->name, NULL, NULL);
         bool is_new = made == NULL || strcmp(made->text.data, pipeline->text.data) != 0;
         char *path = path_of(fleet->folder, pipeline->name);
-        mr_status status = !is_new || write_file(path, &pipeline->text)
+        mr_status status = !is_new || mr_fleet_write_file(path, &pipeline->text)
                                ? MR_OK
                                : mr_fail(ret_error, MR_ERR_USAGE, "%s can't be written: %s", path,
                                          strerror(errno));

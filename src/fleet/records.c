@@ -91,23 +91,11 @@ static const struct form forms[] = {
     [FLEET_RECORD_NODE_STATUS] = FORM(of_node_status), [FLEET_RECORD_OTHER] = {NULL, 0},
 };
 
-/* Where its name is; NULL: it has none. */
+/* Where its name is, the first of each kind; NULL: it has none. */
 static char **name_of(struct fleet_record *record)
 {
-    switch (record->kind) {
-    case FLEET_RECORD_NODE:
-        return &record->node.name;
-    case FLEET_RECORD_DEFINITION:
-        return &record->definition.name;
-    case FLEET_RECORD_STATUS:
-        return &record->status.name;
-    case FLEET_RECORD_NODE_STATUS:
-        return &record->node_status.name;
-    case FLEET_RECORD_REVISION:
-    case FLEET_RECORD_OTHER:
-        break;
-    }
-    return NULL;
+    bool has_name = record->kind != FLEET_RECORD_REVISION && record->kind != FLEET_RECORD_OTHER;
+    return has_name ? &record->definition.name : NULL;
 }
 
 void mr_fleet_record_done(struct fleet_record *record)
@@ -288,6 +276,7 @@ cJSON *mr_fleet_record_json(const struct fleet_record *record)
 {
     const struct form *form = &forms[record->kind];
     cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "version", FLEET_RECORD_VERSION);
     for (size_t i = 0; i < form->count; i++) {
         add_field(json, &form->fields[i], (const char *)record + form->fields[i].at);
     }
@@ -300,7 +289,6 @@ char *mr_fleet_record_value(const struct fleet_record *record)
         return NULL;
     }
     cJSON *json = mr_fleet_record_json(record);
-    cJSON_AddNumberToObject(json, "version", FLEET_RECORD_VERSION);
     char *text = cJSON_PrintUnformatted(json);
     MR_ASSERT(text != NULL);
     cJSON_Delete(json);

@@ -32,6 +32,11 @@ char *mr_fleet_status_topic(const char *name)
     return text_of("__millrace_fleet.", name, ".status");
 }
 
+static char *topic_of(const struct fleet_store *store, bool is_status)
+{
+    return is_status ? mr_fleet_status_topic(store->own->name) : mr_fleet_topic(store->own->name);
+}
+
 void mr_fleet_store_close(struct fleet_store *store)
 {
     mr_kafka_reader_free(store->reader);
@@ -48,51 +53,13 @@ static mr_status need_writer(struct fleet_store *store, struct mr_error *ret_err
                                      &store->writer, ret_error);
 }
 
-mr_status mr_fleet_store_create(struct fleet_store *store, struct mr_error *ret_error)
+static mr_status create(struct fleet_store *store, bool is_status, struct mr_error *ret_error)
 {
-    char *topic = mr_fleet_topic(store->own->name);
-    char *status_topic = mr_fleet_status_topic(store->own->name);
-    mr_status status = need_writer(store, ret_error);
-    if (status == MR_OK) {
-        status = mr_kafka_writer_topic(store->writer, topic, FLEET_PARTITIONS, ret_error);
-    }
-    if (status == MR_OK) {
-        status = mr_kafka_writer_topic(store->writer, status_topic, 1, ret_error);
-    }
+    char *topic = topic_of(store, is_status);
+    mr_status status =
+        mr_kafka_writer_create(store->writer, topic, is_status ? 1 : FLEET_PARTITIONS, ret_error);
     free(topic);
-    free(status_topic);
     return status;
-}
-
-mr_status mr_fleet_store_read(struct fleet_store *store, bool is_status, fleet_take_fn take,
-                              void *context, struct mr_error *ret_error)
-{
-    struct mr_kafka_extent extent;
-    struct mr_kafka_read read;
-    uint32_t silent = 0;
-    if (store->reader == NULL) {
-        MR_TRY(mr_kafka_reader_new(&store->own->config->kafka, &store->reader, ret_error));
-    }
-    char *topic =
-        is_status ? mr_fleet_status_topic(store->own->name) : mr_fleet_topic(store->own->name);
-    mr_status status = mr_kafka_reader_open(store->reader, topic, &extent, ret_error);
-    bool is_there = status != MR_OK || extent.partitions > 0;
-    while (status == MR_OK) {
-        status = mr_kafka_reader_next(store->reader, &read, ret_error);
-        silent = status == MR_AGAIN ? silent + 1 : 0;
-        if (status == MR_OK) {
-            status = take(context, &read, ret_error);
-        } else if (status == MR_AGAIN && silent == SILENCE_MAX) {
-            status = mr_fail(ret_error, MR_ERR_TRANSIENT,
-                             "Kafka topic \"%s\" can't be read: nothing comes, although there is "
-                             "more",
-                             topic);
-        } else if (status == MR_AGAIN) {
-            status = MR_OK;
-        }
-    }
-    free(topic);
-    return status != MR_END || !is_there ? status : MR_OK;
 }
 
 mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_record *records,
@@ -200,24 +167,54 @@ static void take_item(struct fleet_stored *stored, struct fleet_record *record, 
     *record = (struct fleet_record){.kind = FLEET_RECORD_OTHER};
 }
 
-/* fleet_take_fn */
-static mr_status take_record(void *context, const struct mr_kafka_read *read,
-                             struct mr_error *ret_error)
+static mr_status take_record(struct fleet_stored *stored, bool is_status,
+                             const struct mr_kafka_read *read, struct mr_error *ret_error)
 {
-    struct fleet_stored *stored = context;
     struct fleet_record record;
-    mr_status status = mr_fleet_record_read(false, read, &record, ret_error);
+    mr_status status = mr_fleet_record_read(is_status, read, &record, ret_error);
     bool is_wrong = status == MR_ERR_PROTOCOL;
-    if (status == MR_OK && record.kind == FLEET_RECORD_REVISION && !record.is_gone) {
+    if (record.kind == FLEET_RECORD_REVISION && status == MR_OK && !record.is_gone) {
         struct fleet_record before = {.kind = FLEET_RECORD_REVISION, .revision = stored->revision};
         stored->revision = record.revision;
         record = before;
-    } else if ((status == MR_OK || is_wrong) &&
-               (record.kind == FLEET_RECORD_NODE || record.kind == FLEET_RECORD_DEFINITION)) {
+    } else if (record.kind != FLEET_RECORD_REVISION && record.kind != FLEET_RECORD_OTHER &&
+               (status == MR_OK || is_wrong)) {
         take_item(stored, &record, is_wrong, read);
     }
     mr_fleet_record_done(&record);
     return is_wrong ? MR_OK : status;
+}
+
+/* Calls take_record for each record up to the end that the topic has now. MR_END: there is no such topic. */
+static mr_status read_topic(struct fleet_store *store, bool is_status, struct fleet_stored *to,
+                            struct mr_error *ret_error)
+{
+    struct mr_kafka_extent extent;
+    struct mr_kafka_read read;
+    uint32_t silent = 0;
+    if (store->reader == NULL) {
+        MR_TRY(mr_kafka_reader_new(&store->own->config->kafka, &store->reader, ret_error));
+    }
+    char *topic =
+        is_status ? mr_fleet_status_topic(store->own->name) : mr_fleet_topic(store->own->name);
+    mr_status status = mr_kafka_reader_open(store->reader, topic, &extent, ret_error);
+    bool is_there = status != MR_OK || extent.partitions > 0;
+    while (status == MR_OK) {
+        status = mr_kafka_reader_next(store->reader, &read, ret_error);
+        silent = status == MR_AGAIN ? silent + 1 : 0;
+        if (status == MR_OK) {
+            status = take_record(to, is_status, &read, ret_error);
+        } else if (status == MR_AGAIN && silent == SILENCE_MAX) {
+            status = mr_fail(ret_error, MR_ERR_TRANSIENT,
+                             "Kafka topic \"%s\" can't be read: nothing comes, although there is "
+                             "more",
+                             topic);
+        } else if (status == MR_AGAIN) {
+            status = MR_OK;
+        }
+    }
+    free(topic);
+    return status != MR_END || !is_there ? status : MR_OK;
 }
 
 /* Of names and values, in the order of the names; the caller's. */
@@ -263,11 +260,12 @@ static mr_status tidy(struct fleet_stored *stored, struct mr_error *ret_error)
     return MR_OK;
 }
 
-mr_status mr_fleet_stored_read(struct fleet_store *store, struct fleet_stored *ret,
+mr_status mr_fleet_stored_read(struct fleet_store *store, bool is_status, struct fleet_stored *ret,
                                struct mr_error *ret_error)
 {
     *ret = (struct fleet_stored){0};
-    mr_status status = mr_fleet_store_read(store, false, take_record, ret, ret_error);
+    mr_status status = read_topic(store, is_status, ret, ret_error);
+    ret->is_missing = status == MR_END;
     status = status == MR_OK || status == MR_END ? tidy(ret, ret_error) : status;
     if (status != MR_OK) {
         mr_fleet_stored_done(ret);
@@ -275,46 +273,44 @@ mr_status mr_fleet_stored_read(struct fleet_store *store, struct fleet_stored *r
     }
     uint64_t count;
     char *digest = digest_of(ret, &count);
-    ret->is_whole = ret->revision.number == 0
-                        ? count == 0
-                        : count == ret->revision.count && strcmp(digest, ret->revision.sha256) == 0;
+    ret->is_whole =
+        count == ret->revision.count && (count == 0 || strcmp(digest, ret->revision.sha256) == 0);
     ret->next = ret->revision.number + 1;
     free(digest);
-    return MR_OK;
-}
-
-/* fleet_take_fn: agents may have seen more than a topic that was made anew has. */
-static mr_status take_seen(void *context, const struct mr_kafka_read *read,
-                           struct mr_error *ret_error)
-{
-    struct fleet_stored *stored = context;
-    struct fleet_record record;
-    mr_status status = mr_fleet_record_read(true, read, &record, ret_error);
-    if (status == MR_OK && record.kind == FLEET_RECORD_NODE_STATUS && !record.is_gone &&
-        record.node_status.revision >= stored->next) {
-        stored->next = record.node_status.revision + 1;
-    }
-    mr_fleet_record_done(&record);
     return MR_OK;
 }
 
 mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *ret,
                                 struct mr_error *ret_error)
 {
+    struct fleet_stored seen;
     *ret = (struct fleet_stored){0};
     store->transactional_id = text_of("millrace-fleet/", store->own->name, "");
-    MR_TRY(mr_fleet_store_create(store, ret_error));
+    MR_TRY(need_writer(store, ret_error));
     MR_TRY(mr_kafka_writer_fence(store->writer, ret_error));
-    MR_TRY(mr_fleet_stored_read(store, ret, ret_error));
-    mr_status status = mr_fleet_store_read(store, true, take_seen, ret, ret_error);
-    return status == MR_END ? MR_OK : status;
+    MR_TRY(mr_fleet_stored_read(store, true, &seen, ret_error));
+    mr_status status = mr_fleet_stored_read(store, false, ret, ret_error);
+    if (status == MR_OK && ret->is_missing) {
+        status = create(store, false, ret_error);
+    }
+    if (status == MR_OK && seen.is_missing) {
+        status = create(store, true, ret_error);
+    }
+    for (uint32_t i = 0; i < seen.count && status == MR_OK; i++) {
+        const struct fleet_record *record = &seen.items[i].record;
+        bool is_agent = record->kind == FLEET_RECORD_NODE_STATUS && !seen.items[i].is_wrong;
+        ret->next = is_agent && record->node_status.revision >= ret->next
+                        ? record->node_status.revision + 1
+                        : ret->next;
+    }
+    mr_fleet_stored_done(&seen);
+    return status;
 }
 
-/* One pipeline each while partitions last, then that with the least weight; the first is `_revision`'s. */
-static int32_t place(const struct fleet_stored *stored)
+int32_t mr_fleet_place(const struct fleet_stored *stored, const bool *allowed)
 {
     uint64_t weights[FLEET_PARTITIONS] = {0};
-    int32_t best = 1;
+    int32_t best = 0;
     for (uint32_t i = 0; i < stored->count; i++) {
         const struct fleet_record *record = &stored->items[i].record;
         if (record->kind == FLEET_RECORD_DEFINITION && !record->is_gone &&
@@ -323,8 +319,10 @@ static int32_t place(const struct fleet_stored *stored)
                 record->definition.weight == 0 ? 1 : record->definition.weight;
         }
     }
-    for (int32_t i = 2; i < FLEET_PARTITIONS; i++) {
-        best = weights[i] < weights[best] ? i : best;
+    for (int32_t i = 1; i < FLEET_PARTITIONS; i++) {
+        if (allowed == NULL || allowed[i]) {
+            best = best == 0 || weights[i] < weights[best] ? i : best;
+        }
     }
     return best;
 }
@@ -368,7 +366,8 @@ static void write_item(struct written *written, struct fleet_stored *stored,
     bool is_definition = record->kind == FLEET_RECORD_DEFINITION;
     if (is_definition && !record->is_gone) {
         definition->revision = stored->next;
-        definition->partition = definition->partition == 0 ? place(stored) : definition->partition;
+        definition->partition =
+            definition->partition == 0 ? mr_fleet_place(stored, NULL) : definition->partition;
     }
     int32_t partition = is_definition ? definition->partition : 0;
     if (item->from >= 0 && (record->is_gone || item->from != partition)) {

@@ -44,10 +44,10 @@ enum {
 /* ---- records ---- */
 
 struct fleet_revision {
-    uint64_t
-        number; /* 0: there is none. Each write of the definitions has the next one, `drain` and its like included */
+    /* 0: there is none. Each write of definitions has a greater one, `drain` and its like included. */
+    uint64_t number;
     uint64_t count; /* of pipelines */
-    char *sha256;   /* of all definitions, mr_fleet_stored_digest */
+    char *sha256;   /* of all definitions, names and values in the order of the names */
     char *by, *at;  /* "user@host", "2026-11-26T22:51:03Z" */
 };
 
@@ -61,12 +61,11 @@ struct fleet_definition {
     char *name;
     int32_t partition;
     uint64_t revision; /* in which it last changed */
-    uint64_t
-        generation; /* grows with `run`, `config`, `weight` or limits. An agent takes it up: by reload, else by a restart */
-    uint64_t
-        retry; /* grows where one start is asked for: of one that is held or in backoff at once; one that runs ends in order, and
-                          * starts anew. What it was when a child was forked, its status has */
-    bool run;  /* false: stopped; nothing runs, state "stopped" */
+    /* Grows with `run`, `config`, `weight` or a limit. An agent takes it up: by a reload, else by a restart. */
+    uint64_t generation;
+    /* Grows where a start is asked for: of one that is held or in backoff at once; one that runs ends in order, and starts anew. */
+    uint64_t retry;
+    bool run;            /* false: stopped; nothing runs, state "stopped" */
     char *config;        /* the file's text; text and file are 0600 */
     uint64_t weight;     /* 1 to 1000 */
     uint64_t memory_max; /* bytes, of its cgroup; 0: none */
@@ -84,8 +83,8 @@ enum fleet_state {
     FLEET_STOPPED,
     FLEET_STATES,
 };
-extern const char
-    *const mr_fleet_states[FLEET_STATES]; /* "waiting", … as they stand in JSON and in labels */
+/* "waiting", …: in JSON and in labels. */
+extern const char *const mr_fleet_states[FLEET_STATES];
 
 /* What an agent says of a pipeline. Numbers below 0: not known. */
 struct fleet_status {
@@ -93,15 +92,13 @@ struct fleet_status {
     int64_t at_ms; /* since 1970, when it was said */
     char *node;
     int64_t pid;
-    uint64_t generation,
-        retry; /* in effect: what the child was forked with, or has taken up since */
+    uint64_t generation, retry; /* the child was forked with, or has taken up */
     enum fleet_state state;
     int64_t since_ms;  /* since 1970: in this state */
     int64_t exit_code; /* the last end's; a signal is 128 and its number */
     char *error;       /* of the last end, or what is waited for; "": none */
     char *program;     /* the child's version, "0.2.0"; "": not known */
-    char *
-        slot; /* PostgreSQL's wal_status: "reserved", "extended", "unreserved", "lost"; "": not known */
+    char *slot;        /* PostgreSQL's wal_status, "reserved", "unreserved", …; "": not known */
     double lag_seconds, lag_bytes;
     double retained_wal_bytes;
     double rss_bytes;
@@ -152,7 +149,7 @@ void mr_fleet_record_done(struct fleet_record *record); /* zeroes it; a zeroed o
 char *mr_fleet_record_key(const struct fleet_record *record);
 char *mr_fleet_record_value(const struct fleet_record *record);
 
-/* The value as an object, without its version; the caller's. */
+/* The value as an object, the caller's. */
 cJSON *mr_fleet_record_json(const struct fleet_record *record);
 
 /* ---- the two topics ---- */
@@ -171,18 +168,8 @@ char *mr_fleet_status_topic(const char *name);
 
 void mr_fleet_store_close(struct fleet_store *store);
 
-/* Makes those topics that are missing. MR_ERR_CONFIG: one is there that is not compacted, or has another number of partitions. */
-mr_status mr_fleet_store_create(struct fleet_store *store, struct mr_error *ret_error);
-
-/* Reads a topic to its end, committed records only, and calls `take` for each. MR_END: there is no such topic. What `take` answers ends the
- * reading, unless it is MR_OK. Where nothing comes for 45 s, MR_ERR_TRANSIENT. */
-typedef mr_status (*fleet_take_fn)(void *context, const struct mr_kafka_read *read,
-                                   struct mr_error *ret_error);
-mr_status mr_fleet_store_read(struct fleet_store *store, bool is_status, fleet_take_fn take,
-                              void *context, struct mr_error *ret_error);
-
 /* For agents: writes records to the status topic, each by itself, by a producer without transactions; returns at once. What Kafka does not
- * take within 60 s is dropped; the next one says it again. MR_ERR_…: no producer can be made. */
+ * take within 25 s is dropped; the next one says it again. MR_ERR_…: no producer can be made. */
 mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_record *records,
                               uint32_t count, struct mr_error *ret_error);
 
@@ -198,13 +185,15 @@ struct fleet_stored {
         struct mr_sha256_short digest; /* of its value */
     } * items;                         /* by kind and name */
     uint32_t count, room;
-    bool is_whole; /* what was read is what `revision` tells of */
+    bool is_missing; /* there is no such topic */
+    bool is_whole;   /* what was read is what `revision` tells of */
     uint64_t
-        next; /* number of the next revision, above all that an agent has seen, be it of a topic that was deleted */
+        next; /* revision: above all that an agent has seen, be it of a topic that was deleted */
 };
 
-/* Reads all. MR_ERR_CONFIG: a record of a later millrace; MR_ERR_PROTOCOL: two records of a pipeline. No topic: an empty one. */
-mr_status mr_fleet_stored_read(struct fleet_store *store, struct fleet_stored *ret,
+/* Reads a topic to the end that it has now, committed records only: of each key the last one, unless it is a tombstone. MR_ERR_CONFIG: a record of a
+ * later millrace; MR_ERR_PROTOCOL: two records of a pipeline. No topic: an empty one. */
+mr_status mr_fleet_stored_read(struct fleet_store *store, bool is_status, struct fleet_stored *ret,
                                struct mr_error *ret_error);
 void mr_fleet_stored_done(struct fleet_stored *stored);
 
@@ -215,6 +204,10 @@ struct fleet_stored_item *mr_fleet_stored_find(const struct fleet_stored *stored
 /* The one of that name, made if there is none; it is to be written. */
 struct fleet_stored_item *mr_fleet_stored_change(struct fleet_stored *stored,
                                                  enum fleet_record_kind kind, const char *name);
+
+/* The partition with the least weight, of those that are allowed (NULL: all but the first, which is `_revision`'s): one pipeline each while they
+ * last. */
+int32_t mr_fleet_place(const struct fleet_stored *stored, const bool *allowed);
 
 /* For who changes definitions: makes the topics that are missing, ends the right to write of whoever has begun before, and reads all. */
 mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *ret,

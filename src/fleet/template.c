@@ -137,11 +137,12 @@ static bool add_option(struct fleet *fleet, struct fleet_pipeline *pipeline, con
 static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, const char *prefix,
                         const struct mr_toml_node *section, const struct mr_toml_node *own)
 {
-    const char *fleets = prefix[0] == '\0' ? "database|server|weight" : "";
+    const char *fleets = prefix[0] == '\0' ? "database|server|weight|run|limits" : "";
     bool good = true;
     for (uint32_t i = 0; section != NULL && i < section->count && good; i++) {
         const struct mr_toml_node *node = &section->children[i];
-        good = add_option(fleet, pipeline, prefix, node, mr_fleet_child(own, node->key));
+        good = mr_is_among(fleets, mr_slice_of(node->key)) ||
+               add_option(fleet, pipeline, prefix, node, mr_fleet_child(own, node->key));
     }
     for (uint32_t i = 0; own != NULL && i < own->count && good; i++) {
         const struct mr_toml_node *node = &own->children[i];
@@ -157,6 +158,7 @@ static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, co
 static bool make_one(struct fleet *fleet, struct fleet_pipeline *pipeline)
 {
     mr_fleet_mark(fleet, pipeline, &pipeline->text);
+    mr_fleet_take_terms(fleet, pipeline);
     if (!add_section(fleet, pipeline, "", fleet->options,
                      mr_fleet_child(fleet->own, pipeline->name))) {
         return false;

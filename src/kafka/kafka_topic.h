@@ -1,4 +1,4 @@
-/* Topics that are made, and asked what they are. For kafka/ and sink/kafka only; any thread. */
+/* Topics that are made. For kafka/ and sink/kafka only; any thread. */
 #ifndef MR_KAFKA_TOPIC_H
 #define MR_KAFKA_TOPIC_H
 
@@ -6,7 +6,6 @@
 
 #include "base/base.h"
 
-enum { MR_KAFKA_POLICY_MAX = 64, MR_KAFKA_REASON_MAX = 256 };
 enum { MR_KAFKA_CREATE_MS = 10000 }; /* until the answer to a request to create is there */
 
 /* Asks the broker for topics that are not there, and frees `wanted`'s items; the queue, which is the caller's, gets
@@ -18,10 +17,5 @@ rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic
  * answer tells of is logged, and asked for again when its turn comes. */
 rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *awaited,
                                            int32_t partitions, char *reason, size_t reason_size);
-
-/* The topic's `cleanup.policy`, empty with `ret_reason` filled when the broker does not say. */
-void mr_kafka_topic_policy(rd_kafka_t *client, const char *name,
-                           char ret_policy[MR_KAFKA_POLICY_MAX],
-                           char ret_reason[MR_KAFKA_REASON_MAX]);
 
 #endif

@@ -12,13 +12,13 @@
 #include "kafka/kafka_token.h"
 #include "kafka/kafka_topic.h"
 
-enum { CALL_MS = 1000, ANSWER_MS = 30000, FLUSH_MS = 2000, POLL_MS = 100 };
+enum { CALL_MS = 1000, ANSWER_MS = 30000, FLUSH_MS = 2000, REASON_MAX = 256 };
 
 struct mr_kafka_writer {
     rd_kafka_t *producer;
     struct mr_kafka_options options;
     rd_kafka_resp_err_t err; /* the last that librdkafka has told of, or why a record failed */
-    char text[MR_KAFKA_REASON_MAX];
+    char text[REASON_MAX];
 };
 
 static void remember(struct mr_kafka_writer *writer, rd_kafka_resp_err_t err, const char *text)
@@ -60,7 +60,7 @@ mr_status mr_kafka_writer_new(const struct mr_kafka_options *options, const char
         {"transaction.timeout.ms",
          "30000"}, /* how long readers wait for one whose writer was killed */
     };
-    char reason[MR_KAFKA_REASON_MAX];
+    char reason[REASON_MAX];
     struct mr_kafka_writer *writer = MR_NEW(struct mr_kafka_writer);
     *writer = (struct mr_kafka_writer){.options = *options};
     writer->options.exactly_once = transactional_id != NULL;
@@ -107,7 +107,7 @@ static mr_status failed(const struct mr_kafka_writer *writer, const char *what,
                         rd_kafka_resp_err_t err, const char *text, struct mr_error *ret_error)
 {
     char remedy[MR_KAFKA_REMEDY_MAX];
-    char fatal[MR_KAFKA_REASON_MAX];
+    char fatal[REASON_MAX];
     if (err == RD_KAFKA_RESP_ERR__FENCED ||
         rd_kafka_fatal_error(writer->producer, fatal, sizeof(fatal)) == RD_KAFKA_RESP_ERR__FENCED) {
         return mr_fail(ret_error, MR_AGAIN, "another writer of \"%s\" has come since",
@@ -128,7 +128,7 @@ static mr_status transact(struct mr_kafka_writer *writer, const char *what, call
     rd_kafka_error_t *error;
     while ((error = call(writer->producer, CALL_MS)) != NULL) {
         rd_kafka_resp_err_t err = rd_kafka_error_code(error);
-        char text[MR_KAFKA_REASON_MAX];
+        char text[REASON_MAX];
         snprintf(text, sizeof(text), "%s", rd_kafka_error_string(error));
         bool is_over = !rd_kafka_error_is_retriable(error) || mr_monotonic_ns() > end_ns;
         rd_kafka_error_destroy(error);
@@ -193,44 +193,16 @@ void mr_kafka_writer_send(struct mr_kafka_writer *writer, const char *topic,
     rd_kafka_poll(writer->producer, 0);
 }
 
-/* 0: there is none. */
-static mr_status count_partitions(struct mr_kafka_writer *writer, const char *topic,
-                                  int32_t *ret_count, struct mr_error *ret_error)
+mr_status mr_kafka_writer_create(struct mr_kafka_writer *writer, const char *name,
+                                 int32_t partitions, struct mr_error *ret_error)
 {
-    rd_kafka_topic_t *handle = rd_kafka_topic_new(writer->producer, topic, NULL);
-    const struct rd_kafka_metadata *found = NULL;
-    int64_t end_ns = mr_monotonic_ns() + (int64_t)ANSWER_MS * 1000000;
-    rd_kafka_resp_err_t err;
-    do {
-        err = rd_kafka_metadata(writer->producer, 0, handle, &found, CALL_MS);
-        rd_kafka_poll(writer->producer, 0);
-    } while (err != RD_KAFKA_RESP_ERR_NO_ERROR && mr_monotonic_ns() < end_ns &&
-             !mr_kafka_is_refusal(writer->err));
-    rd_kafka_topic_destroy(handle);
-    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        err = found->topics[0].err;
-        *ret_count = found->topics[0].partition_cnt;
-        rd_kafka_metadata_destroy(found);
-    } else if (writer->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        return failed(writer, topic, writer->err, writer->text, ret_error);
-    }
-    if (mr_kafka_is_missing(err)) {
-        *ret_count = 0;
-        err = RD_KAFKA_RESP_ERR_NO_ERROR;
-    }
-    return err == RD_KAFKA_RESP_ERR_NO_ERROR
-               ? MR_OK
-               : failed(writer, topic, err, rd_kafka_err2str(err), ret_error);
-}
-
-static mr_status create(struct mr_kafka_writer *writer, const char *name, int32_t partitions,
-                        struct mr_error *ret_error)
-{
-    char reason[MR_KAFKA_REASON_MAX] = "no answer";
+    char reason[REASON_MAX] = "no answer";
     rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(
         name, partitions, writer->options.replication, reason, sizeof(reason));
     MR_ASSERT(topic != NULL); /* the configuration checks the range of copies */
     rd_kafka_NewTopic_set_config(topic, "cleanup.policy", "compact");
+    /* Compaction never touches the segment that is being written. */
+    rd_kafka_NewTopic_set_config(topic, "segment.bytes", "16777216");
     rd_kafka_queue_t *answer = mr_kafka_create_topics(writer->producer, &topic, 1);
     rd_kafka_event_t *event = rd_kafka_queue_poll(answer, 2 * MR_KAFKA_CREATE_MS);
     rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
@@ -240,24 +212,4 @@ static mr_status create(struct mr_kafka_writer *writer, const char *name, int32_
     }
     rd_kafka_queue_destroy(answer);
     return err == RD_KAFKA_RESP_ERR_NO_ERROR ? MR_OK : failed(writer, name, err, reason, ret_error);
-}
-
-mr_status mr_kafka_writer_topic(struct mr_kafka_writer *writer, const char *topic,
-                                int32_t partitions, struct mr_error *ret_error)
-{
-    char policy[MR_KAFKA_POLICY_MAX];
-    char reason[MR_KAFKA_REASON_MAX];
-    int32_t count;
-    MR_TRY(count_partitions(writer, topic, &count, ret_error));
-    if (count == 0) {
-        return create(writer, topic, partitions, ret_error);
-    }
-    mr_kafka_topic_policy(writer->producer, topic, policy, reason);
-    if (count != partitions || (policy[0] != '\0' && strcmp(policy, "compact") != 0)) {
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "Kafka topic \"%s\" has %d partitions and cleanup.policy=%s, and must have "
-                       "%d and compact; delete it, if nothing else keeps records there",
-                       topic, count, policy[0] == '\0' ? "?" : policy, partitions);
-    }
-    return MR_OK;
 }

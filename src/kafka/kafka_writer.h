@@ -20,9 +20,9 @@ mr_status mr_kafka_writer_new(const struct mr_kafka_options *options, const char
 /* Without transactions, what was sent gets two seconds. NULL is fine. */
 void mr_kafka_writer_free(struct mr_kafka_writer *writer);
 
-/* Makes a compacted topic where there is none. MR_ERR_CONFIG: it is there, and is another one. */
-mr_status mr_kafka_writer_topic(struct mr_kafka_writer *writer, const char *topic,
-                                int32_t partitions, struct mr_error *ret_error);
+/* Makes a compacted topic, unless there is one of that name. */
+mr_status mr_kafka_writer_create(struct mr_kafka_writer *writer, const char *name,
+                                 int32_t partitions, struct mr_error *ret_error);
 
 /* From now on no other writer of the id commits; what one had begun is aborted. Once, before the first commit. */
 mr_status mr_kafka_writer_fence(struct mr_kafka_writer *writer, struct mr_error *ret_error);
