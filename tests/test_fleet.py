@@ -218,7 +218,7 @@ def test_another_place_under_one_name(fleet, change):
         said = "source.postgres.connection_env, source.postgres.connection"
     elif change == "unreadable":
         file.write_text(file.read_text().replace("tables = ", "tabels = "))
-        said = "the file of before is wrong"
+        said = "what was made before is wrong"
     else:
         old, new = {"host": ("127.0.0.1 db", "127.0.0.2 db"), "dbname": ("dbname={database}", "dbname=other"), "user": ("someone", "other")}[change]
         fleet.define(TEMPLATE.replace(old, new), found="a")
@@ -339,8 +339,9 @@ def test_files_of_others_stay(fleet):
 
 
 def test_command_lines(fleet):
-    for arguments, part in ((("render",), "wants --out DIR, or --helm"), (("plan",), "wants --against DIR"), ((), "fleet wants a word"),
-                            (("apply",), "fleet has render and plan"), (("plan", "--against", "x", "--helm"), "are for fleet render"),
+    for arguments, part in ((("render",), "wants --out DIR, or --helm"), (("plan", "--against", "x", "--out", "y"), "not both"), ((), "fleet wants a word"),
+                            (("applied",), "fleet has no applied"), (("plan", "--against", "x", "--helm"), "does not take one of these options"),
+                            (("drain",), "wants a name"), (("status", "x"), "unexpected argument"),
                             (("render", "--helm"), "give --out DIR, too")):
         code, _, err = fleet.run(*arguments)
         assert code == 64 and part in err, (arguments, code, err)

@@ -156,7 +156,8 @@ def prometheus(database, slot_limit, millrace, tmp_path):
             stack.callback(made.stop)
             return made.address
         targets = {
-            "millrace:9464": process.address(),
+            # An agent of a fleet is a target like a millrace.
+            "millrace:9464": process.address() + '", "' + started(Sample("fleet")),
             "postgres-exporter:9187": started(postgres_exporter(tmp_path, dsn("postgres"))),
             "kafka-exporter:9308": started(Sample("kafka_exporter")),
             "cadvisor:8080": started(Sample("cadvisor")),
@@ -198,7 +199,7 @@ def test_every_query_has_data(prometheus):
                       if all(math.isnan(value) for _, value in prometheus.query(query))]
         return not missing
 
-    eventually(lambda: len(prometheus.query('up == 1')) == 5, 60, "an answer of every target")
+    eventually(lambda: len(prometheus.query('up == 1')) == 6, 60, "an answer of every target")
     missing += rule_queries(prometheus)
     assert len(missing) > 100
     try:

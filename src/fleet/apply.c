@@ -185,6 +185,7 @@ static mr_status take_wanted(struct fleet_stored *stored, const char *name, cJSO
         record.definition.generation = stored->next;
         mr_fleet_record_done(&item->record);
         item->record = record;
+        item->is_wrong = false;
     } else {
         mr_fleet_record_done(&record);
     }
@@ -216,7 +217,6 @@ static mr_status take_plan(struct fleet_stored *stored, const cJSON *plan,
 static mr_status check_one(const char *name, const char *config, int *ret_code,
                            struct mr_error *ret_error)
 {
-    extern char **environ;
     char path[] = "/tmp/millrace-check-XXXXXX";
     int fd = mkstemp(path), wait_status = 0;
     pid_t pid;
@@ -420,13 +420,6 @@ mr_status mr_fleet_change(const struct mr_fleet_options *options, FILE *to, int 
 
 /* ---- one after another ---- */
 
-/* What is said of it; NULL: nothing. */
-static const struct fleet_status *status_of(const struct fleet_stored *seen, const char *name)
-{
-    const struct fleet_stored_item *item = mr_fleet_stored_find(seen, FLEET_RECORD_STATUS, name);
-    return item == NULL || item->is_wrong ? NULL : &item->record.status;
-}
-
 /* Until it streams again; MR_END: it is held, or takes too long. */
 static mr_status await(struct work *work, const char *name, uint64_t retry_wanted,
                        struct mr_error *ret_error)
@@ -435,8 +428,10 @@ static mr_status await(struct work *work, const char *name, uint64_t retry_wante
     for (; age_ms < RESTART_MS; age_ms = (mr_monotonic_ns() - begin_ns) / 1000000) {
         struct fleet_stored seen;
         MR_TRY(mr_fleet_stored_read(&work->store, true, &seen, ret_error));
-        const struct fleet_status *status = status_of(&seen, name);
-        bool is_new = status != NULL && status->retry >= retry_wanted;
+        const struct fleet_stored_item *item =
+            mr_fleet_stored_find(&seen, FLEET_RECORD_STATUS, name);
+        const struct fleet_status *status = item == NULL ? NULL : &item->record.status;
+        bool is_new = item != NULL && !item->is_wrong && status->retry >= retry_wanted;
         bool streams = is_new && status->state == FLEET_STREAMING;
         bool is_held = is_new && status->state == FLEET_HELD;
         if (is_held) {

@@ -113,6 +113,12 @@ static cJSON *show_row(const struct row *row)
     return json;
 }
 
+/* The status that can be read; NULL: there is none. */
+static const struct fleet_status *status_of(const struct fleet_stored_item *item)
+{
+    return item == NULL || item->is_wrong ? NULL : &item->record.status;
+}
+
 static cJSON *show_pipelines(const struct fleet_stored *stored, const struct fleet_stored *seen)
 {
     struct row *rows = MR_NEW_ARRAY(struct row, stored->count + seen->count + 1);
@@ -120,23 +126,18 @@ static cJSON *show_pipelines(const struct fleet_stored *stored, const struct fle
     cJSON *json = cJSON_CreateArray();
     for (uint32_t i = 0; i < stored->count; i++) {
         const struct fleet_record *record = &stored->items[i].record;
+        const char *name = record->definition.name;
         if (record->kind == FLEET_RECORD_DEFINITION) {
-            rows[count++] =
-                (struct row){.definition = &record->definition, .name = record->definition.name};
+            rows[count++] = (struct row){
+                &record->definition,
+                status_of(mr_fleet_stored_find(seen, FLEET_RECORD_STATUS, name)), name, 0};
         }
     }
-    uint32_t wanted = count;
     for (uint32_t i = 0; i < seen->count; i++) {
-        const struct fleet_record *record = &seen->items[i].record;
-        if (record->kind == FLEET_RECORD_STATUS && !seen->items[i].is_wrong) {
-            uint32_t at = 0;
-            while (at < wanted && strcmp(rows[at].name, record->status.name) != 0) {
-                at++;
-            }
-            at = at < wanted ? at : count++;
-            rows[at] = (struct row){.definition = at < wanted ? rows[at].definition : NULL,
-                                    .name = record->status.name,
-                                    .status = &record->status};
+        const char *name = seen->items[i].record.status.name;
+        if (seen->items[i].record.kind == FLEET_RECORD_STATUS && !seen->items[i].is_wrong &&
+            mr_fleet_stored_find(stored, FLEET_RECORD_DEFINITION, name) == NULL) {
+            rows[count++] = (struct row){NULL, status_of(&seen->items[i]), name, 0};
         }
     }
     for (uint32_t i = 0; i < count; i++) {

@@ -373,7 +373,7 @@ static void write_item(struct written *written, struct fleet_stored *stored,
     if (item->from >= 0 && (record->is_gone || item->from != partition)) {
         write_record(written, item->from, record, NULL);
     }
-    if (!record->is_gone) {
+    if (!record->is_gone && !item->is_wrong) {
         char *value = mr_fleet_record_value(record);
         item->digest = mr_sha256_short(mr_slice_of(value));
         write_record(written, partition, record, value);

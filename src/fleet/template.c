@@ -157,9 +157,11 @@ static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, co
 /* millrace's own parser has the last word. Lines are of a text that nobody sees. */
 static bool make_one(struct fleet *fleet, struct fleet_pipeline *pipeline)
 {
+    uint32_t errors = fleet->problems.errors;
     mr_fleet_mark(fleet, pipeline, &pipeline->text);
     mr_fleet_take_terms(fleet, pipeline);
-    if (!add_section(fleet, pipeline, "", fleet->options,
+    if (fleet->problems.errors > errors ||
+        !add_section(fleet, pipeline, "", fleet->options,
                      mr_fleet_child(fleet->own, pipeline->name))) {
         return false;
     }

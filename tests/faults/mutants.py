@@ -79,6 +79,12 @@ MUTANTS = [
     Mutant("skips by LSN alone", EVENTS,
            "!(mr_position_compare(position, intake->carry.appended) <= 0)",
            "position.commit_lsn > intake->carry.appended.commit_lsn"),
+    Mutant("a part of an apply is seen", "src/kafka/kafka_writer.c", "        err = produce(writer, topic, &records[i]);\n",
+           "        err = produce(writer, topic, &records[i]);\n        rd_kafka_commit_transaction(writer->producer, ANSWER_MS);\n"
+           "        rd_kafka_begin_transaction(writer->producer);\n", "test_fleet_store.py::test_a_part_of_an_apply_is_never_seen"),
+    Mutant("a plan holds for any revision", "src/fleet/apply.c",
+           "    } else if (revision != (double)work->stored.revision.number) {", "    } else if (false && revision != 0) {",
+           "test_fleet_store.py::test_a_plan_holds_for_its_revision"),
     Mutant("skips no repeated changes", EVENTS,
            "!(mr_position_compare(position, intake->carry.appended) <= 0)", "(position.ordinal != 0 || true)",
            "unit pipeline_test"),
