@@ -8,7 +8,8 @@
  *   own.c         the fleet itself: its name, and how its Kafka is reached
  *   records.c     what is kept in Kafka: the records,
  *   store.c       and its topics (both by store.h)
- *   apply.c       plan, apply and smaller changes of what is kept there
+ *   apply.c       plan and apply of what is kept there
+ *   change.c      drain, move, retry and the like
  *   status.c      what agents say, worst first */
 #ifndef MR_FLEET_INTERNAL_H
 #define MR_FLEET_INTERNAL_H

@@ -7,24 +7,22 @@
 #include "fleet/store.h"
 
 struct mr_fleet_view {
-    struct fleet_own own;
-    struct fleet_store store;
+    struct fleet_work work;
 };
 
 mr_status mr_fleet_view_open(const char *path, struct mr_fleet_view **ret,
                              struct mr_error *ret_error)
 {
-    struct mr_fleet_view *view = *ret = MR_NEW(struct mr_fleet_view);
-    *view = (struct mr_fleet_view){.store.own = &view->own};
-    MR_TRY(mr_fleet_own_read(path, &view->own, ret_error));
-    return mr_programs_start(&view->own.config->programs, ret_error);
+    static struct mr_fleet_options options;
+    options.path = path;
+    *ret = MR_NEW(struct mr_fleet_view);
+    return mr_fleet_work_begin(&(*ret)->work, &options, NULL, ret_error);
 }
 
 void mr_fleet_view_close(struct mr_fleet_view *view)
 {
     if (view != NULL) {
-        mr_fleet_store_close(&view->store);
-        mr_fleet_own_done(&view->own);
+        mr_fleet_work_done(&view->work);
         free(view);
     }
 }
@@ -174,11 +172,11 @@ static cJSON *show_nodes(const struct fleet_stored *stored, const struct fleet_s
 mr_status mr_fleet_view_look(struct mr_fleet_view *view, cJSON **ret, struct mr_error *ret_error)
 {
     struct fleet_stored stored, seen;
-    MR_TRY(mr_fleet_stored_read(&view->store, false, &stored, ret_error));
-    mr_status status = mr_fleet_stored_read(&view->store, true, &seen, ret_error);
+    MR_TRY(mr_fleet_stored_read(&view->work.store, false, &stored, ret_error));
+    mr_status status = mr_fleet_stored_read(&view->work.store, true, &seen, ret_error);
     if (status == MR_OK) {
         cJSON *json = *ret = cJSON_CreateObject();
-        cJSON_AddStringToObject(json, "fleet", view->own.name);
+        cJSON_AddStringToObject(json, "fleet", view->work.own.name);
         cJSON_AddNumberToObject(json, "revision", (double)stored.revision.number);
         cJSON_AddBoolToObject(json, "whole", stored.is_whole && !stored.is_missing);
         cJSON_AddNumberToObject(json, "at_ms", (double)(mr_wall_ns() / 1000000));

@@ -1,6 +1,7 @@
 /* The fleet's topics: read, and written in one transaction. */
 #include "fleet/store.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -403,5 +404,34 @@ mr_status mr_fleet_change_commit(struct fleet_store *store, struct fleet_stored 
     free(written.items);
     free(topic);
     mr_fleet_record_done(&revision);
+    if (status == MR_OK) {
+        fprintf(stderr, "fleet %s: revision %" PRIu64 "\n", store->own->name, stored->next);
+    }
     return status;
+}
+
+mr_status mr_fleet_work_begin(struct fleet_work *work, const struct mr_fleet_options *options,
+                              FILE *to, struct mr_error *ret_error)
+{
+    *work = (struct fleet_work){.options = options, .to = to};
+    work->store.own = &work->own;
+    MR_TRY(mr_fleet_own_read(options->path, &work->own, ret_error));
+    return mr_programs_start(&work->own.config->programs, ret_error);
+}
+
+void mr_fleet_work_done(struct fleet_work *work)
+{
+    mr_fleet_stored_done(&work->stored);
+    mr_fleet_store_close(&work->store);
+    mr_fleet_own_done(&work->own);
+}
+
+mr_status mr_fleet_outcome(mr_status status, const struct mr_error *error, int *ret_code)
+{
+    if (status != MR_AGAIN) {
+        return status;
+    }
+    fprintf(stderr, "millrace: nothing was written: %s; plan again\n", error->text);
+    *ret_code = FLEET_CHANGES;
+    return MR_OK;
 }

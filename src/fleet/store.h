@@ -28,6 +28,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/sha256.h"
+#include "fleet/fleet_internal.h"
 #include "kafka/kafka_reader.h"
 
 enum {
@@ -213,9 +214,27 @@ int32_t mr_fleet_place(const struct fleet_stored *stored, const bool *allowed);
 mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *ret,
                                 struct mr_error *ret_error);
 
-/* Writes what is changed, and the next revision, in one transaction; new definitions get a partition. MR_AGAIN: another has begun since;
+/* Writes what is changed, and the next revision, in one transaction, and says so on standard error; new definitions get a partition. MR_AGAIN: another has begun since;
  * nothing was written. */
 mr_status mr_fleet_change_commit(struct fleet_store *store, struct fleet_stored *stored,
                                  struct mr_error *ret_error);
+
+/* ---- a command ---- */
+
+struct fleet_work {
+    const struct mr_fleet_options *options;
+    struct fleet_own own;
+    struct fleet_store store;
+    struct fleet_stored stored;
+    FILE *to;
+};
+
+/* To be ended in any case. */
+mr_status mr_fleet_work_begin(struct fleet_work *work, const struct mr_fleet_options *options,
+                              FILE *to, struct mr_error *ret_error);
+void mr_fleet_work_done(struct fleet_work *work);
+
+/* What another has done meanwhile is an exit code, not an error. */
+mr_status mr_fleet_outcome(mr_status status, const struct mr_error *error, int *ret_code);
 
 #endif
