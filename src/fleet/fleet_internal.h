@@ -72,6 +72,9 @@ struct fleet {
 #define FLEET_PROBLEM(fleet, line, ...)                                                            \
     mr_problem_add(&(fleet)->problems, true, (line), __VA_ARGS__)
 
+/* Good for a file, for a unit of systemd, and within a connection string. */
+bool mr_fleet_is_name(const char *text);
+
 void mr_fleet_read(const char *path, struct fleet *fleet);
 void mr_fleet_done(struct fleet *fleet);
 const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, const char *key);
@@ -94,8 +97,8 @@ struct fleet_own {
 mr_status mr_fleet_own_read(const char *path, struct fleet_own *ret, struct mr_error *ret_error);
 void mr_fleet_own_done(struct fleet_own *own);
 
-/* Good for a file, for a unit of systemd, and within a connection string. */
-bool mr_fleet_is_name(const char *text);
+/* A view (fleet.h) of who has read [fleet] and keeps it. */
+struct mr_fleet_view *mr_fleet_view_of(const struct fleet_own *own);
 
 const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name);
 

@@ -7,8 +7,15 @@
 #include "fleet/store.h"
 
 struct mr_fleet_view {
-    struct fleet_work work;
+    struct fleet_work work; /* without its `own`, where that is kept by another */
 };
+
+struct mr_fleet_view *mr_fleet_view_of(const struct fleet_own *own)
+{
+    struct mr_fleet_view *view = MR_NEW(struct mr_fleet_view);
+    *view = (struct mr_fleet_view){.work.store.own = own};
+    return view;
+}
 
 mr_status mr_fleet_view_open(const char *path, struct mr_fleet_view **ret,
                              struct mr_error *ret_error)
@@ -176,7 +183,7 @@ mr_status mr_fleet_view_look(struct mr_fleet_view *view, cJSON **ret, struct mr_
     mr_status status = mr_fleet_stored_read(&view->work.store, true, &seen, ret_error);
     if (status == MR_OK) {
         cJSON *json = *ret = cJSON_CreateObject();
-        cJSON_AddStringToObject(json, "fleet", view->work.own.name);
+        cJSON_AddStringToObject(json, "fleet", view->work.store.own->name);
         cJSON_AddNumberToObject(json, "revision", (double)stored.revision.number);
         cJSON_AddBoolToObject(json, "whole", stored.is_whole && !stored.is_missing);
         cJSON_AddNumberToObject(json, "at_ms", (double)(mr_wall_ns() / 1000000));
