@@ -86,7 +86,7 @@ mr_status mr_fleet_plan_stored(const struct mr_fleet_options *options, FILE *to,
 static mr_status read_plan(const struct fleet_work *work, cJSON **ret, struct mr_error *ret_error)
 {
     size_t len;
-    const char *path = work->options->name, *reason = NULL;
+    const char *path = work->options->name, *reason;
     char *text = mr_file_read(path, &len, &reason);
     cJSON *plan = text == NULL ? NULL : cJSON_ParseWithLength(text, len);
     const char *fleet = cJSON_GetStringValue(part(plan, "fleet"));
@@ -94,11 +94,11 @@ static mr_status read_plan(const struct fleet_work *work, cJSON **ret, struct mr
     bool is_good = fleet != NULL && strcmp(fleet, work->own.name) == 0 &&
                    cJSON_GetNumberValue(part(plan, "version")) == FLEET_RECORD_VERSION &&
                    cJSON_IsObject(part(plan, "pipelines")) && cJSON_IsArray(part(plan, "gone"));
+    reason = text == NULL ? reason : "it is not a plan of this fleet";
     free(text);
     mr_status status = MR_OK;
     if (!is_good) {
-        status = mr_fail(ret_error, MR_ERR_USAGE, "%s can't be applied: %s", path,
-                         reason == NULL ? "it is not a plan of this fleet" : reason);
+        status = mr_fail(ret_error, MR_ERR_USAGE, "%s can't be applied: %s", path, reason);
     } else if (revision != (double)work->stored.revision.number) {
         status = mr_fail(ret_error, MR_AGAIN,
                          "%s is upon revision %.0f, and Kafka has %" PRIu64 " of %s", path,
@@ -180,11 +180,17 @@ static mr_status check_one(const char *name, const char *config, int *ret_code,
     int fd = mkstemp(path), wait_status = 0;
     pid_t pid;
     size_t len = strlen(config);
-    char *const arguments[] = {"millrace", "check", "--config", path, NULL};
+    const char *const arguments[] = {"millrace", "check", "--config", path, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
     bool is_good = fd >= 0 && write(fd, config, len) == (ssize_t)len;
     fprintf(stderr, "%s:\n", name);
-    is_good = is_good && posix_spawn(&pid, "/proc/self/exe", NULL, NULL, arguments, environ) == 0 &&
+    is_good = is_good &&
+              posix_spawn(&pid, "/proc/self/exe", &actions, NULL,
+                          (char *const *)(uintptr_t)arguments, environ) == 0 &&
               waitpid(pid, &wait_status, 0) == pid;
+    posix_spawn_file_actions_destroy(&actions);
     if (fd >= 0) {
         close(fd);
         unlink(path);

@@ -237,27 +237,43 @@ static void add(struct fleet_stored *stored, const char *pipeline, int32_t parti
     item->record.definition.weight = weight;
 }
 
-/* One each while partitions last, then the least weight. */
+/* One each while partitions last, spread over ranges and remainders; then the least weight. */
 static void test_place(void **state)
 {
     (void)state;
     struct fleet_stored stored = {0};
-    bool allowed[FLEET_PARTITIONS] = {[7] = true, [9] = true};
-    assert_int_equal(mr_fleet_place(&stored, NULL), 1);
-    for (int32_t i = 1; i < FLEET_PARTITIONS; i++) {
+    bool taken[FLEET_PARTITIONS] = {false}, allowed[FLEET_PARTITIONS] = {[7] = true, [9] = true};
+    int by_range[3] = {0}, by_rest[3] = {0};
+    for (int i = 1; i < FLEET_PARTITIONS; i++) {
         char pipeline[16];
-        snprintf(pipeline, sizeof(pipeline), "p%d", i);
-        assert_int_equal(mr_fleet_place(&stored, NULL), i);
-        add(&stored, pipeline, i, i == 200 ? 2 : 3);
+        int32_t at = mr_fleet_place(&stored, NULL);
+        assert_in_range(at, 1, FLEET_PARTITIONS - 1);
+        assert_false(taken[at]);
+        taken[at] = true;
+        by_range[at / 86] += i <= 60;
+        by_rest[at % 3] += i <= 60;
+        snprintf(pipeline, sizeof(pipeline), "p%d", at);
+        add(&stored, pipeline, at, at == 200 ? 2 : 3);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_in_range(by_range[i], 18, 22);
+        assert_in_range(by_rest[i], 18, 22);
     }
     assert_int_equal(mr_fleet_place(&stored, NULL), 200);
     add(&stored, "x", 200, 10);
-    assert_int_equal(mr_fleet_place(&stored, NULL), 1);
-    assert_int_equal(mr_fleet_place(&stored, allowed), 7);
-    add(&stored, "y", 7, 1);
-    assert_int_equal(mr_fleet_place(&stored, allowed), 9);
+    add(&stored, "y", mr_fleet_place(&stored, allowed), 1);
+    add(&stored, "z", mr_fleet_place(&stored, allowed), 1);
+    assert_int_equal(
+        mr_fleet_stored_find(&stored, FLEET_RECORD_DEFINITION, "y")->record.definition.partition +
+            mr_fleet_stored_find(&stored, FLEET_RECORD_DEFINITION, "z")
+                ->record.definition.partition,
+        7 + 9);
     mr_fleet_stored_find(&stored, FLEET_RECORD_DEFINITION, "p7")->record.is_gone = true;
     assert_int_equal(mr_fleet_place(&stored, allowed), 7);
+    for (stored.partitions = 2; stored.partitions <= FLEET_PARTITIONS; stored.partitions++) {
+        int32_t at = mr_fleet_place(&stored, NULL); /* ends, and is there */
+        assert_in_range(at, 1, stored.partitions - 1);
+    }
     mr_fleet_stored_done(&stored);
 }
 

@@ -13,8 +13,11 @@
 #include "kafka/kafka_writer.h"
 
 enum {
-    SILENCE_MAX = 90
-}; /* rounds of half a second: longer than a transaction whose writer was killed */
+    SILENCE_MAX = 90, /* half seconds: longer than a transaction whose writer was killed */
+    AGAIN_US = 100000,
+};
+/* Until the partitions of a new topic have leaders; a broker that is away takes longer, and is asked once. */
+#define AGAIN_NS (INT64_C(29) * 1000000000)
 
 static char *text_of(const char *before, const char *name, const char *after)
 {
@@ -87,8 +90,11 @@ static int compare_items(const void *a, const void *b)
 {
     const struct fleet_record *one = &((const struct fleet_stored_item *)a)->record;
     const struct fleet_record *other = &((const struct fleet_stored_item *)b)->record;
-    return one->kind != other->kind ? (int)one->kind - (int)other->kind
-                                    : strcmp(one->definition.name, other->definition.name);
+    int order = (int)one->kind - (int)other->kind;
+    order = order != 0 ? order : strcmp(one->definition.name, other->definition.name);
+    return order != 0 ? order
+                      : ((const struct fleet_stored_item *)a)->from -
+                            ((const struct fleet_stored_item *)b)->from;
 }
 
 static void sort(struct fleet_stored *stored)
@@ -186,11 +192,25 @@ static mr_status take_record(struct fleet_stored *stored, bool is_status,
     return is_wrong ? MR_OK : status;
 }
 
+/* A partition that has no leader yet, or another one, says so. */
+static mr_status open_topic(struct fleet_store *store, const char *topic,
+                            struct mr_kafka_extent *ret_extent, struct mr_error *ret_error)
+{
+    int64_t end_ns = mr_monotonic_ns() + AGAIN_NS;
+    mr_status status;
+    while ((status = mr_kafka_reader_open(store->reader, topic, ret_extent, ret_error)) ==
+               MR_ERR_TRANSIENT &&
+           mr_monotonic_ns() < end_ns) {
+        usleep(AGAIN_US);
+    }
+    return status;
+}
+
 /* Calls take_record for each record up to the end that the topic has now. MR_END: there is no such topic. */
 static mr_status read_topic(struct fleet_store *store, bool is_status, struct fleet_stored *to,
                             struct mr_error *ret_error)
 {
-    struct mr_kafka_extent extent;
+    struct mr_kafka_extent extent = {0};
     struct mr_kafka_read read;
     uint32_t silent = 0;
     if (store->reader == NULL) {
@@ -198,8 +218,16 @@ static mr_status read_topic(struct fleet_store *store, bool is_status, struct fl
     }
     char *topic =
         is_status ? mr_fleet_status_topic(store->own->name) : mr_fleet_topic(store->own->name);
-    mr_status status = mr_kafka_reader_open(store->reader, topic, &extent, ret_error);
+    mr_status status = open_topic(store, topic, &extent, ret_error);
     bool is_there = status != MR_OK || extent.partitions > 0;
+    to->partitions = (int32_t)extent.partitions;
+    if (status == MR_OK && !is_status &&
+        (extent.partitions == 1 || extent.partitions > FLEET_PARTITIONS)) {
+        status = mr_fail(ret_error, MR_ERR_CONFIG,
+                         "Kafka topic \"%s\" has %u partitions, and must have from 2 to %d; delete "
+                         "it, and run millrace fleet apply",
+                         topic, extent.partitions, FLEET_PARTITIONS);
+    }
     while (status == MR_OK) {
         status = mr_kafka_reader_next(store->reader, &read, ret_error);
         silent = status == MR_AGAIN ? silent + 1 : 0;
@@ -251,7 +279,8 @@ static mr_status tidy(struct fleet_stored *stored, struct mr_error *ret_error)
     sort(stored);
     for (uint32_t i = 1; i < kept; i++) {
         const struct fleet_stored_item *item = &stored->items[i];
-        if (compare_items(item - 1, item) == 0) {
+        if (item[-1].record.kind == item->record.kind &&
+            strcmp(item[-1].record.definition.name, item->record.definition.name) == 0) {
             return mr_fail(ret_error, MR_ERR_PROTOCOL,
                            "the fleet's topic has pipeline %s in partitions %d and %d; write a "
                            "record without value for it to one of them",
@@ -291,11 +320,13 @@ mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *
     MR_TRY(mr_kafka_writer_fence(store->writer, ret_error));
     MR_TRY(mr_fleet_stored_read(store, true, &seen, ret_error));
     mr_status status = mr_fleet_stored_read(store, false, ret, ret_error);
-    if (status == MR_OK && ret->is_missing) {
-        status = create(store, false, ret_error);
-    }
     if (status == MR_OK && seen.is_missing) {
         status = create(store, true, ret_error);
+    }
+    if (status == MR_OK && ret->is_missing) {
+        /* Read once more, until its partitions have leaders: a commit would wait longer for them. */
+        status = create(store, false, ret_error);
+        status = status == MR_OK ? mr_fleet_stored_read(store, false, ret, ret_error) : status;
     }
     for (uint32_t i = 0; i < seen.count && status == MR_OK; i++) {
         const struct fleet_record *record = &seen.items[i].record;
@@ -308,10 +339,27 @@ mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *
     return status;
 }
 
+static int32_t common_divisor(int32_t a, int32_t b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+/* The step from place to place of `n`, by the golden section, so that the first ones are spread whether a group's members have ranges of
+ * partitions or each so-manieth. In order, 60 pipelines came to one of three agents. */
+static int32_t step_of(int32_t n)
+{
+    int32_t step = n * 618 / 1000;
+    while (common_divisor(step, n) != 1) {
+        step++;
+    }
+    return step;
+}
+
 int32_t mr_fleet_place(const struct fleet_stored *stored, const bool *allowed)
 {
     uint64_t weights[FLEET_PARTITIONS] = {0};
     int32_t best = 0;
+    int32_t places = (stored->partitions == 0 ? FLEET_PARTITIONS : stored->partitions) - 1;
     for (uint32_t i = 0; i < stored->count; i++) {
         const struct fleet_record *record = &stored->items[i].record;
         if (record->kind == FLEET_RECORD_DEFINITION && !record->is_gone &&
@@ -320,9 +368,10 @@ int32_t mr_fleet_place(const struct fleet_stored *stored, const bool *allowed)
                 record->definition.weight == 0 ? 1 : record->definition.weight;
         }
     }
-    for (int32_t i = 1; i < FLEET_PARTITIONS; i++) {
-        if (allowed == NULL || allowed[i]) {
-            best = best == 0 || weights[i] < weights[best] ? i : best;
+    for (int32_t i = 0, step = step_of(places); i < places; i++) {
+        int32_t at = 1 + i * step % places;
+        if (allowed == NULL || allowed[at]) {
+            best = best == 0 || weights[at] < weights[best] ? at : best;
         }
     }
     return best;

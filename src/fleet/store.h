@@ -1,9 +1,9 @@
 /* What a fleet keeps in Kafka: two compacted topics, and the records in them (docs/fleet.md). Only src/fleet includes it. One thread.
  *
- *   __millrace_fleet.NAME         256 partitions. `apply` and its like write it, under the transactional id "millrace-fleet/NAME", all of a
+ *   __millrace_fleet.NAME         256 partitions (or fewer, where somebody else has made it). `apply` and its like write it, under the transactional id "millrace-fleet/NAME", all of a
  *                                 change in one transaction; agents read it, committed only
  *       partition 0               `_revision`; `node/NODE`
- *       1 to 255                  pipelines, by their names; which partition is apply's to choose. A pipeline that moves has its tombstone
+ *       the others                pipelines, by their names; which partition is apply's to choose. A pipeline that moves has its tombstone
  *                                 and its record in one transaction
  *   __millrace_fleet.NAME.status  1 partition. Agents write it, on change and every 30 s: pipelines by their names, and `node/NODE`. A tombstone for a
  *                                 pipeline whose definition is gone and whose child has ended
@@ -32,7 +32,7 @@
 #include "kafka/kafka_reader.h"
 
 enum {
-    FLEET_PARTITIONS = 256,
+    FLEET_PARTITIONS = 256, /* of a topic that apply makes, and at most */
     FLEET_RECORD_VERSION = 1,
     FLEET_UNKNOWN_MS = 90000, /* a status that is older tells nothing */
     FLEET_STATUS_MS = 30000,  /* written anew */
@@ -186,8 +186,9 @@ struct fleet_stored {
         struct mr_sha256_short digest; /* of its value */
     } * items;                         /* by kind and name */
     uint32_t count, room;
-    bool is_missing; /* there is no such topic */
-    bool is_whole;   /* what was read is what `revision` tells of */
+    int32_t partitions; /* of the topic; 0: there is none */
+    bool is_missing;    /* there is no such topic */
+    bool is_whole;      /* what was read is what `revision` tells of */
     uint64_t
         next; /* revision: above all that an agent has seen, be it of a topic that was deleted */
 };
