@@ -388,7 +388,7 @@ def test_a_topic_that_was_deleted(bare):
     """apply makes the topics, and again where one was deleted: what agents have seen is above what it would begin with."""
     fleet = bare.define(2)
     fleet.apply()
-    assert {key: value[0] for key, value in fleet.kept().items()} == {"_revision": 0, "p00": 1, "p01": 158}
+    assert {key: value[0] for key, value in fleet.kept().items()} == {"_revision": 0, "p00": 1, "p01": 159}
     topics = fleet.admin.list_topics(timeout=10).topics
     assert [len(topics[name].partitions) for name in (fleet.topic, fleet.status_topic)] == [256, 1]
     fleet.tell_node("a", range(256), revision=41)

@@ -250,7 +250,7 @@ static void test_place(void **state)
         assert_in_range(at, 1, FLEET_PARTITIONS - 1);
         assert_false(taken[at]);
         taken[at] = true;
-        by_range[at / 86] += i <= 60;
+        by_range[(at - 1) / 85] += i <= 60;
         by_rest[at % 3] += i <= 60;
         snprintf(pipeline, sizeof(pipeline), "p%d", at);
         add(&stored, pipeline, at, at == 200 ? 2 : 3);

@@ -348,7 +348,7 @@ static int32_t common_divisor(int32_t a, int32_t b)
  * partitions or each so-manieth. In order, 60 pipelines came to one of three agents. */
 static int32_t step_of(int32_t n)
 {
-    int32_t step = n * 618 / 1000;
+    int32_t step = (n * 618 + 500) / 1000;
     while (common_divisor(step, n) != 1) {
         step++;
     }
