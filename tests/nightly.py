@@ -44,8 +44,10 @@ NIGHTLY = (
                           "test_always_copies_at_each_start"), COPIES, 85, "exactly once runs each time"),
     Nightly(at_least_once("test_incremental.py", "test_goes_on_after_kills", "test_connections_that_are_cut",
                           "test_rows_come_in_their_newest_form", "test_tables_that_come"), COPIES, 75, "exactly once runs each time"),
-    Nightly(("test_fleet_store.py::test_kafka_is_away", "test_fleet_store.py::test_a_topic_that_was_deleted"), ("src/fleet/", "src/kafka/"), 70,
-            "one waits half a minute for Kafka, one twice for 256 partitions; the others use a topic of eight"),
+    Nightly(tuple(f"test_fleet_store.py::test_{test}" for test in ("kafka_is_away", "a_topic_that_was_deleted", "words_about_one", "plan_and_apply", "the_page",
+                                                                   "a_plan_holds_for_its_revision", "one_after_another", "what_others_wrote",
+                                                                   "check_comes_first")), ("src/fleet/", "src/kafka/"), 105,
+            "two that apply at once, one that is killed, positions and status run each time"),
     Nightly(("test_debezium_rows.py",), ("src/copy/", *EVENTS), 110, "existing rows in Debezium's form; test_debezium.py runs each time"),
     Nightly(("test_outbox.py::test_outbox_equal",), EVENTS, 150, "a Kafka Connect of its own; what a page promises of outboxes runs each time"),
     Nightly(tuple(f"test_debezium.py::test_debezium_equal[{variant}]" for variant in

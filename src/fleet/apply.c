@@ -103,7 +103,7 @@ static mr_status read_plan(const struct fleet_work *work, cJSON **ret, struct mr
         status = mr_fail(ret_error, MR_AGAIN,
                          "%s is upon revision %.0f, and Kafka has %" PRIu64 " of %s", path,
                          revision, work->stored.revision.number,
-                         work->stored.revision.by == NULL ? "nobody" : work->stored.revision.by);
+                         work->stored.revision.by == NULL ? "-" : work->stored.revision.by);
     }
     if (status == MR_OK) {
         *ret = plan;
