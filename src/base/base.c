@@ -1,12 +1,7 @@
 #include "base/base.h"
 
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/log_writer.h"
 
 static _Atomic uint64_t alloc_count;

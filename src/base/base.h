@@ -1,13 +1,18 @@
-/* The few things every file may use: attributes, slices, array and assertion helpers.
+/* The few things every file may use: what most need of libc, attributes, slices, array and assertion helpers, and, at the end,
+ * status, log and text.
  *
- * Needs nothing but libc. No file of this project may be included above this one.
+ * No other file of this project may be included above this one.
  */
-#ifndef MR_BASE_BASE_H
-#define MR_BASE_BASE_H
+#pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define MR_PRINTF(format_index, first_arg)                                                         \
     __attribute__((format(printf, (format_index), (first_arg))))
@@ -15,6 +20,8 @@
 #define MR_LIKELY(condition)   __builtin_expect(!!(condition), 1)
 #define MR_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define MR_ARRAY_LEN(array)    (sizeof(array) / sizeof((array)[0]))
+#define MR_JOIN(a, b)          MR_JOIN_(a, b)
+#define MR_JOIN_(a, b)         a##b
 
 #ifdef __cplusplus
 extern "C" {
@@ -80,8 +87,15 @@ char *mr_strndup(const char *text, size_t len, const char *file, int line)
 /* Makes room in an array for `need` elements; what grows at least doubles. `room` is its size in elements, an uint32_t. */
 #define MR_GROW(array, room, need)                                                                 \
     ((array) = mr_grow((array), &(room), (need), sizeof(*(array)), __FILE__, __LINE__))
-#define MR_STRDUP(text)       mr_strndup((text), __builtin_strlen(text), __FILE__, __LINE__)
+#define MR_STRDUP(text)       mr_strndup((text), strlen(text), __FILE__, __LINE__)
 #define MR_STRNDUP(text, len) mr_strndup((text), (len), __FILE__, __LINE__)
+
+/* Of a pointer to memory that is freed at the end of its block, however that is left: MR_FREED char *text = MR_STRDUP("a"); */
+#define MR_FREED __attribute__((cleanup(mr_free_at)))
+static inline void mr_free_at(void *at)
+{
+    free(*(void **)at);
+}
 
 /* How often our own code asked for memory since the start, on all threads but those that left themselves
  * out. The drain benchmark reads it to show that a row costs none. */
@@ -94,4 +108,6 @@ void mr_alloc_leave_out(void);
 }
 #endif
 
-#endif
+#include "base/log.h"
+#include "base/status.h"
+#include "base/text.h"

@@ -1,8 +1,5 @@
 #include "base/buffer.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 void mr_buffer_format(struct mr_buffer *buffer, const char *format, ...)
 {
     size_t room = (size_t)(buffer->end - buffer->at);

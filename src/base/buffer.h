@@ -3,10 +3,7 @@
  * What doesn't fit is left out whole and `full` is set for good (until the buffer is made again), so a
  * writer appends freely and asks once at the end. One thread.
  */
-#ifndef MR_BASE_BUFFER_H
-#define MR_BASE_BUFFER_H
-
-#include <string.h>
+#pragma once
 
 #include "base/base.h"
 
@@ -71,5 +68,3 @@ void mr_buffer_format(struct mr_buffer *buffer, const char *format, ...) MR_PRIN
 
 #define MR_BUFFER_LITERAL(buffer, literal)                                                         \
     mr_buffer_append((buffer), (literal), sizeof(literal) - 1)
-
-#endif

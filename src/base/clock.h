@@ -1,9 +1,9 @@
 /* Time: monotonic for deadlines, wall for what people and records see, and PostgreSQL's epoch. */
-#ifndef MR_BASE_CLOCK_H
-#define MR_BASE_CLOCK_H
+#pragma once
 
-#include <stdint.h>
 #include <time.h>
+
+#include "base/base.h"
 
 /* Microseconds from 1970-01-01 to 2000-01-01, the epoch of PostgreSQL's timestamps. */
 #define MR_PG_EPOCH_US INT64_C(946684800000000)
@@ -32,5 +32,3 @@ static inline int64_t mr_wall_ns(void)
 {
     return mr_clock_ns(CLOCK_REALTIME);
 }
-
-#endif

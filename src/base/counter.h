@@ -1,9 +1,9 @@
 /* A counter that one thread writes and anybody reads: no locked instruction, and no lost count. */
-#ifndef MR_BASE_COUNTER_H
-#define MR_BASE_COUNTER_H
+#pragma once
 
 #include <stdatomic.h>
-#include <stdint.h>
+
+#include "base/base.h"
 
 typedef _Atomic uint64_t mr_counter;
 
@@ -13,5 +13,3 @@ static inline void mr_counter_add(mr_counter *counter, uint64_t by)
     uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
     atomic_store_explicit(counter, now + by, memory_order_relaxed);
 }
-
-#endif

@@ -1,11 +1,6 @@
 #include "base/file.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { FILE_BYTES_MAX = 1024 * 1024 };
 

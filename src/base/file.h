@@ -1,6 +1,5 @@
 /* Small files as a whole. Any thread. */
-#ifndef MR_BASE_FILE_H
-#define MR_BASE_FILE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -9,5 +8,3 @@ char *mr_file_read(const char *path, size_t *ret_len, const char **ret_reason);
 
 /* The beginning of a small one, such as those of /proc, as text; false: it can't be read, or is empty. */
 bool mr_file_read_head(const char *path, char *text, size_t size);
-
-#endif

@@ -1,10 +1,7 @@
-/* FNV-1a, 64 bits: for tables in memory, colours, and to tell configurations apart. Not for input that somebody chooses
- * in order to make hashes equal. */
-#ifndef MR_BASE_HASH_H
-#define MR_BASE_HASH_H
+/* FNV-1a, 64 bits: for tables in memory, colours, configurations. Not for input that somebody chooses to make hashes equal. */
+#pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 #define MR_HASH_BEGIN UINT64_C(14695981039346656037)
 
@@ -24,5 +21,3 @@ static inline uint64_t mr_hash_number(uint64_t hash, uint64_t number)
     hash = (hash ^ number) * UINT64_C(0x9e3779b97f4a7c15);
     return hash ^ hash >> 32;
 }
-
-#endif

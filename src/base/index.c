@@ -1,8 +1,5 @@
 #include "base/index.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { SLOTS_MIN = 64, ITEMS_MAX = 1 << 30 };
 
 static void put(struct mr_index *index, struct mr_index_slot slot)
@@ -41,7 +38,6 @@ uint32_t mr_index_add(struct mr_index *index, uint64_t hash)
     return index->count++;
 }
 
-/* Where the slot of an item is. */
 static uint32_t slot_of(const struct mr_index *index, uint32_t number, uint64_t hash)
 {
     uint32_t at = mr_index_fold(hash);

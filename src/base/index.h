@@ -7,8 +7,7 @@
  *     uint32_t number;
  *     MR_INDEX_FIND(number, &index, hash, is_same(&items[number], key));
  */
-#ifndef MR_BASE_INDEX_H
-#define MR_BASE_INDEX_H
+#pragma once
 
 #include "base/base.h"
 
@@ -32,8 +31,7 @@ void mr_index_reserve(struct mr_index *index, uint32_t count);
 /* Adds the next item, and answers its number, which was index->count. Whether it is there already is for the caller to know. */
 uint32_t mr_index_add(struct mr_index *index, uint64_t hash);
 
-/* Removes an item by its number and hash. The last item, whose hash is `last_hash`, has its number from then on, and its owner
- * moves it there. */
+/* Removes an item. The last item, whose hash is `last_hash`, has its number from then on, and its owner moves it there. */
 void mr_index_remove(struct mr_index *index, uint32_t number, uint64_t hash, uint64_t last_hash);
 
 /* Forgets all items and keeps the memory. */
@@ -74,5 +72,3 @@ static inline uint32_t mr_index_next(const struct mr_index *index, uint64_t hash
             (number) = mr_index_next((index), hash_, &at_);                                        \
         } while ((number) != MR_INDEX_NONE && !(condition));                                       \
     } while (0)
-
-#endif

@@ -142,7 +142,6 @@ bool mr_is_utf8(const uint8_t *text, size_t len)
     return sequence > 0;
 }
 
-/* One ASCII byte that can't stand in a JSON string as it is. */
 static void escape_byte(struct mr_buffer *out, uint8_t byte)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -158,7 +157,6 @@ static void escape_byte(struct mr_buffer *out, uint8_t byte)
     }
 }
 
-/* A code point above U+FFFF as the two halves that UTF-16 has for it. */
 static void escape_astral(struct mr_buffer *out, const uint8_t *text)
 {
     static const char digits[] = "0123456789ABCDEF";

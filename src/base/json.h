@@ -5,8 +5,7 @@
  * output is always valid JSON: bytes that are no UTF-8 become U+FFFD, or with the buffer's bytes_as_base64 the whole
  * text its base64, and the buffer's met_bytes is set. Any thread.
  */
-#ifndef MR_BASE_JSON_H
-#define MR_BASE_JSON_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -35,5 +34,3 @@ size_t mr_utf8_sequence(const uint8_t *text, size_t len);
 
 /* Whether all of it is valid UTF-8. */
 bool mr_is_utf8(const uint8_t *text, size_t len);
-
-#endif

@@ -1,13 +1,9 @@
 #include "base/log.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
-#include "base/buffer.h"
 #include "base/json.h"
 #include "base/log_writer.h"
 

@@ -4,8 +4,7 @@
  * data or secrets. The caller never waits for stderr, at most for another thread's copy of a line: a thread writes it, and what a
  * stalled reader does not take is dropped, counted and reported later. Any thread.
  */
-#ifndef MR_BASE_LOG_H
-#define MR_BASE_LOG_H
+#pragma once
 
 #include "base/base.h"
 
@@ -59,8 +58,7 @@ struct mr_log_field {
 #define MR_LOG_LSN(field_name, value)                                                              \
     ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_LSN, .lsn = (value)})
 
-/* Writes fields for people, "topic shop.public.orders, partitions 3", as far as they fit into `size` bytes; "" when
- * there are none. */
+/* Writes fields for people, "topic shop.public.orders, partitions 3", as far as they fit; "" when there are none. */
 void mr_log_fields_text(const struct mr_log_field *fields, char *ret_text, size_t size);
 
 /* `fields` ends with a record of kind MR_LOG_FIELD_END, or is NULL. */
@@ -71,5 +69,3 @@ void mr_log_write(enum mr_log_level level, const char *event, const char *senten
 #define mr_log(level, event, sentence, ...)                                                        \
     mr_log_write((level), (event), (sentence),                                                     \
                  (const struct mr_log_field[]){__VA_ARGS__ __VA_OPT__(, ){0}})
-
-#endif

@@ -1,15 +1,11 @@
 #include "base/log_writer.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/log.h"
 #include "base/thread.h"
 
 enum {
@@ -116,15 +112,12 @@ static const struct slot *next_slot(void)
 {
     while (sem_wait(&filled) != 0) {
     }
-    pthread_mutex_lock(&lock);
-    const struct slot *slot = taken == put ? NULL : &slots[taken % SLOTS];
-    pthread_mutex_unlock(&lock);
-    return slot;
+    MR_HOLD(&lock);
+    return taken == put ? NULL : &slots[taken % SLOTS];
 }
 
 static void *writer_main(void *context)
 {
-    (void)context;
     prctl(PR_SET_NAME, "mr-log");
     uint64_t reported = 0;
     const struct slot *slot;
@@ -138,13 +131,11 @@ static void *writer_main(void *context)
     return NULL;
 }
 
-/* Answers what it was before. */
 static bool set_running(bool now)
 {
-    pthread_mutex_lock(&lock);
+    MR_HOLD(&lock);
     bool before = running;
     running = now;
-    pthread_mutex_unlock(&lock);
     return before;
 }
 

@@ -5,18 +5,14 @@
  * counts it, and once lines are taken again a line says how many are missing. Before the thread runs, and after,
  * lines are written directly, if standard error takes them at once. Inside base/ only.
  */
-#ifndef MR_BASE_LOG_WRITER_H
-#define MR_BASE_LOG_WRITER_H
+#pragma once
 
 #include "base/base.h"
 
 enum { MR_LOG_LINE_MAX = 4096 };
 
-/* One whole line of up to MR_LOG_LINE_MAX bytes. Waits for another thread's copy at most, never for standard error; asks for no
- * memory. Any thread. */
+/* One whole line. Waits for another thread's copy at most, never for standard error; asks for no memory. Any thread. */
 void mr_log_emit(const char *line, size_t len);
 
 /* In log.c, which knows the format: the line that reports `dropped` lines; answers its length. */
 size_t mr_log_format_dropped(char line[MR_LOG_LINE_MAX], uint64_t dropped);
-
-#endif

@@ -1,8 +1,5 @@
 #include "base/markdown.h"
 
-#include <stdbool.h>
-#include <string.h>
-
 /* Two underscores would make what they are around bold; one within a word is one. */
 static bool is_sign(const char *begin, const char *at)
 {

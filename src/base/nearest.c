@@ -1,7 +1,5 @@
 #include "base/nearest.h"
 
-#include <string.h>
-
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

@@ -1,6 +1,5 @@
 /* What somebody may have meant who typed a name that is not known. Values only. */
-#ifndef MR_BASE_NEAREST_H
-#define MR_BASE_NEAREST_H
+#pragma once
 
 #include "base/base.h"
 
@@ -14,5 +13,3 @@ uint32_t mr_slip_max(const char *typed);
 
 /* The one of `names` that `typed` is a slip of; NULL: none. `names` ends with NULL. */
 const char *mr_nearest(const char *typed, const char *const *names);
-
-#endif

@@ -2,8 +2,6 @@
 #include "base/pattern.h"
 
 #include <pcre2.h>
-#include <stdio.h>
-#include <string.h>
 
 /* What an expression may take. It may come from people who may write no more than a row (copy/signals.h), so nothing is left to
  * the library's defaults, which allow seconds and 20 MB. */

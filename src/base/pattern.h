@@ -3,8 +3,7 @@
  *
  * Expressions are Perl's, as PCRE2 has them (man 3 pcre2pattern), which are Java's but for a few. A dot is any character, a line
  * break included, as for PostgreSQL's operator ~, which also judges patterns of tables. A name that is not UTF-8 matches none. */
-#ifndef MR_BASE_PATTERN_H
-#define MR_BASE_PATTERN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -26,8 +25,7 @@ struct mr_table_pattern {
     struct mr_pattern table;
 };
 
-/* An expression that takes more steps than any name is worth ends the process, and says which: a table that was left out
- * because of it would be lost. */
+/* An expression that takes too many steps ends the process, and says which: a table that was left out would be lost. */
 bool mr_pattern_matches(const struct mr_pattern *pattern, mr_slice name);
 bool mr_table_pattern_matches(const struct mr_table_pattern *pattern, mr_slice schema,
                               mr_slice table);
@@ -44,8 +42,7 @@ enum mr_regex_result {
 
 enum { MR_REGEX_GROUPS_MAX = 9 };
 
-/* Compiles `text` to match whole names. NULL, and the reason in `reason`, if it is not an expression or has more than 2,000
- * bytes. Else the caller's: mr_regex_free. */
+/* Compiles `text` to match whole names. NULL, with the reason: it is no expression, or has more than 2,000 bytes. mr_regex_free. */
 struct mr_regex *mr_regex_new(const char *text, char *reason, size_t size);
 void mr_regex_free(struct mr_regex *regex); /* NULL is fine */
 
@@ -57,5 +54,3 @@ int mr_regex_group_named(const struct mr_regex *regex, mr_slice name);
  * `data` NULL: that group took no part. Asks for memory. */
 enum mr_regex_result mr_regex_match(const struct mr_regex *regex, mr_slice name,
                                     mr_slice *ret_groups);
-
-#endif

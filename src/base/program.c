@@ -1,19 +1,14 @@
 #include "base/program.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -102,7 +97,6 @@ static _Noreturn void answer_one(const struct mr_program *program, int asker)
     _exit(0);
 }
 
-/* A request: the program's number, and the socket that takes the answer. */
 struct request {
     uint8_t number;
     struct iovec text;
@@ -285,10 +279,9 @@ static mr_status take_answer(const struct mr_program *program, int socket, char 
     struct answer answer;
     ssize_t len = recv(socket, &answer, sizeof(answer), 0);
     mr_status status = check_ending(program, &answer, len, ret_error);
-    if (status == MR_OK) {
-        status = take_line(program, answer.output, (size_t)len - offsetof(struct answer, output),
-                           ret_line, ret_error);
-    }
+    status = MR_THEN(status,
+                     take_line(program, answer.output,
+                               (size_t)len - offsetof(struct answer, output), ret_line, ret_error));
     explicit_bzero(&answer, sizeof(answer));
     return status;
 }

@@ -7,19 +7,16 @@
  *
  * mr_programs_start is called once, before the first thread; all else by any thread, and several programs run at a time.
  */
-#ifndef MR_BASE_PROGRAM_H
-#define MR_BASE_PROGRAM_H
+#pragma once
 
 #include "base/secret.h"
-#include "base/status.h"
 
 enum { MR_PROGRAMS_MAX = 3, MR_PROGRAM_LIMIT_S = 10, MR_PROGRAM_OUTPUT_MAX = 16 * 1024 };
 
 struct mr_program {
-    const char *option; /* that names it, for messages */
-    const char *const
-        *arguments; /* the program's absolute path, its arguments, NULL; the caller's */
-    int helper;     /* the socket to it; -1: it was not started */
+    const char *option;           /* that names it, for messages */
+    const char *const *arguments; /* absolute path, arguments, NULL; the caller's */
+    int helper;                   /* the socket to it; -1: it was not started */
     uint8_t number;
 };
 
@@ -41,5 +38,3 @@ mr_status mr_program_run(const struct mr_program *program, int stop_fd, char **r
 
 #define MR_PROGRAM_REMEDY      "run it as millrace's user to see why"
 #define MR_PROGRAM_HELPER_GONE "the helper process is gone" /* in the text of MR_ERR_SYSTEM */
-
-#endif

@@ -4,10 +4,7 @@
  * stays true, so a decoder reads like the protocol's page and asks once at the end. The bytes stay
  * the caller's. Any thread, one at a time.
  */
-#ifndef MR_BASE_READER_H
-#define MR_BASE_READER_H
-
-#include <string.h>
+#pragma once
 
 #include "base/base.h"
 
@@ -97,5 +94,3 @@ static inline mr_slice mr_reader_string(struct mr_reader *reader)
     reader->at = nul + 1;
     return text;
 }
-
-#endif

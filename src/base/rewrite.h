@@ -2,8 +2,7 @@
  * ${name} are the expression's groups and $0 is all of it. A name that does not match stays as it is. That is how RegexRouter of
  * Kafka Connect makes topics (org.apache.kafka.connect.transforms.RegexRouter). Made with the configuration, read by any thread.
  */
-#ifndef MR_BASE_REWRITE_H
-#define MR_BASE_REWRITE_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/pattern.h"
@@ -24,5 +23,3 @@ void mr_rewrite_done(struct mr_rewrite *rewrite);
  * or the result does not fit. Asks for memory. */
 MR_MUST_USE bool mr_rewrite_apply(const struct mr_rewrite *rewrite, mr_slice name,
                                   struct mr_buffer *out);
-
-#endif

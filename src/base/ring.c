@@ -1,7 +1,5 @@
 #include "base/ring.h"
 
-#include <stdlib.h>
-
 void mr_ring_init(struct mr_ring *ring, uint32_t capacity)
 {
     uint32_t size = 1;

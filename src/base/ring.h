@@ -3,8 +3,7 @@
  * Passing a pointer passes ownership of what it points to. The ring never blocks: push answers false
  * when full, pop answers NULL when empty, and a thread that wants to sleep has an event descriptor for it.
  */
-#ifndef MR_BASE_RING_H
-#define MR_BASE_RING_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -29,5 +28,3 @@ void *mr_ring_pop(struct mr_ring *ring);
 
 /* How many pointers wait. Exact for the two threads, a recent value for others. */
 uint32_t mr_ring_count(const struct mr_ring *ring);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which sanitizer this build has: 1 or 0 each. GCC says it by a macro, Clang by __has_feature. */
-#ifndef MR_BASE_SANITIZED_H
-#define MR_BASE_SANITIZED_H
+#pragma once
 
 #ifdef __has_feature
 #define MR_HAS_FEATURE(name) __has_feature(name)
@@ -18,6 +17,4 @@
 #define MR_THREAD_SANITIZER 1
 #else
 #define MR_THREAD_SANITIZER 0
-#endif
-
 #endif

@@ -1,8 +1,6 @@
 #include "base/secret.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/thread.h"
 
 struct mr_secret {
     pthread_mutex_t lock;
@@ -42,15 +40,13 @@ char *mr_secret_take(struct mr_secret *secret)
     if (secret == NULL) {
         return NULL;
     }
-    pthread_mutex_lock(&secret->lock);
-    char *text = MR_STRDUP(secret->text);
-    pthread_mutex_unlock(&secret->lock);
-    return text;
+    MR_HOLD(&secret->lock);
+    return MR_STRDUP(secret->text);
 }
 
 bool mr_secret_change(struct mr_secret *secret, const char *text)
 {
-    pthread_mutex_lock(&secret->lock);
+    MR_HOLD(&secret->lock);
     bool differs = strcmp(secret->text, text) != 0;
     if (differs) {
         mr_secret_forget(secret->text);
@@ -59,7 +55,6 @@ bool mr_secret_change(struct mr_secret *secret, const char *text)
             secret->hear(secret->context, secret->text);
         }
     }
-    pthread_mutex_unlock(&secret->lock);
     return differs;
 }
 
@@ -68,11 +63,10 @@ void mr_secret_listen(struct mr_secret *secret, mr_secret_fn hear, void *context
     if (secret == NULL) {
         return;
     }
-    pthread_mutex_lock(&secret->lock);
+    MR_HOLD(&secret->lock);
     secret->hear = hear;
     secret->context = context;
     if (hear != NULL) {
         hear(context, secret->text);
     }
-    pthread_mutex_unlock(&secret->lock);
 }

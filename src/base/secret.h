@@ -1,6 +1,5 @@
 /* A secret that may become another one while others use it: a password whose file is read again. Any thread. */
-#ifndef MR_BASE_SECRET_H
-#define MR_BASE_SECRET_H
+#pragma once
 
 #include "base/base.h"
 
@@ -25,5 +24,3 @@ bool mr_secret_change(struct mr_secret *secret, const char *text);
  * that does. NULL is a secret that never changes. */
 typedef void (*mr_secret_fn)(void *context, const char *text);
 void mr_secret_listen(struct mr_secret *secret, mr_secret_fn hear, void *context);
-
-#endif

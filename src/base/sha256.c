@@ -2,7 +2,6 @@
 
 #include <openssl/evp.h>
 #include <pthread.h>
-#include <stdio.h>
 
 /* A thread's own, so that a value costs no memory and no lock; freed with the thread. */
 static pthread_key_t contexts;

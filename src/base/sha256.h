@@ -1,6 +1,5 @@
 /* SHA-256 (FIPS 180-4). */
-#ifndef MR_BASE_SHA256_H
-#define MR_BASE_SHA256_H
+#pragma once
 
 #include "base/base.h"
 
@@ -14,5 +13,3 @@ struct mr_sha256_short mr_sha256_short(mr_slice bytes);
 
 /* Of `first` followed by `second`. */
 void mr_sha256(mr_slice first, mr_slice second, uint8_t ret[MR_SHA256_BYTES]);
-
-#endif

@@ -1,7 +1,7 @@
-/* The stages of the flow. Every place that names one uses these words: metrics, labels of samples, flame graphs, the
- * bottleneck, the command line, the documents. */
-#ifndef MR_BASE_STAGE_H
-#define MR_BASE_STAGE_H
+/* The stages of the flow. Metrics, labels of samples, flame graphs, the bottleneck and the documents use these words. */
+#pragma once
+
+#include "base/base.h"
 
 enum mr_stage {
     MR_STAGE_NONE,
@@ -21,5 +21,3 @@ enum mr_stage {
 };
 
 const char *mr_stage_name(enum mr_stage stage); /* "none", "receive", "decode", … */
-
-#endif

@@ -1,8 +1,7 @@
 #include "base/standstill.h"
 
-#include <stdio.h>
-
 #include "base/clock.h"
+#include "base/thread.h"
 
 static const char *const names[] = {
     [MR_CAUSE_NONE] = "none",
@@ -38,34 +37,26 @@ void mr_standstill_begin(struct mr_standstill *standstill, enum mr_cause cause, 
     if (standstill == NULL) {
         return;
     }
-    pthread_mutex_lock(&standstill->lock);
+    MR_HOLD(&standstill->lock);
     if (!mr_standstill_has(standstill, cause)) {
         standstill->causes[cause].since_ns = mr_monotonic_ns();
     }
     snprintf(standstill->causes[cause].text, MR_CAUSE_TEXT_MAX, "%s", text);
     atomic_fetch_or(&standstill->there, UINT32_C(1) << cause);
-    pthread_mutex_unlock(&standstill->lock);
 }
 
 void mr_standstill_forget(struct mr_standstill *standstill, enum mr_cause cause)
 {
-    pthread_mutex_lock(&standstill->lock);
+    MR_HOLD(&standstill->lock);
     atomic_fetch_and(&standstill->there, ~(UINT32_C(1) << cause));
-    pthread_mutex_unlock(&standstill->lock);
 }
 
 /* Lower ranks are shown first: an end, then what ends millrace if it lasts, then what only waits. */
 static int rank_of(enum mr_cause cause)
 {
-    switch (cause) {
-    case MR_CAUSE_ENDED:
-        return 0;
-    case MR_CAUSE_POISON:
-    case MR_CAUSE_RECORD_REFUSED:
-        return 1;
-    default:
-        return 2;
-    }
+    return cause == MR_CAUSE_ENDED                                        ? 0
+           : cause == MR_CAUSE_POISON || cause == MR_CAUSE_RECORD_REFUSED ? 1
+                                                                          : 2;
 }
 
 /* A silent sink is shown only where no other cause says more of the sink. */
@@ -85,7 +76,7 @@ static bool counts_before(const struct mr_standstill *standstill, enum mr_cause 
 
 void mr_standstill_look(struct mr_standstill *standstill, struct mr_standstill_view *ret_view)
 {
-    pthread_mutex_lock(&standstill->lock);
+    MR_HOLD(&standstill->lock);
     enum mr_cause found = MR_CAUSE_NONE;
     for (int i = MR_CAUSE_NONE + 1; i < MR_CAUSE_COUNT; i++) {
         enum mr_cause cause = (enum mr_cause)i;
@@ -97,5 +88,4 @@ void mr_standstill_look(struct mr_standstill *standstill, struct mr_standstill_v
     ret_view->since_ns = standstill->causes[found].since_ns;
     ret_view->postgresql_away = mr_standstill_has(standstill, MR_CAUSE_POSTGRESQL_AWAY);
     snprintf(ret_view->text, sizeof(ret_view->text), "%s", standstill->causes[found].text);
-    pthread_mutex_unlock(&standstill->lock);
 }

@@ -5,13 +5,12 @@
  * again. Several causes may be there at once; page, metrics, /readyz and log all show the same one: an end, else what ends millrace, else the first that began,
  * because the others often follow from it (millrace leaves PostgreSQL alone because Kafka takes nothing). The pipeline owns it.
  * Any thread calls; a lock is held for a copy of a text. */
-#ifndef MR_BASE_STANDSTILL_H
-#define MR_BASE_STANDSTILL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 enum mr_cause {
     MR_CAUSE_NONE,
@@ -61,8 +60,7 @@ struct mr_standstill_view {
 void mr_standstill_init(struct mr_standstill *standstill);
 void mr_standstill_done(struct mr_standstill *standstill);
 
-/* The cause is there, or still there: its beginning stays, its text becomes this one. `standstill` NULL: no effect; so for
- * mr_standstill_end. */
+/* The cause is there, or still there: its beginning stays. `standstill` NULL: no effect; so for mr_standstill_end. */
 void mr_standstill_begin(struct mr_standstill *standstill, enum mr_cause cause, const char *text);
 
 /* mr_standstill_end's slow half. */
@@ -83,5 +81,3 @@ static inline void mr_standstill_end(struct mr_standstill *standstill, enum mr_c
 
 /* The cause that is shown. */
 void mr_standstill_look(struct mr_standstill *standstill, struct mr_standstill_view *ret_view);
-
-#endif

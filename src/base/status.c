@@ -1,8 +1,5 @@
 #include "base/status.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 static const struct {
     const char *name;
     int exit_code;

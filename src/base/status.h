@@ -3,8 +3,7 @@
  * `mr_status` says what kind of thing happened; `struct mr_error` (the caller's) says which, why and
  * what to do about it. Out parameters stay untouched on failure. Any thread.
  */
-#ifndef MR_BASE_STATUS_H
-#define MR_BASE_STATUS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -57,6 +56,9 @@ void mr_error_set(struct mr_error *ret_error, mr_status status, const char *form
 /* The same, and answers `status`, so that a function can `return mr_fail(error, MR_ERR_…, "…")`. */
 #define mr_fail(ret_error, status, ...) (mr_error_set((ret_error), (status), __VA_ARGS__), (status))
 
+/* What comes next where something must be given up at the end: status = MR_THEN(status, read_rows(…)); */
+#define MR_THEN(status, next) ((status) == MR_OK ? (next) : (status))
+
 /* The one control-flow macro: leaves the function with any status that isn't MR_OK. */
 #define MR_TRY(expression)                                                                         \
     do {                                                                                           \
@@ -68,6 +70,4 @@ void mr_error_set(struct mr_error *ret_error, mr_status status, const char *form
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,9 +1,5 @@
 #include "base/text.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void text_reserve(struct mr_text *text, size_t more)
 {
     if (text->len + more + 1 <= text->size) {

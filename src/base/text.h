@@ -1,6 +1,5 @@
 /* Text that grows. One thread. */
-#ifndef MR_BASE_TEXT_H
-#define MR_BASE_TEXT_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -19,4 +18,5 @@ void mr_text_format(struct mr_text *text, const char *format, ...) MR_PRINTF(2, 
 void mr_text_vformat(struct mr_text *text, const char *format, va_list arguments) MR_PRINTF(2, 0);
 void mr_text_done(struct mr_text *text);
 
-#endif
+/* One that ends with its block. */
+#define MR_TEXT(name) struct mr_text name __attribute__((cleanup(mr_text_done))) = {0}

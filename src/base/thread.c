@@ -1,8 +1,6 @@
 #include "base/thread.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <time.h>
 
 static const struct mr_thread_hooks *hooks;

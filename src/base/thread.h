@@ -1,15 +1,27 @@
 /* Threads: they leave signals to the main thread, and say who they are and what they work for. */
-#ifndef MR_BASE_THREAD_H
-#define MR_BASE_THREAD_H
+#pragma once
 
 #include <pthread.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
-/* pthread_create for a thread in which every signal is blocked, so that those that ask for a stop reach the main
- * thread. MR_OK or MR_ERR_SYSTEM. Any thread. */
+/* pthread_create for a thread in which every signal is blocked: they are the main thread's. Any thread. */
 mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context,
                            struct mr_error *ret_error);
+
+/* Holds a mutex to the end of the block, however that is left. */
+#define MR_HOLD(mutex) MR_HOLD_AS(MR_JOIN(held_, __LINE__), mutex)
+#define MR_HOLD_AS(name, mutex)                                                                    \
+    pthread_mutex_t *name __attribute__((cleanup(mr_let_go))) = mr_hold(mutex)
+static inline pthread_mutex_t *mr_hold(pthread_mutex_t *mutex)
+{
+    pthread_mutex_lock(mutex);
+    return mutex;
+}
+static inline void mr_let_go(pthread_mutex_t **held)
+{
+    pthread_mutex_unlock(*held);
+}
 
 /* A condition whose waits end by the monotonic clock. */
 void mr_cond_init(pthread_cond_t *ret_cond);
@@ -61,5 +73,3 @@ static inline void mr_thread_table(const char *schema, const char *table)
     mr_thread_work.schema = schema;
     mr_thread_work.table = table;
 }
-
-#endif

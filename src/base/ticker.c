@@ -1,9 +1,6 @@
 #include "base/ticker.h"
 
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/thread.h"
 #include "base/wake.h"
@@ -12,9 +9,8 @@ void mr_ticker_init(struct mr_ticker *ticker, const char *name, int (*tick)(void
                     void *context)
 {
     *ticker = (struct mr_ticker){.name = name, .tick = tick, .context = context};
-    ticker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    ticker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(ticker->stop_fd >= 0 && ticker->wake_fd >= 0);
+    ticker->stop_fd = mr_wake_new();
+    ticker->wake_fd = mr_wake_new();
 }
 
 static void *ticker_main(void *context)
@@ -23,9 +19,7 @@ static void *ticker_main(void *context)
     prctl(PR_SET_NAME, ticker->name);
     mr_alloc_leave_out();
     mr_thread_begin(MR_THREAD_MONITOR, ticker->name);
-    struct pollfd fds[2] = {{.fd = ticker->stop_fd, .events = POLLIN},
-                            {.fd = ticker->wake_fd, .events = POLLIN}};
-    for (int ms = ticker->first_ms; poll(fds, 2, ms) <= 0 || fds[0].revents == 0;) {
+    for (int ms = ticker->first_ms; !mr_wait_either(ticker->stop_fd, ticker->wake_fd, ms);) {
         mr_wake_clear(ticker->wake_fd);
         ms = ticker->tick(ticker->context);
     }

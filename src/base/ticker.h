@@ -1,11 +1,10 @@
 /* A thread that does one thing again and again until it is stopped. It only looks on: what it asks for is not counted as the flow's
  * (mr_alloc_leave_out). The owner starts and stops it, and keeps what it works on until it has stopped. */
-#ifndef MR_BASE_TICKER_H
-#define MR_BASE_TICKER_H
+#pragma once
 
 #include <pthread.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 struct mr_ticker {
     const char *name;           /* the thread's, 15 bytes at most */
@@ -30,5 +29,3 @@ void mr_ticker_stop(struct mr_ticker *ticker);
 
 /* After stop. */
 void mr_ticker_done(struct mr_ticker *ticker);
-
-#endif

@@ -48,8 +48,9 @@ endif()
 function(millrace_compile_options target)
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE MR_VERSION="${PROJECT_VERSION}")
+    # A callback need not use all that it gets.
     target_compile_options(${target} PRIVATE
-        -Wall -Wextra -Wshadow -Wpointer-arith -Wvla -Wformat=2 -Werror=format-security
+        -Wall -Wextra -Wno-unused-parameter -Wshadow -Wpointer-arith -Wvla -Wformat=2 -Werror=format-security
         $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings>
         -fPIE -fno-omit-frame-pointer -fstack-protector-strong -fstack-clash-protection
         $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-fcf-protection=full>
