@@ -1,10 +1,7 @@
 #include "event/batch.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/hash.h"
+#include "base/thread.h"
 
 /* Of all tables of topics: each thread that encodes may name one, and few ever do. */
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
@@ -38,10 +35,8 @@ static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
 
 const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name)
 {
-    pthread_mutex_lock(&naming);
-    const struct mr_topic *topic = find_or_make(topics, name);
-    pthread_mutex_unlock(&naming);
-    return topic;
+    MR_HOLD(&naming);
+    return find_or_make(topics, name);
 }
 
 const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
@@ -59,10 +54,8 @@ const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *nam
 
 const struct mr_topic *mr_topics_at(struct mr_topics *topics, uint32_t index)
 {
-    pthread_mutex_lock(&naming);
-    const struct mr_topic *topic = index < topics->by_name.count ? topics->items[index] : NULL;
-    pthread_mutex_unlock(&naming);
-    return topic;
+    MR_HOLD(&naming);
+    return index < topics->by_name.count ? topics->items[index] : NULL;
 }
 
 void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions)
@@ -121,7 +114,7 @@ static const char *value_fault(const struct mr_topics *topics, const char *name,
 const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *name, uint32_t most,
                                           const char **ret_fault)
 {
-    pthread_mutex_lock(&naming);
+    MR_HOLD(&naming);
     struct mr_topic *topic = find(topics, name);
     *ret_fault = NULL;
     if (topic == NULL || !topic->by_value) {
@@ -134,7 +127,6 @@ const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *
         topic->by_value = true;
         topics->by_value++;
     }
-    pthread_mutex_unlock(&naming);
     return topic;
 }
 
@@ -201,7 +193,6 @@ static void block_made(struct mr_pool *pool, size_t size)
     }
 }
 
-/* Gives up the block of a batch. */
 static void block_drop(struct mr_pool *pool, struct mr_batch *batch)
 {
     free(batch->block);

@@ -8,8 +8,7 @@
  *
  * An empty pool is the flow's only backpressure.
  */
-#ifndef MR_EVENT_BATCH_H
-#define MR_EVENT_BATCH_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,8 +19,7 @@
 #include "event/event.h"
 #include "event/headers.h"
 
-/* A destination. Interned: one object a name, alive until the end of the process, so records and sinks
- * keep the pointer; `index` counts from 0 and addresses whatever a sink keeps a topic. */
+/* A destination. One object a name, alive until the end of the process; `index` counts from 0. */
 struct mr_topic {
     char *name;
     char *table;   /* whose events it holds, quoted; NULL: no table's alone */
@@ -40,8 +38,7 @@ struct mr_topics {
 /* The topic of that name, made on first use. Any thread: a lock is taken, so never for each event. */
 const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name);
 
-/* The same for the events of one table. Where the topic is another's already, `ret_other` gets that one's name: records of
- * two tables in one topic could have the same key. */
+/* The same for the events of one table. `ret_other` gets whose the topic is already: two tables could have the same key. */
 const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
                                        const char *table, const char **ret_other);
 /* The same for a name that a value in a row has made. NULL, with the reason in `ret_fault`: Kafka takes no such name, it is
@@ -93,8 +90,7 @@ struct mr_record {
     uint8_t kind;            /* enum mr_record_kind */
     uint8_t key_content : 4; /* enum mr_content */
     uint8_t value_content : 4;
-    bool
-        has_headers; /* of its own (event/headers.h), after the value, or the key if that is null */
+    bool has_headers; /* of its own (event/headers.h), after the value, else after the key */
     /* The sink's own, once it has the batch: whose record it is, and the next that waits with it or where it is in
      * flight. */
     struct mr_batch *batch;
@@ -160,8 +156,7 @@ struct mr_batch {
     bool with_sink;   /* taken from the ring, not yet given back */
 };
 
-/* Room for one change: bytes between `bytes_at` and the lowest record. The writer appends into
- * `buffer`; mr_batch_commit then keeps what was written. */
+/* Room for one change. The writer appends into `buffer`; mr_batch_commit then keeps what was written. */
 struct mr_buffer mr_batch_buffer(const struct mr_batch *batch);
 
 /* Adds `count` records and the bytes written up to `bytes_at` (the buffer's `at`). False, with the
@@ -230,5 +225,3 @@ struct mr_batch *mr_pool_acquire(struct mr_pool *pool);
 
 /* Takes a batch back in any state; a grown block is given up. Sink thread. */
 void mr_pool_release(struct mr_pool *pool, struct mr_batch *batch);
-
-#endif

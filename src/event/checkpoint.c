@@ -1,9 +1,5 @@
 #include "event/checkpoint.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/hash.h"
 
 enum { RECIPE_MAX = 384 };
@@ -271,7 +267,6 @@ mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
                    recipe(server, stored->end_lsn, steps, sizeof(steps)));
 }
 
-/* How a copy is given up: what is known of it goes. */
 static const char *recipe_of_giving_up(const struct mr_server_position *server, bool is_stored,
                                        char *text, size_t size)
 {

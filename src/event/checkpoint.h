@@ -1,22 +1,18 @@
 /* Where a pipeline stands, as a sink stores it with the events, and what that says of a server and a slot that are
  * about to be read on from there. Values only. Any thread.
  */
-#ifndef MR_EVENT_CHECKPOINT_H
-#define MR_EVENT_CHECKPOINT_H
+#pragma once
 
-#include "base/status.h"
 #include "event/event.h"
 
 /* That a stream has moved from another cluster, or is about to (docs/upgrading-postgresql.md). A stored position keeps it. */
 struct mr_cluster_move {
-    char from[24]; /* system identifier */
-    mr_lsn
-        left; /* all before it was delivered there, and nothing came after it; 0: it has not moved */
-    mr_lsn
-        entered; /* where the stream went on, as the new cluster's places are called here; 0: it has not yet */
-    mr_lsn shift;  /* that the cluster's LSNs are called here by (lsn.h) */
-    uint64_t xid;  /* the next one there */
-    int64_t at_ms; /* since 1970: when it left, or went on */
+    char from[24];  /* system identifier */
+    mr_lsn left;    /* all before it was delivered there, nothing after it; 0: it has not moved */
+    mr_lsn entered; /* where it went on, in the new cluster's terms here; 0: it has not yet */
+    mr_lsn shift;   /* that the cluster's LSNs are called here by (lsn.h) */
+    uint64_t xid;   /* the next one there */
+    int64_t at_ms;  /* since 1970: when it left, or went on */
 };
 
 /* Whose stream it is. */
@@ -86,8 +82,7 @@ struct mr_checkpoint mr_checkpoint_copy(const struct mr_checkpoint *state);
 /* NULL: there is none of that name. */
 const struct mr_section *mr_checkpoint_section(const struct mr_checkpoint *state, const char *name);
 
-/* Where a stream is to begin that is not stored as begun; 0: no section says so. end_lsn and position are then those of the
- * stream before. */
+/* Where a stream is to begin that is not stored as begun; 0: nothing says so. end_lsn and position are then the stream's before. */
 mr_lsn mr_checkpoint_begins(const struct mr_checkpoint *state);
 
 /* Whether it says how far a stream was delivered. */
@@ -128,5 +123,3 @@ mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
     "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies "    \
     "all rows as they are now (millrace recover does both, or sends only what differs)"
 #define MR_RECIPE_LEAD "; what to do: "
-
-#endif

@@ -3,8 +3,7 @@
  * Values only; no libpq, no librdkafka. Slices in a change point into the message it was decoded from
  * and live exactly as long as the callback that gets it.
  */
-#ifndef MR_EVENT_EVENT_H
-#define MR_EVENT_EVENT_H
+#pragma once
 
 #include "base/base.h"
 
@@ -95,8 +94,7 @@ struct mr_transaction {
     bool has_rows;   /* at Commit: more came of it than messages */
     mr_slice origin; /* replication origin's name; empty for a local transaction */
     mr_lsn origin_lsn;
-    const char *
-        repairs; /* of copied rows, or of their ends: why they are sent again; NULL: it is no repair */
+    const char *repairs; /* why copied rows, or their ends, are sent again; NULL: it is no repair */
 };
 
 /* FirstNormalObjectId (access/transam.h): types from here on are not built in. */
@@ -129,8 +127,7 @@ struct mr_column {
     uint32_t type_oid;
     int32_t type_modifier;
     struct mr_type type;
-    const char
-        *type_name;   /* with its schema, as streamed; NULL: of a built-in type, or a copied row */
+    const char *type_name; /* with its schema; NULL: of a built-in type, or a copied row */
     bool in_identity; /* part of the replica identity, as the server says; but see is_narrowed */
     bool is_flagged;  /* what the server says of it, whatever partitions have */
 };
@@ -169,8 +166,7 @@ struct mr_relation {
 
 enum mr_datum_kind {
     MR_DATUM_NULL = 'n',
-    MR_DATUM_UNCHANGED =
-        'u', /* a TOASTed value that the update did not touch and the server did not send */
+    MR_DATUM_UNCHANGED = 'u', /* TOASTed: the update did not touch it, the server did not send it */
     MR_DATUM_TEXT = 't',
     MR_DATUM_BINARY = 'b', /* not asked for; a value of this kind is an error upstream */
     MR_DATUM_CUT = 'c',    /* left out by the encoder, because the record would be too large */
@@ -215,5 +211,3 @@ struct mr_message_event {
     mr_slice prefix;
     mr_slice content;
 };
-
-#endif

@@ -4,7 +4,6 @@ enum { NAME_LEN = sizeof(uint16_t), VALUE_LEN = sizeof(uint32_t) };
 
 #define NULL_VALUE UINT32_MAX
 
-/* What stands before the headers. */
 struct head {
     uint32_t bytes;
     int32_t partition;

@@ -5,8 +5,7 @@
  *
  * The encoder writes it, the sink reads it; numbers are as the machine has them, for a block leaves no process.
  */
-#ifndef MR_EVENT_HEADERS_H
-#define MR_EVENT_HEADERS_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -61,5 +60,3 @@ mr_slice mr_headers_all(const uint8_t *block);
 
 /* The header at `*at` bytes into the block, which is then at the next one; false: there is none. `*at` is 0 at first. */
 bool mr_header_next(const uint8_t *block, size_t *at, struct mr_header *ret);
-
-#endif

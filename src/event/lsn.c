@@ -1,13 +1,9 @@
 #include "event/lsn.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { DIGITS_MAX = 8 };
 
 _Atomic mr_lsn mr_lsn_shift;
 
-/* The digits at `text` as a number; moves `text` after them. */
 static bool take_half(const char **text, mr_lsn *ret_half)
 {
     size_t digits = strspn(*text, "0123456789abcdefABCDEF");

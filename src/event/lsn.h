@@ -1,6 +1,5 @@
 /* Reading an LSN as PostgreSQL writes it ("16/B374D848"), and what places of the server's WAL are called here. Any thread. */
-#ifndef MR_EVENT_LSN_H
-#define MR_EVENT_LSN_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -27,5 +26,3 @@ static inline uint64_t mr_lsn_at_server(mr_lsn lsn)
     mr_lsn shift = atomic_load_explicit(&mr_lsn_shift, memory_order_relaxed);
     return lsn > shift ? lsn - shift : 0;
 }
-
-#endif

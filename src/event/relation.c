@@ -1,8 +1,5 @@
 #include "event/relation.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/hash.h"
 
 /* The columns come right after the layout, then those of the key, and last the names. */

@@ -5,8 +5,7 @@
  * owner keeps in one struct mr_layouts, and which goes with the last relation that has it. Neither ever changes. Any thread reads; the
  * owner's makes and frees.
  */
-#ifndef MR_EVENT_RELATION_H
-#define MR_EVENT_RELATION_H
+#pragma once
 
 #include "base/index.h"
 #include "event/event.h"
@@ -49,5 +48,3 @@ uint64_t mr_relation_layout_number(const struct mr_relation *relation);
 
 /* True when the relation, found by the view's OID, is what the view says, to the last column. */
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation *view);
-
-#endif

@@ -1,12 +1,7 @@
 #include "event/schemas.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/index.h"
-#include "base/text.h"
 #include "base/thread.h"
 
 enum { UNKNOWN_MARK = 0xFF };
@@ -51,9 +46,8 @@ void mr_schemas_free(struct mr_schemas *schemas)
 
 void mr_schemas_set_wake(struct mr_schemas *schemas, int wake)
 {
-    pthread_mutex_lock(&schemas->lock);
+    MR_HOLD(&schemas->lock);
     schemas->wake = wake;
-    pthread_mutex_unlock(&schemas->lock);
 }
 
 static uint64_t schema_hash(const char *subject, mr_slice text)
@@ -75,7 +69,7 @@ static uint32_t find(const struct mr_schemas *schemas, uint64_t hash, const char
 uint32_t mr_schemas_intern(struct mr_schemas *schemas, const char *subject, mr_slice text)
 {
     uint64_t hash = schema_hash(subject, text);
-    pthread_mutex_lock(&schemas->lock);
+    MR_HOLD(&schemas->lock);
     uint32_t index = find(schemas, hash, subject, text);
     if (index == MR_INDEX_NONE) {
         index = schemas->by_text.count;
@@ -88,7 +82,6 @@ uint32_t mr_schemas_intern(struct mr_schemas *schemas, const char *subject, mr_s
         schemas->items[index] = item;
         pthread_cond_signal(&schemas->change);
     }
-    pthread_mutex_unlock(&schemas->lock);
     return index;
 }
 
@@ -141,20 +134,18 @@ mr_status mr_schemas_resolve(struct mr_schemas *schemas, struct mr_batch *batch,
                              struct mr_error *ret_error)
 {
     mr_status status = MR_OK;
-    pthread_mutex_lock(&schemas->lock);
+    MR_HOLD(&schemas->lock);
     for (uint32_t i = 0; i < batch->record_count && status == MR_OK; i++) {
         const struct mr_record *record = mr_batch_record(batch, i);
         status = look(unknown(schemas, record->key, record->key_content), ret_error);
-        if (status == MR_OK) {
-            status = look(unknown(schemas, record->value, record->value_content), ret_error);
-        }
+        status = MR_THEN(status,
+                         look(unknown(schemas, record->value, record->value_content), ret_error));
     }
     for (uint32_t i = 0; i < batch->record_count && status == MR_OK; i++) {
         const struct mr_record *record = mr_batch_record(batch, i);
         resolve(unknown(schemas, record->key, record->key_content), record->key);
         resolve(unknown(schemas, record->value, record->value_content), record->value);
     }
-    pthread_mutex_unlock(&schemas->lock);
     return status;
 }
 
@@ -184,39 +175,34 @@ static struct mr_schema *next_pending(struct mr_schemas *schemas)
 const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t limit_ms)
 {
     int64_t end_ns = in_ms(limit_ms);
-    pthread_mutex_lock(&schemas->lock);
+    MR_HOLD(&schemas->lock);
     const struct mr_schema *found = next_pending(schemas);
     while (found == NULL && wait_until(schemas, end_ns)) {
         found = next_pending(schemas);
     }
     found = schemas->ended ? NULL : found;
-    pthread_mutex_unlock(&schemas->lock);
     return found;
 }
 
 void mr_schemas_pause(struct mr_schemas *schemas, uint32_t ms)
 {
     int64_t end_ns = in_ms(ms);
-    pthread_mutex_lock(&schemas->lock);
+    MR_HOLD(&schemas->lock);
     while (wait_until(schemas, end_ns)) {
     }
-    pthread_mutex_unlock(&schemas->lock);
 }
 
 void mr_schemas_end(struct mr_schemas *schemas)
 {
-    pthread_mutex_lock(&schemas->lock);
+    MR_HOLD(&schemas->lock);
     schemas->ended = true;
     pthread_cond_broadcast(&schemas->change);
-    pthread_mutex_unlock(&schemas->lock);
 }
 
 bool mr_schemas_ended(struct mr_schemas *schemas)
 {
-    pthread_mutex_lock(&schemas->lock);
-    bool ended = schemas->ended;
-    pthread_mutex_unlock(&schemas->lock);
-    return ended;
+    MR_HOLD(&schemas->lock);
+    return schemas->ended;
 }
 
 static void tell(struct mr_schemas *schemas)
@@ -228,7 +214,6 @@ static void tell(struct mr_schemas *schemas)
     }
 }
 
-/* A schema with that id and another text; NULL: there is none. */
 static const struct mr_schema *other_with(const struct mr_schemas *schemas, int32_t id,
                                           const char *text)
 {
@@ -243,7 +228,7 @@ static const struct mr_schema *other_with(const struct mr_schemas *schemas, int3
 
 bool mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id)
 {
-    pthread_mutex_lock(&schemas->lock);
+    MR_HOLD(&schemas->lock);
     struct mr_schema *item = schemas->items[index];
     const struct mr_schema *other = other_with(schemas, id, item->text);
     if (other == NULL) {
@@ -258,14 +243,12 @@ bool mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id)
         item->fault = fault.data;
     }
     tell(schemas);
-    pthread_mutex_unlock(&schemas->lock);
     return other == NULL;
 }
 
 void mr_schemas_set_fault(struct mr_schemas *schemas, uint32_t index, const char *fault)
 {
-    pthread_mutex_lock(&schemas->lock);
+    MR_HOLD(&schemas->lock);
     schemas->items[index]->fault = MR_STRDUP(fault);
     tell(schemas);
-    pthread_mutex_unlock(&schemas->lock);
 }

@@ -5,10 +5,8 @@
  * A framed value begins with five bytes: 0xFF and the index before it, then Confluent's wire format: 0 and the id (big-endian).
  * Any thread; one lock, taken once for a schema and once for a batch.
  */
-#ifndef MR_EVENT_SCHEMAS_H
-#define MR_EVENT_SCHEMAS_H
+#pragma once
 
-#include "base/status.h"
 #include "event/batch.h"
 
 enum { MR_SCHEMA_FRAME_LEN = 5 };
@@ -39,8 +37,7 @@ struct mr_schema {
     char *fault; /* why there will be none */
 };
 
-/* Waits for a schema without an id, `limit_ms` at most; NULL: there is none, or the wait was ended. It stays the
- * schemas', and as it is. Registry's thread, as the functions after it. */
+/* A schema without an id; NULL: none within `limit_ms`, or the wait was ended. Registry's thread, as the functions after it. */
 const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t limit_ms);
 
 /* Sleeps, unless the wait is ended. */
@@ -53,5 +50,3 @@ bool mr_schemas_ended(struct mr_schemas *schemas);
 /* False: another schema has that id, which is why this one gets none. */
 bool mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id);
 void mr_schemas_set_fault(struct mr_schemas *schemas, uint32_t index, const char *fault);
-
-#endif
