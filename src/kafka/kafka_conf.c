@@ -1,7 +1,5 @@
 #include "kafka/kafka_conf.h"
 
-#include <stdio.h>
-
 #include "kafka/kafka_token.h"
 
 static mr_status conf_set(rd_kafka_conf_t *conf, const char *name, const char *value,
@@ -104,7 +102,6 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
 
 static void give_token(rd_kafka_t *consumer, const char *unused, void *program)
 {
-    (void)unused;
     mr_kafka_token_give(consumer, program);
 }
 
@@ -121,12 +118,8 @@ mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
     struct mr_kafka_options plain = *options;
     plain.exactly_once = false;
     mr_status status = mr_kafka_conf_fill(conf, &plain, ret_error);
-    if (status == MR_OK) {
-        status = conf_set_all(conf, fixed, MR_ARRAY_LEN(fixed), ret_error);
-    }
-    if (status == MR_OK) {
-        status = conf_set_all(conf, properties, count, ret_error);
-    }
+    status = MR_THEN(status, conf_set_all(conf, fixed, MR_ARRAY_LEN(fixed), ret_error));
+    status = MR_THEN(status, conf_set_all(conf, properties, count, ret_error));
     if (status != MR_OK) {
         rd_kafka_conf_destroy(conf);
         return status;

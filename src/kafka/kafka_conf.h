@@ -1,6 +1,5 @@
 /* librdkafka's properties, as the promise needs them and as the user set them. For kafka/ and sink/kafka only. */
-#ifndef MR_KAFKA_CONF_H
-#define MR_KAFKA_CONF_H
+#pragma once
 
 #include <librdkafka/rdkafka.h>
 
@@ -11,10 +10,7 @@
 mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,
                              struct mr_error *ret_error);
 
-/* A consumer of the same brokers, with the same security, that joins no group and stores nothing; `properties` come after those.
- * The caller's: mr_kafka_client_end. */
+/* A consumer of the same brokers that joins no group and stores nothing; `properties` come after those. mr_kafka_client_end. */
 mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
                                 const struct mr_kafka_property *properties, size_t count,
                                 rd_kafka_t **ret_consumer, struct mr_error *ret_error);
-
-#endif

@@ -1,8 +1,5 @@
 #include "kafka/kafka_errors.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "kafka/kafka_token.h"
 
 /* Whatever says so last counts, as for librdkafka. */
@@ -41,28 +38,19 @@ static mr_status classify_login(const char *text, const struct mr_kafka_options 
 static mr_status classify_tls(const char *text, const struct mr_kafka_options *options,
                               char ret_remedy[MR_KAFKA_REMEDY_MAX])
 {
-    if (strstr(text, "certificate verify failed") != NULL) {
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "check that sink.kafka.tls_ca_location holds the CA of the broker's certificate, "
-                 "and that "
-                 "this certificate names the host of sink.kafka.brokers and is still valid");
-        return MR_ERR_AUTH;
-    }
-    if (strstr(text, "certificate") != NULL) {
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "the broker wants another client certificate: check "
-                 "sink.kafka.tls_certificate_location and tls_key_location");
-        return MR_ERR_AUTH;
-    }
-    if (!speaks_tls(options)) {
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "this port of the broker seems to speak TLS: set sink.kafka.tls = true");
-        return MR_ERR_TRANSIENT;
-    }
-    snprintf(
-        ret_remedy, MR_KAFKA_REMEDY_MAX,
-        "check that this port of the broker speaks TLS; set sink.kafka.tls = false if it does not");
-    return MR_ERR_TRANSIENT;
+    bool is_refusal = strstr(text, "certificate") != NULL;
+    const char *remedy =
+        strstr(text, "certificate verify failed") != NULL
+            ? "check that sink.kafka.tls_ca_location holds the CA of the broker's certificate, and "
+              "that this certificate names the host of sink.kafka.brokers and is still valid"
+        : is_refusal ? "the broker wants another client certificate: check "
+                       "sink.kafka.tls_certificate_location and tls_key_location"
+        : speaks_tls(options)
+            ? "check that this port of the broker speaks TLS; set sink.kafka.tls = false if it "
+              "does not"
+            : "this port of the broker seems to speak TLS: set sink.kafka.tls = true";
+    snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX, "%s", remedy);
+    return is_refusal ? MR_ERR_AUTH : MR_ERR_TRANSIENT;
 }
 
 bool mr_kafka_is_hung_up(const char *facility, const char *text)
@@ -75,18 +63,38 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                                   const struct mr_kafka_options *options,
                                   char ret_remedy[MR_KAFKA_REMEDY_MAX])
 {
+    static const struct {
+        rd_kafka_resp_err_t err;
+        mr_status status;
+        const char *remedy;
+    } known[] = {
+        {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, MR_ERR_AUTH,
+         "grant the user Describe, Write and Create on the topic"},
+        {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, MR_ERR_AUTH,
+         "grant the user IdempotentWrite on the cluster"},
+        {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, MR_ERR_POISON,
+         "raise sink.kafka.message_max, the broker's message.max.bytes and the topic's "
+         "max.message.bytes"},
+        {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, MR_ERR_TRANSIENT,
+         "records carry the time of their commit, the stored position that of this machine: set "
+         "the clock that is wrong, or raise the topic's message.timestamp.after.max.ms (an hour "
+         "by default)"},
+        {RD_KAFKA_RESP_ERR_INVALID_RECORD, MR_ERR_POISON,
+         "a compacted topic takes no record without a key: if the topic is one, set key_columns "
+         "for its table, skip truncates, or set its cleanup.policy to delete"},
+        {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, MR_ERR_POISON, ""},
+    };
     ret_remedy[0] = '\0';
+    for (size_t i = 0; i < MR_ARRAY_LEN(known); i++) {
+        if (known[i].err == err) {
+            snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX, "%s", known[i].remedy);
+            return known[i].status;
+        }
+    }
     switch (err) {
     case RD_KAFKA_RESP_ERR__AUTHENTICATION:
     case RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED:
         return classify_login(text, options, ret_remedy);
-    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "grant the user Describe, Write and Create on the topic");
-        return MR_ERR_AUTH;
-    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX, "grant the user IdempotentWrite on the cluster");
-        return MR_ERR_AUTH;
     case RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
                  "grant the user Describe and Write on transactional id \"%s\"",
@@ -100,24 +108,6 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
         return classify_tls(text, options, ret_remedy);
     case RD_KAFKA_RESP_ERR__SSL:
         return classify_tls(text, options, ret_remedy);
-    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "raise sink.kafka.message_max, the broker's message.max.bytes and the topic's "
-                 "max.message.bytes");
-        return MR_ERR_POISON;
-    case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "records carry the time of their commit, the stored position that of this "
-                 "machine: set the clock that is wrong, or raise the topic's "
-                 "message.timestamp.after.max.ms (an hour by default)");
-        return MR_ERR_TRANSIENT;
-    case RD_KAFKA_RESP_ERR_INVALID_RECORD:
-        snprintf(ret_remedy, MR_KAFKA_REMEDY_MAX,
-                 "a compacted topic takes no record without a key: if the topic is one, set "
-                 "key_columns for its table, skip truncates, or set its cleanup.policy to delete");
-        return MR_ERR_POISON;
-    case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
-        return MR_ERR_POISON;
     default:
         return MR_ERR_TRANSIENT;
     }

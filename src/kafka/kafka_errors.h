@@ -1,7 +1,5 @@
-/* What each librdkafka error means and how it is mended; the one place that sorts them. For kafka/ and sink/kafka only; any
- * thread. */
-#ifndef MR_KAFKA_ERRORS_H
-#define MR_KAFKA_ERRORS_H
+/* What each librdkafka error means and how it is mended. For kafka/ and sink/kafka only; any thread. */
+#pragma once
 
 #include <librdkafka/rdkafka.h>
 
@@ -46,5 +44,3 @@ static inline bool mr_kafka_is_missing(rd_kafka_resp_err_t err)
 /* Whether a line of librdkafka's log says so. A port that speaks TLS does this to a client that does not, and librdkafka
  * 2.15 reports it in its log alone: rd_kafka_broker_conn_closed (rdkafka_broker.c) makes it information, not an error. */
 bool mr_kafka_is_hung_up(const char *facility, const char *text);
-
-#endif

@@ -1,8 +1,5 @@
 #include "kafka/kafka_reader.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
@@ -10,7 +7,6 @@
 
 enum { ANSWER_TIMEOUT_MS = 30000, POLL_MS = 500, CHUNK = 1000 };
 
-/* Where a partition ends: records from there on came after the topic was opened. */
 struct partition {
     int64_t begin;
     int64_t end;
@@ -62,7 +58,6 @@ static void forget(struct mr_kafka_reader *reader)
     reader->next = reader->taken = 0;
 }
 
-/* The record that was handed out last lives until the next one is. */
 static void forget_last(struct mr_kafka_reader *reader)
 {
     if (reader->next > 0) {
@@ -274,7 +269,6 @@ static struct mr_kafka_read read_of(const rd_kafka_message_t *message)
     return read;
 }
 
-/* All before `offset` of the partition is read. */
 static void pass(struct mr_kafka_reader *reader, int32_t number, int64_t offset)
 {
     struct partition *partition = &reader->partitions[number];
@@ -284,7 +278,6 @@ static void pass(struct mr_kafka_reader *reader, int32_t number, int64_t offset)
     }
 }
 
-/* The next message of any kind; NULL: none has come. */
 static rd_kafka_message_t *take(struct mr_kafka_reader *reader)
 {
     forget_last(reader);

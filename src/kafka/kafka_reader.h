@@ -1,7 +1,6 @@
 /* Reads a topic from its beginning to the end that it had when it was opened, committed records only. For who checks what was
  * sent, and for nobody who sends. One thread, which owns the reader. */
-#ifndef MR_KAFKA_READER_H
-#define MR_KAFKA_READER_H
+#pragma once
 
 #include "kafka/options.h"
 
@@ -46,5 +45,3 @@ mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_r
 mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topic,
                                 int32_t partition, int64_t offset, struct mr_kafka_read *ret_record,
                                 struct mr_error *ret_error);
-
-#endif

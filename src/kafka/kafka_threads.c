@@ -1,15 +1,11 @@
 #include "kafka/kafka_threads.h"
 
-#include <poll.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/status.h"
 #include "base/thread.h"
+#include "base/wake.h"
 #include "kafka/kafka_token.h"
 
 enum { LOOK_MS = 100 };
@@ -18,9 +14,6 @@ enum { LOOK_MS = 100 };
 static rd_kafka_resp_err_t on_thread_start(rd_kafka_t *producer, rd_kafka_thread_type_t type,
                                            const char *thread, void *context)
 {
-    (void)producer;
-    (void)type;
-    (void)context;
     char name[16] = "";
     prctl(PR_GET_NAME, name);
     /* Its mock cluster takes an interrupted poll for a failure. */
@@ -33,10 +26,6 @@ static rd_kafka_resp_err_t on_thread_start(rd_kafka_t *producer, rd_kafka_thread
 static rd_kafka_resp_err_t on_thread_exit(rd_kafka_t *producer, rd_kafka_thread_type_t type,
                                           const char *thread, void *context)
 {
-    (void)producer;
-    (void)type;
-    (void)thread;
-    (void)context;
     mr_thread_end();
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
@@ -44,10 +33,6 @@ static rd_kafka_resp_err_t on_thread_exit(rd_kafka_t *producer, rd_kafka_thread_
 static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf, void *context,
                                   char *reason, size_t reason_size)
 {
-    (void)conf;
-    (void)context;
-    (void)reason;
-    (void)reason_size;
     rd_kafka_interceptor_add_on_thread_start(producer, "profiler", on_thread_start, NULL);
     rd_kafka_interceptor_add_on_thread_exit(producer, "profiler", on_thread_exit, NULL);
     return RD_KAFKA_RESP_ERR_NO_ERROR;
@@ -70,7 +55,7 @@ static void *ending_main(void *context)
     mr_thread_begin(MR_THREAD_KAFKA, "mr-kafka-end");
     rd_kafka_destroy_flags(ending->client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     mr_thread_end();
-    eventfd_write(ending->done_fd, 1);
+    mr_wake(ending->done_fd);
     return NULL;
 }
 
@@ -97,12 +82,13 @@ void mr_kafka_client_end(rd_kafka_t *client, int limit_ms)
     if (ending.done_fd < 0 || mr_thread_create(&thread, ending_main, &ending, NULL) != MR_OK) {
         rd_kafka_destroy_flags(client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     } else {
-        struct pollfd done = {.fd = ending.done_fd, .events = POLLIN};
+        bool ended;
         int64_t deadline_ns = mr_monotonic_ns() + (int64_t)limit_ms * 1000000;
         do {
             mr_kafka_token_stop(client);
-        } while (poll(&done, 1, LOOK_MS) != 1 && mr_monotonic_ns() < deadline_ns);
-        if (done.revents == 0) {
+            ended = mr_wait_readable(ending.done_fd, LOOK_MS);
+        } while (!ended && mr_monotonic_ns() < deadline_ns);
+        if (!ended) {
             leave(limit_ms);
         }
         pthread_join(thread, NULL);

@@ -1,12 +1,11 @@
 #include "kafka/kafka_token.h"
 
 #include <cjson/cJSON.h>
-#include <pthread.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
+#include "base/wake.h"
 
 /* Clients whose program runs just now, and what ends it. */
 enum { RUNNING_MAX = 8 };
@@ -58,7 +57,7 @@ static size_t begin_running(rd_kafka_t *client, int *ret_stop_fd)
 {
     size_t at = 0;
     *ret_stop_fd = eventfd(0, EFD_CLOEXEC);
-    pthread_mutex_lock(&running.lock);
+    MR_HOLD(&running.lock);
     while (at < RUNNING_MAX && running.items[at].client != NULL) {
         at++;
     }
@@ -66,7 +65,6 @@ static size_t begin_running(rd_kafka_t *client, int *ret_stop_fd)
         running.items[at].client = client;
         running.items[at].stop_fd = *ret_stop_fd;
     }
-    pthread_mutex_unlock(&running.lock);
     return at;
 }
 
@@ -84,13 +82,12 @@ static void end_running(size_t at, int stop_fd)
 
 void mr_kafka_token_stop(const rd_kafka_t *client)
 {
-    pthread_mutex_lock(&running.lock);
+    MR_HOLD(&running.lock);
     for (size_t i = 0; i < RUNNING_MAX; i++) {
         if (running.items[i].client == client && running.items[i].stop_fd >= 0) {
-            eventfd_write(running.items[i].stop_fd, 1);
+            mr_wake(running.items[i].stop_fd);
         }
     }
-    pthread_mutex_unlock(&running.lock);
 }
 
 void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program)

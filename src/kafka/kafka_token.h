@@ -4,8 +4,7 @@
  * librdkafka asks for the first one when the client is made, for the next when 80 % of a token's life are over, and after a failure again
  * in 10 s. It asks by a callback on its background thread, where the program may take its time. The callback gets the client's opaque,
  * which each kind of client has a type of its own for; so each has a callback of its own, which calls mr_kafka_token_give. */
-#ifndef MR_KAFKA_TOKEN_H
-#define MR_KAFKA_TOKEN_H
+#pragma once
 
 #include <librdkafka/rdkafka.h>
 
@@ -27,5 +26,3 @@ void mr_kafka_token_stop(const rd_kafka_t *client);
 /* What a failure means that librdkafka reports while it has no new token (kafka_errors.h); its text begins like this. */
 #define MR_KAFKA_NO_TOKEN "Failed to acquire SASL OAUTHBEARER token"
 mr_status mr_kafka_token_classify(const char *text, const char **ret_remedy);
-
-#endif

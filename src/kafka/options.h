@@ -1,6 +1,5 @@
 /* A Kafka cluster, and what the pipeline wants of it: the part of the configuration that reaches librdkafka. */
-#ifndef MR_KAFKA_OPTIONS_H
-#define MR_KAFKA_OPTIONS_H
+#pragma once
 
 #include "base/program.h"
 #include "base/secret.h"
@@ -43,5 +42,3 @@ struct mr_kafka_options {
 
 /* Of the librdkafka that runs, which need not be the one we were built with. Any thread. */
 const char *mr_kafka_library_version(void);
-
-#endif
