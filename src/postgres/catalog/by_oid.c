@@ -1,8 +1,5 @@
 #include "postgres/catalog/by_oid.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static uint32_t oid_at(const struct mr_by_oid *table, size_t size, uint32_t place)
 {
     uint32_t oid;
@@ -10,7 +7,6 @@ static uint32_t oid_at(const struct mr_by_oid *table, size_t size, uint32_t plac
     return oid;
 }
 
-/* Where the item is, or would be. */
 static uint32_t place_of(const struct mr_by_oid *table, size_t size, uint32_t oid)
 {
     uint32_t place = 0;

@@ -1,6 +1,5 @@
 /* Items of one size, each with its OID as the first member, in the order of the OIDs. All zero is an empty table. One thread. */
-#ifndef MR_POSTGRES_BY_OID_H
-#define MR_POSTGRES_BY_OID_H
+#pragma once
 
 #include "base/base.h"
 
@@ -17,5 +16,3 @@ void *mr_by_oid_make(struct mr_by_oid *table, size_t size, uint32_t oid);
 
 /* What the items point to is the caller's to free before. */
 void mr_by_oid_done(struct mr_by_oid *table);
-
-#endif

@@ -1,9 +1,6 @@
 #include "postgres/catalog/describe.h"
 
-#include <stdio.h>
-
 #include "base/clock.h"
-#include "base/log.h"
 
 #define ASK_LIMIT_NS (INT64_C(10) * 1000000000)
 
@@ -35,7 +32,6 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
     mr_pg_types_done(&catalog->types);
 }
 
-/* Answers MR_FULL. */
 static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind kind,
                        const struct mr_transaction *transaction, const struct mr_relation *view,
                        const struct mr_column *column)

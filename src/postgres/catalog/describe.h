@@ -5,8 +5,7 @@
  * caller then has the question answered on a connection (mr_pg_catalog_ask), and looks up again. The catalog tells of now and rows are of
  * then: pg_keys.h, pg_captured.h and pg_types.h say what that means for each. One thread.
  */
-#ifndef MR_POSTGRES_DESCRIBE_H
-#define MR_POSTGRES_DESCRIBE_H
+#pragma once
 
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_key_order.h"
@@ -54,8 +53,7 @@ mr_status mr_pg_catalog_describe(struct mr_pg_catalog *catalog,
                                  const struct mr_transaction *transaction, struct mr_relation *view,
                                  struct mr_error *ret_error);
 
-/* Describes one of our tables as the connection sees it now, and asks for all that is needed. Types that are known
- * stay so. */
+/* Describes one of our tables as the connection sees it now, and asks for all that is needed. */
 mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                                      struct mr_relation *view, struct mr_error *ret_error);
 
@@ -75,5 +73,3 @@ enum { MR_PG_ASK_AGAIN_MS = 10 };
  * where that was the reason. */
 mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
                              struct mr_error *ret_error);
-
-#endif

@@ -1,14 +1,9 @@
 #include "postgres/catalog/pg_attached.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "postgres/catalog/pg_sql.h"
 
 enum { NAMES_MAX = 10 };
 
-/* Those of the wish among leaves that are sent, or whose tables are. */
 static void add_candidates(struct mr_text *sql, const struct mr_attached_wish *wish)
 {
     mr_text_string(sql, ", candidates AS (SELECT DISTINCT t.oid FROM tree t");
@@ -95,9 +90,9 @@ mr_status mr_pg_attached_log(struct mr_pg_conn *conn, const struct mr_pg_source_
                              const struct mr_attached_wish *wish, char **logged,
                              struct mr_error *ret_error)
 {
-    struct mr_text names = {0};
-    struct mr_text remedy = {0};
-    struct mr_text roots = {0};
+    MR_TEXT(names);
+    MR_TEXT(remedy);
+    MR_TEXT(roots);
     mr_status status = mr_pg_attached_find(conn, options, wish, &names, &roots, ret_error);
     if (status == MR_OK && names.len > 0 && (*logged == NULL || strcmp(*logged, names.data) != 0)) {
         mr_text_format(&remedy, "have the rows copied: millrace snapshot %s", roots.data);
@@ -108,8 +103,5 @@ mr_status mr_pg_attached_log(struct mr_pg_conn *conn, const struct mr_pg_source_
         free(*logged);
         *logged = MR_STRDUP(names.data);
     }
-    mr_text_done(&names);
-    mr_text_done(&remedy);
-    mr_text_done(&roots);
     return status;
 }

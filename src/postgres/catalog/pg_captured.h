@@ -5,8 +5,7 @@
  * a partition since, the catalog is asked for that one, and all are read again only if it is a partition.
  * Source thread.
  */
-#ifndef MR_SOURCE_PG_CAPTURED_H
-#define MR_SOURCE_PG_CAPTURED_H
+#pragma once
 
 #include "postgres/catalog/pg_keys.h"
 #include "postgres/catalog/pg_options.h"
@@ -28,8 +27,7 @@ struct mr_pg_captured {
     struct mr_pg_horizon horizon; /* before they were read */
 };
 
-/* Reads all of them; the horizon was read before. What was a partition and still is published stays one: rows from before it was
- * detached may be to come. */
+/* Reads all of them; the horizon was read before. What was a partition and still is published stays one. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                               const struct mr_pg_source_options *options,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error);
@@ -49,5 +47,3 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
                              struct mr_error *ret_error);
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
-
-#endif

@@ -1,14 +1,7 @@
 #include "postgres/catalog/pg_key_order.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
-
 enum { TABLES_MAX = 1000 * 1000 };
 
-/* What a table may have of each. */
 enum kind { OF_PRIMARY_KEY, OF_IDENTITY, KIND_COUNT };
 
 /* The nth column of the key is the rank'th of them in the table, and the place'th of all columns there are now. */
@@ -76,7 +69,6 @@ static void add_query(struct mr_text *sql, const char *oids)
         oids);
 }
 
-/* False: there are too many of them. */
 static bool add_part(struct ordered *key, const struct mr_pg_result *row)
 {
     int64_t rank = mr_pg_result_number(row, 0, RANK);
@@ -90,7 +82,6 @@ static bool add_part(struct ordered *key, const struct mr_pg_result *row)
     return true;
 }
 
-/* Whether the ranks are the numbers below their count, each once. */
 static bool is_whole(const struct ordered *key)
 {
     bool seen[MR_COLUMNS_MAX] = {false};

@@ -5,8 +5,7 @@
  * is here, and a key that was turned after rows of a backlog turns theirs, too. Columns that were renamed keep their places.
  * Source thread.
  */
-#ifndef MR_SOURCE_PG_KEY_ORDER_H
-#define MR_SOURCE_PG_KEY_ORDER_H
+#pragma once
 
 #include "postgres/catalog/pg_keys.h"
 
@@ -29,10 +28,7 @@ bool mr_pg_key_order_covers(const struct mr_pg_key_order *order, uint32_t oid,
 mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, uint32_t oid,
                               const struct mr_transaction *transaction, struct mr_error *ret_error);
 
-/* Puts the view's key, which is in the table's order, into that of its index. A key that the catalog does not have any more stays as
- * it is. */
+/* Puts the view's key, in the table's order, into that of its index. One that the catalog does not have any more stays as it is. */
 void mr_pg_key_order_apply(const struct mr_pg_key_order *order, struct mr_relation *view);
 
 void mr_pg_key_order_done(struct mr_pg_key_order *order);
-
-#endif

@@ -1,12 +1,5 @@
 #include "postgres/catalog/pg_keys.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
-#include "base/text.h"
-
 enum { MALLOC_BYTES = 16 }; /* around a block */
 
 struct key_column {
@@ -36,7 +29,6 @@ struct mr_key_facts {
     mr_lsn keyless_at;   /* where it was seen first that there is no key (any more) */
     uint32_t column_count;
     struct key_column *columns;
-    /* The key that was found last. */
     bool was_found;
     /* It is what the stream flagged under DEFAULT, and counts only if the table is gone. */
     bool is_flagged;
@@ -68,7 +60,6 @@ static void found_done(struct mr_key_facts *facts)
     facts->was_found = false;
 }
 
-/* Room for the names of a key that was found. */
 static void found_begin(struct mr_key_facts *facts, mr_lsn at, uint32_t count)
 {
     found_done(facts);
@@ -331,7 +322,6 @@ static mr_status take_row(void *context, const struct mr_pg_result *row, struct 
     return take_fact(context, row, 0, ret_error);
 }
 
-/* Columns as enum fact_column. */
 static const struct mr_pg_shape facts_shape = {"the tables' keys", "lNNBNNNBSNSNNBNN", 1,
                                                UINT32_MAX};
 
@@ -404,7 +394,6 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint3
     return MR_OK;
 }
 
-/* What a verdict rests on. */
 struct case_at_hand {
     struct mr_key_facts *facts;
     const struct mr_transaction *transaction; /* of the rows */
@@ -435,7 +424,6 @@ static bool find_name(const struct mr_relation *view, const char *name, uint32_t
     return mr_relation_find_column(view, mr_slice_of(name), ret_column);
 }
 
-/* In the order of the table, whatever the order in which they come. */
 static void add_to_key(const struct case_at_hand *at_hand, uint32_t column)
 {
     uint32_t *columns = at_hand->view->key_columns;
@@ -446,7 +434,6 @@ static void add_to_key(const struct case_at_hand *at_hand, uint32_t column)
     columns[n] = column;
 }
 
-/* The key that this process found for the table before, if the table still has its columns. */
 static bool as_before(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;

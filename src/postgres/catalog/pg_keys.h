@@ -14,8 +14,7 @@
  * its number from its first change of any table. Where that order and the numbers' differ, the times of commits tell it, if the server
  * keeps them, or a look at the catalog that came before the row's commit.
  */
-#ifndef MR_SOURCE_PG_KEYS_H
-#define MR_SOURCE_PG_KEYS_H
+#pragma once
 
 #include "event/relation.h"
 #include "postgres/catalog/by_oid.h"
@@ -51,8 +50,7 @@ static inline struct mr_pg_horizon mr_pg_horizon_of(const struct mr_transaction 
     return (struct mr_pg_horizon){.end = transaction->commit_lsn + 1, .next = transaction->xid + 1};
 }
 
-/* Reads of those tables that need it: their OIDs, with commas between. The horizon was read before. MR_ERR_CONFIG: they take more than
- * `bytes_max` (0: no limit). */
+/* Reads of those tables (OIDs, with commas between) that need it. MR_ERR_CONFIG: they take more than `bytes_max` (0: no limit). */
 mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, const char *oids,
                           const struct mr_pg_horizon *horizon, size_t bytes_max,
                           struct mr_error *ret_error);
@@ -86,5 +84,3 @@ mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *
 void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation *view);
 
 void mr_pg_keys_done(struct mr_pg_keys *keys);
-
-#endif

@@ -1,8 +1,5 @@
 #include "postgres/catalog/pg_leaves.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "postgres/catalog/pg_sql.h"
 
 enum { BOUNDS_MAX = 16 * 1024 }; /* all conditions that are asked for stand in one record */
@@ -34,7 +31,6 @@ const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oi
                                              sizeof(*leaves->leaves), mr_u32_compare);
 }
 
-/* The last root's, as rows come. */
 static void add_leaf(struct mr_leaves *leaves, const struct mr_pg_result *result, uint32_t row)
 {
     leaves->leaves[leaves->leaf_count++] = (struct mr_leaf){

@@ -1,7 +1,5 @@
-/* Partitions of tables that the publication sends by their roots, as the catalog has them at the moment. The connection is the caller's.
- */
-#ifndef MR_POSTGRES_PG_LEAVES_H
-#define MR_POSTGRES_PG_LEAVES_H
+/* Partitions of tables that the publication sends by their roots, as the catalog has them now. The connection is the caller's. */
+#pragma once
 
 #include "postgres/catalog/pg_options.h"
 
@@ -39,5 +37,3 @@ const struct mr_leaf *mr_leaves_find(const struct mr_leaves *leaves, uint32_t oi
  * fulfil and few others, the caller's to free; "": all do. NULL: it is none any more. Waits for who has locked it. */
 mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attached,
                          char **ret_bounds, struct mr_error *ret_error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which stream is wanted of which server. */
-#ifndef MR_POSTGRES_PG_OPTIONS_H
-#define MR_POSTGRES_PG_OPTIONS_H
+#pragma once
 
 #include "base/index.h"
 #include "base/pattern.h"
@@ -123,9 +122,8 @@ struct mr_pg_source_options {
     const struct mr_table_key *keys;
     uint32_t key_count;
     enum mr_key_order key_order; /* of the columns of other keys */
-    size_t
-        relation_bytes_max; /* that descriptions of tables may take, with all that is made of them; 0: no limit */
-    bool via_root; /* the publication names partitioned tables, not their partitions */
+    size_t relation_bytes_max; /* of descriptions of tables and what is made of them; 0: no limit */
+    bool via_root;             /* the publication names partitioned tables, not their partitions */
     bool create_slot;
     bool slot_must_exist; /* another program has delivered what is before its position */
     bool create_publication;
@@ -134,8 +132,7 @@ struct mr_pg_source_options {
     bool proves;             /* that tables equal topics, all the time */
     bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
     bool adopt_slot;         /* and read on from nevertheless */
-    uint32_t
-        handover_ms; /* how long the end of an instance with another configuration is waited for */
+    uint32_t handover_ms;    /* to wait for the end of an instance that is configured otherwise */
     enum mr_pg_copies copies;
     const struct mr_copy_where *wheres; /* of a table the first that fits */
     uint32_t where_count;
@@ -173,5 +170,3 @@ uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options);
 const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,
                                            mr_slice schema, mr_slice table, mr_slice leaf_schema,
                                            mr_slice leaf);
-
-#endif

@@ -131,7 +131,7 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
 static void add_names(struct mr_text *sql, const struct mr_pg_captured_options *captured,
                       bool of_schemas)
 {
-    struct mr_text array = {0};
+    MR_TEXT(array);
     mr_text_string(&array, "{");
     for (uint32_t i = 0; i < captured->table_count; i++) {
         const struct mr_table_name *table = &captured->tables[i];
@@ -143,7 +143,6 @@ static void add_names(struct mr_text *sql, const struct mr_pg_captured_options *
     }
     mr_text_string(&array, "}");
     mr_sql_format(sql, "%L::text[]", array.data);
-    mr_text_done(&array);
 }
 
 /* `wanted(schema, name, n)`: the configured tables; `listed(oid, n, nspname, relname, relreplident)`: those that exist; and those of
@@ -268,7 +267,6 @@ void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_optio
                    " ORDER BY w.n");
 }
 
-/* The configured tables and their partitions. */
 #define CAPTURED                                                                                   \
     ", captured AS MATERIALIZED (SELECT oid FROM listed UNION"                                     \
     " SELECT t.oid FROM listed JOIN tree t ON t.root = listed.oid)"
@@ -378,7 +376,6 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
     mr_sql_format(sql, "%L) ORDER BY 3, 4", options->publication);
 }
 
-/* The first of them by name. */
 #define FEW(of)                                                                                    \
     " (SELECT string_agg(name, ', ') FROM (SELECT name FROM " of " ORDER BY 1 LIMIT 5) few)"
 

@@ -1,8 +1,6 @@
 /* SQL texts put together. */
-#ifndef MR_POSTGRES_PG_SQL_H
-#define MR_POSTGRES_PG_SQL_H
+#pragma once
 
-#include "base/text.h"
 #include "postgres/catalog/pg_options.h"
 
 /* Publications have row filters, column lists and whole schemas. */
@@ -60,8 +58,7 @@ enum mr_server_column {
 };
 #define MR_SERVER_SHAPE "ssSSnbSSSNSNBLBBSSBBBB"
 
-/* One row a configured table, in the order of configuration; columns as enum mr_table_column. A constant number of
- * joins, however many tables there are. */
+/* One row a configured table, in their order; columns as enum mr_table_column. A constant number of joins, however many tables. */
 void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options,
                              int version);
 
@@ -153,5 +150,3 @@ void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options 
  * OIDs: the OID, and which of these it is, as enum mr_pg_capture. */
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version);
-
-#endif

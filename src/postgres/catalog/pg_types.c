@@ -1,9 +1,5 @@
 #include "postgres/catalog/pg_types.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
 #include "postgres/catalog/pg_sql.h"
 
 enum {

@@ -4,8 +4,7 @@
  * with it is described. What is read of a type holds for good: its OID is never given to another that is alive, and what a
  * domain is over or an array is of never changes (ALTER TYPE and ALTER DOMAIN have no form that would). Source thread.
  */
-#ifndef MR_SOURCE_PG_TYPES_H
-#define MR_SOURCE_PG_TYPES_H
+#pragma once
 
 #include "event/event.h"
 #include "postgres/catalog/by_oid.h"
@@ -34,5 +33,3 @@ bool mr_pg_types_find(const struct mr_pg_types *types, uint32_t oid, int32_t mod
 bool mr_pg_types_is_gone(const struct mr_pg_types *types, uint32_t oid);
 
 void mr_pg_types_done(struct mr_pg_types *types);
-
-#endif

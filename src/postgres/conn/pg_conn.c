@@ -1,10 +1,6 @@
 #include "postgres/conn/pg_conn.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/jemalloc.h"

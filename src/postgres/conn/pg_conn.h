@@ -6,11 +6,9 @@
  * Every libpq and server error is sorted here, once, into transient, authentication, configuration or history, and gets a text that
  * names thing, reason and remedy, without the server's DETAIL, HINT and CONTEXT, which quote values of rows.
  */
-#ifndef MR_POSTGRES_PG_CONN_H
-#define MR_POSTGRES_PG_CONN_H
+#pragma once
 
 #include "base/program.h"
-#include "base/text.h"
 #include "event/event.h"
 
 struct mr_pg_conn;
@@ -29,8 +27,7 @@ struct mr_pg_options {
     bool insecure_tls; /* a server on another machine need not prove who it is */
 };
 
-/* Calls `take` with each file and folder that libpq may read for this connection string, be it there or not: certificates,
- * keys, its defaults in the home folder, and what its environment variables name. Any thread. */
+/* Calls `take` with each file and folder that libpq may read for this connection string, be it there or not. Any thread. */
 void mr_pg_each_file(const char *conninfo, void (*take)(void *context, const char *path),
                      void *context);
 
@@ -63,12 +60,18 @@ void mr_pg_set_stop_fd(struct mr_pg_conn *conn, int stop_fd);
 /* Closes and frees; NULL is fine. */
 void mr_pg_close(struct mr_pg_conn *conn);
 
-/* What the answer to a query must look like. The server may be another one than we believe, so what it says is checked
- * before anybody reads it. */
+/* Of a connection that is closed at the end of its block: MR_PG_CLOSED struct mr_pg_conn *conn = NULL; */
+#define MR_PG_CLOSED __attribute__((cleanup(mr_pg_close_at)))
+static inline void mr_pg_close_at(struct mr_pg_conn **conn)
+{
+    mr_pg_close(*conn);
+}
+
+/* What the answer to a query must look like: the server may be another one than we believe. */
 struct mr_pg_shape {
     const char *about; /* for errors: "the slot" */
-    const char *
-        columns; /* a letter each: s text, i identifier, b boolean, n whole number, l LSN; a capital may be NULL */
+    const char
+        *columns; /* s text, i identifier, b boolean, n number, l LSN; a capital may be NULL */
     uint32_t rows_min;
     uint32_t rows_max;
 };
@@ -202,5 +205,3 @@ int mr_pg_socket(const struct mr_pg_conn *conn);
 /* Ends the stream with CopyDone and reads on, dropping data, until the server answers or the deadline
  * (monotonic) passes. The answer proves that the server has taken every status update sent before. */
 mr_status mr_pg_end_replication(struct mr_pg_conn *conn, int64_t deadline_ns);
-
-#endif

@@ -1,7 +1,5 @@
 /* COPY … TO STDOUT on an ordinary connection. */
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "postgres/conn/pg_conn_internal.h"
 
@@ -46,7 +44,6 @@ mr_status mr_pg_copy_start(struct mr_pg_conn *conn, const char *command, struct 
     return status;
 }
 
-/* What the server says next after the rows; NULL: nothing, it is ready for another question. */
 static mr_status next_result(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                              PGresult **ret_result, struct mr_error *ret_error)
 {

@@ -1,8 +1,5 @@
 /* Which files libpq reads: PostgreSQL documentation, "Database Connection Control Functions" (ssl*, passfile), "The Password
  * File", "The Connection Service File", "Environment Variables". */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "postgres/conn/pg_conn_internal.h"
 

@@ -1,7 +1,6 @@
 /* What the files of pg_conn share: waiting and errors (pg_conn.c), queries (pg_conn_query.c), connecting
  * (pg_conn_open.c), whom to trust (pg_conn_trust.c), the stream (pg_conn_stream.c), rows (pg_conn_copy.c). */
-#ifndef MR_POSTGRES_PG_CONN_INTERNAL_H
-#define MR_POSTGRES_PG_CONN_INTERNAL_H
+#pragma once
 
 #include <libpq-fe.h>
 
@@ -81,8 +80,7 @@ mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *s
 mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_change,
                             struct mr_error *ret_error);
 
-/* What a connection is asked for so that nobody in between can pass for the server; see pg_conn_trust.c. NULL: as the
- * user says. */
+/* What a connection is asked for so that nobody can pass for the server (pg_conn_trust.c). NULL: as the user says. */
 struct mr_pg_trust {
     const char *sslmode;
     const char *sslrootcert;
@@ -97,5 +95,3 @@ mr_status mr_pg_trust_choose(const PQconninfoOption *parsed, const char *host, c
 
 /* What the user said of an option in the connection string, or NULL. */
 const char *mr_pg_conninfo_value(const PQconninfoOption *parsed, const char *name);
-
-#endif

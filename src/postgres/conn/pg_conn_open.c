@@ -1,10 +1,6 @@
 /* Connecting (hosts one after the other, each with what the user and we say of a connection) and closing. */
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_hosts.h"
 
@@ -39,7 +35,6 @@ struct keywords {
     int count;
 };
 
-/* One host of the connection string. Its texts are ours; NULL: the string says nothing of it. */
 struct host {
     char *name;
     char *address;
@@ -57,7 +52,6 @@ static void keyword_add(struct keywords *keywords, const char *name, const char 
     }
 }
 
-/* What all hosts of a connection string are tried with. */
 struct attempt {
     const struct mr_pg_options *options;
     const char *password;
@@ -198,8 +192,6 @@ mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, const char *before, const 
 /* Notices would be written to standard error as they are, and may quote rows. Before there is a connection of ours. */
 static void drop_notice(void *context, const PGresult *result)
 {
-    (void)context;
-    (void)result;
 }
 
 /* One of them is about rows that are lost: PostgreSQL 18 streams on where a publication did not exist when a row was
@@ -220,13 +212,12 @@ static mr_status connect_host(const struct attempt *attempt, const struct host *
     MR_TRY(mr_pg_trust_choose(attempt->parsed, host->name, host->address,
                               attempt->options->insecure_tls, &trust, ret_error));
     const char *own = mr_pg_conninfo_value(attempt->parsed, "options");
-    struct mr_text settings = {0};
+    MR_TEXT(settings);
     mr_text_format(&settings, "%s %s %s", default_settings, own == NULL ? "" : own,
                    pinned_settings);
     struct keywords keywords = {0};
     keywords_fill(&keywords, attempt, host, &trust, settings.data);
     PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);
-    mr_text_done(&settings);
     if (libpq == NULL) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
     }
@@ -268,7 +259,7 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
 {
     uint32_t count = mr_pg_host_count(mr_pg_conninfo_value(attempt->parsed, "host"),
                                       mr_pg_conninfo_value(attempt->parsed, "hostaddr"));
-    struct mr_text said = {0};
+    MR_TEXT(said);
     mr_status answer = MR_ERR_TRANSIENT;
     uint32_t first = attempt->only == ANY_HOST ? 0 : attempt->only;
     uint32_t end = attempt->only == ANY_HOST ? count : first + 1;
@@ -276,7 +267,6 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
         struct mr_error error = {0};
         mr_status status = connect_nth(attempt, n, count, ret_libpq, &error);
         if (status == MR_OK || status == MR_AGAIN) {
-            mr_text_done(&said);
             return status;
         }
         if (n == first || status == MR_ERR_TRANSIENT) {
@@ -286,7 +276,6 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
         mr_text_string(&said, error.text);
     }
     mr_error_set(ret_error, answer, "%s", said.data);
-    mr_text_done(&said);
     return answer;
 }
 

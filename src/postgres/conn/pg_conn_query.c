@@ -1,12 +1,8 @@
 /* Queries: a command sent, and an answer that is what was expected, or none. */
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "base/wake.h"
 #include "event/lsn.h"
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/quote.h"
@@ -103,7 +99,6 @@ static bool value_fits(char kind, const char *text)
     }
 }
 
-/* What it takes with another value of that length. */
 static size_t bytes_with(const struct mr_pg_result *result, size_t len)
 {
     size_t values = ((size_t)result->rows + 1) * result->columns;
@@ -165,7 +160,6 @@ static mr_status pass_row(struct mr_pg_conn *conn, struct mr_pg_result *result,
     return status;
 }
 
-/* One of the results that make up an answer. */
 static mr_status take_result(struct mr_pg_conn *conn, struct mr_pg_result *result,
                              const PGresult *libpq, const struct mr_pg_shape *shape,
                              struct mr_error *ret_error)
@@ -238,8 +232,7 @@ static void cancel_command(struct mr_pg_conn *conn)
         free(cancelling);
     } else {
         pthread_detach(thread);
-        struct pollfd done = {.fd = fds[0], .events = POLLIN};
-        poll(&done, 1, CANCEL_WAIT_MS);
+        mr_wait_readable(fds[0], CANCEL_WAIT_MS);
     }
     close(fds[0]);
 }
@@ -261,9 +254,7 @@ mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, co
         PQsetSingleRowMode(conn->libpq);
     }
     mr_status status = flush_output(conn, limit, ret_error);
-    if (status == MR_OK) {
-        status = mr_pg_wait_result(conn, limit, ret_error);
-    }
+    status = MR_THEN(status, mr_pg_wait_result(conn, limit, ret_error));
     if (status != MR_OK) {
         conn->broken = true;
         if (status == MR_AGAIN) {

@@ -1,12 +1,8 @@
 /* The copy-both stream of a connection. */
 #include <endian.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "event/lsn.h"
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_errors.h"
@@ -23,9 +19,9 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
                                   struct mr_error *ret_error)
 {
     /* An identifier inside a literal inside the command: quoted twice. */
-    struct mr_text publications = {0};
+    MR_TEXT(publications);
     mr_sql_add_identifier(&publications, publication);
-    struct mr_text command = {0};
+    MR_TEXT(command);
     mr_text_format(&command, "START_REPLICATION SLOT ");
     mr_sql_add_identifier(&command, slot);
     mr_text_format(&command, " LOGICAL " MR_LSN_FORMAT " (proto_version '1', publication_names ",
@@ -35,8 +31,6 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
     struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, MR_PG_ANSWER_MS);
     PGresult *result;
     mr_status status = mr_pg_run(conn, &limit, command.data, MR_PG_WHOLE, &result, ret_error);
-    mr_text_done(&command);
-    mr_text_done(&publications);
     MR_TRY(status);
     ExecStatusType kind = PQresultStatus(result);
     if (kind == PGRES_FATAL_ERROR) {

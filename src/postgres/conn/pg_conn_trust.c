@@ -5,10 +5,6 @@
  * verified, or, where the user asks for TLS without one (sslmode=require), by SCRAM with channel binding, which a server
  * that does not know the password's verifier can't do, and which ties the proof to this very TLS connection
  * (PostgreSQL documentation, "Database Connection Control Functions": sslmode, channel_binding; RFC 5802, section 6). */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "postgres/conn/pg_conn_internal.h"
 

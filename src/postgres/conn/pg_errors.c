@@ -1,7 +1,5 @@
 #include "postgres/conn/pg_errors.h"
 
-#include <string.h>
-
 #include "event/checkpoint.h"
 
 /* Where the slot or the publication is there, and of no use. */

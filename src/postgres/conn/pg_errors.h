@@ -1,8 +1,7 @@
 /* What each failure of PostgreSQL means to us, in one table. Inside postgres/ only. */
-#ifndef MR_POSTGRES_PG_ERRORS_H
-#define MR_POSTGRES_PG_ERRORS_H
+#pragma once
 
-#include "base/status.h"
+#include "base/base.h"
 
 /* The class of an error that the server reported; `message` is its primary message, for the few codes that
  * stand for several things. `ret_remedy` gets a sentence to append, or "". */
@@ -19,9 +18,6 @@ mr_status mr_pg_stream_error_classify(const char *sqlstate, const char *message,
 /* The same for a connection attempt that failed without a word of the server's: libpq gives a text and no code. */
 mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy);
 
-/* The same for one that the server refused. The code decides, in whatever language the server speaks; an English text
- * that is known has the better remedy. */
+/* The same for one that the server refused. The code decides; an English text that is known has the better remedy. */
 mr_status mr_pg_refusal_classify(const char *sqlstate, const char *message,
                                  const char **ret_remedy);
-
-#endif

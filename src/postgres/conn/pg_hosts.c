@@ -1,7 +1,5 @@
 #include "postgres/conn/pg_hosts.h"
 
-#include <string.h>
-
 static uint32_t items(const char *list)
 {
     uint32_t count = 1;

@@ -3,8 +3,7 @@
  * libpq itself goes on to the next host only when one refuses; one that is silent (it lost its power, or is cut off)
  * would take all the time there is. So each host is an attempt of its own.
  */
-#ifndef MR_POSTGRES_PG_HOSTS_H
-#define MR_POSTGRES_PG_HOSTS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -16,5 +15,3 @@ char *mr_pg_host_item(const char *list, uint32_t n);
 
 /* The n-th port: a single one is that of all hosts. Copied, the caller's; NULL for a NULL list. */
 char *mr_pg_host_port(const char *ports, uint32_t n);
-
-#endif

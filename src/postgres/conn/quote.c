@@ -1,6 +1,5 @@
 #include "postgres/conn/quote.h"
 
-/* `value` with each `quote` doubled, and each backslash if `escapes`. */
 static void add_doubled(struct mr_text *sql, const char *value, char quote, bool escapes)
 {
     for (; *value != '\0'; value++) {

@@ -1,11 +1,9 @@
 /* Names and texts as parts of SQL. Any thread. */
-#ifndef MR_POSTGRES_QUOTE_H
-#define MR_POSTGRES_QUOTE_H
+#pragma once
 
 #include <stdarg.h>
-#include <string.h>
 
-#include "base/text.h"
+#include "base/base.h"
 
 struct mr_table_name {
     const char *schema;
@@ -29,5 +27,3 @@ void mr_sql_add_table(struct mr_text *sql, const struct mr_table_name *table);
  * and %% for what they are in printf. */
 void mr_sql_format(struct mr_text *sql, const char *format, ...);
 void mr_sql_vformat(struct mr_text *sql, const char *format, va_list arguments);
-
-#endif

@@ -1,7 +1,4 @@
 /* `millrace check`, PostgreSQL's part: the rules of pg_rules.c, and what only a person needs to know. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_publication.h"
@@ -21,7 +18,6 @@ static const struct {
 static mr_status check_version(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
-    (void)ret_error;
     int major = facts->version / 10000;
     int minor = facts->version % 10000;
     for (size_t i = 0; i < MR_ARRAY_LEN(known_bugs); i++) {
@@ -41,8 +37,6 @@ static mr_status check_version(struct mr_pg_conn *conn, const struct mr_pg_facts
 static mr_status check_pooler(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
-    (void)conn;
-    (void)ret_error;
     if (mr_pg_result_number(facts->server, 0, MR_SERVER_PROCESS) != facts->process) {
         mr_pg_remedy(to, "if it is a pooler, connect to PostgreSQL itself, docs/postgresql.md");
         MR_FOUND_WARNING(to, "goes through a pooler or a proxy: the login named another process "
@@ -54,8 +48,6 @@ static mr_status check_pooler(struct mr_pg_conn *conn, const struct mr_pg_facts 
 static mr_status check_encoding(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                 struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
-    (void)conn;
-    (void)ret_error;
     const char *encoding = mr_pg_fact(facts, MR_SERVER_ENCODING);
     if (strcmp(encoding, "SQL_ASCII") == 0) {
         mr_pg_remedy(to, "keep to UTF-8 in all text of the captured tables, or choose with "
@@ -197,7 +189,6 @@ static mr_status check_standby_slots(struct mr_pg_conn *conn, const char *names,
     return MR_OK;
 }
 
-/* Those that the connection string names beside the primary. */
 static void check_copies(const struct mr_pg_facts *facts, struct mr_pg_reporter *to)
 {
     struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
@@ -317,7 +308,7 @@ static void check_replication_connection(const struct mr_pg_facts *facts,
                                          const struct mr_checkpoint *stored,
                                          struct mr_pg_reporter *to)
 {
-    struct mr_pg_conn *conn = NULL;
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     struct mr_error error;
     mr_pg_about(to, "replication connection");
     if (mr_pg_connect(&facts->options->connection, true, -1, &conn, &error) != MR_OK) {
@@ -326,14 +317,11 @@ static void check_replication_connection(const struct mr_pg_facts *facts,
         MR_FOUND_OK(to, "accepted");
         check_beginning(conn, facts, stored, to);
     }
-    mr_pg_close(conn);
 }
 
 static mr_status check_rules(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                              struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
-    (void)conn;
-    (void)ret_error;
     mr_pg_rules(facts, to);
     return MR_OK;
 }
@@ -393,7 +381,7 @@ void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_che
                  mr_finding_fn report, void *context)
 {
     struct mr_pg_reporter to = {.report = report, .context = context, .subject = "PostgreSQL"};
-    struct mr_pg_conn *conn = NULL;
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     struct mr_pg_facts facts = {0};
     struct mr_error error;
     mr_status status = mr_pg_connect(&options->connection, false, -1, &conn, &error);
@@ -410,13 +398,15 @@ void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_che
         MR_FOUND_ERROR(&to, status, "%s", error.text);
     }
     mr_pg_facts_done(&facts);
-    mr_pg_close(conn);
 }
 
-static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              const struct mr_table_name *added, uint32_t added_count,
-                              struct mr_pg_reporter *to, struct mr_error *ret_error)
+mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
+                             const struct mr_table_name *added, uint32_t added_count, int stop_fd,
+                             mr_finding_fn report, void *context, struct mr_error *ret_error)
 {
+    struct mr_pg_reporter to = {.report = report, .context = context};
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
+    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &conn, ret_error));
     bool standby;
     MR_TRY(mr_pg_has_standby(conn, options, &standby, ret_error));
     if (standby) {
@@ -426,21 +416,9 @@ static mr_status check_change(struct mr_pg_conn *conn, const struct mr_pg_source
     }
     struct mr_pg_facts facts;
     MR_TRY(mr_pg_facts_read(conn, options, &facts, ret_error));
-    mr_pg_rules_of_change(&facts, added, added_count, to);
+    mr_pg_rules_of_change(&facts, added, added_count, &to);
     mr_pg_facts_done(&facts);
     return MR_OK;
-}
-
-mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
-                             const struct mr_table_name *added, uint32_t added_count, int stop_fd,
-                             mr_finding_fn report, void *context, struct mr_error *ret_error)
-{
-    struct mr_pg_reporter to = {.report = report, .context = context};
-    struct mr_pg_conn *conn;
-    MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &conn, ret_error));
-    mr_status status = check_change(conn, options, added, added_count, &to, ret_error);
-    mr_pg_close(conn);
-    return status;
 }
 
 mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, bool change,
@@ -448,15 +426,12 @@ mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, b
                                    struct mr_error *ret_error)
 {
     struct mr_pg_reporter to = {.report = report, .context = context};
-    struct mr_pg_conn *conn;
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &conn, ret_error));
-    struct mr_pg_facts facts = {0};
-    mr_status status = mr_pg_facts_read(conn, options, &facts, ret_error);
-    if (status == MR_OK) {
-        facts.is_reload = true;
-        status = mr_pg_publication_follow(conn, &facts, change, &to, ret_error);
-    }
+    struct mr_pg_facts facts;
+    MR_TRY(mr_pg_facts_read(conn, options, &facts, ret_error));
+    facts.is_reload = true;
+    mr_status status = mr_pg_publication_follow(conn, &facts, change, &to, ret_error);
     mr_pg_facts_done(&facts);
-    mr_pg_close(conn);
     return status;
 }

@@ -1,12 +1,8 @@
 /* What must be true of the tables before their existing rows are copied. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "postgres/server/pg_copying.h"
 #include "postgres/server/pg_rules.h"
 
-/* A condition that the server is to plan, and the table whose rows are read. */
 struct planned {
     const struct mr_copy_where *where;
     char *schema, *table;
@@ -22,7 +18,6 @@ struct copy_rules {
     uint32_t planned_count, planned_room;
 };
 
-/* Of the table at hand. */
 struct copied {
     struct mr_table_name leaf; /* whose rows are read */
     bool is_schema_usable, is_readable, hides_rows, may_more;
@@ -61,11 +56,10 @@ static void rule_rights(const struct copy_rules *rules, const struct copied *tab
     } else {
         return;
     }
-    struct mr_text text = {0};
+    MR_TEXT(text);
     mr_sql_format(&text, reason, role);
     mr_pg_found(rules->to, is_sure ? MR_FINDING_ERROR : MR_FINDING_WARNING, MR_ERR_AUTH,
                 "can't be copied: %s", text.data);
-    mr_text_done(&text);
 }
 
 /* The owner of one of them can have it do anything that the role which copies may do, and only read. */
@@ -111,7 +105,7 @@ static bool is_ended(mr_status status, const struct mr_error *error)
 static bool ends_another(const struct copy_rules *rules, const char *command)
 {
     const struct mr_pg_source_options *options = rules->options;
-    struct mr_pg_conn *other;
+    MR_PG_CLOSED struct mr_pg_conn *other = NULL;
     struct mr_error error = {0};
     mr_status status =
         mr_pg_connect(mr_pg_copies_apart(options) ? &options->copying : &options->connection, false,
@@ -120,7 +114,6 @@ static bool ends_another(const struct copy_rules *rules, const char *command)
         return false;
     }
     status = mr_pg_command(other, command, MR_PG_ANSWER_MS, &error);
-    mr_pg_close(other);
     return is_ended(status, &error);
 }
 
@@ -131,14 +124,13 @@ static mr_status rule_where(const struct copy_rules *rules, const struct planned
 {
     const struct mr_copy_where *where = planned->where;
     const struct mr_table_name leaf = {.schema = planned->schema, .table = planned->table};
-    struct mr_text sql = {0};
+    MR_TEXT(sql);
     struct mr_error error = {0};
     mr_pg_about(rules->to, "table %T", &leaf);
     mr_sql_format(&sql, "%sBEGIN READ ONLY; EXPLAIN SELECT FROM ONLY %T WHERE (%s\n)",
                   mr_pg_without_views(rules->conn), &leaf, where->condition);
     mr_status status = mr_pg_command(rules->conn, sql.data, MR_PG_ANSWER_MS, &error);
     bool ends = is_ended(status, &error) && ends_another(rules, sql.data);
-    mr_text_done(&sql);
     if (ends) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "%s has a condition in snapshot.where, %s, that ended each connection which "
@@ -178,7 +170,6 @@ static void planned_done(struct copy_rules *rules)
 static mr_status rule_table(void *context, const struct mr_pg_result *row,
                             struct mr_error *ret_error)
 {
-    (void)ret_error;
     struct copy_rules *rules = context;
     const struct mr_pg_source_options *options = rules->options;
     const struct copied table = copied_of(row);
@@ -277,13 +268,9 @@ mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_facts 
         return rules_of(conn, facts, to, ret_error);
     }
     struct mr_pg_place place;
-    struct mr_pg_conn *copying;
+    MR_PG_CLOSED struct mr_pg_conn *copying = NULL;
     MR_TRY(mr_pg_place_read(conn, &place, ret_error));
     MR_TRY(mr_pg_copying_connect(facts->options, &place, mr_pg_stop_fd(conn), &copying, ret_error));
-    mr_status status = rule_role(copying, to, ret_error);
-    if (status == MR_OK) {
-        status = rules_of(copying, facts, to, ret_error);
-    }
-    mr_pg_close(copying);
-    return status;
+    MR_TRY(rule_role(copying, to, ret_error));
+    return rules_of(copying, facts, to, ret_error);
 }

@@ -1,7 +1,6 @@
 #include "postgres/server/pg_copying.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "base/thread.h"
 
 static const char option[] = "the connection for existing rows (snapshot.connection, "
                              "connection_env)";
@@ -47,19 +46,16 @@ mr_status mr_pg_home_read(struct mr_pg_home *home, struct mr_pg_conn *conn,
         MR_TRY(mr_pg_place_read(conn, &place, ret_error));
         place.may_move = true;
     }
-    pthread_mutex_lock(&home->lock);
+    MR_HOLD(&home->lock);
     home->place = place;
     home->streams++;
-    pthread_mutex_unlock(&home->lock);
     return MR_OK;
 }
 
 uint64_t mr_pg_home_streams(struct mr_pg_home *home)
 {
-    pthread_mutex_lock(&home->lock);
-    uint64_t streams = home->streams;
-    pthread_mutex_unlock(&home->lock);
-    return streams;
+    MR_HOLD(&home->lock);
+    return home->streams;
 }
 
 static mr_status verify(const struct mr_pg_place *place, const struct mr_pg_place *beside,
@@ -110,9 +106,7 @@ mr_status mr_pg_copying_connect(const struct mr_pg_source_options *options,
     }
     struct mr_pg_place place;
     status = mr_pg_place_read(conn, &place, ret_error);
-    if (status == MR_OK) {
-        status = verify(&place, beside, ret_error);
-    }
+    status = MR_THEN(status, verify(&place, beside, ret_error));
     if (status != MR_OK) {
         mr_pg_close(conn);
         return status;
@@ -141,18 +135,15 @@ bool mr_pg_copying_is_ended(const struct mr_pg_source_options *options, struct m
         return false;
     }
     mr_pg_close(other);
-    pthread_mutex_lock(&home->lock);
+    MR_HOLD(&home->lock);
     home->ended_table = table;
-    bool is_ended = ++home->ended >= MR_PG_ENDED_MAX;
-    pthread_mutex_unlock(&home->lock);
-    return is_ended;
+    return ++home->ended >= MR_PG_ENDED_MAX;
 }
 
 void mr_pg_home_came(struct mr_pg_home *home, uint32_t table)
 {
-    pthread_mutex_lock(&home->lock);
+    MR_HOLD(&home->lock);
     if (home->ended_table == table) {
         home->ended = 0;
     }
-    pthread_mutex_unlock(&home->lock);
 }

@@ -1,8 +1,7 @@
 /* Which connection existing rows are read by: the stream's, or one of its own, whose role needs to read them and no more
  * (docs/security.md, "Owners of copied tables"). Whatever plans a query on a captured table goes over it.
  */
-#ifndef MR_POSTGRES_PG_COPYING_H
-#define MR_POSTGRES_PG_COPYING_H
+#pragma once
 
 #include <pthread.h>
 
@@ -66,5 +65,3 @@ mr_status mr_pg_copying_connect(const struct mr_pg_source_options *options,
 mr_status mr_pg_copying_connect_home(const struct mr_pg_source_options *options,
                                      struct mr_pg_home *home, int stop_fd,
                                      struct mr_pg_conn **ret_conn, struct mr_error *ret_error);
-
-#endif

@@ -1,9 +1,7 @@
 #include "postgres/server/pg_heartbeat.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 
-#include "base/log.h"
 #include "base/ticker.h"
 
 enum {
@@ -20,23 +18,15 @@ struct mr_pg_heartbeat {
 };
 
 /* PostgreSQL's own default path in place of our empty one: a query may name its table as in psql. */
-static mr_status run_query(const struct mr_pg_heartbeat *heartbeat, struct mr_pg_conn *conn,
-                           struct mr_error *ret_error)
+static mr_status query(const struct mr_pg_heartbeat *heartbeat, struct mr_error *ret_error)
 {
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
+    MR_TRY(mr_pg_connect(heartbeat->options.connection, false, heartbeat->ticker.stop_fd, &conn,
+                         ret_error));
     MR_TRY(mr_pg_commandf(conn, ANSWER_MS, ret_error,
                           "SET statement_timeout = %u; SET search_path = \"$user\", public",
                           QUERY_MS));
     return mr_pg_command(conn, heartbeat->options.query, QUERY_MS + ANSWER_MS, ret_error);
-}
-
-static mr_status query(const struct mr_pg_heartbeat *heartbeat, struct mr_error *ret_error)
-{
-    struct mr_pg_conn *conn;
-    MR_TRY(mr_pg_connect(heartbeat->options.connection, false, heartbeat->ticker.stop_fd, &conn,
-                         ret_error));
-    mr_status status = run_query(heartbeat, conn, ret_error);
-    mr_pg_close(conn);
-    return status;
 }
 
 /* The stream goes on whatever comes of it. */

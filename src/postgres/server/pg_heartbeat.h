@@ -3,8 +3,7 @@
  * A failure is counted and logged once, until a beat succeeds; the stream does not notice. The connection lives for one beat,
  * because one that is kept open would hold up a "smart" shutdown of the server.
  */
-#ifndef MR_POSTGRES_PG_HEARTBEAT_H
-#define MR_POSTGRES_PG_HEARTBEAT_H
+#pragma once
 
 #include "postgres/conn/pg_conn.h"
 
@@ -12,8 +11,7 @@ struct mr_pg_heartbeat_options {
     const struct mr_pg_options *connection;
     uint32_t interval_ms; /* 0: never */
     const char *query;    /* NULL: none */
-    /* On the heart's thread: whether this process has the stream; and, where a beat is more than a query (NULL: it is not), what
-     * else it is. */
+    /* On the heart's thread: whether this process has the stream; and what a beat is besides the query (NULL: nothing). */
     bool (*has_stream)(void *context);
     void (*beat)(void *context);
     void *context;
@@ -35,5 +33,3 @@ void mr_pg_heartbeat_stop(struct mr_pg_heartbeat *heartbeat);
 
 /* Any thread; of NULL it is nothing. */
 struct mr_heartbeat_counts mr_pg_heartbeat_counts(const struct mr_pg_heartbeat *heartbeat);
-
-#endif

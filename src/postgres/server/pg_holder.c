@@ -1,7 +1,5 @@
 #include "postgres/server/pg_holder.h"
 
-#include <stdio.h>
-
 #include "postgres/catalog/pg_sql.h"
 
 enum holder_column {
@@ -24,7 +22,6 @@ static const char *or_unknown(const char *name)
     return name == NULL ? "(unknown)" : name;
 }
 
-/* From the row's first columns. */
 static void holder_take(const struct mr_pg_result *result, struct mr_pg_holder *ret_holder)
 {
     const char *gid = mr_pg_result_value(result, 0, HOLDER_GID);
@@ -34,7 +31,7 @@ static void holder_take(const struct mr_pg_result *result, struct mr_pg_holder *
     bool has_pid = mr_pg_result_value(result, 0, HOLDER_PID) != NULL;
     long long pid = (long long)mr_pg_result_number(result, 0, HOLDER_PID);
     struct mr_pg_holder holder = {0};
-    struct mr_text remedy = {0};
+    MR_TEXT(remedy);
     if (gid != NULL) {
         snprintf(holder.who, sizeof(holder.who),
                  "a prepared transaction of role %s in database %s (pg_prepared_xacts)", role,
@@ -48,7 +45,6 @@ static void holder_take(const struct mr_pg_result *result, struct mr_pg_holder *
     }
     snprintf(holder.since, sizeof(holder.since), "%s", since == NULL ? "" : since);
     snprintf(holder.remedy, sizeof(holder.remedy), "%s", remedy.data == NULL ? "" : remedy.data);
-    mr_text_done(&remedy);
     *ret_holder = holder;
 }
 

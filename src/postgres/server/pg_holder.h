@@ -1,8 +1,7 @@
 /* Who is in the way of what waits for another transaction's end: whose it is, since when, and how it may end.
  * When a transaction of another role has begun only some may see. Any thread.
  */
-#ifndef MR_POSTGRES_PG_HOLDER_H
-#define MR_POSTGRES_PG_HOLDER_H
+#pragma once
 
 #include "postgres/catalog/pg_options.h"
 
@@ -12,8 +11,7 @@ struct mr_pg_holder {
     char remedy[320]; /* with the global id of a prepared one, of 200 bytes */
 };
 
-/* Who has one of the configured tables, or what inherits from one, so locked that it can't be added to a publication, or waits
- * for such a lock; its name is added to `ret_table`. */
+/* Who has one of the configured tables, or what inherits from it, locked, or waits for such a lock; `ret_table` gets its name. */
 mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
                                  const struct mr_pg_source_options *options,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
@@ -27,5 +25,3 @@ mr_status mr_pg_holder_of_slot(struct mr_pg_conn *conn, const char *slot,
 mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid,
                                  struct mr_pg_holder *ret_holder, char **ret_snapshot,
                                  struct mr_error *ret_error);
-
-#endif

@@ -1,12 +1,6 @@
 #include "postgres/server/pg_identity.h"
 
-#include <poll.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
+#include "base/wake.h"
 #include "event/lsn.h"
 #include "postgres/catalog/pg_sql.h"
 
@@ -53,7 +47,6 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
 
 #define IS_PIPELINE IS_LOCK("b")
 
-/* Locks of this database, and whose they are. */
 #define LOCKS                                                                                      \
     " FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE a.database ="            \
     " (SELECT oid FROM pg_database WHERE datname = current_database()) AND " IS_LOCK("a")
@@ -168,8 +161,7 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options
             log_standby(options, stands_by);
         }
         MR_TRY(refuse_stranger(conn, options, tries, stands_by, ret_error));
-        struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};
-        if (poll(&stop, 1, CLAIM_RETRY_MS) == 1) {
+        if (mr_wait_readable(mr_pg_stop_fd(conn), CLAIM_RETRY_MS)) {
             return MR_AGAIN;
         }
     }
@@ -223,7 +215,6 @@ static mr_status read_identity(struct mr_pg_conn *conn, const struct mr_pg_sourc
     return MR_OK;
 }
 
-/* The slot, and that of a copy which was broken off. */
 static mr_status read_slots(struct mr_pg_conn *conn, const char *slot,
                             struct mr_server_position *server, struct mr_error *ret_error)
 {

@@ -1,6 +1,5 @@
 /* Whose stream it is: one instance at a time, of one cluster, one timeline, one slot. Source thread. */
-#ifndef MR_POSTGRES_PG_IDENTITY_H
-#define MR_POSTGRES_PG_IDENTITY_H
+#pragma once
 
 #include "event/checkpoint.h"
 #include "postgres/catalog/pg_options.h"
@@ -41,5 +40,3 @@ mr_status mr_pg_where(struct mr_pg_conn *conn, const struct mr_pg_source_options
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_checkpoint *stored, mr_lsn start,
                          struct mr_server_position *ret_server, struct mr_error *ret_error);
-
-#endif

@@ -1,5 +1,4 @@
 /* `millrace check`: tables whose records would have another key than Debezium's connector gives them. */
-#include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_rules.h"
 
 enum column { SCHEMA, TABLE, OURS, THEIRS, IS_ORDER };

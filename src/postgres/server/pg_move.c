@@ -1,12 +1,10 @@
 #include "postgres/server/pg_move.h"
 
 #include <inttypes.h>
-#include <poll.h>
-#include <stdio.h>
 
 #include "base/clock.h"
+#include "base/wake.h"
 #include "event/lsn.h"
-#include "postgres/conn/quote.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_setup.h"
 
@@ -109,8 +107,7 @@ static mr_status wait_for_older(struct mr_pg_conn *conn, int64_t xid, struct mr_
         if (mr_monotonic_ns() - begin_ns > OPEN_NS) {
             return refuse_open(ret_error);
         }
-        struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};
-        if (poll(&stop, 1, LOOK_AGAIN_MS) == 1) {
+        if (mr_wait_readable(mr_pg_stop_fd(conn), LOOK_AGAIN_MS)) {
             return MR_AGAIN;
         }
     }
@@ -329,8 +326,7 @@ mr_status mr_pg_move_slot(struct mr_pg_conn *conn, struct mr_pg_conn *stream,
 {
     struct mr_pg_source_options wanted = *options;
     wanted.create_slot = true;
-    wanted.position_is_stored =
-        false; /* one that is there is taken: mr_pg_move_verify has judged it */
+    wanted.position_is_stored = false; /* mr_pg_move_verify has judged one that is there */
     struct mr_pg_stream_state nothing = {0};
     bool adopted = false;
     MR_TRY(mr_pg_setup(stream, conn, &wanted, &nothing, &adopted, ret_error));

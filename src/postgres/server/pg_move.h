@@ -1,6 +1,5 @@
 /* What a move to another cluster asks of the old one and of the new one (docs/upgrading-postgresql.md). Main thread; nobody streams. */
-#ifndef MR_POSTGRES_PG_MOVE_H
-#define MR_POSTGRES_PG_MOVE_H
+#pragma once
 
 #include "event/checkpoint.h"
 #include "postgres/catalog/pg_options.h"
@@ -13,17 +12,15 @@
 struct mr_pg_move_view {
     struct mr_server_position server;
     int version;
-    bool holds_writes; /* default_transaction_read_only is on for new sessions of every role */
-    uint64_t writers;  /* open transactions of this database that have written */
-    uint64_t next_xid; /* of 64 bits */
-    uint64_t
-        changed_rows; /* of published tables, inserts left out, since the server's statistics began */
+    bool holds_writes;     /* default_transaction_read_only is on for new sessions of every role */
+    uint64_t writers;      /* open transactions of this database that have written */
+    uint64_t next_xid;     /* of 64 bits */
+    uint64_t changed_rows; /* of published tables, but inserts, by the server's statistics */
     uint64_t subscriptions; /* that are enabled in this database */
     bool slot_is_carried;   /* pg_upgrade took it along from the fence */
 };
 
-/* `conn`: an ordinary one, which is also made fit to write in a database whose writes are held back; `stream`: a replication
- * connection. */
+/* `conn`: also made fit to write in a database whose writes are held back; `stream`: a replication connection. */
 mr_status mr_pg_move_look(struct mr_pg_conn *conn, struct mr_pg_conn *stream,
                           const struct mr_pg_source_options *options,
                           const struct mr_checkpoint *stored, struct mr_pg_move_view *ret_view,
@@ -52,5 +49,3 @@ mr_lsn mr_pg_move_shift(const struct mr_checkpoint *stored, const struct mr_pg_m
 mr_status mr_pg_move_slot(struct mr_pg_conn *conn, struct mr_pg_conn *stream,
                           const struct mr_pg_source_options *options, mr_lsn *ret_place,
                           struct mr_error *ret_error);
-
-#endif

@@ -1,9 +1,7 @@
 #include "postgres/server/pg_publication.h"
 
-#include <poll.h>
-#include <string.h>
+#include "base/wake.h"
 
-#include "base/log.h"
 #include "postgres/server/pg_holder.h"
 
 enum {
@@ -11,7 +9,6 @@ enum {
     HELD_LOGGED_TRIES = 4, /* about 10 s */
 };
 
-/* TABLE "s"."t" ("a", "b") WHERE (condition) */
 static void add_table(struct mr_text *sql, const struct mr_pg_source_options *options,
                       const struct mr_table_name *table)
 {
@@ -82,7 +79,7 @@ static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_option
                        struct mr_error *error)
 {
     struct mr_pg_holder holder;
-    struct mr_text table = {0};
+    MR_TEXT(table);
     if (mr_pg_holder_of_tables(conn, options, &holder, &table, NULL) == MR_OK &&
         holder.who[0] != '\0') {
         struct mr_error reason = *error;
@@ -90,7 +87,6 @@ static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_option
                      reason.text, table.data, holder.who,
                      holder.since[0] == '\0' ? "an unknown time" : holder.since, holder.remedy);
     }
-    mr_text_done(&table);
 }
 
 /* Once for each holder, and every few tries. `logged`: the last one. */
@@ -99,7 +95,7 @@ static mr_status log_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_
                              struct mr_error *ret_error)
 {
     struct mr_pg_holder holder;
-    struct mr_text table = {0};
+    MR_TEXT(table);
     MR_TRY(mr_pg_holder_of_tables(conn, options, &holder, &table, ret_error));
     if (tries % HELD_LOGGED_TRIES == 0 || strcmp(holder.who, logged->who) != 0) {
         mr_log(MR_LOG_WARN, "publication_held_up",
@@ -109,7 +105,6 @@ static mr_status log_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_
                MR_LOG_STR("holder", holder.who), MR_LOG_STR("since", holder.since),
                MR_LOG_STR("remedy", holder.remedy));
     }
-    mr_text_done(&table);
     *logged = holder;
     return MR_OK;
 }
@@ -136,7 +131,6 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
                         const char *command, struct mr_error *ret_error)
 {
     struct mr_error error = {0};
-    struct pollfd stop = {.fd = mr_pg_stop_fd(conn), .events = POLLIN};
     struct mr_pg_holder logged = {0};
     int64_t patience_ms;
     MR_TRY(read_patience(conn, &patience_ms, ret_error));
@@ -144,7 +138,7 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
     for (uint32_t tries = 0;
          is_locked(status = create_once(conn, command, patience_ms, &error), &error); tries++) {
         MR_TRY(log_held_up(conn, options, tries, &logged, ret_error));
-        if (poll(&stop, 1, HELD_PAUSE_MS) > 0) {
+        if (mr_wait_readable(mr_pg_stop_fd(conn), HELD_PAUSE_MS)) {
             return MR_AGAIN;
         }
     }
@@ -158,15 +152,13 @@ mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
                                    const struct mr_pg_source_options *options, int version,
                                    struct mr_error *ret_error)
 {
-    struct mr_text sql = {0};
+    MR_TEXT(sql);
     mr_sql_format(&sql, "CREATE PUBLICATION %I", options->publication);
     add_published(&sql, options, version);
     if (options->via_root) {
         mr_text_format(&sql, " WITH (%s)", via_root);
     }
-    mr_status status = create(conn, options, sql.data, ret_error);
-    mr_text_done(&sql);
-    MR_TRY(status);
+    MR_TRY(create(conn, options, sql.data, ret_error));
     mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
            MR_LOG_STR("publication", options->publication),
            MR_LOG_INT("tables", options->captured.table_count));
@@ -235,12 +227,11 @@ static bool is_publishable(const struct follow *follow, uint32_t table)
 static mr_status draft_table(struct follow *follow, const struct mr_table_name *table)
 {
     struct mr_error error;
-    struct mr_text added = {0};
+    MR_TEXT(added);
     add_table(&added, follow->options, table);
     mr_status status = mr_pg_commandf(follow->conn, MR_PG_ANSWER_MS, &error,
                                       "ALTER PUBLICATION \"millrace_draft_%s\" ADD %s",
                                       follow->options->slot, added.data);
-    mr_text_done(&added);
     mr_pg_about(follow->to, "table %T", table);
     return status == MR_OK ? MR_OK : report_refusal(follow, status, &error);
 }
@@ -287,7 +278,6 @@ enum draft_column {
 };
 static const struct mr_pg_shape draft_shape = {"its draft", "ssSSsSSbbbSS", 0, UINT32_MAX};
 
-/* `rel`: tables of the publications named by what follows. */
 static void add_rel(struct mr_text *sql, int version)
 {
     mr_text_format(sql,
@@ -406,7 +396,6 @@ static void add_form(struct mr_text *text, const char *filter, const char *colum
                    columns);
 }
 
-/* The statements that make the table what it is to be. */
 static void add_change(struct mr_text *sql, const struct follow *follow,
                        const struct mr_table_name *table, bool is_named)
 {
@@ -431,8 +420,8 @@ static void rule_difference(struct follow *follow, const struct mr_pg_result *ro
     if (mr_pg_result_true(rows, row, DRAFT_SAME) || whole) {
         return;
     }
-    struct mr_text wanted = {0};
-    struct mr_text is = {0};
+    MR_TEXT(wanted);
+    MR_TEXT(is);
     add_form(&wanted, filter, columns);
     add_form(&is, mr_pg_result_value(rows, row, DRAFT_OLD_FILTER),
              mr_pg_result_value(rows, row, DRAFT_OLD_COLUMNS));
@@ -449,8 +438,6 @@ static void rule_difference(struct follow *follow, const struct mr_pg_result *ro
                        "is to be published with %s, but publication \"%s\" sends %s of it",
                        wanted.data, follow->options->publication, sent ? is.data : "nothing");
     }
-    mr_text_done(&wanted);
-    mr_text_done(&is);
 }
 
 static void compare_tables(struct follow *follow, const struct mr_pg_result *rows)

@@ -4,8 +4,7 @@
  * publication in a transaction that is rolled back. So its rules are the server's own (CREATE PUBLICATION), and two filters
  * are compared in the server's spelling. Inside postgres/, and for a reload.
  */
-#ifndef MR_POSTGRES_PG_PUBLICATION_H
-#define MR_POSTGRES_PG_PUBLICATION_H
+#pragma once
 
 #include "postgres/server/pg_rules.h"
 
@@ -24,5 +23,3 @@ mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_f
 /* Reports as good which filters and lists the existing publication has. */
 mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                      struct mr_pg_reporter *to, struct mr_error *ret_error);
-
-#endif

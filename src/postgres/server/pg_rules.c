@@ -1,10 +1,5 @@
 #include "postgres/server/pg_rules.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum {
     TEXT_MAX = 1024,
     SERVER_VERSION_MIN = 140000,
@@ -87,13 +82,12 @@ void mr_pg_facts_done(struct mr_pg_facts *facts)
 
 void mr_pg_about(struct mr_pg_reporter *to, const char *format, ...)
 {
-    struct mr_text subject = {0};
+    MR_TEXT(subject);
     va_list args;
     va_start(args, format);
     mr_sql_vformat(&subject, format, args);
     va_end(args);
     snprintf(to->subject, sizeof(to->subject), "%s", subject.data);
-    mr_text_done(&subject);
 }
 
 void mr_pg_remedy(struct mr_pg_reporter *to, const char *format, ...)
@@ -123,7 +117,6 @@ static enum mr_finding_level stops_a_new_stream(const struct rules *rules)
     return rules->goes_on ? MR_FINDING_WARNING : MR_FINDING_ERROR;
 }
 
-/* What holds for that table. */
 static struct rules rules_for(const struct rules *rules, const struct mr_table_name *table)
 {
     struct rules own = *rules;

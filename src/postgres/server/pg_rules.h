@@ -1,7 +1,6 @@
 /* What must be true of server, publication, tables and slot before the stream starts: each rule once. A finding begins with a verb, so
  * that it reads as a sentence after its subject. Inside postgres/ only. */
-#ifndef MR_POSTGRES_PG_RULES_H
-#define MR_POSTGRES_PG_RULES_H
+#pragma once
 
 #include "base/finding.h"
 #include "postgres/catalog/pg_options.h"
@@ -69,8 +68,7 @@ void mr_pg_found(struct mr_pg_reporter *to, enum mr_finding_level level, mr_stat
 /* Goes through all rules, in the order in which things are made. */
 void mr_pg_rules(const struct mr_pg_facts *facts, struct mr_pg_reporter *to);
 
-/* The rules of a stream that goes on with other tables: those of tables for the `added` ones, as for a stream that is to begin, and
- * for all what options say of their columns. */
+/* The rules of a stream that goes on with other tables: of the `added` ones as at a start, of all what options say of columns. */
 void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_table_name *added,
                            uint32_t added_count, struct mr_pg_reporter *to);
 
@@ -87,5 +85,3 @@ mr_status mr_pg_rules_of_keys(struct mr_pg_conn *conn, const struct mr_pg_facts 
 /* Whether PostgreSQL decodes the slot, which somebody reads now, as fast as it is written. pg_load.c. */
 mr_status mr_pg_rules_of_load(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error);
-
-#endif

@@ -1,11 +1,5 @@
 #include "postgres/server/pg_setup.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
-#include "event/checkpoint.h"
 #include "postgres/server/pg_publication.h"
 #include "postgres/server/pg_standby.h"
 
@@ -14,7 +8,6 @@ enum {
     WARNINGS_MAX = 20, /* that are logged one by one */
 };
 
-/* What every step needs. */
 struct setup {
     struct mr_pg_conn *conn;
     struct mr_pg_conn *desk;
@@ -29,7 +22,6 @@ struct setup {
     struct mr_error *ret_error;
 };
 
-/* mr_finding_fn: the first error is the answer, warnings are logged. */
 static void take_finding(void *context, enum mr_finding_level level, mr_status status,
                          const char *subject, const char *finding, const char *remedy)
 {
@@ -113,7 +105,6 @@ static mr_status use_slot(struct setup *setup)
     return set_failover(setup);
 }
 
-/* Of CREATE_REPLICATION_SLOT … LOGICAL pgoutput. */
 static const char *slot_options(const struct setup *setup, bool exports)
 {
     bool has_failover = setup->options->failover && !setup->facts->is_standby;
@@ -199,7 +190,6 @@ static void name_copy_slot(const struct setup *setup, uint32_t attempt)
     snprintf(slot->name, sizeof(slot->name), "%s_snapshot_%u", setup->options->slot, attempt);
 }
 
-/* Before a slot is made for it. */
 static mr_status check_copy(struct setup *setup)
 {
     MR_TRY(mr_pg_rules_of_copy(setup->desk, setup->facts, &setup->to, setup->ret_error));
@@ -388,12 +378,10 @@ static mr_status setup_all(struct setup *setup)
     return mr_pg_slot_exists(setup->facts) ? use_slot(setup) : create_slot(setup);
 }
 
-/* Everything, with the facts of now; `setup` says for whom. */
 static mr_status set_up(struct setup *setup)
 {
     struct mr_pg_facts facts;
-    MR_ASSERT(setup->conn !=
-              setup->desk); /* what one was asked for is read while the other is asked */
+    MR_ASSERT(setup->conn != setup->desk); /* one is read while the other is asked */
     MR_TRY(mr_pg_facts_read(setup->desk, setup->options, &facts, setup->ret_error));
     facts.tables_are_known = setup->stream.tables_are_known;
     facts.slot_is_replaced = setup->copy != NULL && mr_pg_replaces_slot(setup->options->copies);

@@ -1,7 +1,6 @@
 /* What must be true before the stream starts, by the rules of pg_rules.c: a start stops at the first that is broken and makes what is
  * missing; `millrace check` lists every finding, looks at more, and changes nothing. */
-#ifndef MR_POSTGRES_PG_SETUP_H
-#define MR_POSTGRES_PG_SETUP_H
+#pragma once
 
 #include "base/finding.h"
 #include "event/checkpoint.h"
@@ -58,13 +57,11 @@ mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                            const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_slot,
                            struct mr_error *ret_error);
 
-/* Once the snapshot is somebody's: the slot that the copy's replaces is not needed any more. If we die before, the next
- * start does it. */
+/* Once the snapshot is somebody's: drops the slot that the copy's replaces. If we die before, the next start does it. */
 mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               const struct mr_pg_copy_slot *slot, struct mr_error *ret_error);
 
-/* Whether the copy's slot still has what has changed since. MR_ERR_HISTORY: not, or MR_ERR_TRANSIENT where the copy is to begin
- * again by itself. */
+/* Whether the copy's slot has what has changed since. MR_ERR_HISTORY: not; MR_ERR_TRANSIENT: the copy begins again by itself. */
 mr_status mr_pg_look_at_copy(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                              const struct mr_pg_copy_slot *slot, struct mr_error *ret_error);
 
@@ -78,8 +75,7 @@ mr_status mr_pg_check_change(const struct mr_pg_source_options *options,
                              const struct mr_table_name *added, uint32_t added_count, int stop_fd,
                              mr_finding_fn report, void *context, struct mr_error *ret_error);
 
-/* What mr_pg_publication_follow says of tables that are to be `options`', by a connection of its own; with `change` the
- * publication is altered, where it may be. Any thread. */
+/* What mr_pg_publication_follow says of tables that are to be `options`', by a connection of its own. Any thread. */
 mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, bool change,
                                    int stop_fd, mr_finding_fn report, void *context,
                                    struct mr_error *ret_error);
@@ -88,5 +84,3 @@ mr_status mr_pg_change_publication(const struct mr_pg_source_options *options, b
  * stored); connects by itself and changes nothing. */
 void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_checkpoint *stored,
                  mr_finding_fn report, void *context);
-
-#endif

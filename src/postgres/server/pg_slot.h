@@ -3,8 +3,7 @@
  * Never touches the streaming connection; each failure is counted, the second in a row is logged (`slot_unseen`), and the next look tries again.
  * What the stream itself would not notice, the source reads here (struct mr_pg_seen).
  */
-#ifndef MR_POSTGRES_PG_SLOT_H
-#define MR_POSTGRES_PG_SLOT_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -160,5 +159,3 @@ void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_samp
  * they stay low for a while. What counts is what is not confirmed, if there is more of it than before; and, where all is confirmed,
  * that the slot has not moved for most of a minute while WAL was written, which is an old transaction that holds it. */
 double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns);
-
-#endif

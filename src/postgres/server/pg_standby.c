@@ -1,12 +1,6 @@
 #include "postgres/server/pg_standby.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum {
-    DECODING_VERSION_MIN = 160000
-}; /* release notes of 16, "Allow logical decoding on standbys" */
+enum { DECODING_VERSION_MIN = 160000 }; /* release notes of 16: logical decoding on standbys */
 
 enum standby_column { FEEDBACK, FEEDBACK_SECONDS, PRIMARY_SLOT };
 
@@ -134,18 +128,16 @@ static mr_status read_copy(struct mr_pg_conn *conn, const char *slot, struct mr_
     return MR_OK;
 }
 
-/* `ret_is_one`: it is a standby, or may be one. */
 static mr_status look_at_host(const struct mr_pg_options *connection, const char *slot,
                               uint32_t host, int stop_fd, struct mr_slot_copy *copy,
                               bool *ret_is_one)
 {
-    struct mr_pg_conn *conn = NULL;
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     mr_status status = mr_pg_connect_to(connection, host, stop_fd, &conn, NULL);
     *ret_is_one = status != MR_OK || mr_pg_is_standby(conn);
     if (status == MR_OK && *ret_is_one) {
         status = read_copy(conn, slot, copy, NULL);
     }
-    mr_pg_close(conn);
     return status == MR_AGAIN ? MR_AGAIN : MR_OK;
 }
 

@@ -1,7 +1,5 @@
-/* What must be true where the server that is read from is a standby (PostgreSQL 16 and later), and the state of the slot's copies on
- * standbys that can be reached. Inside postgres/ only. */
-#ifndef MR_POSTGRES_PG_STANDBY_H
-#define MR_POSTGRES_PG_STANDBY_H
+/* What must be true of a server that is a standby (PostgreSQL 16 and later), and the state of the slot's copies on standbys. */
+#pragma once
 
 #include "postgres/server/pg_rules.h"
 #include "postgres/server/pg_slot.h"
@@ -20,5 +18,3 @@ mr_status mr_pg_look_at_copies(const struct mr_pg_options *connection, const cha
     "the primary, which is quiet: a standby makes a slot at its next record of running "           \
     "transactions"
 #define MR_STANDBY_SLOT_REMEDY "SELECT pg_log_standby_snapshot() on the primary"
-
-#endif

@@ -1,10 +1,9 @@
 #include "postgres/server/pg_unsent.h"
 
 #include <endian.h>
-#include <poll.h>
-#include <string.h>
 
 #include "base/clock.h"
+#include "base/wake.h"
 #include "event/lsn.h"
 
 /* Records begin at multiples of it (MAXALIGN in xlogrecord.h). */
@@ -27,10 +26,7 @@ static mr_status pause_for(const struct search *search, int fd, int ms, struct m
     if (mr_monotonic_ns() > search->deadline_ns) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT, "it took too long");
     }
-    struct pollfd fds[2] = {{.fd = search->stop_fd, .events = POLLIN},
-                            {.fd = fd, .events = POLLIN}};
-    poll(fds, 2, ms);
-    return fds[0].revents != 0 ? MR_AGAIN : MR_OK;
+    return mr_wait_either(search->stop_fd, fd, ms) ? MR_AGAIN : MR_OK;
 }
 
 /* The end of the last record is sent as the end of its page, or as where the next begins after the page's header. */
@@ -54,10 +50,8 @@ static mr_status begin_stream(const struct search *search, mr_lsn start, mr_lsn 
         struct mr_pg_conn *conn;
         MR_TRY(mr_pg_connect(&options->connection, true, search->stop_fd, &conn, ret_error));
         mr_status status = read_end(conn, ret_end, ret_error);
-        if (status == MR_OK) {
-            status = mr_pg_start_replication(conn, options->slot, options->publication, false,
-                                             start, ret_error);
-        }
+        status = MR_THEN(status, mr_pg_start_replication(conn, options->slot, options->publication,
+                                                         false, start, ret_error));
         if (status == MR_OK) {
             *ret_conn = conn;
             return MR_OK;
@@ -111,10 +105,9 @@ static mr_status follow_stream(const struct search *search, struct mr_pg_conn *c
 static mr_status try_from(const struct search *search, mr_lsn start, bool *ret_fails,
                           mr_lsn *ret_end, struct mr_error *ret_error)
 {
-    struct mr_pg_conn *conn;
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     MR_TRY(begin_stream(search, start, ret_end, &conn, ret_error));
     mr_status status = follow_stream(search, conn, *ret_end, ret_error);
-    mr_pg_close(conn);
     *ret_fails = status == MR_END;
     return status == MR_END ? MR_OK : status;
 }

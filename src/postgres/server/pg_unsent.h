@@ -6,8 +6,7 @@
  * because what commits before the start is left out (snapbuild.c, SnapBuildXactNeedsSkip); so the place is found by streams that
  * begin here and there, on connections of their own. They confirm nothing. Source thread.
  */
-#ifndef MR_POSTGRES_PG_UNSENT_H
-#define MR_POSTGRES_PG_UNSENT_H
+#pragma once
 
 #include "postgres/catalog/pg_options.h"
 
@@ -15,5 +14,3 @@
  * must be free. MR_ERR_TRANSIENT: not found within 30 s. */
 mr_status mr_pg_unsent_find(const struct mr_pg_source_options *options, mr_lsn change, mr_lsn from,
                             int stop_fd, mr_lsn *ret_commit_lsn, struct mr_error *ret_error);
-
-#endif

@@ -1,10 +1,6 @@
 #include "postgres/server/pg_walsender.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"

@@ -1,14 +1,12 @@
 /* What the walsender costs: CPU time, read from /proc where the server runs on this machine, and for whose sake. Inside postgres/ only. */
-#ifndef MR_POSTGRES_PG_WALSENDER_H
-#define MR_POSTGRES_PG_WALSENDER_H
+#pragma once
 
 #include <sys/types.h>
 
 #include "postgres/conn/pg_conn.h"
 #include "postgres/server/pg_slot.h"
 
-/* Seconds that the process has used, which began at `began` (since 1970), as the server says; NaN: it is none of this machine's. Any
- * thread. */
+/* Seconds that a process of this machine has used, which began at `began` (since 1970); NaN: it is none. Any thread. */
 double mr_pg_cpu_seconds(const struct mr_pg_conn *conn, pid_t pid, double began);
 
 /* The same of the text of /proc/<pid>/stat, for a machine that was started at `boot`. */
@@ -17,5 +15,3 @@ double mr_pg_cpu_of_stat(const char *stat, double boot, double began);
 /* cost->others and cost->dead_catalogs, by the server's statistics since those began. */
 mr_status mr_pg_costly_tables(struct mr_pg_conn *conn, const char *publication,
                               struct mr_slot_cost *cost, struct mr_error *ret_error);
-
-#endif
