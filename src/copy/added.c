@@ -1,12 +1,7 @@
 #include "copy/added.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
+#include "base/thread.h"
 #include "base/ticker.h"
-#include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_sql.h"
 
 enum { LOOK_MS = 5000, SOON_MS = 200 };
@@ -78,7 +73,6 @@ static void pass_on(const struct mr_added *added, const struct mr_pg_result *res
     mr_moved_tell(&added->moved, moved);
 }
 
-/* The tables that are streamed with those options, of which the publication may send less; the caller's. */
 static mr_status query(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                        struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
@@ -137,10 +131,8 @@ static bool looks(const struct mr_added *added)
 static int tick(void *context)
 {
     struct mr_added *added = context;
-    pthread_mutex_lock(&added->lock);
-    int wait_ms = looks(added) && !look(added) ? SOON_MS : LOOK_MS;
-    pthread_mutex_unlock(&added->lock);
-    return wait_ms;
+    MR_HOLD(&added->lock);
+    return looks(added) && !look(added) ? SOON_MS : LOOK_MS;
 }
 
 /* With the lock, or before there is a thread. */
@@ -216,7 +208,7 @@ static void end_copies(const struct mr_added *added, const struct mr_pg_source_o
 
 void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source, bool asks)
 {
-    pthread_mutex_lock(&added->lock);
+    MR_HOLD(&added->lock);
     end_copies(added, source);
     added->asks = asks;
     if (asks) {
@@ -229,7 +221,6 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     if (asks) {
         look(added);
     }
-    pthread_mutex_unlock(&added->lock);
 }
 
 void mr_added_free(struct mr_added *added)

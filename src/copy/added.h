@@ -4,8 +4,7 @@
  *
  * A thread of its own looks every few seconds, on a connection that it closes again. The copies know which tables are new,
  * after a restart as well (mr_copies_streamed). */
-#ifndef MR_COPY_ADDED_H
-#define MR_COPY_ADDED_H
+#pragma once
 
 #include "copy/copies.h"
 #include "copy/moved.h"
@@ -33,5 +32,3 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
 
 /* Before the pipeline is freed. Takes NULL. */
 void mr_added_free(struct mr_added *added);
-
-#endif

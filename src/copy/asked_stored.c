@@ -2,11 +2,6 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
 
 /* As many as a double counts one by one. */
 #define NUMBER_MAX ((double)(UINT64_C(1) << 53))
@@ -253,14 +248,12 @@ static bool take_table(const cJSON *json, struct mr_asked_table *table)
 
 static bool take_known(const cJSON *json, enum mr_known_kind kind, struct mr_asked_stored *state)
 {
-    uint64_t *ids = NULL;
+    MR_FREED uint64_t *ids = NULL;
     uint32_t count = 0;
     state->known[kind] = take_text(json, known_names[kind]);
-    bool good = state->known[kind] == NULL
-                    ? !cJSON_HasObjectItem(json, known_names[kind])
-                    : mr_asked_known_parse(state->known[kind], kind, &ids, &count);
-    free(ids);
-    return good;
+    return state->known[kind] == NULL
+               ? !cJSON_HasObjectItem(json, known_names[kind])
+               : mr_asked_known_parse(state->known[kind], kind, &ids, &count);
 }
 
 static struct mr_asked_stored *take_state(const cJSON *json)

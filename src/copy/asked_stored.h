@@ -1,7 +1,6 @@
 /* Which tables' existing rows are asked for while the stream runs, and how far each is, as a sink stores it with the events.
  * Values only. Any thread. */
-#ifndef MR_COPY_ASKED_STORED_H
-#define MR_COPY_ASKED_STORED_H
+#pragma once
 
 #include "event/checkpoint.h"
 
@@ -74,5 +73,3 @@ void mr_asked_stored_add(const struct mr_asked_stored *state, struct mr_checkpoi
 
 /* What the checkpoint says, the caller's; NULL: nothing. */
 struct mr_asked_stored *mr_asked_stored_of(const struct mr_checkpoint *checkpoint);
-
-#endif

@@ -1,8 +1,6 @@
 /* What the reader of chunks is asked, and what comes of it. */
-#include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "copy/chunks_internal.h"
 
 enum { ROWS_MAX = 65536 };
@@ -18,7 +16,6 @@ int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks)
     return (int64_t)mr_port_backoff_ms(chunks->base.port, chunks->attempt++) * 1000000;
 }
 
-/* The job is asked again later, or the request has failed. */
 static void job_failed(struct mr_chunks *chunks, struct mr_chunk_request *request,
                        const struct mr_chunk_job *job)
 {
@@ -192,10 +189,9 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         mr_chunks_read_again(chunks, 0);
         return;
     case MR_CHUNK_AGAIN:
-        if (differs && mr_chunks_differs(chunks)) {
-            return;
+        if (!differs || !mr_chunks_differs(chunks)) {
+            mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
         }
-        mr_chunks_read_again(chunks, MR_CHUNKS_AGAIN_NS);
         return;
     case MR_CHUNK_HELD:
         begin_held(chunks);

@@ -1,8 +1,6 @@
 #include "copy/chunk_keys.h"
 
 #include <cjson/cJSON.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { COLUMNS_MAX = 32 }; /* of an index (INDEX_MAX_KEYS) */
 

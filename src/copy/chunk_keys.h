@@ -3,17 +3,15 @@
  *
  * Keys are values of rows. They are in memory alone until their request ends: in no stored record, log line, metric or page. Their
  * owner is the request (chunk_requests.h); the reader's thread reads them meanwhile. Values only. */
-#ifndef MR_COPY_CHUNK_KEYS_H
-#define MR_COPY_CHUNK_KEYS_H
+#pragma once
 
 #include "base/base.h"
 
 struct cJSON;
 
 struct mr_chunk_keys {
-    const char
-        *why;     /* "missing", "stale", "altered", "phantom": of the header; outlives the keys */
-    bool deletes; /* those that are not there; else those that are there are copied */
+    const char *why; /* "missing", "stale", "altered", "phantom"; outlives the keys */
+    bool deletes;    /* those that are not there; else those that are there are copied */
     uint32_t column_count;
     uint32_t count;
     size_t bytes; /* of all texts */
@@ -31,5 +29,3 @@ static inline const char *const *mr_chunk_key(const struct mr_chunk_keys *keys, 
     MR_ASSERT(number < keys->count);
     return (const char *const *)keys->texts + (size_t)(number + 1) * keys->column_count;
 }
-
-#endif

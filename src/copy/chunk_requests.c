@@ -1,20 +1,16 @@
 #include "copy/chunk_requests.h"
 
 #include <cjson/cJSON.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/thread.h"
 #include "copy/copies_internal.h"
 #include "flow/port.h"
 
 enum {
     ENDED_KEPT = 32, /* that are at their ends */
     TOLD_INTERVAL_S = 10,
-    TEXT_MAX =
-        256 * 1024, /* of conditions and keys of all that are open: they are stored in one record */
+    TEXT_MAX = 256 * 1024, /* of conditions and keys of all that are open: one record has them */
 };
 
 const char *mr_copy_request_state_name(enum mr_copy_request_state state)
@@ -61,7 +57,6 @@ void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores)
     atomic_store(&requests->adopted, !stores);
 }
 
-/* The oldest. */
 static void forget_note(struct mr_chunk_requests *requests)
 {
     struct mr_chunk_note *note = requests->notes;
@@ -229,12 +224,11 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
 void mr_copies_follow(struct mr_copies *copies, uint32_t kinds)
 {
     struct mr_chunk_requests *requests = copies->requests;
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     requests->follows = kinds;
     if (kinds == 0) {
         forget_known(requests);
     }
-    pthread_mutex_unlock(&requests->lock);
 }
 
 static bool was_known(const struct mr_chunk_requests *requests, uint64_t id)
@@ -255,10 +249,8 @@ static bool lacks(const struct mr_chunk_requests *requests, const struct mr_stre
 bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *table)
 {
     struct mr_chunk_requests *requests = copies->requests;
-    pthread_mutex_lock(&requests->lock);
-    bool does = lacks(requests, table);
-    pthread_mutex_unlock(&requests->lock);
-    return does;
+    MR_HOLD(&requests->lock);
+    return lacks(requests, table);
 }
 
 /* A table is known from the moment on when it is asked for: both are stored in one. With the lock. A copy of its root that is under way
@@ -388,7 +380,7 @@ uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *re
     uint32_t count = 0;
     *ret_paused = atomic_load(&requests->paused);
     int64_t now_ns = mr_monotonic_ns();
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     for (const struct mr_chunk_request *one = requests->first; one != NULL && count < max;
          one = one->next) {
         struct mr_copy_request *to = &ret[count++];
@@ -407,17 +399,14 @@ uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *re
         snprintf(to->table, sizeof(to->table), "%s.%s", one->asked.schema, one->asked.table);
         memcpy(to->error, one->error, sizeof(to->error));
     }
-    pthread_mutex_unlock(&requests->lock);
     return count;
 }
 
 bool mr_copies_is_stored(struct mr_copies *copies)
 {
     struct mr_chunk_requests *requests = copies->requests;
-    pthread_mutex_lock(&requests->lock);
-    bool is_stored = !requests->stores || requests->wish == MR_WISH_STORED;
-    pthread_mutex_unlock(&requests->lock);
-    return is_stored;
+    MR_HOLD(&requests->lock);
+    return !requests->stores || requests->wish == MR_WISH_STORED;
 }
 
 const char *mr_moved_name(enum mr_moved_how how)
@@ -431,15 +420,14 @@ const char *mr_moved_name(enum mr_moved_how how)
 
 void mr_copies_count_moved(struct mr_copies *copies, enum mr_moved_how how, uint32_t partitions)
 {
-    pthread_mutex_lock(&copies->requests->lock);
+    MR_HOLD(&copies->requests->lock);
     copies->requests->moved[how] += partitions;
-    pthread_mutex_unlock(&copies->requests->lock);
 }
 
 struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies)
 {
     struct mr_chunk_requests *requests = copies->requests;
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     struct mr_incremental_stats stats = {
         .held = requests->held,
         .paused = atomic_load(&requests->paused),
@@ -450,7 +438,6 @@ struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies)
         .repeated = requests->done.repeated,
     };
     memcpy(stats.moved, requests->moved, sizeof(stats.moved));
-    pthread_mutex_unlock(&requests->lock);
     return stats;
 }
 
@@ -462,10 +449,9 @@ bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
         snprintf(held.by, sizeof(held.by), "%s", holder->by.who);
         snprintf(held.since, sizeof(held.since), "%s", holder->by.since);
     }
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     bool is_other = strcmp(requests->held.by, held.by) != 0;
     requests->held = held;
-    pthread_mutex_unlock(&requests->lock);
     return is_other;
 }
 
@@ -531,12 +517,11 @@ void mr_chunk_request_fail(struct mr_chunk_requests *requests, struct mr_chunk_r
 struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *requests,
                                                  enum mr_copy_request_state state)
 {
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     struct mr_chunk_request *one = requests->first;
     while (one != NULL && one->state != state) {
         one = one->next;
     }
-    pthread_mutex_unlock(&requests->lock);
     return one;
 }
 
@@ -551,21 +536,18 @@ static struct mr_chunk_request *find(const struct mr_chunk_requests *requests, u
 
 struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id)
 {
-    pthread_mutex_lock(&requests->lock);
-    struct mr_chunk_request *one = find(requests, id);
-    pthread_mutex_unlock(&requests->lock);
-    return one;
+    MR_HOLD(&requests->lock);
+    return find(requests, id);
 }
 
 struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests)
 {
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     struct mr_chunk_request *one = requests->first;
     while (one != NULL && !(is_open(one) && (one->stops || (one->state == MR_REQUEST_SETTLED &&
                                                             one->end == MR_REQUEST_END_STORED)))) {
         one = one->next;
     }
-    pthread_mutex_unlock(&requests->lock);
     return one;
 }
 
@@ -686,7 +668,7 @@ void mr_chunk_requests_note(struct mr_chunk_requests *requests, uint64_t step,
                             const struct mr_chunk_request *request,
                             const struct mr_asked_place *place)
 {
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     struct mr_chunk_note *note = note_of(requests, step, request == NULL ? 0 : request->asked.id);
     if (request != NULL) {
         mr_asked_place_done(&note->place);
@@ -696,12 +678,11 @@ void mr_chunk_requests_note(struct mr_chunk_requests *requests, uint64_t step,
         atomic_fetch_add(&requests->revision, 1);
     }
     note->revision = atomic_load(&requests->revision);
-    pthread_mutex_unlock(&requests->lock);
 }
 
 void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
 {
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     while (requests->notes != NULL) {
         forget_note(requests);
     }
@@ -716,12 +697,11 @@ void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests)
             one->done.passed_over = one->asked.place.passed_over;
         }
     }
-    pthread_mutex_unlock(&requests->lock);
 }
 
 void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
 {
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     while (requests->notes != NULL && requests->notes->step <= step) {
         struct mr_chunk_note *note = requests->notes;
         struct mr_chunk_request *request =
@@ -734,7 +714,6 @@ void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
         requests->safe = note->revision > requests->safe ? note->revision : requests->safe;
         forget_note(requests);
     }
-    pthread_mutex_unlock(&requests->lock);
 }
 
 /* With the lock: the revision that is safe with that step. */
@@ -769,7 +748,7 @@ static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk
 struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step)
 {
     struct mr_asked_stored *state = NULL;
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     bool paused = atomic_load(&requests->paused);
     requests->wish = requests->wish == MR_WISH_STORED ? MR_WISH_STORED : MR_WISH_TOLD;
     if (requests->last_id > 0 || paused || requests->known_kinds != 0) {
@@ -791,20 +770,18 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
         }
         requests->told_id = requests->last_id;
     }
-    pthread_mutex_unlock(&requests->lock);
     return state;
 }
 
 void mr_chunk_requests_stored(struct mr_chunk_requests *requests)
 {
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     requests->wish = requests->wish == MR_WISH_TOLD ? MR_WISH_STORED : requests->wish;
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
         bool ends =
             one->end == MR_REQUEST_END_TOLD || (!requests->stores && one->asked.place.settled);
         one->end = ends ? MR_REQUEST_END_STORED : one->end;
     }
-    pthread_mutex_unlock(&requests->lock);
 }
 
 static const struct mr_asked_table *stored_of(const struct mr_asked_stored *stored,
@@ -867,7 +844,7 @@ static void adopt_known(struct mr_chunk_requests *requests, const struct mr_aske
 void mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
                              const struct mr_asked_stored *stored)
 {
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     if (stored != NULL && stored->step > requests->safe) {
         uint64_t ours = requests->told_id;
         if (atomic_load(&requests->revision) < stored->step) {
@@ -891,5 +868,4 @@ void mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
         requests->safe = stored->step;
     }
     atomic_store(&requests->adopted, true);
-    pthread_mutex_unlock(&requests->lock);
 }

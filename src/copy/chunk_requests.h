@@ -6,8 +6,7 @@
  * has come to. Once the step is safe, the place is the request's own, and the revision with it.
  *
  * What is asked by keys is not stored, because these are values of rows: it ends with the process, or with the sink's session. */
-#ifndef MR_COPY_CHUNK_REQUESTS_H
-#define MR_COPY_CHUNK_REQUESTS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -144,8 +143,7 @@ void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests);
 /* All batches up to one that carries the step are with the sink. */
 void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step);
 
-/* How far it is where all up to that step is with the sink, or will be together with what is stored; the caller's. NULL: nobody
- * has asked for anything yet. */
+/* How far it is where all up to that step is with the sink; the caller's. NULL: nobody has asked for anything yet. */
 struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step);
 
 /* What mr_chunk_requests_state said last is stored; where the sink stores nothing: what is safe counts as that. */
@@ -155,5 +153,3 @@ void mr_chunk_requests_stored(struct mr_chunk_requests *requests);
  * has stored it, counts. While nothing is copied. */
 void mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
                              const struct mr_asked_stored *stored);
-
-#endif

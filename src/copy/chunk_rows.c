@@ -1,6 +1,5 @@
 /* Copied rows go out: into the stream's lane, between two transactions. */
 #include "base/clock.h"
-#include "base/log.h"
 #include "copy/chunks_internal.h"
 
 enum {
@@ -74,7 +73,6 @@ bool mr_chunks_yield(const struct mr_chunks *chunks, int64_t now_ns)
     return mr_port_is_crowded(chunks->base.port) && now_ns - chunks->since_ns < YIELD_MAX_NS;
 }
 
-/* The chunk is dealt with. */
 static void end_chunk(struct mr_chunks *chunks)
 {
     struct mr_chunk_request *request = chunks->current;

@@ -1,5 +1,4 @@
 /* What the stream brings, while a table is copied. */
-#include <string.h>
 
 #include "copy/chunks_internal.h"
 

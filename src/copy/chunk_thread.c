@@ -1,10 +1,7 @@
 #include "copy/chunk_thread.h"
 
 #include <poll.h>
-#include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -18,9 +15,8 @@ void mr_chunk_thread_init(struct mr_chunk_thread *thread, const struct mr_copy_s
                           struct mr_port *port)
 {
     *thread = (struct mr_chunk_thread){.server = server, .port = port};
-    thread->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    thread->asked_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(thread->stop_fd >= 0 && thread->asked_fd >= 0);
+    thread->stop_fd = mr_wake_new();
+    thread->asked_fd = mr_wake_new();
 }
 
 static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *job)
@@ -40,7 +36,6 @@ static mr_status run_job(struct mr_chunk_thread *thread, struct mr_chunk_job *jo
     return ops->read(thread->reader, &job->wish, &thread->chunk, &job->error);
 }
 
-/* False: the thread is to end. */
 static bool wait_for_job(struct mr_chunk_thread *thread)
 {
     struct pollfd fds[2] = {{.fd = thread->stop_fd, .events = POLLIN},
@@ -67,8 +62,7 @@ static void *thread_main(void *context)
         job->status = run_job(thread, job);
         job->ns = mr_monotonic_ns() - begun_ns;
         if (job->status != MR_OK) {
-            thread->server->chunks->rest(
-                thread->reader); /* whatever failed, the connection begins again */
+            thread->server->chunks->rest(thread->reader); /* whatever failed: it connects again */
         }
         atomic_store_explicit(&thread->state, MR_CHUNK_JOB_DONE, memory_order_release);
         mr_port_wake(thread->port);

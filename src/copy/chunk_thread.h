@@ -3,8 +3,7 @@
  *   idle -> asked -> done -> idle
  *
  * From asked on the job is the reader's thread's, from done on the source thread's. */
-#ifndef MR_COPY_CHUNK_THREAD_H
-#define MR_COPY_CHUNK_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -62,5 +61,3 @@ void mr_chunk_thread_ask(struct mr_chunk_thread *thread, const struct mr_chunk_j
 
 /* Done becomes idle. */
 void mr_chunk_thread_take(struct mr_chunk_thread *thread, struct mr_chunk_job *ret_job);
-
-#endif

@@ -1,9 +1,5 @@
 #include "copy/chunk_window.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/hash.h"
 #include "base/index.h"
 
@@ -110,7 +106,6 @@ static struct key *key_find(const struct keys *keys, mr_slice key)
 /* What a key takes beside its bytes, at least. */
 enum { KEY_BYTES = sizeof(struct key) + 2 * sizeof(struct mr_index_slot) };
 
-/* The key, or that which is there already. */
 static struct key *keys_add(struct keys *keys, mr_slice key)
 {
     struct key *known = key_find(keys, key);
@@ -146,8 +141,7 @@ struct mr_chunk_window {
     bool overflown;  /* there were too many keys */
     bool has_number; /* N, */
     uint32_t number; /* of the A that counts */
-    uint32_t
-        *noted; /* transactions since A that the last snapshot did not see, or that are younger */
+    uint32_t *noted; /* transactions since A: unseen by the last snapshot, or younger */
     uint32_t noted_count, noted_max;
     uint32_t noted_at_open; /* of them: those before R */
     uint32_t holder;        /* the one that held up the last snapshot */

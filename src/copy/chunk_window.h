@@ -27,8 +27,7 @@
  *
  * A transaction that S sees is seen by every later snapshot, and needs no note any more. What is noted is bounded. Where there
  * is no more room, the chunk is read again; where that is the room for transactions, from a new A on. */
-#ifndef MR_COPY_CHUNK_WINDOW_H
-#define MR_COPY_CHUNK_WINDOW_H
+#pragma once
 
 #include "event/event.h"
 
@@ -54,8 +53,7 @@ void mr_chunk_window_free(struct mr_chunk_window *window); /* NULL is fine */
 bool mr_chunk_window_wants_number(const struct mr_chunk_window *window);
 void mr_chunk_window_take_number(struct mr_chunk_window *window, uint32_t xid);
 
-/* A row with that key was inserted, changed or deleted; of an update that changes the key, both. `lacks`: its event lacks a
- * value that the update did not touch (TOAST). */
+/* A row with that key was inserted, changed or deleted. `lacks`: its event lacks a value that the update did not touch (TOAST). */
 void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key, bool lacks);
 
 /* All rows went (TRUNCATE). None that was read goes out: those that S saw beside it were inserted after it, so the stream
@@ -88,8 +86,7 @@ enum mr_chunk_verdict mr_chunk_window_judge(struct mr_chunk_window *window,
 bool mr_chunk_window_is_held(struct mr_chunk_window *window,
                              const struct mr_chunk_snapshot *snapshot);
 
-/* The number of the transaction that has held up the last snapshot: from before A, or of the stream and not yet seen to have
- * ended. */
+/* The transaction that has held up the last snapshot: from before A, or of the stream and not yet seen to have ended. */
 uint32_t mr_chunk_window_holder(const struct mr_chunk_window *window);
 
 /* Its rows in their order, the first is 0. False: it had the key already, so this is no table in the order of its key. */
@@ -107,5 +104,3 @@ bool mr_chunk_window_goes_out(const struct mr_chunk_window *window, uint32_t row
 /* Of a row that does not go out: the stream's events of it, since R, lack a value. It is to be read again. */
 bool mr_chunk_window_lacks(const struct mr_chunk_window *window, uint32_t row);
 void mr_chunk_window_close(struct mr_chunk_window *window);
-
-#endif

@@ -6,8 +6,6 @@
  * is not above" holds.
  *
  * While nothing is copied, the companion neither watches the stream nor wants anything. */
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
@@ -50,7 +48,6 @@ void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase)
     chunks->since_ns = mr_monotonic_ns();
 }
 
-/* A is now: what the stream brings from here on is noted. */
 static void begin_window(struct mr_chunks *chunks)
 {
     uint64_t seed = (uint64_t)mr_monotonic_ns();
@@ -216,7 +213,6 @@ static void set_wants(struct mr_chunks *chunks)
     }
 }
 
-/* Those that somebody wants to end, and those whose last row is safe. */
 static void end_requests(struct mr_chunks *chunks)
 {
     struct mr_chunk_request *one = mr_chunk_requests_over(&chunks->requests);
@@ -266,7 +262,6 @@ static void take_next_request(struct mr_chunks *chunks)
     }
 }
 
-/* Rows that were judged good wait for the stream, or go out. */
 static void look_at_window(struct mr_chunks *chunks)
 {
     if (chunks->phase != MR_CHUNKS_WAITS && chunks->phase != MR_CHUNKS_SENDS) {

@@ -4,10 +4,8 @@
  *   chunk_jobs.c    what the reader is asked, and what comes of it
  *   chunk_stream.c  what the stream brings meanwhile
  *   chunk_rows.c    rows go out */
-#ifndef MR_COPY_CHUNKS_INTERNAL_H
-#define MR_COPY_CHUNKS_INTERNAL_H
+#pragma once
 
-#include "base/text.h"
 #include "copy/chunk_requests.h"
 #include "copy/chunk_thread.h"
 #include "copy/chunk_window.h"
@@ -34,9 +32,8 @@ enum mr_chunks_phase {
 
 /* Forms of the table at hand; the encoder has a plan of each. */
 struct mr_chunk_forms {
-    const struct mr_relation *copied; /* of chunks */
-    const struct mr_relation
-        *streamed; /* of the stream since the chunk was asked for; NULL: not seen */
+    const struct mr_relation *copied;   /* of chunks */
+    const struct mr_relation *streamed; /* since the chunk was asked for; NULL: not seen */
     /* Chunks in a row whose form was not the stream's: both forms, how many, where the WAL ended after the first. */
     const struct mr_relation *differed_stream, *differed_copied;
     uint32_t differed;
@@ -63,8 +60,7 @@ struct mr_chunks {
     struct mr_companion base;
     struct mr_copies_options options;
     struct mr_chunk_requests requests;
-    uint64_t
-        noted; /* the requests' revision that the lane's last step stands for, in this session */
+    uint64_t noted; /* the requests' revision of the lane's last step, in this session */
 
     struct mr_chunk_thread thread;
     struct mr_chunk_job asked; /* by us last */
@@ -136,5 +132,3 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks);
 
 /* The stream is to have what is left of the pool. */
 bool mr_chunks_yield(const struct mr_chunks *chunks, int64_t now_ns);
-
-#endif

@@ -1,7 +1,5 @@
 #include "copy/copies.h"
 
-#include <stdlib.h>
-
 #include "copy/copies_internal.h"
 
 const struct mr_section_kind mr_copy_section_kinds[] = {

@@ -1,8 +1,7 @@
 /* Copies of existing rows, as others see them: ask for them, stop them, look how far they are. Behind it are two companions of the flow
  * (ports/companion.h): the snapshot, which copies what is there before the stream begins (snapshot.c), and the chunks, which copy
  * tables that somebody asks for while it runs (chunks.c). Any thread, once there is a flow; new and free apart. */
-#ifndef MR_COPY_COPIES_H
-#define MR_COPY_COPIES_H
+#pragma once
 
 #include "copy/chunk_keys.h"
 #include "copy/readers.h"
@@ -16,9 +15,8 @@ enum mr_copy_order { MR_COPY_AS_LISTED, MR_COPY_ASCENDING, MR_COPY_DESCENDING };
 
 struct mr_copies_options {
     const struct mr_copy_server *server;
-    uint32_t
-        workers; /* that copy existing rows before the stream, a lane each; 0: none are copied */
-    bool only;   /* and then the flow stops */
+    uint32_t workers;         /* that copy existing rows before the stream; 0: none are copied */
+    bool only;                /* and then the flow stops */
     bool when_needed;         /* also where the stream can't go on; the server knows when that is */
     bool accepts_gap;         /* where it can't, it goes on at a new slot, and none are copied */
     bool converts;            /* events have values in other forms than the server's */
@@ -203,5 +201,3 @@ struct mr_incremental_stats {
     struct mr_held_up held;
 };
 struct mr_incremental_stats mr_copies_incremental(struct mr_copies *copies);
-
-#endif

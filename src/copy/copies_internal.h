@@ -1,6 +1,5 @@
 /* The two companions behind copies.h. Inside copy/ only. */
-#ifndef MR_COPY_COPIES_INTERNAL_H
-#define MR_COPY_COPIES_INTERNAL_H
+#pragma once
 
 #include "copy/chunk_requests.h"
 
@@ -22,5 +21,3 @@ void mr_snapshot_free(struct mr_companion *companion);
 struct mr_companion *mr_chunks_new(const struct mr_copies_options *options,
                                    struct mr_chunk_requests **ret_requests);
 void mr_chunks_free(struct mr_companion *companion);
-
-#endif

@@ -1,12 +1,9 @@
 #include "copy/copy_plan.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 enum {
     PIECES_PER_WORKER = 8, /* so that none is left alone with the last one for long */
@@ -49,7 +46,6 @@ static void plan_table(struct mr_plan_table *table, const struct mr_copy_table *
     table->unread = table->pieces;
 }
 
-/* The beginning of the state is what the earlier attempts have done. */
 static void begin_state(struct mr_copy_stored *state, const struct mr_copy *copy)
 {
     state->lsn = copy->lsn;
@@ -155,7 +151,7 @@ static void drop_first(void *items, size_t size, uint32_t *count, uint32_t dropp
 
 bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_piece *ret_piece)
 {
-    pthread_mutex_lock(&plan->lock);
+    MR_HOLD(&plan->lock);
     while (plan->at < plan->count && plan->tables[plan->order[plan->at]].taken ==
                                          plan->tables[plan->order[plan->at]].pieces) {
         plan->at++;
@@ -177,17 +173,15 @@ bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_
         MR_GROW(of->open, of->capacity, of->count + 1);
         of->open[of->count++] = *ret_piece;
     }
-    pthread_mutex_unlock(&plan->lock);
     return found;
 }
 
 void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t index, struct mr_copied copied)
 {
-    pthread_mutex_lock(&plan->lock);
+    MR_HOLD(&plan->lock);
     struct mr_plan_lane *lane = &plan->lanes[index];
     MR_GROW(lane->notes, lane->note_capacity, lane->note_count + 1);
     lane->notes[lane->note_count++] = copied;
-    pthread_mutex_unlock(&plan->lock);
 }
 
 /* With the lock. */
@@ -208,14 +202,13 @@ static void note_safe(struct mr_copy_plan *plan, struct mr_plan_lane *lane, stru
 
 void mr_copy_plan_safe(struct mr_copy_plan *plan, uint32_t index, uint64_t step)
 {
-    pthread_mutex_lock(&plan->lock);
+    MR_HOLD(&plan->lock);
     struct mr_plan_lane *lane = &plan->lanes[index];
     uint32_t safe = 0;
     while (safe < lane->note_count && lane->notes[safe].step <= step) {
         note_safe(plan, lane, lane->notes[safe++]);
     }
     drop_first(lane->notes, sizeof(*lane->notes), &lane->note_count, safe);
-    pthread_mutex_unlock(&plan->lock);
 }
 
 static void add_left(struct mr_copy_part *part, struct mr_copy_range range)
@@ -230,7 +223,6 @@ static void add_left(struct mr_copy_part *part, struct mr_copy_range range)
     part->ranges[part->range_count++] = range;
 }
 
-/* What lanes have open, and what nobody has taken. */
 static void add_part(const struct mr_copy_plan *plan, uint32_t index, struct mr_copy_stored *state)
 {
     const struct mr_plan_table *table = &plan->tables[index];
@@ -354,16 +346,15 @@ uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,
 
 void mr_copy_plan_hold(struct mr_copy_plan *plan, uint32_t head)
 {
-    pthread_mutex_lock(&plan->rows);
+    MR_HOLD(&plan->rows);
     plan->tables[head].holders++;
     pthread_cond_broadcast(&plan->change);
-    pthread_mutex_unlock(&plan->rows);
 }
 
 bool mr_copy_plan_piece_read(struct mr_copy_plan *plan, uint32_t index, uint64_t rows,
                              uint64_t *ret_rows)
 {
-    pthread_mutex_lock(&plan->rows);
+    MR_HOLD(&plan->rows);
     struct mr_plan_table *table = &plan->tables[index];
     MR_ASSERT(table->unread > 0);
     table->row_count += rows;
@@ -374,7 +365,6 @@ bool mr_copy_plan_piece_read(struct mr_copy_plan *plan, uint32_t index, uint64_t
     }
     pthread_cond_broadcast(&plan->change);
     *ret_rows = table->row_count;
-    pthread_mutex_unlock(&plan->rows);
     return is_read;
 }
 

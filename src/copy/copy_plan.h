@@ -7,8 +7,7 @@
  * left to take. Its row is then the table's last if nobody else holds one and all pieces are read to their ends. Who is
  * not the last hands over first, and lets go then: so the marked row is the last in the sink, too.
  */
-#ifndef MR_COPY_COPY_PLAN_H
-#define MR_COPY_COPY_PLAN_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -96,8 +95,7 @@ bool mr_copy_plan_take(struct mr_copy_plan *plan, uint32_t lane, struct mr_copy_
 /* That lane's next batch carries `copied.step`. Its thread. */
 void mr_copy_plan_note(struct mr_copy_plan *plan, uint32_t lane, struct mr_copied copied);
 
-/* All of that lane up to the step is with the sink, or will be together with what is stored next. Steps of an earlier plan say
- * nothing of this one. Sink thread. */
+/* All of that lane up to the step is with the sink. Steps of an earlier plan say nothing of this one. Sink thread. */
 void mr_copy_plan_safe(struct mr_copy_plan *plan, uint32_t lane, uint64_t step);
 
 /* How far it is by that; `rows`: handed over in this attempt. The caller frees it. */
@@ -123,10 +121,7 @@ struct mr_copy_stats mr_copy_plan_totals(const struct mr_copy_plan *plan, double
 uint32_t mr_copy_plan_progress(const struct mr_copy_plan *plan,
                                struct mr_copy_table_stats *ret_tables, uint32_t capacity);
 
-/* For the next three the caller has `rows` locked. Waits a moment for what others read; true: they don't matter any more,
- * the mark of the row that the caller holds is known. */
+/* For the next three the caller has `rows` locked. Waits a moment; true: the mark of the row that the caller holds is known. */
 bool mr_copy_plan_settled(struct mr_copy_plan *plan, uint32_t head);
 bool mr_copy_plan_is_last(const struct mr_copy_plan *plan, uint32_t head);
 void mr_copy_plan_let_go(struct mr_copy_plan *plan, uint32_t head);
-
-#endif

@@ -1,10 +1,6 @@
 #include "copy/copy_stored.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
 
 /* Everything in hexadecimal: lsn attempt step rows, the tables that are done as differences, and those that are not:
  *

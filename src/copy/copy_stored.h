@@ -3,8 +3,7 @@
  * Tables are known by their OIDs. One whose rows moved since, because its file was written again, has another file node, and
  * what is said of its places means nothing any more.
  */
-#ifndef MR_COPY_COPY_STORED_H
-#define MR_COPY_COPY_STORED_H
+#pragma once
 
 #include "base/base.h"
 #include "event/checkpoint.h"
@@ -67,5 +66,3 @@ struct mr_copy_stored *mr_copy_stored_of(const struct mr_checkpoint *checkpoint)
 /* The part of that table, NULL: there is none. */
 const struct mr_copy_part *mr_copy_stored_part(const struct mr_copy_stored *state, uint32_t oid);
 bool mr_copy_stored_is_done(const struct mr_copy_stored *state, uint32_t oid);
-
-#endif

@@ -1,14 +1,11 @@
 #include "copy/copy_text.h"
 
-#include <string.h>
-
 /* What a backslash and this letter stand for; 0: nothing that the server writes (CopyAttributeOutText in
  * src/backend/commands/copyto.c). */
 static const uint8_t unescaped[UINT8_MAX + 1] = {
     ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r',
     ['t'] = '\t', ['v'] = '\v', ['\\'] = '\\'};
 
-/* Takes the backslashes out of what lies between `from` and `end`; its new end, or NULL. */
 static uint8_t *unescape(uint8_t *from, uint8_t *end)
 {
     uint8_t *to = memchr(from, '\\', (size_t)(end - from));

@@ -1,7 +1,6 @@
 /* A row as COPY … TO STDOUT writes it in text form (the manual's page of COPY, "Text Format"): values between tabs, \N for
  * null, and a backslash before what would be taken for something else. Inside source/ only; any thread. */
-#ifndef MR_SOURCE_COPY_TEXT_H
-#define MR_SOURCE_COPY_TEXT_H
+#pragma once
 
 #include "event/event.h"
 
@@ -10,5 +9,3 @@
  * spoilt then. */
 MR_MUST_USE bool mr_copy_text_decode(uint8_t *row, size_t len, struct mr_datum *values,
                                      uint32_t count);
-
-#endif

@@ -1,10 +1,5 @@
 #include "copy/moved.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
-
 enum { NAMES_MAX = 10 }; /* in a line of the log */
 
 struct look {

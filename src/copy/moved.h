@@ -17,8 +17,7 @@
  * starts is not either: files and names are known in memory only.
  *
  * The thread of copy/added.h. */
-#ifndef MR_COPY_MOVED_H
-#define MR_COPY_MOVED_H
+#pragma once
 
 #include "copy/copies.h"
 #include "postgres/catalog/pg_leaves.h"
@@ -47,8 +46,7 @@ struct mr_moved {
     struct mr_leaves before; /* at the last look */
 };
 
-/* Compares what is there now with the last look, which it then is. What was found is the caller's, with names that live until the next
- * look or mr_moved_done. */
+/* Compares what is there now with the last look, which it then is. What was found has names that live until the next look. */
 mr_status mr_moved_look(struct mr_moved *moved, struct mr_pg_conn *conn,
                         const struct mr_pg_source_options *options, struct mr_moved_found *ret,
                         struct mr_error *ret_error);
@@ -57,5 +55,3 @@ mr_status mr_moved_look(struct mr_moved *moved, struct mr_pg_conn *conn,
 void mr_moved_tell(const struct mr_moved *moved, const struct mr_moved_found *found);
 void mr_moved_found_done(struct mr_moved_found *found);
 void mr_moved_done(struct mr_moved *moved);
-
-#endif

@@ -1,14 +1,8 @@
 #include "copy/pg_copy.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/log.h"
 #include "copy/copy_text.h"
-#include "postgres/catalog/describe.h"
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_sql.h"
 
@@ -148,7 +142,6 @@ static void warn_of_called(const struct mr_chunk_reader *reader, const struct mr
            MR_LOG_STR("role", mr_pg_user(reader->conn)), MR_LOG_STR("functions", called));
 }
 
-/* Those that are ours, of the rows that chunks_find asks for; how many. */
 static uint32_t take_tables(const struct mr_chunk_reader *reader, const struct mr_pg_result *result,
                             struct mr_chunk_table *tables)
 {
@@ -301,7 +294,6 @@ static const char order_question[] =
     " w.attcollation::text FROM wanted w LEFT JOIN (places JOIN chosen USING (indexrelid)) p"
     " ON p.attnum = w.attnum ORDER BY p.at, w.attnum";
 
-/* Whether each column has an index' operators. */
 static bool has_operators(const struct mr_pg_result *order)
 {
     for (uint32_t i = 0; i < mr_pg_result_rows(order); i++) {
@@ -314,7 +306,6 @@ static bool has_operators(const struct mr_pg_result *order)
     return true;
 }
 
-/* Why the rows can't be read in that order; false: nothing is against it. */
 static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct mr_text *reason)
 {
     if (mr_pg_result_rows(order) != count) {
@@ -360,19 +351,17 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct mr_rela
                             uint32_t count, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the order of a key", "sSSSSSs", 0, MR_COLUMNS_MAX};
-    struct mr_text names = {0};
+    MR_TEXT(names);
     for (uint32_t i = 0; i < count; i++) {
         mr_sql_format(&names, i == 0 ? "%L" : ",%L", view->columns[columns[i]].name);
     }
     const struct mr_pg_result *result;
     mr_status status = mr_pg_askf(reader->conn, &shape, &result, ret_error, order_question,
                                   table->oid, table->oid, names.data, table->oid, count, count);
-    mr_text_done(&names);
     MR_TRY(status);
-    struct mr_text reason = {0};
+    MR_TEXT(reason);
     status = find_fault(result, count, &reason) ? no_key(table, reason.data, ret_error)
                                                 : take_order(reader, view, result, ret_error);
-    mr_text_done(&reason);
     return status;
 }
 
@@ -458,7 +447,6 @@ static mr_status table_gone(struct mr_chunk_reader *reader, const struct mr_chun
         table->schema, table->table);
 }
 
-/* What the publication says of the table, and its columns. */
 static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
                             struct description *description, struct mr_error *ret_error)
 {
@@ -493,16 +481,13 @@ static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chun
     return MR_OK;
 }
 
-/* `version` NULL: only to see whether it can be done. */
 static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
                           const char *by, const int64_t *version, struct mr_error *ret_error)
 {
-    struct description *description = MR_NEW(struct description);
+    MR_FREED struct description *description = MR_NEW(struct description);
     forget_table(reader);
     mr_status status = read_table(reader, table, description, ret_error);
-    if (status == MR_OK) {
-        status = find_orders(reader, description, table, by, ret_error);
-    }
+    status = MR_THEN(status, find_orders(reader, description, table, by, ret_error));
     if (status == MR_OK && version != NULL) {
         keep_relation(reader, &description->view);
         reader->oid = table->oid;
@@ -510,7 +495,6 @@ static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_
     } else {
         forget_table(reader);
     }
-    free(description);
     return status;
 }
 
@@ -555,13 +539,11 @@ static mr_status may_not_read(const struct mr_chunk_reader *reader,
 {
     struct mr_error reason = *ret_error;
     const char *user = mr_pg_user(reader->conn);
-    struct mr_text remedy = {0};
+    MR_TEXT(remedy);
     mr_sql_format(&remedy, "GRANT USAGE ON SCHEMA %I TO %I; GRANT SELECT ON %I.%I TO %I",
                   table->schema, user, table->schema, table->table, user);
-    mr_status status = mr_fail(ret_error, MR_ERR_AUTH, "\"%s\" may not read it: %s; %s", user,
-                               reason.text, remedy.data);
-    mr_text_done(&remedy);
-    return status;
+    return mr_fail(ret_error, MR_ERR_AUTH, "\"%s\" may not read it: %s; %s", user, reason.text,
+                   remedy.data);
 }
 
 /* The snapshot is taken before the query runs, and with it the functions. The last value is another one when a catalog row of the
@@ -635,7 +617,6 @@ static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
     mr_sql_format(sql, " ORDER BY %s LIMIT %u) TO STDOUT", reader->order.data, wish->rows_max);
 }
 
-/* Room for the values of one more row. */
 static struct mr_datum *next_values(struct mr_chunk *chunk)
 {
     uint32_t columns = chunk->relation->column_count;
@@ -824,7 +805,7 @@ static mr_status is_as_written(struct mr_chunk_reader *reader, const struct mr_c
     struct mr_pg_result *types;
     int64_t is_as_written = 0;
     MR_TRY(ask_types(reader, wish, columns, &types, ret_error));
-    struct mr_text sql = {0};
+    MR_TEXT(sql);
     for (uint32_t i = 0; i < relation->key_count; i++) {
         const char *type = mr_pg_result_value(types, 0, i);
         mr_sql_format(&sql, i == 0 ? "SELECT format('%%s', " : " AND format('%%s', ");
@@ -839,7 +820,6 @@ static mr_status is_as_written(struct mr_chunk_reader *reader, const struct mr_c
     mr_pg_result_free(types);
     mr_status status = mr_pg_ask_number(reader->conn, "a key's text", 'b', &is_as_written,
                                         ret_error, "%s", sql.data);
-    mr_text_done(&sql);
     *ret_is = is_as_written != 0;
     return status == MR_ERR_CONFIG /* whose words may have the key */
                ? mr_fail(ret_error, status, "the server refuses a key")
@@ -854,7 +834,7 @@ static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_
     const struct mr_table_name from = {.schema = wish->table->schema, .table = wish->table->table};
     uint32_t before = chunk->rows;
     size_t len = chunk->len;
-    struct mr_text sql = {0};
+    MR_TEXT(sql);
     mr_pg_columns_add_select(&sql, relation, NULL, &from, reader->is_root, reader->filter);
     for (uint32_t i = 0; i < relation->key_count; i++) {
         mr_sql_format(&sql, "%s%I%s%L", i == 0 && reader->filter == NULL ? " WHERE " : " AND ",
@@ -864,8 +844,7 @@ static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_
     struct mr_chunk_wish one = *wish;
     one.rows_max = before + 1;
     mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
-    mr_text_done(&sql);
-    status = status == MR_OK ? read_rows(reader, &one, chunk, ret_error) : status;
+    status = MR_THEN(status, read_rows(reader, &one, chunk, ret_error));
     const char *sqlstate = mr_pg_copy_refusal(reader->conn)->sqlstate;
     if (status == MR_ERR_CONFIG && sqlstate[0] != '\0') { /* its words may have the key */
         return mr_fail(ret_error, status, "the server refuses a key, or its row (%s)", sqlstate);
@@ -906,11 +885,10 @@ static mr_status read_keys(struct mr_chunk_reader *reader, const struct mr_chunk
     return MR_OK;
 }
 
-/* After the last row. */
 static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                                struct mr_error *ret_error)
 {
-    uint32_t *known = MR_NEW_ARRAY(uint32_t, wish->part_count);
+    MR_FREED uint32_t *known = MR_NEW_ARRAY(uint32_t, wish->part_count);
     for (uint32_t i = 0; i < wish->part_count; i++) {
         known[i] = wish->parts[i].oid;
     }
@@ -919,10 +897,8 @@ static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_c
                                         .known = known,
                                         .known_count = wish->part_count,
                                         .since = reader->is_root ? wish->since : 0};
-    mr_status status =
-        mr_pg_attached_log(reader->conn, &reader->options, &attached, &reader->attached, ret_error);
-    free(known);
-    return status;
+    return mr_pg_attached_log(reader->conn, &reader->options, &attached, &reader->attached,
+                              ret_error);
 }
 
 static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
@@ -950,10 +926,9 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
         MR_TRY(read_keys(reader, wish, chunk, ret_error));
         return set_settings(reader, "COMMIT; ", ret_error);
     }
-    struct mr_text sql = {0};
+    MR_TEXT(sql);
     add_chunk(&sql, reader, wish, chunk->is_anew);
     mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
-    mr_text_done(&sql);
     MR_TRY(status);
     status = read_rows(reader, wish, chunk, ret_error);
     if (status == MR_FULL) {
@@ -1023,7 +998,6 @@ static mr_status chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
                                   ret_error);
 }
 
-/* What the rows are, the error says; a condition that does not parse is the asker's. */
 static mr_status fail_table(const struct mr_chunk_table *table, mr_status status,
                             struct mr_error *ret_error)
 {

@@ -1,5 +1,3 @@
-#include <stdio.h>
-
 #include "copy/pg_copy.h"
 #include "postgres/catalog/pg_sql.h"
 

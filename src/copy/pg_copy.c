@@ -1,8 +1,6 @@
 #include "copy/pg_copy.h"
 
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "copy/copy_text.h"
@@ -11,7 +9,6 @@
 
 enum { SNAPSHOT_NAME_MAX = 64, TABLES_MAX = 1000 * 1000 };
 
-/* What is asked of a table's rows. */
 struct command {
     char *schema, *table; /* whose rows they are: a leaf's */
     char *filter;         /* the publication's; NULL: all rows */
@@ -168,7 +165,6 @@ static mr_status read_tables(struct reading *reading, struct mr_pg_conn *keeper,
     return mr_pg_ask_rows(keeper, &sql, &tables_shape, take_table, reading, ret_error);
 }
 
-/* The relation of the next root, and with it the key that the stream would have. */
 static mr_status make_relation(struct reading *reading, struct mr_error *ret_error)
 {
     struct mr_pg_copy *copy = reading->copy;
@@ -380,8 +376,8 @@ void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *
                               const struct mr_pg_source_options *options)
 {
     uint32_t count = copy->view.table_count;
-    char *logged = NULL;
-    uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
+    MR_FREED char *logged = NULL;
+    MR_FREED uint32_t *known = MR_NEW_ARRAY(uint32_t, count + 1);
     for (uint32_t i = 0; i < count; i++) {
         known[i] = copy->tables[i].oid;
     }
@@ -389,11 +385,8 @@ void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *
     if (mr_pg_command(keeper, "COMMIT", MR_PG_ANSWER_MS, NULL) == MR_OK) {
         mr_pg_attached_log(keeper, options, &wish, &logged, NULL);
     }
-    free(known);
-    free(logged);
 }
 
-/* A row and the values that point into it. */
 struct held {
     uint8_t *bytes;
     struct mr_datum *values;
@@ -445,7 +438,6 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
     return MR_OK;
 }
 
-/* Whether the name stands in the text, between quotation marks of whatever language. */
 static bool is_named(const char *text, const char *name)
 {
     for (const char *at = text; (at = strstr(at, name)) != NULL; at++) {
@@ -534,13 +526,10 @@ mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
     MR_ASSERT(table < reader->copy->view.table_count);
     MR_TRY(begin_table(reader, &reader->copy->tables[table], ret_error));
     reader->has_places = reader->copy->commands[table].has_places;
-    struct mr_text sql = {0};
+    MR_TEXT(sql);
     add_copy(&sql, &reader->copy->commands[table], reader->table->relation, range);
     mr_status status = set_for_reading(reader, ret_error);
-    if (status == MR_OK) {
-        status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
-    }
-    mr_text_done(&sql);
+    status = MR_THEN(status, mr_pg_copy_start(reader->conn, sql.data, ret_error));
     return fail_table(reader, status, ret_error);
 }
 
@@ -570,18 +559,16 @@ static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_
     const struct mr_copy_table *table = reader->table;
     const struct command *command = &reader->copy->commands[table - reader->copy->tables];
     const struct mr_table_name leaf = {.schema = command->schema, .table = command->table};
-    struct mr_text name = {0};
+    MR_TEXT(name);
     int64_t now;
     if (reader->checked == table) {
         return MR_OK;
     }
     mr_sql_add_table(&name, &leaf);
-    mr_status status = mr_pg_ask_number(reader->conn, "a table's file", 'n', &now, ret_error,
-                                        "SELECT CASE to_regclass(%L) WHEN %u::oid::regclass THEN"
-                                        " coalesce(pg_relation_filenode(%u), 0) ELSE 0 END::bigint",
-                                        name.data, table->oid, table->oid);
-    mr_text_done(&name);
-    MR_TRY(status);
+    MR_TRY(mr_pg_ask_number(reader->conn, "a table's file", 'n', &now, ret_error,
+                            "SELECT CASE to_regclass(%L) WHEN %u::oid::regclass THEN"
+                            " coalesce(pg_relation_filenode(%u), 0) ELSE 0 END::bigint",
+                            name.data, table->oid, table->oid));
     if (now != table->filenode) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
                        "table %s.%s was rewritten or renamed since the snapshot was taken, "

@@ -11,8 +11,7 @@
  * Tables are read as the publication sends them: its columns in its order, its filter, a partition under its root's name where it
  * says so. The values are the texts that the stream has, for both come from the types' output functions under the same settings.
  */
-#ifndef MR_COPY_PG_COPY_H
-#define MR_COPY_PG_COPY_H
+#pragma once
 
 #include "copy/readers.h"
 #include "ports/source.h"
@@ -34,8 +33,7 @@ mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, struct mr_pg_catalog *catalo
                          const struct mr_copy **ret_view, struct mr_error *ret_error);
 void mr_pg_copy_free(struct mr_pg_copy *copy); /* NULL is fine */
 
-/* Once all rows are read: logs partitions that were attached meanwhile, if they can be asked for. Ends `keeper`'s transaction. Source
- * thread. */
+/* Once all rows are read: logs partitions that were attached meanwhile, and ends `keeper`'s transaction. Source thread. */
 void mr_pg_copy_tell_attached(const struct mr_pg_copy *copy, struct mr_pg_conn *keeper,
                               const struct mr_pg_source_options *options);
 
@@ -80,5 +78,3 @@ mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_
 void mr_pg_columns_add_select(struct mr_text *sql, const struct mr_relation *relation,
                               const char *first, const struct mr_table_name *from, bool with_parts,
                               const char *filter);
-
-#endif

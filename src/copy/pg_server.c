@@ -1,11 +1,6 @@
 #include "copy/pg_server.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/log.h"
 #include "copy/pg_copy.h"
-#include "postgres/server/pg_copying.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_setup.h"
 #include "stream/pg_source.h"
@@ -56,7 +51,6 @@ static mr_status find_gap(const struct mr_pg_server *server, const struct mr_che
     return status;
 }
 
-/* The slot of the copy; its attempt is 0 where nothing is to be copied. */
 static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoint *known,
                            int stop_fd, struct mr_identity *ret_identity,
                            struct mr_error *ret_error)
@@ -71,14 +65,13 @@ static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoi
     }
     MR_TRY(mr_pg_identity(conn, options, ret_identity, ret_error));
     MR_TRY(mr_pg_home_read(mr_pg_source_home(server->source), conn, options, ret_error));
-    struct mr_pg_conn *desk;
+    MR_PG_CLOSED struct mr_pg_conn *desk = NULL;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
-    mr_status status = mr_pg_setup_copy(conn, desk, options, &state, &server->slot, ret_error);
-    mr_pg_close(desk);
-    if (status == MR_OK && server->slot.attempt != 0 && state.gap != NULL) {
+    MR_TRY(mr_pg_setup_copy(conn, desk, options, &state, &server->slot, ret_error));
+    if (server->slot.attempt != 0 && state.gap != NULL) {
         mr_log(MR_LOG_WARN, "snapshot_needed", state.gap, MR_LOG_STR("slot", options->slot));
     }
-    return status;
+    return MR_OK;
 }
 
 static mr_status server_begin(void *context, const struct mr_checkpoint *known,

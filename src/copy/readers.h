@@ -1,6 +1,5 @@
 /* Who reads existing rows: two tables of functions, so that a test puts in its own. PostgreSQL's are in copy/pg_server.c. */
-#ifndef MR_COPY_READERS_H
-#define MR_COPY_READERS_H
+#pragma once
 
 #include "copy/chunk_keys.h"
 #include "copy/copy_stored.h"
@@ -14,8 +13,7 @@ struct mr_copy_table {
     uint32_t listed;                    /* its place in the list of tables: names, then patterns */
     uint32_t oid;                       /* whose rows are read, */
     uint32_t filenode;                  /* and its file */
-    /* What is left of it may be read under a later snapshot. False where the stream can bring rows without all their values:
-     * one that has moved meanwhile to where nobody reads any more would come only so. */
+    /* The rest may be read under a later snapshot. False where the stream can bring rows without all their values. */
     bool may_resume;
 };
 
@@ -23,8 +21,7 @@ struct mr_copy {
     mr_lsn lsn;       /* what commits from here on is in the stream */
     uint32_t attempt; /* 1, 2, 3 … */
     const char *database;
-    struct mr_transaction
-        transaction; /* stands for that moment; its commit LSN is right below `lsn` */
+    struct mr_transaction transaction; /* of that moment; its commit LSN is right below `lsn` */
     const struct mr_copy_table *tables;
     uint32_t table_count;
     /* What an earlier attempt has left; what it says of places still holds where the file node is the table's. NULL: it is
@@ -160,5 +157,3 @@ struct mr_copy_server {
     const struct mr_chunk_ops *chunks;      /* NULL: nor while it runs */
     void *context;
 };
-
-#endif

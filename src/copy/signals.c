@@ -2,15 +2,9 @@
 
 #include <cjson/cJSON.h>
 #include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/pattern.h"
-#include "base/text.h"
 #include "stream/pg_source.h"
 
 enum {
@@ -85,11 +79,9 @@ static bool takes_too_long(const struct signal *signal)
 static enum mr_regex_result matches(const struct mr_regex *regex, const char *schema,
                                     const char *table)
 {
-    struct mr_text name = {0};
+    MR_TEXT(name);
     mr_text_format(&name, "%s.%s", schema, table);
-    enum mr_regex_result result = mr_regex_match(regex, mr_slice_of(name.data), NULL);
-    mr_text_done(&name);
-    return result;
+    return mr_regex_match(regex, mr_slice_of(name.data), NULL);
 }
 
 /* An expression stands for the tables of the stream whose names, schema included, it matches as a whole. */
@@ -142,7 +134,7 @@ static char *trimmed(const char *text)
 static void each_table(struct signal *signal, const char *entry, const struct mr_pg_tables *tables,
                        table_fn act)
 {
-    char *text = trimmed(entry);
+    MR_FREED char *text = trimmed(entry);
     const char *schema;
     const char *table;
     if (strpbrk(text, EXPRESSION_SIGNS) != NULL) {
@@ -152,7 +144,6 @@ static void each_table(struct signal *signal, const char *entry, const struct mr
     } else {
         ignored(signal, "data-collections has a name that is none; write \"schema.table\"");
     }
-    free(text);
 }
 
 static const cJSON *member(const cJSON *object, const char *name)
@@ -160,7 +151,6 @@ static const cJSON *member(const cJSON *object, const char *name)
     return cJSON_GetObjectItemCaseSensitive(object, name);
 }
 
-/* How many names of the list are expressions; -1: it is not a list of names. */
 static int count_expressions(const cJSON *list)
 {
     int count = 0;
@@ -312,7 +302,6 @@ static mr_status stop(struct signal *signal, struct mr_error *ret_error)
 
 static mr_status pause_or_resume(struct signal *signal, struct mr_error *ret_error)
 {
-    (void)ret_error;
     if (type_is(signal->data, "incremental")) {
         mr_copies_pause(signal->copies, signal->type[0] == 'p');
     } else {
@@ -323,7 +312,6 @@ static mr_status pause_or_resume(struct signal *signal, struct mr_error *ret_err
 
 static mr_status log_message(struct signal *signal, struct mr_error *ret_error)
 {
-    (void)ret_error;
     const char *message = cJSON_GetStringValue(member(signal->data, "message"));
     if (message == NULL) {
         ignored(signal, "it has no \"message\"");

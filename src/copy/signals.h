@@ -8,8 +8,7 @@
  *   log                {"message": …}
  *
  * Anything else is logged and ignored. */
-#ifndef MR_COPY_SIGNALS_H
-#define MR_COPY_SIGNALS_H
+#pragma once
 
 #include "copy/copies.h"
 #include "ports/source.h"
@@ -17,5 +16,3 @@
 /* A row of the table of signals. After an error it was not acted on, and must come again. Source thread. */
 mr_status mr_signals_take_row(struct mr_copies *copies, struct mr_source *source,
                               const struct mr_change *change, struct mr_error *ret_error);
-
-#endif

@@ -6,16 +6,9 @@
  * of a later attempt above those of an earlier one, so a consumer that drops what is not above keeps what counts. An attempt that
  * fails is given up; what is stored as copied is not copied again. */
 #include <math.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "base/wake.h"
 #include "copy/copies_internal.h"
@@ -33,8 +26,7 @@ struct mr_snapshot {
     struct mr_companion base;
     struct mr_copies_options options;
     struct mr_chunk_requests *requests; /* the chunks' */
-    _Atomic int
-        state; /* enum mr_copy_state; the source thread's, as what follows, and any thread looks at it */
+    _Atomic int state; /* enum mr_copy_state; set by the source thread, as what follows */
     _Atomic uint64_t rows_before; /* that are not of the attempt at hand */
     _Atomic int64_t begun_ns, ended_ns;
     struct mr_identity identity; /* of the last attempt; source thread */
@@ -44,7 +36,6 @@ struct mr_snapshot {
     pthread_mutex_t lock;
 };
 
-/* A row that was read, and is not appended yet. */
 struct held_row {
     struct mr_tuple values;
     uint32_t head;  /* its table; by a root the first of its partitions */
@@ -94,8 +85,7 @@ static struct mr_snapshot *snapshot_of(const struct mr_companion *companion)
 
 static bool is_stopped(const struct copying *copying)
 {
-    struct pollfd stop = {.fd = copying->stop_fd, .events = POLLIN};
-    return poll(&stop, 1, 0) == 1;
+    return mr_wait_readable(copying->stop_fd, 0);
 }
 
 static struct mr_copy_stats snapshot_stats(struct mr_snapshot *snapshot)
@@ -121,9 +111,7 @@ static mr_status wait_for_room(struct worker *worker)
     struct mr_lane *lane = worker->lane;
     atomic_store(&lane->waits, true);
     if (!mr_lane_has_batch(lane) || !mr_lane_may_go_on(lane)) {
-        struct pollfd fds[2] = {{.fd = worker->copying->stop_fd, .events = POLLIN},
-                                {.fd = lane->wake, .events = POLLIN}};
-        poll(fds, 2, ROUND_MS);
+        mr_wait_either(worker->copying->stop_fd, lane->wake, ROUND_MS);
         mr_wake_clear(lane->wake);
     }
     atomic_store(&lane->waits, false);
@@ -131,7 +119,6 @@ static mr_status wait_for_room(struct worker *worker)
     return is_stopped(worker->copying) ? MR_AGAIN : MR_OK;
 }
 
-/* MR_FULL: there is no room; the same row may come again. */
 static mr_status try_append(struct worker *worker, enum mr_copy_mark mark,
                             struct mr_error *ret_error)
 {
@@ -256,7 +243,6 @@ static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
     return until_room(worker, try_row, ret_error);
 }
 
-/* No piece of the held row's table is left to take. */
 static mr_status try_leave(struct worker *worker, struct mr_error *ret_error)
 {
     while (!mr_copy_plan_settled(worker->copying->plan, worker->held.head)) {
@@ -306,8 +292,7 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
     const struct mr_snapshot_ops *ops = copying->server->snapshot;
     MR_TRY(ops->reader_begin(worker->reader, piece->table, &piece->range, ret_error));
     for (;;) {
-        while (MR_UNLIKELY(
-            worker->lane->room.hold)) { /* what comes may be as large as what is on its way */
+        while (MR_UNLIKELY(worker->lane->room.hold)) { /* what comes may be as large */
             MR_TRY(wait_for_room(worker));
         }
         struct mr_tuple row;
@@ -414,7 +399,6 @@ static int compare_tables(const void *a, const void *b)
     return order != 0 ? order : compare_numbers(x->index, y->index);
 }
 
-/* By their places in the list, or by rows as far as they are known, else by bytes; of tables with one relation that is one size. */
 static void order_tables(struct ordered *items, uint32_t count, enum mr_copy_order order)
 {
     for (uint32_t i = 0, end; i < count; i = end) {
@@ -461,25 +445,20 @@ static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error
 {
     const struct mr_copy *copy = copying->copy;
     enum mr_copy_order order = copying->snapshot->options.order;
-    struct ordered *items = MR_NEW_ARRAY(struct ordered, copy->table_count);
+    MR_FREED struct ordered *items = MR_NEW_ARRAY(struct ordered, copy->table_count);
     uint32_t count = 0;
-    mr_status status = plan_topics(copying, items, &count, ret_error);
-    if (status == MR_OK) {
-        order_tables(items, count, order);
-        uint32_t *indexes = MR_NEW_ARRAY(uint32_t, count);
-        for (uint32_t i = 0; i < count; i++) {
-            indexes[i] = items[i].index;
-        }
-        copying->plan = mr_copy_plan_new(copy, indexes, count, copying->worker_count);
-        struct mr_snapshot *snapshot = copying->snapshot;
-        pthread_mutex_lock(&snapshot->lock);
-        struct mr_copy_plan *old = snapshot->plan;
-        snapshot->plan = copying->plan;
-        pthread_mutex_unlock(&snapshot->lock);
-        mr_copy_plan_free(old);
+    MR_TRY(plan_topics(copying, items, &count, ret_error));
+    order_tables(items, count, order);
+    uint32_t *indexes = MR_NEW_ARRAY(uint32_t, count);
+    for (uint32_t i = 0; i < count; i++) {
+        indexes[i] = items[i].index;
     }
-    free(items);
-    return status;
+    copying->plan = mr_copy_plan_new(copy, indexes, count, copying->worker_count);
+    struct mr_snapshot *snapshot = copying->snapshot;
+    MR_HOLD(&snapshot->lock);
+    mr_copy_plan_free(snapshot->plan);
+    snapshot->plan = copying->plan;
+    return MR_OK;
 }
 
 static void forget_tables(struct copying *copying)
@@ -545,7 +524,6 @@ static mr_status start_workers(struct copying *copying, struct mr_error *ret_err
     return MR_OK;
 }
 
-/* The first failure that is not just somebody else's stop. */
 static mr_status join_workers(struct copying *copying, struct mr_error *ret_error)
 {
     mr_status first = MR_OK;
@@ -703,19 +681,16 @@ static mr_status copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *c
                               .port = snapshot->base.port,
                               .server = server,
                               .copy = copy,
-                              .stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                              .stop_fd = mr_wake_new(),
                               .begun_ns = mr_monotonic_ns()};
     copying.told_ns = copying.begun_ns;
     copying.looked_ns = copying.begun_ns;
-    MR_ASSERT(copying.stop_fd >= 0);
     make_workers(&copying);
     snapshot->copying = &copying;
     mr_status status = copy_all(&copying, ret_error);
     end_copying(&copying);
     snapshot->copying = NULL;
-    if (status == MR_OK) {
-        status = server->snapshot->end(server->context, ret_error);
-    }
+    status = MR_THEN(status, server->snapshot->end(server->context, ret_error));
     tell_end(&copying, status);
     return status;
 }
@@ -850,13 +825,11 @@ static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
 /* What is not stored of an attempt in an earlier session may never be. */
 static void adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
-    (void)stored;
     struct mr_snapshot *snapshot = snapshot_of(companion);
-    pthread_mutex_lock(&snapshot->lock);
+    MR_HOLD(&snapshot->lock);
     if (snapshot->plan != NULL) {
         snapshot->plan->counts = false;
     }
-    pthread_mutex_unlock(&snapshot->lock);
 }
 
 static void safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
@@ -865,9 +838,8 @@ static void safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
     if (lane == MR_LANE_STREAM) {
         return;
     }
-    pthread_mutex_lock(&snapshot->lock);
+    MR_HOLD(&snapshot->lock);
     mr_copy_plan_safe(snapshot->plan, lane - MR_LANE_STREAM - 1, step);
-    pthread_mutex_unlock(&snapshot->lock);
 }
 
 /* How far the copy is that ends where the stream begins; nothing once the stream is there, or where there is none. */
