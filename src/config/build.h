@@ -1,8 +1,6 @@
-/* Values of options become the modules' option structs: what the files build_*.c share, and the order in which they run. Each
- * file fills in the options that its name says and adds what is wrong with them to the problems. It calls only files that run
- * before it. */
-#ifndef MR_CONFIG_BUILD_H
-#define MR_CONFIG_BUILD_H
+/* Values of options become the modules' option structs: what the files build_*.c share. Each fills in the options that its name
+ * says, adds what is wrong with them to the problems, and calls only files that run before it. */
+#pragma once
 
 #include "config/config.h"
 
@@ -56,8 +54,7 @@ void *mr_config_keep(struct mr_config *config, void *memory);
 char *mr_config_text(struct mr_config *config, const char *format, ...) MR_PRINTF(2, 3);
 void *mr_config_keep_until(struct mr_config *config, void *item, void (*end)(void *item));
 
-/* Makes room for one item more, which is zero, and returns the array. `items`: NULL, or what this function returned before; `count`:
- * how many it holds. */
+/* Room for one item more, which is zero, at the end of `items` (NULL, or what this returned before), of which there are `count`. */
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size);
 
 /* NULL for "", which is how an option is not set. */
@@ -94,5 +91,3 @@ void mr_config_build_registry(struct mr_config *config);
 void mr_config_build_http(struct mr_config *config);
 void mr_config_build_pipeline(struct mr_config *config); /* its memory counts the tables */
 void mr_config_name_pipeline(struct mr_config *config);  /* what makes two instances the same one */
-
-#endif

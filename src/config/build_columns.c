@@ -1,7 +1,4 @@
 /* What becomes of columns, and which rows of a table are copied: columns.*, those of [[streams]], snapshot.where. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/names.h"
 

@@ -1,7 +1,4 @@
 /* How events look: format, values, operations, topics of their own, what is added to rows without an envelope. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/names.h"
 

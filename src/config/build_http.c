@@ -1,6 +1,5 @@
 /* The options of the control plane: the HTTP server, and the configuration as it shows it. */
 #include <cjson/cJSON.h>
-#include <string.h>
 
 #include "config/build.h"
 
@@ -90,13 +89,9 @@ static cJSON *json_of_value(const struct mr_option *option, const void *field)
         return cJSON_CreateString(mr_option_write(option, *(const int64_t *)field).text);
     case MR_KIND_BOOL:
         return cJSON_CreateBool(*(const int64_t *)field != 0);
-    case MR_KIND_COUNT:
-    case MR_KIND_DURATION:
-    case MR_KIND_DURATION_US:
-    case MR_KIND_SIZE:
-        break;
+    default:
+        return cJSON_CreateNumber((double)*(const int64_t *)field);
     }
-    return cJSON_CreateNumber((double)*(const int64_t *)field);
 }
 
 static void add_origin(cJSON *origins, const struct mr_config *config, uint32_t index,

@@ -1,6 +1,4 @@
 /* [outbox]: tables whose rows are events themselves. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/names.h"
 

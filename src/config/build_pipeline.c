@@ -1,6 +1,4 @@
 /* The pipeline's options, and how its memory is shared out. */
-#include <stdint.h>
-#include <string.h>
 
 #include "config/build.h"
 #include "flow/memory.h"
@@ -18,7 +16,6 @@ static uint32_t readers_of(const struct mr_config *config)
                                      : copies == MR_COPIES_ACCEPT_GAP;
 }
 
-/* The sums, with all that a person may turn. */
 static void refuse_memory(struct mr_config *config, const struct mr_memory *memory,
                           uint64_t change_max)
 {
@@ -127,7 +124,6 @@ static void build_copy(struct mr_config *config)
     config->copies.accepts_gap = config->source.copies == MR_COPIES_ACCEPT_GAP;
     config->copies.order = (enum mr_copy_order)values->snapshot_order;
     config->pipeline.lanes_beside = config->copies.workers;
-    /* Each lane has a batch at hand, and others must be on their way. */
     if (config->pipeline.batches != 0 && config->copies.workers > config->pipeline.batches / 2) {
         REFUSE(config, snapshot_threads,
                " is %u, and pipeline.batches only %u; at most half as many threads as batches",

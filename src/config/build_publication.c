@@ -1,6 +1,4 @@
 /* Row filters and column lists of the publication. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/names.h"
 

@@ -1,6 +1,4 @@
 /* The schema registry of format = "avro". */
-#include <stdio.h>
-#include <string.h>
 
 #include "config/names.h"
 

@@ -1,5 +1,4 @@
 /* [routing]: topics of tables. */
-#include <string.h>
 
 #include "config/names.h"
 

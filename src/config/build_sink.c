@@ -1,10 +1,5 @@
 /* The sink's options, Kafka's above all. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "config/names.h"
 

@@ -1,9 +1,5 @@
 /* The PostgreSQL source's options. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "config/names.h"
@@ -68,7 +64,6 @@ static void build_stream_connection(struct mr_config *config)
     }
 }
 
-/* The one that copies have for themselves, if any. */
 static void build_copying_connection(struct mr_config *config)
 {
     static const struct described described = {
@@ -126,16 +121,14 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* In whatever order they are written. */
 static uint64_t add_list(uint64_t hash, const struct mr_strings *texts)
 {
-    char **sorted = MR_NEW_ARRAY(char *, texts->count + 1);
+    MR_FREED char **sorted = MR_NEW_ARRAY(char *, texts->count + 1);
     memcpy(sorted, texts->items == NULL ? sorted : texts->items, texts->count * sizeof(*sorted));
     qsort(sorted, texts->count, sizeof(*sorted), compare_texts);
     for (uint32_t i = 0; i < texts->count; i++) {
         hash = add_to_hash(hash, sorted[i]);
     }
-    free(sorted);
     return add_to_hash(hash, "");
 }
 

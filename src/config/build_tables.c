@@ -1,6 +1,4 @@
 /* Which tables are streamed, and the routes of their events: from tables and excluded_tables, or from [[streams]]. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "config/names.h"
 
@@ -60,14 +58,12 @@ void mr_config_check_streamed(struct mr_config *config, uint32_t option, const c
     }
 }
 
-/* Room for so many tables by name, and for that of signals. */
 static void begin_tables(struct mr_config *config, uint32_t count)
 {
     config->source.captured.tables = KEPT_ARRAY(config, struct mr_table_name, count + 1);
     config->source.captured.by_name = &config->tables_by_name;
 }
 
-/* The place after the last one that is named. */
 static struct mr_table_name *next_table(const struct mr_config *config)
 {
     const struct mr_pg_captured_options *captured = &config->source.captured;
@@ -315,7 +311,7 @@ static void check_topics(struct mr_config *config)
         return;
     }
     uint32_t routes = mr_config_route_count(config);
-    struct named_topic *topics = MR_NEW_ARRAY(struct named_topic, routes);
+    MR_FREED struct named_topic *topics = MR_NEW_ARRAY(struct named_topic, routes);
     uint32_t count = 0;
     for (uint32_t i = 0; i < routes; i++) {
         const struct mr_route route = mr_config_route(config, i);
@@ -343,7 +339,6 @@ static void check_topics(struct mr_config *config)
     for (uint32_t i = 0; i < count; i++) {
         free(topics[i].name);
     }
-    free(topics);
 }
 
 void mr_config_build_topics(struct mr_config *config)

@@ -3,12 +3,8 @@
  * Everything is declared once, in options.def. All problems of a file are found at once. Secrets come from
  * environment variables and files, never from the file itself. Before the first thread.
  */
-#ifndef MR_CONFIG_CONFIG_H
-#define MR_CONFIG_CONFIG_H
+#pragma once
 
-#include <stdio.h>
-
-#include "base/log.h"
 #include "base/program.h"
 #include "base/sha256.h"
 #include "config/values.h"
@@ -93,8 +89,7 @@ mr_status mr_config_load_text(const char *name, const char *text, size_t len,
 mr_status mr_config_load_elsewhere(const char *name, const char *text, size_t len,
                                    struct mr_config **ret_config);
 
-/* Reads a file for the sake of `http` alone (NULL path: the defaults); nothing else is looked at, so that no
- * secret of another part needs to be there. As mr_config_load otherwise. */
+/* Reads a file for the sake of `http` alone (NULL path: the defaults), so that no other part's secret needs to be there. */
 mr_status mr_config_load_http(const char *path, struct mr_config **ret_config);
 
 /* The same of options that are a part of another file, for the sake of Kafka, `http` and the log; `kafka.brokers` is NULL where there is no
@@ -152,5 +147,3 @@ void mr_config_differences(const struct mr_config *running, const struct mr_conf
 /* The sections of docs/configuration.md, and the table of docs/reload.md that says what a reload takes up. */
 void mr_config_print_reference(FILE *to);
 void mr_config_print_reloads(FILE *to);
-
-#endif

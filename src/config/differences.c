@@ -1,5 +1,4 @@
 /* What a file that is read again would change, and what of that may change while the stream runs. */
-#include <string.h>
 
 #include "config/build.h"
 

@@ -1,10 +1,14 @@
 /* Which of librdkafka's properties a file may set: those listed here, in kinds, and no other. librdkafka has properties
  * that load code, run commands, write secrets into the log or undo what an option of ours says, and every version has
  * more of them. */
-#include <string.h>
 #include <strings.h>
 
 #include "config/names.h"
+
+/* PROBLEM of a property, whose name comes before the text. */
+#define WRONG(text, ...)                                                                           \
+    PROBLEM(config, property->line, "Kafka property \"%s\"" text,                                  \
+            property->name __VA_OPT__(, ) __VA_ARGS__)
 
 /* As librdkafka reads a value: white space around it and the case do not count (rdkafka_conf.c,
  * rd_kafka_anyconf_set_prop). */
@@ -16,48 +20,30 @@ static bool is_word(const char *value, const char *word)
     return strncasecmp(value, word, len) == 0 && value[len + strspn(value + len, space)] == '\0';
 }
 
-/* The same function takes t and 1 for true. */
-static bool is_yes(const char *value, const char *yes)
-{
-    return is_word(value, yes) ||
-           (strcmp(yes, "true") == 0 && (is_word(value, "t") || is_word(value, "1")));
-}
-
 /* TLS or not is said in one place, and a file that says it in two must say the same. */
 static void check_protocol(struct mr_config *config, const struct mr_property *property,
                            const char *word)
 {
-    (void)word;
     bool plain =
         is_word(property->value, "plaintext") || is_word(property->value, "sasl_plaintext");
     bool encrypted = is_word(property->value, "ssl") || is_word(property->value, "sasl_ssl");
     if (!plain && !encrypted) {
-        PROBLEM(config, property->line,
-                "Kafka property \"security.protocol\" must be plaintext, ssl, "
-                "sasl_plaintext or sasl_ssl");
+        WRONG(" must be plaintext, ssl, sasl_plaintext or sasl_ssl");
     } else if (encrypted != (config->values.tls != 0)) {
-        PROBLEM(config, property->line,
-                "Kafka property \"security.protocol\" says %s TLS, but sink.kafka.tls is %s; set "
-                "sink.kafka.tls = %s, or take the property out",
-                plain ? "no" : "", config->values.tls != 0 ? "true" : "false",
-                plain ? "false" : "true");
+        WRONG(" says %s TLS, but sink.kafka.tls is %s; set sink.kafka.tls = %s, or take the "
+              "property out",
+              plain ? "no" : "", config->values.tls != 0 ? "true" : "false",
+              plain ? "false" : "true");
     }
 }
 
 static void check_mechanism(struct mr_config *config, const struct mr_property *property,
                             const char *word)
 {
-    (void)word;
     if (config->values.sasl_mechanism[0] != '\0') {
-        PROBLEM(config, property->line,
-                "Kafka property \"%s\" and sink.kafka.sasl.mechanism are both set; keep "
-                "one of the two",
-                property->name);
+        WRONG(" and sink.kafka.sasl.mechanism are both set; keep one of the two");
     } else if (!is_word(property->value, "GSSAPI")) {
-        PROBLEM(config, property->line,
-                "Kafka property \"%s\" takes GSSAPI; for a password or a token set "
-                "sink.kafka.sasl.mechanism",
-                property->name);
+        WRONG(" takes GSSAPI; for a password or a token set sink.kafka.sasl.mechanism");
     }
 }
 
@@ -65,14 +51,11 @@ static void check_mechanism(struct mr_config *config, const struct mr_property *
 static void check_command(struct mr_config *config, const struct mr_property *property,
                           const char *word)
 {
-    (void)word;
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                "._/@:-";
     if (property->value[strspn(property->value, good)] != '\0' || property->value[0] == '-') {
-        PROBLEM(config, property->line,
-                "Kafka property \"%s\" becomes part of a command: it takes letters, digits and "
-                "._/@:- only, and no - in front",
-                property->name);
+        WRONG(" becomes part of a command: it takes letters, digits and ._/@:- only, and no - in "
+              "front");
     }
 }
 
@@ -80,7 +63,6 @@ static void check_command(struct mr_config *config, const struct mr_property *pr
 static void check_debug(struct mr_config *config, const struct mr_property *property,
                         const char *word)
 {
-    (void)word;
     static const char *const good[] = {"broker", "topic",    "metadata", "feature", "queue",
                                        "msg",    "protocol", "admin",    "eos"};
     char list[256];
@@ -92,9 +74,8 @@ static void check_debug(struct mr_config *config, const struct mr_property *prop
             found = found || is_word(one, good[i]);
         }
         if (!found || strlen(property->value) >= sizeof(list)) {
-            PROBLEM(config, property->line,
-                    "Kafka property \"debug\" takes broker, topic, metadata, feature, "
-                    "queue, msg, protocol, admin and eos; the others may print secrets");
+            WRONG(" takes broker, topic, metadata, feature, queue, msg, protocol, admin and eos; "
+                  "the others may print secrets");
             return;
         }
     }
@@ -103,11 +84,12 @@ static void check_debug(struct mr_config *config, const struct mr_property *prop
 /* Part of what makes TLS safe: passed while it says yes, else insecure_tls allows it. */
 static void check_tls(struct mr_config *config, const struct mr_property *property, const char *yes)
 {
-    if (!is_yes(property->value, yes) && !config->values.insecure_tls) {
-        PROBLEM(config, property->line,
-                "Kafka property \"%s\" switches off a check of TLS; if that is wanted, set "
-                "sink.kafka.insecure_tls = true",
-                property->name);
+    /* The same function of librdkafka's takes t and 1 for true. */
+    bool is_true = is_word(property->value, "t") || is_word(property->value, "1");
+    if (!is_word(property->value, yes) && !(is_true && strcmp(yes, "true") == 0) &&
+        !config->values.insecure_tls) {
+        WRONG(
+            " switches off a check of TLS; if that is wanted, set sink.kafka.insecure_tls = true");
     }
 }
 
@@ -115,19 +97,14 @@ static void check_tls(struct mr_config *config, const struct mr_property *proper
 static void check_endpoint(struct mr_config *config, const struct mr_property *property,
                            const char *word)
 {
-    (void)word;
     if (mr_names_in_clear(property->value)) {
-        PROBLEM(config, property->line,
-                "Kafka property \"%s\": the client secret would go to \"%s\" in the clear; set "
-                "https://",
-                property->name, property->value);
+        WRONG(": the client secret would go to \"%s\" in the clear; set https://", property->value);
     }
 }
 
 static void refuse(struct mr_config *config, const struct mr_property *property, const char *reason)
 {
-    PROBLEM(config, property->line, "Kafka property \"%s\" can't be set: %s", property->name,
-            reason);
+    WRONG(" can't be set: %s", reason);
 }
 
 typedef void (*check_fn)(struct mr_config *config, const struct mr_property *property,
@@ -211,11 +188,8 @@ static const struct {
 void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property)
 {
     if (mr_secret_property(property->name)) {
-        PROBLEM(
-            config, property->line,
-            "Kafka property \"%s\" is a secret; use sink.kafka.sasl.password_env, password_file, "
-            "client_secret_file or tls_key_password_env",
-            property->name);
+        WRONG(" is a secret; use sink.kafka.sasl.password_env, password_file, "
+              "client_secret_file or tls_key_password_env");
         return;
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(properties); i++) {
@@ -226,10 +200,7 @@ void mr_kafka_property_check(struct mr_config *config, const struct mr_property 
             return;
         }
     }
-    PROBLEM(config, property->line,
-            "Kafka property \"%s\" is not accepted; docs/configuration.md lists those that may be "
-            "set",
-            property->name);
+    WRONG(" is not accepted; docs/configuration.md lists those that may be set");
 }
 
 void mr_kafka_properties_print(FILE *to)

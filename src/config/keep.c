@@ -1,8 +1,5 @@
 /* A configuration's memory. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "config/build.h"
 
 struct mr_config *mr_config_new(const char *name)

@@ -1,11 +1,6 @@
 /* From a file, or the environment alone, to a configuration. */
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
-#include "base/text.h"
 #include "config/build.h"
 #include "config/unknown.h"
 
@@ -133,40 +128,33 @@ mr_status mr_config_load_elsewhere(const char *name, const char *text, size_t le
     return read_text(*ret_config, text, len, build);
 }
 
-/* Tables from MILLRACE_TABLES="public.a,public.b", everything else by default. */
 static mr_status load_environment(struct mr_config **ret_config)
 {
     struct mr_config *config = defaults_new("environment");
     *ret_config = config;
     const char *names = getenv("MILLRACE_TABLES");
-    char *list = MR_STRDUP(names == NULL ? "" : names);
+    MR_FREED char *list = MR_STRDUP(names == NULL ? "" : names);
     char *rest = NULL;
     struct mr_strings *tables = &config->values.tables;
     for (char *name = strtok_r(list, ", ", &rest); name != NULL;
          name = strtok_r(NULL, ", ", &rest)) {
         mr_strings_add(tables, name);
     }
-    free(list);
     if (tables->count == 0) {
         PROBLEM(config, 0,
                 "no configuration file is given and MILLRACE_TABLES is not set; run millrace "
-                "--config FILE, "
-                "or set MILLRACE_TABLES=public.orders and DATABASE_URL");
+                "--config FILE, or set MILLRACE_TABLES=public.orders and DATABASE_URL");
     }
     return build(config);
 }
 
 struct mr_sha256_short mr_config_digest(const char *path)
 {
-    struct mr_sha256_short ret = {""};
     size_t len;
     const char *reason;
-    char *text = mr_file_read(path, &len, &reason);
-    if (text != NULL) {
-        ret = mr_sha256_short((mr_slice){.data = (const uint8_t *)text, .len = len});
-        free(text);
-    }
-    return ret;
+    MR_FREED char *text = mr_file_read(path, &len, &reason);
+    return text == NULL ? (struct mr_sha256_short){""}
+                        : mr_sha256_short((mr_slice){(const uint8_t *)text, len});
 }
 
 static mr_status load_file(const char *path, build_fn finish, bool without_secrets,
@@ -178,7 +166,7 @@ static mr_status load_file(const char *path, build_fn finish, bool without_secre
     config->problems.without_secrets = without_secrets;
     size_t len;
     const char *reason;
-    char *text = mr_file_read(path, &len, &reason);
+    MR_FREED char *text = mr_file_read(path, &len, &reason);
     if (text == NULL) {
         mr_values_read(&config->values, NULL, &config->problems);
         PROBLEM(config, 0, "the file can't be read: %s; give the path of a TOML file to --config",
@@ -186,9 +174,7 @@ static mr_status load_file(const char *path, build_fn finish, bool without_secre
         return MR_ERR_CONFIG;
     }
     config->digest = mr_sha256_short((mr_slice){.data = (const uint8_t *)text, .len = len});
-    mr_status status = read_text(config, text, len, finish);
-    free(text);
-    return status;
+    return read_text(config, text, len, finish);
 }
 
 mr_status mr_config_load(const char *path, struct mr_config **ret_config)

@@ -1,9 +1,5 @@
 #include "config/names.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 size_t mr_names_characters(const char *text)
 {
     size_t count = 0;
@@ -41,7 +37,6 @@ static char *copy_part(struct mr_config *config, const char *begin, const char *
     return copy;
 }
 
-/* A name without its quotes; false when they don't belong together. */
 static bool unquote(char *name)
 {
     char *to = name;

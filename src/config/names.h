@@ -2,8 +2,7 @@
  *
  * "schema.table": each part is bare, "quoted" (where it holds a dot or a sign of expressions), an expression that fits the whole
  * name, or * for any. All memory is the configuration's. */
-#ifndef MR_CONFIG_NAMES_H
-#define MR_CONFIG_NAMES_H
+#pragma once
 
 #include "config/build.h"
 
@@ -51,5 +50,3 @@ bool mr_names_in_clear(const char *url);
 /* What a replacement (base/rewrite.h) puts between its groups must be good for a topic's name. */
 void mr_names_check_topic(struct mr_config *config, uint32_t option, const char *replacement,
                           uint32_t line);
-
-#endif

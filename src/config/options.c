@@ -1,12 +1,5 @@
 #include "config/options.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
-
 /* CHOICE rows hold their words where the others hold the lower bound. */
 #define WORDS(low) _Generic((low), int : NULL, default : (low))
 #define BOUND(low) _Generic((low), int : (low), default : 0)
@@ -113,23 +106,13 @@ static bool parse_choice(const char *text, const char *choices, int64_t *ret)
 
 bool mr_option_parse(const struct mr_option *option, const char *text, int64_t *ret)
 {
-    switch (option->kind) {
-    case MR_KIND_BOOL:
+    if (option->kind == MR_KIND_BOOL) {
         *ret = strcmp(text, "true") == 0;
         return *ret == 1 || strcmp(text, "false") == 0;
-    case MR_KIND_CHOICE:
-        return parse_choice(text, option->choices, ret);
-    case MR_KIND_COUNT:
-    case MR_KIND_DURATION:
-    case MR_KIND_DURATION_US:
-    case MR_KIND_SIZE:
-        return parse_number(text, option->kind, ret);
-    case MR_KIND_STRING:
-    case MR_KIND_TOPIC:
-    case MR_KIND_STRINGS:
-        break;
     }
-    return false;
+    return option->kind == MR_KIND_CHOICE
+               ? parse_choice(text, option->choices, ret)
+               : mr_kinds[option->kind].units != NULL && parse_number(text, option->kind, ret);
 }
 
 static struct mr_option_value word_at(const char *choices, int64_t index)
@@ -198,9 +181,8 @@ char *mr_option_limits(const struct mr_option *option)
                        mr_option_write(option, option->high).text);
     }
     if (option->needs != NULL) {
-        char *needs = mr_option_needs(option);
+        MR_FREED char *needs = mr_option_needs(option);
         mr_text_format(&text, " Needs %s.", needs);
-        free(needs);
     }
     if (mr_option_is_live(option)) {
         mr_text_string(&text, " A reload takes it up.");
@@ -211,8 +193,7 @@ char *mr_option_limits(const struct mr_option *option)
 char *mr_option_describe(const struct mr_option *option)
 {
     struct mr_text text = {0};
-    char *limits = mr_option_limits(option);
+    MR_FREED char *limits = mr_option_limits(option);
     mr_text_format(&text, "%s%s", option->text, limits);
-    free(limits);
     return text.data;
 }

@@ -1,7 +1,5 @@
-/* The table of options (options.def), and what follows from a row of it: values from text and back, the unit, what an option
- * needs, when a reload takes it up. Constant data; any thread. */
-#ifndef MR_CONFIG_OPTIONS_H
-#define MR_CONFIG_OPTIONS_H
+/* The table of options (options.def), and what follows from a row of it. Constant data; any thread. */
+#pragma once
 
 #include "base/base.h"
 
@@ -92,5 +90,3 @@ char *mr_option_limits(const struct mr_option *option);
 
 /* All that is said of an option: its text, and what the rest of its row says. malloc'ed. */
 char *mr_option_describe(const struct mr_option *option);
-
-#endif

@@ -1,9 +1,5 @@
 #include "config/problems.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format,
                     ...)
 {

@@ -1,8 +1,5 @@
 /* What is wrong in a configuration, or worth a word: collected, so that a person sees all of it at once. */
-#ifndef MR_CONFIG_PROBLEMS_H
-#define MR_CONFIG_PROBLEMS_H
-
-#include <stdio.h>
+#pragma once
 
 #include "base/base.h"
 
@@ -27,5 +24,3 @@ void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, 
 /* One "file:line: sentence" a problem. */
 void mr_problems_print(const struct mr_problems *problems, FILE *to);
 void mr_problems_done(struct mr_problems *problems);
-
-#endif

@@ -1,8 +1,6 @@
 /* The pages that are made from the table. */
-#include <stdlib.h>
 
 #include "base/markdown.h"
-#include "base/text.h"
 #include "config/build.h"
 
 /* A heading for each, so that it has an anchor. */

@@ -1,11 +1,7 @@
 /* Secrets: read from an environment variable, or from a file that only its owner may read; or printed by a program later. */
-#include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "config/build.h"
 
@@ -52,8 +48,7 @@ static bool others_may_read(const struct stat *about)
 char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
                           struct mr_error *ret_error)
 {
-    int fd =
-        open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* of a pipe: not to wait for its writer */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may have no writer yet */
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
         mr_error_set(ret_error, MR_ERR_CONFIG,

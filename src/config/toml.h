@@ -1,6 +1,5 @@
 /* A TOML file as a tree, read by the toml11 library behind this C interface. No C++ exception leaves it. */
-#ifndef MR_CONFIG_TOML_H
-#define MR_CONFIG_TOML_H
+#pragma once
 
 #include "base/base.h"
 
@@ -36,6 +35,4 @@ void mr_toml_free(struct mr_toml_node *root);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,8 +1,5 @@
 #include "config/unknown.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "base/nearest.h"
 
 enum { PATH_MAX_LEN = 256 };

@@ -1,6 +1,5 @@
 /* Names that are not known: what is said of them, and what may have been meant. */
-#ifndef MR_CONFIG_UNKNOWN_H
-#define MR_CONFIG_UNKNOWN_H
+#pragma once
 
 #include "config/values.h"
 
@@ -17,5 +16,3 @@ bool mr_option_has_word(const char *path, const char *word);
 /* Adds that the text is not TOML; when it is JSON or a connector's properties, what makes a file of it. */
 void mr_config_not_toml(const char *text, size_t len, uint32_t line, const char *reason,
                         struct mr_problems *problems);
-
-#endif

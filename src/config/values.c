@@ -1,10 +1,5 @@
 #include "config/values.h"
 
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "config/unknown.h"
 #include "event/batch.h"
 
@@ -148,7 +143,6 @@ static void fill_default(struct mr_config_values *values, uint32_t index)
     }
 }
 
-/* A text that is not empty, a list with something in it, a number but 0, true. */
 static bool is_set(const struct mr_config_values *values, uint32_t index)
 {
     const void *value = mr_value_of(values, index);
@@ -194,11 +188,10 @@ void mr_values_check_needs(const struct mr_config_values *values, struct mr_prob
             has_needed(values, option->needs)) {
             continue;
         }
-        char *needs = mr_option_needs(option);
+        MR_FREED char *needs = mr_option_needs(option);
         mr_problem_add(problems, option->is_refused, values->lines[i],
                        "%s has no effect without %s; set that, or take this out", option->path,
                        needs);
-        free(needs);
     }
 }
 

@@ -1,7 +1,6 @@
 /* The options as a file has them: read from the tree, checked against the table (options.def), defaults filled in. All memory
  * is the struct's. Before the first thread, or on the thread that reads the file again. */
-#ifndef MR_CONFIG_VALUES_H
-#define MR_CONFIG_VALUES_H
+#pragma once
 
 #include "config/options.h"
 #include "config/problems.h"
@@ -78,5 +77,3 @@ bool mr_streams_equal(const struct mr_config_values *a, const struct mr_config_v
 
 /* In schema public; what `millrace convert` writes where it can't know which tables are meant. Nothing starts with it. */
 #define MR_CONVERT_PLACEHOLDER "name_your_tables_here"
-
-#endif

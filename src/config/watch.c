@@ -1,8 +1,5 @@
 /* secrets.watch: files with secrets are read again, and who uses a secret meets the new one. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "base/ticker.h"
 #include "config/build.h"
 
@@ -48,7 +45,6 @@ static void look_at(struct mr_secrets_watch *watch, uint32_t number)
     mr_secret_forget(text);
 }
 
-/* tick of mr_ticker */
 static int look(void *context)
 {
     struct mr_secrets_watch *watch = context;
