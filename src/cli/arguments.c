@@ -1,14 +1,15 @@
 #include "cli/arguments.h"
 
 #include <getopt.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/nearest.h"
 #include "cli/help.h"
 #include "event/lsn.h"
 
 enum { LONG_ONLY = 256, SMALL_MAX = 1000000 };
+
+/* Says what is wrong, and answers so. */
+#define REFUSE(...) (fprintf(stderr, "millrace: " __VA_ARGS__), MR_ERR_USAGE)
 
 static const struct target {
     enum { IS_FLAG, IS_TEXT, IS_SMALL, IS_COUNT, IS_POSITION } kind;
@@ -60,13 +61,11 @@ static mr_status take_option(struct mr_arguments *ret, enum mr_cli_option option
         good = mr_lsn_parse(optarg, to, NULL);
         break;
     }
-    if (!good) {
-        fprintf(stderr, "millrace: --%s wants %s, not \"%s\"\n", mr_cli_options[option].name,
-                target->kind == IS_POSITION ? "a position such as 16/B374D848"
-                                            : "a whole number above 0",
-                optarg);
-    }
-    return good ? MR_OK : MR_ERR_USAGE;
+    return good ? MR_OK
+                : REFUSE("--%s wants %s, not \"%s\"\n", mr_cli_options[option].name,
+                         target->kind == IS_POSITION ? "a position such as 16/B374D848"
+                                                     : "a whole number above 0",
+                         optarg);
 }
 
 static void fill_options(struct option *options, char *letters)
@@ -152,21 +151,18 @@ static void tell_nearest_option(const char *typed)
 static mr_status refuse_second(enum mr_cli_option option, uint64_t given)
 {
     const struct mr_cli_option_text *text = &mr_cli_options[option];
-    if (text->argument == NULL || (given >> option & 1) == 0) {
-        return MR_OK;
-    }
-    fprintf(stderr, "millrace: --%s is given twice; give it once\n", text->name);
-    return MR_ERR_USAGE;
+    return text->argument == NULL || (given >> option & 1) == 0
+               ? MR_OK
+               : REFUSE("--%s is given twice; give it once\n", text->name);
 }
 
 static mr_status refuse_foreign(enum mr_cli_command command, uint64_t given)
 {
     for (int i = 0; i < MR_CLI_OPTION_COUNT; i++) {
         if ((given >> i & 1) != 0 && (mr_cli_options[i].commands >> command & 1) == 0) {
-            fprintf(stderr, "millrace: %s has no option --%s; try millrace %s --help\n",
-                    mr_cli_commands[command].name, mr_cli_options[i].name,
-                    mr_cli_commands[command].name);
-            return MR_ERR_USAGE;
+            return REFUSE("%s has no option --%s; try millrace %s --help\n",
+                          mr_cli_commands[command].name, mr_cli_options[i].name,
+                          mr_cli_commands[command].name);
         }
     }
     return MR_OK;
@@ -185,14 +181,10 @@ static mr_status take_tables(int argc, char **argv, struct mr_ask_snapshot *ret)
                       ((ret->pauses || ret->resumes) && ret->table_count > 0);
     bool has_needless =
         (ret->where != NULL || ret->key != NULL) && (ret->stops || ret->table_count == 0);
-    if (pauses_too || has_needless) {
-        fputs("millrace: snapshot wants tables (perhaps with --where or --key), or --pause, or "
-              "--resume, or "
-              "--stop with or without tables\n",
-              stderr);
-        return MR_ERR_USAGE;
-    }
-    return MR_OK;
+    return !pauses_too && !has_needless
+               ? MR_OK
+               : REFUSE("snapshot wants tables (perhaps with --where or --key), or --pause, or "
+                        "--resume, or --stop with or without tables\n");
 }
 
 static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
@@ -202,16 +194,13 @@ static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
     verify->table_count = (uint32_t)(argc - optind);
     verify->json = ret->json;
     if (verify->yes && !verify->repairs) {
-        fputs("millrace: --yes wants --repair\n", stderr);
-        return MR_ERR_USAGE;
+        return REFUSE("--yes wants --repair\n");
     }
     char *end = NULL;
     verify->sample = ret->sample == NULL ? 0 : strtod(ret->sample, &end);
     if (ret->sample != NULL && (end == ret->sample || strcmp(end + (*end == '%'), "") != 0 ||
                                 !(verify->sample > 0 && verify->sample <= 100))) {
-        fprintf(stderr, "millrace: --sample wants percent above 0 and up to 100, not \"%s\"\n",
-                ret->sample);
-        return MR_ERR_USAGE;
+        return REFUSE("--sample wants percent above 0 and up to 100, not \"%s\"\n", ret->sample);
     }
     return MR_OK;
 }
@@ -244,8 +233,7 @@ static mr_status take_fleet(int argc, char **argv, uint64_t given, struct mr_arg
         word = strcmp(ret->files[0], fleet_words[i].name) == 0 ? &fleet_words[i] : word;
     }
     if (word == NULL) {
-        fprintf(stderr, "millrace: fleet has no %s; try millrace fleet --help\n", ret->files[0]);
-        return MR_ERR_USAGE;
+        return REFUSE("fleet has no %s; try millrace fleet --help\n", ret->files[0]);
     }
     uint64_t foreign = given & ~(word->takes | BIT(CONFIG));
     for (int i = 0; i < word->most; i++) {
@@ -260,10 +248,8 @@ static mr_status take_fleet(int argc, char **argv, uint64_t given, struct mr_arg
             : (word->takes & BIT(ROLLING)) != 0 && !ret->rolling
                 ? "wants --rolling: one after another"
                 : fault;
-    if (fault != NULL) {
-        fprintf(stderr, "millrace: fleet %s %s; try millrace fleet --help\n", word->name, fault);
-    }
-    return fault == NULL ? MR_OK : MR_ERR_USAGE;
+    return fault == NULL ? MR_OK
+                         : REFUSE("fleet %s %s; try millrace fleet --help\n", word->name, fault);
 }
 
 static mr_status take_operands(int argc, char **argv, uint64_t given, struct mr_arguments *ret)
@@ -277,8 +263,7 @@ static mr_status take_operands(int argc, char **argv, uint64_t given, struct mr_
     bool has_word = wishes[ret->command] != NULL && ret->command != MR_COMMAND_PROFILE;
     for (int i = 0; i < (ret->diff ? 2 : has_word); i++) {
         if ((ret->files[i] = next_operand(argc, argv)) == NULL) {
-            fprintf(stderr, "millrace: %s\n", wishes[ret->command]);
-            return MR_ERR_USAGE;
+            return REFUSE("%s\n", wishes[ret->command]);
         }
     }
     ret->record.path = ret->files[0];
@@ -295,16 +280,11 @@ static mr_status take_operands(int argc, char **argv, uint64_t given, struct mr_
         return take_verified(argc, argv, ret);
     }
     if (ret->move.fence && ret->move.accept != NULL) {
-        fputs("millrace: --fence is for the old cluster, --accept-cluster for the new one\n",
-              stderr);
-        return MR_ERR_USAGE;
+        return REFUSE("--fence is for the old cluster, --accept-cluster for the new one\n");
     }
-    if (optind < argc) {
-        fprintf(stderr, "millrace: unexpected argument \"%s\"; try millrace --help\n",
-                argv[optind]);
-        return MR_ERR_USAGE;
-    }
-    return MR_OK;
+    return optind == argc
+               ? MR_OK
+               : REFUSE("unexpected argument \"%s\"; try millrace --help\n", argv[optind]);
 }
 
 mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret)

@@ -1,6 +1,5 @@
 /* What the command line asks for. */
-#ifndef MR_CLI_ARGUMENTS_H
-#define MR_CLI_ARGUMENTS_H
+#pragma once
 
 #include "cli/cli.h"
 #include "cli/commands.h"
@@ -33,5 +32,3 @@ struct mr_arguments {
 /* Strings stay in `argv`, whose operands are moved after the options. Standard error has what is wrong
  * (MR_ERR_USAGE). MR_END: --help or --version, answered already. */
 mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret);
-
-#endif

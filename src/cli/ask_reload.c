@@ -1,11 +1,9 @@
 /* `millrace reload`: asks a running one, and waits for what comes of it. */
 #include <poll.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/show.h"
-#include "config/config.h"
 
 enum { LOOK_MS = 50 };
 #define PATIENCE_NS (INT64_C(90) * 1000000000) /* longer than millrace itself has */
@@ -53,7 +51,6 @@ static mr_status await_outcome(const struct mr_http_options *server, double numb
                    "millrace does not say what came of it; its log may");
 }
 
-/* Takes the request's number. */
 static mr_status post(const struct mr_http_options *server, const char *path, bool dry_run,
                       double *ret_number, struct mr_error *ret_error)
 {

@@ -1,7 +1,5 @@
 /* `millrace snapshot`: asks a running one for copies of existing rows, and prints how far they are. */
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "cli/cli.h"
@@ -92,10 +90,8 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
     cJSON *taken = NULL;
     bool asks = wish->pauses || wish->resumes || wish->stops || wish->table_count > 0;
     if (asks) {
-        char *text = make_wish(wish);
-        mr_status status = mr_show_ask(server, "/api/snapshot", text, &taken, ret_error);
-        free(text);
-        MR_TRY(status);
+        MR_FREED char *text = make_wish(wish);
+        MR_TRY(mr_show_ask(server, "/api/snapshot", text, &taken, ret_error));
     }
     struct mr_error refused = {0};
     const cJSON *first = cJSON_GetArrayItem(mr_show_at(taken, "errors"), 0);

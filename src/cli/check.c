@@ -1,12 +1,8 @@
 #include "cli/cli.h"
 #include "cli/runbook.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "copy/copies.h"
 #include "event/lsn.h"
@@ -60,7 +56,7 @@ static void check_kafka(const struct mr_config *config, struct report *report,
 {
     const struct mr_encode_options *encode = &config->encode;
     uint32_t routes = mr_config_route_count(config);
-    char **topics = MR_NEW_ARRAY(char *, routes + 2);
+    MR_FREED char **topics = MR_NEW_ARRAY(char *, routes + 2);
     uint32_t count = 0;
     for (uint32_t i = 0; i < routes; i++) {
         const struct mr_route route = mr_config_route(config, i);
@@ -81,12 +77,11 @@ static void check_kafka(const struct mr_config *config, struct report *report,
     for (uint32_t i = 0; i < count; i++) {
         free(topics[i]);
     }
-    free(topics);
 }
 
 static void check_file(const char *path, struct report *report)
 {
-    char *copy = MR_STRDUP(path);
+    MR_FREED char *copy = MR_STRDUP(path);
     bool there = access(path, F_OK) == 0;
     /* Opened as the run opens it, but never made. */
     int fd = there ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK) : -1;
@@ -101,7 +96,6 @@ static void check_file(const char *path, struct report *report)
     if (fd >= 0) {
         close(fd);
     }
-    free(copy);
 }
 
 static void check_gap(const struct mr_checkpoint *stored, struct report *report)

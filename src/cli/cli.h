@@ -1,8 +1,5 @@
 /* The subcommands, a file each; main.c calls them. Main thread. */
-#ifndef MR_CLI_CLI_H
-#define MR_CLI_CLI_H
-
-#include <stdio.h>
+#pragma once
 
 #include "config/config.h"
 #include "control/http.h"
@@ -55,8 +52,7 @@ mr_status mr_cli_take_shift(const struct mr_config *config, int stop_fd,
 /* `millrace convert`: a connector's configuration of Debezium's ("-": standard input) as ours. */
 mr_status mr_cli_convert(const char *path, FILE *to);
 
-/* Reads what Connect answers of a connector's offset, and has keys as a connector has them, unless the file says otherwise; what
- * is wrong with the offset goes to standard error. */
+/* Reads what Connect answers of a connector's offset, and has keys as a connector has them, unless the file says otherwise. */
 mr_status mr_cli_take_over(struct mr_config *config, const char *path);
 
 /* `millrace health`: one line, of /healthz or with `ready` of /readyz. True: all is well. */
@@ -108,5 +104,3 @@ mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_a
 /* `millrace profile --diff`: the same of two folded texts: writes <out>.svg, coloured by what changed. */
 mr_status mr_ask_profile_diff(const char *before, const char *after, const char *out, FILE *to,
                               struct mr_error *ret_error);
-
-#endif

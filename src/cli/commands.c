@@ -1,7 +1,5 @@
 #include "cli/commands.h"
 
-#include <string.h>
-
 #define OF(id) (1u << MR_COMMAND_##id)
 #define OF_ALL UINT32_MAX
 

@@ -1,8 +1,7 @@
 /* The command line as commands.def declares it. Values only. */
-#ifndef MR_CLI_COMMANDS_H
-#define MR_CLI_COMMANDS_H
+#pragma once
 
-#include <stdint.h>
+#include "base/base.h"
 
 enum mr_cli_command {
 #define MR_COMMAND(id, name, operands, summary, text) MR_COMMAND_##id,
@@ -34,5 +33,3 @@ struct mr_cli_option_text {
 extern const struct mr_cli_command_text mr_cli_commands[MR_COMMAND_COUNT];
 extern const struct mr_cli_option_text mr_cli_options[MR_CLI_OPTION_COUNT];
 enum mr_cli_command mr_cli_command_find(const char *name);
-
-#endif

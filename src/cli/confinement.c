@@ -2,14 +2,9 @@
 
 #include <libgen.h>
 #include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "confine/confine.h"
-#include "postgres/conn/pg_conn.h"
 #include "verify/spill.h"
 
 /* What the C library, OpenSSL, Kerberos and the profiler read of a system; no homes and no data of other services (/home,
@@ -54,12 +49,11 @@ static bool is_broad(const char *folder)
  * opens no broad folder. */
 static void add_folder_of(struct paths *paths, const char *path, unsigned access)
 {
-    char *copy = MR_STRDUP(path);
+    MR_FREED char *copy = MR_STRDUP(path);
     const char *folder = dirname(copy);
     if (strcmp(folder, "/") != 0 && (access != MR_CONFINE_READ || !is_broad(folder))) {
         add(paths, folder, access);
     }
-    free(copy);
 }
 
 /* "probe" (librdkafka) and "system" (libpq) are no files. */
@@ -98,7 +92,6 @@ static void add_read(void *context, const char *path)
 /* The profiler reads the libraries' symbols, wherever they lie. */
 static int add_library(struct dl_phdr_info *info, size_t size, void *context)
 {
-    (void)size;
     if (info->dlpi_name[0] == '/') {
         add_file(context, info->dlpi_name, MR_CONFINE_READ);
     }

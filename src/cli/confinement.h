@@ -1,6 +1,5 @@
 /* What `millrace run` gives up, worked out from its configuration. */
-#ifndef MR_CLI_CONFINEMENT_H
-#define MR_CLI_CONFINEMENT_H
+#pragma once
 
 #include "config/config.h"
 
@@ -15,5 +14,3 @@ struct mr_confinement mr_confine_process(struct mr_config *config);
 /* The same in a process that proves tables (verify/prover.h), which listens nowhere and may write temporary files; with `forks` in one that
  * forks those, which then say for themselves that they go first where memory runs out. */
 void mr_confine_proof(struct mr_config *config, bool forks);
-
-#endif

@@ -1,8 +1,5 @@
 #include "convert/convert.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/file.h"
 #include "cli/cli.h"
 
@@ -21,30 +18,28 @@ mr_status mr_cli_convert(const char *path, FILE *to)
 {
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     size_t len;
-    char *text = read_input(path, name, &len);
+    MR_FREED char *text = read_input(path, name, &len);
     if (text == NULL) {
         return MR_ERR_USAGE;
     }
     mr_status status = mr_convert(name, text, len, to, stderr);
     explicit_bzero(text, len);
-    free(text);
     return status;
 }
 
 static mr_status read_offset(const char *path, struct mr_handed_over *ret)
 {
     size_t len;
-    char *text = read_input(path, path, &len);
+    MR_FREED char *text = read_input(path, path, &len);
     if (text == NULL) {
         return MR_ERR_USAGE;
     }
     char reason[256];
-    bool good = mr_convert_offset(text, len, ret, reason, sizeof(reason));
-    if (!good) {
-        fprintf(stderr, "millrace: --after-offset: %s: %s\n", path, reason);
+    if (mr_convert_offset(text, len, ret, reason, sizeof(reason))) {
+        return MR_OK;
     }
-    free(text);
-    return good ? MR_OK : MR_ERR_USAGE;
+    fprintf(stderr, "millrace: --after-offset: %s: %s\n", path, reason);
+    return MR_ERR_USAGE;
 }
 
 mr_status mr_cli_take_over(struct mr_config *config, const char *path)

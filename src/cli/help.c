@@ -1,16 +1,11 @@
 /* Texts for a terminal of 80 columns. */
 #include "cli/help.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/jemalloc.h"
 #include "base/nearest.h"
 #include "cli/runbook.h"
 #include "config/config.h"
 #include "config/unknown.h"
-#include "kafka/options.h"
-#include "postgres/conn/pg_conn.h"
 
 enum { WIDTH = 80, OPTION_COLUMN = 26, OPTION_INDENT = 6 };
 
@@ -33,7 +28,6 @@ void mr_help_wrap(FILE *to, const char *text, int at, int indent)
     fputc('\n', to);
 }
 
-/* `label` in a column of its own, its text beside it, or below where the label is wide. */
 static void print_row(FILE *to, const char *label, int column, const char *text)
 {
     int used = fprintf(to, "  %s", label);

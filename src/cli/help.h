@@ -1,10 +1,6 @@
 /* What is made of commands.def and options.def for people and their shells. */
-#ifndef MR_CLI_HELP_H
-#define MR_CLI_HELP_H
+#pragma once
 
-#include <stdio.h>
-
-#include "base/status.h"
 #include "cli/commands.h"
 
 /* `millrace --help`: the commands, a line each. */
@@ -31,5 +27,3 @@ void mr_versions_print(FILE *to);
 
 /* `millrace reference PART`, likewise. */
 mr_status mr_reference_print(const char *part, FILE *to);
-
-#endif

@@ -2,16 +2,9 @@
  * it names. */
 #include "cli/cli.h"
 
-#include <poll.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include "base/clock.h"
+#include "base/wake.h"
 #include "copy/asked_stored.h"
-#include "copy/copy_stored.h"
 #include "event/lsn.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_move.h"
@@ -70,7 +63,6 @@ static mr_status claim(struct move *move, bool changes, struct mr_error *ret_err
     return changes ? mr_pg_claim(move->stream, move->source, &stands_by, ret_error) : MR_OK;
 }
 
-/* Changes nothing, and fences nobody. */
 static mr_status look_at_stored(struct move *move, struct mr_error *ret_error)
 {
     const struct mr_kafka_options *options = &move->config->kafka;
@@ -84,10 +76,8 @@ static mr_status look_at_stored(struct move *move, struct mr_error *ret_error)
                                   options->state_name, options->state_topic);
 }
 
-/* mr_sink_owner's; no batch was sent. */
 static void take_batch(void *context, struct mr_batch *batch)
 {
-    (void)context;
     MR_ASSERT(batch == NULL);
 }
 
@@ -113,10 +103,9 @@ static mr_status store(struct move *move, const struct mr_checkpoint *state,
     int64_t begin_ns = mr_monotonic_ns();
     mr_status status = sink->ops->store(sink, state, ret_error);
     while (status == MR_FULL || (status == MR_OK && sink->ops->storing(sink))) {
-        struct pollfd stop = {.fd = move->stop_fd, .events = POLLIN};
-        poll(&stop, 1, STORE_LOOK_MS);
+        bool stops = mr_wait_readable(move->stop_fd, STORE_LOOK_MS);
         MR_TRY(sink->ops->poll(sink, ret_error));
-        if (stop.revents != 0 || mr_monotonic_ns() - begin_ns > STORE_NS) {
+        if (stops || mr_monotonic_ns() - begin_ns > STORE_NS) {
             return mr_fail(ret_error, MR_ERR_TRANSIENT,
                            "Kafka topic \"%s\" did not acknowledge the position in time: whether "
                            "it is stored, millrace move says",
@@ -409,7 +398,7 @@ mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish,
                         .source = &config->source,
                         .to = to,
                         .stop_fd = stop_fd,
-                        .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+                        .wake_fd = mr_wake_new(),
                         .begin_ns = mr_monotonic_ns()};
     mr_cli_know_sections(config, move.sections);
     mr_status status = run(&move, wish, ret_error);

@@ -1,14 +1,10 @@
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <spawn.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/show.h"
 #include "control/client.h"
@@ -29,7 +25,6 @@ static const struct {
     {"heap", "Heap", "bytes"},
 };
 
-/* Of files, whose ending follows. */
 struct place {
     char folder[PATH_MAX];
     char name[NAME_MAX];
@@ -107,13 +102,10 @@ static mr_status draw(const struct mr_flame *flame, const struct mr_flame_drawin
 {
     mr_flame_print_stages(flame, drawing->colour == MR_FLAME_BY_CHANGE, to);
     size_t len;
-    char *picture = mr_flame_svg(flame, drawing, &len);
-    mr_status status = write_file(place, ".svg", picture, len, to, ret_error);
-    free(picture);
-    if (status == MR_OK) {
-        show(place);
-    }
-    return status;
+    MR_FREED char *picture = mr_flame_svg(flame, drawing, &len);
+    MR_TRY(write_file(place, ".svg", picture, len, to, ret_error));
+    show(place);
+    return MR_OK;
 }
 
 static mr_status fetch(const struct mr_http_options *server, const struct mr_ask_profile *wish,
@@ -132,20 +124,18 @@ static mr_status fetch(const struct mr_http_options *server, const struct mr_ask
     }
     struct mr_client_answer answer;
     MR_TRY(mr_client_ask(server, path, NULL, (long)seconds * 1000 + GRACE_MS, &answer, ret_error));
+    if (answer.http_status == MR_HTTP_OK) {
+        *ret_body = answer.body;
+        *ret_len = answer.len;
+        return MR_OK;
+    }
+    MR_FREED char *body = answer.body;
     if (answer.http_status == MR_HTTP_NOT_FOUND) {
-        free(answer.body);
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "millrace serves no profiles; set endpoints = true under [profiling] and "
                        "start it again");
     }
-    if (answer.http_status != MR_HTTP_OK) {
-        mr_status status = mr_show_refusal(path, answer.http_status, answer.body, ret_error);
-        free(answer.body);
-        return status;
-    }
-    *ret_body = answer.body;
-    *ret_len = answer.len;
-    return MR_OK;
+    return mr_show_refusal(path, answer.http_status, body, ret_error);
 }
 
 static mr_status write_graph(bool heap, const char *folded, size_t len, const struct place *place,
@@ -155,9 +145,7 @@ static mr_status write_graph(bool heap, const char *folded, size_t len, const st
     mr_flame_add_folded(flame, MR_FLAME_BEFORE, folded, len);
     struct mr_flame_drawing drawing = {.title = kinds[heap].title, .unit = kinds[heap].unit};
     mr_status status = write_file(place, ".folded", folded, len, to, ret_error);
-    if (status == MR_OK) {
-        status = draw(flame, &drawing, place, to, ret_error);
-    }
+    status = MR_THEN(status, draw(flame, &drawing, place, to, ret_error));
     mr_flame_free(flame);
     return status;
 }
@@ -167,13 +155,11 @@ mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_a
 {
     struct place place;
     MR_TRY(choose_place(wish->out, kinds[wish->heap].word, &place, ret_error));
-    char *body = NULL;
+    MR_FREED char *body = NULL;
     size_t len = 0;
     MR_TRY(fetch(server, wish, place.is_pprof ? "report" : "folded", &body, &len, ret_error));
-    mr_status status = place.is_pprof ? write_file(&place, ".pb.gz", body, len, to, ret_error)
-                                      : write_graph(wish->heap, body, len, &place, to, ret_error);
-    free(body);
-    return status;
+    return place.is_pprof ? write_file(&place, ".pb.gz", body, len, to, ret_error)
+                          : write_graph(wish->heap, body, len, &place, to, ret_error);
 }
 
 static mr_status add_file(const char *path, struct mr_flame *flame, mr_flame_side side,
@@ -183,13 +169,12 @@ static mr_status add_file(const char *path, struct mr_flame *flame, mr_flame_sid
     if (file == NULL) {
         return mr_fail(ret_error, MR_ERR_USAGE, "\"%s\" can't be read: %s", path, strerror(errno));
     }
-    char *line = NULL;
+    MR_FREED char *line = NULL;
     size_t size = 0;
     ssize_t len;
     while ((len = getline(&line, &size, file)) > 0) {
         mr_flame_add_folded(flame, side, line, (size_t)len);
     }
-    free(line);
     fclose(file);
     if (mr_flame_total(flame, side) == 0) {
         return mr_fail(ret_error, MR_ERR_USAGE,
@@ -207,9 +192,7 @@ mr_status mr_ask_profile_diff(const char *before, const char *after, const char 
     MR_TRY(choose_place(out, "diff", &place, ret_error));
     struct mr_flame *flame = mr_flame_new();
     mr_status status = add_file(before, flame, MR_FLAME_BEFORE, ret_error);
-    if (status == MR_OK) {
-        status = add_file(after, flame, MR_FLAME_AFTER, ret_error);
-    }
+    status = MR_THEN(status, add_file(after, flame, MR_FLAME_AFTER, ret_error));
     if (status == MR_OK) {
         char subtitle[400];
         snprintf(subtitle, sizeof(subtitle), "red grew, blue shrank, from %.150s to %.150s", before,

@@ -11,18 +11,11 @@ static mr_status no_profiler(struct mr_error *ret_error)
 mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_ask_profile *wish,
                          FILE *to, struct mr_error *ret_error)
 {
-    (void)server;
-    (void)wish;
-    (void)to;
     return no_profiler(ret_error);
 }
 
 mr_status mr_ask_profile_diff(const char *before, const char *after, const char *out, FILE *to,
                               struct mr_error *ret_error)
 {
-    (void)before;
-    (void)after;
-    (void)out;
-    (void)to;
     return no_profiler(ret_error);
 }

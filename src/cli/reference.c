@@ -2,8 +2,6 @@
  *
  * man(7) for the pages; the programmable completions of bash (its manual, "Programmable Completion"), zsh (zshcompsys) and
  * fish (complete). */
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/help.h"
 #include "cli/runbook.h"
@@ -112,7 +110,7 @@ static void print_man(FILE *to)
 
 static void put_man_config(FILE *to, const struct mr_option *option)
 {
-    char *text = mr_plain(mr_option_describe(option));
+    MR_FREED char *text = mr_plain(mr_option_describe(option));
     fputs(".TP\n.B ", to);
     put_roff(to, option->path);
     if (option->fallback[0] != '\0') {
@@ -122,7 +120,6 @@ static void put_man_config(FILE *to, const struct mr_option *option)
     }
     fputc('\n', to);
     put_roff_line(to, text);
-    free(text);
 }
 
 static void print_man_config(FILE *to)

@@ -1,26 +1,15 @@
 #include "cli/reload.h"
 
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/text.h"
 #include "base/thread.h"
-#include "postgres/catalog/pg_captured.h"
+#include "base/wake.h"
 #include "postgres/server/pg_setup.h"
 
 enum {
-    CHANGE_MS =
-        45000, /* longer than reconnect_max's default: the thread may be between two tries */
+    CHANGE_MS = 45000, /* above reconnect_max's default: the thread may be between two tries */
     ANSWERS_KEPT = 8,
 };
 
-/* What is said of a reading: lists of names, "a, b", and of problems a line each. */
 enum list {
     CHANGED, /* options that change now */
     TABLES_ADDED,
@@ -103,7 +92,6 @@ static void add_problem(struct reading *reading, mr_status status, const char *f
     }
 }
 
-/* mr_config_difference_fn */
 static void take_difference(void *context, const struct mr_option *option)
 {
     struct reading *reading = context;
@@ -170,7 +158,6 @@ static uint32_t list_beyond(struct mr_text *to, const struct mr_pg_source_option
     return count;
 }
 
-/* mr_finding_fn: the first error is the answer. */
 static void take_finding(void *context, enum mr_finding_level level, mr_status status,
                          const char *subject, const char *finding, const char *remedy)
 {
@@ -244,15 +231,16 @@ static mr_status compare(struct reading *reading)
 {
     const struct mr_pg_source_options *running = &reading->running->source;
     const struct mr_pg_source_options *wanted = &reading->wanted->source;
-    struct mr_table_name *added = MR_NEW_ARRAY(struct mr_table_name, wanted->captured.table_count);
+    MR_FREED struct mr_table_name *added =
+        MR_NEW_ARRAY(struct mr_table_name, wanted->captured.table_count);
     uint32_t count = list_beyond(&reading->lists[TABLES_ADDED], wanted, running, added);
     list_beyond(&reading->lists[TABLES_REMOVED], running, wanted, NULL);
-    mr_status status = check_rules(reading);
-    if (status == MR_OK && has_tables(reading)) {
-        status = check_tables(reading, added, count);
+    MR_TRY(check_rules(reading));
+    if (!has_tables(reading)) {
+        return MR_OK;
     }
-    free(added);
-    return status == MR_OK && has_tables(reading) ? change_publication(reading, false) : status;
+    MR_TRY(check_tables(reading, added, count));
+    return change_publication(reading, false);
 }
 
 static mr_status apply(struct reading *reading)
@@ -360,7 +348,7 @@ static char *run_once(struct mr_reload *reload, bool applies, bool watched)
                               .running = reload->newest == NULL ? started : reload->newest};
     const char *outcome = "unchanged";
     mr_status status = read_file(&reading);
-    status = status == MR_OK ? compare(&reading) : status;
+    status = MR_THEN(status, compare(&reading));
     bool in_effect = false;
     if (status == MR_OK && has(&reading, CHANGED)) {
         outcome = applies ? "applied" : "checked";
@@ -440,13 +428,12 @@ static void begin_thread(struct mr_reload *reload)
 /* The number of the request; 0: it can't be taken. */
 static uint64_t ask(struct mr_reload *reload, bool applies)
 {
-    pthread_mutex_lock(&reload->lock);
+    MR_HOLD(&reload->lock);
     begin_thread(reload);
     uint64_t number = reload->has_thread && !reload->ending ? ++reload->asked : 0;
     reload->applies |= applies;
     reload->watched = false;
     pthread_cond_signal(&reload->wake);
-    pthread_mutex_unlock(&reload->lock);
     return number;
 }
 
@@ -497,7 +484,7 @@ static void get_outcome(void *context, struct mr_http_request *request)
     if (!mr_http_number(request, "request", 0, 0, INT64_MAX, &number)) {
         return;
     }
-    pthread_mutex_lock(&reload->lock);
+    MR_HOLD(&reload->lock);
     const struct answer *found = NULL;
     for (uint32_t i = 0; i < ANSWERS_KEPT; i++) {
         const struct answer *one = &reload->answers[i];
@@ -508,25 +495,22 @@ static void get_outcome(void *context, struct mr_http_request *request)
     }
     fprintf(mr_http_body(request, "application/json"), "%s\n",
             found == NULL ? "{\"done\":false}" : found->text);
-    pthread_mutex_unlock(&reload->lock);
 }
 
 void mr_reload_show(void *context, cJSON *status)
 {
     struct mr_reload *reload = context;
-    pthread_mutex_lock(&reload->lock);
+    MR_HOLD(&reload->lock);
     mr_config_show(reload->options.started, reload->newest, status);
-    pthread_mutex_unlock(&reload->lock);
 }
 
 struct mr_sha256_short mr_reload_digest(struct mr_reload *reload)
 {
     struct mr_sha256_short digest = {""};
-    pthread_mutex_lock(&reload->lock);
+    MR_HOLD(&reload->lock);
     if (reload->newest != NULL) {
         digest = reload->newest->digest;
     }
-    pthread_mutex_unlock(&reload->lock);
     return digest;
 }
 
@@ -534,8 +518,7 @@ struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
 {
     struct mr_reload *reload = MR_NEW(struct mr_reload);
     reload->options = *options;
-    reload->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(reload->stop_fd >= 0);
+    reload->stop_fd = mr_wake_new();
     pthread_mutex_init(&reload->lock, NULL);
     mr_cond_init(&reload->wake);
     static const struct mr_http_route routes[] = {
@@ -561,7 +544,7 @@ void mr_reload_free(struct mr_reload *reload)
     }
     pthread_mutex_lock(&reload->lock);
     reload->ending = true;
-    eventfd_write(reload->stop_fd, 1);
+    mr_wake(reload->stop_fd);
     pthread_cond_signal(&reload->wake);
     pthread_mutex_unlock(&reload->lock);
     if (reload->has_thread) {

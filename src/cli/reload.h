@@ -3,8 +3,7 @@
  *
  * Requests are numbered and answered in order by a thread of their own; several that wait share one reading of
  * the file. */
-#ifndef MR_CLI_RELOAD_H
-#define MR_CLI_RELOAD_H
+#pragma once
 
 #include <cjson/cJSON.h>
 
@@ -36,5 +35,3 @@ void mr_reload_show(void *context, cJSON *status);
 
 /* After the pipeline and the server have ended. Takes NULL. */
 void mr_reload_free(struct mr_reload *reload);
-
-#endif

@@ -1,25 +1,19 @@
 /* Wiring and signals; the only file that knows every module. */
-#include <errno.h>
 #include <math.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/wake.h"
 #include "cli/cli.h"
 #include "cli/confinement.h"
 #include "cli/help.h"
 #include "cli/reload.h"
 #include "cli/runbook.h"
-#include "control/monitor.h"
 #include "control/pages.h"
 #include "control/snapshot.h"
-#include "copy/copies.h"
 #include "copy/pg_server.h"
 #include "copy/signals.h"
 #include "ledger/ledger.h"
@@ -374,7 +368,6 @@ static void leave_after(uint32_t wait_ms)
     }
 }
 
-/* The next of the signals that have come; 0: there is none. */
 static uint32_t next_signal(int signal_fd)
 {
     struct signalfd_siginfo info;
@@ -425,9 +418,9 @@ static void stay_up(const struct app *app, int signal_fd, mr_status status,
     mr_standstill_begin(mr_pipeline_standstill(app->pipeline), MR_CAUSE_ENDED, text);
     mr_log(MR_LOG_ERROR, "stays_up", error->text, MR_LOG_INT("exit_code", code));
     mr_pg_heartbeat_stop(app->heartbeat);
-    struct pollfd wait = {.fd = signal_fd, .events = POLLIN};
     for (uint32_t number = 0; number == 0 || number == SIGHUP; number = next_signal(signal_fd)) {
-        poll(&wait, 1, -1); /* SIGHUP: there is nothing left that a file could change */
+        mr_wait_readable(signal_fd,
+                         -1); /* SIGHUP: there is nothing left that a file could change */
     }
 }
 

@@ -2,8 +2,6 @@
 #include "cli/runbook.h"
 
 #include <pcre2.h>
-#include <stdlib.h>
-#include <string.h>
 
 char *mr_plain(char *markdown)
 {
@@ -41,18 +39,16 @@ char *mr_runbook_item(const char *section, const char *word)
     if (word != NULL) {
         snprintf(begin, sizeof(begin), "\n- %s: ", word);
     }
-    char *text = mr_runbook_section(section);
+    MR_FREED char *text = mr_runbook_section(section);
     char *at = text == NULL ? NULL : strstr(text, begin);
-    char *item = NULL;
-    if (at != NULL) {
-        at += strlen(begin);
-        const char *next = strstr(at, "\n- ");
-        const char *end = strstr(at, "\n\n");
-        end = end == NULL ? at + strlen(at) : end;
-        item = MR_STRNDUP(at, (size_t)((next != NULL && next < end ? next : end) - at));
+    if (at == NULL) {
+        return NULL;
     }
-    free(text);
-    return item;
+    at += strlen(begin);
+    const char *next = strstr(at, "\n- ");
+    const char *end = strstr(at, "\n\n");
+    end = end == NULL ? at + strlen(at) : end;
+    return MR_STRNDUP(at, (size_t)((next != NULL && next < end ? next : end) - at));
 }
 
 void mr_runbook_print_names(FILE *to)

@@ -1,11 +1,7 @@
 /* docs/runbook.md, which the program carries: a section for each exit code, alert and error that a person meets. */
-#ifndef MR_CLI_RUNBOOK_H
-#define MR_CLI_RUNBOOK_H
+#pragma once
 
-#include <stdio.h>
-
-#include "base/log.h"
-#include "base/status.h"
+#include "base/base.h"
 
 /* The page; a NUL follows it. */
 mr_slice mr_runbook_md(void);
@@ -28,5 +24,3 @@ void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX]);
 
 /* The same of an error, as a line after `lead`; in the end its exit code has a section. */
 void mr_runbook_print_see(FILE *to, const char *lead, const char *text, mr_status status);
-
-#endif

@@ -1,9 +1,6 @@
 #include "cli/show.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "control/client.h"
@@ -43,15 +40,15 @@ mr_status mr_show_ask(const struct mr_http_options *server, const char *path, co
 {
     struct mr_client_answer answer;
     MR_TRY(mr_client_ask(server, path, text, 0, &answer, ret_error));
-    mr_status status = MR_OK;
+    MR_FREED char *body = answer.body;
     if (answer.http_status != MR_HTTP_OK) {
-        status = mr_show_refusal(path, answer.http_status, answer.body, ret_error);
-    } else if ((*ret_object = cJSON_Parse(answer.body)) == NULL) {
-        status = mr_fail(ret_error, MR_ERR_PROTOCOL,
-                         "what answers there is no millrace; set --address or --config");
+        return mr_show_refusal(path, answer.http_status, body, ret_error);
     }
-    free(answer.body);
-    return status;
+    *ret_object = cJSON_Parse(body);
+    return *ret_object != NULL
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_PROTOCOL,
+                         "what answers there is no millrace; set --address or --config");
 }
 
 const cJSON *mr_show_at(const cJSON *object, const char *path)

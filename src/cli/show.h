@@ -1,9 +1,7 @@
 /* What a running millrace says of itself, and figures as people read them; for `millrace status` and `top`. */
-#ifndef MR_CLI_SHOW_H
-#define MR_CLI_SHOW_H
+#pragma once
 
 #include <cjson/cJSON.h>
-#include <stdio.h>
 
 #include "control/http.h"
 
@@ -45,5 +43,3 @@ struct mr_show_text mr_show_since(const cJSON *status);
 /* The line about the slot; a line for each of the newest `shown` events. */
 void mr_show_slot(const cJSON *status, FILE *to);
 void mr_show_events(const cJSON *status, int shown, FILE *to);
-
-#endif

@@ -1,6 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
-
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "control/client.h"
@@ -51,7 +48,6 @@ static void print_positions(const cJSON *status, FILE *to)
     fputc('\n', to);
 }
 
-/* Which part holds the flow, and what the slot costs. */
 static void print_why(const cJSON *status, FILE *to)
 {
     if (mr_show_at(status, "why") != NULL && mr_show_word(status, "why")[0] != '\0') {

@@ -1,11 +1,8 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/show.h"
@@ -28,7 +25,6 @@ enum {
     DELETE = 127,
 };
 
-/* What the person at the keys has chosen, and what the last answer was, for the rates of tables. */
 struct top {
     char sort;                         /* the key that was typed: one of sorts[] */
     bool typing;                       /* the keys are the filter's */
@@ -50,7 +46,6 @@ static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int signal_number)
 {
-    (void)signal_number;
     interrupted = 1;
 }
 
