@@ -64,12 +64,11 @@ static void add_file(struct paths *paths, const char *path, unsigned access)
     }
     add(paths, path, access); /* a folder is meant as a whole */
     add_folder_of(paths, path, access);
-    char *real = realpath(path, NULL);
+    MR_FREED char *real = realpath(path, NULL);
     if (real != NULL) {
         add(paths, real, access);
         add_folder_of(paths, real, access);
     }
-    free(real);
 }
 
 /* As Kerberos names files: with their kind in front, and others (KEYRING:, MEMORY:) are no files. */

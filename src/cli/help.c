@@ -95,12 +95,11 @@ static bool print_config_options(const char *name, bool (*has)(const char *path,
         if (!has(option->path, name)) {
             continue;
         }
-        char *text = mr_plain(mr_option_describe(option));
+        MR_FREED char *text = mr_plain(mr_option_describe(option));
         fprintf(to, "  %s (%s%s%s)\n%*s", option->path, mr_kinds[option->kind].name,
                 option->fallback[0] == '\0' ? "" : ", default ", option->fallback, OPTION_INDENT,
                 "");
         mr_help_wrap(to, text, OPTION_INDENT, OPTION_INDENT);
-        free(text);
         found = true;
     }
     return found;
@@ -145,10 +144,9 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
         mr_runbook_print_names(to);
         return MR_OK;
     }
-    char *section = mr_runbook_section(topic);
+    MR_FREED char *section = mr_runbook_section(topic);
     if (section != NULL) {
         fputs(section, to);
-        free(section);
         return MR_OK;
     }
     if (print_config_options(topic, is_or_is_below, to) ||

@@ -94,11 +94,10 @@ static void print_man(FILE *to)
     put_man_option(to, MR_CLI_HELP);
     put_man_option(to, MR_CLI_VERSION);
     fputs(".SH EXIT STATUS\n.nf\n", to);
-    char *codes = mr_runbook_section("exit-codes");
+    MR_FREED char *codes = mr_runbook_section("exit-codes");
     for (char *rest = codes, *line; (line = strsep(&rest, "\n")) != NULL;) {
         put_roff_line(to, line);
     }
-    free(codes);
     fputs(".fi\n" MAN_FILES
           "millrace check \\-\\-config config.toml     # every problem, with its remedy\n"
           "millrace \\-\\-config config.toml           # streams\n"

@@ -30,11 +30,7 @@ const char *mr_names_end(const char *at, const char *ends)
 
 static char *copy_part(struct mr_config *config, const char *begin, const char *end)
 {
-    size_t len = (size_t)(end - begin);
-    char *copy = mr_config_keep(config, MR_ALLOC(len + 1));
-    memcpy(copy, begin, len);
-    copy[len] = '\0';
-    return copy;
+    return mr_config_keep(config, MR_STRNDUP(begin, (size_t)(end - begin)));
 }
 
 static bool unquote(char *name)
