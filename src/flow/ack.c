@@ -1,7 +1,5 @@
 #include "flow/ack.h"
 
-#include <stdlib.h>
-
 void mr_ack_init(struct mr_ack *ack, uint32_t capacity)
 {
     *ack = (struct mr_ack){

@@ -3,8 +3,7 @@
  *
  * Pure bookkeeping of one thread (the sink's). Sequences are 1, 2, 3 … without gaps.
  */
-#ifndef MR_FLOW_ACK_H
-#define MR_FLOW_ACK_H
+#pragma once
 
 #include "event/event.h"
 
@@ -42,5 +41,3 @@ void mr_ack_add(struct mr_ack *ack, uint64_t sequence, mr_lsn confirm_lsn,
 
 /* A batch is delivered. True when the prefix moved: `acknowledged` and `oldest` then tell how far. */
 bool mr_ack_complete(struct mr_ack *ack, uint64_t sequence);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which stage holds the flow, judged from what happened in some seconds. */
-#ifndef MR_FLOW_BOTTLENECK_H
-#define MR_FLOW_BOTTLENECK_H
+#pragma once
 
 #include "base/base.h"
 #include "base/stage.h"
@@ -27,5 +26,3 @@ enum mr_stage mr_bottleneck(const struct mr_flow *flow);
 
 /* Where the flow stands still with that cause, which is the bottleneck then. */
 enum mr_stage mr_bottleneck_of(enum mr_cause cause);
-
-#endif

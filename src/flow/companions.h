@@ -1,6 +1,5 @@
 /* The flow's companions, in their order. The threads are those of ports/companion.h. Inside flow/ only. */
-#ifndef MR_FLOW_COMPANIONS_H
-#define MR_FLOW_COMPANIONS_H
+#pragma once
 
 #include "flow/pipeline_internal.h"
 
@@ -42,5 +41,3 @@ static inline void mr_companions_stored(const struct mr_pipeline *pipeline)
         companion->ops->stored(companion);
     }
 }
-
-#endif

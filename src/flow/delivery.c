@@ -1,14 +1,10 @@
 /* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
  * to the pool, and the position into the sink's storage before it is published. */
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "flow/companions.h"
 #include "flow/pace.h"
@@ -524,9 +520,7 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
         if (MR_UNLIKELY(schemas != NULL)) {
             status = mr_schemas_resolve(schemas, delivery->current, ret_error);
         }
-        if (status == MR_OK) {
-            status = sink->ops->send(sink, delivery->current, ret_error);
-        }
+        status = MR_THEN(status, sink->ops->send(sink, delivery->current, ret_error));
         if (status != MR_OK) {
             return status == MR_FULL ? MR_OK : status;
         }

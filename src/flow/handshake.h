@@ -5,8 +5,7 @@
  * The source thread claims the stream at the server, the sink thread then loads how far the sink is, the source thread
  * opens the stream there. A session is the sink's; its end is the end of everything, a lost connection only of the claim.
  * handshake.c holds the table of transitions. One word in memory: a state is never seen with another session's number. */
-#ifndef MR_FLOW_HANDSHAKE_H
-#define MR_FLOW_HANDSHAKE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -65,5 +64,3 @@ static inline bool mr_handshake_is_claimed(enum mr_handshake_state state)
 /* What the table says; MR_HANDSHAKE_STATES: there is no such step. */
 enum mr_handshake_state mr_handshake_next(enum mr_handshake_state state,
                                           enum mr_handshake_event event);
-
-#endif

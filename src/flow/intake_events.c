@@ -183,7 +183,6 @@ static void take_over(struct mr_intake *intake, const struct mr_transaction *tra
 static mr_status on_begin(void *context, const struct mr_transaction *transaction,
                           struct mr_error *ret_error)
 {
-    (void)ret_error;
     struct mr_intake *intake = context;
     if (MR_UNLIKELY(intake->lane->is_watched)) {
         MR_TRY(mr_companions_between(intake->pipeline)); /* however fast transactions come */

@@ -1,11 +1,7 @@
 /* What becomes of a failure: the connection is tried again, a place of the stream a few times only, and the transaction
  * that --skip-commit-lsn names is passed over. */
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/log.h"
-#include "base/text.h"
 #include "flow/intake_internal.h"
 
 static void log_skipped(struct mr_intake *intake, mr_lsn commit_lsn, int64_t changes)
@@ -120,7 +116,7 @@ static void name_place(const struct mr_intake *intake, struct mr_position place,
     }
     const struct mr_failed_place *failed = &intake->pipeline->source->failed;
     const struct mr_relation *table = intake->failure.at.commit_lsn == 0 ? failed->table : NULL;
-    struct mr_text text = {0};
+    MR_TEXT(text);
     mr_text_format(&text, "%s; change %llu of the transaction that commits at " MR_LSN_FORMAT,
                    error->text, (unsigned long long)place.ordinal, MR_LSN_ARGS(place.commit_lsn));
     if (table != NULL) {
@@ -130,7 +126,6 @@ static void name_place(const struct mr_intake *intake, struct mr_position place,
     mr_error_set(error, error->status,
                  "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)", text.data,
                  MR_LSN_ARGS(place.commit_lsn));
-    mr_text_done(&text);
 }
 
 /* A failure of one place: counted, logged, and shown as a state. True: the server can't send the transaction that is to

@@ -9,8 +9,7 @@
  *   intake_wait.c     how the thread waits
  *
  * A new session or connection (intake_session.c) resets what held for the old one only. */
-#ifndef MR_FLOW_INTAKE_INTERNAL_H
-#define MR_FLOW_INTAKE_INTERNAL_H
+#pragma once
 
 #include "flow/pipeline_internal.h"
 #include "flow/poison.h"
@@ -232,5 +231,3 @@ bool mr_intake_has_room(const struct mr_intake *intake);
 
 /* Waits for both. */
 void mr_intake_wait_for_batch(struct mr_intake *intake);
-
-#endif

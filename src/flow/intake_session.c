@@ -2,7 +2,6 @@
 #include <poll.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "flow/companions.h"
 #include "flow/intake_internal.h"
 

@@ -1,6 +1,5 @@
 /* How the source thread waits: for PostgreSQL, for the sink thread, for a free batch; never past what is due. */
 #include <poll.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "flow/companions.h"

@@ -1,8 +1,6 @@
 #include "flow/lane.h"
 
-#include <stdlib.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "flow/companions.h"

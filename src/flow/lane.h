@@ -4,8 +4,7 @@
  * window for each. Sequences and steps count from 1 within a session and a lane, and say nothing of other lanes. Who fills takes a
  * lock for a batch from the pool and one to hand it over, none for an item. Only flow/ and companions use it.
  */
-#ifndef MR_FLOW_LANE_H
-#define MR_FLOW_LANE_H
+#pragma once
 
 #include "encode/oversize.h"
 #include "flow/ack.h"
@@ -113,5 +112,3 @@ static inline bool mr_lane_all_published(const struct mr_lane *lane)
 {
     return !mr_lane_has_records(lane) && atomic_load(&lane->published) == lane->handed.sequence;
 }
-
-#endif

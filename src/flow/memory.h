@@ -18,8 +18,7 @@
  *
  * The pool keeps to `large` (mr_pool_admits); the rest follows from the options. Pure functions.
  */
-#ifndef MR_FLOW_MEMORY_H
-#define MR_FLOW_MEMORY_H
+#pragma once
 
 #include "base/base.h"
 
@@ -69,5 +68,3 @@ uint64_t mr_memory_large(const struct mr_memory *memory, uint64_t limit);
 
 /* What libpq's buffer takes once a message of so many bytes has come. */
 uint64_t mr_memory_input(uint64_t message_bytes);
-
-#endif

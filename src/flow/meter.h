@@ -3,11 +3,9 @@
  * Each thread writes its own part with relaxed stores; other threads only read. Clocks are read once a batch
  * or once a wait, never once a row: the times of a batch are those of its first change, which waits longest.
  */
-#ifndef MR_FLOW_METER_H
-#define MR_FLOW_METER_H
+#pragma once
 
 #include "base/counter.h"
-#include "base/status.h"
 #include "event/batch.h"
 #include "metrics/histogram.h"
 
@@ -83,5 +81,3 @@ void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *ma
                           uint64_t delivered);
 
 const struct mr_histogram *mr_meter_path(const struct mr_meter *meter, enum mr_path path);
-
-#endif

@@ -4,8 +4,7 @@
  * bytes above the first: a quiet stream commits soon, and a burst seldom. While one ends nothing is sent: what that takes
  * (each partition has a marker of its own) may be a twentieth of a burst's time, as far as a second allows. A burst begins with
  * short ones, each at most twice as long as the one before, so that its first rows are read soon. */
-#ifndef MR_FLOW_PACE_H
-#define MR_FLOW_PACE_H
+#pragma once
 
 #include "base/base.h"
 
@@ -48,5 +47,3 @@ static inline int64_t mr_pace_ending_ns(int64_t before_ns, int64_t now_ns)
 {
     return before_ns + (now_ns - before_ns) / 4;
 }
-
-#endif

@@ -13,8 +13,7 @@
  *
  * What rides along with it (copies of existing rows) are companions: ports/companion.h, flow/port.h.
  */
-#ifndef MR_FLOW_PIPELINE_H
-#define MR_FLOW_PIPELINE_H
+#pragma once
 
 #include "encode/encode.h"
 #include "flow/mailbox.h"
@@ -160,5 +159,3 @@ struct mr_standstill *mr_pipeline_standstill(struct mr_pipeline *pipeline);
 
 /* Its histograms; they live as long as the pipeline. Any thread. */
 const struct mr_meter *mr_pipeline_meter(const struct mr_pipeline *pipeline);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the two threads of a pipeline share. Only flow/ includes it. */
-#ifndef MR_FLOW_PIPELINE_INTERNAL_H
-#define MR_FLOW_PIPELINE_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -144,5 +143,3 @@ void *mr_delivery_main(void *pipeline);
 
 /* The stop begins, unless one has. */
 void mr_pipeline_stop_in_order(struct mr_pipeline *pipeline);
-
-#endif

@@ -1,9 +1,7 @@
 /* A failure that comes again at the same place: counted, with growing pauses in between, and given up the third time.
  * Inside flow/ only; each thread has its own. */
-#ifndef MR_FLOW_POISON_H
-#define MR_FLOW_POISON_H
+#pragma once
 
-#include "base/status.h"
 #include "event/event.h"
 
 enum { MR_POISON_FAILURES_MAX = 3, MR_POISON_PAUSE_MS = 1000 };
@@ -32,5 +30,3 @@ static inline uint32_t mr_poison_pause_ms(const struct mr_poison *poison, uint32
     uint32_t pause_ms = MR_POISON_PAUSE_MS << (poison->failures - 1);
     return pause_ms < max_ms ? pause_ms : max_ms;
 }
-
-#endif

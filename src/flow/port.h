@@ -1,6 +1,5 @@
 /* What companions (ports/companion.h) may ask of the flow. Source thread, where nothing else is said. */
-#ifndef MR_FLOW_PORT_H
-#define MR_FLOW_PORT_H
+#pragma once
 
 #include "encode/encode.h"
 #include "flow/lane.h"
@@ -86,5 +85,3 @@ MR_MUST_USE bool mr_port_begin_lanes(struct mr_port *port, struct mr_position fi
 /* All before `lsn` is appended; returns once that is stored, if the sink stores anything. As mr_port_look_around. */
 mr_status mr_port_begin_at(struct mr_port *port, mr_lsn lsn, int wait_ms,
                            struct mr_error *ret_error);
-
-#endif

@@ -7,12 +7,10 @@
  * which steps are safe. What is to outlive the process goes into sections of the stored record (event/checkpoint.h).
  *
  * Threads: each function says whose thread calls it. What a companion shares between threads is its own to protect. */
-#ifndef MR_PORTS_COMPANION_H
-#define MR_PORTS_COMPANION_H
+#pragma once
 
 #include <stdatomic.h>
 
-#include "base/status.h"
 #include "event/checkpoint.h"
 
 struct mr_port;
@@ -107,5 +105,3 @@ struct mr_companion {
     bool watches;         /* the flow's own: mr_port_watch */
     _Atomic bool wants;   /* any thread sets it (mr_port_want); looked at once a round */
 };
-
-#endif

@@ -5,11 +5,9 @@
  * session: the sink gives up all it holds and is closed. Records are not sent again one by one, because a hole in a partition
  * that is filled later would defeat consumers that drop by position. Only the sink thread calls, except for `view`.
  */
-#ifndef MR_PORTS_SINK_H
-#define MR_PORTS_SINK_H
+#pragma once
 
 #include "base/standstill.h"
-#include "base/status.h"
 #include "event/batch.h"
 #include "event/checkpoint.h"
 #include "ports/sink_view.h"
@@ -104,5 +102,3 @@ static inline void mr_sink_sent(const struct mr_sink *sink, const struct mr_reco
         sink->owner.sent(sink->owner.companion, record, partition);
     }
 }
-
-#endif

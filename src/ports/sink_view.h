@@ -1,6 +1,5 @@
 /* What a sink shows of itself: what is in flight, errors, and its client's own figures. */
-#ifndef MR_PORTS_SINK_VIEW_H
-#define MR_PORTS_SINK_VIEW_H
+#pragma once
 
 #include "base/base.h"
 
@@ -65,5 +64,3 @@ struct mr_sink_view {
     uint32_t error_count;
     struct mr_sink_client client;
 };
-
-#endif

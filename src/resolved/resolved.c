@@ -1,10 +1,8 @@
 #include "resolved/resolved.h"
 
+#include "base/thread.h"
+
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -78,7 +76,7 @@ void mr_resolved_take_tables(void *context, const struct mr_streamed_table *tabl
         hash = mr_hash_add(hash, tables[i].schema, strlen(tables[i].schema) + 1);
         hash = mr_hash_add(hash, tables[i].table, strlen(tables[i].table) + 1);
     }
-    pthread_mutex_lock(&resolved->lock);
+    MR_HOLD(&resolved->lock);
     if (hash != resolved->names_hash) {
         free_names(resolved->names, resolved->name_count);
         resolved->names = MR_NEW_ARRAY(struct name, count + 1);
@@ -89,7 +87,6 @@ void mr_resolved_take_tables(void *context, const struct mr_streamed_table *tabl
                                                .table = MR_STRDUP(tables[i].table)};
         }
     }
-    pthread_mutex_unlock(&resolved->lock);
 }
 
 static void expect(struct mr_resolved *resolved, const char *topic)

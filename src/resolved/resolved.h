@@ -6,8 +6,7 @@
  *
  * Markers go to the topics that the sink has sent to in this session, and to those of the tables that are streamed.
  */
-#ifndef MR_RESOLVED_RESOLVED_H
-#define MR_RESOLVED_RESOLVED_H
+#pragma once
 
 #include "copy/copies.h"
 #include "event/batch.h"
@@ -27,5 +26,3 @@ struct mr_companion *mr_resolved_companion(struct mr_resolved *resolved);
 /* mr_streamed_fn: these are all the tables that are streamed. Any thread. */
 void mr_resolved_take_tables(void *resolved, const struct mr_streamed_table *tables,
                              uint32_t count);
-
-#endif

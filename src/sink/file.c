@@ -3,14 +3,10 @@
  * JSON is written as it is, text as a string, other bytes in base64. A batch is
  * done once its lines are with the kernel (or on disk, with `sync`). Writing waits for a slow reader; the
  * pool fills up meanwhile. */
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "sink/file.h"
@@ -252,22 +248,18 @@ struct mr_sink *mr_file_sink_new(const struct mr_file_options *options)
 
 static mr_status discard_open(struct mr_sink *sink, struct mr_error *ret_error)
 {
-    (void)sink;
-    (void)ret_error;
     return MR_OK;
 }
 
 static mr_status discard_send(struct mr_sink *sink, struct mr_batch *batch,
                               struct mr_error *ret_error)
 {
-    (void)ret_error;
     mr_sink_done(sink, batch);
     return MR_OK;
 }
 
 static void discard_close(struct mr_sink *sink)
 {
-    (void)sink;
 }
 
 static void discard_free(struct mr_sink *sink)

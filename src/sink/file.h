@@ -1,6 +1,5 @@
 /* The sinks without a server: a file or standard output, and one that drops what it gets. */
-#ifndef MR_SINK_FILE_H
-#define MR_SINK_FILE_H
+#pragma once
 
 #include "ports/sink.h"
 
@@ -14,5 +13,3 @@ struct mr_sink *mr_file_sink_new(const struct mr_file_options *options);
 
 /* Drops what it gets: a benchmark of everything before the sink. */
 struct mr_sink *mr_discard_sink_new(void);
-
-#endif

@@ -1,7 +1,5 @@
 #include "sink/record_headers.h"
 
-#include "base/base.h"
-
 static void format_hex(char *to, unsigned width, uint64_t value)
 {
     static const char digits[] = "0123456789ABCDEF";

@@ -3,8 +3,7 @@
  * `mr-pos` is "<commit LSN, 16 hex digits>-<ordinal, 10 hex digits>-<part, 1 digit>": of fixed width, so
  * that positions compare as bytes, and strictly increasing within a partition. One thread an object.
  */
-#ifndef MR_SINK_RECORD_HEADERS_H
-#define MR_SINK_RECORD_HEADERS_H
+#pragma once
 
 #include "event/batch.h"
 
@@ -29,5 +28,3 @@ struct mr_record_headers {
 
 /* `headers` is all zero before the first record, and kept from one to the next. */
 void mr_record_headers_format(const struct mr_record *record, struct mr_record_headers *headers);
-
-#endif

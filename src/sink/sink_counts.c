@@ -1,8 +1,5 @@
 #include "sink/sink_counts.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 enum { TOPICS_MIN = 16 };
 
 static int64_t add_i64(_Atomic int64_t *counter, int64_t by)

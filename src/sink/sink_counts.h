@@ -3,8 +3,7 @@
  * The sink thread writes, one record at a time and without a lock; any thread reads. Totals are exact at all
  * times; a record whose partition was not known when it was handed over counts for partition -1.
  */
-#ifndef MR_SINK_SINK_COUNTS_H
-#define MR_SINK_SINK_COUNTS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -58,5 +57,3 @@ void mr_sink_counts_errors(struct mr_sink_counts *counts, const char *code, uint
 
 /* Fills in all but name, connected and client. */
 void mr_sink_counts_read(const struct mr_sink_counts *counts, struct mr_sink_view *ret_view);
-
-#endif

@@ -1,13 +1,7 @@
 #include "stream/pgoutput.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/reader.h"
 #include "event/lsn.h"
 

@@ -2,8 +2,7 @@
  * "Logical Replication Message Formats". The decoder owns the relation cache and the state of the running transaction; it knows
  * nothing of connections. One thread.
  */
-#ifndef MR_SOURCE_PGOUTPUT_H
-#define MR_SOURCE_PGOUTPUT_H
+#pragma once
 
 #include "ports/source.h"
 #include "stream/relation_cache.h"
@@ -49,5 +48,3 @@ struct mr_failed_place mr_pgoutput_place(const struct mr_pgoutput *decoder);
 
 /* End LSN of the last transaction of this connection; 0: none has come. */
 mr_lsn mr_pgoutput_last_commit(const struct mr_pgoutput *decoder);
-
-#endif

@@ -14,8 +14,7 @@
  * before the start). Another publication has other transactions: then nothing is compared.
  *
  * The source's thread; the source owns it. */
-#ifndef MR_STREAM_REJOIN_H
-#define MR_STREAM_REJOIN_H
+#pragma once
 
 #include "ports/source.h"
 
@@ -65,5 +64,3 @@ mr_lsn mr_rejoin_confirms(const struct mr_rejoin *rejoin, mr_lsn flushed);
 
 /* The connection ended. */
 void mr_rejoin_end(struct mr_rejoin *rejoin);
-
-#endif

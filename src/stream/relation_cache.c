@@ -1,7 +1,5 @@
 #include "stream/relation_cache.h"
 
-#include <stdlib.h>
-
 static uint32_t find(const struct mr_relation_cache *cache, uint32_t oid)
 {
     uint32_t number;

@@ -1,7 +1,6 @@
 /* The decoder's relations by OID: the version that the stream announced last. One that is announced again costs no memory: it is
  * compared while it is still slices of its message. Tables of equal columns share these. */
-#ifndef MR_SOURCE_RELATION_CACHE_H
-#define MR_SOURCE_RELATION_CACHE_H
+#pragma once
 
 #include "base/index.h"
 #include "event/relation.h"
@@ -41,5 +40,3 @@ static inline struct mr_relation *mr_relation_cache_get(struct mr_relation_cache
     }
     return found;
 }
-
-#endif

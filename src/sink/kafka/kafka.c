@@ -1,11 +1,8 @@
 /* The Kafka sink's functions: sessions, the position's record, and what the sink tells of itself. Only files named
  * sink/kafka/kafka* include rdkafka.h. */
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/sha256.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
@@ -120,7 +117,6 @@ static void on_log(const rd_kafka_t *producer, int level, const char *facility, 
 
 static void give_token(rd_kafka_t *producer, const char *unused, void *opaque)
 {
-    (void)unused;
     const struct mr_kafka_sink *kafka = opaque;
     mr_kafka_token_give(producer, kafka->options.token_program);
 }

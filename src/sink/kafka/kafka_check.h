@@ -1,7 +1,6 @@
 /* What `millrace check` wants to know of Kafka: does a broker answer, who is the cluster, what topics there
  * are. Changes nothing. */
-#ifndef MR_SINK_KAFKA_CHECK_H
-#define MR_SINK_KAFKA_CHECK_H
+#pragma once
 
 #include "base/finding.h"
 #include "sink/kafka/kafka_state.h"
@@ -15,5 +14,3 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
  * is open, are waited for, 90 s at most; MR_AGAIN: `stop_fd` can be read. The caller calls mr_checkpoint_done. */
 mr_status mr_kafka_look_at_stored(const struct mr_kafka_options *options, int stop_fd,
                                   struct mr_kafka_stored *ret_stored, struct mr_error *ret_error);
-
-#endif

@@ -1,10 +1,6 @@
 /* What librdkafka answers: delivery reports, errors, statistics; and what it never answers. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "kafka/kafka_errors.h"
 #include "kafka/kafka_token.h"
 #include "sink/kafka/kafka_internal.h"

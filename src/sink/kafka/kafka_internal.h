@@ -9,8 +9,7 @@
  * A record waits in its partition's queue (kafka_topics.h). A queue with records of which none is with librdkafka is ready.
  * mr_kafka_hand_over gives librdkafka as much of a ready queue as one request takes; when all of that is reported, the queue
  * is ready again, or empty. */
-#ifndef MR_SINK_KAFKA_INTERNAL_H
-#define MR_SINK_KAFKA_INTERNAL_H
+#pragma once
 
 #include <librdkafka/rdkafka.h>
 
@@ -158,5 +157,3 @@ void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka);
  * transaction of a partition then decides, and one that is given up takes the other with it. So no more are committed
  * in this session; the next one reads how far the position has come, and begins there. */
 bool mr_kafka_transaction_is_unsettled(const struct mr_kafka_sink *kafka);
-
-#endif

@@ -24,10 +24,6 @@ int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *r
 static int32_t place(const rd_kafka_topic_t *handle, const void *key, size_t key_len, int32_t count,
                      void *topic_opaque, void *message_opaque)
 {
-    (void)handle;
-    (void)key;
-    (void)key_len;
-    (void)topic_opaque;
     struct mr_kafka_queue *queue = ((const struct mr_record *)message_opaque)->flight;
     atomic_store_explicit(&queue->partitions, count, memory_order_relaxed);
     return queue->partition;

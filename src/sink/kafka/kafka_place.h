@@ -3,8 +3,7 @@
  *
  * Records without a key have one partition, or are spread by their position: what comes again has its partition again, so positions
  * grow within each. Java's clients take any (BuiltInPartitioner). */
-#ifndef MR_SINK_KAFKA_PLACE_H
-#define MR_SINK_KAFKA_PLACE_H
+#pragma once
 
 #include <librdkafka/rdkafka.h>
 
@@ -18,5 +17,3 @@ rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_top
 /* The partition of `record`, of `count`; -1: it asks for one that is not there. Any thread. */
 int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
                        int32_t count, enum mr_null_keys null_keys);
-
-#endif

@@ -1,6 +1,4 @@
 /* Records on their way: from a batch into the queue of their partition, and from there to librdkafka, without a copy. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "sink/kafka/kafka_internal.h"
 #include "sink/kafka/kafka_place.h"

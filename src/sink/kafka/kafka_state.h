@@ -1,8 +1,7 @@
 /* The state record: how far a pipeline is, in a compacted topic, keyed by the pipeline's name. Inside sink/ only;
  * sink thread.
  */
-#ifndef MR_SINK_KAFKA_STATE_H
-#define MR_SINK_KAFKA_STATE_H
+#pragma once
 
 #include <librdkafka/rdkafka.h>
 
@@ -40,5 +39,3 @@ mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_option
                               mr_kafka_serve_fn serve, void *context,
                               struct mr_kafka_stored *ret_stored, bool *ret_hangs,
                               struct mr_error *ret_error);
-
-#endif

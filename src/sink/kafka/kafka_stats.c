@@ -1,9 +1,6 @@
 #include "sink/kafka/kafka_stats.h"
 
 #include <cjson/cJSON.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static double number(const cJSON *object, const char *name)
 {

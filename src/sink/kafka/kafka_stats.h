@@ -1,6 +1,5 @@
 /* librdkafka's statistics (its STATISTICS.md): from the JSON text to the figures that matter. Any thread. */
-#ifndef MR_SINK_KAFKA_STATS_H
-#define MR_SINK_KAFKA_STATS_H
+#pragma once
 
 #include "ports/sink_view.h"
 
@@ -9,5 +8,3 @@ char *mr_kafka_stats_keep(const char *json);
 
 /* False, with `ret` as it was, when the text is not such a report. What is missing in it is 0. */
 bool mr_kafka_stats_parse(const char *json, struct mr_sink_client *ret);
-
-#endif

@@ -1,7 +1,5 @@
-#include <librdkafka/rdkafka.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "sink/kafka/kafka_internal.h"
 
 enum {
