@@ -539,9 +539,6 @@ struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
 
 void mr_reload_free(struct mr_reload *reload)
 {
-    if (reload == NULL) {
-        return;
-    }
     pthread_mutex_lock(&reload->lock);
     reload->ending = true;
     mr_wake(reload->stop_fd);

@@ -225,9 +225,6 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
 
 void mr_added_free(struct mr_added *added)
 {
-    if (added == NULL) {
-        return;
-    }
     mr_ticker_stop(&added->ticker);
     mr_ticker_done(&added->ticker);
     mr_moved_done(&added->moved);

@@ -165,8 +165,6 @@ const struct mr_copy_server *mr_pg_server_new(struct mr_source *source)
 
 void mr_pg_server_free(const struct mr_copy_server *functions)
 {
-    if (functions != NULL) {
-        server_close(functions->context);
-        free(functions->context);
-    }
+    server_close(functions->context);
+    free(functions->context);
 }

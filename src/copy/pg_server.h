@@ -6,4 +6,4 @@
 
 /* `source` is one of mr_pg_source_new's, the caller's, and outlives the server. */
 const struct mr_copy_server *mr_pg_server_new(struct mr_source *source);
-void mr_pg_server_free(const struct mr_copy_server *server); /* NULL is fine */
+void mr_pg_server_free(const struct mr_copy_server *server);
