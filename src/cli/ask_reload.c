@@ -55,41 +55,34 @@ static mr_status post(const struct mr_http_options *server, const char *path, bo
                       double *ret_number, struct mr_error *ret_error)
 {
     char request[160];
-    cJSON *taken = NULL;
+    MR_OBJECT cJSON *taken = NULL;
     snprintf(request, sizeof(request), "/api/reload?dry_run=%d&content=%s", dry_run,
              path == NULL ? "" : mr_config_digest(path).text);
     MR_TRY(mr_show_ask(server, request, "", &taken, ret_error));
     const cJSON *other = mr_show_at(taken, "reads");
-    mr_status status = MR_OK;
-    if (other != NULL) {
-        status =
-            mr_fail(ret_error, MR_ERR_CONFIG,
-                    "the running millrace reads %s, whose content is not that of %s; nothing "
-                    "was changed or compared. Put the new content there, and reload (--address "
-                    "finds a millrace without a file); millrace check --config %s looks at "
-                    "a file by itself",
-                    mr_show_word(other, ""), path, path);
-    }
     *ret_number = mr_show_number(taken, "request");
-    cJSON_Delete(taken);
-    return status;
+    return other == NULL
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_CONFIG,
+                         "the running millrace reads %s, whose content is not that of %s; nothing "
+                         "was changed or compared. Put the new content there, and reload "
+                         "(--address finds a millrace without a file); millrace check --config %s "
+                         "looks at a file by itself",
+                         mr_show_word(other, ""), path, path);
 }
 
 mr_status mr_ask_reload(const struct mr_http_options *server, const char *path, bool dry_run,
                         FILE *to, struct mr_error *ret_error)
 {
-    cJSON *answer = NULL;
+    MR_OBJECT cJSON *answer = NULL;
     double number;
     MR_TRY(post(server, path, dry_run, &number, ret_error));
     MR_TRY(await_outcome(server, number, &answer, ret_error));
     print_outcome(answer, to);
     fflush(to);
     int code = (int)mr_show_number(answer, "exit_code");
-    mr_status status = MR_OK;
-    if (code != 0) {
-        mr_error_set(ret_error, MR_OK, "%s", mr_show_word(answer, "error"));
-        status = code == mr_status_exit_code(MR_ERR_CONFIG) ? MR_ERR_CONFIG : MR_ERR_TRANSIENT;
-    }
-    cJSON_Delete(answer);
-    return status;
+    mr_error_set(ret_error, MR_OK, "%s", mr_show_word(answer, "error"));
+    return code == 0                                    ? MR_OK
+           : code == mr_status_exit_code(MR_ERR_CONFIG) ? MR_ERR_CONFIG
+                                                        : MR_ERR_TRANSIENT;
 }

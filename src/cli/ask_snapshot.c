@@ -10,7 +10,7 @@ enum { LOOK_MS = 50 };
 
 static char *make_wish(const struct mr_ask_snapshot *wish)
 {
-    cJSON *object = cJSON_CreateObject();
+    MR_OBJECT cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "type",
                             wish->pauses    ? "pause"
                             : wish->resumes ? "resume"
@@ -26,10 +26,7 @@ static char *make_wish(const struct mr_ask_snapshot *wish)
     if (wish->key != NULL) {
         cJSON_AddStringToObject(object, "key", wish->key);
     }
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
-    MR_ASSERT(text != NULL);
-    return text;
+    return mr_object_text(object);
 }
 
 static bool is_among(const cJSON *numbers, double number)
@@ -87,7 +84,7 @@ static void print_state(const cJSON *state, FILE *to)
 mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr_ask_snapshot *wish,
                            FILE *to, struct mr_error *ret_error)
 {
-    cJSON *taken = NULL;
+    MR_OBJECT cJSON *taken = NULL;
     bool asks = wish->pauses || wish->resumes || wish->stops || wish->table_count > 0;
     if (asks) {
         MR_FREED char *text = make_wish(wish);
@@ -113,7 +110,6 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
         fflush(to);
         cJSON_Delete(state);
     }
-    cJSON_Delete(taken);
     if (status == MR_OK && refused.text[0] != '\0') {
         *ret_error = refused;
         return refused.status;

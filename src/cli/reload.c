@@ -295,7 +295,7 @@ static bool may_work_later(mr_status status)
 
 static char *make_answer(const struct reading *reading, const char *outcome, mr_status status)
 {
-    cJSON *object = cJSON_CreateObject();
+    MR_OBJECT cJSON *object = cJSON_CreateObject();
     cJSON_AddBoolToObject(object, "done", true);
     cJSON_AddStringToObject(object, "outcome", outcome);
     cJSON_AddNumberToObject(
@@ -305,10 +305,7 @@ static char *make_answer(const struct reading *reading, const char *outcome, mr_
     for (size_t i = 0; i < LISTS; i++) {
         cJSON_AddStringToObject(object, list_names[i], text_of(reading, (enum list)i));
     }
-    char *text = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
-    MR_ASSERT(text != NULL);
-    return text;
+    return mr_object_text(object);
 }
 
 /* What was read is in effect now, in place of what was before, or it is forgotten. */

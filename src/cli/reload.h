@@ -5,8 +5,7 @@
  * the file. */
 #pragma once
 
-#include <cjson/cJSON.h>
-
+#include "base/object.h"
 #include "config/config.h"
 #include "control/http.h"
 #include "copy/added.h"

@@ -16,23 +16,19 @@ mr_status mr_show_refusal(const char *path, long http_status, const char *body,
                        (int)strcspn(path, "?"), path);
     }
     /* {"error":"…"}: the sentence is for people. */
-    cJSON *answer = cJSON_Parse(body);
+    MR_OBJECT cJSON *answer = cJSON_Parse(body);
     const cJSON *error = mr_show_at(answer, "error");
     bool may_pass = http_status >= MR_HTTP_INTERNAL || http_status == MR_HTTP_TOO_MANY;
     mr_status status = may_pass                           ? MR_ERR_TRANSIENT
                        : http_status == MR_HTTP_FORBIDDEN ? MR_ERR_CONFIG
                                                           : MR_ERR_USAGE;
     if (cJSON_IsString(error)) {
-        mr_error_set(ret_error, status, "%s", error->valuestring);
-    } else {
-        status = may_pass ? MR_ERR_TRANSIENT : MR_ERR_PROTOCOL;
-        mr_error_set(ret_error, status,
-                     "%.*s is answered with HTTP status %ld, and not as millrace does; set "
-                     "--address or --config",
-                     (int)strcspn(path, "?"), path, http_status);
+        return mr_fail(ret_error, status, "%s", error->valuestring);
     }
-    cJSON_Delete(answer);
-    return status;
+    return mr_fail(ret_error, may_pass ? MR_ERR_TRANSIENT : MR_ERR_PROTOCOL,
+                   "%.*s is answered with HTTP status %ld, and not as millrace does; set "
+                   "--address or --config",
+                   (int)strcspn(path, "?"), path, http_status);
 }
 
 mr_status mr_show_ask(const struct mr_http_options *server, const char *path, const char *text,

@@ -1,8 +1,7 @@
 /* What a running millrace says of itself, and figures as people read them; for `millrace status` and `top`. */
 #pragma once
 
-#include <cjson/cJSON.h>
-
+#include "base/object.h"
 #include "control/http.h"
 
 /* Asks for a path of the server that answers with a JSON object, which the caller deletes; `text`: of a POST, NULL: GET. */

@@ -161,13 +161,11 @@ static void print_tables(const cJSON *status, FILE *to)
 mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *to,
                         struct mr_error *ret_error)
 {
-    cJSON *status = NULL;
+    MR_OBJECT cJSON *status = NULL;
     MR_TRY(mr_show_ask(server, "/status", NULL, &status, ret_error));
     if (json) {
-        char *text = cJSON_PrintUnformatted(status);
+        MR_FREED char *text = mr_object_text(status);
         fprintf(to, "%s\n", text);
-        free(text);
-        cJSON_Delete(status);
         return MR_OK;
     }
     print_heading(status, to);
@@ -175,7 +173,6 @@ mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *t
     print_tables(status, to);
     fputc('\n', to);
     mr_show_events(status, EVENTS_SHOWN, to);
-    cJSON_Delete(status);
     return MR_OK;
 }
 
@@ -187,7 +184,7 @@ bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to)
         fprintf(to, "%s\n", error.text);
         return false;
     }
-    fputs(answer.body, to);
-    free(answer.body);
+    MR_FREED char *body = answer.body;
+    fputs(body, to);
     return answer.http_status == MR_HTTP_OK;
 }

@@ -368,13 +368,13 @@ static void keep_answer(struct top *top, cJSON *status)
 static void show(struct top *top, const struct mr_http_options *server, FILE *to)
 {
     bool terminal = measure(top, to);
-    char *text = NULL;
+    MR_FREED char *text = NULL;
     size_t len = 0;
     FILE *page = open_memstream(&text, &len);
     MR_ASSERT(page != NULL);
     struct mr_error error = {0};
     cJSON *status = NULL;
-    cJSON *history = NULL;
+    MR_OBJECT cJSON *history = NULL;
     char path[64 + 3 * FILTER_BYTES_MAX];
     status_path(top, path, sizeof(path));
     mr_status asked = mr_show_ask(server, path, NULL, &status, &error);
@@ -391,8 +391,6 @@ static void show(struct top *top, const struct mr_http_options *server, FILE *to
     }
     fclose(page);
     draw(top, terminal, text, to);
-    free(text);
-    cJSON_Delete(history);
 }
 
 static void take_filter_key(struct top *top, char key)

@@ -1,7 +1,8 @@
 #include "copy/asked_stored.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
+
+#include "base/object.h"
 
 /* As many as a double counts one by one. */
 #define NUMBER_MAX ((double)(UINT64_C(1) << 53))
@@ -165,7 +166,7 @@ bool mr_asked_known_parse(const char *text, enum mr_known_kind kind, uint64_t **
 
 char *mr_asked_stored_format(const struct mr_asked_stored *state)
 {
-    cJSON *json = cJSON_CreateObject();
+    MR_OBJECT cJSON *json = cJSON_CreateObject();
     add_number(json, "step", state->step);
     add_number(json, "last_id", state->last_id);
     cJSON_AddBoolToObject(json, "paused", state->paused);
@@ -179,10 +180,7 @@ char *mr_asked_stored_format(const struct mr_asked_stored *state)
                                   cJSON_CreateStringReference(state->known[i]));
         }
     }
-    char *text = cJSON_PrintUnformatted(json);
-    MR_ASSERT(text != NULL);
-    cJSON_Delete(json);
-    return text;
+    return mr_object_text(json);
 }
 
 /* A number that is none of ours must not be converted: C leaves open what comes of it. */
@@ -283,10 +281,8 @@ static struct mr_asked_stored *take_state(const cJSON *json)
 
 struct mr_asked_stored *mr_asked_stored_parse(const char *text)
 {
-    cJSON *json = cJSON_Parse(text);
-    struct mr_asked_stored *state = take_state(json);
-    cJSON_Delete(json);
-    return state;
+    MR_OBJECT cJSON *json = cJSON_Parse(text);
+    return take_state(json);
 }
 
 /* A build that knows nothing of requests may go on where none is open. */

@@ -1,10 +1,10 @@
 #include "copy/signals.h"
 
-#include <cjson/cJSON.h>
 #include <ctype.h>
 #include <strings.h>
 
 #include "base/clock.h"
+#include "base/object.h"
 #include "stream/pg_source.h"
 
 enum {
@@ -369,16 +369,14 @@ mr_status mr_signals_take_row(struct mr_copies *copies, struct mr_source *source
     }
     take_beginning(&values[0], signal.id);
     take_beginning(&values[1], signal.type);
-    cJSON *data = values[2].kind != MR_DATUM_TEXT || values[2].len == 0
-                      ? cJSON_CreateObject()
-                      : cJSON_ParseWithLength((const char *)values[2].data, values[2].len);
+    MR_OBJECT cJSON *data =
+        values[2].kind != MR_DATUM_TEXT || values[2].len == 0
+            ? cJSON_CreateObject()
+            : cJSON_ParseWithLength((const char *)values[2].data, values[2].len);
     signal.data = data;
-    mr_status status = MR_OK;
     if (cJSON_IsObject(data)) {
-        status = act(&signal, ret_error);
-    } else {
-        ignored(&signal, "its data is no JSON object");
+        return act(&signal, ret_error);
     }
-    cJSON_Delete(data);
-    return status;
+    ignored(&signal, "its data is no JSON object");
+    return MR_OK;
 }

@@ -1,9 +1,9 @@
 #include "kafka/kafka_token.h"
 
-#include <cjson/cJSON.h>
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "base/object.h"
 #include "base/thread.h"
 #include "base/wake.h"
 
@@ -99,7 +99,7 @@ void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program)
     mr_status status = mr_program_run(program, stop_fd, &line, &error);
     end_running(place, stop_fd);
     if (status == MR_OK) {
-        cJSON *json = cJSON_Parse(line);
+        MR_OBJECT cJSON *json = cJSON_Parse(line);
         if (!set_token(client, json)) {
             status = mr_fail(&error, MR_ERR_AUTH,
                              "%s: %s printed no token that is good now; it must print "
@@ -107,7 +107,6 @@ void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program)
                              "milliseconds since 1970",
                              program->option, program->arguments[0]);
         }
-        cJSON_Delete(json);
     }
     if (status != MR_OK) {
         rd_kafka_oauthbearer_set_token_failure(client,
