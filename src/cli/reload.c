@@ -503,12 +503,8 @@ void mr_reload_show(void *context, cJSON *status)
 
 struct mr_sha256_short mr_reload_digest(struct mr_reload *reload)
 {
-    struct mr_sha256_short digest = {""};
     MR_HOLD(&reload->lock);
-    if (reload->newest != NULL) {
-        digest = reload->newest->digest;
-    }
-    return digest;
+    return reload->newest == NULL ? (struct mr_sha256_short){""} : reload->newest->digest;
 }
 
 struct mr_reload *mr_reload_new(const struct mr_reload_options *options)

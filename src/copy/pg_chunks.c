@@ -356,13 +356,11 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct mr_rela
         mr_sql_format(&names, i == 0 ? "%L" : ",%L", view->columns[columns[i]].name);
     }
     const struct mr_pg_result *result;
-    mr_status status = mr_pg_askf(reader->conn, &shape, &result, ret_error, order_question,
-                                  table->oid, table->oid, names.data, table->oid, count, count);
-    MR_TRY(status);
+    MR_TRY(mr_pg_askf(reader->conn, &shape, &result, ret_error, order_question, table->oid,
+                      table->oid, names.data, table->oid, count, count));
     MR_TEXT(reason);
-    status = find_fault(result, count, &reason) ? no_key(table, reason.data, ret_error)
-                                                : take_order(reader, view, result, ret_error);
-    return status;
+    return find_fault(result, count, &reason) ? no_key(table, reason.data, ret_error)
+                                              : take_order(reader, view, result, ret_error);
 }
 
 /* The columns of a list of names, by their places; they are none twice where an index has as many. */

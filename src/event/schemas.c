@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/thread.h"
+#include "base/wake.h"
 
 enum { UNKNOWN_MARK = 0xFF };
 
@@ -133,20 +134,18 @@ static void resolve(const struct mr_schema *schema, const uint8_t *bytes)
 mr_status mr_schemas_resolve(struct mr_schemas *schemas, struct mr_batch *batch,
                              struct mr_error *ret_error)
 {
-    mr_status status = MR_OK;
     MR_HOLD(&schemas->lock);
-    for (uint32_t i = 0; i < batch->record_count && status == MR_OK; i++) {
+    for (uint32_t i = 0; i < batch->record_count; i++) {
         const struct mr_record *record = mr_batch_record(batch, i);
-        status = look(unknown(schemas, record->key, record->key_content), ret_error);
-        status = MR_THEN(status,
-                         look(unknown(schemas, record->value, record->value_content), ret_error));
+        MR_TRY(look(unknown(schemas, record->key, record->key_content), ret_error));
+        MR_TRY(look(unknown(schemas, record->value, record->value_content), ret_error));
     }
-    for (uint32_t i = 0; i < batch->record_count && status == MR_OK; i++) {
+    for (uint32_t i = 0; i < batch->record_count; i++) {
         const struct mr_record *record = mr_batch_record(batch, i);
         resolve(unknown(schemas, record->key, record->key_content), record->key);
         resolve(unknown(schemas, record->value, record->value_content), record->value);
     }
-    return status;
+    return MR_OK;
 }
 
 /* Waits with the lock held; false once the time is over, or waits are ended. */
@@ -180,8 +179,7 @@ const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t lim
     while (found == NULL && wait_until(schemas, end_ns)) {
         found = next_pending(schemas);
     }
-    found = schemas->ended ? NULL : found;
-    return found;
+    return schemas->ended ? NULL : found;
 }
 
 void mr_schemas_pause(struct mr_schemas *schemas, uint32_t ms)
@@ -208,9 +206,7 @@ bool mr_schemas_ended(struct mr_schemas *schemas)
 static void tell(struct mr_schemas *schemas)
 {
     if (schemas->wake >= 0) {
-        uint64_t one = 1;
-        ssize_t written = write(schemas->wake, &one, sizeof(one));
-        (void)written; /* it is full: those that wait are awake */
+        mr_wake(schemas->wake);
     }
 }
 

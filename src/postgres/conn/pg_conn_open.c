@@ -272,11 +272,9 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
         if (n == first || status == MR_ERR_TRANSIENT) {
             answer = status;
         }
-        mr_text_string(&said, n == first ? "" : "; ");
-        mr_text_string(&said, error.text);
+        mr_text_format(&said, "%s%s", n == first ? "" : "; ", error.text);
     }
-    mr_error_set(ret_error, answer, "%s", said.data);
-    return answer;
+    return mr_fail(ret_error, answer, "%s", said.data);
 }
 
 /* As it is now: one that a program prints may be good for minutes, and a file may have a new one. NULL: there is none. */
