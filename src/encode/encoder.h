@@ -12,7 +12,7 @@
 struct mr_stamp {
     int64_t now_ns;
     int64_t commit_ns; /* of the transaction at hand: no event was made before it */
-    struct mr_text clock;
+    struct mr_bytes clock;
 };
 
 /* The first thing that is wrong with the change at hand. */

@@ -64,7 +64,7 @@ char *mr_table_topic(const struct mr_encode_options *options, const char *schema
     return routed;
 }
 
-struct mr_buffer mr_text_begin(struct mr_text *text, size_t size)
+struct mr_buffer mr_text_begin(struct mr_bytes *text, size_t size)
 {
     if (text->capacity < size) {
         text->data = MR_REALLOC(text->data, size);

@@ -6,14 +6,14 @@
 #include "encode/encode.h"
 
 /* Bytes on the heap that are rendered now and then and copied often. */
-struct mr_text {
+struct mr_bytes {
     uint8_t *data;
     size_t len;
     size_t capacity;
 };
 
 /* An empty buffer over `text` with at least `size` bytes, and its end. */
-struct mr_buffer mr_text_begin(struct mr_text *text, size_t size);
+struct mr_buffer mr_text_begin(struct mr_bytes *text, size_t size);
 
 /* What was appended since then. */
 static inline mr_slice mr_text_since(const struct mr_buffer *out, const uint8_t *begin)
@@ -85,7 +85,7 @@ struct mr_rendered {
     bool ends_open; /* the tail, before the transaction's block */
     mr_slice head, middle, tail;
     mr_slice sequence; /* Avro: the beginning of the source block's `sequence` */
-    struct mr_text text;
+    struct mr_bytes text;
     size_t names_bytes; /* that the names in it take at most */
 };
 

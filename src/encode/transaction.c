@@ -51,7 +51,7 @@ static mr_slice append_name(struct mr_transaction_counts *counts, const char *sc
     size_t schema_len = strlen(schema);
     table = table == NULL ? messages : table;
     size_t len = schema_len + (schema_len > 0) + strlen(table);
-    struct mr_text *names = &counts->names;
+    struct mr_bytes *names = &counts->names;
     if (names->len + len > names->capacity) {
         names->capacity = 2 * (names->capacity + len) + NAMES_MIN;
         names->data = MR_REALLOC(names->data, names->capacity);

@@ -21,8 +21,8 @@ struct mr_transaction_counts {
     struct mr_transaction_table *tables; /* that have events in it */
     uint32_t table_capacity;
     struct mr_index index; /* of them, by name */
-    struct mr_text names;
-    struct mr_text order; /* in which END has them */
+    struct mr_bytes names;
+    struct mr_bytes order; /* in which END has them */
     struct mr_transaction_slot messages;
 };
 

@@ -12,9 +12,9 @@
 
 /* Memory of conversions that grows to the largest value seen, and stays. */
 struct mr_scratch {
-    struct mr_text number;
-    struct mr_text element;
-    struct mr_text part;
+    struct mr_bytes number;
+    struct mr_bytes element;
+    struct mr_bytes part;
 };
 
 struct mr_conversion;

@@ -22,7 +22,7 @@ static bool skip_bounds(struct mr_cursor *cursor)
 }
 
 /* Copies a quoted text without its backslashes; `cursor` is after the first quote. */
-static bool take_quoted(struct mr_cursor *cursor, struct mr_text *room, mr_slice *ret)
+static bool take_quoted(struct mr_cursor *cursor, struct mr_bytes *room, mr_slice *ret)
 {
     size_t len = 0;
     mr_text_begin(room, (size_t)(cursor->end - cursor->at) + 1);

@@ -1,5 +1,6 @@
 /* Queries: a command sent, and an answer that is what was expected, or none. */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 
 #include "base/wake.h"
