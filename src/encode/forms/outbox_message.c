@@ -13,7 +13,7 @@ struct mr_outbox_message {
     struct mr_relation relation;
     struct mr_column *columns;
     struct mr_datum *values;
-    struct mr_bytes bytes;              /* of values */
+    struct mr_bytes bytes;             /* of values */
     struct mr_transaction transaction; /* of a message that has none */
     struct mr_change change;
     struct mr_tally dropped;
