@@ -12,7 +12,7 @@ mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), v
 /* Holds a mutex to the end of the block, however that is left. */
 #define MR_HOLD(mutex) MR_HOLD_AS(MR_JOIN(held_, __LINE__), mutex)
 #define MR_HOLD_AS(name, mutex)                                                                    \
-    pthread_mutex_t *name __attribute__((cleanup(mr_let_go))) = mr_hold(mutex)
+    pthread_mutex_t *name __attribute__((unused, cleanup(mr_let_go))) = mr_hold(mutex)
 static inline pthread_mutex_t *mr_hold(pthread_mutex_t *mutex)
 {
     pthread_mutex_lock(mutex);
