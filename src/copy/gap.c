@@ -1,10 +1,8 @@
 /* Where the stream went on last without what was in between: a section of the stored record, which stays there (docs/position.md).
  * Whoever finds rows missing later sees when, between which positions, of which tables, and what was done about it. */
-#include <cjson/cJSON.h>
-#include <stdio.h>
-
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/object.h"
+#include "base/thread.h"
 #include "copy/copies_internal.h"
 #include "event/lsn.h"
 #include "flow/port.h"
@@ -13,11 +11,9 @@ enum { TABLES_MAX = 500 }; /* that are named */
 
 bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank)
 {
-    cJSON *gap = cJSON_Parse(json);
-    bool is_good = cJSON_IsObject(gap);
+    MR_OBJECT cJSON *gap = cJSON_Parse(json);
     *ret_rank = (struct mr_section_rank){0};
-    cJSON_Delete(gap);
-    return is_good;
+    return cJSON_IsObject(gap);
 }
 
 static void add_lsn(cJSON *gap, const char *name, mr_lsn lsn)
@@ -63,19 +59,15 @@ static struct mr_gap view_of(const cJSON *gap)
 struct mr_gap mr_gap_stored(const struct mr_checkpoint *stored)
 {
     const struct mr_section *section = mr_checkpoint_section(stored, MR_SECTION_GAP);
-    cJSON *gap = section == NULL ? NULL : cJSON_Parse(section->json);
-    struct mr_gap view = view_of(gap);
-    cJSON_Delete(gap);
-    return view;
+    MR_OBJECT cJSON *gap = section == NULL ? NULL : cJSON_Parse(section->json);
+    return view_of(gap);
 }
 
 struct mr_gap mr_copies_gap(struct mr_copies *copies)
 {
     struct mr_chunk_requests *requests = copies->requests;
-    pthread_mutex_lock(&requests->lock);
-    struct mr_gap view = view_of(requests->gap);
-    pthread_mutex_unlock(&requests->lock);
-    return view;
+    MR_HOLD(&requests->lock);
+    return view_of(requests->gap);
 }
 
 static void settle(cJSON *gap, const char *how)
@@ -116,7 +108,7 @@ static void join(cJSON *gap, cJSON *former)
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
                                 const struct mr_checkpoint *known, mr_lsn to, bool is_copied)
 {
-    pthread_mutex_lock(&requests->lock);
+    MR_HOLD(&requests->lock);
     cJSON *former = requests->gap;
     if (lsn_of(former, "to") != to) { /* else it is another attempt at the same */
         requests->gap = gap_new(known, to);
@@ -126,7 +118,6 @@ void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
         cJSON_Delete(former);
     }
     requests->gap_is_copied = is_copied;
-    pthread_mutex_unlock(&requests->lock);
 }
 
 /* With the lock. */
