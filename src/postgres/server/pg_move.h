@@ -12,10 +12,10 @@
 struct mr_pg_move_view {
     struct mr_server_position server;
     int version;
-    bool holds_writes;     /* default_transaction_read_only is on for new sessions of every role */
-    uint64_t writers;      /* open transactions of this database that have written */
-    uint64_t next_xid;     /* of 64 bits */
-    uint64_t changed_rows; /* of published tables, but inserts, by the server's statistics */
+    bool holds_writes;      /* default_transaction_read_only is on for new sessions of every role */
+    uint64_t writers;       /* open transactions of this database that have written */
+    uint64_t next_xid;      /* of 64 bits */
+    uint64_t changed_rows;  /* of published tables, but inserts, by the server's statistics */
     uint64_t subscriptions; /* that are enabled in this database */
     bool slot_is_carried;   /* pg_upgrade took it along from the fence */
 };
