@@ -186,7 +186,8 @@ mr_status mr_fleet_view_look(struct mr_fleet_view *view, cJSON **ret, struct mr_
         cJSON_AddStringToObject(json, "fleet", view->work.store.own->name);
         cJSON_AddNumberToObject(json, "revision", (double)stored.revision.number);
         cJSON_AddBoolToObject(json, "whole", stored.is_whole && !stored.is_missing);
-        cJSON_AddNumberToObject(json, "at_ms", (double)(mr_wall_ns() / 1000000));
+        const int64_t at_ms = mr_wall_ns() / 1000000;
+        cJSON_AddNumberToObject(json, "at_ms", (double)at_ms);
         cJSON_AddItemToObject(json, "pipelines", show_pipelines(&stored, &seen));
         cJSON_AddItemToObject(json, "nodes", show_nodes(&stored, &seen));
         mr_fleet_stored_done(&seen);

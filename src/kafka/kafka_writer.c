@@ -12,7 +12,7 @@
 #include "kafka/kafka_token.h"
 #include "kafka/kafka_topic.h"
 
-enum { CALL_MS = 1000, ANSWER_MS = 30000, FLUSH_MS = 2000, REASON_MAX = 256 };
+enum { CALL_MS = 1000, ANSWER_MS = 30000, FLUSH_MS = 2000, POLL_MS = 100, REASON_MAX = 256 };
 
 struct mr_kafka_writer {
     rd_kafka_t *producer;
@@ -158,12 +158,31 @@ static rd_kafka_resp_err_t produce(struct mr_kafka_writer *writer, const char *t
         RD_KAFKA_V_VALUE((void *)(uintptr_t)record->value.data, record->value.len), RD_KAFKA_V_END);
 }
 
+/* A producer that asks for the first time while a topic is being made may take its partitions for unknown, and then fails records at once. */
+static void learn_partitions(struct mr_kafka_writer *writer, const char *topic)
+{
+    int64_t end_ns = mr_monotonic_ns() + (int64_t)ANSWER_MS * 1000000;
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(writer->producer, topic, NULL);
+    const struct rd_kafka_metadata *found;
+    bool is_known = false;
+    while (!is_known && mr_monotonic_ns() < end_ns) {
+        if (rd_kafka_metadata(writer->producer, 0, handle, &found, CALL_MS) ==
+            RD_KAFKA_RESP_ERR_NO_ERROR) {
+            is_known = found->topic_cnt == 1 && found->topics[0].partition_cnt > 0;
+            rd_kafka_metadata_destroy(found);
+        }
+        rd_kafka_poll(writer->producer, is_known ? 0 : POLL_MS);
+    }
+    rd_kafka_topic_destroy(handle);
+}
+
 mr_status mr_kafka_writer_commit(struct mr_kafka_writer *writer, const char *topic,
                                  const struct mr_kafka_written *records, uint32_t count,
                                  struct mr_error *ret_error)
 {
     static const char what[] = "the change can't be written";
     rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR_NO_ERROR;
+    learn_partitions(writer, topic);
     rd_kafka_error_t *error = rd_kafka_begin_transaction(writer->producer);
     if (error != NULL) {
         err = rd_kafka_error_code(error);
