@@ -334,8 +334,11 @@ static mr_status ask_identity(struct asked *asked)
 
 static mr_status ask_history(struct asked *asked)
 {
-    static const struct mr_checkpoint stored = {
-        .identity = {"7000000000000000001", 1, "millrace", "millrace", 0}, .end_lsn = 0x1000};
+    static const struct mr_checkpoint stored = {.identity = {.system_id = "7000000000000000001",
+                                                             .timeline = 1,
+                                                             .slot = "millrace",
+                                                             .publication = "millrace"},
+                                                .end_lsn = 0x1000};
     return identify(asked, &stored);
 }
 

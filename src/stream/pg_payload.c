@@ -12,10 +12,12 @@ mr_status mr_pg_payload_take(struct mr_pgoutput *decoder, mr_slice payload,
     struct mr_reader reader = mr_reader_init(payload);
     uint8_t type = mr_reader_u8(&reader);
     if (MR_LIKELY(type == 'w')) {
-        mr_lsn lsn = mr_lsn_of_server(mr_reader_u64(&reader));
-        mr_reader_take(&reader, 16);
+        const uint8_t *start = mr_reader_take(&reader, 3 * sizeof(uint64_t));
         mr_slice message = {.data = reader.at, .len = mr_reader_left(&reader)};
         if (!reader.failed) {
+            uint64_t place;
+            memcpy(&place, start, sizeof(place));
+            mr_lsn lsn = mr_lsn_of_server(__builtin_bswap64(place));
             return mr_pgoutput_decode(decoder, lsn, message, handler, ret_error);
         }
     } else if (type == 'k') {
