@@ -166,6 +166,10 @@ static void describe_column(const struct mr_config *config, const struct mr_veri
 {
     column->form = form_of(&config->encode, result, row);
     column->salt = config->encode.hash_salt;
+    static const enum mr_odd_text odd[] = {[MR_INVALID_REPLACED] = MR_ODD_REPLACED,
+                                           [MR_INVALID_BASE64] = MR_ODD_BASE64,
+                                           [MR_INVALID_REFUSED] = MR_ODD_REFUSED};
+    column->odd = odd[config->encode.invalid_utf8];
     treat(config, listed, is_key, column);
     settle(column, mr_pg_result_true(result, row, DESCRIBED_IS_NEVER_CUT));
     if (column->treatment == MR_TREAT_MASKED) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/sha256.h"
 
 /* Of objects and lists whose parts are compared one by one; an array has six dimensions at most. */
@@ -344,6 +345,94 @@ static bool is_plain(const struct mr_verify_form *form)
     return form->shape == MR_SHAPE_LEAF && form->leaf <= MR_LEAF_BARE;
 }
 
+/* The length of the character that begins there (RFC 3629, section 4); 0: none does. */
+static size_t character_at(const uint8_t *at, size_t left)
+{
+    uint8_t first = at[0];
+    size_t len = first < 0x80                    ? 1
+                 : first >= 0xc2 && first < 0xe0 ? 2
+                 : first >= 0xe0 && first < 0xf0 ? 3
+                 : first >= 0xf0 && first < 0xf5 ? 4
+                                                 : 0;
+    if (len > left) {
+        return 0;
+    }
+    for (size_t i = 1; i < len; i++) {
+        if ((at[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    bool is_none = (first == 0xe0 && at[1] < 0xa0) || (first == 0xed && at[1] > 0x9f) ||
+                   (first == 0xf0 && at[1] < 0x90) || (first == 0xf4 && at[1] > 0x8f);
+    return is_none ? 0 : len;
+}
+
+static bool is_utf8(mr_slice text)
+{
+    size_t at = 0;
+    for (size_t len; at < text.len; at += len) {
+        len = character_at(text.data + at, text.len - at);
+        if (len == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Each byte that is of no character becomes U+FFFD; answers the length. */
+static size_t replace(mr_slice text, uint8_t *to)
+{
+    uint8_t *begin = to;
+    for (size_t at = 0; at < text.len;) {
+        size_t len = character_at(text.data + at, text.len - at);
+        memcpy(to, len == 0 ? (const uint8_t *)"\xef\xbf\xbd" : text.data + at, len == 0 ? 3 : len);
+        to += len == 0 ? 3 : len;
+        at += len == 0 ? 1 : len;
+    }
+    return (size_t)(to - begin);
+}
+
+/* Of text that is not UTF-8. */
+static struct mr_digest odd_digest(const struct mr_verify_column *column, mr_slice text)
+{
+    size_t room = 3 * text.len + 8;
+    uint8_t *memory = MR_ALLOC(room);
+    mr_slice made = {.data = memory};
+    if (column->odd == MR_ODD_BASE64) {
+        struct mr_buffer out = mr_buffer_init(memory, room);
+        mr_json_base64(&out, text.data, text.len);
+        made = (mr_slice){.data = memory + 1, .len = (size_t)(out.at - memory) - 2};
+    } else {
+        made.len = replace(text, memory);
+    }
+    struct mr_digest digest = text_digest(column->key, made);
+    free(memory);
+    return digest;
+}
+
+/* {"hex":"ff41"}, of a key that is not UTF-8: its bytes. False: it is no such object. */
+static bool take_hex(const struct mr_scanned *value, uint8_t **ret_memory, mr_slice *ret_text)
+{
+    struct mr_scanned hex;
+    if (value->kind != MR_SCAN_OBJECT || !mr_scan_find(value->text, "hex", &hex) ||
+        hex.kind != MR_SCAN_STRING || hex.text.len % 2 != 0) {
+        return false;
+    }
+    uint8_t *bytes = MR_ALLOC(hex.text.len / 2 + 1);
+    for (size_t i = 0; i < hex.text.len / 2; i++) {
+        uint64_t byte;
+        mr_slice digits = {.data = hex.text.data + 2 * i, .len = 2};
+        if (!mr_scan_digits(digits, 16, &byte)) {
+            free(bytes);
+            return false;
+        }
+        bytes[i] = (uint8_t)byte;
+    }
+    *ret_memory = bytes;
+    *ret_text = (mr_slice){.data = bytes, .len = hex.text.len / 2};
+    return true;
+}
+
 struct mr_digest mr_verify_server_value(const struct mr_verify_column *column, mr_slice text,
                                         bool is_key)
 {
@@ -360,7 +449,8 @@ struct mr_digest mr_verify_server_value(const struct mr_verify_column *column, m
         return hashed(column, text);
     default:
         if (is_plain(&column->form)) {
-            return text_digest(column->key, text);
+            bool is_odd = column->odd != MR_ODD_REFUSED && !is_key && !is_utf8(text);
+            return is_odd ? odd_digest(column, text) : text_digest(column->key, text);
         }
     }
     const struct reading reading = {.key = column->key, .form = &column->form, .is_key = is_key};
@@ -397,6 +487,12 @@ struct mr_digest mr_verify_event_value(const struct mr_verify_column *column,
     mr_slice text;
     if (column->form.shape != MR_SHAPE_LEAF) {
         return tree_digest(&reading, value, 0);
+    }
+    uint8_t *memory;
+    if (is_key && is_plain(&column->form) && take_hex(value, &memory, &text)) {
+        struct mr_digest digest = text_digest(column->key, text);
+        free(memory);
+        return digest;
     }
     return is_key && mr_verify_is_key_text(column, value, &text) ? mr_verify_key_text(column, text)
                                                                  : leaf_digest(&reading, value);

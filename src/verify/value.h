@@ -20,12 +20,16 @@ enum mr_treatment {
     MR_TREAT_UNKNOWN, /* events have it, and it is not compared */
 };
 
+/* What becomes of text that is not UTF-8 (docs/types.md); in a key it is hexadecimal. */
+enum mr_odd_text { MR_ODD_REFUSED, MR_ODD_REPLACED, MR_ODD_BASE64 };
+
 struct mr_verify_column {
     char *name;
     size_t name_len;
     struct mr_digest key;
     struct mr_verify_form form;
     enum mr_treatment treatment;
+    enum mr_odd_text odd;
     uint32_t length;         /* of what is left of a value that is cut */
     const char *salt;        /* of a hashed one; the configuration's */
     struct mr_digest mask;   /* of a masked one: the digest of each value that is not null */

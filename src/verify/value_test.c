@@ -64,6 +64,37 @@ static void test_text(void **state)
     check_as(MR_LEAF_BARE, MR_SHAPE_LEAF, bare, MR_ARRAY_LEN(bare));
 }
 
+/* As docs/types.md has it: a SQL_ASCII database alone has such text. */
+static void test_text_that_is_not_utf8(void **state)
+{
+    (void)state;
+    static const struct same refused[] = {{"\xff", "\"\xff\"", true},
+                                          {"\xff", "{\"hex\":\"ff\"}", false}};
+    static const struct same replaced[] = {
+        {"a\xff\xfe", "\"a\xef\xbf\xbd\xef\xbf\xbd\"", true},
+        {"\xe2\x82", "\"\xef\xbf\xbd\xef\xbf\xbd\"", true},
+        {"\xc3\xa9", "\"\xc3\xa9\"", true},
+        {"\xf0\x9f\x98\x80\xed\xa0\x80", "\"\xf0\x9f\x98\x80\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"",
+         true},
+        {"\xc0\x80", "\"\xef\xbf\xbd\"", false},
+        {"\xff", "\"\xff\"", false},
+    };
+    static const struct same base64[] = {
+        {"a\xff", "\"Yf8=\"", true}, {"a", "\"YQ==\"", false}, {"a", "\"a\"", true}};
+    struct mr_verify_column column = column_of(MR_LEAF_TEXT, MR_SHAPE_LEAF);
+    check(&column, refused, MR_ARRAY_LEN(refused));
+    column.odd = MR_ODD_REPLACED;
+    check(&column, replaced, MR_ARRAY_LEN(replaced));
+    assert_true(is_same(&column, "\xff\x41", "{\"hex\":\"ff41\"}", true));
+    assert_true(is_same(&column, "A", "\"A\"", true));
+    assert_false(is_same(&column, "\xff\x41", "{\"hex\":\"ff4\"}", true));
+    assert_false(is_same(&column, "\xff\x41", "{\"hex\":\"ffzz\"}", true));
+    assert_false(is_same(&column, "\xff", "\"\xef\xbf\xbd\"", true));
+    column.odd = MR_ODD_BASE64;
+    check(&column, base64, MR_ARRAY_LEN(base64));
+    assert_true(is_same(&column, "\xff", "{\"hex\":\"ff\"}", true));
+}
+
 static void test_reals(void **state)
 {
     (void)state;
@@ -217,9 +248,13 @@ static void test_types_that_are_not_listed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),     cmocka_unit_test(test_reals),
-        cmocka_unit_test(test_decimals), cmocka_unit_test(test_trees),
-        cmocka_unit_test(test_flat),     cmocka_unit_test(test_types_that_are_not_listed),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_text_that_is_not_utf8),
+        cmocka_unit_test(test_reals),
+        cmocka_unit_test(test_decimals),
+        cmocka_unit_test(test_trees),
+        cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_types_that_are_not_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
