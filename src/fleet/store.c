@@ -324,9 +324,14 @@ mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *
         status = create(store, true, ret_error);
     }
     if (status == MR_OK && ret->is_missing) {
-        /* Read once more, until its partitions have leaders: a commit would wait longer for them. */
         status = create(store, false, ret_error);
-        status = status == MR_OK ? mr_fleet_stored_read(store, false, ret, ret_error) : status;
+    }
+    /* Read once more, until it is seen, and its partitions have leaders: a commit would wait longer for them. Another may have made it just now,
+     * with fewer partitions. */
+    int64_t end_ns = mr_monotonic_ns() + AGAIN_NS;
+    while (status == MR_OK && ret->is_missing && mr_monotonic_ns() < end_ns) {
+        status = mr_fleet_stored_read(store, false, ret, ret_error);
+        usleep(ret->is_missing ? AGAIN_US : 0);
     }
     for (uint32_t i = 0; i < seen.count && status == MR_OK; i++) {
         const struct fleet_record *record = &seen.items[i].record;
