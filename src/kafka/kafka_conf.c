@@ -107,7 +107,7 @@ static void give_token(rd_kafka_t *consumer, const char *unused, void *program)
 
 mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
                                 const struct mr_kafka_property *properties, size_t count,
-                                rd_kafka_t **ret_consumer, struct mr_error *ret_error)
+                                int events, rd_kafka_t **ret_consumer, struct mr_error *ret_error)
 {
     static const struct mr_kafka_property fixed[] = {
         {"group.id", "millrace"}, /* asked for by the library */
@@ -126,6 +126,7 @@ mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
     }
     char reason[256];
     rd_kafka_conf_set_log_cb(conf, NULL);
+    rd_kafka_conf_set_events(conf, events);
     rd_kafka_conf_set_opaque(conf, (void *)(uintptr_t)options->token_program);
     mr_kafka_token_want(conf, options, give_token);
     *ret_consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));

@@ -10,7 +10,8 @@
 mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,
                              struct mr_error *ret_error);
 
-/* A consumer of the same brokers that joins no group and stores nothing; `properties` come after those. mr_kafka_client_end. */
+/* A consumer of the same brokers that joins no group and stores nothing; `properties` come after those, and `events` (RD_KAFKA_EVENT_…)
+ * by its queue. mr_kafka_client_end. */
 mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
                                 const struct mr_kafka_property *properties, size_t count,
-                                rd_kafka_t **ret_consumer, struct mr_error *ret_error);
+                                int events, rd_kafka_t **ret_consumer, struct mr_error *ret_error);

@@ -41,8 +41,8 @@ mr_status mr_kafka_reader_new(const struct mr_kafka_options *options,
         {"message.max.bytes", "16000000"},
     };
     rd_kafka_t *consumer;
-    MR_TRY(
-        mr_kafka_consumer_new(options, properties, MR_ARRAY_LEN(properties), &consumer, ret_error));
+    MR_TRY(mr_kafka_consumer_new(options, properties, MR_ARRAY_LEN(properties), 0, &consumer,
+                                 ret_error));
     struct mr_kafka_reader *reader = MR_NEW(struct mr_kafka_reader);
     *reader = (struct mr_kafka_reader){.consumer = consumer,
                                        .queue = rd_kafka_queue_get_consumer(consumer)};

@@ -148,6 +148,7 @@ class Broker:
             "default.replication.factor": copies, "min.insync.replicas": enough,
             # After a kill the controller holds the old registration this long.
             "broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 250,
+            "group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1000,
             "offsets.topic.replication.factor": copies, "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": copies, "transaction.state.log.min.isr": enough,
             "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": copies,
@@ -250,11 +251,11 @@ class Broker:
 
 
 class OtherServer:
-    """A second PostgreSQL, fresh and small, that nobody else uses."""
+    """A second PostgreSQL, fresh and small, that nobody else uses; `mark` tells several apart."""
 
-    def __init__(self):
+    def __init__(self, mark=""):
         self.port = free_port()
-        self.folder = os.environ["MILLRACE_STAND_DIR"] + "-other"
+        self.folder = os.environ["MILLRACE_STAND_DIR"] + "-other" + mark
         self.environment = {**os.environ, "MILLRACE_STAND_DIR": self.folder, "MILLRACE_STAND_PG_PORT": str(self.port)}
 
     def stand(self, *command):

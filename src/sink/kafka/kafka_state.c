@@ -269,7 +269,7 @@ static mr_status consumer_new(const struct loader *loader, const char *isolation
         {"queued.max.messages.kbytes", "1024"}, {"fetch.message.max.bytes", "65536"},
         {"message.max.bytes", "1000000"}, /* what is fetched may be as large */
     };
-    return mr_kafka_consumer_new(loader->options, properties, MR_ARRAY_LEN(properties),
+    return mr_kafka_consumer_new(loader->options, properties, MR_ARRAY_LEN(properties), 0,
                                  ret_consumer, ret_error);
 }
 
