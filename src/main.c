@@ -75,6 +75,7 @@ static int fleet(const struct mr_arguments *arguments)
         {"plan", mr_fleet_plan, 0},
         {"apply", mr_fleet_apply, 0},
         {"restart", mr_fleet_restart, 0},
+        {"run", mr_fleet_run, 0},
         {"drain", mr_fleet_change, MR_FLEET_DRAIN},
         {"undrain", mr_fleet_change, MR_FLEET_UNDRAIN},
         {"move", mr_fleet_change, MR_FLEET_MOVE},
@@ -85,6 +86,7 @@ static int fleet(const struct mr_arguments *arguments)
     int code = 0;
     const char *word = arguments->files[0];
     const char *path = arguments->config_path == NULL ? "fleet.toml" : arguments->config_path;
+    mr_log_see = mr_runbook_see;
     bool renders = strcmp(word, "render") == 0, tops = strcmp(word, "top") == 0;
     if (tops || strcmp(word, "status") == 0) {
         status = mr_ask_fleet(path, arguments->json, tops, stdout, &code, &error);
@@ -228,6 +230,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 4 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif
+    prctl(PR_SET_NAME, "millrace"); /* also where an agent has started it as /proc/self/exe */
     /* A core file would hold rows. */
     prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);
     struct mr_arguments arguments = {0};

@@ -216,6 +216,7 @@ static const struct fleet_word {
     {"render", BIT(OUT) | BIT(HELM), 0, 0},
     {"plan", BIT(OUT) | BIT(AGAINST), 0, 0},
     {"apply", BIT(CHECK) | BIT(ACCEPT_POSITION), 0, 1},
+    {"run", BIT(NODE), 0, 0},
     {"status", BIT(JSON), 0, 0},
     {"top", 0, 0, 0},
     {"drain", 0, 1, 1},
@@ -245,6 +246,8 @@ static mr_status take_fleet(int argc, char **argv, uint64_t given, struct mr_arg
                 ? "wants --out DIR, or --helm"
             : (word->takes & BIT(AGAINST)) != 0 && (given & word->takes) == word->takes
                 ? "takes --out FILE or --against DIR, not both"
+            : (word->takes & BIT(NODE)) != 0 && ret->files[2] == NULL
+                ? "wants --node NAME: what this host is called"
             : (word->takes & BIT(ROLLING)) != 0 && !ret->rolling
                 ? "wants --rolling: one after another"
                 : fault;

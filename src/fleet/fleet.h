@@ -15,7 +15,7 @@ struct mr_fleet_options {
     const char *folder; /* of the configurations; NULL: none */
     const char *plan;   /* file that is to have what `apply` would do; NULL: none */
     const char *name;   /* of a pipeline or a node; of apply a plan's file; NULL: none */
-    const char *node;   /* where a pipeline is to move; NULL: elsewhere */
+    const char *node;   /* where a pipeline is to move (NULL: elsewhere), or an agent's own */
     enum mr_fleet_change change;
     bool helm;
     bool checks;  /* each configuration by `millrace check` first */
@@ -48,6 +48,11 @@ mr_status mr_fleet_change(const struct mr_fleet_options *options, FILE *to, int 
 /* Restarts those that stream, one after the other: each streams again before the next one ends. 1: one does not. */
 mr_status mr_fleet_restart(const struct mr_fleet_options *options, FILE *to, int *ret_code,
                            struct mr_error *ret_error);
+
+/* An agent on a host: runs the pipelines that Kafka's group protocol places there, each a process, until SIGTERM, or until another agent
+ * takes its name. Where a pipeline runs may be wrong at any time; slot, advisory lock and transactional id protect. */
+mr_status mr_fleet_run(const struct mr_fleet_options *options, FILE *to, int *ret_code,
+                       struct mr_error *ret_error);
 
 /* What is kept of a fleet in Kafka, for who looks at it. */
 struct mr_fleet_view;

@@ -1,0 +1,291 @@
+#include "fleet/process.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "fleet/child.h"
+
+enum { LINE_MAX_BYTES = 16384, DEAD = 71 };
+
+static bool write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return good;
+}
+
+static bool write_below(const char *folder, const char *name, const char *text)
+{
+    struct mr_text path = {0};
+    mr_text_format(&path, "%s/%s", folder, name);
+    bool good = write_text(path.data, text);
+    mr_text_done(&path);
+    return good;
+}
+
+/* systemd says so of a unit with Delegate= (systemd.resource-control(5), "user.delegate" from version 251 on). */
+static bool is_delegated(const char *folder)
+{
+    char word[2] = "";
+    return getxattr(folder, "user.delegate", word, 1) == 1 && word[0] == '1';
+}
+
+/* A cgroup with controllers for those below may have no process itself (cgroup-v2.rst, "No Internal Process Constraint"). */
+void mr_process_find_cgroup(struct fleet_home *home)
+{
+    char own[512], path[400];
+    struct mr_text folder = {0}, below = {0};
+    if (!mr_file_read_head("/proc/self/cgroup", own, sizeof(own)) ||
+        sscanf(own, "0::%399[^\n]", path) != 1) {
+        return;
+    }
+    mr_text_format(&folder, "/sys/fs/cgroup%s", path);
+    mr_text_format(&below, "%s/agent", folder.data);
+    if (is_delegated(folder.data) && (mkdir(below.data, 0755) == 0 || errno == EEXIST) &&
+        write_below(below.data, "cgroup.procs", "0") &&
+        write_below(folder.data, "cgroup.subtree_control", "+memory +cpu")) {
+        home->cgroup = MR_STRDUP(folder.data);
+    }
+    mr_text_done(&folder);
+    mr_text_done(&below);
+}
+
+/* Of a text whose options have a line each, all but those that are the agent's to say. */
+static void add_options(struct mr_text *to, const char *options)
+{
+    bool hands_over = strstr(options, "source.postgres.handover") != NULL;
+    mr_text_string(to, hands_over ? "" : "source.postgres.handover = \"5m\"\n");
+    for (const char *line = options; *line != '\0';) {
+        size_t len = strcspn(line, "\n");
+        len += line[len] == '\n';
+        if (strncmp(line, "http.", 5) != 0) {
+            mr_text_add(to, line, len);
+        }
+        line += len;
+    }
+}
+
+static char *path_of(const char *format, ...) MR_PRINTF(1, 2);
+static char *path_of(const char *format, ...)
+{
+    struct mr_text text = {0};
+    va_list args;
+    va_start(args, format);
+    mr_text_vformat(&text, format, args);
+    va_end(args);
+    return text.data;
+}
+
+mr_status mr_process_write_options(const struct fleet_home *home,
+                                   const struct fleet_definition *definition,
+                                   struct fleet_process *process, struct mr_error *ret_error)
+{
+    struct mr_text text = {0}, new = {0};
+    if (process->config_path == NULL) {
+        process->config_path = path_of("%s/%s.toml", home->folder, definition->name);
+    }
+    mr_text_format(&text, "# Made by millrace fleet run of generation %" PRIu64 ".\n",
+                   definition->generation);
+    mr_text_format(&text, "http.address = \"unix:%s\"\n", process->socket_path);
+    add_options(&text, definition->config);
+    mr_text_format(&new, "%s.new", process->config_path);
+    int fd = open(new.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool good = fd >= 0 && write(fd, text.data, text.len) == (ssize_t)text.len;
+    good = fd >= 0 && close(fd) == 0 && good && rename(new.data, process->config_path) == 0;
+    mr_status status =
+        good ? MR_OK
+             : mr_fail(ret_error, MR_ERR_SYSTEM,
+                       "%s can't be written: %s; the agent's folder is [fleet] folder",
+                       process->config_path, strerror(errno));
+    mr_text_done(&text);
+    mr_text_done(&new);
+    return status;
+}
+
+static void make_cgroup(const struct fleet_home *home, const struct fleet_definition *definition,
+                        struct fleet_process *process)
+{
+    char number[32];
+    if (home->cgroup == NULL) {
+        return;
+    }
+    process->cgroup = path_of("%s/pipeline-%s", home->cgroup, definition->name);
+    mkdir(process->cgroup, 0755);
+    snprintf(number, sizeof(number), "%" PRIu64, definition->memory_max);
+    write_below(process->cgroup, "memory.max", definition->memory_max == 0 ? "max" : number);
+    snprintf(number, sizeof(number), "%" PRIu64,
+             definition->cpu_weight == 0 ? 100 : definition->cpu_weight);
+    write_below(process->cgroup, "cpu.weight", number);
+}
+
+/* In the forked process, which may do only what is safe in a signal handler: others of its threads may have held a lock. */
+static _Noreturn void become(const struct fleet_home *home, const struct fleet_process *process,
+                             const char *cgroup_procs, int parent, int log_fd)
+{
+    char program[] = "millrace", option[] = "--config";
+    char *const arguments[] = {program, option, process->config_path, NULL};
+    sigset_t none;
+    sigemptyset(&none);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+        _exit(DEAD); /* it was gone before it could be heard of */
+    }
+    if (cgroup_procs != NULL) {
+        write_text(cgroup_procs, "0");
+    }
+    int null_fd = open("/dev/null", O_RDWR);
+    dup2(null_fd, STDIN_FILENO);
+    dup2(null_fd, STDOUT_FILENO);
+    dup2(log_fd, STDERR_FILENO);
+    close_range(STDERR_FILENO + 1, ~0U, 0);
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execve("/proc/self/exe", arguments, home->environment);
+    _exit(DEAD);
+}
+
+static mr_status start(const struct fleet_home *home, struct fleet_process *process,
+                       struct mr_error *ret_error)
+{
+    int log[2];
+    if (pipe2(log, O_CLOEXEC | O_NONBLOCK) != 0) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
+    }
+    char *procs = process->cgroup == NULL ? NULL : path_of("%s/cgroup.procs", process->cgroup);
+    int parent = getpid();
+    int pid = fork();
+    if (pid == 0) {
+        become(home, process, procs, parent, log[1]);
+    }
+    free(procs);
+    close(log[1]);
+    if (pid < 0) {
+        close(log[0]);
+        return mr_fail(ret_error, MR_ERR_SYSTEM, "no process can be started: %s", strerror(errno));
+    }
+    process->pid = pid;
+    process->log_fd = log[0];
+    return MR_OK;
+}
+
+mr_status mr_process_start(const struct fleet_home *home, const struct fleet_definition *definition,
+                           struct fleet_process *process, struct mr_error *ret_error)
+{
+    /* A socket of its own, because one that this agent's predecessor has started may still listen on its. */
+    static uint64_t started;
+    MR_ASSERT(process->pid == 0);
+    mr_process_done(process);
+    process->socket_path = path_of("%s/%s.%" PRIu64 ".sock", home->folder, definition->name,
+                                   (uint64_t)getpid() * 100000 + ++started);
+    MR_TRY(mr_process_write_options(home, definition, process, ret_error));
+    make_cgroup(home, definition, process);
+    return start(home, process, ret_error);
+}
+
+/* An error in either form of the log, or what is printed before there is a log. */
+static void keep_error(struct fleet_process *process, const char *line)
+{
+    static const char mark[] = "Z error ";
+    cJSON *object = line[0] == '{' ? cJSON_Parse(line) : NULL;
+    const char *level = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "level"));
+    const char *said = NULL;
+    if (level != NULL) {
+        said = strcmp(level, "error") == 0
+                   ? cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "message"))
+                   : NULL;
+    } else if (strstr(line, mark) != NULL) {
+        said = strstr(line, mark) + strlen(mark);
+    } else if (strstr(line, "Z info ") == NULL && strstr(line, "Z warn ") == NULL &&
+               strstr(line, "Z debug ") == NULL && strncmp(line, "see ", 4) != 0) {
+        said = line;
+    }
+    if (said != NULL && said[0] != '\0') {
+        process->error.len = 0;
+        mr_text_string(&process->error, said);
+    }
+    cJSON_Delete(object);
+}
+
+static void take_log(struct fleet_process *process, const char *name, const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (bytes[i] != '\n' && process->line.len < LINE_MAX_BYTES) {
+            mr_text_add(&process->line, &bytes[i], 1);
+        } else if (bytes[i] == '\n' && process->line.len > 0) {
+            mr_log_relay(name, process->line.data, process->line.len);
+            keep_error(process, process->line.data);
+            process->line.len = 0;
+        }
+    }
+}
+
+void mr_process_read_log(struct fleet_process *process, const char *name)
+{
+    char bytes[8192];
+    ssize_t len;
+    while (process->log_fd > 0 && (len = read(process->log_fd, bytes, sizeof(bytes))) != -1) {
+        if (len == 0) {
+            close(process->log_fd);
+            process->log_fd = 0;
+        }
+        take_log(process, name, bytes, (size_t)len);
+    }
+}
+
+static double seconds_of(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
+}
+
+bool mr_process_has_ended(struct fleet_process *process, const char *name, int32_t *ret_exit_code,
+                          double *ret_cpu_seconds)
+{
+    int how;
+    struct rusage usage;
+    if (process->pid == 0 || wait4(process->pid, &how, WNOHANG, &usage) != process->pid) {
+        return false;
+    }
+    mr_process_read_log(process, name);
+    take_log(process, name, "\n", 1);
+    process->pid = 0;
+    *ret_exit_code = WIFSIGNALED(how) ? FLEET_SIGNALLED + WTERMSIG(how) : WEXITSTATUS(how);
+    *ret_cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+    return true;
+}
+
+void mr_process_done(struct fleet_process *process)
+{
+    if (process->log_fd > 0) {
+        close(process->log_fd);
+    }
+    if (process->socket_path != NULL) {
+        unlink(process->socket_path);
+    }
+    if (process->cgroup != NULL) {
+        rmdir(process->cgroup);
+    }
+    free(process->config_path);
+    free(process->socket_path);
+    free(process->cgroup);
+    mr_text_done(&process->line);
+    mr_text_done(&process->error);
+    *process = (struct fleet_process){0};
+}
