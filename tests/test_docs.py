@@ -138,7 +138,7 @@ def settings(table, prefix=""):
 
 def with_options(table):
     """The part that has options: of a fleet's definition its template."""
-    return table["template"] if "fleet" in table else table
+    return table.get("template", {}) if "fleet" in table else table
 
 
 def test_options_exist(options):

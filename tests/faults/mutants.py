@@ -253,6 +253,12 @@ MUTANTS = [
            "items[ret[at - 1]].due_ns > items[i].due_ns", "items[ret[at - 1]].due_ns < items[i].due_ns", "unit schedule_test"),
     Mutant("the daemon's proof counts no row that differs", f"{VERIFY}schedule.c", "proof.differences += mr_said_number(said, mr_difference_names[i]);",
            "proof.differences += 0 * mr_said_number(said, mr_difference_names[i]);", "unit schedule_test"),
+    Mutant("starts again what needs a person", "src/fleet/child.c", "    } else if (needs_person(exit_code)) {",
+           "    } else if (needs_person(exit_code) && child->starts > 8) {", "test_fleet_agent.py::test_what_needs_a_person_is_held"),
+    Mutant("gives partitions up before their processes have ended", "src/fleet/agent.c", "    if (!has_leaving || is_busy) {", "    if (!has_leaving) {",
+           "test_fleet_agent.py::test_an_agent_is_killed"),
+    Mutant("starts before a partition is read to its end", "src/fleet/news.c", "        agent->holds[partition] = HOLD_UNREAD;",
+           "        agent->holds[partition] = HOLD_READ;", "test_fleet_agent.py::test_nothing_starts_before_the_end"),
 ]
 
 
