@@ -98,7 +98,7 @@ struct fleet_status {
     int64_t since_ms;  /* since 1970: in this state */
     int64_t exit_code; /* the last end's; a signal is 128 and its number */
     char *error;       /* of the last end, or what is waited for; "": none */
-    char *program;     /* the child's version, "0.2.0"; "": not known */
+    char *program;     /* the child's version; "": not known */
     char *slot;        /* PostgreSQL's wal_status, "reserved", "unreserved", …; "": not known */
     double lag_seconds, lag_bytes;
     double retained_wal_bytes;
