@@ -263,10 +263,8 @@ NIGHTLY = (
     Nightly(("test_profiling.py",), (*PROFILER, "benchmarks/"), 3 * 100, "builds and measures several times, alone on the machine"),
     Nightly(("test_pr_check.py",), ("benchmarks/", ".github/workflows/pr-checks.yml"), 3 * 100, "measures two builds, alone on the machine"),
     Nightly(("test_verdict.py",), ("benchmarks/", "tests/placed_faults.c"), 3 * 70, "judges measurements, not millrace"),
-    Nightly(("faults/test_agents.py", *(f"test_fleet_agent.py::{test}" for test in
-             ("test_nothing_starts_before_the_end", "test_what_needs_a_person_is_held", "test_a_definition_changes", "test_two_agents_of_one_name",
-              "test_a_frozen_agent_and_its_successor", "test_drained_without_a_gap", "test_definitions_that_go_back", "test_the_page"))),
-            ("src/fleet/", "src/kafka/kafka_group.c"), 480, "an agent that is killed runs each time; sixty pipelines take minutes"),
+    Nightly(("faults/test_agents.py",), ("src/fleet/", "src/kafka/kafka_group.c"), 300, "sixty pipelines and three agents take minutes"),
+    Nightly(("test_fleet_agent.py",), ("src/fleet/", "src/kafka/kafka_group.c"), 200, "each waits for sessions of a group to end; child_test has the states, each time"),
 )
 
 
