@@ -1,7 +1,6 @@
 #include "postgres/server/pg_slot.h"
 
 #include <math.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +24,6 @@ enum {
     /* More than this not sent, or kept although it is confirmed, is no matter of a moment. */
     FAR_BYTES = 1024 * 1024,
     OLD_TRANSACTIONS = 1000000,
-    WAIT_LOOKS = 10,
-    WAIT_PAUSE_MS = 20,
     COPIES_INTERVALS = 6,
     COPIES_CONNECT_MS = 2000, /* a host that is silent takes as long, and other looks wait */
 };
@@ -355,38 +352,6 @@ static mr_status look_who_keeps(struct mr_pg_slot *slot, struct mr_pg_conn *conn
     return MR_OK;
 }
 
-/* What a process waits for now; "CPU": for nothing; "": there is no such process. */
-static mr_status look_at_wait(struct mr_pg_conn *conn, int64_t pid, char ret_wait[MR_SLOT_WAIT_MAX],
-                              struct mr_error *ret_error)
-{
-    static const struct mr_pg_shape shape = {"what the walsender does", "s", 0, 1};
-    const struct mr_pg_result *result;
-    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
-                      "SELECT coalesce(wait_event_type || '/' || wait_event, 'CPU') "
-                      "FROM pg_catalog.pg_stat_activity WHERE pid = %u",
-                      (unsigned)pid));
-    snprintf(ret_wait, MR_SLOT_WAIT_MAX, "%s",
-             mr_pg_result_rows(result) == 0 ? "" : mr_pg_result_value(result, 0, 0));
-    return MR_OK;
-}
-
-static void keep_wait(struct mr_pg_slot *slot, char waits[WAIT_LOOKS][MR_SLOT_WAIT_MAX])
-{
-    uint32_t most = 0, place = 0;
-    for (uint32_t i = 0; i < WAIT_LOOKS; i++) {
-        uint32_t same = 0;
-        for (uint32_t j = 0; j < WAIT_LOOKS; j++) {
-            same += strcmp(waits[i], waits[j]) == 0;
-        }
-        place = same > most ? i : place;
-        most = same > most ? same : most;
-    }
-    pthread_mutex_lock(&slot->lock);
-    memcpy(slot->view.cost.wait, waits[place], MR_SLOT_WAIT_MAX);
-    slot->view.cost.wait_percent = most * 100 / WAIT_LOOKS;
-    pthread_mutex_unlock(&slot->lock);
-}
-
 static bool is_far_behind(const struct mr_pg_slot *slot)
 {
     return distance(slot->view.cost.sent_lsn, slot->view.server_lsn) > FAR_BYTES;
@@ -396,16 +361,15 @@ static bool is_far_behind(const struct mr_pg_slot *slot)
 static mr_status look_at_walsender(struct mr_pg_slot *slot, struct mr_pg_conn *conn, int64_t pid,
                                    struct mr_error *ret_error)
 {
-    char waits[WAIT_LOOKS][MR_SLOT_WAIT_MAX] = {0};
-    struct pollfd stop = {.fd = slot->ticker.stop_fd, .events = POLLIN};
-    bool is_far = is_far_behind(slot);
-    for (uint32_t i = 0; is_far && i < WAIT_LOOKS; i++) {
-        MR_TRY(look_at_wait(conn, pid, waits[i], ret_error));
-        if (poll(&stop, 1, WAIT_PAUSE_MS) > 0) {
-            return MR_AGAIN;
-        }
+    char wait[MR_SLOT_WAIT_MAX] = "";
+    uint32_t percent = 100;
+    if (is_far_behind(slot)) {
+        MR_TRY(mr_pg_look_at_waits(conn, pid, slot->ticker.stop_fd, wait, &percent, ret_error));
     }
-    keep_wait(slot, waits);
+    pthread_mutex_lock(&slot->lock);
+    memcpy(slot->view.cost.wait, wait, sizeof(wait));
+    slot->view.cost.wait_percent = percent;
+    pthread_mutex_unlock(&slot->lock);
     return MR_OK;
 }
 
@@ -544,7 +508,7 @@ static int tick(void *context)
     } else if (status != MR_AGAIN) {
         slot->still = 0;
         look_failed(slot, now_ns, &error);
-        status = look_at_copies(slot);
+        (void)look_at_copies(slot); /* the primary may be away alone */
     }
     set_rest(slot, slot->still > 0 ? mr_monotonic_ns() : 0);
     return pause_ms(slot);

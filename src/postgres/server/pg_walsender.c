@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/wake.h"
 
 /* A number of the server's may be another process here: behind a forwarded port, or in a container. */
 enum { BEGAN_WITHIN_S = 2 };
@@ -65,5 +66,46 @@ mr_status mr_pg_costly_tables(struct mr_pg_conn *conn, const char *publication,
     snprintf(cost->others, sizeof(cost->others), "%s", mr_pg_result_value(result, 0, 0));
     snprintf(cost->dead_catalogs, sizeof(cost->dead_catalogs), "%s",
              mr_pg_result_value(result, 0, 1));
+    return MR_OK;
+}
+
+/* What a process waits for now; "CPU": for nothing; "": there is no such process. */
+static mr_status look_at_wait(struct mr_pg_conn *conn, int64_t pid, char ret_wait[MR_SLOT_WAIT_MAX],
+                              struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"what the walsender does", "s", 0, 1};
+    const struct mr_pg_result *result;
+    MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
+                      "SELECT coalesce(wait_event_type || '/' || wait_event, 'CPU') "
+                      "FROM pg_catalog.pg_stat_activity WHERE pid = %u",
+                      (unsigned)pid));
+    snprintf(ret_wait, MR_SLOT_WAIT_MAX, "%s",
+             mr_pg_result_rows(result) == 0 ? "" : mr_pg_result_value(result, 0, 0));
+    return MR_OK;
+}
+
+mr_status mr_pg_look_at_waits(struct mr_pg_conn *conn, int64_t pid, int stop_fd,
+                              char ret_wait[MR_SLOT_WAIT_MAX], uint32_t *ret_percent,
+                              struct mr_error *ret_error)
+{
+    enum { LOOKS = 10, PAUSE_MS = 20 };
+    char waits[LOOKS][MR_SLOT_WAIT_MAX];
+    uint32_t most = 0, place = 0;
+    for (uint32_t i = 0; i < LOOKS; i++) {
+        MR_TRY(look_at_wait(conn, pid, waits[i], ret_error));
+        if (mr_wait_readable(stop_fd, PAUSE_MS)) {
+            return MR_AGAIN;
+        }
+    }
+    for (uint32_t i = 0; i < LOOKS; i++) {
+        uint32_t same = 0;
+        for (uint32_t j = 0; j < LOOKS; j++) {
+            same += strcmp(waits[i], waits[j]) == 0;
+        }
+        place = same > most ? i : place;
+        most = same > most ? same : most;
+    }
+    memcpy(ret_wait, waits[place], MR_SLOT_WAIT_MAX);
+    *ret_percent = most * 100 / LOOKS;
     return MR_OK;
 }
