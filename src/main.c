@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "cli/arguments.h"
 #include "cli/help.h"
 #include "cli/runbook.h"
@@ -24,7 +25,7 @@ static int end_with(mr_status status, const struct mr_error *error)
 static mr_status record(const struct mr_config *config, const struct mr_record_options *options,
                         struct mr_error *ret_error)
 {
-    int signal_fd = mr_cli_signals();
+    int signal_fd = mr_thread_signals(false);
     mr_status status = mr_record_stream(&config->source, options, signal_fd, stderr, ret_error);
     close(signal_fd);
     return status;
@@ -33,7 +34,7 @@ static mr_status record(const struct mr_config *config, const struct mr_record_o
 static mr_status move(struct mr_config *config, const struct mr_move_wish *wish,
                       struct mr_error *ret_error)
 {
-    int signal_fd = mr_cli_signals();
+    int signal_fd = mr_thread_signals(false);
     mr_status status = mr_cli_move(config, wish, signal_fd, stdout, ret_error);
     close(signal_fd);
     return status;
@@ -47,7 +48,7 @@ static int verify(const struct mr_config *config, const struct mr_arguments *arg
     struct mr_verify_options options = arguments->verify;
     options.ask = mr_show_ask;
     options.server = &config->http;
-    int signal_fd = mr_cli_signals();
+    int signal_fd = mr_thread_signals(false);
     mr_status status = mr_cli_take_shift(config, signal_fd, &error);
     if (status == MR_OK) {
         status = mr_verify(config, &options, signal_fd, stdout, &verdict, &error);

@@ -44,6 +44,16 @@ void mr_text_format(struct mr_text *text, const char *format, ...)
     va_end(arguments);
 }
 
+char *mr_formatted(const char *format, ...)
+{
+    struct mr_text text = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    mr_text_vformat(&text, format, arguments);
+    va_end(arguments);
+    return text.data;
+}
+
 void mr_text_done(struct mr_text *text)
 {
     free(text->data);

@@ -18,5 +18,8 @@ void mr_text_format(struct mr_text *text, const char *format, ...) MR_PRINTF(2, 
 void mr_text_vformat(struct mr_text *text, const char *format, va_list arguments) MR_PRINTF(2, 0);
 void mr_text_done(struct mr_text *text);
 
+/* A text of its own; the caller frees it. */
+char *mr_formatted(const char *format, ...) MR_PRINTF(1, 2);
+
 /* One that ends with its block. */
 #define MR_TEXT(name) struct mr_text name __attribute__((cleanup(mr_text_done))) = {0}

@@ -1,6 +1,7 @@
 #include "base/thread.h"
 
 #include <signal.h>
+#include <sys/signalfd.h>
 #include <time.h>
 
 static const struct mr_thread_hooks *hooks;
@@ -20,6 +21,21 @@ mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), v
     return failed == 0 ? MR_OK
                        : mr_fail(ret_error, MR_ERR_SYSTEM, "a thread can't be started: %s",
                                  strerror(failed));
+}
+
+int mr_thread_signals(bool of_children)
+{
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGINT);
+    sigaddset(&wanted, SIGHUP);
+    if (of_children) {
+        sigaddset(&wanted, SIGCHLD);
+    }
+    sigprocmask(SIG_BLOCK, &wanted, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 void mr_cond_init(pthread_cond_t *ret_cond)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/show.h"
 #include "fleet/fleet.h"
@@ -105,7 +106,7 @@ mr_status mr_ask_fleet(const char *path, bool as_json, bool again, FILE *to, int
 {
     struct mr_fleet_view *view = NULL;
     cJSON *fleet = NULL;
-    int signal_fd = again ? mr_cli_signals() : -1;
+    int signal_fd = again ? mr_thread_signals(false) : -1;
     mr_status status = mr_fleet_view_open(path, &view, ret_error);
     while (status == MR_OK) {
         status = mr_fleet_view_look(view, &fleet, ret_error);

@@ -12,9 +12,6 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error);
 enum { MR_CLI_SECTIONS = 8 };
 void mr_cli_know_sections(struct mr_config *config, struct mr_section_kind *kinds);
 
-/* SIGTERM, SIGINT and SIGHUP come as reads of the descriptor, so that nothing of ours runs inside a handler; -1: there is none left. */
-int mr_cli_signals(void);
-
 /* `millrace check`: prints every finding at once, with its remedy, and changes nothing. Answers the status of the
  * worst: MR_OK when the stream could start. */
 mr_status mr_check(const struct mr_config *config, FILE *to);

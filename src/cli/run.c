@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/wake.h"
 #include "cli/cli.h"
 #include "cli/confinement.h"
@@ -333,18 +334,6 @@ static void app_free(struct app *app)
     mr_schemas_free(app->schemas);
 }
 
-int mr_cli_signals(void)
-{
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGTERM);
-    sigaddset(&wanted, SIGINT);
-    sigaddset(&wanted, SIGHUP);
-    sigprocmask(SIG_BLOCK, &wanted, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 /* A thread can be out of reach: libpq counts as many iterations of SCRAM as the server names, and a resolver
  * may be silent. All that is not confirmed comes again, so the process may leave at any time. */
 static void *leave_main(void *context)
@@ -495,7 +484,7 @@ static mr_status app_run(struct app *app, int signal_fd, int done_fd, struct mr_
 mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
 {
     struct app app = {.config = config};
-    int signal_fd = mr_cli_signals();
+    int signal_fd = mr_thread_signals(false);
     int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct mr_prover *prover = NULL;
     mr_status status = MR_OK;

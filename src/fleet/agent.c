@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/wake.h"
 #include "control/http.h"
 
@@ -373,24 +374,11 @@ static mr_status loop(struct fleet_agent *agent, struct mr_error *ret_error)
 
 /* ---- beginning and end ---- */
 
-static int listen_to_signals(void)
-{
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGTERM);
-    sigaddset(&wanted, SIGINT);
-    sigaddset(&wanted, SIGHUP);
-    sigaddset(&wanted, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &wanted, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 static mr_status begin(struct fleet_agent *agent, struct mr_error *ret_error)
 {
     const struct fleet_own *own = agent->own;
     MR_TRY(mr_programs_start(&own->config->programs, ret_error));
-    agent->signal_fd = listen_to_signals();
+    agent->signal_fd = mr_thread_signals(true);
     agent->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (agent->signal_fd < 0 || agent->wake_fd < 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));

@@ -44,9 +44,7 @@ static bool read_mark(const struct fleet *fleet, const char *text, struct fleet_
 
 static char *path_of(const char *folder, const char *name)
 {
-    struct mr_text path = {0};
-    mr_text_format(&path, "%s/%s.toml", folder, name);
-    return path.data;
+    return mr_formatted("%s/%s.toml", folder, name);
 }
 
 bool mr_fleet_take_made(struct fleet *fleet, const char *name, const char *text, size_t len,

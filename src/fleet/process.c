@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,24 +82,13 @@ static void add_options(struct mr_text *to, const char *options)
     }
 }
 
-static char *path_of(const char *format, ...) MR_PRINTF(1, 2);
-static char *path_of(const char *format, ...)
-{
-    struct mr_text text = {0};
-    va_list args;
-    va_start(args, format);
-    mr_text_vformat(&text, format, args);
-    va_end(args);
-    return text.data;
-}
-
 mr_status mr_process_write_options(const struct fleet_home *home,
                                    const struct fleet_definition *definition,
                                    struct fleet_process *process, struct mr_error *ret_error)
 {
     struct mr_text text = {0}, new = {0};
     if (process->config_path == NULL) {
-        process->config_path = path_of("%s/%s.toml", home->folder, definition->name);
+        process->config_path = mr_formatted("%s/%s.toml", home->folder, definition->name);
     }
     mr_text_format(&text, "# Made by millrace fleet run of generation %" PRIu64 ".\n",
                    definition->generation);
@@ -127,7 +115,7 @@ static void make_cgroup(const struct fleet_home *home, const struct fleet_defini
     if (home->cgroup == NULL) {
         return;
     }
-    process->cgroup = path_of("%s/pipeline-%s", home->cgroup, definition->name);
+    process->cgroup = mr_formatted("%s/pipeline-%s", home->cgroup, definition->name);
     mkdir(process->cgroup, 0755);
     snprintf(number, sizeof(number), "%" PRIu64, definition->memory_max);
     write_below(process->cgroup, "memory.max", definition->memory_max == 0 ? "max" : number);
@@ -169,7 +157,7 @@ static mr_status start(const struct fleet_home *home, struct fleet_process *proc
     if (pipe2(log, O_CLOEXEC | O_NONBLOCK) != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
-    char *procs = process->cgroup == NULL ? NULL : path_of("%s/cgroup.procs", process->cgroup);
+    char *procs = process->cgroup == NULL ? NULL : mr_formatted("%s/cgroup.procs", process->cgroup);
     int parent = getpid();
     int pid = fork();
     if (pid == 0) {
@@ -193,8 +181,8 @@ mr_status mr_process_start(const struct fleet_home *home, const struct fleet_def
     static uint64_t started;
     MR_ASSERT(process->pid == 0);
     mr_process_done(process);
-    process->socket_path = path_of("%s/%s.%" PRIu64 ".sock", home->folder, definition->name,
-                                   (uint64_t)getpid() * 100000 + ++started);
+    process->socket_path = mr_formatted("%s/%s.%" PRIu64 ".sock", home->folder, definition->name,
+                                        (uint64_t)getpid() * 100000 + ++started);
     MR_TRY(mr_process_write_options(home, definition, process, ret_error));
     make_cgroup(home, definition, process);
     return start(home, process, ret_error);

@@ -19,21 +19,14 @@ enum {
 /* Until the partitions of a new topic have leaders; a broker that is away takes longer, and is asked once. */
 #define AGAIN_NS (INT64_C(29) * 1000000000)
 
-static char *text_of(const char *before, const char *name, const char *after)
-{
-    struct mr_text text = {0};
-    mr_text_format(&text, "%s%s%s", before, name, after);
-    return text.data;
-}
-
 char *mr_fleet_topic(const char *name)
 {
-    return text_of("__millrace_fleet.", name, "");
+    return mr_formatted("__millrace_fleet.%s", name);
 }
 
 char *mr_fleet_status_topic(const char *name)
 {
-    return text_of("__millrace_fleet.", name, ".status");
+    return mr_formatted("__millrace_fleet.%s.status", name);
 }
 
 static char *topic_of(const struct fleet_store *store, bool is_status)
@@ -315,7 +308,7 @@ mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *
 {
     struct fleet_stored seen;
     *ret = (struct fleet_stored){0};
-    store->transactional_id = text_of("millrace-fleet/", store->own->name, "");
+    store->transactional_id = mr_formatted("millrace-fleet/%s", store->own->name);
     MR_TRY(need_writer(store, ret_error));
     MR_TRY(mr_kafka_writer_fence(store->writer, ret_error));
     MR_TRY(mr_fleet_stored_read(store, true, &seen, ret_error));
@@ -392,7 +385,7 @@ static struct fleet_revision next_revision(const struct fleet_stored *stored)
     gethostname(host, sizeof(host) - 1);
     strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     struct fleet_revision next = {.number = stored->next, .at = MR_STRDUP(at)};
-    next.by = text_of(user == NULL ? "?" : user->pw_name, "@", host);
+    next.by = mr_formatted("%s@%s", user == NULL ? "?" : user->pw_name, host);
     next.sha256 = digest_of(stored, &next.count);
     return next;
 }

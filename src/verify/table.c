@@ -19,13 +19,6 @@ void mr_verify_table_done(struct mr_verify_table *table)
     *table = (struct mr_verify_table){0};
 }
 
-static char *bracketed(const char *open, const char *text, const char *close)
-{
-    struct mr_text list = {0};
-    mr_text_format(&list, "%s%s%s", open, text, close);
-    return list.data;
-}
-
 /* What one of base/json writes of a text, without its quotes. */
 static char *written(void (*write)(struct mr_buffer *out, const uint8_t *text, size_t len),
                      const char *text)
@@ -53,7 +46,7 @@ void mr_verify_table_placeholder(struct mr_verify_table *table, const char *text
         *at = *at == '+' ? '-' : *at == '/' ? '_' : *at;
     }
     for (size_t i = 0; i < MR_PLACEHOLDER_STRINGS; i++) {
-        forms[MR_PLACEHOLDER_STRINGS + i] = bracketed("[\"", forms[i], "\"]");
+        forms[MR_PLACEHOLDER_STRINGS + i] = mr_formatted("[\"%s\"]", forms[i]);
     }
     forms[MR_PLACEHOLDERS - 1] = numbers.data;
     for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {

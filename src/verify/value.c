@@ -345,7 +345,7 @@ static bool is_plain(const struct mr_verify_form *form)
     return form->shape == MR_SHAPE_LEAF && form->leaf <= MR_LEAF_BARE;
 }
 
-/* The length of the character that begins there (RFC 3629, section 4); 0: none does. */
+/* The length of the character that begins there (RFC 3629, section 4); 0: none does. Not mr_utf8_sequence, by which the encoder tells. */
 static size_t character_at(const uint8_t *at, size_t left)
 {
     uint8_t first = at[0];
