@@ -131,8 +131,9 @@ def test_seconds_beside_the_positions(database, millrace, tables, far):
     database.run("INSERT INTO t (v) VALUES ('y')")
 
     def older():
-        behind = status(process)["behind"]
-        return behind["confirmed"] >= 2 and behind["acknowledged"] >= 2 and behind["received"] < 2
+        behind = status(process)["behind"]  # null before the first look at the slot
+        known = all(behind[place] is not None for place in ("confirmed", "acknowledged", "received"))
+        return known and behind["confirmed"] >= 2 and behind["acknowledged"] >= 2 and behind["received"] < 2
     eventually(older, what="seconds of what Kafka has not acknowledged")
     assert process.figure('millrace_behind_seconds{position="confirmed"}') >= 2
     assert " s)" in shown(process)
