@@ -29,7 +29,9 @@ def test_wrong_password(database, millrace):
 
 
 def test_the_error_of_a_failed_start_is_not_buried(database, millrace):
-    """Two lines say what was started, then comes why it failed, once; nothing was done, so nothing is counted."""
+    """A line says what was started, then comes why it failed, once; nothing was done, so nothing is counted.
+
+    The HTTP server opens beside it: its line may come before the end, or not at all."""
     process = millrace(tables=("absent",))
     for change in (lambda url: url.replace("millrace-stand", "wrong"), lambda url: url.replace(database.name, "absent_database"),
                    lambda url: url):
@@ -37,7 +39,7 @@ def test_the_error_of_a_failed_start_is_not_buried(database, millrace):
         code, text = process.run_to_end()
         lines = [line for line in text.splitlines() if "warning:" not in line]
         events = [json.loads(line)["event"] for line in lines if "topic_created" not in line]
-        assert code in (77, 78) and events == ["started", "http_listening", "stopped"], text
+        assert code in (77, 78) and [event for event in events if event != "http_listening"] == ["started", "stopped"], text
 
 
 def test_unknown_database(database, millrace):

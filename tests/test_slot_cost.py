@@ -219,11 +219,15 @@ def test_a_slow_consumer_and_a_hot_table(database, millrace, narrow):
 def test_a_server_that_decodes_no_faster(database, millrace, tables):
     """Most of what it decodes is of a table that nobody asked for."""
     process = millrace(**QUICK).start().streaming()
-    database.run("INSERT INTO t (v) VALUES ('one'); CREATE TABLE gone (i int); DROP TABLE gone")
+    database.run("INSERT INTO t (v) VALUES ('one')")
+    # More dead rows than other tests leave in the shared catalogs: three are named.
+    columns = ", ".join(f"c{i} int" for i in range(1000))
+    for _ in range(3):
+        database.run(f"CREATE TABLE gone ({columns}); DROP TABLE gone")
     with writing(database, "INSERT INTO other SELECT repeat('x', 20) FROM generate_series(1, 200000)"), \
             writing(database, "INSERT INTO other SELECT repeat('y', 20) FROM generate_series(1, 200000)"):
         said = why(process, "PostgreSQL's walsender", 120)
         assert "of the looks" in said
         assert "% of the WAL that it reads is not of captured rows" in why(process, "(others that change most: public.other)", 120)
-        assert "pg_attribute (" in eventually(lambda: status(process)["slot"]["cost"]["dead_catalogs"], what="catalogs with rows to remove")
+        eventually(lambda: "pg_attribute (" in status(process)["slot"]["cost"]["dead_catalogs"], what="a catalog with rows to remove")
     process.kill()
