@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 from kit import BINARY
-from prometheus import ROOT
+from prometheus import CONFIGURATION, ROOT
 from test_fleet import TEMPLATE, flat, from_yaml
 
 pytestmark = pytest.mark.skipif("MILLRACE_TEST_HELM" not in os.environ, reason="MILLRACE_TEST_HELM is not set")
@@ -32,8 +32,8 @@ def helm(*arguments, values, refused=False):
     return done.stderr if refused else done.stdout
 
 
-def rendered(**values):
-    return helm("template", "rel", CHART, values={"config": CONFIG, **values})
+def rendered(release="rel", **values):
+    return helm("template", release, CHART, values={"config": CONFIG, **values})
 
 
 def template(**values):
@@ -98,7 +98,9 @@ def test_one(tmp_path):
 
 
 def test_a_pair(tmp_path):
-    objects = template(pair=True, podMonitor={"enabled": True}, pipelines={"a": {}, "single": {"pair": False}, "b": {"paused": True}})
+    with open(os.path.join(CONFIGURATION, "rules.yml"), encoding="utf-8") as file:
+        rules = file.read()
+    objects = template(pair=True, podMonitor={"enabled": True, "rules": rules}, pipelines={"a": {}, "single": {"pair": False}, "b": {"paused": True}})
     for name, replicas in (("rel-a", 2), ("rel-b", 0), ("rel-single", 1)):
         pod, _ = check_object(objects, name, replicas)
         assert pod["terminationGracePeriodSeconds"] == 40
@@ -110,6 +112,7 @@ def test_a_pair(tmp_path):
     assert budget == {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": labels}}
     monitor = objects["PodMonitor", "rel"]["spec"]
     assert monitor["selector"]["matchLabels"].items() < labels.items() and monitor["podMetricsEndpoints"][0]["port"] == "http"
+    assert objects["PrometheusRule", "rel"]["spec"] == from_yaml(rules)[0]
     parsed(objects, tmp_path)
 
 
@@ -200,6 +203,15 @@ def test_what_means_new_pods():
 ])
 def test_values_that_are_refused(values, part):
     assert part in helm("template", "rel", CHART, values=values, refused=True)
+
+
+def test_names_that_look_like_something_else():
+    """Numbers, truths and times in YAML."""
+    objects = template(release="2026-11", pipelines={"27": {}, "1e3": {}, "NULL": {}}, secrets=["1e3", "true"], image={"repository": "x", "tag": "10", "pullSecrets": ["123"]})
+    assert {name for kind, name in objects if kind == "Deployment"} == {"2026-11-27", "2026-11-1e3", "2026-11-null"}
+    pod = objects["Deployment", "2026-11-27"]["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["imagePullSecrets"]) == ("2026-11", [{"name": "123"}])
+    assert [one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one] == ["1e3", "true"]
 
 
 def test_none_at_all_if_that_is_meant():
