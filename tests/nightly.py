@@ -81,6 +81,8 @@ NIGHTLY = (
              "faults/test_standby_source.py::test_killed_before_the_promotion_was_seen", "faults/test_standby_source.py::test_standby_of_15",
              "faults/test_standby_source.py::test_promotion_while_the_source_has_no_moment"), ("src/postgres/", "src/stream/", "src/copy/", "src/event/checkpoint.c"), 95,
             "a standby that is read from: a promotion, exactly once, runs each time"),
+    Nightly(("faults/test_standby_verify.py",), ("src/verify/",), 190,
+            "a proof on a standby, for a minute beside writers; test_verify.py proves on a primary each time, and cut_test.c has a standby's rule"),
     Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[stopped]",), ("src/convert/", "src/cli/"), 40,
             "a Kafka Connect of its own; the killed one runs each time"),
     Nightly(("test_memory.py::test_large_rows_that_are_copied[384MiB-50-2-70000000]", "test_memory.py::test_value_of_a_hundred_megabytes",

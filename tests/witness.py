@@ -43,7 +43,7 @@ class Moment:
     """A snapshot of the table, and which transactions it sees."""
 
     def __init__(self, database, schema, table, where):
-        with connect(database.name) as connection:
+        with connect(database.name, port=database.port) as connection:
             self.before = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()[0]
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             connection.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO, MDY'; SET LOCAL intervalstyle = postgres; SET LOCAL bytea_output = hex")

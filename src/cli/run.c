@@ -490,7 +490,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     mr_status status = MR_OK;
     if (signal_fd < 0 || done_fd < 0) {
         status = mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
-    } else if (config->source.proves) {
+    } else if (config->values.verify_continuous > 0) {
         status = mr_prover_start(config, mr_confine_proof, &prover, ret_error);
     }
     if (status != MR_OK) {

@@ -169,7 +169,6 @@ static void build_state(struct mr_config *config)
     config->kafka.state_topic = mr_config_or_null(values->state_topic);
     config->kafka.sections = mr_copy_section_kinds;
     config->source.position_is_stored = config->kafka.state_topic != NULL;
-    config->source.proves = values->verify_continuous > 0;
     if (config->kafka.exactly_once && config->kafka.state_topic == NULL) {
         PROBLEM(config, LINE(config, state_topic),
                 "exactly-once keeps its position in sink.kafka.state_topic; name one");

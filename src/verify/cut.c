@@ -52,6 +52,9 @@ static uint64_t widen(const struct mr_cut *cut, uint32_t xid)
 
 bool mr_cut_sees(const struct mr_cut *cut, uint32_t xid, mr_lsn commit_lsn)
 {
+    if (cut->replayed != 0) {
+        return commit_lsn < cut->replayed;
+    }
     uint64_t full = widen(cut, xid);
     if (commit_lsn + LONG_AGO < cut->before) {
         return true;

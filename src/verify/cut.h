@@ -3,7 +3,7 @@
  * A commit is in the WAL before sessions see it, so no position says which transactions a snapshot sees; its list of running ones
  * does (manual, "Transaction ID and Snapshot Information Functions": pg_current_snapshot). It has numbers of 64 bits and of top
  * transactions alone, and so have records. xmax is after the last one that has ended: one from there on may have begun, and committed in
- * the WAL. */
+ * the WAL. A standby's snapshot has no such list, but a place. */
 #ifndef MR_VERIFY_CUT_H
 #define MR_VERIFY_CUT_H
 
@@ -17,6 +17,8 @@ struct mr_cut {
     uint32_t running_count;
     mr_lsn before; /* end of the WAL when the snapshot was not taken yet */
     mr_lsn after;  /* what the snapshot sees is before it */
+    mr_lsn
+        replayed; /* of a standby: it sees what commits before that, and nothing else; 0: numbers tell */
 };
 
 /* "xmin:xmax:xip,xip,…" */

@@ -60,11 +60,21 @@ static void test_sees(void **state)
     mr_cut_done(&cut);
 }
 
+static void test_sees_of_a_standby(void **state)
+{
+    (void)state;
+    const struct mr_cut cut = {.before = 1000, .after = 1000, .replayed = 1000};
+    assert_true(mr_cut_sees(&cut, 7, 992));
+    assert_false(mr_cut_sees(&cut, 7, 1000)); /* its record is the next one */
+    assert_false(mr_cut_sees(&cut, 3, 1008));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse),
         cmocka_unit_test(test_sees),
+        cmocka_unit_test(test_sees_of_a_standby),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

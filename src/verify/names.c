@@ -35,14 +35,15 @@ static mr_status name_row(void *context, uint32_t xid, const mr_slice *values,
 static void name_eventless(struct naming *naming)
 {
     const struct mr_work *work = naming->work;
-    struct mr_pg_conn *conn = work->tools->conn;
+    struct mr_pg_conn *conn = work->tools->rows;
     const struct mr_verify_range keys = {.keys_alone = true};
     struct mr_cut unused;
+    bool is_known;
     mr_index_clear(&naming->index);
     for (uint32_t i = 0; i < work->proof->named_count; i++) {
         mr_index_add(&naming->index, work->proof->named[i].difference.key.low);
     }
-    if (mr_verify_begin(conn, &unused, NULL) == MR_OK) {
+    if (mr_verify_begin(conn, &unused, &is_known, NULL) == MR_OK) {
         mr_cut_done(&unused);
         (void)mr_verify_rows(conn, work->proof->listed, &work->table, &keys, name_row, naming,
                              NULL);

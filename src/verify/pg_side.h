@@ -31,8 +31,9 @@ mr_status mr_verify_list(struct mr_pg_conn *conn, const struct mr_config *config
                          struct mr_verify_list *ret_list, struct mr_error *ret_error);
 void mr_verify_list_free(struct mr_verify_list *list);
 
-/* Begins a transaction that only reads, whose snapshot is the cut. */
-mr_status mr_verify_begin(struct mr_pg_conn *conn, struct mr_cut *ret_cut,
+/* Begins a transaction that only reads, whose snapshot is the cut. `*ret_is_known`: what it sees is known. On a standby that is so while
+ * nothing is replayed; else try again. */
+mr_status mr_verify_begin(struct mr_pg_conn *conn, struct mr_cut *ret_cut, bool *ret_is_known,
                           struct mr_error *ret_error);
 
 /* Columns and key, as the snapshot has them; `key` is that of the run's digests. */

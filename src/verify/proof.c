@@ -161,7 +161,7 @@ static mr_status read_both(struct mr_work *work, bool *ret_is_whole, const char 
     *ret_is_whole = false;
     *ret_void = NULL;
     MR_TRY(mr_work_read_rows(work, &is_void, ret_error));
-    if (proof->verdict == MR_VERIFY_UNPROVABLE) {
+    if (proof->cause != NULL) {
         return MR_OK;
     }
     if (is_void) {

@@ -17,7 +17,8 @@ enum {
 struct mr_verify_tools {
     const struct mr_config *config;
     const struct mr_verify_options *options;
-    struct mr_pg_conn *conn;
+    struct mr_pg_conn *conn; /* to the server that is streamed from */
+    struct mr_pg_conn *rows; /* to the one whose rows are read, which may be the same */
     struct mr_kafka_reader *reader;
     struct mr_avro *avro; /* NULL: records are JSON */
     struct mr_digest key; /* of this run's digests */

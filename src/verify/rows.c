@@ -7,6 +7,7 @@
 enum {
     CHUNK_ROWS = 100000, /* of a chunk, which has a snapshot of its own … */
     CHUNK_SECONDS = 5,   /* … and takes about so long with a limited rate */
+    STANDBY_LOOK_MS = 10,
 };
 
 static mr_status take_row(void *context, uint32_t xid, const mr_slice *values,
@@ -46,7 +47,7 @@ static mr_status describe(struct mr_work *work, bool *ret_is_same, struct mr_err
 {
     const struct mr_verify_tools *tools = work->tools;
     struct mr_verify_table table;
-    MR_TRY(mr_verify_describe(tools->conn, tools->config, work->proof->listed, tools->key, &table,
+    MR_TRY(mr_verify_describe(tools->rows, tools->config, work->proof->listed, tools->key, &table,
                               ret_error));
     if (work->fold == NULL) {
         begin(work, &table);
@@ -95,7 +96,7 @@ static const char *unprovable(const struct mr_work *work)
 static mr_status read_chunk_rows(struct mr_work *work, bool *ret_is_void,
                                  struct mr_error *ret_error)
 {
-    struct mr_pg_conn *conn = work->tools->conn;
+    struct mr_pg_conn *conn = work->tools->rows;
     const struct mr_verify_listed *listed = work->proof->listed;
     bool is_same;
     MR_TRY(describe(work, &is_same, ret_error));
@@ -118,14 +119,39 @@ static mr_status read_chunk_rows(struct mr_work *work, bool *ret_is_void,
     return mr_verify_is_void(conn, listed->oid, ret_is_void, ret_error);
 }
 
+/* `*ret_is_begun` false: the verdict is that it can't be. */
+static mr_status begin_chunk(struct mr_work *work, struct mr_cut *ret_cut, bool *ret_is_begun,
+                             struct mr_error *ret_error)
+{
+    struct mr_pg_conn *conn = work->tools->rows;
+    struct mr_patience patience = {0};
+    MR_TRY(mr_verify_begin(conn, ret_cut, ret_is_begun, ret_error));
+    while (!*ret_is_begun && !mr_patience_ends(&patience, 0)) {
+        MR_TRY(mr_pg_command(conn, "ROLLBACK", MR_PG_ANSWER_MS, ret_error));
+        MR_TRY(mr_work_wait(work, STANDBY_LOOK_MS, ret_error));
+        MR_TRY(mr_verify_begin(conn, ret_cut, ret_is_begun, ret_error));
+    }
+    if (!*ret_is_begun) {
+        MR_PROOF_VOID(work->proof, MR_VERIFY_NONE, "standby",
+                      "for a minute the standby has never replayed all that it has received (it is "
+                      "behind, paused, or has no stream from its primary)");
+        return mr_pg_command(conn, "ROLLBACK", MR_PG_ANSWER_MS, ret_error);
+    }
+    return MR_OK;
+}
+
 static mr_status read_chunk(struct mr_work *work, bool *ret_is_void, struct mr_error *ret_error)
 {
     struct mr_cut cut;
-    MR_TRY(mr_verify_begin(work->tools->conn, &cut, ret_error));
+    bool is_begun;
     *ret_is_void = false;
+    MR_TRY(begin_chunk(work, &cut, &is_begun, ret_error));
+    if (!is_begun) {
+        return MR_OK;
+    }
     mr_status status = read_chunk_rows(work, ret_is_void, ret_error);
     if (status == MR_OK) {
-        status = mr_verify_end(work->tools->conn, &cut, ret_error);
+        status = mr_verify_end(work->tools->rows, &cut, ret_error);
     }
     MR_GROW(work->cuts, work->cut_room, (size_t)work->cut_count + 1);
     work->cuts[work->cut_count++] = cut;
@@ -140,6 +166,7 @@ mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_e
     do {
         MR_TRY(mr_work_pause(work, ret_error)); /* between two transactions */
         MR_TRY(read_chunk(work, ret_is_void, ret_error));
-    } while (!*ret_is_void && work->chunk_max > 0 && work->chunk_rows == work->chunk_max);
+    } while (!*ret_is_void && work->proof->cause == NULL && work->chunk_max > 0 &&
+             work->chunk_rows == work->chunk_max);
     return MR_OK;
 }

@@ -1,12 +1,13 @@
 #include "verify/verify.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "postgres/server/pg_copying.h"
 #include "verify/repair.h"
 
-enum { REASON_MAX = 4096 };
+enum { REASON_MAX = 4096, CONFLICTS_MAX = 5 };
 
 int mr_verify_exit_code(enum mr_verify_verdict verdict)
 {
@@ -63,13 +64,79 @@ static bool is_wanted(const struct mr_verify_options *options,
     return is_wanted;
 }
 
-static mr_status prove(const struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
+/* A standby may be behind, but not of another cluster. */
+static bool is_standby_of(struct mr_pg_conn *conn, const struct mr_pg_place *primary)
+{
+    struct mr_pg_place place;
+    return mr_pg_place_read(conn, &place, NULL) == MR_OK && place.is_standby &&
+           strcmp(place.system_id, primary->system_id) == 0 &&
+           strcmp(place.database, primary->database) == 0;
+}
+
+static void disconnect(struct mr_verify_tools *tools)
+{
+    if (tools->rows != tools->conn) {
+        mr_pg_close(tools->rows);
+    }
+    mr_pg_close(tools->conn);
+    tools->rows = tools->conn = NULL;
+}
+
+static mr_status connect_to_both(struct mr_verify_tools *tools, struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *source = &tools->config->source;
+    const struct mr_pg_options *connection =
+        mr_pg_copies_apart(source) ? &source->copying : &source->connection;
+    MR_TRY(mr_pg_connect(connection, false, tools->stop_fd, &tools->conn, ret_error));
+    tools->rows = tools->conn;
+    if (!tools->config->values.verify_standby || mr_pg_is_standby(tools->conn)) {
+        return MR_OK;
+    }
+    struct mr_pg_place primary;
+    MR_TRY(mr_pg_place_read(tools->conn, &primary, ret_error));
+    char *name;
+    for (uint32_t i = 0; (name = mr_pg_host_name(connection, i)) != NULL; i++) {
+        free(name);
+        struct mr_pg_conn *conn;
+        if (mr_pg_connect_to(connection, i, tools->stop_fd, &conn, NULL) == MR_OK) {
+            if (is_standby_of(conn, &primary)) {
+                tools->rows = conn;
+                return MR_OK;
+            }
+            mr_pg_close(conn);
+        }
+    }
+    return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                   "verify.standby is set, and none of the connection string's hosts is a standby "
+                   "of this cluster that answers; start one, or unset it");
+}
+
+/* On a standby, what is replayed goes before who reads: a statement that is in the way is cancelled, and a connection that waits within
+ * its transaction is ended (manual, "Handling Query Conflicts"; ProcessRecoveryConflictInterrupt in tcop/postgres.c). */
+static mr_status prove_through_conflicts(struct mr_verify_tools *tools, struct mr_proof *proof,
+                                         struct mr_error *ret_error)
+{
+    const struct mr_verify_listed *listed = proof->listed;
+    mr_status status = mr_prove(tools, listed, proof, ret_error);
+    for (int i = 1; i < CONFLICTS_MAX && status == MR_ERR_TRANSIENT && tools->rows != NULL &&
+                    mr_pg_is_standby(tools->rows);
+         i++) {
+        mr_proof_done(proof);
+        *proof = (struct mr_proof){.listed = listed};
+        disconnect(tools);
+        status = connect_to_both(tools, ret_error);
+        status = MR_THEN(status, mr_prove(tools, listed, proof, ret_error));
+    }
+    return status;
+}
+
+static mr_status prove(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
                        struct mr_error *ret_error)
 {
     if (tools->options->paused != NULL) {
         mr_listed_print_json(proof->listed, to); /* so that it is known with which one it ends */
     }
-    mr_status status = mr_prove(tools, proof->listed, proof, ret_error);
+    mr_status status = prove_through_conflicts(tools, proof, ret_error);
     if (status != MR_OK && status != MR_AGAIN && tools->options->paused != NULL) {
         MR_PROOF_VOID(proof, MR_VERIFY_NONE, "failed", "%s", ret_error->text);
     } else if (status != MR_OK) {
@@ -87,7 +154,7 @@ static mr_status prove(const struct mr_verify_tools *tools, FILE *to, struct mr_
 }
 
 /* Repairs what was named, and proves the table again. */
-static mr_status repair(const struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
+static mr_status repair(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
                         struct mr_error *ret_error)
 {
     struct mr_repair done;
@@ -102,9 +169,9 @@ static mr_status repair(const struct mr_verify_tools *tools, FILE *to, struct mr
     return prove(tools, to, proof, ret_error);
 }
 
-static mr_status verify_tables(const struct mr_verify_tools *tools,
-                               const struct mr_verify_list *list, FILE *to,
-                               enum mr_verify_verdict *ret_verdict, struct mr_error *ret_error)
+static mr_status verify_tables(struct mr_verify_tools *tools, const struct mr_verify_list *list,
+                               FILE *to, enum mr_verify_verdict *ret_verdict,
+                               struct mr_error *ret_error)
 {
     MR_TRY(refuse_unknown(tools, list, ret_error));
     mr_status status = MR_OK;
@@ -153,9 +220,7 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
                                     .shows_progress =
                                         options->paused == NULL && isatty(STDERR_FILENO) != 0};
     tools.avro = config->encode.format == MR_FORMAT_AVRO ? mr_avro_new(&config->registry) : NULL;
-    const struct mr_pg_options *connection =
-        mr_pg_copies_apart(&config->source) ? &config->source.copying : &config->source.connection;
-    mr_status status = mr_pg_connect(connection, false, stop_fd, &tools.conn, ret_error);
+    mr_status status = connect_to_both(&tools, ret_error);
     if (status == MR_OK) {
         status = mr_kafka_reader_new(&config->kafka, &tools.reader, ret_error);
     }
@@ -169,6 +234,6 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     mr_verify_list_free(&list);
     mr_kafka_reader_free(tools.reader);
     mr_avro_free(tools.avro);
-    mr_pg_close(tools.conn);
+    disconnect(&tools);
     return status;
 }

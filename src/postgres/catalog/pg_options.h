@@ -129,7 +129,6 @@ struct mr_pg_source_options {
     bool create_publication;
     bool messages;           /* logical messages are asked for, too */
     bool failover;           /* FAILOVER slot on 17 and later */
-    bool proves;             /* that tables equal topics, all the time */
     bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
     bool adopt_slot;         /* and read on from nevertheless */
     uint32_t handover_ms;    /* to wait for the end of an instance that is configured otherwise */

@@ -54,18 +54,6 @@ static void rule_writes(const struct mr_pg_facts *facts, struct mr_pg_reporter *
     }
 }
 
-/* GetSnapshotData in procarray.c: in recovery xip stays empty, and that is what pg_current_snapshot prints (xid8funcs.c). */
-static void rule_proofs(const struct mr_pg_facts *facts, struct mr_pg_reporter *to)
-{
-    if (facts->options->proves) {
-        mr_pg_about(to, "verify.continuous");
-        mr_pg_remedy(to, "set it to \"0s\", or connect to the primary");
-        MR_FOUND_ERROR(to, MR_ERR_CONFIG,
-                       "is set, but a standby's snapshots do not say which transactions they see, "
-                       "so its tables can't be proved");
-    }
-}
-
 mr_status mr_pg_rules_of_standby(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                  struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
@@ -91,7 +79,6 @@ mr_status mr_pg_rules_of_standby(struct mr_pg_conn *conn, const struct mr_pg_fac
                       " current_setting('primary_slot_name') <> ''"));
     rule_feedback(to, settings);
     rule_writes(facts, to);
-    rule_proofs(facts, to);
     return MR_OK;
 }
 
