@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 import witness
-from kit import BINARY, BOOTSTRAP, Topic, connect, eventually
+from kit import BINARY, BOOTSTRAP, Database, Topic, connect, eventually
 
 EQUAL, DIFFERENT, IN_PART, NO_VERDICT = 0, 4, 5, 6
 
@@ -143,6 +143,21 @@ def test_a_row_that_no_event_ever_had_is_missing(database, millrace):
     assert code == DIFFERENT and [one["kind"] for one in said["differences"]] == ["missing"]
     assert json.loads(said["differences"][0]["key"]) == {"a": '"x', "b": 1} and "offset" not in said["differences"][0]
     assert "millrace snapshot copies them" in said["reason"]
+
+
+def test_a_key_that_is_not_utf8_is_named_in_json(millrace_for):
+    """Of a row that has no event, as the server says it, whose database does not know what its bytes mean."""
+    odd = Database("ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        odd.run(r"CREATE TABLE t (id text PRIMARY KEY); INSERT INTO t VALUES (E'a\xff\xfe')")
+        process = millrace_for(odd).start().streaming()
+        done = subprocess.run([BINARY, "verify", "--json", "--config", process.path], env=process.environment, capture_output=True, timeout=60,
+                              check=False)
+        said = json.loads(done.stdout.decode("utf-8", "strict"))
+        assert done.returncode == DIFFERENT and kinds(said) == [("missing", '{"id":"a\ufffd\ufffd"}')], said
+        assert process.stop() == 0
+    finally:
+        odd.drop()
 
 
 def test_a_row_that_the_table_does_not_have_is_a_phantom(proved):

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "verify/proof.h"
 
 const char *const mr_verdict_words[] = {[MR_VERIFY_EQUAL] = "equal",
@@ -98,7 +99,14 @@ uint64_t mr_said_number(const cJSON *object, const char *name)
 void mr_said_print(cJSON *object, FILE *to)
 {
     char *text = cJSON_PrintUnformatted(object);
-    fprintf(to, "%s\n", text);
+    size_t len = strlen(text);
+    /* A key may have bytes that are no UTF-8, and cJSON leaves them: they become what base/json.h makes of them. */
+    for (size_t i = 0, step; i < len; i += step) {
+        step = mr_utf8_sequence((const uint8_t *)text + i, len - i);
+        fwrite(step == 0 ? "\uFFFD" : text + i, step == 0 ? strlen("\uFFFD") : step, 1, to);
+        step += step == 0;
+    }
+    fputc('\n', to);
     fflush(to);
     cJSON_free(text);
     cJSON_Delete(object);
