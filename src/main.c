@@ -69,7 +69,7 @@ static int fleet(const struct mr_arguments *arguments)
 {
     static const struct {
         const char *word;
-        mr_fleet_fn run;
+        mr_fleet_fn *run;
         enum mr_fleet_change change;
     } commands[] = {
         {"render", mr_fleet_render, 0},

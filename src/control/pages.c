@@ -146,25 +146,25 @@ static void last_event(void *context, struct mr_http_request *request)
     free(event);
 }
 
-static const struct {
-    const char *path, *type;
-    mr_slice (*bytes)(void);
-} live_files[] = {
-    {"/", "text/html; charset=utf-8", mr_live_page_html},
-    {"/live_page.css", "text/css; charset=utf-8", mr_live_page_css},
-    {"/live_page.js", "text/javascript; charset=utf-8", mr_live_page_js},
-};
-
-static void live_page(void *context, struct mr_http_request *request)
+static void answer_file(void *context, struct mr_http_request *request)
 {
-    size_t i = (uintptr_t)context;
-    mr_slice bytes = live_files[i].bytes();
+    const struct mr_page_file *file = context;
+    mr_slice bytes = file->bytes();
     /* Nothing from elsewhere, nothing inline, in no frame. */
     mr_http_header(
         request, "Content-Security-Policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
-    fwrite(bytes.data, 1, bytes.len, mr_http_body(request, live_files[i].type));
+    fwrite(bytes.data, 1, bytes.len, mr_http_body(request, file->type));
+}
+
+void mr_pages_add_files(struct mr_http *http, const struct mr_page_file *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mr_http_add(http, &(struct mr_http_route){.path = files[i].path,
+                                                  .handler = answer_file,
+                                                  .context = (void *)(uintptr_t)&files[i]});
+    }
 }
 
 void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
@@ -177,11 +177,12 @@ void mr_pages_add(struct mr_http *http, const struct mr_pages *pages)
         {.path = "/readyz", .title = "Ready", .handler = readyz, .open = true},
         {.path = "/api/last-event", .handler = last_event},
     };
-    for (uintptr_t i = 0; i < MR_ARRAY_LEN(live_files); i++) {
-        mr_http_add(http, &(struct mr_http_route){.path = live_files[i].path,
-                                                  .handler = live_page,
-                                                  .context = (void *)i /* NOLINT */});
-    }
+    static const struct mr_page_file files[] = {
+        {"/", "text/html; charset=utf-8", mr_live_page_html},
+        {"/live_page.css", "text/css; charset=utf-8", mr_live_page_css},
+        {"/live_page.js", "text/javascript; charset=utf-8", mr_live_page_js},
+    };
+    mr_pages_add_files(http, files, MR_ARRAY_LEN(files));
     size_t count = MR_ARRAY_LEN(routes) - (pages->last_events == NULL);
     mr_http_add_all(http, routes, count, (void *)(uintptr_t)pages);
 }

@@ -1,22 +1,15 @@
 #include "fleet/agent_internal.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "base/wake.h"
-#include "control/http.h"
 
 enum {
     STARTS_MAX = 8, /* at once */
@@ -55,21 +48,9 @@ static void end(struct fleet_child *child, int64_t now_ms)
     }
 }
 
-static void count_exit(struct fleet_child *child, int32_t code)
-{
-    uint32_t at = 0;
-    while (at < MR_ARRAY_LEN(child->exits) - 1 && child->exits[at].count > 0 &&
-           child->exits[at].code != code) {
-        at++;
-    }
-    child->exits[at].code = code;
-    child->exits[at].count++;
-}
-
 static void log_end(const struct fleet_child *child, bool was_asked)
 {
     const char *error = child->error == NULL ? "" : child->error;
-    enum mr_log_level level = was_asked ? MR_LOG_INFO : MR_LOG_WARN;
     if (child->state.state == FLEET_HELD) {
         mr_log(MR_LOG_ERROR, "fleet_pipeline_held",
                "a restart would not mend this: it is started again with another definition, or by "
@@ -77,11 +58,11 @@ static void log_end(const struct fleet_child *child, bool was_asked)
                MR_LOG_STR("pipeline", name_of(child)),
                MR_LOG_INT("exit_code", child->state.exit_code), MR_LOG_STR("error", error));
     } else {
-        mr_log(level, "fleet_pipeline_ended", "the process of a pipeline has ended",
-               MR_LOG_STR("pipeline", name_of(child)),
+        mr_log(was_asked ? MR_LOG_INFO : MR_LOG_WARN, "fleet_pipeline_ended",
+               "the process of a pipeline has ended", MR_LOG_STR("pipeline", name_of(child)),
                MR_LOG_INT("exit_code", child->state.exit_code),
                MR_LOG_STR("state", mr_fleet_states[child->state.state]),
-               MR_LOG_STR("error", was_asked ? "" : error));
+               MR_LOG_STR("error", error));
     }
 }
 
@@ -98,7 +79,7 @@ static void take_end(struct fleet_child *child, int32_t code, double cpu_seconds
                        ? NULL
                        : MR_STRDUP(child->process.error.data);
     mr_child_ended(&child->state, code, now_ms);
-    count_exit(child, code);
+    child->exits[code < FLEET_SIGNALLED ? code : FLEET_SIGNALLED]++;
     log_end(child, was_asked);
 }
 
@@ -185,7 +166,7 @@ static void renew(struct fleet_agent *agent, struct fleet_child *child, int64_t 
 
 static void settle_defined(struct fleet_agent *agent, struct fleet_child *child, int64_t now_ms)
 {
-    bool is_to_run = child->is_defined && child->definition.run && child->unreadable == NULL;
+    bool is_to_run = child->is_defined && child->definition.terms.run && child->unreadable == NULL;
     if (child->is_defined && child->unreadable != NULL && child->state.has_process) {
         return; /* it goes on with what it has */
     }
@@ -207,8 +188,7 @@ static void settle(struct fleet_agent *agent, struct fleet_child *child, int64_t
     take_reload(child, now_ms);
     enum fleet_hold hold = agent->holds[child->definition.partition];
     bool is_given_up = hold == HOLD_NONE || hold == HOLD_LEAVING || agent->is_ending ||
-                       (hold == HOLD_KEPT && agent->reading.drains &&
-                        mr_agent_is_taken_over(agent, name_of(child)));
+                       (hold == HOLD_KEPT && agent->reading.drains && child->is_taken_over);
     if (is_given_up) {
         mr_child_want(&child->state, false, now_ms);
         end(child, now_ms);
@@ -379,8 +359,7 @@ static mr_status begin(struct fleet_agent *agent, struct mr_error *ret_error)
     const struct fleet_own *own = agent->own;
     MR_TRY(mr_programs_start(&own->config->programs, ret_error));
     agent->signal_fd = mr_thread_signals(true);
-    agent->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (agent->signal_fd < 0 || agent->wake_fd < 0) {
+    if (agent->signal_fd < 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
     if (mkdir(own->folder, 0700) != 0 && errno != EEXIST) {
@@ -412,7 +391,10 @@ static void agent_done(struct fleet_agent *agent)
     mr_kafka_group_free(agent->member);
     mr_kafka_group_free(agent->watcher);
     mr_fleet_store_close(&agent->store);
-    mr_agent_forget(agent);
+    for (uint32_t i = 0; i < agent->children.count; i++) {
+        mr_agent_child_free(agent->children.items[i]);
+    }
+    free(agent->children.items);
     pthread_mutex_destroy(&agent->lock);
     pthread_mutex_destroy(&agent->view_lock);
     close(agent->signal_fd);
@@ -432,9 +414,9 @@ static mr_status run(const struct fleet_own *own, const char *node, char *const 
         .home = {.folder = own->folder, .environment = environment},
         .store = {.own = own},
         .signal_fd = -1,
-        .wake_fd = -1,
-        .topic = mr_fleet_topic(own->name),
-        .status_topic = mr_fleet_status_topic(own->name),
+        .wake_fd = mr_wake_new(),
+        .topic = mr_fleet_topic(own->name, false),
+        .status_topic = mr_fleet_topic(own->name, true),
     };
     pthread_mutex_init(&agent->lock, NULL);
     pthread_mutex_init(&agent->view_lock, NULL);
@@ -468,7 +450,6 @@ static char **copy_environment(void)
 mr_status mr_fleet_run(const struct mr_fleet_options *options, FILE *to, int *ret_code,
                        struct mr_error *ret_error)
 {
-    (void)to;
     *ret_code = 0;
     struct fleet_own own;
     char **environment = copy_environment();

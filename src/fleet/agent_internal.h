@@ -51,6 +51,7 @@ struct fleet_child {
     struct fleet_definition definition;
     bool is_defined;     /* its record is there, */
     bool is_read;        /* and was since its partition is read anew */
+    bool is_taken_over;  /* another agent's process stands by for it, or has its stream */
     char *unreadable;    /* why its record can't be acted on; NULL: it can */
     int64_t patience_ms; /* from SIGTERM to SIGKILL */
     struct fleet_child_state state;
@@ -63,11 +64,8 @@ struct fleet_child {
     struct fleet_totals {
         double cpu_seconds, rows, bytes; /* of processes that have ended */
     } before;
-    struct fleet_exits {
-        int32_t code;
-        uint64_t count;
-    } exits[16]; /* by code; the last one: all others */
-    char *error; /* of the last end; NULL: none */
+    uint64_t exits[FLEET_SIGNALLED + 1]; /* by code; the last one: signals */
+    char *error;                         /* of the last end; NULL: none */
     struct fleet_told {
         int64_t at_ms;
         struct fleet_child_state state;
@@ -87,7 +85,6 @@ struct fleet_agent {
     enum fleet_hold holds[FLEET_PARTITIONS];
     struct fleet_reading {
         bool is_read;       /* the first partition of the definitions is */
-        bool statuses_are;  /* and the statuses are */
         uint64_t revision;  /* the last one, */
         uint64_t newest;    /* and the highest ever: a lower one changes nothing */
         bool is_back;       /* it is lower, or the topic is gone */
@@ -105,10 +102,6 @@ struct fleet_agent {
         struct fleet_child **items;
         uint32_t count, room;
     } children;
-    struct fleet_statuses {
-        struct fleet_status *items;
-        uint32_t count, room;
-    } fleet; /* what the status topic has of all pipelines: who has them */
     struct mr_ticker looker;
     struct mr_http *http;
     struct mr_fleet_view *view; /* of the whole fleet, for pages; NULL: there are none */
@@ -121,11 +114,7 @@ bool mr_agent_is_ready(const struct fleet_agent *agent);
 /* news.c: takes what there is; `ret_error` is set where the agent is to end. */
 mr_status mr_agent_news(struct fleet_agent *agent, int64_t now_ms, struct mr_error *ret_error);
 
-/* Whether another agent's process stands by for the pipeline, or has its stream. */
-bool mr_agent_is_taken_over(const struct fleet_agent *agent, const char *pipeline);
-
 void mr_agent_child_free(struct fleet_child *child);
-void mr_agent_forget(struct fleet_agent *agent); /* all that was read */
 
 /* look.c: the thread; each look takes the lock for copies. */
 mr_status mr_look_start(struct fleet_agent *agent, struct mr_error *ret_error);

@@ -1,14 +1,10 @@
 /* What is kept in Kafka of a fleet, made what its definition says: by a plan, in one transaction. */
-#include <errno.h>
 #include <inttypes.h>
 #include <spawn.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/file.h"
-#include "fleet/fleet_internal.h"
+#include "base/object.h"
 #include "fleet/store.h"
 
 /* A plan is what is to be written, and upon which revision:
@@ -49,14 +45,10 @@ mr_status mr_fleet_plan_stored(const struct mr_fleet_options *options, FILE *to,
                                struct mr_error *ret_error)
 {
     struct fleet_work work;
-    cJSON *plan = NULL;
+    MR_OBJECT cJSON *plan = NULL;
     mr_status status = mr_fleet_work_begin(&work, options, to, ret_error);
-    if (status == MR_OK) {
-        status = mr_fleet_stored_read(&work.store, false, &work.stored, ret_error);
-    }
-    if (status == MR_OK) {
-        status = make_plan(&work, &plan, ret_error);
-    }
+    status = MR_THEN(status, mr_fleet_stored_read(&work.store, false, &work.stored, ret_error));
+    status = MR_THEN(status, make_plan(&work, &plan, ret_error));
     if (status == MR_OK) {
         *ret_code = code_of(plan);
     }
@@ -68,17 +60,14 @@ mr_status mr_fleet_plan_stored(const struct mr_fleet_options *options, FILE *to,
         *ret_code = *ret_code == FLEET_NOTHING ? FLEET_CHANGES : *ret_code;
     }
     if (status == MR_OK && options->plan != NULL) {
-        char *json = cJSON_Print(plan);
-        struct mr_text text = {0};
+        MR_FREED char *json = cJSON_Print(plan);
+        MR_TEXT(text);
         mr_text_format(&text, "%s\n", json);
-        free(json);
-        status = mr_fleet_write_file(options->plan, &text)
+        status = mr_fleet_write_file(options->plan, 0666, &text)
                      ? MR_OK
                      : mr_fail(ret_error, MR_ERR_USAGE, "the plan can't be written to %s: %s",
                                options->plan, strerror(errno));
-        mr_text_done(&text);
     }
-    cJSON_Delete(plan);
     mr_fleet_work_done(&work);
     return status;
 }
@@ -87,30 +76,24 @@ static mr_status read_plan(const struct fleet_work *work, cJSON **ret, struct mr
 {
     size_t len;
     const char *path = work->options->name, *reason;
-    char *text = mr_file_read(path, &len, &reason);
+    MR_FREED char *text = mr_file_read(path, &len, &reason);
     cJSON *plan = text == NULL ? NULL : cJSON_ParseWithLength(text, len);
     const char *fleet = cJSON_GetStringValue(part(plan, "fleet"));
     double revision = cJSON_GetNumberValue(part(plan, "revision"));
     bool is_good = fleet != NULL && strcmp(fleet, work->own.name) == 0 &&
                    cJSON_GetNumberValue(part(plan, "version")) == FLEET_RECORD_VERSION &&
                    cJSON_IsObject(part(plan, "pipelines")) && cJSON_IsArray(part(plan, "gone"));
-    reason = text == NULL ? reason : "it is not a plan of this fleet";
-    free(text);
-    mr_status status = MR_OK;
+    *ret = plan;
     if (!is_good) {
-        status = mr_fail(ret_error, MR_ERR_USAGE, "%s can't be applied: %s", path, reason);
-    } else if (revision != (double)work->stored.revision.number) {
-        status = mr_fail(ret_error, MR_AGAIN,
+        return mr_fail(ret_error, MR_ERR_USAGE, "%s can't be applied: %s", path,
+                       text == NULL ? reason : "it is not a plan of this fleet");
+    }
+    return revision == (double)work->stored.revision.number
+               ? MR_OK
+               : mr_fail(ret_error, MR_AGAIN,
                          "%s is upon revision %.0f, and Kafka has %" PRIu64 " of %s", path,
                          revision, work->stored.revision.number,
                          work->stored.revision.by == NULL ? "-" : work->stored.revision.by);
-    }
-    if (status == MR_OK) {
-        *ret = plan;
-    } else {
-        cJSON_Delete(plan);
-    }
-    return status;
 }
 
 /* One pipeline of a plan, which somebody may have edited. */
@@ -119,11 +102,10 @@ static mr_status take_wanted(struct fleet_stored *stored, const char *name, cJSO
 {
     struct fleet_record record;
     struct mr_config *config = NULL;
-    char *text = cJSON_PrintUnformatted(wanted);
+    MR_FREED char *text = cJSON_PrintUnformatted(wanted);
     const struct mr_kafka_read read = {
         .partition = 1, .key = mr_slice_of(name), .value = mr_slice_of(text)};
     mr_status status = mr_fleet_record_read(false, &read, &record, ret_error);
-    free(text);
     if (status == MR_OK && record.kind != FLEET_RECORD_DEFINITION) {
         status = mr_fail(ret_error, MR_ERR_CONFIG, "\"%s\" is not a pipeline's name", name);
     }
@@ -247,11 +229,10 @@ mr_status mr_fleet_apply(const struct mr_fleet_options *options, FILE *to, int *
                          struct mr_error *ret_error)
 {
     struct fleet_work work;
-    cJSON *plan = NULL;
+    MR_OBJECT cJSON *plan = NULL;
     *ret_code = 0;
     mr_status status = mr_fleet_work_begin(&work, options, to, ret_error);
-    status = status == MR_OK ? apply(&work, &plan, ret_code, ret_error) : status;
-    cJSON_Delete(plan);
+    status = MR_THEN(status, apply(&work, &plan, ret_code, ret_error));
     mr_fleet_work_done(&work);
     return status == MR_END ? MR_OK : mr_fleet_outcome(status, ret_error, ret_code);
 }

@@ -1,10 +1,6 @@
 /* What is kept in Kafka of a fleet, changed by a word about one pipeline or node; each change is one transaction. */
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "fleet/fleet_internal.h"
 #include "fleet/store.h"
 
 enum { RESTART_MS = 120000, LOOK_MS = 500 };

@@ -1,12 +1,7 @@
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
-#include "config/options.h"
-#include "fleet/fleet_internal.h"
 #include "fleet/store.h"
-#include "postgres/conn/pg_conn.h"
 
 enum { PER_SERVER_MAX = 50 };
 
@@ -218,15 +213,11 @@ struct fleet_pipeline *mr_fleet_append(struct fleet_list *list,
     return &list->items[list->count++];
 }
 
-const struct fleet_pipeline *mr_fleet_find(const struct fleet_list *list, const char *name,
-                                           const char *server, const char *database)
+const struct fleet_pipeline *mr_fleet_find(const struct fleet_list *list, const char *name)
 {
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct fleet_pipeline *one = &list->items[i];
-        if (name != NULL
-                ? strcmp(one->name, name) == 0
-                : strcmp(one->server, server) == 0 && strcmp(one->database, database) == 0) {
-            return one;
+        if (strcmp(list->items[i].name, name) == 0) {
+            return &list->items[i];
         }
     }
     return NULL;
@@ -241,7 +232,7 @@ struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const
     bool good = mr_fleet_expand(fleet, &added, name, &expanded);
     free(added.name);
     added.name = expanded.data;
-    const struct fleet_pipeline *other = mr_fleet_find(&fleet->pipelines, added.name, NULL, NULL);
+    const struct fleet_pipeline *other = mr_fleet_find(&fleet->pipelines, added.name);
     if (good &&
         (!mr_fleet_is_name(added.name) || (database[0] != '\0' && !mr_fleet_is_name(database)))) {
         FLEET_PROBLEM(fleet, 0,
@@ -281,7 +272,7 @@ void mr_fleet_add_by_hand(struct fleet *fleet)
         const struct mr_toml_node *table = value_of(fleet, fleet->own, key, MR_TOML_TABLE);
         const char *server = mr_fleet_text(fleet, table, "server", "");
         const char *database = mr_fleet_text(fleet, table, "database", "");
-        bool is_known = mr_fleet_find(&fleet->pipelines, key, NULL, NULL) != NULL;
+        bool is_known = mr_fleet_find(&fleet->pipelines, key) != NULL;
         if (is_known && (server[0] != '\0' || database[0] != '\0')) {
             FLEET_PROBLEM(fleet, table->line,
                           "[pipeline.%s] was found by discovery, which knows its server and its "

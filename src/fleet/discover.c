@@ -1,10 +1,6 @@
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "fleet/fleet_internal.h"
-#include "postgres/conn/pg_conn.h"
-#include "postgres/conn/quote.h"
 
 enum { CONNECT_MS = 10000, DATABASES_MAX = 100000 };
 
@@ -62,15 +58,26 @@ mr_status mr_fleet_discover(struct fleet *fleet, struct mr_error *ret_error)
                          "a server could not be asked for its databases; nothing was done");
 }
 
+/* Its database was, under whatever name. */
+static bool is_found(const struct fleet *fleet, const struct fleet_pipeline *made)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < fleet->pipelines.count && !found; i++) {
+        const struct fleet_pipeline *one = &fleet->pipelines.items[i];
+        found =
+            strcmp(one->server, made->server) == 0 && strcmp(one->database, made->database) == 0;
+    }
+    return found;
+}
+
 /* Whether the database of a file is there no more, and its pipeline stays. One that `databases` leaves out is not gone: it goes. */
 static mr_status stays(const struct fleet *fleet, const struct fleet_pipeline *made, bool *ret,
                        struct mr_error *ret_error)
 {
     const struct fleet_server *server = mr_fleet_server(fleet, made->server);
     int64_t count = 0;
-    *ret = made->is_found && mr_fleet_find(&fleet->pipelines, made->name, NULL, NULL) == NULL &&
-           mr_fleet_find(&fleet->pipelines, NULL, made->server, made->database) == NULL &&
-           (server == NULL || !server->stops_gone);
+    *ret = made->is_found && mr_fleet_find(&fleet->pipelines, made->name) == NULL &&
+           !is_found(fleet, made) && (server == NULL || !server->stops_gone);
     if (*ret && server != NULL) {
         MR_TRY(mr_pg_ask_number(server->conn, "the database", 'n', &count, ret_error,
                                 "SELECT count(*) " DATABASES " AND datname = %L", made->database));
@@ -118,7 +125,7 @@ static mr_status check_server(struct fleet *fleet, const struct fleet_server *se
                               struct mr_error *ret_error)
 {
     static const char *const settings[] = {"max_replication_slots", "max_wal_senders"};
-    struct mr_text own = {0};
+    MR_TEXT(own);
     int64_t wanted = 0, room[4];
     mr_text_string(&own, "''");
     for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
@@ -129,7 +136,6 @@ static mr_status check_server(struct fleet *fleet, const struct fleet_server *se
         }
     }
     mr_status status = ask_room(server, &own, room, ret_error);
-    mr_text_done(&own);
     MR_TRY(status);
     if (wanted > fleet->per_server_max) {
         FLEET_PROBLEM(fleet, 0,

@@ -1,12 +1,6 @@
 #include "fleet/fleet.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "fleet/fleet_internal.h"
 #include "fleet/store.h"
-#include "postgres/conn/pg_conn.h"
 
 /* What says where a pipeline is: with another one it begins anew, or is refused (docs/position.md). */
 static const char positions[] =
@@ -23,9 +17,9 @@ static int compare_names(const void *a, const void *b)
 static mr_status make(struct fleet *fleet, struct mr_error *ret_error)
 {
     MR_TRY(mr_fleet_discover(fleet, ret_error));
-    struct fleet_list *list = &fleet->pipelines;
     MR_TRY(mr_fleet_add_gone(fleet, ret_error));
     mr_fleet_add_by_hand(fleet);
+    struct fleet_list *list = &fleet->pipelines;
     if (list->count > 0) {
         qsort(list->items, list->count, sizeof(*list->items), compare_names);
     }
@@ -42,11 +36,9 @@ static void take_stored(struct fleet *fleet)
     for (uint32_t i = 0; i < fleet->stored->count; i++) {
         const struct fleet_stored_item *item = &fleet->stored->items[i];
         const struct fleet_definition *definition = &item->record.definition;
-        const struct fleet_terms terms = {definition->run, definition->weight,
-                                          definition->memory_max, definition->cpu_weight};
         const char *text = item->is_wrong ? "" : definition->config;
         if (item->record.kind == FLEET_RECORD_DEFINITION &&
-            !mr_fleet_take_made(fleet, definition->name, text, strlen(text), &terms)) {
+            !mr_fleet_take_made(fleet, definition->name, text, strlen(text), &definition->terms)) {
             mr_fleet_append(&fleet->before,
                             &(struct fleet_pipeline){.name = MR_STRDUP(definition->name),
                                                      .server = MR_STRDUP(""),
@@ -90,16 +82,6 @@ static mr_status check_folder(const struct fleet *fleet, struct mr_error *ret_er
     return MR_OK;
 }
 
-/* Values that end early are fewer pipelines, which Helm would remove. */
-static mr_status print_values(const struct fleet *fleet, FILE *to, struct mr_error *ret_error)
-{
-    mr_fleet_print_values(fleet, to);
-    return fflush(to) == 0 && ferror(to) == 0
-               ? MR_OK
-               : mr_fail(ret_error, MR_ERR_USAGE,
-                         "the values can't be written: %s; do not use them", strerror(errno));
-}
-
 mr_status mr_fleet_render(const struct mr_fleet_options *options, FILE *to, int *ret_code,
                           struct mr_error *ret_error)
 {
@@ -113,7 +95,11 @@ mr_status mr_fleet_render(const struct mr_fleet_options *options, FILE *to, int 
         status = mr_fleet_folder_write(&fleet, ret_error);
     }
     if (status == MR_OK && options->helm) {
-        status = print_values(&fleet, to, ret_error);
+        mr_fleet_print_values(&fleet, to);
+        if (fflush(to) != 0 || ferror(to) != 0) { /* fewer pipelines, which Helm would remove */
+            status = mr_fail(ret_error, MR_ERR_USAGE,
+                             "the values can't be written: %s; do not use them", strerror(errno));
+        }
     }
     mr_fleet_done(&fleet);
     return status;
@@ -221,12 +207,12 @@ static int print_new(const struct fleet *fleet, const struct fleet_pipeline *pip
 {
     const char *what;
     const struct fleet_pipeline *sharer = find_sharer(&fleet->before, pipeline, &what);
-    if (sharer == NULL) {
-        fprintf(to, "+ %s\n", pipeline->name);
-        return FLEET_CHANGES;
+    if (sharer != NULL) {
+        fprintf(to, "!position %s: new, with the %s of %s\n", pipeline->name, what, sharer->name);
+        return FLEET_POSITION_CHANGES;
     }
-    fprintf(to, "!position %s: new, with the %s of %s\n", pipeline->name, what, sharer->name);
-    return FLEET_POSITION_CHANGES;
+    fprintf(to, "+ %s\n", pipeline->name);
+    return FLEET_CHANGES;
 }
 
 static void print_removed(const struct fleet *fleet, const struct fleet_pipeline *made, FILE *to)
@@ -244,13 +230,9 @@ static void print_removed(const struct fleet *fleet, const struct fleet_pipeline
 /* Has the pipeline set as it is wanted. */
 static void add_wanted(const struct fleet_pipeline *pipeline, cJSON *change)
 {
-    const struct fleet_terms *terms = &pipeline->terms;
-    const struct fleet_record record = {.kind = FLEET_RECORD_DEFINITION,
-                                        .definition = {.config = pipeline->text.data,
-                                                       .run = terms->run,
-                                                       .weight = terms->weight,
-                                                       .memory_max = terms->memory_max,
-                                                       .cpu_weight = terms->cpu_weight}};
+    const struct fleet_record record = {
+        .kind = FLEET_RECORD_DEFINITION,
+        .definition = {.config = pipeline->text.data, .terms = pipeline->terms}};
     cJSON_AddItemToObject(cJSON_GetObjectItem(change, "pipelines"), pipeline->name,
                           mr_fleet_record_json(&record));
 }
@@ -260,8 +242,7 @@ int mr_fleet_print_plan(const struct fleet *fleet, FILE *to, cJSON *change)
     int code = FLEET_NOTHING;
     for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
         const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
-        const struct fleet_pipeline *made =
-            mr_fleet_find(&fleet->before, pipeline->name, NULL, NULL);
+        const struct fleet_pipeline *made = mr_fleet_find(&fleet->before, pipeline->name);
         if (pipeline->is_gone) {
             fprintf(to, "  %s: its %s\n", pipeline->name,
                     mr_fleet_server(fleet, pipeline->server) != NULL
@@ -279,7 +260,7 @@ int mr_fleet_print_plan(const struct fleet *fleet, FILE *to, cJSON *change)
     }
     for (uint32_t i = 0; i < fleet->before.count; i++) {
         const struct fleet_pipeline *made = &fleet->before.items[i];
-        if (mr_fleet_find(&fleet->pipelines, made->name, NULL, NULL) == NULL) {
+        if (mr_fleet_find(&fleet->pipelines, made->name) == NULL) {
             print_removed(fleet, made, to);
             code = code == FLEET_NOTHING ? FLEET_CHANGES : code;
             if (change != NULL) {

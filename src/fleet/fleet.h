@@ -1,12 +1,9 @@
 /* Many pipelines of one definition (docs/fleet.md): a template, and databases that are looked up, become plain configurations of
  * millrace. They go into a folder, a file each; or into a topic of Kafka, where agents take them from. What is there is also what is known from the
  * time before: what a definition would change is told by it, and a database that is gone is found in it. Main thread. */
-#ifndef MR_FLEET_FLEET_H
-#define MR_FLEET_FLEET_H
+#pragma once
 
-#include <stdio.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 enum mr_fleet_change { MR_FLEET_DRAIN, MR_FLEET_UNDRAIN, MR_FLEET_MOVE, MR_FLEET_RETRY };
 
@@ -23,36 +20,30 @@ struct mr_fleet_options {
 };
 
 /* A command: prints to `to`, and what is wrong or was done to standard error. MR_OK: `*ret_code` is the exit code. */
-typedef mr_status (*mr_fleet_fn)(const struct mr_fleet_options *options, FILE *to, int *ret_code,
-                                 struct mr_error *ret_error);
+typedef mr_status mr_fleet_fn(const struct mr_fleet_options *options, FILE *to, int *ret_code,
+                              struct mr_error *ret_error);
 
 /* Writes the configurations into the folder, and with `helm` values for the chart to `to`. All or nothing: where something is wrong, or
  * a server can't be asked, no file is touched. */
-mr_status mr_fleet_render(const struct mr_fleet_options *options, FILE *to, int *ret_code,
-                          struct mr_error *ret_error);
+mr_fleet_fn mr_fleet_render;
 
 /* Tells what that would change, or `apply` (no folder), a line for each pipeline. 0: nothing, 2, or 4 where a position is at stake. */
-mr_status mr_fleet_plan(const struct mr_fleet_options *options, FILE *to, int *ret_code,
-                        struct mr_error *ret_error);
+mr_fleet_fn mr_fleet_plan;
 
 /* Writes definitions to Kafka, all in one transaction: those of a plan, or of the definition as it is now. 2: another was faster; 4: a position
  * is at stake, and not accepted. */
-mr_status mr_fleet_apply(const struct mr_fleet_options *options, FILE *to, int *ret_code,
-                         struct mr_error *ret_error);
+mr_fleet_fn mr_fleet_apply;
 
 /* A node gives its pipelines to others, or takes some again; a pipeline goes to another partition, or is started again. 2: another was
  * faster. */
-mr_status mr_fleet_change(const struct mr_fleet_options *options, FILE *to, int *ret_code,
-                          struct mr_error *ret_error);
+mr_fleet_fn mr_fleet_change;
 
 /* Restarts those that stream, one after the other: each streams again before the next one ends. 1: one does not. */
-mr_status mr_fleet_restart(const struct mr_fleet_options *options, FILE *to, int *ret_code,
-                           struct mr_error *ret_error);
+mr_fleet_fn mr_fleet_restart;
 
 /* An agent on a host: runs the pipelines that Kafka's group protocol places there, each a process, until SIGTERM, or until another agent
  * takes its name. Where a pipeline runs may be wrong at any time; slot, advisory lock and transactional id protect. */
-mr_status mr_fleet_run(const struct mr_fleet_options *options, FILE *to, int *ret_code,
-                       struct mr_error *ret_error);
+mr_fleet_fn mr_fleet_run;
 
 /* What is kept of a fleet in Kafka, for who looks at it. */
 struct mr_fleet_view;
@@ -64,5 +55,3 @@ mr_status mr_fleet_view_open(const char *path, struct mr_fleet_view **ret,
 mr_status mr_fleet_view_look(struct mr_fleet_view *view, struct cJSON **ret,
                              struct mr_error *ret_error);
 void mr_fleet_view_close(struct mr_fleet_view *view); /* NULL is fine */
-
-#endif

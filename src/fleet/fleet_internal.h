@@ -11,10 +11,8 @@
  *   apply.c       plan and apply of what is kept there
  *   change.c      drain, move, retry and the like
  *   status.c      what agents say, worst first */
-#ifndef MR_FLEET_INTERNAL_H
-#define MR_FLEET_INTERNAL_H
+#pragma once
 
-#include "base/text.h"
 #include "config/config.h"
 #include "fleet/fleet.h"
 
@@ -36,8 +34,10 @@ struct fleet_server {
 
 /* What an agent is to know beside the configuration. */
 struct fleet_terms {
-    bool run;
-    uint64_t weight, memory_max, cpu_weight; /* 0: no limit */
+    bool run;            /* false: nothing runs, state "stopped" */
+    uint64_t weight;     /* 1 to 1000 */
+    uint64_t memory_max; /* bytes, of its cgroup; 0: none */
+    uint64_t cpu_weight; /* 1 to 10000, of its cgroup; 0: none */
 };
 
 struct fleet_pipeline {
@@ -102,9 +102,8 @@ struct mr_fleet_view *mr_fleet_view_of(const struct fleet_own *own);
 
 const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name);
 
-/* By its name, or (`name` NULL) by its database; NULL: none. */
-const struct fleet_pipeline *mr_fleet_find(const struct fleet_list *list, const char *name,
-                                           const char *server, const char *database);
+/* NULL: none. */
+const struct fleet_pipeline *mr_fleet_find(const struct fleet_list *list, const char *name);
 
 /* The new last one, whose fields are taken over. */
 struct fleet_pipeline *mr_fleet_append(struct fleet_list *list,
@@ -148,9 +147,7 @@ mr_status mr_fleet_begin(const struct mr_fleet_options *options, const struct fl
 int mr_fleet_print_plan(const struct fleet *fleet, FILE *to, struct cJSON *change);
 enum { FLEET_NOTHING = 0, FLEET_CHANGES = 2, FLEET_POSITION_CHANGES = 4 };
 
-/* mr_fleet_plan of what is kept in Kafka. */
-mr_status mr_fleet_plan_stored(const struct mr_fleet_options *options, FILE *to, int *ret_code,
-                               struct mr_error *ret_error);
+mr_fleet_fn mr_fleet_plan_stored; /* mr_fleet_plan of what is kept in Kafka */
 
 /* Prints them as values for the chart. */
 void mr_fleet_print_values(const struct fleet *fleet, FILE *to);
@@ -170,9 +167,7 @@ void mr_fleet_mark(const struct fleet *fleet, const struct fleet_pipeline *pipel
                    struct mr_text *to);
 
 /* In one step, so that nobody reads a half of it. */
-bool mr_fleet_write_file(const char *path, const struct mr_text *text);
+bool mr_fleet_write_file(const char *path, mode_t mode, const struct mr_text *text);
 
 /* Makes the folder what the fleet is. */
 mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_error);
-
-#endif

@@ -2,11 +2,9 @@
  * look; the main thread none. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
+#include "base/object.h"
 #include "base/wake.h"
 #include "control/client.h"
 #include "fleet/agent_internal.h"
@@ -40,10 +38,8 @@ char *mr_look_ask(const char *socket_path, const char *path, const char *post)
 
 static cJSON *ask(const char *socket_path, const char *path, const char *post)
 {
-    char *text = mr_look_ask(socket_path, path, post);
-    cJSON *object = text == NULL ? NULL : cJSON_Parse(text);
-    free(text);
-    return object;
+    MR_FREED char *text = mr_look_ask(socket_path, path, post);
+    return text == NULL ? NULL : cJSON_Parse(text);
 }
 
 static const cJSON *at(const cJSON *object, const char *section, const char *name)
@@ -124,27 +120,25 @@ static void take_outcome(struct question *question, const cJSON *outcome)
 /* One that does not answer is to be restarted by the same right as one that says so. */
 static void ask_to_reload(struct question *question)
 {
-    char path[80];
-    cJSON *answer;
-    if (question->reload == RELOAD_WANTED) {
-        answer = ask(question->socket_path, "/api/reload", "");
+    bool is_first = question->reload == RELOAD_WANTED;
+    MR_FREED char *path =
+        is_first ? MR_STRDUP("/api/reload")
+                 : mr_formatted("/api/reload/outcome?request=%" PRIu64, question->number);
+    MR_OBJECT cJSON *answer = ask(question->socket_path, path, is_first ? "" : NULL);
+    if (is_first) {
         question->number = (uint64_t)number_at(answer, NULL, "request");
         question->reload = answer == NULL ? RELOAD_RESTART : RELOAD_ASKED;
     } else {
-        snprintf(path, sizeof(path), "/api/reload/outcome?request=%" PRIu64, question->number);
-        answer = ask(question->socket_path, path, NULL);
         take_outcome(question, answer);
     }
-    cJSON_Delete(answer);
 }
 
 static void ask_one(struct question *question)
 {
-    cJSON *status =
+    MR_OBJECT cJSON *status =
         question->wants_status ? ask(question->socket_path, "/status?tables=0", NULL) : NULL;
     if (status != NULL) {
         question->seen = seen_of(status);
-        cJSON_Delete(status);
     }
     if (question->reload != RELOAD_NONE) {
         ask_to_reload(question);

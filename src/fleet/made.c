@@ -1,11 +1,7 @@
 /* The folder of configurations: a file each, which says in its second line what it was made of. Files of others are left alone. */
 #include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "fleet/fleet_internal.h"
@@ -72,21 +68,15 @@ static mr_status read_made(struct fleet *fleet, const char *file, struct mr_erro
     if (len < 6 || strcmp(file + len - 5, ".toml") != 0) {
         return MR_OK;
     }
-    char *name = MR_STRNDUP(file, len - 5);
-    char *path = path_of(fleet->folder, name);
-    char *text = mr_file_read(path, &len, &reason);
-    mr_status status = text != NULL ? MR_OK
-                                    : mr_fail(ret_error, MR_ERR_USAGE,
-                                              "%s can't be read, so it can't be told what ran "
-                                              "before: %s",
-                                              path, reason);
-    if (text != NULL) {
-        mr_fleet_take_made(fleet, name, text, len, &(struct fleet_terms){0});
+    MR_FREED char *name = MR_STRNDUP(file, len - 5);
+    MR_FREED char *path = path_of(fleet->folder, name);
+    MR_FREED char *text = mr_file_read(path, &len, &reason);
+    if (text == NULL) {
+        return mr_fail(ret_error, MR_ERR_USAGE,
+                       "%s can't be read, so it can't be told what ran before: %s", path, reason);
     }
-    free(name);
-    free(text);
-    free(path);
-    return status;
+    mr_fleet_take_made(fleet, name, text, len, &(struct fleet_terms){0});
+    return MR_OK;
 }
 
 mr_status mr_fleet_folder_read(struct fleet *fleet, struct mr_error *ret_error)
@@ -110,26 +100,22 @@ void mr_fleet_folder_check(struct fleet *fleet)
 {
     for (uint32_t i = 0; fleet->folder != NULL && i < fleet->pipelines.count; i++) {
         const char *name = fleet->pipelines.items[i].name;
-        char *path = path_of(fleet->folder, name);
-        if (mr_fleet_find(&fleet->before, name, NULL, NULL) == NULL && access(path, F_OK) == 0) {
+        MR_FREED char *path = path_of(fleet->folder, name);
+        if (mr_fleet_find(&fleet->before, name) == NULL && access(path, F_OK) == 0) {
             FLEET_PROBLEM(fleet, 0,
                           "%s was not made by this fleet; move it away, or give the pipeline "
                           "another name",
                           path);
         }
-        free(path);
     }
 }
 
-bool mr_fleet_write_file(const char *path, const struct mr_text *text)
+bool mr_fleet_write_file(const char *path, mode_t mode, const struct mr_text *text)
 {
-    struct mr_text new = {0};
-    mr_text_format(&new, "%s.new", path);
-    FILE *to = fopen(new.data, "we");
-    bool good = to != NULL && fwrite(text->data, 1, text->len, to) == text->len;
-    good = to != NULL && fclose(to) == 0 && good && rename(new.data, path) == 0;
-    mr_text_done(&new);
-    return good;
+    MR_FREED char *new = mr_formatted("%s.new", path);
+    int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    bool good = fd >= 0 && write(fd, text->data, text->len) == (ssize_t)text->len;
+    return fd >= 0 && close(fd) == 0 && good && rename(new, path) == 0;
 }
 
 mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_error)
@@ -138,23 +124,19 @@ mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_
     mkdir(fleet->folder, 0755);
     for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
         const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
-        const struct fleet_pipeline *made =
-            mr_fleet_find(&fleet->before, pipeline->name, NULL, NULL);
+        const struct fleet_pipeline *made = mr_fleet_find(&fleet->before, pipeline->name);
         bool is_new = made == NULL || strcmp(made->text.data, pipeline->text.data) != 0;
-        char *path = path_of(fleet->folder, pipeline->name);
-        mr_status status = !is_new || mr_fleet_write_file(path, &pipeline->text)
-                               ? MR_OK
-                               : mr_fail(ret_error, MR_ERR_USAGE, "%s can't be written: %s", path,
-                                         strerror(errno));
-        free(path);
-        MR_TRY(status);
+        MR_FREED char *path = path_of(fleet->folder, pipeline->name);
+        if (is_new && !mr_fleet_write_file(path, 0666, &pipeline->text)) {
+            return mr_fail(ret_error, MR_ERR_USAGE, "%s can't be written: %s", path,
+                           strerror(errno));
+        }
         written += is_new;
     }
     for (uint32_t i = 0; i < fleet->before.count; i++) {
         const char *name = fleet->before.items[i].name;
-        char *path = path_of(fleet->folder, name);
-        removed += mr_fleet_find(&fleet->pipelines, name, NULL, NULL) == NULL && unlink(path) == 0;
-        free(path);
+        MR_FREED char *path = path_of(fleet->folder, name);
+        removed += mr_fleet_find(&fleet->pipelines, name) == NULL && unlink(path) == 0;
     }
     fprintf(stderr, "%s: %u written, %u removed, %u as before\n", fleet->folder, written, removed,
             fleet->pipelines.count - written);

@@ -1,10 +1,7 @@
 /* What Kafka says to an agent: which partitions are its, which pipelines they define, whether the node is to drain, and what others say of
  * their pipelines. Decides nothing about processes. Main thread, with the lock. */
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "fleet/agent_internal.h"
 
 enum {
@@ -94,33 +91,22 @@ static void take_definition(struct fleet_agent *agent, struct fleet_record *reco
 
 /* ---- the group ---- */
 
-static void set_all(struct fleet_agent *agent, enum fleet_hold from, enum fleet_hold to)
-{
-    for (uint32_t i = 0; i < FLEET_PARTITIONS; i++) {
-        agent->holds[i] = agent->holds[i] == from ? to : agent->holds[i];
-    }
-}
-
-/* What goes on until it is known whose it is: the topic's records are not looked at meanwhile. */
-static void keep_all(struct fleet_agent *agent)
-{
-    set_all(agent, HOLD_UNREAD, HOLD_KEPT);
-    set_all(agent, HOLD_READ, HOLD_KEPT);
-    set_all(agent, HOLD_LEAVING, HOLD_KEPT);
-    agent->has_group = false;
-}
-
+/* What it has goes on until it is known whose it is: the topic's records are not looked at meanwhile. */
 static void leave(struct fleet_agent *agent)
 {
     mr_kafka_group_free(agent->member);
     agent->member = NULL;
-    keep_all(agent);
+    agent->has_group = false;
+    for (uint32_t i = 0; i < FLEET_PARTITIONS; i++) {
+        agent->holds[i] = agent->holds[i] == HOLD_NONE ? HOLD_NONE : HOLD_KEPT;
+    }
 }
 
 static void take_assigned(struct fleet_agent *agent, const struct mr_kafka_news_item *news)
 {
-    if (!agent->reading.is_back) {
-        set_all(agent, HOLD_KEPT, HOLD_NONE); /* the coordinator has answered: others have them */
+    for (uint32_t i = 0; i < FLEET_PARTITIONS && !agent->reading.is_back; i++) {
+        bool is_others = agent->holds[i] == HOLD_KEPT; /* for the coordinator has answered */
+        agent->holds[i] = is_others ? HOLD_NONE : agent->holds[i];
     }
     agent->has_group = true;
     for (uint32_t i = 0; i < news->count; i++) {
@@ -302,47 +288,18 @@ static void take_watched(struct fleet_agent *agent, const struct fleet_record *r
     }
 }
 
-static void status_done(struct fleet_status *status)
+/* Any agent says so again and again: what came before there was a child is not missed. */
+static void take_status(struct fleet_agent *agent, const struct fleet_record *record)
 {
-    struct fleet_record record = {.kind = FLEET_RECORD_STATUS, .status = *status};
-    mr_fleet_record_done(&record);
-}
-
-/* The list has the newest one of each pipeline. */
-static void take_status(struct fleet_agent *agent, struct fleet_record *record)
-{
-    struct fleet_statuses *fleet = &agent->fleet;
-    uint32_t at = 0;
-    while (at < fleet->count && strcmp(fleet->items[at].name, record->status.name) != 0) {
-        at++;
-    }
-    if (at < fleet->count) {
-        status_done(&fleet->items[at]);
-    }
-    if (record->is_gone) {
-        if (at < fleet->count) {
-            fleet->items[at] = fleet->items[--fleet->count];
-        }
-        return;
-    }
-    if (at == fleet->count) {
-        MR_GROW(fleet->items, fleet->room, fleet->count + 1);
-        fleet->count++;
-    }
-    fleet->items[at] = record->status;
-    *record = (struct fleet_record){0}; /* its texts are the list's now */
-}
-
-void mr_agent_forget(struct fleet_agent *agent)
-{
+    const struct fleet_status *status = &record->status;
     for (uint32_t i = 0; i < agent->children.count; i++) {
-        mr_agent_child_free(agent->children.items[i]);
+        struct fleet_child *child = agent->children.items[i];
+        if (strcmp(child->definition.name, status->name) == 0) {
+            child->is_taken_over =
+                !record->is_gone && strcmp(status->node, agent->node) != 0 &&
+                (status->state == FLEET_STANDBY || status->state == FLEET_STREAMING);
+        }
     }
-    for (uint32_t i = 0; i < agent->fleet.count; i++) {
-        status_done(&agent->fleet.items[i]);
-    }
-    free(agent->children.items);
-    free(agent->fleet.items);
 }
 
 static void take_watcher(struct fleet_agent *agent, const struct mr_kafka_news_item *news,
@@ -363,7 +320,7 @@ static void take_watcher(struct fleet_agent *agent, const struct mr_kafka_news_i
         mr_fleet_record_done(&record);
         break;
     case MR_NEWS_READ:
-        *(is_status ? &agent->reading.statuses_are : &agent->reading.is_read) = true;
+        agent->reading.is_read |= !is_status;
         if (!is_status && agent->reading.revision < agent->reading.newest) {
             set_gone(agent);
         }
@@ -382,20 +339,6 @@ static void take_watcher(struct fleet_agent *agent, const struct mr_kafka_news_i
     }
 }
 
-bool mr_agent_is_taken_over(const struct fleet_agent *agent, const char *pipeline)
-{
-    for (uint32_t i = 0; i < agent->fleet.count && agent->reading.statuses_are; i++) {
-        const struct fleet_status *status = &agent->fleet.items[i];
-        if (strcmp(status->name, pipeline) == 0) {
-            return strcmp(status->node, agent->node) != 0 &&
-                   (status->state == FLEET_STANDBY || status->state == FLEET_STREAMING);
-        }
-    }
-    return false;
-}
-
-/* ---- */
-
 static void follow_again(struct fleet_agent *agent, int64_t now_ms)
 {
     struct fleet_reading *reading = &agent->reading;
@@ -407,7 +350,6 @@ static void follow_again(struct fleet_agent *agent, int64_t now_ms)
     }
     reading->revision = 0;
     reading->follow_ms = 0;
-    reading->statuses_are = false;
     mr_kafka_group_follow_again(agent->watcher);
 }
 

@@ -1,12 +1,10 @@
 /* What [fleet] says of the fleet itself: its name, and the options of millrace's by which its agents and commands reach Kafka, listen and
  * log. The file may be the whole definition, or on an agent's host [fleet] alone. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "fleet/fleet_internal.h"
 
-enum { SESSION_MS = 30000, SESSION_MS_MIN = 1000, SESSION_MS_MAX = 600000 };
+enum { SESSION_MS_MIN = 1000, SESSION_MS_MAX = 600000 };
 
 /* Of [sink.kafka], what says how a cluster is reached. */
 static const char reaches[] =
@@ -41,16 +39,13 @@ static bool take_sink(const struct mr_toml_node *table, struct parts *parts,
     return true;
 }
 
-static mr_status load_options(const char *path, const struct mr_toml_node *root,
-                              struct fleet_own *own)
+static void load_options(struct fleet *fleet, const char *path, struct fleet_own *own)
 {
-    const struct mr_toml_node *about = mr_fleet_child(root, "fleet");
+    const struct mr_toml_node *about = mr_fleet_child(fleet->root, "fleet");
     struct parts parts = {0};
     struct mr_toml_node options = {.kind = MR_TOML_TABLE, .children = parts.top};
-    if (take_sink(about, &parts, &parts.top[0]) ||
-        take_sink(mr_fleet_child(root, "template"), &parts, &parts.top[0])) {
-        options.count++;
-    }
+    options.count = take_sink(about, &parts, &parts.top[0]) ||
+                    take_sink(mr_fleet_child(fleet->root, "template"), &parts, &parts.top[0]);
     static const char *const sections[] = {"http", "log"};
     for (size_t i = 0; i < MR_ARRAY_LEN(sections); i++) {
         const struct mr_toml_node *section = mr_fleet_child(about, sections[i]);
@@ -60,11 +55,15 @@ static mr_status load_options(const char *path, const struct mr_toml_node *root,
     }
     mr_status status = mr_config_load_clients(path, &options, &own->config);
     free(parts.of_kafka);
-    return status;
+    mr_config_print_problems(own->config, stderr);
+    fleet->problems.errors += own->config->problems.errors;
+    if (status == MR_OK && own->config->kafka.brokers == NULL) {
+        FLEET_PROBLEM(fleet, 0,
+                      "the fleet has no Kafka: set sink.kafka.brokers in [fleet] or in [template]");
+    }
 }
 
-/* The fleet's own keys; the first fault is the answer. */
-static mr_status read_keys(struct fleet *fleet, struct fleet_own *own, struct mr_error *ret_error)
+static void read_keys(struct fleet *fleet, struct fleet_own *own)
 {
     const struct mr_toml_node *about = mr_fleet_child(fleet->root, "fleet");
     const char *session = mr_fleet_text(fleet, about, "session_timeout", "30s");
@@ -75,38 +74,29 @@ static mr_status read_keys(struct fleet *fleet, struct fleet_own *own, struct mr
     own->summary = strcmp(metrics, "summary") == 0;
     if (!mr_option_parse(duration, session, &own->session_ms) || own->session_ms < SESSION_MS_MIN ||
         own->session_ms > SESSION_MS_MAX) {
-        return mr_fail(
-            ret_error, MR_ERR_CONFIG,
-            "[fleet] session_timeout must be a duration from 1s to 10m, such as \"30s\"");
+        FLEET_PROBLEM(fleet, about->line,
+                      "session_timeout must be a duration from 1s to 10m, such as \"30s\"");
     }
-    return own->summary || strcmp(metrics, "all") == 0
-               ? MR_OK
-               : mr_fail(ret_error, MR_ERR_CONFIG,
-                         "[fleet] metrics must be \"all\" or \"summary\"");
+    if (!own->summary && strcmp(metrics, "all") != 0) {
+        FLEET_PROBLEM(fleet, about->line, "metrics must be \"all\" or \"summary\"");
+    }
 }
 
 mr_status mr_fleet_own_read(const char *path, struct fleet_own *ret, struct mr_error *ret_error)
 {
     struct fleet fleet;
-    *ret = (struct fleet_own){.session_ms = SESSION_MS};
+    *ret = (struct fleet_own){0};
     mr_fleet_read(path, &fleet);
-    mr_status status = fleet.problems.errors == 0 ? read_keys(&fleet, ret, ret_error) : MR_OK;
-    if (status == MR_OK && fleet.problems.errors == 0) {
-        status = load_options(path, fleet.root, ret);
-        mr_config_print_problems(ret->config, stderr);
-        if (status == MR_OK && ret->config->kafka.brokers == NULL) {
-            status = mr_fail(ret_error, MR_ERR_CONFIG,
-                             "the fleet has no Kafka: set sink.kafka.brokers in [fleet] or in "
-                             "[template] of %s",
-                             path);
-        } else if (status != MR_OK) {
-            mr_error_set(ret_error, status, "errors are above; nothing was done");
-        }
+    if (fleet.problems.errors == 0) {
+        read_keys(&fleet, ret);
+    }
+    if (fleet.problems.errors == 0) {
+        load_options(&fleet, path, ret);
     }
     mr_problems_print(&fleet.problems, stderr);
-    if (fleet.problems.errors > 0) {
-        status = mr_fail(ret_error, MR_ERR_CONFIG, "errors are above; nothing was done");
-    }
+    mr_status status = fleet.problems.errors == 0 ? MR_OK
+                                                  : mr_fail(ret_error, MR_ERR_CONFIG,
+                                                            "errors are above; nothing was done");
     mr_fleet_done(&fleet);
     return status;
 }

@@ -1,25 +1,20 @@
 /* What an agent serves: metrics of its pipelines and its own, the state of the fleet as JSON and as a page, and its health. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "control/pages.h"
 #include "base/clock.h"
-#include "control/http.h"
+#include "base/thread.h"
 #include "control/live_page.h"
 #include "fleet/agent_internal.h"
 #include "fleet/fleet_page.h"
 #include "metrics/metrics.h"
 
-#define TEXT_TYPE "text/plain; version=0.0.4; charset=utf-8"
-
 /* Of each pipeline, where [fleet] metrics = "summary". */
 static const char summary[] =
     "millrace_build_info|millrace_ready|millrace_standstill|millrace_standstill_seconds|"
-    "millrace_lag_seconds|millrace_lag_bytes|millrace_slot_retained_bytes|millrace_slot_safe_wal_"
-    "bytes|"
-    "millrace_changes_total|millrace_records_acknowledged_total|"
-    "millrace_record_bytes_acknowledged_total|millrace_memory_used_bytes|process_start_time_"
-    "seconds";
+    "millrace_lag_seconds|millrace_lag_bytes|millrace_slot_retained_bytes|"
+    "millrace_slot_safe_wal_bytes|millrace_changes_total|millrace_records_acknowledged_total|"
+    "millrace_record_bytes_acknowledged_total|millrace_memory_used_bytes|"
+    "process_start_time_seconds";
 
 /* A family of all pipelines together: Prometheus' text has each family once. */
 struct family {
@@ -101,19 +96,13 @@ static void expose_state(struct mr_exposition *to, const struct fleet_child *chi
 
 static void expose_exits(struct mr_exposition *to, const struct fleet_child *child)
 {
-    uint64_t signals = 0;
-    char code[16];
-    for (size_t i = 0; i < MR_ARRAY_LEN(child->exits); i++) {
-        const struct fleet_exits *exits = &child->exits[i];
-        snprintf(code, sizeof(code), "%d", exits->code);
-        if (exits->code >= FLEET_SIGNALLED) {
-            signals += exits->count;
-        } else if (exits->count > 0) {
-            mr_expose_u64(to, (const char *[]){child->definition.name, code}, exits->count);
+    for (int i = 0; i <= FLEET_SIGNALLED; i++) {
+        char code[16];
+        snprintf(code, sizeof(code), "%d", i);
+        if (child->exits[i] > 0) {
+            const char *word = i < FLEET_SIGNALLED ? code : "signal";
+            mr_expose_u64(to, (const char *[]){child->definition.name, word}, child->exits[i]);
         }
-    }
-    if (signals > 0) {
-        mr_expose_u64(to, (const char *[]){child->definition.name, "signal"}, signals);
     }
 }
 
@@ -181,7 +170,7 @@ struct place {
 /* Names and sockets of those that run, to be asked without the lock. */
 static struct place *places_of(struct fleet_agent *agent, uint32_t *ret_count)
 {
-    pthread_mutex_lock(&agent->lock);
+    MR_HOLD(&agent->lock);
     struct place *places = MR_NEW_ARRAY(struct place, agent->children.count + 1);
     *ret_count = 0;
     for (uint32_t i = 0; i < agent->children.count; i++) {
@@ -192,7 +181,6 @@ static struct place *places_of(struct fleet_agent *agent, uint32_t *ret_count)
                                .socket_path = MR_STRDUP(child->process.socket_path)};
         }
     }
-    pthread_mutex_unlock(&agent->lock);
     return places;
 }
 
@@ -221,7 +209,7 @@ static void add_pipelines(struct fleet_agent *agent, FILE *to)
 static void metrics(void *context, struct mr_http_request *request)
 {
     struct fleet_agent *agent = context;
-    FILE *to = mr_http_body(request, TEXT_TYPE);
+    FILE *to = mr_http_body(request, "text/plain; version=0.0.4; charset=utf-8");
     uint8_t *text = NULL;
     struct mr_buffer out = {.full = true};
     pthread_mutex_lock(&agent->lock);
@@ -242,75 +230,41 @@ static void status(void *context, struct mr_http_request *request)
     struct fleet_agent *agent = context;
     struct mr_error error;
     cJSON *found;
-    pthread_mutex_lock(&agent->view_lock);
-    mr_status status = mr_fleet_view_look(agent->view, &found, &error);
-    pthread_mutex_unlock(&agent->view_lock);
-    if (status == MR_OK) {
+    MR_HOLD(&agent->view_lock);
+    if (mr_fleet_view_look(agent->view, &found, &error) == MR_OK) {
         mr_http_json(request, found);
     } else {
         mr_http_fail(request, 503, "%s", error.text);
     }
 }
 
-/* Nothing from elsewhere, nothing inline, in no frame. */
-static void answer_file(struct mr_http_request *request, const char *type, mr_slice bytes)
-{
-    mr_http_header(request, "Content-Security-Policy",
-                   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-                   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
-    fwrite(bytes.data, 1, bytes.len, mr_http_body(request, type));
-}
-
-static void page(void *context, struct mr_http_request *request)
-{
-    (void)context;
-    answer_file(request, "text/html; charset=utf-8", mr_fleet_page_html());
-}
-
-static void script(void *context, struct mr_http_request *request)
-{
-    (void)context;
-    answer_file(request, "text/javascript; charset=utf-8", mr_fleet_page_js());
-}
-
-static void style(void *context, struct mr_http_request *request)
-{
-    (void)context;
-    answer_file(request, "text/css; charset=utf-8", mr_live_page_css());
-}
-
-static void answer_health(struct mr_http_request *request, const char *word, bool is_good)
-{
-    mr_http_status(request, is_good ? 200 : 503);
-    fprintf(mr_http_body(request, "application/json"), "{\"%s\":%s}\n", word,
-            is_good ? "true" : "false");
-}
-
 static void healthz(void *context, struct mr_http_request *request)
 {
-    (void)context;
-    answer_health(request, "alive", true);
+    fputs("{\"alive\":true}\n", mr_http_body(request, "application/json"));
 }
 
 static void readyz(void *context, struct mr_http_request *request)
 {
     struct fleet_agent *agent = context;
-    pthread_mutex_lock(&agent->lock);
+    MR_HOLD(&agent->lock);
     bool is_ready = mr_agent_is_ready(agent);
-    pthread_mutex_unlock(&agent->lock);
-    answer_health(request, "ready", is_ready);
+    mr_http_status(request, is_ready ? 200 : 503);
+    fprintf(mr_http_body(request, "application/json"), "{\"ready\":%s}\n",
+            is_ready ? "true" : "false");
 }
 
 mr_status mr_agent_pages_start(struct fleet_agent *agent, struct mr_error *ret_error)
 {
     static const struct mr_http_route routes[] = {
-        {.path = "/", .handler = page},
-        {.path = "/fleet_page.js", .handler = script},
-        {.path = "/live_page.css", .handler = style},
         {.path = "/metrics", .handler = metrics, .slow = true},
         {.path = "/status", .handler = status, .slow = true},
         {.path = "/healthz", .handler = healthz, .open = true},
         {.path = "/readyz", .handler = readyz, .open = true},
+    };
+    static const struct mr_page_file files[] = {
+        {"/", "text/html; charset=utf-8", mr_fleet_page_html},
+        {"/fleet_page.js", "text/javascript; charset=utf-8", mr_fleet_page_js},
+        {"/live_page.css", "text/css; charset=utf-8", mr_live_page_css},
     };
     const struct mr_http_options *options = &agent->own->config->http;
     if (!options->enabled) {
@@ -318,6 +272,7 @@ mr_status mr_agent_pages_start(struct fleet_agent *agent, struct mr_error *ret_e
     }
     agent->view = mr_fleet_view_of(agent->own);
     agent->http = mr_http_new(options);
+    mr_pages_add_files(agent->http, files, MR_ARRAY_LEN(files));
     mr_http_add_all(agent->http, routes, MR_ARRAY_LEN(routes), agent);
     return mr_http_start(agent->http, ret_error);
 }

@@ -1,22 +1,16 @@
 #include "fleet/process.h"
 
-#include <cjson/cJSON.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
-#include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
+#include "base/object.h"
 #include "fleet/child.h"
 
 enum { LINE_MAX_BYTES = 16384, DEAD = 71 };
@@ -33,11 +27,8 @@ static bool write_text(const char *path, const char *text)
 
 static bool write_below(const char *folder, const char *name, const char *text)
 {
-    struct mr_text path = {0};
-    mr_text_format(&path, "%s/%s", folder, name);
-    bool good = write_text(path.data, text);
-    mr_text_done(&path);
-    return good;
+    MR_FREED char *path = mr_formatted("%s/%s", folder, name);
+    return write_text(path, text);
 }
 
 /* systemd says so of a unit with Delegate= (systemd.resource-control(5), "user.delegate" from version 251 on). */
@@ -51,20 +42,19 @@ static bool is_delegated(const char *folder)
 void mr_process_find_cgroup(struct fleet_home *home)
 {
     char own[512], path[400];
-    struct mr_text folder = {0}, below = {0};
     if (!mr_file_read_head("/proc/self/cgroup", own, sizeof(own)) ||
         sscanf(own, "0::%399[^\n]", path) != 1) {
         return;
     }
-    mr_text_format(&folder, "/sys/fs/cgroup%s", path);
-    mr_text_format(&below, "%s/agent", folder.data);
-    if (is_delegated(folder.data) && (mkdir(below.data, 0755) == 0 || errno == EEXIST) &&
-        write_below(below.data, "cgroup.procs", "0") &&
-        write_below(folder.data, "cgroup.subtree_control", "+memory +cpu")) {
-        home->cgroup = MR_STRDUP(folder.data);
+    char *folder = mr_formatted("/sys/fs/cgroup%s", path);
+    MR_FREED char *below = mr_formatted("%s/agent", folder);
+    if (is_delegated(folder) && (mkdir(below, 0755) == 0 || errno == EEXIST) &&
+        write_below(below, "cgroup.procs", "0") &&
+        write_below(folder, "cgroup.subtree_control", "+memory +cpu")) {
+        home->cgroup = folder;
+    } else {
+        free(folder);
     }
-    mr_text_done(&folder);
-    mr_text_done(&below);
 }
 
 /* Of a text whose options have a line each, all but those that are the agent's to say. */
@@ -86,7 +76,7 @@ mr_status mr_process_write_options(const struct fleet_home *home,
                                    const struct fleet_definition *definition,
                                    struct fleet_process *process, struct mr_error *ret_error)
 {
-    struct mr_text text = {0}, new = {0};
+    MR_TEXT(text);
     if (process->config_path == NULL) {
         process->config_path = mr_formatted("%s/%s.toml", home->folder, definition->name);
     }
@@ -94,34 +84,23 @@ mr_status mr_process_write_options(const struct fleet_home *home,
                    definition->generation);
     mr_text_format(&text, "http.address = \"unix:%s\"\n", process->socket_path);
     add_options(&text, definition->config);
-    mr_text_format(&new, "%s.new", process->config_path);
-    int fd = open(new.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    bool good = fd >= 0 && write(fd, text.data, text.len) == (ssize_t)text.len;
-    good = fd >= 0 && close(fd) == 0 && good && rename(new.data, process->config_path) == 0;
-    mr_status status =
-        good ? MR_OK
-             : mr_fail(ret_error, MR_ERR_SYSTEM,
-                       "%s can't be written: %s; the agent's folder is [fleet] folder",
-                       process->config_path, strerror(errno));
-    mr_text_done(&text);
-    mr_text_done(&new);
-    return status;
+    return mr_fleet_write_file(process->config_path, 0600, &text)
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_SYSTEM,
+                         "%s can't be written: %s; the agent's folder is [fleet] folder",
+                         process->config_path, strerror(errno));
 }
 
 static void make_cgroup(const struct fleet_home *home, const struct fleet_definition *definition,
                         struct fleet_process *process)
 {
-    char number[32];
-    if (home->cgroup == NULL) {
-        return;
-    }
+    uint64_t memory = definition->terms.memory_max, weight = definition->terms.cpu_weight;
+    MR_FREED char *most = mr_formatted("%" PRIu64, memory);
+    MR_FREED char *share = mr_formatted("%" PRIu64, weight == 0 ? 100 : weight);
     process->cgroup = mr_formatted("%s/pipeline-%s", home->cgroup, definition->name);
     mkdir(process->cgroup, 0755);
-    snprintf(number, sizeof(number), "%" PRIu64, definition->memory_max);
-    write_below(process->cgroup, "memory.max", definition->memory_max == 0 ? "max" : number);
-    snprintf(number, sizeof(number), "%" PRIu64,
-             definition->cpu_weight == 0 ? 100 : definition->cpu_weight);
-    write_below(process->cgroup, "cpu.weight", number);
+    write_below(process->cgroup, "memory.max", memory == 0 ? "max" : most);
+    write_below(process->cgroup, "cpu.weight", share);
 }
 
 /* In the forked process, which may do only what is safe in a signal handler: others of its threads may have held a lock. */
@@ -157,13 +136,13 @@ static mr_status start(const struct fleet_home *home, struct fleet_process *proc
     if (pipe2(log, O_CLOEXEC | O_NONBLOCK) != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }
-    char *procs = process->cgroup == NULL ? NULL : mr_formatted("%s/cgroup.procs", process->cgroup);
+    MR_FREED char *procs =
+        process->cgroup == NULL ? NULL : mr_formatted("%s/cgroup.procs", process->cgroup);
     int parent = getpid();
     int pid = fork();
     if (pid == 0) {
         become(home, process, procs, parent, log[1]);
     }
-    free(procs);
     close(log[1]);
     if (pid < 0) {
         close(log[0]);
@@ -184,7 +163,9 @@ mr_status mr_process_start(const struct fleet_home *home, const struct fleet_def
     process->socket_path = mr_formatted("%s/%s.%" PRIu64 ".sock", home->folder, definition->name,
                                         (uint64_t)getpid() * 100000 + ++started);
     MR_TRY(mr_process_write_options(home, definition, process, ret_error));
-    make_cgroup(home, definition, process);
+    if (home->cgroup != NULL) {
+        make_cgroup(home, definition, process);
+    }
     return start(home, process, ret_error);
 }
 
@@ -192,7 +173,7 @@ mr_status mr_process_start(const struct fleet_home *home, const struct fleet_def
 static void keep_error(struct fleet_process *process, const char *line)
 {
     static const char mark[] = "Z error ";
-    cJSON *object = line[0] == '{' ? cJSON_Parse(line) : NULL;
+    MR_OBJECT cJSON *object = line[0] == '{' ? cJSON_Parse(line) : NULL;
     const char *level = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "level"));
     const char *said = NULL;
     if (level != NULL) {
@@ -209,7 +190,6 @@ static void keep_error(struct fleet_process *process, const char *line)
         process->error.len = 0;
         mr_text_string(&process->error, said);
     }
-    cJSON_Delete(object);
 }
 
 static void take_log(struct fleet_process *process, const char *name, const char *bytes, size_t len)
@@ -238,11 +218,6 @@ void mr_process_read_log(struct fleet_process *process, const char *name)
     }
 }
 
-static double seconds_of(struct timeval time)
-{
-    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
-}
-
 bool mr_process_has_ended(struct fleet_process *process, const char *name, int32_t *ret_exit_code,
                           double *ret_cpu_seconds)
 {
@@ -255,7 +230,8 @@ bool mr_process_has_ended(struct fleet_process *process, const char *name, int32
     take_log(process, name, "\n", 1);
     process->pid = 0;
     *ret_exit_code = WIFSIGNALED(how) ? FLEET_SIGNALLED + WTERMSIG(how) : WEXITSTATUS(how);
-    *ret_cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+    *ret_cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
     return true;
 }
 

@@ -2,7 +2,6 @@
  * with the thread that has forked it (PR_SET_PDEATHSIG). */
 #pragma once
 
-#include "base/text.h"
 #include "fleet/store.h"
 
 /* Where processes live; the caller's, all texts too. */

@@ -1,12 +1,13 @@
 /* The records of a fleet's topics, from and to JSON: a table of fields for each kind. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "fleet/fleet_internal.h"
+#include "base/object.h"
 #include "fleet/store.h"
 
 #define NUMBER_MAX ((double)(UINT64_C(1) << 53))
+
+#define REVISION_KEY "_revision"
+#define NODE_KEY     "node/"
 
 const char *const mr_fleet_states[FLEET_STATES] = {
     [FLEET_WAITING] = "waiting",     [FLEET_STARTING] = "starting", [FLEET_STANDBY] = "standby",
@@ -40,11 +41,11 @@ static const struct field of_definition[] = {
     FIELD(definition.revision, IS_WHOLE, true, "revision", 0),
     FIELD(definition.generation, IS_WHOLE, true, "generation", 0),
     FIELD(definition.retry, IS_WHOLE, false, "retry", 0),
-    FIELD(definition.run, IS_BOOL, true, "run", 0),
+    FIELD(definition.terms.run, IS_BOOL, true, "run", 0),
     FIELD(definition.config, IS_TEXT, true, "config", 0),
-    FIELD(definition.weight, IS_WHOLE, false, "weight", FLEET_WEIGHT_MAX),
-    FIELD(definition.memory_max, IS_WHOLE, false, "memory_max", 0),
-    FIELD(definition.cpu_weight, IS_WHOLE, false, "cpu_weight", FLEET_CPU_WEIGHT_MAX),
+    FIELD(definition.terms.weight, IS_WHOLE, false, "weight", FLEET_WEIGHT_MAX),
+    FIELD(definition.terms.memory_max, IS_WHOLE, false, "memory_max", 0),
+    FIELD(definition.terms.cpu_weight, IS_WHOLE, false, "cpu_weight", FLEET_CPU_WEIGHT_MAX),
 };
 static const struct field of_status[] = {
     FIELD(status.at_ms, IS_WHOLE, true, "at_ms", 0),
@@ -193,7 +194,7 @@ static enum fleet_record_kind kind_of(bool is_status, int32_t partition, const c
                                       bool is_node)
 {
     bool is_first = is_status || partition == 0;
-    if (!is_status && is_first && !is_node && strcmp(name, FLEET_REVISION_KEY) == 0) {
+    if (!is_status && is_first && !is_node && strcmp(name, REVISION_KEY) == 0) {
         return FLEET_RECORD_REVISION;
     }
     if (!mr_fleet_is_name(name) || (!is_status && is_first != is_node)) {
@@ -207,11 +208,11 @@ static enum fleet_record_kind kind_of(bool is_status, int32_t partition, const c
 mr_status mr_fleet_record_read(bool is_status, const struct mr_kafka_read *read,
                                struct fleet_record *ret, struct mr_error *ret_error)
 {
-    char *key =
+    MR_FREED char *key =
         MR_STRNDUP(read->key.data == NULL ? "" : (const char *)read->key.data, read->key.len);
-    bool is_node = strncmp(key, FLEET_NODE_KEY, strlen(FLEET_NODE_KEY)) == 0;
+    bool is_node = strncmp(key, NODE_KEY, strlen(NODE_KEY)) == 0;
     const char *name = strlen(key) < read->key.len ? "" /* it has a NUL */
-                                                   : key + (is_node ? strlen(FLEET_NODE_KEY) : 0);
+                                                   : key + (is_node ? strlen(NODE_KEY) : 0);
     *ret = (struct fleet_record){.kind = kind_of(is_status, read->partition, name, is_node),
                                  .is_gone = read->value.data == NULL};
     if (name_of(ret) != NULL) {
@@ -219,27 +220,21 @@ mr_status mr_fleet_record_read(bool is_status, const struct mr_kafka_read *read,
     }
     if (ret->kind == FLEET_RECORD_DEFINITION) {
         ret->definition.partition = read->partition;
-        ret->definition.weight = 1;
+        ret->definition.terms.weight = 1;
     }
-    mr_status status = MR_OK;
-    if (!ret->is_gone && ret->kind != FLEET_RECORD_OTHER) {
-        cJSON *json = cJSON_ParseWithLength((const char *)read->value.data, read->value.len);
-        status = take_value(key, json, ret, ret_error);
-        cJSON_Delete(json);
+    if (ret->is_gone || ret->kind == FLEET_RECORD_OTHER) {
+        return MR_OK;
     }
-    free(key);
-    return status;
+    MR_OBJECT cJSON *json = cJSON_ParseWithLength((const char *)read->value.data, read->value.len);
+    return take_value(key, json, ret, ret_error);
 }
 
 char *mr_fleet_record_key(const struct fleet_record *record)
 {
     struct fleet_record copy = *record;
     char **name = name_of(&copy);
-    struct mr_text key = {0};
     bool is_node = record->kind == FLEET_RECORD_NODE || record->kind == FLEET_RECORD_NODE_STATUS;
-    mr_text_format(&key, "%s%s", is_node ? FLEET_NODE_KEY : "",
-                   name == NULL ? FLEET_REVISION_KEY : *name);
-    return key.data;
+    return mr_formatted("%s%s", is_node ? NODE_KEY : "", name == NULL ? REVISION_KEY : *name);
 }
 
 static void add_field(cJSON *json, const struct field *field, const void *from)
@@ -288,9 +283,6 @@ char *mr_fleet_record_value(const struct fleet_record *record)
     if (record->is_gone) {
         return NULL;
     }
-    cJSON *json = mr_fleet_record_json(record);
-    char *text = cJSON_PrintUnformatted(json);
-    MR_ASSERT(text != NULL);
-    cJSON_Delete(json);
-    return text;
+    MR_OBJECT cJSON *json = mr_fleet_record_json(record);
+    return mr_object_text(json);
 }

@@ -20,15 +20,13 @@ static struct fleet_record record_of(enum fleet_record_kind kind)
         record.node = (struct fleet_node){name, true};
         break;
     case FLEET_RECORD_DEFINITION:
-        record.definition = (struct fleet_definition){.name = name,
-                                                      .revision = 7,
-                                                      .generation = 5,
-                                                      .retry = 6,
-                                                      .run = true,
-                                                      .config = text,
-                                                      .weight = 1000,
-                                                      .memory_max = UINT64_C(1) << 40,
-                                                      .cpu_weight = 10000};
+        record.definition =
+            (struct fleet_definition){.name = name,
+                                      .revision = 7,
+                                      .generation = 5,
+                                      .retry = 6,
+                                      .config = text,
+                                      .terms = {true, 1000, UINT64_C(1) << 40, 10000}};
         break;
     case FLEET_RECORD_STATUS:
         record.status = (struct fleet_status){.name = name,
@@ -234,7 +232,7 @@ static void add(struct fleet_stored *stored, const char *pipeline, int32_t parti
     struct fleet_stored_item *item =
         mr_fleet_stored_change(stored, FLEET_RECORD_DEFINITION, pipeline);
     item->record.definition.partition = partition;
-    item->record.definition.weight = weight;
+    item->record.definition.terms.weight = weight;
 }
 
 /* One each while partitions last, spread over ranges and remainders; then the least weight. */

@@ -1,9 +1,6 @@
 /* What agents say of a fleet's pipelines beside what is wanted of them, the worst first. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "fleet/fleet_internal.h"
 #include "fleet/store.h"
 
 struct mr_fleet_view {
@@ -49,7 +46,7 @@ static bool is_old(int64_t at_ms)
 static void rank(struct row *row)
 {
     const struct fleet_status *status = row->status;
-    bool is_wanted = row->definition != NULL && row->definition->run;
+    bool is_wanted = row->definition != NULL && row->definition->terms.run;
     bool is_said = status != NULL && !is_old(status->at_ms);
     row->rank = is_said && status->state == FLEET_HELD                       ? IS_HELD
                 : !is_wanted && (!is_said || status->state == FLEET_STOPPED) ? IS_STOPPED
@@ -110,9 +107,9 @@ static cJSON *show_row(const struct row *row)
     if (row->definition != NULL) {
         cJSON *wanted = cJSON_AddObjectToObject(json, "wanted");
         cJSON_AddNumberToObject(wanted, "generation", (double)row->definition->generation);
-        cJSON_AddBoolToObject(wanted, "run", row->definition->run);
+        cJSON_AddBoolToObject(wanted, "run", row->definition->terms.run);
         cJSON_AddNumberToObject(wanted, "partition", row->definition->partition);
-        cJSON_AddNumberToObject(wanted, "weight", (double)row->definition->weight);
+        cJSON_AddNumberToObject(wanted, "weight", (double)row->definition->terms.weight);
     }
     gather(json, "bill", "cpu_seconds|rows|bytes");
     return json;
@@ -185,9 +182,8 @@ mr_status mr_fleet_view_look(struct mr_fleet_view *view, cJSON **ret, struct mr_
         cJSON *json = *ret = cJSON_CreateObject();
         cJSON_AddStringToObject(json, "fleet", view->work.store.own->name);
         cJSON_AddNumberToObject(json, "revision", (double)stored.revision.number);
-        cJSON_AddBoolToObject(json, "whole", stored.is_whole && !stored.is_missing);
-        const int64_t at_ms = mr_wall_ns() / 1000000;
-        cJSON_AddNumberToObject(json, "at_ms", (double)at_ms);
+        cJSON_AddBoolToObject(json, "whole", stored.is_whole && stored.partitions > 0);
+        cJSON_AddNumberToObject(json, "at_ms", (double)(mr_wall_ns() / 1000000));
         cJSON_AddItemToObject(json, "pipelines", show_pipelines(&stored, &seen));
         cJSON_AddItemToObject(json, "nodes", show_nodes(&stored, &seen));
         mr_fleet_stored_done(&seen);

@@ -4,12 +4,8 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "fleet/fleet_internal.h"
 #include "kafka/kafka_writer.h"
 
 enum {
@@ -19,19 +15,9 @@ enum {
 /* Until the partitions of a new topic have leaders; a broker that is away takes longer, and is asked once. */
 #define AGAIN_NS (INT64_C(29) * 1000000000)
 
-char *mr_fleet_topic(const char *name)
+char *mr_fleet_topic(const char *name, bool is_status)
 {
-    return mr_formatted("__millrace_fleet.%s", name);
-}
-
-char *mr_fleet_status_topic(const char *name)
-{
-    return mr_formatted("__millrace_fleet.%s.status", name);
-}
-
-static char *topic_of(const struct fleet_store *store, bool is_status)
-{
-    return is_status ? mr_fleet_status_topic(store->own->name) : mr_fleet_topic(store->own->name);
+    return mr_formatted("__millrace_fleet.%s%s", name, is_status ? ".status" : "");
 }
 
 void mr_fleet_store_close(struct fleet_store *store)
@@ -52,28 +38,21 @@ static mr_status need_writer(struct fleet_store *store, struct mr_error *ret_err
 
 static mr_status create(struct fleet_store *store, bool is_status, struct mr_error *ret_error)
 {
-    char *topic = topic_of(store, is_status);
-    mr_status status =
-        mr_kafka_writer_create(store->writer, topic, is_status ? 1 : FLEET_PARTITIONS, ret_error);
-    free(topic);
-    return status;
+    MR_FREED char *topic = mr_fleet_topic(store->own->name, is_status);
+    return mr_kafka_writer_create(store->writer, topic, is_status ? 1 : FLEET_PARTITIONS,
+                                  ret_error);
 }
 
-mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_record *records,
-                              uint32_t count, struct mr_error *ret_error)
+mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_record *record,
+                              struct mr_error *ret_error)
 {
     MR_TRY(need_writer(store, ret_error));
-    char *topic = mr_fleet_status_topic(store->own->name);
-    for (uint32_t i = 0; i < count; i++) {
-        char *key = mr_fleet_record_key(&records[i]);
-        char *value = mr_fleet_record_value(&records[i]);
-        const struct mr_kafka_written written = {
-            .key = mr_slice_of(key), .value = value == NULL ? (mr_slice){0} : mr_slice_of(value)};
-        mr_kafka_writer_send(store->writer, topic, &written, 1);
-        free(key);
-        free(value);
-    }
-    free(topic);
+    MR_FREED char *topic = mr_fleet_topic(store->own->name, true);
+    MR_FREED char *key = mr_fleet_record_key(record);
+    MR_FREED char *value = mr_fleet_record_value(record);
+    const struct mr_kafka_written written = {
+        .key = mr_slice_of(key), .value = value == NULL ? (mr_slice){0} : mr_slice_of(value)};
+    mr_kafka_writer_send(store->writer, topic, &written, 1);
     return MR_OK;
 }
 
@@ -199,7 +178,7 @@ static mr_status open_topic(struct fleet_store *store, const char *topic,
     return status;
 }
 
-/* Calls take_record for each record up to the end that the topic has now. MR_END: there is no such topic. */
+/* Calls take_record for each record up to the end that the topic has now. */
 static mr_status read_topic(struct fleet_store *store, bool is_status, struct fleet_stored *to,
                             struct mr_error *ret_error)
 {
@@ -209,10 +188,8 @@ static mr_status read_topic(struct fleet_store *store, bool is_status, struct fl
     if (store->reader == NULL) {
         MR_TRY(mr_kafka_reader_new(&store->own->config->kafka, &store->reader, ret_error));
     }
-    char *topic =
-        is_status ? mr_fleet_status_topic(store->own->name) : mr_fleet_topic(store->own->name);
+    MR_FREED char *topic = mr_fleet_topic(store->own->name, is_status);
     mr_status status = open_topic(store, topic, &extent, ret_error);
-    bool is_there = status != MR_OK || extent.partitions > 0;
     to->partitions = (int32_t)extent.partitions;
     if (status == MR_OK && !is_status &&
         (extent.partitions == 1 || extent.partitions > FLEET_PARTITIONS)) {
@@ -235,14 +212,13 @@ static mr_status read_topic(struct fleet_store *store, bool is_status, struct fl
             status = MR_OK;
         }
     }
-    free(topic);
-    return status != MR_END || !is_there ? status : MR_OK;
+    return status == MR_END ? MR_OK : status;
 }
 
-/* Of names and values, in the order of the names; the caller's. */
-static char *digest_of(const struct fleet_stored *stored, uint64_t *ret_count)
+/* Of names and values, in the order of the names. */
+static struct mr_sha256_short digest_of(const struct fleet_stored *stored, uint64_t *ret_count)
 {
-    struct mr_text all = {0};
+    MR_TEXT(all);
     *ret_count = 0;
     mr_text_string(&all, "");
     for (uint32_t i = 0; i < stored->count; i++) {
@@ -252,9 +228,7 @@ static char *digest_of(const struct fleet_stored *stored, uint64_t *ret_count)
             ++*ret_count;
         }
     }
-    struct mr_sha256_short digest = mr_sha256_short(mr_slice_of(all.data));
-    mr_text_done(&all);
-    return MR_STRDUP(digest.text);
+    return mr_sha256_short(mr_slice_of(all.data));
 }
 
 /* Without tombstones, in order. */
@@ -288,18 +262,16 @@ mr_status mr_fleet_stored_read(struct fleet_store *store, bool is_status, struct
 {
     *ret = (struct fleet_stored){0};
     mr_status status = read_topic(store, is_status, ret, ret_error);
-    ret->is_missing = status == MR_END;
-    status = status == MR_OK || status == MR_END ? tidy(ret, ret_error) : status;
+    status = MR_THEN(status, tidy(ret, ret_error));
     if (status != MR_OK) {
         mr_fleet_stored_done(ret);
         return status;
     }
     uint64_t count;
-    char *digest = digest_of(ret, &count);
-    ret->is_whole =
-        count == ret->revision.count && (count == 0 || strcmp(digest, ret->revision.sha256) == 0);
+    const struct mr_sha256_short digest = digest_of(ret, &count);
+    ret->is_whole = count == ret->revision.count &&
+                    (count == 0 || strcmp(digest.text, ret->revision.sha256) == 0);
     ret->next = ret->revision.number + 1;
-    free(digest);
     return MR_OK;
 }
 
@@ -313,18 +285,14 @@ mr_status mr_fleet_change_begin(struct fleet_store *store, struct fleet_stored *
     MR_TRY(mr_kafka_writer_fence(store->writer, ret_error));
     MR_TRY(mr_fleet_stored_read(store, true, &seen, ret_error));
     mr_status status = mr_fleet_stored_read(store, false, ret, ret_error);
-    if (status == MR_OK && seen.is_missing) {
-        status = create(store, true, ret_error);
-    }
-    if (status == MR_OK && ret->is_missing) {
-        status = create(store, false, ret_error);
-    }
+    status = MR_THEN(status, seen.partitions > 0 ? MR_OK : create(store, true, ret_error));
+    status = MR_THEN(status, ret->partitions > 0 ? MR_OK : create(store, false, ret_error));
     /* Read once more, until it is seen, and its partitions have leaders: a commit would wait longer for them. Another may have made it just now,
      * with fewer partitions. */
     int64_t end_ns = mr_monotonic_ns() + AGAIN_NS;
-    while (status == MR_OK && ret->is_missing && mr_monotonic_ns() < end_ns) {
+    while (status == MR_OK && ret->partitions == 0 && mr_monotonic_ns() < end_ns) {
         status = mr_fleet_stored_read(store, false, ret, ret_error);
-        usleep(ret->is_missing ? AGAIN_US : 0);
+        usleep(ret->partitions == 0 ? AGAIN_US : 0);
     }
     for (uint32_t i = 0; i < seen.count && status == MR_OK; i++) {
         const struct fleet_record *record = &seen.items[i].record;
@@ -363,7 +331,7 @@ int32_t mr_fleet_place(const struct fleet_stored *stored, const bool *allowed)
         if (record->kind == FLEET_RECORD_DEFINITION && !record->is_gone &&
             record->definition.partition < FLEET_PARTITIONS) {
             weights[record->definition.partition] +=
-                record->definition.weight == 0 ? 1 : record->definition.weight;
+                record->definition.terms.weight == 0 ? 1 : record->definition.terms.weight;
         }
     }
     for (int32_t i = 0, step = step_of(places); i < places; i++) {
@@ -386,7 +354,8 @@ static struct fleet_revision next_revision(const struct fleet_stored *stored)
     strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     struct fleet_revision next = {.number = stored->next, .at = MR_STRDUP(at)};
     next.by = mr_formatted("%s@%s", user == NULL ? "?" : user->pw_name, host);
-    next.sha256 = digest_of(stored, &next.count);
+    const struct mr_sha256_short digest = digest_of(stored, &next.count);
+    next.sha256 = MR_STRDUP(digest.text);
     return next;
 }
 
@@ -441,7 +410,7 @@ mr_status mr_fleet_change_commit(struct fleet_store *store, struct fleet_stored 
     sort(stored);
     revision.revision = next_revision(stored);
     write_record(&written, 0, &revision, mr_fleet_record_value(&revision));
-    char *topic = mr_fleet_topic(store->own->name);
+    MR_FREED char *topic = mr_fleet_topic(store->own->name, false);
     mr_status status =
         mr_kafka_writer_commit(store->writer, topic, written.items, written.count, ret_error);
     for (uint32_t i = 0; i < written.count; i++) {
@@ -449,7 +418,6 @@ mr_status mr_fleet_change_commit(struct fleet_store *store, struct fleet_stored 
         free((void *)(uintptr_t)written.items[i].value.data);
     }
     free(written.items);
-    free(topic);
     mr_fleet_record_done(&revision);
     if (status == MR_OK) {
         fprintf(stderr, "fleet %s: revision %" PRIu64 "\n", store->own->name, stored->next);

@@ -8,22 +8,8 @@
  *   __millrace_fleet.NAME.status  1 partition. Agents write it, on change and every 30 s: pipelines by their names, and `node/NODE`. A tombstone for a
  *                                 pipeline whose definition is gone and whose child has ended
  *
- * Values are JSON; keys that are not known are passed over, and "version" above FLEET_RECORD_VERSION is refused.
- *
- * Agents' metrics (the dashboard, the alerts and docs/metrics.md go by these names):
- *   millrace_fleet_revision                             gauge: the last one read
- *   millrace_fleet_ready                                gauge: 1, or 0 (fleet_revision_back, or no group)
- *   millrace_fleet_partitions                           gauge: owned by this agent
- *   millrace_fleet_pipelines{state}                     gauge: this agent's, by state; each state has its series
- *   millrace_fleet_state{pipeline,state}                gauge: 1 for the state it is in, no series for others
- *   millrace_fleet_starts_total{pipeline}               counter
- *   millrace_fleet_exits_total{pipeline,code}           counter; code "signal" where one ended it
- *   millrace_fleet_cpu_seconds_total{pipeline}          counter, across restarts (rusage); so are:
- *   millrace_fleet_rows_total{pipeline}
- *   millrace_fleet_bytes_total{pipeline}
- *   millrace_fleet_rss_bytes{pipeline}                  gauge */
-#ifndef MR_FLEET_STORE_H
-#define MR_FLEET_STORE_H
+ * Values are JSON; keys that are not known are passed over, and "version" above FLEET_RECORD_VERSION is refused. */
+#pragma once
 
 #include <cjson/cJSON.h>
 
@@ -39,8 +25,6 @@ enum {
     FLEET_WEIGHT_MAX = 1000,
     FLEET_CPU_WEIGHT_MAX = 10000, /* as cgroups have it (the kernel's cgroup-v2.rst, cpu.weight) */
 };
-#define FLEET_REVISION_KEY "_revision"
-#define FLEET_NODE_KEY     "node/"
 
 /* ---- records ---- */
 
@@ -66,11 +50,8 @@ struct fleet_definition {
     uint64_t generation;
     /* Grows where a start is asked for: of one that is held or in backoff at once; one that runs ends in order, and starts anew. */
     uint64_t retry;
-    bool run;            /* false: stopped; nothing runs, state "stopped" */
-    char *config;        /* the file's text; text and file are 0600 */
-    uint64_t weight;     /* 1 to 1000 */
-    uint64_t memory_max; /* bytes, of its cgroup; 0: none */
-    uint64_t cpu_weight; /* 1 to 10000, of its cgroup; 0: none */
+    char *config; /* the file's text; text and file are 0600 */
+    struct fleet_terms terms;
 };
 
 enum fleet_state {
@@ -163,16 +144,15 @@ struct fleet_store {
     char *transactional_id;         /* of the writer; NULL: without */
 };
 
-/* Of the fleet of that name; the caller frees them. */
-char *mr_fleet_topic(const char *name);
-char *mr_fleet_status_topic(const char *name);
+/* Of the fleet of that name; the caller frees it. */
+char *mr_fleet_topic(const char *name, bool is_status);
 
 void mr_fleet_store_close(struct fleet_store *store);
 
-/* For agents: writes records to the status topic, each by itself, by a producer without transactions; returns at once. What Kafka does not
- * take within 25 s is dropped; the next one says it again. MR_ERR_…: no producer can be made. */
-mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_record *records,
-                              uint32_t count, struct mr_error *ret_error);
+/* For agents: writes a record to the status topic, by a producer without transactions; returns at once. What Kafka does not take within
+ * 25 s is dropped; the next one says it again. MR_ERR_…: no producer can be made. */
+mr_status mr_fleet_store_tell(struct fleet_store *store, const struct fleet_record *record,
+                              struct mr_error *ret_error);
 
 /* ---- all of it, for those who look and those who change it ---- */
 
@@ -187,10 +167,8 @@ struct fleet_stored {
     } * items;                         /* by kind and name */
     uint32_t count, room;
     int32_t partitions; /* of the topic; 0: there is none */
-    bool is_missing;    /* there is no such topic */
     bool is_whole;      /* what was read is what `revision` tells of */
-    uint64_t
-        next; /* revision: above all that an agent has seen, be it of a topic that was deleted */
+    uint64_t next;      /* revision: above all that an agent has seen, of whatever topic */
 };
 
 /* Reads a topic to the end that it has now, committed records only: of each key the last one, unless it is a tombstone. MR_ERR_CONFIG: a record of a
@@ -237,5 +215,3 @@ void mr_fleet_work_done(struct fleet_work *work);
 
 /* What another has done meanwhile is an exit code, not an error. */
 mr_status mr_fleet_outcome(mr_status status, const struct mr_error *error, int *ret_code);
-
-#endif

@@ -1,10 +1,7 @@
 /* Status records: of each pipeline that this agent runs, on a change and every 30 s, and of the agent itself. A failure to say so is no
  * reason to do anything else: whoever reads takes silence for "unknown". */
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "fleet/agent_internal.h"
 
 /* Of processes that have ended, and of the one that runs, as far as it has said. */
@@ -62,7 +59,7 @@ static void say(struct fleet_agent *agent, const struct fleet_record *record)
 {
     static bool is_silent;
     struct mr_error error;
-    bool fails = mr_fleet_store_tell(&agent->store, record, 1, &error) != MR_OK;
+    bool fails = mr_fleet_store_tell(&agent->store, record, &error) != MR_OK;
     if (fails && !is_silent) {
         mr_log(MR_LOG_WARN, "fleet_status_unsaid", error.text);
     }

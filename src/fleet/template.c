@@ -1,12 +1,8 @@
 /* From the template and a pipeline's own options to a configuration, an option a line. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "fleet/fleet_internal.h"
-#include "postgres/conn/pg_conn.h"
 
 enum { WRONG_MAX = 5 }; /* pipelines */
 
@@ -76,13 +72,12 @@ bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline,
 static bool add_value(struct fleet *fleet, const struct fleet_pipeline *pipeline,
                       const struct mr_toml_node *node, struct mr_text *to)
 {
-    struct mr_text text = {0};
+    MR_TEXT(text);
     bool good = true;
     switch (node->kind) {
     case MR_TOML_STRING:
         good = mr_fleet_expand(fleet, pipeline, node->string, &text);
         add_string(to, text.data);
-        mr_text_done(&text);
         return good;
     case MR_TOML_INTEGER:
         mr_text_format(to, "%" PRId64, node->integer);
@@ -117,7 +112,7 @@ static bool add_option(struct fleet *fleet, struct fleet_pipeline *pipeline, con
                        const struct mr_toml_node *node, const struct mr_toml_node *own)
 {
     const struct mr_toml_node *value = own == NULL ? node : own;
-    struct mr_text path = {0};
+    MR_TEXT(path);
     bool good;
     mr_text_string(&path, prefix);
     add_key(&path, node->key);
@@ -130,7 +125,6 @@ static bool add_option(struct fleet *fleet, struct fleet_pipeline *pipeline, con
         good = add_value(fleet, pipeline, value, &pipeline->text);
         mr_text_string(&pipeline->text, "\n");
     }
-    mr_text_done(&path);
     return good;
 }
 
