@@ -44,14 +44,14 @@ class Agent:
     """`millrace fleet run` of one host: a folder and a file of its own. `inside`: what its command is prefixed with; `node`: its name, if it is
     another than the host's."""
 
-    def __init__(self, fleet, host, inside=(), node=None):
+    def __init__(self, fleet, host, inside=(), node=None, limits=""):
         self.fleet, self.node, self.inside = fleet, node or host, list(inside)
         self.folder = os.path.join(fleet.folder, host)
         self.path = self.folder + ".toml"
         self.process, self.lines = None, []
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(f'[fleet]\nname = "{fleet.name}"\nsession_timeout = "{fleet.session_s}s"\nfolder = "{self.folder}"\n'
-                       f'sink.kafka.brokers = ["{fleet.inner}"]\nhttp.address = "127.0.0.1:0"\nlog.format = "json"\n')
+                       f'sink.kafka.brokers = ["{fleet.inner}"]\nhttp.address = "127.0.0.1:0"\nlog.format = "json"\n{limits}')
 
     def start(self):
         self.process = subprocess.Popen([*self.inside, BINARY, "fleet", "run", "--node", self.node, "--config", self.path],
@@ -190,6 +190,13 @@ class Fleet:
         """{pipeline: what is said of it}"""
         return {one["name"]: one for one in json.loads(self.command("status", "--json", codes=(0, 1)))["pipelines"]}
 
+    def above_limits(self, count):
+        """What is said of the pipelines, once that many come first, which no host has room for."""
+        def right():
+            said = list(self.status().values())
+            return said if [one.get("surplus") for one in said] == [True] * count + [False] * (len(said) - count) else None
+        return eventually(right, 60, f"{count} pipelines above their hosts' limits")
+
     def agent(self, host, **options):
         self.agents[host] = Agent(self, host, **options)
         return self.agents[host]
@@ -259,6 +266,8 @@ class Fleet:
                     agent.process.wait(60)
                 except subprocess.TimeoutExpired:
                     agent.kill()
+            reports = [line for line in agent.lines if "Sanitizer: " in line]
+            assert not reports, reports
             print(agent.node, *(line for line in agent.lines if not line.startswith('{"pipeline"') and "warning: " not in line))  # where the test failed
         for source in self.sources.values():
             source.drop()

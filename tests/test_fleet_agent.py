@@ -103,6 +103,29 @@ def test_what_needs_a_person_is_held(fleet):
     assert agent.stop() == 0
 
 
+def test_what_is_above_the_hosts_limits(fleet):
+    """It is not started, and said to be so, until there is room: on another host, whose own limit, by memory, leaves one again."""
+    three = fleet(3)
+    three.apply()
+    small = three.agent("a", limits="max_pipelines = 2\n").start()
+    (left, *_) = three.above_limits(1)
+    assert left["state"] == "waiting" and "max_pipelines" in left["error"] and len(small.children()) == 2
+    page = figures(small.get("/metrics").body)
+    assert page["millrace_fleet_surplus"] == 1 and page['millrace_fleet_pipelines{state="waiting"}'] == 1
+    os.kill(small.children()[0], signal.SIGKILL)  # it keeps its place, which the one that waits does not get
+    eventually(lambda: small.log("fleet_pipeline_ended"), what="the end")
+    eventually(lambda: len(small.children()) == 2, what="both again")
+    assert three.above_limits(1)[0]["name"] == left["name"]
+    small.stop()
+    large = three.agent("b", limits='max_memory = "300MiB"\n').start()  # 256 MiB each
+    three.above_limits(2)
+    assert len(large.children()) == 1
+    large.stop()
+    three.agent("c").start()
+    three.above_limits(0)
+    three.all_served()
+
+
 def test_a_definition_changes(fleet):
     """Another log level is taken up by a reload, another memory by a restart; a definition that goes ends its process."""
     one = fleet(2)

@@ -214,17 +214,37 @@ static void start(struct fleet_agent *agent, struct fleet_child *child, int64_t 
            MR_LOG_INT("generation", child->generation));
 }
 
+/* Within the host's limits, beside those that have a place. */
+static bool has_room(const struct fleet_agent *agent, const struct fleet_child *child)
+{
+    const struct fleet_own *own = agent->own;
+    uint64_t pipelines = 1, memory = child->memory;
+    for (uint32_t i = 0; i < agent->children.count; i++) {
+        const struct fleet_child *other = agent->children.items[i];
+        pipelines += other->has_place;
+        memory += other->has_place ? other->memory : 0;
+    }
+    return (own->pipelines_max == 0 || pipelines <= own->pipelines_max) &&
+           (own->memory_max == 0 || memory <= own->memory_max);
+}
+
 static void start_due(struct fleet_agent *agent, int64_t now_ms)
 {
     uint32_t starting = 0;
     for (uint32_t i = 0; i < agent->children.count; i++) {
-        starting += mr_child_is_being_started(&agent->children.items[i]->state, now_ms);
+        struct fleet_child *child = agent->children.items[i];
+        starting += mr_child_is_being_started(&child->state, now_ms);
+        child->has_place &= child->state.state != FLEET_STOPPED && child->state.state != FLEET_HELD;
     }
-    for (uint32_t i = 0; i < agent->children.count && starting < STARTS_MAX; i++) {
+    for (uint32_t i = 0; i < agent->children.count; i++) {
         struct fleet_child *child = agent->children.items[i];
         enum fleet_hold hold = agent->holds[child->definition.partition];
-        if ((hold == HOLD_READ || hold == HOLD_KEPT) && child->state.is_wanted &&
-            mr_child_may_start(&child->state, now_ms) && !has_process(agent, name_of(child))) {
+        bool is_due = (hold == HOLD_READ || hold == HOLD_KEPT) && child->state.is_wanted &&
+                      mr_child_may_start(&child->state, now_ms) &&
+                      !has_process(agent, name_of(child));
+        child->is_surplus = is_due && !child->has_place && !has_room(agent, child);
+        if (is_due && !child->is_surplus && starting < STARTS_MAX) {
+            child->has_place = true;
             start(agent, child, now_ms);
             starting++;
         }

@@ -54,6 +54,9 @@ struct fleet_child {
     bool is_taken_over;  /* another agent's process stands by for it, or has its stream */
     char *unreadable;    /* why its record can't be acted on; NULL: it can */
     int64_t patience_ms; /* from SIGTERM to SIGKILL */
+    uint64_t memory;     /* what it counts for in the host's max_memory */
+    bool has_place;      /* on the host: it was started, and is to go on */
+    bool is_surplus;     /* it would start, but for the host's limits */
     struct fleet_child_state state;
     struct fleet_process process;
     uint64_t generation, retry; /* in effect */
@@ -70,6 +73,7 @@ struct fleet_child {
         int64_t at_ms;
         struct fleet_child_state state;
         uint64_t generation, retry;
+        bool is_surplus;
     } told; /* in the last status record */
 };
 

@@ -92,7 +92,8 @@ static void read_sections(struct fleet *fleet)
     const struct mr_toml_node *servers = value_of(fleet, root, "discover", MR_TOML_TABLE);
     check_keys(fleet, root, "in a fleet", "fleet|template|discover|pipeline");
     check_keys(fleet, about, "in [fleet]",
-               "name|max_per_server|session_timeout|folder|metrics|sink|http|log");
+               "name|max_per_server|max_pipelines|max_memory|session_timeout|folder|metrics|sink|"
+               "http|log");
     fleet->name = mr_fleet_text(fleet, about, "name", "");
     fleet->per_server_max = most == NULL ? PER_SERVER_MAX : most->integer;
     fleet->options = value_of(fleet, root, "template", MR_TOML_TABLE);
@@ -129,9 +130,8 @@ void mr_fleet_read(const char *path, struct fleet *fleet)
     read_sections(fleet);
 }
 
-/* A whole number of a table; `*to` stays where there is none. */
-static void take_number(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
-                        int64_t most, uint64_t *to)
+void mr_fleet_number(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
+                     int64_t most, uint64_t *to)
 {
     const struct mr_toml_node *node = value_of(fleet, table, key, MR_TOML_INTEGER);
     if (node != NULL && (node->integer < 1 || node->integer > most)) {
@@ -141,22 +141,29 @@ static void take_number(struct fleet *fleet, const struct mr_toml_node *table, c
     }
 }
 
+void mr_fleet_size(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
+                   uint64_t *to)
+{
+    const char *size = mr_fleet_text(fleet, table, key, NULL);
+    int64_t bytes = 0;
+    bool is_good = size != NULL && mr_option_parse(mr_option_at(MR_INDEX_memory), size, &bytes);
+    if (is_good && bytes > 0) {
+        *to = (uint64_t)bytes;
+    } else if (size != NULL) {
+        FLEET_PROBLEM(fleet, table->line, "%s must be a size such as \"512MiB\"", key);
+    }
+}
+
 static void take_terms(struct fleet *fleet, const struct mr_toml_node *table,
                        struct fleet_terms *terms)
 {
     const struct mr_toml_node *run = value_of(fleet, table, "run", MR_TOML_BOOLEAN);
     const struct mr_toml_node *limits = value_of(fleet, table, "limits", MR_TOML_TABLE);
-    const char *memory = mr_fleet_text(fleet, limits, "memory", NULL);
-    int64_t bytes = 0;
     check_keys(fleet, limits, "in limits", "memory|cpu_weight");
     terms->run = run == NULL ? terms->run : run->integer != 0;
-    take_number(fleet, table, "weight", FLEET_WEIGHT_MAX, &terms->weight);
-    take_number(fleet, limits, "cpu_weight", FLEET_CPU_WEIGHT_MAX, &terms->cpu_weight);
-    if (memory != NULL &&
-        (!mr_option_parse(mr_option_at(MR_INDEX_memory), memory, &bytes) || bytes < 1)) {
-        FLEET_PROBLEM(fleet, limits->line, "limits.memory must be a size such as \"512MiB\"");
-    }
-    terms->memory_max = memory == NULL ? terms->memory_max : (uint64_t)bytes;
+    mr_fleet_number(fleet, table, "weight", FLEET_WEIGHT_MAX, &terms->weight);
+    mr_fleet_number(fleet, limits, "cpu_weight", FLEET_CPU_WEIGHT_MAX, &terms->cpu_weight);
+    mr_fleet_size(fleet, limits, "memory", &terms->memory_max);
 }
 
 void mr_fleet_take_terms(struct fleet *fleet, struct fleet_pipeline *pipeline)

@@ -83,6 +83,12 @@ const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, cons
 const char *mr_fleet_text(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
                           const char *fallback);
 
+/* A whole number of at least 1, and a size; `*to` stays where there is none. Otherwise the problem is added. */
+void mr_fleet_number(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
+                     int64_t most, uint64_t *to);
+void mr_fleet_size(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
+                   uint64_t *to);
+
 /* What [fleet] says of the fleet itself. Options of pipelines are not looked at. */
 struct fleet_own {
     char *name;
@@ -91,6 +97,7 @@ struct fleet_own {
     int64_t
         session_ms; /* without a sign of life for so long, an agent's pipelines are given to others */
     bool summary;   /* its /metrics have a few series of each pipeline only */
+    uint64_t pipelines_max, memory_max; /* what the host is good for; 0: no limit */
 };
 
 /* The fleet's own part of the file. What is wrong goes to standard error. To be ended by mr_fleet_own_done in any case. */

@@ -52,15 +52,18 @@ static struct fleet_child *add(struct fleet_agent *agent, const char *name, int3
     return child;
 }
 
-/* How long the process may take to end, by its options; one that can't be read ends at once. */
-static int64_t patience_of(const struct fleet_definition *definition)
+/* How long the process may take to end, and its memory, by its options; one that can't be read ends at once. */
+static void take_options(struct fleet_child *child)
 {
+    const struct fleet_definition *definition = &child->definition;
     struct mr_config *config;
-    mr_status status = mr_config_load_elsewhere(definition->name, definition->config,
-                                                strlen(definition->config), &config);
-    int64_t patience_ms = status == MR_OK ? config->values.shutdown_deadline : 0;
+    bool good = mr_config_load_elsewhere(definition->name, definition->config,
+                                         strlen(definition->config), &config) == MR_OK;
+    child->patience_ms = (good ? config->values.shutdown_deadline : 0) + KILL_MS;
+    child->memory = definition->terms.memory_max != 0 ? definition->terms.memory_max
+                    : good                            ? (uint64_t)config->values.memory
+                                                      : 0;
     mr_config_free(config);
-    return patience_ms + KILL_MS;
 }
 
 static void take_definition(struct fleet_agent *agent, struct fleet_record *record,
@@ -85,7 +88,7 @@ static void take_definition(struct fleet_agent *agent, struct fleet_record *reco
         child->definition = record->definition;
         child->definition.partition = partition;
         *record = (struct fleet_record){0}; /* its texts are the child's now */
-        child->patience_ms = patience_of(&child->definition);
+        take_options(child);
     }
 }
 

@@ -72,6 +72,8 @@ static void read_keys(struct fleet *fleet, struct fleet_own *own)
     own->name = MR_STRDUP(fleet->name);
     own->folder = MR_STRDUP(mr_fleet_text(fleet, about, "folder", "/run/millrace/fleet"));
     own->summary = strcmp(metrics, "summary") == 0;
+    mr_fleet_number(fleet, about, "max_pipelines", INT32_MAX, &own->pipelines_max);
+    mr_fleet_size(fleet, about, "max_memory", &own->memory_max);
     if (!mr_option_parse(duration, session, &own->session_ms) || own->session_ms < SESSION_MS_MIN ||
         own->session_ms > SESSION_MS_MAX) {
         FLEET_PROBLEM(fleet, about->line,

@@ -142,16 +142,18 @@ static void expose_each(const struct fleet_agent *agent, struct mr_exposition *t
 static void expose_own(const struct fleet_agent *agent, struct mr_buffer *out)
 {
     struct mr_exposition to = {.out = out};
-    uint64_t states[FLEET_STATES] = {0}, partitions = 0;
+    uint64_t states[FLEET_STATES] = {0}, partitions = 0, surplus = 0;
     for (uint32_t i = 0; i < FLEET_PARTITIONS; i++) {
         partitions += agent->holds[i] == HOLD_UNREAD || agent->holds[i] == HOLD_READ;
     }
     for (uint32_t i = 0; i < agent->children.count; i++) {
         states[agent->children.items[i]->state.state]++;
+        surplus += agent->children.items[i]->is_surplus;
     }
     mr_expose_one_u64(&to, MR_METRIC_FLEET_REVISION, agent->reading.revision);
     mr_expose_one_u64(&to, MR_METRIC_FLEET_READY, mr_agent_is_ready(agent));
     mr_expose_one_u64(&to, MR_METRIC_FLEET_PARTITIONS, partitions);
+    mr_expose_one_u64(&to, MR_METRIC_FLEET_SURPLUS, surplus);
     mr_expose_begin(&to, MR_METRIC_FLEET_PIPELINES);
     for (uint32_t i = 0; i < FLEET_STATES; i++) {
         mr_expose_u64(&to, &mr_fleet_states[i], states[i]);

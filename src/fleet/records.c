@@ -54,6 +54,7 @@ static const struct field of_status[] = {
     FIELD(status.generation, IS_WHOLE, true, "generation", 0),
     FIELD(status.retry, IS_WHOLE, false, "retry", 0),
     FIELD(status.state, IS_STATE, true, "state", 0),
+    FIELD(status.is_surplus, IS_BOOL, false, "surplus", 0),
     FIELD(status.since_ms, IS_WHOLE, false, "since_ms", 0),
     FIELD(status.exit_code, IS_WHOLE, false, "exit_code", 0),
     FIELD(status.error, IS_TEXT, false, "error", 0),

@@ -36,6 +36,7 @@ static struct fleet_record record_of(enum fleet_record_kind kind)
                                               .generation = 5,
                                               .retry = 6,
                                               .state = FLEET_HELD,
+                                              .is_surplus = true,
                                               .since_ms = 3,
                                               .exit_code = 10,
                                               .error = text,

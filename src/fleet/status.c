@@ -35,7 +35,7 @@ struct row {
     const struct fleet_definition *definition; /* NULL: it is gone, and its child has not ended */
     const struct fleet_status *status;         /* NULL: nothing is said */
     const char *name;
-    enum { IS_HELD, IS_UNKNOWN, IS_NOT_READY, IS_AT_RISK, IS_WELL, IS_STOPPED } rank;
+    enum { IS_SURPLUS, IS_HELD, IS_UNKNOWN, IS_NOT_READY, IS_AT_RISK, IS_WELL, IS_STOPPED } rank;
 };
 
 static bool is_old(int64_t at_ms)
@@ -48,7 +48,8 @@ static void rank(struct row *row)
     const struct fleet_status *status = row->status;
     bool is_wanted = row->definition != NULL && row->definition->terms.run;
     bool is_said = status != NULL && !is_old(status->at_ms);
-    row->rank = is_said && status->state == FLEET_HELD                       ? IS_HELD
+    row->rank = is_said && status->is_surplus                                ? IS_SURPLUS
+                : is_said && status->state == FLEET_HELD                     ? IS_HELD
                 : !is_wanted && (!is_said || status->state == FLEET_STOPPED) ? IS_STOPPED
                 : !is_said                                                   ? IS_UNKNOWN
                 : status->state != FLEET_STREAMING                           ? IS_NOT_READY

@@ -55,7 +55,7 @@ struct fleet_definition {
 };
 
 enum fleet_state {
-    FLEET_WAITING, /* for a start to be free, or (`error` says so) for room on the node */
+    FLEET_WAITING, /* for a start to be free, or for room on the host */
     FLEET_STARTING,
     FLEET_STANDBY,
     FLEET_STREAMING,
@@ -76,6 +76,7 @@ struct fleet_status {
     int64_t pid;
     uint64_t generation, retry; /* the child was forked with, or has taken up */
     enum fleet_state state;
+    bool is_surplus;   /* not started, for its host's limits are reached */
     int64_t since_ms;  /* since 1970: in this state */
     int64_t exit_code; /* the last end's; a signal is 128 and its number */
     char *error;       /* of the last end, or what is waited for; "": none */

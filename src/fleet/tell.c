@@ -19,7 +19,9 @@ static char *text(const char *text)
 static const char *fault_of(const struct fleet_child *child)
 {
     bool stands = child->state.has_process && child->seen.at_ms != 0 && !child->seen.is_ready;
-    return child->unreadable != NULL                 ? child->unreadable
+    return child->unreadable != NULL ? child->unreadable
+           : child->is_surplus       ? "the host's limits are reached ([fleet] max_pipelines, "
+                                       "max_memory): it is not started; move it or others, or raise them"
            : stands && child->seen.reason[0] != '\0' ? child->seen.reason
            : child->state.state == FLEET_STREAMING && child->refused_generation == 0 ? ""
                                                                                      : child->error;
@@ -39,6 +41,7 @@ struct fleet_status mr_tell_status(const struct fleet_agent *agent, const struct
         .generation = child->generation,
         .retry = child->retry,
         .state = child->state.state,
+        .is_surplus = child->is_surplus,
         .since_ms = wall_ms - (now_ms - child->state.since_ms),
         .exit_code = child->state.exit_code,
         .error = text(fault_of(child)),
@@ -71,7 +74,8 @@ static bool has_changed(const struct fleet_child *child)
     const struct fleet_told *told = &child->told;
     return told->state.state != child->state.state || told->state.starts != child->state.starts ||
            told->state.has_process != child->state.has_process ||
-           told->generation != child->generation || told->retry != child->retry;
+           told->generation != child->generation || told->retry != child->retry ||
+           told->is_surplus != child->is_surplus;
 }
 
 /* While a node drains, the one that has a pipeline now is the one to speak of it. */
@@ -125,7 +129,8 @@ void mr_tell(struct fleet_agent *agent, int64_t now_ms)
         child->told = (struct fleet_told){.at_ms = now_ms,
                                           .state = child->state,
                                           .generation = child->generation,
-                                          .retry = child->retry};
+                                          .retry = child->retry,
+                                          .is_surplus = child->is_surplus};
         any |= changed;
     }
     if (any) {
