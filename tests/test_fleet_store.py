@@ -282,6 +282,40 @@ def test_check_comes_first(fleet, database):
     assert fleet.apply("--check") == ["+ a"] and list(fleet.pipelines()) == ["a"]
 
 
+def test_a_folder_is_a_definition(fleet, database):
+    """The template and the fleet's own part in fleet.toml, and a short file for each database; what is wrong in one names it."""
+    fleet.write("[pipeline.a]\nweight = 2\n")
+    folder = fleet.folder / "definition"
+    folder.mkdir()
+    (fleet.folder / "fleet.toml").rename(folder / "fleet.toml")
+    (folder / "b.toml").write_text('weight = 7\nsource.postgres.slot_name = "other"\n')
+    (folder / "c.toml").write_text("")
+    (folder / "notes.txt").write_text("none of ours")
+    code, out, err = fleet.run("plan", "definition")
+    assert (code, out) == (2, "+ a\n+ b\n+ c\n"), err
+    code, out, err = fleet.run("plan", "definition", "--check")
+    assert code == 69 and "pipeline a does not pass its check" in err
+    assert fleet.run("apply", "definition")[0] == 0
+    kept = fleet.kept()
+    assert kept["b"][1]["weight"] == 7 and 'slot_name = "other"' in kept["b"][1]["config"] and kept["a"][1]["weight"] == 2
+    assert fleet.run("plan", "definition")[0] == 0
+    (folder / "b.toml").write_text('weight = "7"\n')
+    code, _, err = fleet.run("apply", "definition")
+    assert code == 78 and "b.weight must be a whole number" in err
+    (folder / "b.toml").write_text("weight = \n")
+    code, _, err = fleet.run("apply", "definition")
+    assert code == 78 and "definition/b.toml is not TOML: line 1: " in err
+    (folder / "b.toml").write_text("run = false\n")
+    (folder / "a.toml").write_text("")
+    code, _, err = fleet.run("apply", "definition")
+    assert code == 78 and "a.toml is beside [pipeline.a]" in err
+    (folder / "a.toml").unlink()
+    (folder / "c.toml").unlink()
+    code, out, _ = fleet.run("plan", "definition")
+    assert code == 4 and out.splitlines()[0].startswith("!position b: ") and out.splitlines()[1].startswith("- c: ")
+    assert fleet.run("plan", "nowhere")[0] == 64
+
+
 def test_the_worst_come_first(fleet):
     fleet.define(9).apply()
     old = int(time.time() * 1000) - 91000

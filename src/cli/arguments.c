@@ -1,6 +1,7 @@
 #include "cli/arguments.h"
 
 #include <getopt.h>
+#include <sys/stat.h>
 
 #include "base/nearest.h"
 #include "cli/help.h"
@@ -214,7 +215,7 @@ static const struct fleet_word {
     int least, most; /* of operands after it */
 } fleet_words[] = {
     {"render", BIT(OUT) | BIT(HELM), 0, 0},
-    {"plan", BIT(OUT) | BIT(AGAINST), 0, 0},
+    {"plan", BIT(OUT) | BIT(AGAINST) | BIT(CHECK), 0, 1},
     {"apply", BIT(CHECK) | BIT(ACCEPT_POSITION), 0, 1},
     {"run", BIT(NODE), 0, 0},
     {"status", BIT(JSON), 0, 0},
@@ -225,6 +226,13 @@ static const struct fleet_word {
     {"retry", 0, 1, 1},
     {"restart", BIT(ROLLING), 0, 1},
 };
+
+/* Of plan and apply, a folder is the definition; of apply, a file is a plan. */
+static bool is_definition(const char *path)
+{
+    struct stat seen;
+    return path != NULL && stat(path, &seen) == 0 && S_ISDIR(seen.st_mode);
+}
 
 static mr_status take_fleet(int argc, char **argv, uint64_t given, struct mr_arguments *ret)
 {
@@ -241,15 +249,21 @@ static mr_status take_fleet(int argc, char **argv, uint64_t given, struct mr_arg
         ret->files[1 + i] = next_operand(argc, argv);
         fault = i < word->least && ret->files[1 + i] == NULL ? "wants a name" : fault;
     }
+    if ((word->takes & BIT(CHECK)) != 0 && is_definition(ret->files[1])) {
+        ret->config_path = ret->files[1];
+        ret->files[1] = NULL;
+    }
     fault = foreign != 0 ? "does not take one of these options"
             : (word->takes & BIT(HELM)) != 0 && (given & word->takes) == 0
                 ? "wants --out DIR, or --helm"
-            : (word->takes & BIT(AGAINST)) != 0 && (given & word->takes) == word->takes
-                ? "takes --out FILE or --against DIR, not both"
+            : (given & BIT(AGAINST)) != 0 && (given & (BIT(OUT) | BIT(CHECK))) != 0
+                ? "takes --against DIR or what is for Kafka (--out FILE, --check), not both"
             : (word->takes & BIT(NODE)) != 0 && ret->files[2] == NULL
                 ? "wants --node NAME: what this host is called"
             : (word->takes & BIT(ROLLING)) != 0 && !ret->rolling
                 ? "wants --rolling: one after another"
+            : (word->takes & BIT(AGAINST)) != 0 && ret->files[1] != NULL
+                ? "takes the folder of a definition"
                 : fault;
     return fault == NULL ? MR_OK
                          : REFUSE("fleet %s %s; try millrace fleet --help\n", word->name, fault);

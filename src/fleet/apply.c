@@ -41,6 +41,54 @@ static int code_of(const cJSON *plan)
                : FLEET_NOTHING;
 }
 
+/* `millrace check` of a configuration, on this machine; its exit code. */
+static mr_status check_one(const char *name, const char *config, int *ret_code,
+                           struct mr_error *ret_error)
+{
+    char path[] = "/tmp/millrace-check-XXXXXX";
+    int fd = mkstemp(path), wait_status = 0;
+    pid_t pid;
+    size_t len = strlen(config);
+    const char *const arguments[] = {"millrace", "check", "--config", path, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    bool is_good = fd >= 0 && write(fd, config, len) == (ssize_t)len;
+    fprintf(stderr, "%s:\n", name);
+    is_good = is_good &&
+              posix_spawn(&pid, "/proc/self/exe", &actions, NULL,
+                          (char *const *)(uintptr_t)arguments, environ) == 0 &&
+              waitpid(pid, &wait_status, 0) == pid;
+    posix_spawn_file_actions_destroy(&actions);
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    *ret_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128;
+    return is_good ? MR_OK
+                   : mr_fail(ret_error, MR_ERR_SYSTEM, "%s can't be checked: %s", name,
+                             strerror(errno));
+}
+
+/* The first that fails ends it. */
+static mr_status check_all(const cJSON *plan, int *ret_code, struct mr_error *ret_error)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, part(plan, "pipelines"))
+    {
+        const char *config = cJSON_GetStringValue(part(item, "config"));
+        int code;
+        MR_TRY(check_one(item->string, config == NULL ? "" : config, &code, ret_error));
+        if (code != 0) {
+            *ret_code = code;
+            fprintf(stderr, "millrace: pipeline %s does not pass its check; nothing was written\n",
+                    item->string);
+            return MR_END;
+        }
+    }
+    return MR_OK;
+}
+
 mr_status mr_fleet_plan_stored(const struct mr_fleet_options *options, FILE *to, int *ret_code,
                                struct mr_error *ret_error)
 {
@@ -59,6 +107,9 @@ mr_status mr_fleet_plan_stored(const struct mr_fleet_options *options, FILE *to,
                 work.stored.revision.number);
         *ret_code = *ret_code == FLEET_NOTHING ? FLEET_CHANGES : *ret_code;
     }
+    if (status == MR_OK && options->checks) {
+        status = check_all(plan, ret_code, ret_error);
+    }
     if (status == MR_OK && options->plan != NULL) {
         MR_FREED char *json = cJSON_Print(plan);
         MR_TEXT(text);
@@ -69,7 +120,7 @@ mr_status mr_fleet_plan_stored(const struct mr_fleet_options *options, FILE *to,
                                options->plan, strerror(errno));
     }
     mr_fleet_work_done(&work);
-    return status;
+    return status == MR_END ? MR_OK : status;
 }
 
 static mr_status read_plan(const struct fleet_work *work, cJSON **ret, struct mr_error *ret_error)
@@ -149,52 +200,6 @@ static mr_status take_plan(struct fleet_stored *stored, const cJSON *plan,
         const char *name = cJSON_GetStringValue(item);
         if (name != NULL && mr_fleet_stored_find(stored, FLEET_RECORD_DEFINITION, name) != NULL) {
             mr_fleet_stored_change(stored, FLEET_RECORD_DEFINITION, name)->record.is_gone = true;
-        }
-    }
-    return MR_OK;
-}
-
-/* `millrace check` of a configuration, on this machine; its exit code. */
-static mr_status check_one(const char *name, const char *config, int *ret_code,
-                           struct mr_error *ret_error)
-{
-    char path[] = "/tmp/millrace-check-XXXXXX";
-    int fd = mkstemp(path), wait_status = 0;
-    pid_t pid;
-    size_t len = strlen(config);
-    const char *const arguments[] = {"millrace", "check", "--config", path, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    bool is_good = fd >= 0 && write(fd, config, len) == (ssize_t)len;
-    fprintf(stderr, "%s:\n", name);
-    is_good = is_good &&
-              posix_spawn(&pid, "/proc/self/exe", &actions, NULL,
-                          (char *const *)(uintptr_t)arguments, environ) == 0 &&
-              waitpid(pid, &wait_status, 0) == pid;
-    posix_spawn_file_actions_destroy(&actions);
-    if (fd >= 0) {
-        close(fd);
-        unlink(path);
-    }
-    *ret_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128;
-    return is_good ? MR_OK
-                   : mr_fail(ret_error, MR_ERR_SYSTEM, "%s can't be checked: %s", name,
-                             strerror(errno));
-}
-
-/* The first that fails ends it. */
-static mr_status check_all(const cJSON *plan, int *ret_code, struct mr_error *ret_error)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, part(plan, "pipelines"))
-    {
-        const char *config = cJSON_GetStringValue(part(item, "config"));
-        MR_TRY(check_one(item->string, config == NULL ? "" : config, ret_code, ret_error));
-        if (*ret_code != 0) {
-            fprintf(stderr, "millrace: pipeline %s does not pass its check; nothing was written\n",
-                    item->string);
-            return MR_END;
         }
     }
     return MR_OK;

@@ -1,9 +1,12 @@
+#include <dirent.h>
 #include <inttypes.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "fleet/store.h"
 
 enum { PER_SERVER_MAX = 50 };
+#define MAIN_FILE "fleet.toml" /* of a folder */
 
 bool mr_fleet_is_name(const char *text)
 {
@@ -29,7 +32,8 @@ static const struct mr_toml_node *value_of(struct fleet *fleet, const struct mr_
     static const char *const kinds[] = {"a string", "a whole number", "true or false"};
     const struct mr_toml_node *node = mr_fleet_child(table, key);
     if (node != NULL && node->kind != kind) {
-        FLEET_PROBLEM(fleet, node->line, "%s must be %s", key,
+        FLEET_PROBLEM(fleet, node->line, "%s%s%s must be %s", table->key == NULL ? "" : table->key,
+                      table->key == NULL ? "" : ".", key,
                       kind < MR_ARRAY_LEN(kinds) ? kinds[kind] : "a section");
         return NULL;
     }
@@ -109,25 +113,91 @@ static void read_sections(struct fleet *fleet)
     }
 }
 
-void mr_fleet_read(const char *path, struct fleet *fleet)
+/* The tree of a file; NULL: the problem is added. */
+static struct mr_toml_node *parse_file(struct fleet *fleet, const char *path)
 {
-    size_t len = 0;
-    const char *fault = NULL;
+    size_t len;
+    const char *fault;
     char reason[512];
     uint32_t line = 0;
-    *fleet = (struct fleet){.problems.name = MR_STRDUP(path)};
-    char *text = mr_file_read(path, &len, &fault);
+    MR_FREED char *text = mr_file_read(path, &len, &fault);
     if (text == NULL) {
-        FLEET_PROBLEM(fleet, 0, "the definition can't be read: %s; name it by --config", fault);
-        return;
+        FLEET_PROBLEM(fleet, 0, "%s can't be read: %s; name the definition by --config", path,
+                      fault);
+        return NULL;
     }
-    fleet->root = mr_toml_parse(text, len, &line, reason, sizeof(reason));
-    free(text);
-    if (fleet->root == NULL) {
-        FLEET_PROBLEM(fleet, line, "this is not TOML: %s", reason);
-        return;
+    struct mr_toml_node *root = mr_toml_parse(text, len, &line, reason, sizeof(reason));
+    if (root == NULL) {
+        FLEET_PROBLEM(fleet, 0, "%s is not TOML: line %u: %s", path, line, reason);
     }
-    read_sections(fleet);
+    return root;
+}
+
+static void append_child(struct mr_toml_node *table, const char *key, struct mr_toml_node *child)
+{
+    table->children = MR_REALLOC(table->children, (table->count + 1) * sizeof(*table->children));
+    table->children[table->count] = *child;
+    table->children[table->count++].key = MR_STRDUP(key);
+    free(child);
+}
+
+/* Lines of another file than the one that problems are told of. */
+static void forget_lines(struct mr_toml_node *node)
+{
+    node->line = 0;
+    for (uint32_t i = 0; i < node->count; i++) {
+        forget_lines(&node->children[i]);
+    }
+}
+
+static int is_of_a_pipeline(const struct dirent *entry)
+{
+    const char *end = strrchr(entry->d_name, '.');
+    return end != NULL && strcmp(end, ".toml") == 0 && strcmp(entry->d_name, MAIN_FILE) != 0;
+}
+
+/* Each file beside it is the section [pipeline.NAME] of the name that it has. */
+static void read_files(struct fleet *fleet, const char *folder)
+{
+    struct dirent **files;
+    int count = scandir(folder, &files, is_of_a_pipeline, alphasort);
+    if (count > 0 && mr_fleet_child(fleet->root, "pipeline") == NULL) {
+        struct mr_toml_node *table = MR_NEW(struct mr_toml_node);
+        *table = (struct mr_toml_node){.kind = MR_TOML_TABLE};
+        append_child(fleet->root, "pipeline", table);
+    }
+    for (int i = 0; i < count; i++) {
+        MR_FREED struct dirent *file = files[i];
+        MR_FREED char *path = mr_formatted("%s/%s", folder, file->d_name);
+        struct mr_toml_node *read = parse_file(fleet, path);
+        struct mr_toml_node *own =
+            (struct mr_toml_node *)(uintptr_t)mr_fleet_child(fleet->root, "pipeline");
+        *strrchr(file->d_name, '.') = '\0';
+        if (read != NULL && mr_fleet_child(own, file->d_name) != NULL) {
+            FLEET_PROBLEM(fleet, 0, "%s is beside [pipeline.%s]; keep one of them", path,
+                          file->d_name);
+        }
+        if (read != NULL) {
+            forget_lines(read);
+            append_child(own, file->d_name, read);
+        }
+    }
+    free(count < 0 ? NULL : files);
+}
+
+void mr_fleet_read(const char *path, struct fleet *fleet)
+{
+    struct stat seen;
+    bool is_folder = stat(path, &seen) == 0 && S_ISDIR(seen.st_mode);
+    char *file = is_folder ? mr_formatted("%s/%s", path, MAIN_FILE) : MR_STRDUP(path);
+    *fleet = (struct fleet){.problems.name = file};
+    fleet->root = parse_file(fleet, file);
+    if (fleet->root != NULL && is_folder) {
+        read_files(fleet, path);
+    }
+    if (fleet->root != NULL) {
+        read_sections(fleet);
+    }
 }
 
 void mr_fleet_number(struct fleet *fleet, const struct mr_toml_node *table, const char *key,

@@ -8,14 +8,14 @@
 enum mr_fleet_change { MR_FLEET_DRAIN, MR_FLEET_UNDRAIN, MR_FLEET_MOVE, MR_FLEET_RETRY };
 
 struct mr_fleet_options {
-    const char *path;   /* of the definition */
+    const char *path;   /* of the definition: a file, or a folder with a file for each pipeline */
     const char *folder; /* of the configurations; NULL: none */
     const char *plan;   /* file that is to have what `apply` would do; NULL: none */
     const char *name;   /* of a pipeline or a node; of apply a plan's file; NULL: none */
     const char *node;   /* where a pipeline is to move (NULL: elsewhere), or an agent's own */
     enum mr_fleet_change change;
     bool helm;
-    bool checks;  /* each configuration by `millrace check` first */
+    bool checks;  /* each new or changed configuration by `millrace check`, before */
     bool accepts; /* changes of positions */
 };
 

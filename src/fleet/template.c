@@ -98,9 +98,10 @@ static bool add_value(struct fleet *fleet, const struct fleet_pipeline *pipeline
     case MR_TOML_OTHER:
         break;
     }
-    FLEET_PROBLEM(
-        fleet, node->line,
-        "an option of a fleet is a text, a whole number, true, false, or a list of these");
+    FLEET_PROBLEM(fleet, node->line,
+                  "pipeline %s: an option of a fleet is a text, a whole number, true, false, or a "
+                  "list of these",
+                  pipeline->name);
     return false;
 }
 
