@@ -94,6 +94,7 @@ struct fleet_agent {
         bool is_back;       /* it is lower, or the topic is gone */
         bool drains;        /* this node is to */
         int64_t refused_ms; /* when that was logged last */
+        int64_t lost_ms;    /* when the group gave this agent up last; 0: it did not */
         int64_t follow_ms;  /* when what was gone is looked for again; 0: nothing was */
     } reading;
     bool has_group; /* it has an assignment, be it of nothing */

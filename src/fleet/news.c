@@ -8,8 +8,9 @@ enum {
     POLL_MS =
         120000, /* above the longest turn: a process that is revoked may take pipeline.shutdown_deadline */
     REFUSED_MS = 60000,
-    AGAIN_MS = 5000, /* after what was followed was not there */
-    KILL_MS = 6000,  /* behind the deadline: a process leaves by itself 5 s behind it (cli/run.c) */
+    AGAIN_MS = 5000,  /* after what was followed was not there */
+    LATE_MS = 120000, /* behind a loss; a request may come as late as Kafka waits for one */
+    KILL_MS = 6000, /* behind the deadline: a process leaves by itself 5 s behind it (cli/run.c) */
 };
 
 static void definition_done(struct fleet_definition *definition)
@@ -167,10 +168,12 @@ static void take_revoked(struct fleet_agent *agent, const struct mr_kafka_news_i
            MR_LOG_INT("partitions", news->count));
 }
 
-static void take_lost(struct fleet_agent *agent, const struct mr_kafka_news_item *news)
+static void take_lost(struct fleet_agent *agent, const struct mr_kafka_news_item *news,
+                      int64_t now_ms)
 {
     hold(agent, news, HOLD_KEPT);
     agent->has_group = false;
+    agent->reading.lost_ms = now_ms;
     mr_log(MR_LOG_WARN, "fleet_lost",
            "the group has given this agent up; its pipelines go on until it is known who "
            "has them",
@@ -223,6 +226,25 @@ static mr_status take_refusal(struct fleet_agent *agent, const char *reason, int
     return MR_OK;
 }
 
+/* Behind a cut, a request to join that this agent sent into it may come late, and fence the one that has joined since: that was no other. */
+static mr_status take_fence(struct fleet_agent *agent, int64_t now_ms, struct mr_error *ret_error)
+{
+    int64_t lost_ms = agent->reading.lost_ms;
+    agent->is_fenced = lost_ms == 0 || now_ms - lost_ms > LATE_MS;
+    if (agent->is_fenced) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "another agent has joined as node %s, so this one ends: each agent needs a "
+                       "name of its own (--node)",
+                       agent->node);
+    }
+    mr_log(MR_LOG_WARN, "fleet_fenced",
+           "a late request of this agent's, or another agent of its name, has taken its place in "
+           "the group; it joins once more");
+    agent->reading.lost_ms = 0;
+    leave(agent);
+    return MR_OK;
+}
+
 static mr_status take_member(struct fleet_agent *agent, const struct mr_kafka_news_item *news,
                              int64_t now_ms, struct mr_error *ret_error)
 {
@@ -240,14 +262,10 @@ static mr_status take_member(struct fleet_agent *agent, const struct mr_kafka_ne
         take_revoked(agent, news);
         break;
     case MR_NEWS_LOST:
-        take_lost(agent, news);
+        take_lost(agent, news, now_ms);
         break;
     case MR_NEWS_FENCED:
-        agent->is_fenced = true;
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "another agent has joined as node %s, so this one ends: each agent needs a "
-                       "name of its own (--node)",
-                       agent->node);
+        return take_fence(agent, now_ms, ret_error);
     case MR_NEWS_GONE:
         break; /* the watcher meets it, too */
     case MR_NEWS_REFUSED:
