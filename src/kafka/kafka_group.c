@@ -59,7 +59,7 @@ mr_status mr_kafka_group_new(const struct mr_kafka_group_options *options,
     const struct mr_kafka_property properties[] = {
         {"isolation.level", "read_committed"},
         {"auto.offset.reset", "earliest"}, /* of a topic that was made anew */
-        {"fetch.wait.max.ms", "1000"},     /* a record is an answer at once */
+        {"fetch.wait.max.ms", "250"}, /* that a partition has ended is heard after two of them */
         {"queued.max.messages.kbytes", "4096"},
         {"topic.metadata.refresh.interval.ms", "5000"}, /* a topic that is made later */
         {"fetch.max.bytes", "16000000"},
