@@ -326,21 +326,21 @@ def test_the_worst_come_first(fleet):
     fleet.tell("p04", state="backoff", error="away")
     fleet.tell("p05", state="streaming", slot="unreserved", lag_seconds=0.1)
     fleet.tell("p06", state="streaming", lag_seconds=0.1, program="0.1.9", cpu_seconds=12.5, rows=1e6, bytes=2e9, rss_bytes=2e7)
-    fleet.tell("p07", state="held")
+    fleet.tell("p07", state="waiting", surplus=True, error="the host's limits")
     fleet.tell("gone", state="ending")
     fleet.tell_node("a", range(0, 4), program="0.2.0")
     fleet.tell_node("b", range(4, 8), at_ms=old, drained=True)
     fleet.run("drain", "b")
     found = fleet.status()
     assert [(one["name"], one["state"]) for one in found["pipelines"]] == [
-        ("p02", "held"), ("p07", "held"), ("p03", "unknown"), ("p08", "unknown"), ("gone", "ending"), ("p04", "backoff"), ("p05", "streaming"),
+        ("p07", "waiting"), ("p02", "held"), ("p03", "unknown"), ("p08", "unknown"), ("gone", "ending"), ("p04", "backoff"), ("p05", "streaming"),
         ("p01", "streaming"), ("p06", "streaming"), ("p00", "streaming")]
     by_name = {one["name"]: one for one in found["pipelines"]}
     assert by_name["p06"]["bill"] == {"cpu_seconds": 12.5, "rows": 1e6, "bytes": 2e9} and by_name["p06"]["rss_bytes"] == 2e7
     assert by_name["p02"]["exit_code"] == 10 and by_name["p02"]["wanted"] == {"generation": 1, "run": True, "partition": 2, "weight": 1}
     assert [(node["name"], node["drain"], node["unknown"]) for node in found["nodes"]] == [("a", False, False), ("b", True, True)]
     code, out, _ = fleet.run("status")
-    assert code == 1 and f"fleet {fleet.name}   revision 2   10 pipelines   4 streaming   2 held   2 unknown" in out
+    assert code == 1 and f"fleet {fleet.name}   revision 2   10 pipelines   4 streaming   1 held   2 unknown" in out
     assert re.search(r"^held +p02 +a +\d+\.\d s +1\.0 s +- +0\.2\.0 +the slot is ahead$", out, re.MULTILINE), out
     assert re.search(r"^streaming +p01 +a +\d+\.\d s +2\.0 h +5\.0 GiB ", out, re.MULTILINE), out
     top = fleet.start("top")

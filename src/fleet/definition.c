@@ -133,12 +133,14 @@ static struct mr_toml_node *parse_file(struct fleet *fleet, const char *path)
     return root;
 }
 
-static void append_child(struct mr_toml_node *table, const char *key, struct mr_toml_node *child)
+/* The new last one, of that name. */
+static struct mr_toml_node *append_child(struct mr_toml_node *table, const char *key,
+                                         const struct mr_toml_node *child)
 {
     table->children = MR_REALLOC(table->children, (table->count + 1) * sizeof(*table->children));
     table->children[table->count] = *child;
-    table->children[table->count++].key = MR_STRDUP(key);
-    free(child);
+    table->children[table->count].key = MR_STRDUP(key);
+    return &table->children[table->count++];
 }
 
 /* Lines of another file than the one that problems are told of. */
@@ -159,19 +161,16 @@ static int is_of_a_pipeline(const struct dirent *entry)
 /* Each file beside it is the section [pipeline.NAME] of the name that it has. */
 static void read_files(struct fleet *fleet, const char *folder)
 {
-    struct dirent **files;
+    static const struct mr_toml_node none = {.kind = MR_TOML_TABLE};
+    struct mr_toml_node *own =
+        (struct mr_toml_node *)(uintptr_t)mr_fleet_child(fleet->root, "pipeline");
+    struct dirent **files = NULL;
     int count = scandir(folder, &files, is_of_a_pipeline, alphasort);
-    if (count > 0 && mr_fleet_child(fleet->root, "pipeline") == NULL) {
-        struct mr_toml_node *table = MR_NEW(struct mr_toml_node);
-        *table = (struct mr_toml_node){.kind = MR_TOML_TABLE};
-        append_child(fleet->root, "pipeline", table);
-    }
+    own = own == NULL ? append_child(fleet->root, "pipeline", &none) : own;
     for (int i = 0; i < count; i++) {
         MR_FREED struct dirent *file = files[i];
         MR_FREED char *path = mr_formatted("%s/%s", folder, file->d_name);
-        struct mr_toml_node *read = parse_file(fleet, path);
-        struct mr_toml_node *own =
-            (struct mr_toml_node *)(uintptr_t)mr_fleet_child(fleet->root, "pipeline");
+        MR_FREED struct mr_toml_node *read = parse_file(fleet, path);
         *strrchr(file->d_name, '.') = '\0';
         if (read != NULL && mr_fleet_child(own, file->d_name) != NULL) {
             FLEET_PROBLEM(fleet, 0, "%s is beside [pipeline.%s]; keep one of them", path,
@@ -182,7 +181,7 @@ static void read_files(struct fleet *fleet, const char *folder)
             append_child(own, file->d_name, read);
         }
     }
-    free(count < 0 ? NULL : files);
+    free(files);
 }
 
 void mr_fleet_read(const char *path, struct fleet *fleet)
