@@ -46,7 +46,7 @@ def test_each_kind_is_named_and_counted(partitioned, millrace, topic):
     eventually(lambda: states.knows(1), 60, "a look")
     table(partitioned, "late", 4000, 10)
     partitioned.run("VACUUM FULL p0")
-    partitioned.run("CREATE TABLE born PARTITION OF p FOR VALUES FROM (5000) TO (6000); TRUNCATE p1;"
+    partitioned.run("CREATE TABLE born PARTITION OF p FOR VALUES FROM (5000) TO (6000); TRUNCATE p1; ANALYZE p1;"
                     "ALTER TABLE p DETACH PARTITION p2; DROP TABLE p3; ALTER TABLE p ATTACH PARTITION late FOR VALUES FROM (4000) TO (5000)")
     process.wait_for("partition_moved", times=4)
     told = moved(process)

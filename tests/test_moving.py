@@ -41,7 +41,7 @@ def stored(database):
 def test_a_cluster_is_left_at_a_fence_and_gone_back_to(database, millrace, topic, delivery):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(sink__kafka__delivery=f'"{delivery}"').start().streaming()
-    assert "in use by" in move(process)
+    eventually(lambda: "in use by" in move(process), what="its stored position", not_yet=(AssertionError,))
     assert "stop it in order first" in move(process, "--fence", wanted=78)
     database.run("INSERT INTO t VALUES (1)")
     drained(process, database)

@@ -126,7 +126,7 @@ static mr_status look_at_leaf(struct look *look, const struct mr_leaf *leaf)
                       ? before == NULL && mr_leaves_root(&moved->before, root->oid) != NULL
                       : is_copied;
     if (before != NULL && before->has_rows && before->filenode != leaf->filenode &&
-        !leaf->is_counted && look->kept[root - look->now.roots] > 0) {
+        !leaf->has_rows && look->kept[root - look->now.roots] > 0) {
         add(look, MR_MOVED_TRUNCATED, leaf, root);
     }
     if (!is_new && !is_copied) {

@@ -426,7 +426,7 @@ static void test_partitions_that_are_sent_by_their_root(void **state)
     assert_string_equal(mr_leaves_root(&leaves, oid_of("parts"))->table, "parts");
     const struct mr_leaf *leaf = mr_leaves_find(&leaves, oid_of("parts_2"));
     assert_string_equal(leaf->name, "shop.parts_2");
-    assert_true(leaf->is_counted && leaf->has_rows);
+    assert_true(leaf->has_rows);
     assert_false(mr_leaves_find(&leaves, oid_of("parts_1"))->has_rows);
     bool attached;
     char *bounds;
@@ -441,7 +441,7 @@ static void test_partitions_that_are_sent_by_their_root(void **state)
     mr_leaves_done(&leaves);
     run("TRUNCATE shop.parts_2");
     assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
-    assert_false(mr_leaves_find(&leaves, oid)->is_counted);
+    assert_false(mr_leaves_find(&leaves, oid)->has_rows);
     assert_int_equal(mr_leaves_find(&leaves, oid)->mark, mark);
     mr_leaves_done(&leaves);
     run("ALTER TABLE shop.parts DETACH PARTITION shop.parts_2; "

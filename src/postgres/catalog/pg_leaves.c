@@ -12,7 +12,6 @@ enum column {
     LEAF_OID, /* NULL, as what follows: the root has none */
     LEAF_MARK,
     LEAF_FILENODE,
-    LEAF_COUNTED,
     LEAF_HAS_ROWS,
     LEAF_NAME,
 };
@@ -38,7 +37,6 @@ static void add_leaf(struct mr_leaves *leaves, const struct mr_pg_result *result
         .root = leaves->roots[leaves->root_count - 1].oid,
         .mark = (uint32_t)mr_pg_result_number(result, row, LEAF_MARK),
         .filenode = (uint32_t)mr_pg_result_number(result, row, LEAF_FILENODE),
-        .is_counted = mr_pg_result_true(result, row, LEAF_COUNTED),
         .has_rows = mr_pg_result_true(result, row, LEAF_HAS_ROWS),
         .name = MR_STRDUP(mr_pg_result_value(result, row, LEAF_NAME)),
     };
@@ -73,25 +71,24 @@ static void take_row(struct mr_leaves *leaves, const struct mr_pg_source_options
 mr_status mr_pg_leaves_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                             struct mr_leaves *ret_leaves, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"partitions", "nnssNNNBBS", 0, UINT32_MAX};
+    static const struct mr_pg_shape shape = {"partitions", "nnssNNNBS", 0, UINT32_MAX};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH RECURSIVE ");
     mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(conn));
     mr_text_string(
-        &sql,
-        ", linked(root, oid, mark) AS (SELECT r.oid, r.oid, a.xmin::text::bigint FROM sent s"
-        " JOIN pg_class r ON r.oid = s.oid AND r.relkind = 'p'"
-        " JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = -6"
-        " UNION ALL SELECT l.root, i.inhrelid,"
-        " (l.mark * 1000003 + i.xmin::text::bigint) % 4294967291 + 1 FROM linked l"
-        " JOIN pg_inherits i ON i.inhparent = l.oid AND NOT i.inhdetachpending)"
-        " SELECT r.oid::bigint, k.mark, rn.nspname, r.relname, c.oid::bigint, l.mark,"
-        " c.relfilenode::bigint, c.reltuples >= 0, c.reltuples > 0, n.nspname || '.' || c.relname"
-        " FROM linked k JOIN pg_class r ON r.oid = k.oid AND k.oid = k.root"
-        " JOIN pg_namespace rn ON rn.oid = r.relnamespace"
-        " LEFT JOIN (linked l JOIN pg_class c ON c.oid = l.oid AND c.relkind = 'r'"
-        " JOIN pg_namespace n ON n.oid = c.relnamespace) ON l.root = k.root ORDER BY r.oid");
+        &sql, ", linked(root, oid, mark) AS (SELECT r.oid, r.oid, a.xmin::text::bigint FROM sent s"
+              " JOIN pg_class r ON r.oid = s.oid AND r.relkind = 'p'"
+              " JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = -6"
+              " UNION ALL SELECT l.root, i.inhrelid,"
+              " (l.mark * 1000003 + i.xmin::text::bigint) % 4294967291 + 1 FROM linked l"
+              " JOIN pg_inherits i ON i.inhparent = l.oid AND NOT i.inhdetachpending)"
+              " SELECT r.oid::bigint, k.mark, rn.nspname, r.relname, c.oid::bigint, l.mark,"
+              " c.relfilenode::bigint, c.reltuples > 0, n.nspname || '.' || c.relname"
+              " FROM linked k JOIN pg_class r ON r.oid = k.oid AND k.oid = k.root"
+              " JOIN pg_namespace rn ON rn.oid = r.relnamespace"
+              " LEFT JOIN (linked l JOIN pg_class c ON c.oid = l.oid AND c.relkind = 'r'"
+              " JOIN pg_namespace n ON n.oid = c.relnamespace) ON l.root = k.root ORDER BY r.oid");
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     struct mr_leaves leaves = {.roots = MR_NEW_ARRAY(struct mr_root, rows + 1),

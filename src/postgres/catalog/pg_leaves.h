@@ -13,8 +13,8 @@ struct mr_leaf {
     uint32_t oid, root;
     uint32_t mark; /* not 0; another one after ATTACH of it, or of a partition that it is below */
     uint32_t filenode;
-    /* Somebody has counted the rows in this file (pg_class.reltuples), and found some; after TRUNCATE nobody has. */
-    bool is_counted, has_rows;
+    /* Somebody has counted the rows in this file (pg_class.reltuples), and found some; after TRUNCATE nobody has, or has found none. */
+    bool has_rows;
     char *name; /* "schema.table" */
 };
 

@@ -1,6 +1,8 @@
 #include "postgres/conn/pg_conn.h"
 
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/jemalloc.h"
@@ -262,6 +264,19 @@ int mr_pg_library_version(void)
 int mr_pg_server_version(const struct mr_pg_conn *conn)
 {
     return PQserverVersion(conn->libpq);
+}
+
+int mr_pg_local_port(const struct mr_pg_conn *conn)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t len = sizeof(address);
+    if (getsockname(PQsocket(conn->libpq), (struct sockaddr *)&address, &len) != 0) {
+        return 0;
+    }
+    in_port_t port = address.ss_family == AF_INET    ? ((struct sockaddr_in *)&address)->sin_port
+                     : address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+                                                     : 0;
+    return ntohs(port);
 }
 
 int mr_pg_process(const struct mr_pg_conn *conn)

@@ -135,6 +135,9 @@ int mr_pg_server_version(const struct mr_pg_conn *conn);
 /* Of the server's process, as it was told at the login: a pooler names what it likes. */
 int mr_pg_process(const struct mr_pg_conn *conn);
 
+/* The port of this end; 0: it has none. */
+int mr_pg_local_port(const struct mr_pg_conn *conn);
+
 /* Whether the server was a standby when it answered last, or, of a stream, when it was connected to: in_hot_standby is reported
  * before each ReadyForQuery (guc.c, ReportChangedGUCOptions). */
 bool mr_pg_is_standby(const struct mr_pg_conn *conn);

@@ -31,6 +31,12 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
     struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, MR_PG_ANSWER_MS);
     PGresult *result;
     mr_status status = mr_pg_run(conn, &limit, command.data, MR_PG_WHOLE, &result, ret_error);
+    if (status == MR_ERR_TRANSIENT && conn->broken && limit.deadline_ns <= mr_monotonic_ns()) {
+        return mr_fail(ret_error, status,
+                       "PostgreSQL does not answer in time that the stream begins; a pooler such "
+                       "as Pgpool-II keeps that answer, so if there is one, connect to PostgreSQL "
+                       "itself");
+    }
     MR_TRY(status);
     ExecStatusType kind = PQresultStatus(result);
     if (kind == PGRES_FATAL_ERROR) {

@@ -45,6 +45,28 @@ static mr_status check_pooler(struct mr_pg_conn *conn, const struct mr_pg_facts 
     return MR_OK;
 }
 
+/* Pgpool-II names the server's own process, but is another client of it, and has a statement of its own (its manual, "SHOW POOL_VERSION").
+ * PostgreSQL logs that as an error: so it is asked only where the server knows this client by another port. Tried with 4.3.5: START_REPLICATION
+ * reaches the server, and no answer comes back. */
+static mr_status check_pgpool(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                              struct mr_pg_reporter *to, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a version of Pgpool-II", "s", 1, 1};
+    const struct mr_pg_result *result;
+    int64_t port;
+    (void)facts;
+    MR_TRY(mr_pg_ask_number(conn, "the port of its client", 'n', &port, ret_error,
+                            "SELECT greatest(inet_client_port(), 0)"));
+    if (port != mr_pg_local_port(conn) &&
+        mr_pg_askf(conn, &shape, &result, NULL, "SHOW pool_version") == MR_OK) {
+        mr_pg_remedy(to, "connect to PostgreSQL itself, docs/postgresql.md");
+        MR_FOUND_ERROR(to, MR_ERR_CONFIG,
+                       "goes through a pooler, Pgpool-II %s, which does not pass the stream",
+                       mr_pg_result_value(result, 0, 0));
+    }
+    return MR_OK;
+}
+
 static mr_status check_encoding(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                 struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
@@ -347,6 +369,7 @@ static const struct {
 } checks[] = {
     {"server", check_version, false},
     {"connection", check_pooler, false},
+    {"connection", check_pgpool, false},
     {"server", mr_pg_rules_of_standby, false},
     {"encoding", check_encoding, false},
     {"server", check_rules, false},
