@@ -4,29 +4,31 @@
 #include "fleet/store.h"
 
 struct mr_fleet_view {
-    struct fleet_work work; /* without its `own`, where that is kept by another */
+    struct fleet_own own; /* nothing, where another keeps it */
+    struct fleet_store store;
 };
 
 struct mr_fleet_view *mr_fleet_view_of(const struct fleet_own *own)
 {
     struct mr_fleet_view *view = MR_NEW(struct mr_fleet_view);
-    *view = (struct mr_fleet_view){.work.store.own = own};
+    *view = (struct mr_fleet_view){.store.own = own};
     return view;
 }
 
 mr_status mr_fleet_view_open(const char *path, struct mr_fleet_view **ret,
                              struct mr_error *ret_error)
 {
-    static struct mr_fleet_options options;
-    options.path = path;
-    *ret = MR_NEW(struct mr_fleet_view);
-    return mr_fleet_work_begin(&(*ret)->work, &options, NULL, ret_error);
+    struct mr_fleet_view *view = *ret = mr_fleet_view_of(NULL);
+    view->store.own = &view->own;
+    MR_TRY(mr_fleet_own_read(path, &view->own, ret_error));
+    return mr_programs_start(&view->own.config->programs, ret_error);
 }
 
 void mr_fleet_view_close(struct mr_fleet_view *view)
 {
     if (view != NULL) {
-        mr_fleet_work_done(&view->work);
+        mr_fleet_store_close(&view->store);
+        mr_fleet_own_done(&view->own);
         free(view);
     }
 }
@@ -77,22 +79,9 @@ static int compare_rows(const void *a, const void *b)
     return order != 0 ? order : strcmp(one->name, other->name);
 }
 
-/* Of an object, into one of its own. */
-static void gather(cJSON *json, const char *name, const char *words)
-{
-    cJSON *to = cJSON_AddObjectToObject(json, name);
-    for (mr_slice word; mr_next_word(&words, &word);) {
-        char key[32];
-        snprintf(key, sizeof(key), "%.*s", MR_SLICE_ARGS(word));
-        cJSON *item = cJSON_DetachItemFromObject(json, key);
-        if (item != NULL) {
-            cJSON_AddItemToObject(to, key, item);
-        }
-    }
-}
-
 static cJSON *show_row(const struct row *row)
 {
+    static const char *const billed[] = {"cpu_seconds", "rows", "bytes"};
     static const char *const words[] = {[IS_UNKNOWN] = "unknown", [IS_STOPPED] = "stopped"};
     struct fleet_record record = {.kind = FLEET_RECORD_STATUS};
     if (row->status != NULL) {
@@ -112,7 +101,10 @@ static cJSON *show_row(const struct row *row)
         cJSON_AddNumberToObject(wanted, "partition", row->definition->partition);
         cJSON_AddNumberToObject(wanted, "weight", (double)row->definition->terms.weight);
     }
-    gather(json, "bill", "cpu_seconds|rows|bytes");
+    cJSON *bill = cJSON_AddObjectToObject(json, "bill");
+    for (size_t i = 0; i < MR_ARRAY_LEN(billed); i++) {
+        cJSON_AddItemToObject(bill, billed[i], cJSON_DetachItemFromObject(json, billed[i]));
+    }
     return json;
 }
 
@@ -177,14 +169,15 @@ static cJSON *show_nodes(const struct fleet_stored *stored, const struct fleet_s
 mr_status mr_fleet_view_look(struct mr_fleet_view *view, cJSON **ret, struct mr_error *ret_error)
 {
     struct fleet_stored stored, seen;
-    MR_TRY(mr_fleet_stored_read(&view->work.store, false, &stored, ret_error));
-    mr_status status = mr_fleet_stored_read(&view->work.store, true, &seen, ret_error);
+    MR_TRY(mr_fleet_stored_read(&view->store, false, &stored, ret_error));
+    mr_status status = mr_fleet_stored_read(&view->store, true, &seen, ret_error);
     if (status == MR_OK) {
         cJSON *json = *ret = cJSON_CreateObject();
-        cJSON_AddStringToObject(json, "fleet", view->work.store.own->name);
+        cJSON_AddStringToObject(json, "fleet", view->store.own->name);
         cJSON_AddNumberToObject(json, "revision", (double)stored.revision.number);
         cJSON_AddBoolToObject(json, "whole", stored.is_whole && stored.partitions > 0);
-        cJSON_AddNumberToObject(json, "at_ms", (double)(mr_wall_ns() / 1000000));
+        const int64_t at_ms = mr_wall_ns() / 1000000;
+        cJSON_AddNumberToObject(json, "at_ms", (double)at_ms);
         cJSON_AddItemToObject(json, "pipelines", show_pipelines(&stored, &seen));
         cJSON_AddItemToObject(json, "nodes", show_nodes(&stored, &seen));
         mr_fleet_stored_done(&seen);

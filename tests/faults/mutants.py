@@ -83,7 +83,7 @@ MUTANTS = [
            "        err = produce(writer, topic, &records[i]);\n        rd_kafka_commit_transaction(writer->producer, ANSWER_MS);\n"
            "        rd_kafka_begin_transaction(writer->producer);\n", "test_fleet_store.py::test_a_part_of_an_apply_is_never_seen"),
     Mutant("a plan holds for any revision", "src/fleet/apply.c",
-           "    } else if (revision != (double)work->stored.revision.number) {", "    } else if (false && revision != 0) {",
+           "    return revision == (double)work->stored.revision.number\n", "    return revision >= 0\n",
            "test_fleet_store.py::test_a_plan_holds_for_its_revision"),
     Mutant("skips no repeated changes", EVENTS,
            "!(mr_position_compare(position, intake->carry.appended) <= 0)", "(position.ordinal != 0 || true)",
@@ -257,6 +257,10 @@ MUTANTS = [
            "    } else if (needs_person(exit_code) && child->starts > 8) {", "test_fleet_agent.py::test_what_needs_a_person_is_held"),
     Mutant("gives partitions up before their processes have ended", "src/fleet/agent.c", "    if (!has_leaving || is_busy) {", "    if (!has_leaving) {",
            "test_fleet_agent.py::test_an_agent_is_killed"),
+    Mutant("starts more than the host is good for", "src/fleet/agent.c", "pipelines <= own->pipelines_max)", "pipelines > 0)",
+           "test_fleet_agent.py::test_what_is_above_the_hosts_limits"),
+    Mutant("ends for a late request of its own", "src/fleet/news.c", "lost_ms == 0 || ", "lost_ms >= 0 || ",
+           "test_fleet_agent.py::test_fenced_by_what_comes_late"),
     Mutant("starts before a partition is read to its end", "src/fleet/news.c", "        agent->holds[partition] = HOLD_UNREAD;",
            "        agent->holds[partition] = HOLD_READ;", "test_fleet_agent.py::test_nothing_starts_before_the_end"),
 ]
