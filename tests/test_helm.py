@@ -1,5 +1,5 @@
 """The Helm chart, rendered by Helm and read by PyYAML: one pipeline, a pair, five hundred; each configuration goes through millrace's parser.
-Only with MILLRACE_TEST_HELM=1, after `scripts/setup.sh --helm`, which builds Helm for minutes. No cluster: docs/fleet.md says what that leaves open."""
+Only with MILLRACE_TEST_HELM=1, after `scripts/setup.sh --helm`, which builds Helm for minutes. On a control plane: test_kubernetes_plane.py."""
 
 import json
 import os
@@ -194,6 +194,12 @@ def test_what_means_new_pods():
     ({"watch": 10}, "watch"),
     ({"pipelines": {"a b": {}}}, "a b"),
     ({"networkPolicy": {"kafka": [{"port": 9092}]}}, "kafka"),
+    ({"networkPolicy": {"egress": [{"port": 8081}]}}, "port"),  # which the server would take, with a warning, for a rule that lets all out
+    ({"networkPolicy": {"postgres": [{"cidr": "10.0.0.1", "port": 1}]}}, "10.0.0.1"),
+    ({"networkPolicy": {"monitoring": "a b"}}, "a b"),
+    ({"secrets": ["a..b"]}, "a..b"),
+    ({"env": {"A": {"secret": "a", "key": "k k"}}}, "k k"),
+    ({"resources": {"memory": "1Gi"}}, "memory"),
     ({"pipelines": {"a_b": {}, "a.b": {}}}, "are both called rel-a-b"),
     ({"pipelines": {}}, "set empty: true"),
     ({"config": {"http.enabled": False}, "pipelines": {"a": {}}}, "leave http.enabled and http.tls_"),
