@@ -19,11 +19,6 @@ mr_slice mr_slice_of(const char *text)
     return (mr_slice){.data = (const uint8_t *)text, .len = strlen(text)};
 }
 
-bool mr_slice_equal(mr_slice a, mr_slice b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
-}
-
 bool mr_next_word(const char **words, mr_slice *ret)
 {
     size_t len = strcspn(*words, "|");

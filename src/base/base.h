@@ -44,7 +44,10 @@ typedef struct mr_slice {
 mr_slice mr_slice_of(const char *text);
 
 /* True when both hold the same bytes. */
-bool mr_slice_equal(mr_slice a, mr_slice b);
+static inline bool mr_slice_equal(mr_slice a, mr_slice b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
+}
 
 /* Takes the first word off "a|b|c"; false: there is none left. */
 bool mr_next_word(const char **words, mr_slice *ret);

@@ -1,11 +1,12 @@
 #include "kafka/kafka_reader.h"
 
 #include "base/clock.h"
+#include "kafka/kafka_ahead.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
 #include "kafka/kafka_threads.h"
 
-enum { ANSWER_TIMEOUT_MS = 30000, POLL_MS = 500, CHUNK = 1000 };
+enum { ANSWER_TIMEOUT_MS = 30000 };
 
 struct partition {
     int64_t begin;
@@ -19,9 +20,7 @@ struct mr_kafka_reader {
     struct partition *partitions;
     uint32_t count;
     uint32_t done;
-    /* Taken from the queue, and which of them comes next. */
-    rd_kafka_message_t *messages[CHUNK];
-    size_t taken, next;
+    struct mr_kafka_ahead *ahead; /* NULL: nothing is being read */
 };
 
 mr_status mr_kafka_reader_new(const struct mr_kafka_options *options,
@@ -52,22 +51,12 @@ mr_status mr_kafka_reader_new(const struct mr_kafka_options *options,
 
 static void forget(struct mr_kafka_reader *reader)
 {
-    for (; reader->next < reader->taken; reader->next++) {
-        rd_kafka_message_destroy(reader->messages[reader->next]);
-    }
-    reader->next = reader->taken = 0;
-}
-
-static void forget_last(struct mr_kafka_reader *reader)
-{
-    if (reader->next > 0) {
-        rd_kafka_message_destroy(reader->messages[reader->next - 1]);
-    }
+    mr_kafka_ahead_stop(reader->ahead);
+    reader->ahead = NULL;
 }
 
 static void close_topic(struct mr_kafka_reader *reader)
 {
-    forget_last(reader);
     forget(reader);
     rd_kafka_assign(reader->consumer, NULL);
     free(reader->partitions);
@@ -162,7 +151,16 @@ static mr_status ask_ends(struct mr_kafka_reader *reader, const char *topic, int
                : unreadable(topic, err, rd_kafka_err2str(err), ret_error);
 }
 
-static void begin_reading(struct mr_kafka_reader *reader, const char *topic)
+static mr_status assign(struct mr_kafka_reader *reader, const rd_kafka_topic_partition_list_t *list,
+                        struct mr_error *ret_error)
+{
+    rd_kafka_resp_err_t err = rd_kafka_assign(reader->consumer, list);
+    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR && reader->ahead == NULL);
+    return mr_kafka_ahead_start(reader->queue, &reader->ahead, ret_error);
+}
+
+static mr_status begin_reading(struct mr_kafka_reader *reader, const char *topic,
+                               struct mr_error *ret_error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)reader->count);
     for (uint32_t i = 0; i < reader->count; i++) {
@@ -174,9 +172,9 @@ static void begin_reading(struct mr_kafka_reader *reader, const char *topic)
             rd_kafka_topic_partition_list_add(list, topic, (int32_t)i)->offset = partition->begin;
         }
     }
-    rd_kafka_resp_err_t err = rd_kafka_assign(reader->consumer, list->cnt > 0 ? list : NULL);
+    mr_status status = list->cnt > 0 ? assign(reader, list, ret_error) : MR_OK;
     rd_kafka_topic_partition_list_destroy(list);
-    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+    return status;
 }
 
 static uint64_t records_ahead(const struct mr_kafka_reader *reader)
@@ -200,7 +198,7 @@ mr_status mr_kafka_reader_open(struct mr_kafka_reader *reader, const char *topic
         memset(reader->partitions, 0, sizeof(*reader->partitions) * reader->count);
         MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_LATEST, ret_error));
         MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_EARLIEST, ret_error));
-        begin_reading(reader, topic);
+        MR_TRY(begin_reading(reader, topic, ret_error));
     }
     for (uint32_t i = 0; i < reader->count; i++) {
         extent.cut += reader->partitions[i].begin > 0;
@@ -218,7 +216,6 @@ mr_status mr_kafka_reader_extend(struct mr_kafka_reader *reader, const char *top
     if (extent->partitions != reader->count || reader->count == 0) {
         return MR_OK;
     }
-    forget_last(reader);
     forget(reader);
     for (uint32_t i = 0; i < reader->count; i++) {
         struct partition *partition = &reader->partitions[i];
@@ -226,47 +223,9 @@ mr_status mr_kafka_reader_extend(struct mr_kafka_reader *reader, const char *top
     }
     MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_LATEST, ret_error));
     reader->done = 0;
-    begin_reading(reader, topic);
+    MR_TRY(begin_reading(reader, topic, ret_error));
     extent->records += records_ahead(reader);
     return MR_OK;
-}
-
-/* Of several of one name the last counts. */
-static void take_headers(const rd_kafka_headers_t *headers, struct mr_kafka_read *read)
-{
-    const struct {
-        const char *name;
-        mr_slice *to;
-    } wanted[] = {
-        {"mr-pos", &read->position}, {"mr-xid", &read->xid}, {"mr-oversize", &read->oversize}};
-    const char *name;
-    const void *value;
-    size_t len;
-    for (size_t i = 0;
-         rd_kafka_header_get_all(headers, i, &name, &value, &len) == RD_KAFKA_RESP_ERR_NO_ERROR;
-         i++) {
-        for (size_t j = 0; j < MR_ARRAY_LEN(wanted); j++) {
-            if (strcmp(name, wanted[j].name) == 0) {
-                *wanted[j].to = (mr_slice){.data = value, .len = len};
-            }
-        }
-    }
-}
-
-/* A key or a value of no bytes is there nevertheless. */
-static struct mr_kafka_read read_of(const rd_kafka_message_t *message)
-{
-    struct mr_kafka_read read = {
-        .partition = message->partition,
-        .offset = message->offset,
-        .key = {.data = message->key, .len = message->key_len},
-        .value = {.data = message->payload, .len = message->len},
-    };
-    rd_kafka_headers_t *headers;
-    if (rd_kafka_message_headers(message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        take_headers(headers, &read);
-    }
-    return read;
 }
 
 static void pass(struct mr_kafka_reader *reader, int32_t number, int64_t offset)
@@ -278,21 +237,6 @@ static void pass(struct mr_kafka_reader *reader, int32_t number, int64_t offset)
     }
 }
 
-static rd_kafka_message_t *take(struct mr_kafka_reader *reader)
-{
-    forget_last(reader);
-    if (reader->next == reader->taken) {
-        /* All that is there; waiting for more than one would be waiting for a whole chunk. */
-        ssize_t taken = rd_kafka_consume_batch_queue(reader->queue, 0, reader->messages, CHUNK);
-        if (taken <= 0) {
-            taken = rd_kafka_consume_batch_queue(reader->queue, POLL_MS, reader->messages, 1);
-        }
-        reader->next = 0;
-        reader->taken = taken > 0 ? (size_t)taken : 0;
-    }
-    return reader->taken == 0 ? NULL : reader->messages[reader->next++];
-}
-
 static bool is_passing(rd_kafka_resp_err_t err)
 {
     return mr_kafka_is_passing(err) || err == RD_KAFKA_RESP_ERR__TIMED_OUT;
@@ -302,22 +246,24 @@ mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_r
                                struct mr_error *ret_error)
 {
     while (reader->done < reader->count) {
-        const rd_kafka_message_t *message = take(reader);
-        if (message == NULL) {
+        const struct mr_kafka_taken *taken = mr_kafka_ahead_next(reader->ahead);
+        if (taken == NULL) {
             return MR_AGAIN;
         }
-        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            bool is_ours = message->offset < reader->partitions[message->partition].end;
-            pass(reader, message->partition, message->offset + 1);
+        const struct mr_kafka_read *read = &taken->read;
+        if (taken->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            bool is_ours = read->offset < reader->partitions[read->partition].end;
+            pass(reader, read->partition, read->offset + 1);
             if (is_ours) {
-                *ret_record = read_of(message);
+                *ret_record = *read;
                 return MR_OK;
             }
-        } else if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-            pass(reader, message->partition, message->offset);
-        } else if (!is_passing(message->err)) {
+        } else if (taken->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+            pass(reader, read->partition, read->offset);
+        } else if (!is_passing(taken->err)) {
+            const rd_kafka_message_t *message = taken->message;
             return unreadable(message->rkt == NULL ? "?" : rd_kafka_topic_name(message->rkt),
-                              message->err, rd_kafka_message_errstr(message), ret_error);
+                              taken->err, rd_kafka_message_errstr(message), ret_error);
         }
     }
     return MR_END;
@@ -330,24 +276,25 @@ mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topi
     close_topic(reader);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, topic, partition)->offset = offset;
-    rd_kafka_resp_err_t err = rd_kafka_assign(reader->consumer, list);
+    mr_status status = assign(reader, list, ret_error);
     rd_kafka_topic_partition_list_destroy(list);
-    MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
+    MR_TRY(status);
     int64_t end_ns = mr_monotonic_ns() + (int64_t)ANSWER_TIMEOUT_MS * 1000000;
     while (mr_monotonic_ns() < end_ns) {
-        const rd_kafka_message_t *message = take(reader);
-        if (message == NULL || is_passing(message->err)) {
+        const struct mr_kafka_taken *taken = mr_kafka_ahead_next(reader->ahead);
+        if (taken == NULL || is_passing(taken->err)) {
             continue;
         }
-        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset == offset) {
-            *ret_record = read_of(message);
+        if (taken->err == RD_KAFKA_RESP_ERR_NO_ERROR && taken->read.offset == offset) {
+            *ret_record = taken->read;
             return MR_OK;
         }
-        return message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
-                       message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
-                       message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
+        return taken->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
+                       taken->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
+                       taken->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
                    ? MR_END
-                   : unreadable(topic, message->err, rd_kafka_message_errstr(message), ret_error);
+                   : unreadable(topic, taken->err, rd_kafka_message_errstr(taken->message),
+                                ret_error);
     }
     return unreadable(topic, RD_KAFKA_RESP_ERR__TIMED_OUT, "no answer", ret_error);
 }

@@ -38,9 +38,9 @@ static bool read_xid(mr_slice text, uint32_t *ret)
     return true;
 }
 
-static bool is_text(const struct mr_scanned *string, const char *text)
+static inline bool is_text(const struct mr_scanned *string, mr_slice text)
 {
-    return string->kind == MR_SCAN_STRING && mr_slice_equal(string->text, mr_slice_of(text));
+    return string->kind == MR_SCAN_STRING && mr_slice_equal(string->text, text);
 }
 
 /* An object, or null. */
@@ -52,18 +52,16 @@ static bool take_object(const struct mr_scanned *value, mr_slice *ret)
 
 static bool take_op(const struct mr_scanned *op, enum mr_event_kind *ret)
 {
-    static const struct {
-        const char *op;
-        enum mr_event_kind kind;
-    } kinds[] = {{"c", MR_EVENT_ROW},    {"u", MR_EVENT_ROW},      {"d", MR_EVENT_GONE},
-                 {"r", MR_EVENT_COPIED}, {"t", MR_EVENT_TRUNCATE}, {"m", MR_EVENT_PASSED}};
-    for (size_t i = 0; i < MR_ARRAY_LEN(kinds); i++) {
-        if (is_text(op, kinds[i].op)) {
-            *ret = kinds[i].kind;
-            return true;
-        }
+    static const char letters[] = "curdtm";
+    static const enum mr_event_kind kinds[] = {MR_EVENT_ROW,  MR_EVENT_ROW,      MR_EVENT_COPIED,
+                                               MR_EVENT_GONE, MR_EVENT_TRUNCATE, MR_EVENT_PASSED};
+    const char *letter = op->kind == MR_SCAN_STRING && op->text.len == 1
+                             ? memchr(letters, op->text.data[0], sizeof(letters) - 1)
+                             : NULL;
+    if (letter != NULL) {
+        *ret = kinds[letter - letters];
     }
-    return false;
+    return letter != NULL;
 }
 
 static const char *read_envelope(mr_slice value, struct mr_event *ret)
@@ -74,12 +72,12 @@ static const char *read_envelope(mr_slice value, struct mr_event *ret)
     struct mr_scanned name;
     struct mr_scanned member;
     while (good && mr_scan_member(&scan, &name, &member)) {
-        if (is_text(&name, "op")) {
+        if (is_text(&name, MR_SLICE("op"))) {
             good = take_op(&member, &ret->kind);
             has_op = true;
-        } else if (is_text(&name, "before")) {
+        } else if (is_text(&name, MR_SLICE("before"))) {
             good = take_object(&member, &ret->before);
-        } else if (is_text(&name, "after")) {
+        } else if (is_text(&name, MR_SLICE("after"))) {
             good = take_object(&member, &ret->after);
         }
     }
@@ -90,7 +88,8 @@ static const char *read_envelope(mr_slice value, struct mr_event *ret)
 static const char *read_bare(mr_slice value, struct mr_event *ret)
 {
     struct mr_scanned deleted;
-    bool is_gone = mr_scan_find(value, "__deleted", &deleted) && is_text(&deleted, "true");
+    bool is_gone =
+        mr_scan_find(value, "__deleted", &deleted) && is_text(&deleted, MR_SLICE("true"));
     ret->kind = is_gone ? MR_EVENT_GONE : MR_EVENT_ROW;
     *(is_gone ? &ret->before : &ret->after) = value;
     return NULL;

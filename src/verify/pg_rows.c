@@ -69,11 +69,10 @@ mr_status mr_verify_begin(struct mr_pg_conn *conn, struct mr_cut *ret_cut, bool 
 /* A field of COPY's text format (manual, COPY, "Text Format"), in place: `*at` is then after its tab. False: it ends in a backslash. */
 static bool take_field(uint8_t **at, const uint8_t *end, mr_slice *ret)
 {
-    uint8_t *tab = memchr(*at, '\t', (size_t)(end - *at));
-    uint8_t *last = tab == NULL ? *at + (end - *at) : tab;
-    if (memchr(*at, '\\', (size_t)(last - *at)) == NULL) { /* most often */
-        *ret = (mr_slice){.data = *at, .len = (size_t)(last - *at)};
-        *at = last + 1;
+    size_t plain = (size_t)(mr_scan_to(*at, end, '\t', '\\') - *at);
+    if (*at + plain == end || (*at)[plain] == '\t') { /* most often */
+        *ret = (mr_slice){.data = *at, .len = plain};
+        *at += plain + 1;
         return true;
     }
     static const char letters[] = "bfnrtv";

@@ -3,6 +3,10 @@
 #include <endian.h>
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 enum { DEPTH_MAX = 1000 }; /* of a jsonb that is written as JSON itself */
 
 /* Loops move a copy of `at`: a byte that is read could be a part of the scan itself, for all that the compiler knows. */
@@ -15,20 +19,29 @@ static void pass_space(struct mr_scan *scan)
     scan->at = at;
 }
 
-static bool pass_byte(struct mr_scan *scan, uint8_t byte)
+/* The next byte that is no space; 0, which begins nothing: there is none. */
+static inline uint8_t peek(struct mr_scan *scan)
 {
-    pass_space(scan);
-    bool is_it = scan->at < scan->end && *scan->at == byte;
+    if (scan->at < scan->end && *scan->at <= ' ') {
+        pass_space(scan);
+    }
+    return scan->at < scan->end ? *scan->at : 0;
+}
+
+static inline bool pass_byte(struct mr_scan *scan, uint8_t byte)
+{
+    bool is_it = peek(scan) == byte;
     scan->at += is_it;
     return is_it;
 }
 
-static int hex_digit(uint8_t byte)
+enum { NO_DIGIT = 255 };
+
+static inline unsigned hex_digit(uint8_t byte)
 {
-    return byte >= '0' && byte <= '9'   ? byte - '0'
-           : byte >= 'a' && byte <= 'f' ? byte - 'a' + 10
-           : byte >= 'A' && byte <= 'F' ? byte - 'A' + 10
-                                        : -1;
+    unsigned digit = (unsigned)byte - '0';
+    unsigned letter = (byte | 0x20u) - 'a';
+    return digit < 10 ? digit : letter < 6 ? letter + 10 : NO_DIGIT;
 }
 
 static bool pass_escape(struct mr_scan *scan)
@@ -40,33 +53,55 @@ static bool pass_escape(struct mr_scan *scan)
         return *scan->at != '\0' && strchr("\"\\/bfnrt", *scan->at) != NULL;
     }
     for (int i = 0; i < 4; i++) {
-        if (++scan->at == scan->end || hex_digit(*scan->at) < 0) {
+        if (++scan->at == scan->end || hex_digit(*scan->at) == NO_DIGIT) {
             return false;
         }
     }
     return true;
 }
 
-/* Whether one of eight bytes is a quote, a backslash or a control character, or may be: what is above such a byte may be taken for one. */
-static bool may_end(const uint8_t *bytes)
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+static inline uint64_t word_at(const uint8_t *bytes)
 {
-    const uint64_t ones = UINT64_C(0x0101010101010101);
     uint64_t word;
     memcpy(&word, bytes, sizeof(word));
-    uint64_t quote = word ^ (ones * '"');
-    uint64_t backslash = word ^ (ones * '\\');
-    uint64_t found = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) |
-                     ((word - ones * 0x20) & ~word);
-    return (found & (ones << 7)) != 0;
+    return le64toh(word);
+}
+
+/* The top bit of each byte below `limit`, which is 0x80 at most. The lowest one is right, above it may be false ones. */
+static inline uint64_t below(uint64_t word, uint8_t limit)
+{
+    return (word - EACH(limit)) & ~word & EACH(0x80);
 }
 
 /* Where a string's next quote, backslash or control character is, or the end. */
-static const uint8_t *pass_plain(const uint8_t *at, const uint8_t *end)
+static inline const uint8_t *pass_plain(const uint8_t *at, const uint8_t *end)
 {
-    while (end - at >= 8 && !may_end(at)) {
-        at += 8;
+    for (; end - at >= 8; at += 8) {
+        uint64_t word = word_at(at);
+        uint64_t found =
+            below(word ^ EACH('"'), 1) | below(word ^ EACH('\\'), 1) | below(word, 0x20);
+        if (found != 0) {
+            return at + __builtin_ctzll(found) / 8;
+        }
     }
     while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) {
+        at++;
+    }
+    return at;
+}
+
+const uint8_t *mr_scan_to(const uint8_t *at, const uint8_t *end, uint8_t one, uint8_t other)
+{
+    for (; end - at >= 8; at += 8) {
+        uint64_t word = word_at(at);
+        uint64_t found = below(word ^ EACH(one), 1) | below(word ^ EACH(other), 1);
+        if (found != 0) {
+            return at + __builtin_ctzll(found) / 8;
+        }
+    }
+    while (at < end && *at != one && *at != other) {
         at++;
     }
     return at;
@@ -163,13 +198,13 @@ static bool pass_members(struct mr_scan *scan, bool is_object, int depth)
 
 static bool take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret)
 {
-    pass_space(scan);
-    if (scan->at == scan->end || depth > DEPTH_MAX) {
+    uint8_t first = peek(scan);
+    const uint8_t *begin = scan->at;
+    if (begin == scan->end || depth > DEPTH_MAX) {
         return false;
     }
-    const uint8_t *begin = scan->at;
     enum mr_scan_kind kind;
-    switch (*begin) {
+    switch (first) {
     case '"':
         scan->at++;
         return take_string(scan, ret);
@@ -182,7 +217,7 @@ static bool take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret)
     case '{':
     case '[':
         scan->at++;
-        kind = *begin == '{' ? MR_SCAN_OBJECT : MR_SCAN_ARRAY;
+        kind = first == '{' ? MR_SCAN_OBJECT : MR_SCAN_ARRAY;
         if (!pass_members(scan, kind == MR_SCAN_OBJECT, depth)) {
             return false;
         }
@@ -218,43 +253,71 @@ static bool pass_one(struct passing *passing, uint8_t byte)
     return passing->depth == 0;
 }
 
-#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+/* A bit for each byte of a block, the first byte's lowest. '[' | 0x20 is '{', and ']' | 0x20 '}'; no other byte is. */
+struct marks {
+    unsigned quotes, backslashes, opened, closed;
+};
 
-/* The top bit of each byte that equals `byte`. */
-static uint64_t equals(uint64_t word, uint8_t byte)
+#ifdef __SSE2__
+enum { BLOCK = 16 };
+
+static inline unsigned equals(__m128i block, char byte)
 {
-    uint64_t differs = word ^ EACH(byte);
-    return ~(((differs & EACH(0x7f)) + EACH(0x7f)) | differs) & EACH(0x80);
+    return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8(byte)));
 }
 
-/* These top bits side by side, the first byte's lowest. */
-static unsigned gather(uint64_t tops)
+static inline struct marks marks_of(const uint8_t *bytes)
 {
+    __m128i block = _mm_loadu_si128((const __m128i *)(const void *)bytes);
+    __m128i small = _mm_or_si128(block, _mm_set1_epi8(0x20));
+#else
+enum { BLOCK = 8 };
+
+static inline unsigned equals(uint64_t block, char byte)
+{
+    uint64_t differs = block ^ EACH((uint8_t)byte);
+    uint64_t tops = ~(((differs & EACH(0x7f)) + EACH(0x7f)) | differs) & EACH(0x80);
     return (unsigned)(((tops >> 7) * UINT64_C(0x0102040810204080)) >> 56);
 }
 
-/* Eight bytes at once; false: it takes them one by one, as something is escaped, or what is passed over may end. */
-static bool pass_eight(struct passing *passing, const uint8_t *bytes)
+static inline struct marks marks_of(const uint8_t *bytes)
 {
-    uint64_t word;
-    memcpy(&word, bytes, sizeof(word));
-    word = le64toh(word);
-    if (passing->is_escaped || equals(word, '\\') != 0) {
-        return false;
+    uint64_t block = word_at(bytes);
+    uint64_t small = block | EACH(0x20);
+#endif
+    return (struct marks){.quotes = equals(block, '"'),
+                          .backslashes = equals(block, '\\'),
+                          .opened = equals(small, '{'),
+                          .closed = equals(small, '}')};
+}
+
+/* A block at once; false: what is passed over may end in it, so it is to be taken byte by byte. */
+static bool pass_block(struct passing *passing, const uint8_t *bytes)
+{
+    struct marks marks = marks_of(bytes);
+    bool is_escaped = false; /* the byte after the block */
+    unsigned escaped = passing->is_escaped;
+    marks.backslashes &= ~escaped;
+    while (marks.backslashes != 0) {
+        unsigned first = marks.backslashes & -marks.backslashes;
+        escaped |= first << 1;
+        is_escaped = first >> (BLOCK - 1) != 0;
+        marks.backslashes &= ~(first | first << 1);
     }
-    unsigned in_string = gather(equals(word, '"')); /* from each quote to before the next */
-    in_string ^= in_string << 1;
-    in_string ^= in_string << 2;
-    in_string ^= in_string << 4;
-    in_string = (in_string & 0xff) ^ (passing->in_string ? 0xff : 0);
-    const uint64_t small = word | EACH(0x20); /* '[' is '{' then, and ']' '}'; no other byte is */
-    int opened = __builtin_popcount(gather(equals(small, '{')) & ~in_string);
-    int closed = __builtin_popcount(gather(equals(small, '}')) & ~in_string);
-    if (passing->depth <= closed) {
-        return false;
+    unsigned in_string = marks.quotes & ~escaped; /* from each quote to before the next */
+    for (unsigned shift = 1; shift < BLOCK; shift *= 2) {
+        in_string ^= in_string << shift;
     }
-    passing->depth += opened - closed;
-    passing->in_string = (in_string & 0x80) != 0;
+    in_string ^= passing->in_string ? ~0u : 0;
+    if ((marks.opened | marks.closed) != 0) { /* seldom */
+        int closes = __builtin_popcount(marks.closed & ~in_string);
+        if (passing->depth <= closes) {
+            return false;
+        }
+        passing->depth += __builtin_popcount(marks.opened & ~in_string) - closes;
+    }
+    passing->in_string = (in_string >> (BLOCK - 1) & 1) != 0;
+    passing->is_escaped = is_escaped;
     return true;
 }
 
@@ -266,11 +329,11 @@ static bool pass_over(struct mr_scan *scan, struct mr_scanned *ret)
     struct passing passing = {0};
     bool is_ended = false;
     while (at < scan->end && !is_ended) {
-        if (scan->end - at >= 8 && pass_eight(&passing, at)) {
-            at += 8;
+        if (scan->end - at >= BLOCK && pass_block(&passing, at)) {
+            at += BLOCK;
             continue;
         }
-        for (int i = 0; i < 8 && at < scan->end && !is_ended; i++) {
+        for (int i = 0; i < BLOCK && at < scan->end && !is_ended; i++) {
             is_ended = pass_one(&passing, *at++);
         }
     }
@@ -283,8 +346,8 @@ static bool pass_over(struct mr_scan *scan, struct mr_scanned *ret)
 /* The value of a member. */
 static bool take_part(struct mr_scan *scan, struct mr_scanned *ret)
 {
-    pass_space(scan);
-    bool is_open = scan->at < scan->end && (*scan->at == '{' || *scan->at == '[');
+    uint8_t first = peek(scan);
+    bool is_open = first == '{' || first == '[';
     return scan->is_shallow && is_open ? pass_over(scan, ret) : take_value(scan, 0, ret);
 }
 
@@ -316,17 +379,19 @@ struct mr_scan mr_scan_shallow(mr_slice text)
 static bool goes_on(struct mr_scan *scan, uint8_t open, uint8_t close)
 {
     bool is_first = !scan->is_begun;
-    if (scan->failed || (is_first && !pass_byte(scan, open))) {
-        scan->failed = true;
-        return false;
-    }
+    scan->failed = scan->failed || (is_first && !pass_byte(scan, open));
     scan->is_begun = true;
-    if (pass_byte(scan, close)) {
-        pass_space(scan);
-        scan->failed = scan->at != scan->end;
+    uint8_t next = peek(scan);
+    if (scan->failed) {
         return false;
     }
-    scan->failed = !is_first && !pass_byte(scan, ',');
+    if (next == close) {
+        scan->at++;
+        scan->failed = peek(scan) != 0 || scan->at != scan->end;
+        return false;
+    }
+    scan->at += next == ',' && !is_first;
+    scan->failed = !is_first && next != ',';
     return !scan->failed;
 }
 
@@ -366,7 +431,7 @@ static uint32_t take_unit(const uint8_t *digits)
 {
     uint32_t unit = 0;
     for (int i = 0; i < 4; i++) {
-        unit = unit << 4 | (uint32_t)hex_digit(digits[i]);
+        unit = unit << 4 | hex_digit(digits[i]);
     }
     return unit;
 }
@@ -442,11 +507,11 @@ bool mr_scan_digits(mr_slice text, unsigned base, uint64_t *ret)
 {
     uint64_t number = 0;
     for (size_t i = 0; i < text.len; i++) {
-        int digit = hex_digit(text.data[i]);
-        if (digit < 0 || (unsigned)digit >= base) {
+        unsigned digit = hex_digit(text.data[i]);
+        if (digit >= base) {
             return false;
         }
-        number = number * base + (unsigned)digit;
+        number = number * base + digit;
     }
     *ret = number;
     return text.len > 0 && text.len <= 16;

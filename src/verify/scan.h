@@ -48,6 +48,9 @@ MR_MUST_USE bool mr_scan_element(struct mr_scan *scan, struct mr_scanned *ret_va
 /* The member of that name, which has nothing escaped; false: there is none, or this is no object. */
 MR_MUST_USE bool mr_scan_find(mr_slice object, const char *name, struct mr_scanned *ret_value);
 
+/* The first of two bytes, or the end. */
+const uint8_t *mr_scan_to(const uint8_t *at, const uint8_t *end, uint8_t one, uint8_t other);
+
 /* The text that a string stands for; `to` has room for `string->text.len` bytes. Answers its length. */
 size_t mr_scan_unescape(const struct mr_scanned *string, uint8_t *to);
 
