@@ -30,8 +30,8 @@ LOADS = {"insert": "{rows} inserts of 7 columns", "mixed": "{rows} inserts, upda
          "copy": "{rows} existing rows", "slots-1": "{rows} inserts into 2 tables, one slot",
          "slots-2": "{rows} inserts into 2 tables, a slot for each", "sustained": "a flat lag for {seconds} s"}
 PROGRAMS = {"millrace": "at least once", "millrace-exactly-once": "exactly once", "millrace-4-threads": "4 threads",
-            "millrace-large-requests": "large requests", "debezium": "Debezium", "debezium-tuned": "Debezium, tuned"}
-CALLED = {"copy": {FLOOR: "psql, COPY", "millrace": "1 thread"}, "far": {"millrace": "the defaults"}}
+            "debezium": "Debezium", "debezium-tuned": "Debezium, tuned"}
+CALLED = {"copy": {FLOOR: "psql, COPY", "millrace": "1 thread"}}
 TITLES = {"rows_per_s": "rows/s", "cpu_us": "own CPU, µs/row", "sender_us": "walsender, µs/row", "broker_us": "broker, µs/row",
           "server_us": "server, µs/row",
           "cpu_share": "of a core", "machine_busy": "machine busy", "rss_mb": "peak memory, MB", "start_s": "start to first record, s",
@@ -48,7 +48,7 @@ UNIT = r"(?:(?:rows|events|records)(?:/s| a second)|µs|ms\b)"
 ELSEWHERE = {
     "benchmarks/results.md": {r"were not kept, had": "sessions before this script"},
     "docs/comparison.md": {r"\| (Outboxx|Sequin) \|": "what others publish of their own machines"},
-    "docs/sizing.md": {r"\| up to [\d,]+ rows/s": "a load to choose by", r"\| \d+ ms \|.*MiB/s": "worked out from the settings", r"1,000th topic": "a setting", r"on two busy cores|^\|  (\(default\) )?\| \d\.\d µs \|": "pipeline.latency, by hand"}}
+    "docs/sizing.md": {r"\| up to [\d,]+ rows/s": "a load to choose by", r"1,000th topic": "a setting", r"on two busy cores|^\|  (\(default\) )?\| \d\.\d µs \|": "pipeline.latency, by hand"}}
 
 
 def number(value, key=""):

@@ -103,7 +103,7 @@ def proxy():
 class Far(Backlog):
     """A backlog to a broker that is far away."""
 
-    programs = ("millrace", "millrace-large-requests")
+    programs = ("millrace", "millrace-exactly-once")
 
     def __init__(self, mix, rows, delay_ms):
         super().__init__(mix, rows)

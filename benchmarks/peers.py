@@ -31,16 +31,12 @@ producer.override.linger.ms=5
 producer.override.batch.size=524288
 producer.override.buffer.memory=134217728
 producer.override.compression.type=lz4"""
-LARGE = """pipeline.batches = 128
-sink.kafka.batch_size = "4MiB"
-sink.kafka.message_max = "4MiB\""""
 # name: (script, its variables)
 KNOWN = {
     "pg_recvlogical": ("start-pg_recvlogical.sh", {}),
     "millrace": ("start-millrace.sh", {}),
     "millrace-exactly-once": ("start-millrace.sh", {"PEER_DELIVERY": "exactly-once"}),
     "millrace-4-threads": ("start-millrace.sh", {"PEER_OPTIONS": "snapshot.max.threads = 4"}),
-    "millrace-large-requests": ("start-millrace.sh", {"PEER_OPTIONS": LARGE}),
     "debezium": ("start-debezium.sh", {}),
     "debezium-tuned": ("start-debezium.sh", {"PEER_OPTIONS": TUNED})}
 

@@ -54,7 +54,7 @@ def test_matrix_measures_in_short_and_goes_on(matrix):
 
 def test_far_measures_in_short(matrix):
     _, runs = matrix("--only", "far-1-2,far-12-20", "--rows", "10000", "--rounds", "1")
-    assert set(runs) == {(load, program) for load in ("far-1-2", "far-12-20") for program in ("millrace", "millrace-large-requests")}
+    assert set(runs) == {(load, program) for load in ("far-1-2", "far-12-20") for program in ("millrace", "millrace-exactly-once")}
     assert all(one["rows_per_s"] > 0 for (one,) in runs.values())
 
 

@@ -15,7 +15,7 @@ enum { RECORD_BYTES = 600, BATCH_BYTES = 256 * 1024, BATCHES = 8 };
 static void *batch_open(void)
 {
     struct mr_pool *pool = MR_NEW(struct mr_pool);
-    mr_pool_init(pool, BATCHES, BATCH_BYTES, BATCH_BYTES);
+    mr_pool_init(pool, BATCHES, BATCHES, BATCH_BYTES, BATCH_BYTES);
     return pool;
 }
 

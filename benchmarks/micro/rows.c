@@ -271,7 +271,7 @@ static mr_status flow_change(void *context, const struct mr_change *change,
 static void *flow_open(void)
 {
     struct rows *rows = encode_open(MR_FORMAT_DEBEZIUM, MR_TYPES_TEXT);
-    mr_pool_init(&rows->pool, 2, BATCH_BYTES, BATCH_BYTES);
+    mr_pool_init(&rows->pool, 2, 2, BATCH_BYTES, BATCH_BYTES);
     rows->batch = mr_pool_acquire(&rows->pool);
     rows->handler.change = flow_change;
     return rows;

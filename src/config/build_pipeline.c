@@ -92,6 +92,8 @@ static void build_memory(struct mr_config *config)
         return;
     }
     config->pipeline.batches = (uint32_t)needs.batches;
+    config->pipeline.batches_most =
+        config->pipeline.batches * (LINE(config, batches) == 0 ? MR_SINK_TIMES_MAX : 1);
     config->pipeline.memory_bytes = limit;
     config->pipeline.change_bytes_max = change_max;
     config->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max);

@@ -250,6 +250,9 @@ static void build_kafka(struct mr_config *config)
                 "sink.kafka.linger has no effect: records gather while a request is in flight; "
                 "remove the line");
     }
+    /* Who sets batch_size has said how large requests are. */
+    config->kafka.far_bytes =
+        LINE(config, kafka_batch_size) == 0 ? MR_SINK_TIMES_MAX * config->kafka.batch_bytes : 0;
     build_statistics(config);
     build_state(config);
     build_oversize(config);

@@ -214,11 +214,40 @@ static void block_take(struct mr_pool *pool, struct mr_batch *batch, size_t size
 
 bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, size_t size)
 {
-    size_t others = atomic_load(&pool->grown_bytes);
+    size_t others =
+        atomic_load(&pool->grown_bytes) + 2 * atomic_load(&pool->lent) * pool->block_size;
     if (batch != NULL && mr_batch_is_large(pool, batch)) {
         others -= batch->block_size;
     }
     return others == 0 || 2 * others + size + pool->block_size_max <= pool->large_max;
+}
+
+static bool may_lend(const struct mr_pool *pool)
+{
+    size_t one = 2 * pool->block_size;
+    size_t others = atomic_load(&pool->grown_bytes) + atomic_load(&pool->lent) * one;
+    return atomic_load(&pool->lent) < atomic_load(&pool->lends) && !atomic_load(&pool->crowded) &&
+           2 * (others + one) + pool->block_size_max <= pool->large_max;
+}
+
+/* A batch that is free and was lent, or another in its place. With `fillers`. */
+static void put_away(struct mr_pool *pool, struct mr_batch *batch)
+{
+    if (batch->block != NULL) {
+        block_drop(pool, batch);
+    }
+    pool->spare[pool->spare_count++] = batch;
+    atomic_fetch_sub(&pool->lent, 1);
+}
+
+/* A large block waits for what is lent, of which some may be free. With `fillers`. */
+static void call_in(struct mr_pool *pool)
+{
+    struct mr_batch *batch;
+    atomic_store(&pool->crowded, true);
+    while (atomic_load(&pool->lent) > 0 && (batch = mr_ring_pop(&pool->free)) != NULL) {
+        put_away(pool, batch);
+    }
 }
 
 bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
@@ -227,8 +256,12 @@ bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size)
     MR_ASSERT(batch->record_count == 0);
     MR_ASSERT(size > pool->block_size && size <= pool->block_size_max);
     pthread_mutex_lock(&pool->fillers); /* one more is admitted at a time */
+    if (!mr_pool_admits(pool, batch, size)) {
+        call_in(pool);
+    }
     bool admitted = mr_pool_admits(pool, batch, size);
     if (admitted) {
+        atomic_store(&pool->crowded, false);
         block_drop(pool, batch);
         batch->block_size = block_round(size);
         atomic_fetch_add(&pool->grown_bytes, batch->block_size);
@@ -251,33 +284,58 @@ void mr_batch_shrink(struct mr_pool *pool, struct mr_batch *batch)
     }
 }
 
-void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max)
+void mr_pool_init(struct mr_pool *pool, uint32_t count, uint32_t most, size_t block_size,
+                  size_t block_size_max)
 {
-    *pool = (struct mr_pool){.count = count, .large_max = SIZE_MAX};
-    pool->batches = MR_NEW_ARRAY(struct mr_batch, count);
+    MR_ASSERT(most >= count);
+    *pool = (struct mr_pool){.count = count, .most = most, .large_max = SIZE_MAX};
+    pool->batches = MR_NEW_ARRAY(struct mr_batch, most);
+    pool->spare = MR_NEW_ARRAY(struct mr_batch *, most);
     pool->block_size = block_round(block_size);
     pool->block_size_max = block_size_max < pool->block_size ? pool->block_size : block_size_max;
-    mr_ring_init(&pool->free, count);
+    mr_ring_init(&pool->free, most);
     pthread_mutex_init(&pool->fillers, NULL);
     for (uint32_t i = 0; i < count; i++) {
         MR_ASSERT(mr_ring_push(&pool->free, &pool->batches[i]));
+    }
+    for (uint32_t i = most; i > count; i--) {
+        pool->spare[pool->spare_count++] = &pool->batches[i - 1];
     }
 }
 
 void mr_pool_done(struct mr_pool *pool)
 {
-    for (uint32_t i = 0; i < pool->count; i++) {
+    for (uint32_t i = 0; i < pool->most; i++) {
         free(pool->batches[i].block);
     }
     free(pool->batches);
+    free(pool->spare);
     pthread_mutex_destroy(&pool->fillers);
     mr_ring_done(&pool->free);
+}
+
+void mr_pool_lend(struct mr_pool *pool, uint32_t times)
+{
+    uint32_t more = times < 2 ? 0 : (times - 1) * pool->count;
+    more = more < pool->most - pool->count ? more : pool->most - pool->count;
+    if (MR_UNLIKELY(more != atomic_load_explicit(&pool->lends, memory_order_relaxed))) {
+        atomic_store(&pool->lends, more);
+    }
+}
+
+bool mr_pool_has_batch(const struct mr_pool *pool)
+{
+    return mr_ring_count(&pool->free) > 0 || may_lend(pool);
 }
 
 struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
 {
     pthread_mutex_lock(&pool->fillers);
     struct mr_batch *batch = mr_ring_pop(&pool->free);
+    if (batch == NULL && may_lend(pool)) {
+        batch = pool->spare[--pool->spare_count];
+        atomic_fetch_add(&pool->lent, 1);
+    }
     pthread_mutex_unlock(&pool->fillers);
     if (batch == NULL) {
         return NULL;
@@ -296,6 +354,19 @@ struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
     return batch;
 }
 
+/* Of batches that are lent, while most are free or a large block waits. */
+static bool give_up(struct mr_pool *pool, struct mr_batch *batch)
+{
+    MR_HOLD(&pool->fillers);
+    uint32_t lent = atomic_load(&pool->lent);
+    bool most_are_free = mr_ring_count(&pool->free) >= (pool->count + lent) / 4 * 3;
+    if (lent == 0 || (!most_are_free && !atomic_load(&pool->crowded))) {
+        return false;
+    }
+    put_away(pool, batch);
+    return true;
+}
+
 void mr_pool_release(struct mr_pool *pool, struct mr_batch *batch)
 {
     MR_ASSERT(batch->state != MR_BATCH_FREE);
@@ -303,5 +374,7 @@ void mr_pool_release(struct mr_pool *pool, struct mr_batch *batch)
     if (mr_batch_is_large(pool, batch)) {
         block_drop(pool, batch);
     }
-    MR_ASSERT(mr_ring_push(&pool->free, batch));
+    if (MR_LIKELY(atomic_load(&pool->lent) == 0) || !give_up(pool, batch)) {
+        MR_ASSERT(mr_ring_push(&pool->free, batch));
+    }
 }

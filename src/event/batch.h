@@ -205,20 +205,37 @@ struct mr_pool {
     _Atomic size_t arena_bytes; /* of all blocks there are, and the most that was */
     _Atomic size_t arena_bytes_high;
     _Atomic size_t grown_bytes; /* of blocks larger than the standard */
+    uint32_t most;              /* batches, those that may be lent included */
+    struct mr_batch **spare;    /* those that are not, */
+    uint32_t spare_count;       /* so many; both the fillers' */
+    _Atomic uint32_t lends;     /* so many at most, now, */
+    _Atomic uint32_t lent;      /* of which these are */
+    _Atomic bool
+        crowded; /* a large block waits for room: none is lent, and those that are come home for good */
 };
 
-void mr_pool_init(struct mr_pool *pool, uint32_t count, size_t block_size, size_t block_size_max);
+/* `count` batches, and up to `most` while it lends (mr_pool_lend). */
+void mr_pool_init(struct mr_pool *pool, uint32_t count, uint32_t most, size_t block_size,
+                  size_t block_size_max);
 void mr_pool_done(struct mr_pool *pool);
 
 /* Whether `batch` (NULL: one that is yet to come) may have a block of `size` bytes now: twice the large blocks of
- * other batches (they may be compressed just now), this one, and the largest message there may be, are within
- * `large_max`. A large block is always admitted when there is no other. A thread that fills. */
+ * other batches (they may be compressed just now), four times those that are lent (flow/memory.c, POOL_FACTOR), this one, and the
+ * largest message there may be, are within `large_max`. A large block is always admitted when there is no other. A thread that
+ * fills. */
 bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, size_t size);
 
 static inline bool mr_batch_is_large(const struct mr_pool *pool, const struct mr_batch *batch)
 {
     return batch->block_size > pool->block_size;
 }
+
+/* It may be `times` as large from now on, as far as `large_max` allows: its memory is borrowed from large blocks. Who needs a batch
+ * takes one more; they are given up while most are free. Sink thread. */
+void mr_pool_lend(struct mr_pool *pool, uint32_t times);
+
+/* Whether there is a batch to acquire. Any thread. */
+bool mr_pool_has_batch(const struct mr_pool *pool);
 
 /* An empty batch in state filling, or NULL when all are out. Any thread that fills. */
 struct mr_batch *mr_pool_acquire(struct mr_pool *pool);

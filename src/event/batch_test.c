@@ -15,7 +15,7 @@ static void test_batch_bytes_and_records_meet(void **state)
 {
     (void)state;
     struct mr_pool pool;
-    mr_pool_init(&pool, 1, 1024, 4096);
+    mr_pool_init(&pool, 1, 1, 1024, 4096);
     struct mr_batch *batch = mr_pool_acquire(&pool);
     struct mr_topic topic = {.name = (char *)"t"};
     uint32_t count = 0;
@@ -47,7 +47,7 @@ static void test_grow_up_to_the_maximum_and_back(void **state)
 {
     (void)state;
     struct mr_pool pool;
-    mr_pool_init(&pool, 2, 1024, 4096);
+    mr_pool_init(&pool, 2, 2, 1024, 4096);
     struct mr_batch *batch = mr_pool_acquire(&pool);
     assert_true(mr_batch_grow(&pool, batch, 4096));
     assert_int_equal(batch->block_size, 4096);
@@ -62,7 +62,7 @@ static void test_large_blocks_wait_for_each_other(void **state)
 {
     (void)state;
     struct mr_pool pool;
-    mr_pool_init(&pool, 3, 1024, 8192);
+    mr_pool_init(&pool, 3, 3, 1024, 8192);
     pool.large_max = 16384; /* the least: a message and its records, or the records twice */
     struct mr_batch *first = mr_pool_acquire(&pool);
     assert_true(mr_pool_admits(&pool, NULL, 0));
@@ -79,6 +79,79 @@ static void test_large_blocks_wait_for_each_other(void **state)
     mr_pool_release(&pool, second);
     assert_int_equal(atomic_load(&pool.grown_bytes), 0);
     assert_true(mr_pool_admits(&pool, NULL, 8192));
+    mr_pool_done(&pool);
+}
+
+/* A pool of 4 that may have 12, and 8 blocks more within what is left of large ones. */
+static void open_lending_pool(struct mr_pool *pool)
+{
+    mr_pool_init(pool, 4, 12, 1024, 8192);
+    pool->large_max = 8192 + 4 * 1024 * 8;
+    mr_pool_lend(pool, 3);
+}
+
+static uint32_t acquire_all(struct mr_pool *pool, struct mr_batch **batches)
+{
+    uint32_t count = 0;
+    while (mr_pool_has_batch(pool)) {
+        batches[count++] = mr_pool_acquire(pool);
+    }
+    assert_null(mr_pool_acquire(pool));
+    return count;
+}
+
+static void test_lends_while_it_may_and_takes_back(void **state)
+{
+    struct mr_pool pool;
+    struct mr_batch *batches[12];
+    mr_pool_init(&pool, 4, 12, 1024, 8192);
+    assert_int_equal(acquire_all(&pool, batches), 4); /* near by */
+    mr_pool_lend(&pool, 2);
+    assert_int_equal(acquire_all(&pool, batches + 4), 4);
+    mr_pool_lend(&pool, 16);
+    assert_int_equal(acquire_all(&pool, batches + 8), 4); /* no more than there are */
+    assert_int_equal(atomic_load(&pool.arena_bytes), 12 * 1024);
+    for (uint32_t i = 0; i < 12; i++) {
+        mr_pool_release(&pool, batches[i]);
+    }
+    assert_true(atomic_load(&pool.lent) < 8); /* most were free */
+    mr_pool_lend(&pool, 1);
+    for (uint32_t i = 0; i < 12; i++) {
+        mr_pool_release(&pool, mr_pool_acquire(&pool));
+    }
+    assert_int_equal(atomic_load(&pool.lent), 0);
+    assert_int_equal(atomic_load(&pool.arena_bytes), 4 * 1024);
+    assert_int_equal(acquire_all(&pool, batches), 4);
+    mr_pool_done(&pool);
+}
+
+static void test_lends_within_what_large_blocks_leave(void **state)
+{
+    struct mr_pool pool;
+    struct mr_batch *batches[12];
+    open_lending_pool(&pool);
+    pool.large_max -= 4 * 1024 * 3;
+    struct mr_batch *large = mr_pool_acquire(&pool);
+    assert_true(mr_batch_grow(&pool, large, 4096));
+    assert_int_equal(acquire_all(&pool, batches), 3 + 3); /* 5, if not for twice the large one */
+    mr_pool_done(&pool);
+}
+
+static void test_a_large_block_calls_in_what_is_lent(void **state)
+{
+    struct mr_pool pool;
+    struct mr_batch *batches[12];
+    open_lending_pool(&pool);
+    assert_int_equal(acquire_all(&pool, batches), 12);
+    mr_pool_release(&pool, batches[1]); /* is free, */
+    assert_false(mr_batch_grow(&pool, batches[0], 8192));
+    assert_int_equal(atomic_load(&pool.lent), 7); /* and goes at once */
+    assert_false(mr_pool_has_batch(&pool));       /* nobody else gets one now */
+    mr_pool_release(&pool, batches[2]);
+    assert_int_equal(atomic_load(&pool.lent), 6);
+    assert_true(mr_batch_grow(&pool, batches[0], 8192));
+    mr_pool_release(&pool, batches[0]);
+    assert_int_equal(acquire_all(&pool, batches), 1 + 2); /* it lends again */
     mr_pool_done(&pool);
 }
 
@@ -118,6 +191,9 @@ int main(void)
         cmocka_unit_test(test_batch_bytes_and_records_meet),
         cmocka_unit_test(test_grow_up_to_the_maximum_and_back),
         cmocka_unit_test(test_large_blocks_wait_for_each_other),
+        cmocka_unit_test(test_lends_while_it_may_and_takes_back),
+        cmocka_unit_test(test_lends_within_what_large_blocks_leave),
+        cmocka_unit_test(test_a_large_block_calls_in_what_is_lent),
         cmocka_unit_test(test_topics_are_interned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,7 @@ static void test_a_batch_waits_for_all_of_its_ids(void **state)
     (void)state;
     struct mr_error error;
     struct mr_pool pool;
-    mr_pool_init(&pool, 1, BLOCK, BLOCK);
+    mr_pool_init(&pool, 1, 1, BLOCK, BLOCK);
     struct mr_schemas *schemas = mr_schemas_new();
     int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     mr_schemas_set_wake(schemas, wake);
@@ -83,7 +83,7 @@ static void test_a_refused_schema_ends_it(void **state)
     (void)state;
     struct mr_error error;
     struct mr_pool pool;
-    mr_pool_init(&pool, 1, BLOCK, BLOCK);
+    mr_pool_init(&pool, 1, 1, BLOCK, BLOCK);
     struct mr_schemas *schemas = mr_schemas_new();
     uint32_t index = mr_schemas_intern(schemas, "a", MR_SLICE("x"));
     struct mr_batch *batch = fill(&pool, &index, 1);
@@ -101,7 +101,7 @@ static void test_an_id_is_of_one_schema(void **state)
     (void)state;
     struct mr_error error;
     struct mr_pool pool;
-    mr_pool_init(&pool, 1, BLOCK, BLOCK);
+    mr_pool_init(&pool, 1, 1, BLOCK, BLOCK);
     struct mr_schemas *schemas = mr_schemas_new();
     uint32_t first = mr_schemas_intern(schemas, "a", MR_SLICE("x"));
     uint32_t again = mr_schemas_intern(schemas, "b", MR_SLICE("x"));

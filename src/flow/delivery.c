@@ -567,6 +567,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         atomic_store_explicit(&pipeline->by_sink.turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(send_batches(delivery, ret_error));
         MR_TRY(poll_sink(sink, ret_error));
+        mr_pool_lend(&pipeline->pool, sink->times);
         MR_TRY(advance(delivery, ret_error));
         int turn_ms = TURN_MS_MAX;
         if (MR_UNLIKELY(mr_standstill_has(&pipeline->standstill, MR_CAUSE_SINK_FAILS))) {
@@ -616,7 +617,7 @@ static void end_session(struct delivery *delivery)
     MR_ASSERT(!is_open(delivery));
     step(delivery, MR_HANDSHAKE_END);
     delivery->session++;
-    for (uint32_t i = 0; i < pipeline->pool.count; i++) {
+    for (uint32_t i = 0; i < pipeline->pool.most; i++) {
         if (pipeline->pool.batches[i].with_sink) {
             give_back(delivery, &pipeline->pool.batches[i]);
         }

@@ -14,9 +14,11 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
     *lane = (struct mr_lane){.pipeline = pipeline, .index = index, .encoder = encoder};
     lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(lane->wake >= 0);
-    mr_ack_init(&lane->ack, MR_LANE_WINDOW_POOLS * pipeline->pool.count);
+    const struct mr_pool *pool = &pipeline->pool;
+    uint32_t window = MR_LANE_WINDOW_POOLS * pool->count;
+    mr_ack_init(&lane->ack, window > 2 * pool->most ? window : 2 * pool->most);
     lane->marks = MR_NEW_ARRAY(struct mr_meter_mark, lane->ack.capacity);
-    mr_oversizer_init(&lane->oversizer, encoder, pipeline->pool.block_size_max,
+    mr_oversizer_init(&lane->oversizer, encoder, pool->block_size_max,
                       pipeline->by_source.oversize);
     lane->oversizer.copies = index != MR_LANE_STREAM;
 }
@@ -50,7 +52,7 @@ void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
 
 bool mr_lane_has_batch(const struct mr_lane *lane)
 {
-    return lane->filling != NULL || mr_ring_count(&lane->pipeline->pool.free) > 0;
+    return lane->filling != NULL || mr_pool_has_batch(&lane->pipeline->pool);
 }
 
 void mr_lane_look_for_room(struct mr_lane *lane)

@@ -15,7 +15,8 @@ struct mr_pipeline;
 
 enum {
     MR_LANE_STREAM = 0,
-    /* The window in pools: one slow partition keeps the oldest batch open while the others' come and go. */
+    /* The window in pools: one slow partition keeps the oldest batch open while the others' come and go. Twice what the pool may lend
+     * at most, where that is more. */
     MR_LANE_WINDOW_POOLS = 8,
 };
 

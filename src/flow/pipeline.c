@@ -66,12 +66,13 @@ struct mr_pipeline *mr_pipeline_new(const struct mr_pipeline_options *options,
     sink->standstill = &pipeline->standstill;
     pipeline->on_open.call = on_open;
     pipeline->on_open.context = on_open_context;
-    mr_pool_init(&pipeline->pool, options->batches, options->batch_bytes,
+    uint32_t most = options->batches_most == 0 ? options->batches : options->batches_most;
+    mr_pool_init(&pipeline->pool, options->batches, most, options->batch_bytes,
                  options->change_bytes_max);
     if (options->large_bytes_max != 0) {
         pipeline->pool.large_max = options->large_bytes_max;
     }
-    mr_ring_init(&pipeline->hand_over.to_sink, options->batches);
+    mr_ring_init(&pipeline->hand_over.to_sink, most);
     pthread_mutex_init(&pipeline->hand_over.lock, NULL);
     make_lanes(pipeline, encoder);
     mr_meter_init(&pipeline->meter);
@@ -249,7 +250,7 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .source.slot_adopted = atomic_load(&pipeline->source->slot_adopted),
         .bytes_acked = atomic_load(&meter->bytes_acked),
         .source.wait_ns = atomic_load(&meter->source_wait_ns),
-        .memory.batches = pipeline->pool.count,
+        .memory.batches = pipeline->pool.count + atomic_load(&pipeline->pool.lent),
         .memory.free_batches = mr_ring_count(&pipeline->pool.free),
         .memory.arena_bytes = atomic_load(&pipeline->pool.arena_bytes),
         .memory.high_water_bytes = atomic_load(&pipeline->pool.arena_bytes_high),

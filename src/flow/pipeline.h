@@ -31,7 +31,8 @@ struct mr_handed_over {
 };
 
 struct mr_pipeline_options {
-    uint32_t batches;        /* in the pool */
+    uint32_t batches;        /* in the pool, */
+    uint32_t batches_most;   /* and for a sink that is far away; 0: as many */
     size_t batch_bytes;      /* of a standard batch */
     size_t change_bytes_max; /* of one change's records */
     uint64_t memory_bytes;   /* the budget, to show (flow/memory) */

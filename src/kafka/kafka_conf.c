@@ -42,6 +42,11 @@ static mr_status conf_set_secret(rd_kafka_conf_t *conf, const char *name, struct
     return status;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,
                              struct mr_error *ret_error)
 {
@@ -65,7 +70,7 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"isolation.level", "read_uncommitted"},
         /* The sink hands over whole requests and says when they set out; this is longer than handing over takes. */
         {"linger.ms", "5"},
-        {"batch.num.messages", "10000"}, /* MR_KAFKA_REQUEST_RECORDS */
+        {"batch.num.messages", "1000000"}, /* the sink bounds them: MR_KAFKA_REQUEST_RECORDS */
         /* A response is in memory as a whole, and librdkafka would take one of 100 MB. This is the metadata of more than
          * a hundred thousand partitions. */
         {"receive.message.max.bytes", "16777216"},
@@ -90,8 +95,11 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     }
     MR_TRY(conf_set(conf, "bootstrap.servers", options->brokers, ret_error));
     MR_TRY(conf_set(conf, "compression.codec", options->compression, ret_error));
-    MR_TRY(conf_set_u64(conf, "batch.size", options->batch_bytes, ret_error));
-    MR_TRY(conf_set_u64(conf, "message.max.bytes", options->message_bytes_max, ret_error));
+    /* A request is within both. */
+    MR_TRY(conf_set_u64(conf, "batch.size", larger(options->batch_bytes, options->far_bytes),
+                        ret_error));
+    MR_TRY(conf_set_u64(conf, "message.max.bytes",
+                        larger(options->message_bytes_max, options->far_bytes), ret_error));
     MR_TRY(
         conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
     MR_TRY(conf_set_secret(conf, "sasl.password", options->password, ret_error));
@@ -117,6 +125,7 @@ mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     struct mr_kafka_options plain = *options;
     plain.exactly_once = false;
+    plain.far_bytes = 0;
     mr_status status = mr_kafka_conf_fill(conf, &plain, ret_error);
     status = MR_THEN(status, conf_set_all(conf, fixed, MR_ARRAY_LEN(fixed), ret_error));
     status = MR_THEN(status, conf_set_all(conf, properties, count, ret_error));

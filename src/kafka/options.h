@@ -26,7 +26,8 @@ struct mr_kafka_options {
     struct mr_secret *client_secret;        /* of OpenID Connect; NULL: there is none */
     const struct mr_program *token_program; /* prints tokens for OAUTHBEARER; NULL: none does */
     const char *compression;                /* none, gzip, snappy, lz4, zstd */
-    size_t batch_bytes;                     /* of one produce request and partition */
+    size_t batch_bytes;                     /* of one produce request and partition, */
+    size_t far_bytes;                       /* where brokers are far away; less, 0: the same */
     size_t message_bytes_max;
     bool create_topics;
     uint32_t statistics_interval_ms; /* of librdkafka's own figures; 0: none */

@@ -82,11 +82,16 @@ struct mr_sink_owner {
     int stop_fd; /* readable: nothing is to be waited for any more */
 };
 
+/* At most, of `times`. */
+enum { MR_SINK_TIMES_MAX = 16 };
+
 struct mr_sink {
     const struct mr_sink_ops *ops;
     struct mr_sink_owner owner;
     enum mr_sink_storage storage;
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
+    uint32_t
+        times; /* that the pool may be as large, since answers come from far away; 0: once. Sink thread */
     struct mr_standstill *standstill; /* the pipeline's; NULL: there is none */
 };
 

@@ -35,7 +35,7 @@ static int setup(void **state)
     fixture->sink = mr_file_sink_new(&(struct mr_file_options){.path = fixture->path});
     fixture->sink->owner =
         (struct mr_sink_owner){.done = batch_done, .context = fixture, .stop_fd = -1};
-    mr_pool_init(&fixture->pool, 2, 4096, 4096);
+    mr_pool_init(&fixture->pool, 2, 2, 4096, 4096);
     *state = fixture;
     return 0;
 }

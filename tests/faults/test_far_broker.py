@@ -1,5 +1,5 @@
-"""A broker that is far away: every piece of data takes its time, both ways. Killed and cut meanwhile, nothing is missing, nothing
-is out of order, and with exactly-once nothing comes twice."""
+"""A broker that is far away: every piece of data takes its time, both ways, so requests and the pool grow. Killed and cut meanwhile,
+nothing is missing, nothing is out of order, and with exactly-once nothing comes twice."""
 
 import os
 
@@ -10,6 +10,8 @@ from ledger import TABLE, Check, Writers
 from servers import Proxy
 
 ROWS = 1000
+BACKLOG = 12000       # of one writer, in one transaction
+NEAR_POOL = 32 << 17  # bytes, exactly once; at least once has half of it
 
 
 @pytest.fixture
@@ -25,12 +27,14 @@ def far():
 def test_killed_and_cut_with_a_far_broker(database, millrace, topic, far, delivery):
     database.run(TABLE)
     name = database.make_topic("t")
-    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{far.port}"]', sink__kafka__delivery=f'"{delivery}"',
-                       sink__kafka__batch_size='"16KiB"').start().streaming()
+    process = millrace(sink__kafka__brokers=f'["127.0.0.1:{far.port}"]', sink__kafka__delivery=f'"{delivery}"').start().streaming()
+    database.run("INSERT INTO t SELECT 9, g, repeat('x', 1500) FROM generate_series(1, %s) g", [BACKLOG])
     writers = Writers(database, count=3, rows_each=ROWS).start()
-    check = Check(topic(name))
-    for count in (ROWS // 2, ROWS):
+    check, pools, told = Check(topic(name)), [], []
+    for count in (BACKLOG // 4, BACKLOG // 2, BACKLOG + ROWS):
         check.read_until(count)
+        pools.append(process.figure("millrace_arena_high_water_bytes"))
+        told += process.log("kafka_far")
         process.kill()
         process.start().streaming()
     far.set("reset")
@@ -38,6 +42,7 @@ def test_killed_and_cut_with_a_far_broker(database, millrace, topic, far, delive
     writers.finish()
     check.expect_all(database)
     assert delivery == "at-least-once" or check.repeats == 0
+    assert told and max(pools) > NEAR_POOL, pools
     end = database.run("SELECT pg_current_wal_lsn()")[0][0]
     eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), 60, "confirmation of everything")
     assert process.stop() == 0

@@ -14,6 +14,7 @@
 enum {
     POLL_INTERVAL_MS = 1000, /* while the broker is to answer */
     BATCH_BYTES_MIN = 1024,
+    PRODUCE = 0, /* Kafka's number of the request */
 };
 
 static struct mr_kafka_sink *kafka_of(struct mr_sink *sink)
@@ -66,12 +67,14 @@ void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t er
     }
     kafka->session = MR_KAFKA_REFUSED;
     bool too_large = err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
-    if (too_large && !alone && kafka->options.batch_bytes > BATCH_BYTES_MIN) {
-        kafka->options.batch_bytes /= 2;
-        mr_error_set(&kafka->failure, MR_ERR_TRANSIENT,
-                     "Kafka topic \"%s\" takes no requests as large as sink.kafka.batch_size (its "
-                     "max.message.bytes is smaller); going on with %zu bytes; set one or the other",
-                     record->topic->name, kafka->options.batch_bytes);
+    if (too_large && !alone && kafka->far.near > BATCH_BYTES_MIN) {
+        mr_far_refused(&kafka->far);
+        mr_error_set(
+            &kafka->failure, MR_ERR_TRANSIENT,
+            "Kafka topic \"%s\" takes no requests as large as they are (compressed, by its "
+            "max.message.bytes); going on with %zu bytes before compression; raise that, "
+            "or lower sink.kafka.batch_size or message_max",
+            record->topic->name, kafka->far.near);
         return;
     }
     kafka->base.refusal =
@@ -115,6 +118,25 @@ static void on_log(const rd_kafka_t *producer, int level, const char *facility, 
     mr_log(mine, "kafka_client", text, MR_LOG_STR("facility", facility));
 }
 
+/* On one of librdkafka's threads. */
+static rd_kafka_resp_err_t on_sent(rd_kafka_t *producer, int socket, const char *broker, int32_t id,
+                                   int16_t request, int16_t version, int32_t number, size_t bytes,
+                                   void *opaque)
+{
+    struct mr_kafka_sink *kafka = opaque;
+    size_t most = atomic_load(&kafka->sent);
+    while (request == PRODUCE && bytes > most &&
+           !atomic_compare_exchange_weak(&kafka->sent, &most, bytes)) {
+    }
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf, void *opaque,
+                                  char *reason, size_t reason_size)
+{
+    return rd_kafka_interceptor_add_on_request_sent(producer, "sizes", on_sent, opaque);
+}
+
 static void give_token(rd_kafka_t *producer, const char *unused, void *opaque)
 {
     const struct mr_kafka_sink *kafka = opaque;
@@ -141,6 +163,7 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_
     kafka->reach.hung_up = false;
     rd_kafka_conf_set_opaque(conf, kafka);
     rd_kafka_conf_set_log_cb(conf, on_log);
+    rd_kafka_conf_interceptor_add_on_new(conf, "sizes", on_new, kafka);
     mr_kafka_threads_watch(conf);
     mr_kafka_token_want(conf, &kafka->options, give_token);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
@@ -346,6 +369,7 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
     struct mr_kafka_sink *kafka = MR_NEW(struct mr_kafka_sink);
     kafka->base.ops = &ops;
     kafka->options = *options;
+    mr_far_init(&kafka->far, options->batch_bytes, options->far_bytes, options->message_bytes_max);
     mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN),
                           0);
     mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(RD_KAFKA_RESP_ERR__TRANSPORT), 0);

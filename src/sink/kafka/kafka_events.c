@@ -28,14 +28,32 @@ static void report_failed(struct mr_kafka_sink *kafka, const rd_kafka_message_t 
     }
 }
 
+/* All that a queue had handed over is with the broker. */
+static void note_answer(struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    mr_far_note(&kafka->far, now_ns, now_ns - queue->handed_ns, atomic_exchange(&kafka->sent, 0),
+                queue->full);
+    kafka->base.times = mr_far_times(&kafka->far);
+    if (MR_UNLIKELY(kafka->base.times > 1 && !kafka->reach.far)) {
+        kafka->reach.far = true;
+        mr_log(MR_LOG_INFO, "kafka_far",
+               "brokers are far away; more is sent at once, as far as pipeline.memory allows",
+               MR_LOG_INT("fastest_answer_ms", mr_far_ms(&kafka->far)));
+    }
+}
+
 static void report_of(struct mr_kafka_sink *kafka, const rd_kafka_message_t *message,
                       const struct mr_record *record)
 {
     struct mr_batch *batch = record->batch;
     struct mr_kafka_queue *queue = record->flight;
     MR_ASSERT(batch->pending > 0 && queue->in_flight > 0);
-    if (--queue->in_flight == 0 && queue->first != NULL) {
-        mr_kafka_ready_add(&kafka->ready, queue);
+    if (--queue->in_flight == 0) {
+        note_answer(kafka, queue);
+        if (queue->first != NULL) {
+            mr_kafka_ready_add(&kafka->ready, queue);
+        }
     }
     mr_sink_counts_acked(&kafka->counts, rd_kafka_topic_opaque(message->rkt), message->partition,
                          message->key_len + message->len);

@@ -14,6 +14,7 @@
 #include <librdkafka/rdkafka.h>
 
 #include "sink/kafka/kafka.h"
+#include "sink/kafka/kafka_far.h"
 #include "sink/kafka/kafka_state.h"
 #include "sink/kafka/kafka_topics.h"
 #include "sink/record_headers.h"
@@ -64,6 +65,7 @@ struct mr_kafka_reach {
     _Atomic bool connected;   /* a session is open */
     bool ever;                /* something was delivered once */
     bool logged;              /* that they can't; until something is delivered again */
+    bool far;                 /* it was logged that they are far away */
     _Atomic bool hung_up;     /* a thread of librdkafka logged it: mr_kafka_is_hung_up */
     _Atomic int64_t since_ns; /* since when they can't, monotonic; 0: they can */
 };
@@ -90,6 +92,9 @@ struct mr_kafka_sink {
     struct mr_kafka_transaction transaction;
     struct mr_kafka_reports reports;
     struct mr_kafka_reach reach;
+    struct mr_far far;
+    _Atomic size_t
+        sent; /* bytes of the largest request with records since it was looked at, by librdkafka's threads */
     struct mr_sink_counts counts;
     struct mr_kafka_figures figures;
     struct mr_record_headers headers;

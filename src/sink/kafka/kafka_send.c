@@ -1,5 +1,6 @@
 /* Records on their way: from a batch into the queue of their partition, and from there to librdkafka, without a copy. */
 
+#include "base/clock.h"
 #include "sink/kafka/kafka_internal.h"
 #include "sink/kafka/kafka_place.h"
 
@@ -10,6 +11,8 @@ enum {
     HEADERS_WIRE_BYTES = 90,
     /* rd_kafka_flush tells librdkafka's threads not to wait for more, for as long as it lasts. */
     SET_OUT_MS = 1,
+    FILL_US = 4000, /* less than linger.ms (kafka_conf.c), and half of it with exactly-once */
+    LATE_RECORDS = 64,
     TIMESTAMP_AHEAD_MAX_MS = 1800000,
     TIMESTAMP_PAST_MAX_MS = 86400000,
 };
@@ -103,18 +106,33 @@ static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_reco
     return RECORD_WIRE_BYTES + headers + mr_record_bytes(record);
 }
 
+/* librdkafka sends by itself what is there when linger.ms of the first record is over; what came after it would wait for the
+ * answer. The first records of a transaction wait for longer. */
+static bool is_late(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
+{
+    bool waits = kafka->transaction.state == MR_KAFKA_TRANSACTION_OPEN;
+    int64_t most_us = kafka->options.exactly_once ? FILL_US / 2 : FILL_US;
+    return queue->in_flight % LATE_RECORDS == 0 && !waits &&
+           mr_monotonic_ns() - queue->handed_ns > most_us * 1000;
+}
+
 /* Gives librdkafka as much of a queue as one request takes. MR_FULL: it has no room. */
 static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
                               struct mr_error *ret_error)
 {
     mr_status status = MR_OK;
     size_t bytes = 0;
+    size_t most_bytes = mr_far_bytes(&kafka->far);
+    uint32_t most = MR_KAFKA_REQUEST_RECORDS * mr_far_times(&kafka->far);
     MR_ASSERT(queue->first != NULL && queue->in_flight == 0);
-    while (queue->first != NULL && queue->in_flight < MR_KAFKA_REQUEST_RECORDS) {
+    queue->full = false;
+    queue->handed_ns = mr_monotonic_ns();
+    while (queue->first != NULL && queue->in_flight < most) {
         struct mr_record *record = queue->first;
         struct mr_record *next = record->next;
         bytes += wire_bytes(kafka, record);
-        if (queue->in_flight > 0 && bytes > kafka->options.batch_bytes) {
+        queue->full = queue->in_flight > 0 && bytes > most_bytes;
+        if (queue->full || (bytes > kafka->far.near && is_late(kafka, queue))) {
             break;
         }
         record->flight = queue; /* in the place of `next` */

@@ -110,7 +110,7 @@ static int setup_with(void **state, bool exactly_once, const char *request_recor
         .state_name = "p",
     };
     fixture->sink = mr_kafka_sink_new(&options);
-    mr_pool_init(&fixture->pool, 4, 65536, 65536);
+    mr_pool_init(&fixture->pool, 4, 4, 65536, 65536);
     open_session(fixture);
     *state = fixture;
     return 0;

@@ -51,7 +51,7 @@ static int setup(void **state)
         .statistics_interval_ms = 100,
     };
     fixture->sink = mr_kafka_sink_new(&options);
-    mr_pool_init(&fixture->pool, BATCHES, 65536, 65536);
+    mr_pool_init(&fixture->pool, BATCHES, BATCHES, 65536, 65536);
     fixture->wake_fd = eventfd(0, EFD_NONBLOCK);
     struct mr_error error = {0};
     fixture->sink->owner = (struct mr_sink_owner){

@@ -18,6 +18,8 @@ struct mr_kafka_queue {
     int32_t partition;
     _Atomic int32_t partitions; /* of the topic, as librdkafka saw it last */
     uint32_t in_flight;
+    bool full;         /* these are a request as large as it may be, */
+    int64_t handed_ns; /* handed over then (monotonic) */
     struct mr_record *first;
     struct mr_record **last;
     struct mr_kafka_queue *next; /* of those that are ready */
