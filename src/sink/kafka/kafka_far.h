@@ -14,6 +14,7 @@ enum {
     MR_FAR_MS = 8,         /* from here on a broker is far away, */
     MR_FAR_MS_FOR_ONE = 4, /* and for each of these as much again is on its way */
     MR_FAR_WINDOW_MS = 10000,
+    MR_FAR_SETTLED_MS = 250, /* the first answers wait for what a broker makes */
 };
 
 /* 0: nothing is known. */
@@ -28,6 +29,7 @@ struct mr_far {
     size_t allowed; /* now, for all that is known of compression, */
     size_t taken;   /* and what brokers take, after it */
     int64_t since_ns;
+    bool settled;
     struct mr_far_window window, before;
 };
 
@@ -47,7 +49,7 @@ static inline int64_t mr_far_ms(const struct mr_far *far)
 static inline uint32_t mr_far_times(const struct mr_far *far)
 {
     int64_t ms = mr_far_ms(far);
-    int64_t times = ms < MR_FAR_MS ? 1 : ms / MR_FAR_MS_FOR_ONE;
+    int64_t times = ms < MR_FAR_MS || !far->settled ? 1 : ms / MR_FAR_MS_FOR_ONE;
     return times < MR_SINK_TIMES_MAX ? (uint32_t)times : MR_SINK_TIMES_MAX;
 }
 
@@ -71,6 +73,7 @@ static inline void mr_far_note(struct mr_far *far, int64_t now_ns, int64_t took_
     }
     window->fastest_ns =
         window->fastest_ns == 0 || took_ns < window->fastest_ns ? took_ns : window->fastest_ns;
+    far->settled |= now_ns - far->since_ns > MR_FAR_SETTLED_MS * INT64_C(1000000);
     window->sent = sent > window->sent ? sent : window->sent;
     size_t largest = window->sent > far->before.sent ? window->sent : far->before.sent;
     if (largest > far->taken && far->allowed > far->near) {

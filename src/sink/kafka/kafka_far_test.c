@@ -9,6 +9,7 @@ static struct mr_far far_of(size_t near, size_t most)
 {
     struct mr_far far;
     mr_far_init(&far, near * KIB, most * KIB, 1000 * KIB);
+    far.settled = true;
     return far;
 }
 
@@ -19,6 +20,18 @@ static void answer(struct mr_far *far, int count, int64_t took_ms, size_t part)
         int64_t now_ns = far->since_ns + (i == 0 ? MR_FAR_WINDOW_MS + 1 : 0) * ms;
         mr_far_note(far, now_ns, took_ms * ms, mr_far_bytes(far) / part, true);
     }
+}
+
+static void test_the_first_answers_tell_no_distance(void **state)
+{
+    struct mr_far far;
+    mr_far_init(&far, 512 * KIB, 8192 * KIB, 1000 * KIB);
+    int64_t first_ns = (MR_FAR_WINDOW_MS + 1) * ms;
+    mr_far_note(&far, first_ns, 100 * ms, KIB, true);
+    mr_far_note(&far, first_ns + MR_FAR_SETTLED_MS * ms, 100 * ms, KIB, true);
+    assert_int_equal(mr_far_times(&far), 1);
+    mr_far_note(&far, first_ns + (MR_FAR_SETTLED_MS + 1) * ms, 100 * ms, KIB, true);
+    assert_int_equal(mr_far_times(&far), 16);
 }
 
 static void test_times_follow_the_fastest_answer(void **state)
@@ -111,6 +124,7 @@ static void test_a_refused_size_is_not_tried_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_first_answers_tell_no_distance),
         cmocka_unit_test(test_times_follow_the_fastest_answer),
         cmocka_unit_test(test_a_distance_is_forgotten_after_two_windows),
         cmocka_unit_test(test_bytes_grow_with_the_distance),
