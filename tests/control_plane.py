@@ -76,6 +76,7 @@ class ControlPlane:
             self.alive.add(node)
         for work, pause_s in ((self._beat, 1), (self._tend, 0.2)):
             threading.Thread(target=self._again_and_again, args=(work, pause_s), daemon=True).start()
+        self._wait_for_nodes()
 
     def _start(self, kind, name, ready, command):
         """It ends with the test, however that ends."""
@@ -106,6 +107,10 @@ class ControlPlane:
             elif not is_ready(pod):
                 self.api.call("PATCH", path + "/status", {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": str(not self.is_held)}]}},
                               "application/strategic-merge-patch+json")
+
+    def _wait_for_nodes(self):
+        """Until pods may go to each: a new one, or one that was lost, has a taint until the controllers know of it."""
+        eventually(lambda: not any("taints" in one["spec"] for one in self.all("Node")), what="nodes without taints")
 
     def all(self, kind, namespace=None, api="v1"):
         return self.api.get(path_of(kind, namespace, api=api))["items"]
@@ -138,7 +143,7 @@ class ControlPlane:
             yield
         finally:
             self.alive.add(node)
-        eventually(lambda: not any("taints" in one["spec"] for one in self.all("Node")), 60, f"{node} to be back")
+        self._wait_for_nodes()
 
     def stop(self):
         """etcd last: the others end sooner if it answers."""
