@@ -672,6 +672,7 @@ class Session:
         state = self.server.state
         other = {"signals": TWO_TABLES if self.server.stream is SIGNAL_STREAM else {}, "fresh": FRESH, "copy": {} if self.server.copied else FRESH,
                  "copy again": {} if self.server.copied else FRESH, "resumed": RESUMED}.get(state, {})
+        other = {**other, "client's port": [[str(self.connection.getpeername()[1])]]}
         if text.startswith("START_REPLICATION"):
             self.replicate(text)
             return
