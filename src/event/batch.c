@@ -212,10 +212,16 @@ static void block_take(struct mr_pool *pool, struct mr_batch *batch, size_t size
     block_made(pool, size);
 }
 
+/* Of what is for large blocks: those there are, and the batches that are lent. Both callers double it, and a batch counts four times
+ * (flow/memory.c, POOL_FACTOR), so these are twice in it. */
+static size_t taken_of_large(const struct mr_pool *pool)
+{
+    return atomic_load(&pool->grown_bytes) + 2 * atomic_load(&pool->lent) * pool->block_size;
+}
+
 bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, size_t size)
 {
-    size_t others =
-        atomic_load(&pool->grown_bytes) + 2 * atomic_load(&pool->lent) * pool->block_size;
+    size_t others = taken_of_large(pool);
     if (batch != NULL && mr_batch_is_large(pool, batch)) {
         others -= batch->block_size;
     }
@@ -224,10 +230,9 @@ bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, si
 
 static bool may_lend(const struct mr_pool *pool)
 {
-    size_t one = 2 * pool->block_size;
-    size_t others = atomic_load(&pool->grown_bytes) + atomic_load(&pool->lent) * one;
+    size_t with_it = taken_of_large(pool) + 2 * pool->block_size;
     return atomic_load(&pool->lent) < atomic_load(&pool->lends) && !atomic_load(&pool->crowded) &&
-           2 * (others + one) + pool->block_size_max <= pool->large_max;
+           2 * with_it + pool->block_size_max <= pool->large_max;
 }
 
 /* A batch that is free and was lent, or another in its place. With `fillers`. */

@@ -74,10 +74,12 @@ static void fill(rd_kafka_queue_t *queue, struct chunk *chunk)
 {
     rd_kafka_message_t *messages[CHUNK];
     destroy(chunk);
-    /* All that is there; waiting for more than one would be waiting for a whole chunk. */
-    ssize_t count = rd_kafka_consume_batch_queue(queue, 0, messages, CHUNK);
-    if (count <= 0) {
-        count = rd_kafka_consume_batch_queue(queue, POLL_MS, messages, 1);
+    /* One is waited for (waiting for more would be waiting for a whole chunk), then all that is there is taken. In this order: a stop's
+     * yield ends the next call that finds nothing (rd_kafka_q_serve_rkmessages in rdkafka_queue.c), which must be the one that waits. */
+    ssize_t count = rd_kafka_consume_batch_queue(queue, POLL_MS, messages, 1);
+    if (count == 1) {
+        ssize_t more = rd_kafka_consume_batch_queue(queue, 0, messages + 1, CHUNK - 1);
+        count += more > 0 ? more : 0;
     }
     chunk->count = count > 0 ? (size_t)count : 0;
     for (size_t i = 0; i < chunk->count; i++) {

@@ -53,12 +53,12 @@ static void forget(struct mr_kafka_reader *reader)
 {
     mr_kafka_ahead_stop(reader->ahead);
     reader->ahead = NULL;
+    rd_kafka_assign(reader->consumer, NULL); /* or it would go on fetching for nobody */
 }
 
 static void close_topic(struct mr_kafka_reader *reader)
 {
     forget(reader);
-    rd_kafka_assign(reader->consumer, NULL);
     free(reader->partitions);
     reader->partitions = NULL;
     reader->count = reader->done = 0;

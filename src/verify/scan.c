@@ -69,7 +69,8 @@ static inline uint64_t word_at(const uint8_t *bytes)
     return le64toh(word);
 }
 
-/* The top bit of each byte below `limit`, which is 0x80 at most. The lowest one is right, above it may be false ones. */
+/* The top bit of each byte below `limit`, which is 0x80 at most. Of several, only the lowest is certain: a byte above it
+ * may have lent to the subtraction. */
 static inline uint64_t below(uint64_t word, uint8_t limit)
 {
     return (word - EACH(limit)) & ~word & EACH(0x80);
