@@ -1,8 +1,5 @@
 /* `millrace fleet status` and `top`: a fleet's pipelines, the worst first. */
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/thread.h"
 #include "cli/cli.h"

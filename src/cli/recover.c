@@ -2,21 +2,15 @@
  * whatever is broken off goes on the next time: the stored record says how far all is. */
 #include "cli/recover.h"
 
-#include <cjson/cJSON.h>
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
 #include "cli/show.h"
-#include "control/listen.h"
 #include "postgres/catalog/pg_sql.h"
 #include "verify/verify.h"
 
@@ -359,9 +353,8 @@ mr_status mr_cli_recover(const struct mr_config *config, struct mr_recovery *rec
     int signal_fd = mr_thread_signals(false);
     struct mr_recover recover;
     mr_status status = mr_recover_look(config, signal_fd, &recover, ret_error);
-    if (status == MR_OK) {
-        status = recover_gap(&recover, recovery, choice, yes, signal_fd, ret_code, ret_error);
-    }
+    status = MR_THEN(status,
+                     recover_gap(&recover, recovery, choice, yes, signal_fd, ret_code, ret_error));
     mr_recover_done(&recover);
     close(recovery->choice_fd);
     close(signal_fd);

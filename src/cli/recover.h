@@ -1,7 +1,6 @@
 /* What the files of `millrace recover` share: recover_look.c finds out and says what is known, recover.c asks what to do and does it. Inside
  * cli/ only. Main thread. */
-#ifndef MR_CLI_RECOVER_H
-#define MR_CLI_RECOVER_H
+#pragma once
 
 #include "cli/cli.h"
 #include "copy/copies.h"
@@ -39,5 +38,3 @@ static inline bool mr_recover_has_gap(const struct mr_recover *recover)
 }
 
 void mr_recover_print(const struct mr_recover *recover, FILE *to);
-
-#endif

@@ -1,7 +1,5 @@
 #include "cli/recover.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "cli/help.h"
@@ -175,19 +173,18 @@ static struct moment moment_of(int64_t ms)
 /* A line with its name in front. */
 static MR_PRINTF(3, 4) void say(FILE *to, const char *name, const char *format, ...)
 {
-    struct mr_text text = {0};
+    MR_TEXT(text);
     va_list arguments;
     va_start(arguments, format);
     mr_text_vformat(&text, format, arguments);
     va_end(arguments);
     fprintf(to, "%-*s", NAME_WIDTH, name);
     mr_help_wrap(to, text.data, NAME_WIDTH, NAME_WIDTH);
-    mr_text_done(&text);
 }
 
 static void say_tables(const struct mr_recover *recover, FILE *to)
 {
-    struct mr_text names = {0};
+    MR_TEXT(names);
     uint32_t count = 0;
     for (uint32_t i = 0; i < recover->tables.count; i++) {
         const struct mr_verify_listed *one = &recover->tables.tables[i];
@@ -197,7 +194,6 @@ static void say_tables(const struct mr_recover *recover, FILE *to)
     }
     say(to, "tables", "%u that are streamed%s%s%s", count, count == 0 ? "" : ": ",
         count == 0 ? "" : names.data, count > NAMED_MAX ? ", and others" : "");
-    mr_text_done(&names);
 }
 
 /* A gap that is there already has its own bounds. */

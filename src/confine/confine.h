@@ -4,10 +4,9 @@
  * The kernel binds the calling thread and all threads that it starts. A kernel without it is no failure: the answer says so. A
  * refused call answers EPERM (files: EACCES) and does not kill the process, because a new version of a library may try something
  * and do without (io_uring, another socket family). Needs no privilege. */
-#ifndef MR_CONFINE_CONFINE_H
-#define MR_CONFINE_CONFINE_H
+#pragma once
 
-#include "base/status.h"
+#include "base/base.h"
 
 typedef enum mr_confined {
     MR_CONFINED,             /* from now on */
@@ -46,5 +45,3 @@ struct mr_confine_path {
 
 /* Landlock: nothing but these may be opened any more; what is open stays open. Before the first thread. */
 mr_confined mr_confine_files(const struct mr_confine_path *paths, size_t count);
-
-#endif

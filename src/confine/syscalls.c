@@ -2,12 +2,8 @@
  * and two allocators make some 120 different calls together, another set in each version of each distribution. What such
  * a list would add over this one is mostly harmless; what it would break is a stream at night. systemd's unit and
  * container runtimes have lists of the other kind, made for all programs. */
-#include <errno.h>
 #include <sched.h>
 #include <seccomp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/shm.h>

@@ -1,14 +1,11 @@
 #include "control/client.h"
 
 #include <curl/curl.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ANSWER_BYTES_MAX = 16 * 1024 * 1024, TIMEOUT_MS = 5000 };
 
 static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
 {
-    (void)one;
     struct mr_client_answer *answer = context;
     if (answer->len + len > ANSWER_BYTES_MAX) {
         return 0;

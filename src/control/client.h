@@ -1,6 +1,5 @@
 /* Asks a running millrace (libcurl). Any thread, one request at a time. */
-#ifndef MR_CONTROL_CLIENT_H
-#define MR_CONTROL_CLIENT_H
+#pragma once
 
 #include "control/http.h"
 
@@ -23,5 +22,3 @@ struct mr_client_answer {
  * GET; `timeout_ms` 0: five seconds. MR_ERR_TRANSIENT: there is no answer. */
 mr_status mr_client_ask(const struct mr_http_options *server, const char *path, const char *text,
                         long timeout_ms, struct mr_client_answer *ret, struct mr_error *ret_error);
-
-#endif

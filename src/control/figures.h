@@ -1,7 +1,6 @@
 /* The figures of a snapshot that are one number each, declared once. /metrics exposes those with a metric; /status, and with it the
  * live page, `millrace status` and `millrace top`, has those with a name. */
-#ifndef MR_CONTROL_FIGURES_H
-#define MR_CONTROL_FIGURES_H
+#pragma once
 
 #include "control/monitor.h"
 
@@ -36,5 +35,3 @@ struct mr_figure_value {
 
 struct mr_figure_value mr_figure_value(const struct mr_figure *figure,
                                        const struct mr_monitor_snapshot *snapshot);
-
-#endif

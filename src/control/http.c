@@ -1,14 +1,10 @@
 #include "control/http.h"
 
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "control/http_internal.h"
@@ -109,8 +105,6 @@ static enum MHD_Result answer(struct mr_http *http, struct mr_http_request *requ
 /* Text after a zero byte would go unseen: a path or a value that has one stays as it was sent, and is not a known one. */
 static size_t unescape(void *context, struct MHD_Connection *of, char *text)
 {
-    (void)context;
-    (void)of;
     return strstr(text, "%00") == NULL ? MHD_http_unescape(text) : strlen(text);
 }
 
@@ -212,7 +206,6 @@ static enum MHD_Result take_upload(struct mr_http *http, struct mr_http_request 
  * is made later: a request that libmicrohttpd refuses itself has none. */
 static void *take_target(void *context, const char *uri, struct MHD_Connection *from)
 {
-    (void)context;
     if (mr_http_connection_of(from) != NULL) {
         mr_http_target_parse(uri, &mr_http_connection_of(from)->target);
     }
@@ -258,7 +251,6 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
                               const char *method, const char *version, const char *upload,
                               size_t *upload_size, void **request_context)
 {
-    (void)version;
     struct mr_http *http = context;
     struct mr_http_request *request = *request_context;
     if (mr_http_connection_of(from) == NULL) {
@@ -295,7 +287,6 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
 static void request_completed(void *context, struct MHD_Connection *of, void **request_context,
                               enum MHD_RequestTerminationCode how)
 {
-    (void)how;
     slow_end(context, *request_context);
     mr_http_request_free(*request_context);
     *request_context = NULL;

@@ -3,13 +3,9 @@
  * One thread at low priority accepts, reads requests and runs quick handlers; a slow handler (a profile of 30 seconds) gets a
  * thread of its own. The server never waits for the flow, nor the flow for the server. docs/architecture.md says why there is more
  * here than libmicrohttpd has. */
-#ifndef MR_CONTROL_HTTP_H
-#define MR_CONTROL_HTTP_H
-
-#include <stdio.h>
+#pragma once
 
 #include "base/secret.h"
-#include "base/status.h"
 #include "control/listen.h"
 
 struct cJSON;
@@ -115,5 +111,3 @@ void mr_http_fail_ending(struct mr_http_request *request);
 /* Slow handlers: waits `ms` and answers true, or answers false at once when the client has left or the server ends; the handler
  * then returns. */
 bool mr_http_wait(struct mr_http_request *request, uint32_t ms);
-
-#endif

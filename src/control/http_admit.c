@@ -1,12 +1,9 @@
 /* Who may ask for what: method, origin, host, password. */
 #include <arpa/inet.h>
 #include <netdb.h>
-#include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "control/http_internal.h"
 
 /* After FREE_TRIES failures in a row an address has one try a second. */
@@ -198,7 +195,6 @@ struct headers {
 static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name,
                                    const char *value)
 {
-    (void)kind;
     struct headers *headers = context;
     bool is_encoding = strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0;
     headers->hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;

@@ -1,6 +1,4 @@
 /* The table of connections: what each one is waiting for and since when. */
-#include <stdlib.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "control/http_internal.h"

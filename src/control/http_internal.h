@@ -1,8 +1,7 @@
 /* Shared by http.c (server), http_connections.c, http_admit.c and http_request.c. All is the server's thread's, but
  * for a slow handler's request. Such a handler reads its request from libmicrohttpd, too: the connection is suspended meanwhile, so
  * no other thread touches it. */
-#ifndef MR_CONTROL_HTTP_INTERNAL_H
-#define MR_CONTROL_HTTP_INTERNAL_H
+#pragma once
 
 #include <microhttpd.h>
 #include <pthread.h>
@@ -132,5 +131,3 @@ void mr_http_close_late(struct mr_http_connections *all);
 
 void mr_http_connection_changed(void *context, struct MHD_Connection *of, void **socket_context,
                                 enum MHD_ConnectionNotificationCode what);
-
-#endif

@@ -1,9 +1,5 @@
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 #include "base/clock.h"
@@ -114,8 +110,6 @@ struct known_names {
 static enum MHD_Result look_up(void *context, enum MHD_ValueKind kind, const char *name,
                                const char *value)
 {
-    (void)kind;
-    (void)value;
     struct known_names *names = context;
     const char *const *known = names->known;
     while (*known != NULL && strcasecmp(*known, name) != 0) {

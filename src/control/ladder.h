@@ -1,6 +1,5 @@
 /* How long ago the server's WAL ended where one of its readers stands now: what was seen of its end, and when. Values only. */
-#ifndef MR_CONTROL_LADDER_H
-#define MR_CONTROL_LADDER_H
+#pragma once
 
 #include "event/event.h"
 
@@ -21,5 +20,3 @@ void mr_ladder_add(struct mr_ladder *ladder, int64_t time_ns, mr_lsn end);
 /* Seconds since the WAL was first seen to end beyond that place; 0: it was not; NaN: the place is not known (0). What is older than
  * all marks is at least as old as the first of them. */
 double mr_ladder_seconds(const struct mr_ladder *ladder, int64_t now_ns, mr_lsn place);
-
-#endif

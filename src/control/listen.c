@@ -1,19 +1,14 @@
 #include "control/listen.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
+
 
 /* Connections that wait to be accepted: a crowd of them must not keep a probe's handshake out. */
 enum { BACKLOG = 1024 };

@@ -1,11 +1,10 @@
 /* Addresses as in options ("127.0.0.1:9464", "[::1]:9464", "unix:/run/millrace.sock"), and the
  * sockets made of them. Any thread. */
-#ifndef MR_CONTROL_LISTEN_H
-#define MR_CONTROL_LISTEN_H
+#pragma once
 
 #include <sys/socket.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 enum {
     MR_ADDRESS_HOST_MAX = 255,
@@ -41,5 +40,3 @@ void mr_listen_close(const struct mr_address *address, int fd);
 
 /* The address a socket has, port included, in the form that mr_address_parse takes. */
 void mr_listen_name(const struct mr_address *address, int fd, char *ret, size_t size);
-
-#endif

@@ -1,12 +1,10 @@
 #include "control/monitor.h"
 
+#include "base/thread.h"
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 #include "control/monitor_internal.h"
 
 enum {
@@ -46,26 +44,24 @@ static void observe(void *context, enum mr_log_level level, const char *event, c
     if (strcmp(event, MR_MONITOR_MEMORY_EVENT) == 0) {
         return; /* the page draws memory; a line a minute would push out what happened */
     }
-    pthread_mutex_lock(&monitor->events_lock);
+    MR_HOLD(&monitor->events_lock);
     struct mr_monitor_event *kept = &monitor->events[monitor->event_count++ % MR_MONITOR_EVENTS];
     kept->time_ms = mr_wall_ns() / 1000000;
     kept->level = level;
     snprintf(kept->event, sizeof(kept->event), "%s", event);
     snprintf(kept->text, sizeof(kept->text), "%s", sentence);
     mr_log_fields_text(fields, kept->about, sizeof(kept->about));
-    pthread_mutex_unlock(&monitor->events_lock);
 }
 
 static void copy_events(struct mr_monitor *monitor, struct mr_monitor_snapshot *snapshot)
 {
-    pthread_mutex_lock(&monitor->events_lock);
+    MR_HOLD(&monitor->events_lock);
     uint64_t count = monitor->event_count;
     uint64_t first = count > MR_MONITOR_EVENTS ? count - MR_MONITOR_EVENTS : 0;
     snapshot->events.count = (uint32_t)(count - first);
     for (uint64_t i = first; i < count; i++) {
         snapshot->events.items[i - first] = monitor->events[i % MR_MONITOR_EVENTS];
     }
-    pthread_mutex_unlock(&monitor->events_lock);
 }
 
 static void look_at_sink(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
@@ -184,7 +180,7 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
 /* One line: the state, its cause, and what threatens the slot. */
 static void say_reason(struct mr_monitor_snapshot *now)
 {
-    struct mr_text text = {0};
+    MR_TEXT(text);
     const struct mr_standstill_view *standstill = &now->standstill;
     if (now->state == MR_STATE_STARTING && now->slot.held_by[0] != '\0') {
         mr_text_format(&text, "PostgreSQL makes the slot once this has ended: %s",
@@ -205,7 +201,6 @@ static void say_reason(struct mr_monitor_snapshot *now)
                        left < 120 ? left : left / 60, left < 120 ? "s" : "min");
     }
     snprintf(now->reason, sizeof(now->reason), "%s", text.data == NULL ? "" : text.data);
-    mr_text_done(&text);
 }
 
 static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot *now,
@@ -549,7 +544,7 @@ void mr_monitor_snapshot_free(struct mr_monitor_snapshot *snapshot)
 uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
                             struct mr_monitor_sample *ret_samples, uint32_t capacity)
 {
-    pthread_mutex_lock(&monitor->lock);
+    MR_HOLD(&monitor->lock);
     uint64_t count = monitor->sample_count;
     uint64_t i = count > MR_MONITOR_SAMPLES ? count - MR_MONITOR_SAMPLES : 0;
     uint32_t copied = 0;
@@ -559,7 +554,6 @@ uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
             ret_samples[copied++] = *one;
         }
     }
-    pthread_mutex_unlock(&monitor->lock);
     return copied;
 }
 

@@ -1,10 +1,8 @@
 /* What millrace knows about itself: one thread ("mr-monitor") samples once a second and keeps the last 15 minutes, and any thread
  * asks for a snapshot, the history, or the text of /metrics. The data path is only read, through atomics. */
-#ifndef MR_CONTROL_MONITOR_H
-#define MR_CONTROL_MONITOR_H
+#pragma once
 
 #include "base/buffer.h"
-#include "base/log.h"
 #include "base/standstill.h"
 #include "control/process.h"
 #include "copy/copies.h"
@@ -187,5 +185,3 @@ uint32_t mr_monitor_history(struct mr_monitor *monitor, int64_t after_ms,
 
 /* The text of /metrics, to be freed. */
 char *mr_monitor_metrics(struct mr_monitor *monitor, size_t *ret_len);
-
-#endif

@@ -1,6 +1,5 @@
 /* The monitor's inside, shared by the files that make it. Inside control/ only. */
-#ifndef MR_CONTROL_MONITOR_INTERNAL_H
-#define MR_CONTROL_MONITOR_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -111,5 +110,3 @@ void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor
 
 void mr_monitor_expose(const struct mr_monitor_snapshot *snapshot, const struct mr_meter *meter,
                        struct mr_buffer *out);
-
-#endif

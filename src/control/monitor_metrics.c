@@ -1,5 +1,4 @@
 /* The text of /metrics: every family of metrics.def, in its order, from one snapshot. */
-#include <stdio.h>
 
 #include "control/figures.h"
 #include "control/monitor_internal.h"

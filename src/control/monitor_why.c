@@ -1,8 +1,5 @@
 /* One sentence that names the part which holds the flow, or keeps WAL, and what shows it. A standstill has its own. */
-#include <stdio.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "control/monitor_internal.h"
 
 #define WINDOW_NS (INT64_C(5) * 1000000000)
@@ -173,7 +170,7 @@ static void explain_slot(struct mr_text *text, const struct mr_slot_cost *cost)
 
 void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor_mix *mix)
 {
-    struct mr_text text = {0};
+    MR_TEXT(text);
     bool is_there = now->standstill.cause == MR_CAUSE_NONE && now->state != MR_STATE_STANDBY;
     switch (is_there ? now->bottleneck : MR_STAGE_OTHER) {
     case MR_STAGE_RECEIVE:
@@ -196,5 +193,4 @@ void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor
         break;
     }
     snprintf(now->why, sizeof(now->why), "%s", text.data == NULL ? "" : text.data);
-    mr_text_done(&text);
 }

@@ -1,6 +1,5 @@
 /* What millrace serves by itself: metrics, health, status, history, and the live page. */
-#ifndef MR_CONTROL_PAGES_H
-#define MR_CONTROL_PAGES_H
+#pragma once
 
 #include <cjson/cJSON.h>
 
@@ -37,5 +36,3 @@ const char *mr_stuck_thread(const struct mr_pipeline_stats *stats, int64_t now_n
 /* The object of /status, with the `tables_max` busiest of the tables whose name contains `part` (ASCII letters of either case). */
 cJSON *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snapshot *snapshot,
                       uint32_t tables_max, const char *part);
-
-#endif

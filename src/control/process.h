@@ -1,6 +1,5 @@
 /* What the operating system and the allocator say of this process. Linux's /proc; any thread. */
-#ifndef MR_CONTROL_PROCESS_H
-#define MR_CONTROL_PROCESS_H
+#pragma once
 
 #include "base/base.h"
 
@@ -42,5 +41,3 @@ uint64_t mr_process_busy_ns(int tid);
 
 /* "jemalloc" or "libc". */
 const char *mr_process_allocator(void);
-
-#endif

@@ -1,8 +1,6 @@
 #include "control/snapshot.h"
 
 #include <cjson/cJSON.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { TABLES_MAX = 100, WHERE_MAX = 4096 };
 

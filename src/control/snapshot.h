@@ -4,8 +4,7 @@
  *                                "resume"; answers with the numbers of what was asked for. "repair": rows that a topic has wrong, by their
  *                                keys (copy/chunk_keys.h)
  *   GET  /api/snapshot/outcome   how far all are */
-#ifndef MR_CONTROL_SNAPSHOT_H
-#define MR_CONTROL_SNAPSHOT_H
+#pragma once
 
 #include "control/http.h"
 #include "copy/copies.h"
@@ -18,5 +17,3 @@ struct mr_snapshot_routes {
 };
 
 void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *context);
-
-#endif

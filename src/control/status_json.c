@@ -1,9 +1,6 @@
 /* The object of /status. Rates are of the last second; percentiles of the last second too (null when nothing
  * was delivered in it) and, under "run", of the whole run. Times are seconds unless the name says else. */
-#include <cjson/cJSON.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "control/figures.h"
 #include "control/pages.h"

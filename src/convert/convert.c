@@ -1,7 +1,5 @@
 #include "convert/convert.h"
 
-#include <string.h>
-
 #include "base/markdown.h"
 #include "config/config.h"
 #include "convert/convert_internal.h"

@@ -4,12 +4,8 @@
  * What becomes of each option is declared in debezium.def. Nothing of it is
  * ever read as a program: Java classes, expressions of a config provider and
  * the like are named, not followed. */
-#ifndef MR_CONVERT_CONVERT_H
-#define MR_CONVERT_CONVERT_H
+#pragma once
 
-#include <stdio.h>
-
-#include "base/status.h"
 #include "flow/pipeline.h"
 
 /* Writes TOML to `to` and names on `notes` each option that it could not carry over, with what to
@@ -26,5 +22,3 @@ bool mr_convert_offset(const char *text, size_t len, struct mr_handed_over *ret,
 
 /* The table of docs/debezium-options.md. */
 void mr_convert_print_reference(FILE *to);
-
-#endif

@@ -2,11 +2,9 @@
  * mr_convert` is what one call of mr_convert gathers; all texts and lists are its own and live
  * until it ends, so nothing is given back before. Each part takes the lines that belong together
  * and marks them as done; convert.c goes through what is left by the table in debezium.def. */
-#ifndef MR_CONVERT_CONVERT_INTERNAL_H
-#define MR_CONVERT_CONVERT_INTERNAL_H
+#pragma once
 
 #include "base/pattern.h"
-#include "base/text.h"
 #include "config/values.h"
 #include "convert/convert.h"
 
@@ -115,5 +113,3 @@ void mr_cv_tables(struct mr_convert *c);
 void mr_cv_columns(struct mr_convert *c);
 void mr_cv_transforms(struct mr_convert *c); /* after the tables, before Kafka */
 void mr_cv_kafka(struct mr_convert *c);
-
-#endif

@@ -3,12 +3,8 @@
  * API"). */
 #include <cjson/cJSON.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
-#include "base/text.h"
 #include "convert/convert_internal.h"
 
 void *mr_cv_keep(struct mr_convert *c, void *memory)
@@ -206,8 +202,8 @@ static const char *read_part(const char *at, bool is_name, struct mr_text *out)
 
 static const char *read_property(struct mr_convert *c, const char *at)
 {
-    struct mr_text name = {0};
-    struct mr_text value = {0};
+    MR_TEXT(name);
+    MR_TEXT(value);
     at = read_part(at, true, &name);
     at += strspn(at, BLANKS);
     if (*at == '=' || *at == ':') {
@@ -221,8 +217,6 @@ static const char *read_property(struct mr_convert *c, const char *at)
     if (value.data != NULL) {
         explicit_bzero(value.data, value.size);
     }
-    mr_text_done(&name);
-    mr_text_done(&value);
     return at;
 }
 

@@ -2,7 +2,6 @@
  * documentation, "Producer Configs"; those of converters are Debezium's
  * (CloudEventsConverterConfig), Confluent's (AbstractKafkaSchemaSerDeConfig, AvroDataConfig) and
  * Apicurio's (SerdeConfig). */
-#include <string.h>
 
 #include "convert/convert_internal.h"
 

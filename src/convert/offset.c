@@ -3,10 +3,6 @@
  * transaction that was sent as a whole. */
 #include <cjson/cJSON.h>
 #include <ctype.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "convert/convert.h"
 

@@ -2,9 +2,6 @@
  * made of both. */
 #include <ctype.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "convert/convert_internal.h"
@@ -39,13 +36,12 @@ void mr_cv_note(struct mr_convert *c, enum mr_cv_kind kind, const char *option, 
     /* The salt of a hash is in the option's name. */
     const char *salt = strstr(option, ".with.salt.");
     int len = salt == NULL ? (int)strlen(option) : (int)(salt - option) + 11;
-    struct mr_text note = {0};
+    MR_TEXT(note);
     mr_text_format(&note, "%.*s%s: %s: %s", len, option, salt == NULL ? "" : "…", marks[kind],
                    text);
     make_printable(&note);
     fprintf(c->told, "%s: %s\n", c->file, note.data);
     mr_text_format(&c->notes, "# %s\n", note.data);
-    mr_text_done(&note);
 }
 
 static void add_quoted(struct mr_text *out, const char *text)

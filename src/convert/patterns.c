@@ -1,8 +1,6 @@
 /* Lists, names in parts ("schema\.table\.column", each a name or an expression), and regular
  * expressions of Java's. */
-#include <string.h>
 
-#include "base/rewrite.h"
 #include "convert/convert_internal.h"
 
 enum { TEXTS_MAX = 1000, PATTERN_MAX = 4096, PARTS_MAX = 3 };

@@ -1,5 +1,4 @@
 /* The connection, the publication, signals, heartbeats, and what is asked for besides rows. */
-#include <string.h>
 
 #include "convert/convert_internal.h"
 
@@ -47,7 +46,7 @@ static void convert_password(struct mr_convert *c)
 
 static void convert_connection(struct mr_convert *c)
 {
-    struct mr_text connection = {0};
+    MR_TEXT(connection);
     bool complete = true;
     for (size_t i = 0; i < MR_ARRAY_LEN(keywords); i++) {
         const struct mr_cv_line *line = mr_cv_take(c, keywords[i][0]);
@@ -76,7 +75,6 @@ static void convert_connection(struct mr_convert *c)
               "parts of the connection are missing, or come from a config provider of Connect; put "
               "the whole connection string into the environment variable DATABASE_URL");
     }
-    mr_text_done(&connection);
 }
 
 static void convert_slot(struct mr_convert *c)

@@ -1,5 +1,4 @@
 /* Which tables and columns, and what keys are. */
-#include <string.h>
 
 #include "convert/convert_internal.h"
 

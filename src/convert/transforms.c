@@ -1,10 +1,7 @@
 /* Transformations: routers as [routing], EventRouter as [outbox], ExtractNewRecordState as format =
  * "row". debezium.def has their options that only have another name. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "convert/convert_internal.h"
-#include "encode/encode.h"
 
 static const struct mr_cv_line *option_of(struct mr_convert *c, const char *alias,
                                           const char *option)

@@ -1,10 +1,7 @@
 #include "encode/encode.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 

@@ -1,12 +1,10 @@
 /* From a change to the records a consumer reads: one plan a relation version (plan.h) holds what does not differ from row to row, then
  * keys and values are written once, straight into the batch. Source thread. The form of `debezium` events is that of Debezium 3.7
  * for PostgreSQL without schemas; `flat` is Outboxx's. */
-#ifndef MR_ENCODE_ENCODE_H
-#define MR_ENCODE_ENCODE_H
+#pragma once
 
 #include "base/pattern.h"
 #include "base/rewrite.h"
-#include "base/status.h"
 #include "encode/table_counts.h"
 #include "event/batch.h"
 #include "event/event.h"
@@ -394,5 +392,3 @@ void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *rel
 
 /* `record` is of a kind that tells its position (not MR_RECORD_EVENT), in a batch of the caller's, and was given another. */
 void mr_record_set_position(struct mr_record *record);
-
-#endif

@@ -1,7 +1,6 @@
 /* An encoder's state, for those who write with it. Inside encode/ only; one thread, but for what encode.h says of topics.
  */
-#ifndef MR_ENCODE_ENCODER_H
-#define MR_ENCODE_ENCODER_H
+#pragma once
 
 #include "base/index.h"
 #include "encode/transaction.h"
@@ -118,5 +117,3 @@ void mr_schema_event(struct mr_encoder *encoder, const struct mr_plan *plan,
 mr_status mr_encode_end_as(struct mr_encoder *encoder, const struct mr_transaction_end *end,
                            enum mr_transaction_part part, struct mr_buffer *buffer,
                            struct mr_record *ret_records, uint32_t *ret_count);
-
-#endif

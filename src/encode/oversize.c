@@ -1,8 +1,6 @@
 /* What takes the place of a change with a record that is too large: the event without its large values, or a letter
  * in another topic that tells where it is to be found. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "encode/forms/form.h"
 #include "encode/oversize.h"
@@ -213,9 +211,7 @@ static mr_status place_change(struct placing *placing)
         longest = longest > CUT_LAST ? longest / CUT_FACTOR : 0;
         out = *placing->out;
     }
-    if (status == MR_OK) {
-        status = check_fits(placing);
-    }
+    status = MR_THEN(status, check_fits(placing));
     if (status == MR_OK) {
         note_change(placing, &cut.change, &out);
         status = out.full ? MR_FULL : MR_OK;

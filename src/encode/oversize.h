@@ -1,7 +1,6 @@
 /* The policy for items that are too large: when it applies, what is encoded in their place, and how that is logged. Each lane has one
  * and appends items through it. The lane's thread calls; mr_refused_add is the sink thread's, on a list of its own that lanes copy. */
-#ifndef MR_ENCODE_OVERSIZE_H
-#define MR_ENCODE_OVERSIZE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -97,5 +96,3 @@ const char *mr_item_name(const struct mr_item *item, char ret[MR_ITEM_NAME_MAX])
 
 /* Bytes of the item's values as PostgreSQL sent them. */
 size_t mr_item_bytes(const struct mr_item *item);
-
-#endif

@@ -1,10 +1,7 @@
 /* When an item is too large for the sink or for any block, and how that is counted and logged. */
 #include "encode/oversize.h"
 
-#include <stdio.h>
-
 #include "base/clock.h"
-#include "base/log.h"
 
 enum {
     /* What takes a change's place is at most three records, each with its value twice while it is made. Where a table has

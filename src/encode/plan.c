@@ -1,8 +1,5 @@
 #include "encode/plan.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 #include "event/relation.h"

@@ -1,7 +1,6 @@
 /* What a relation version needs, worked out once: its form, its topic, key columns, names already escaped, and how each type is
  * written. A plan lives until its relation ends; what the columns alone decide is shared. Inside encode/ only; the encoder's thread. */
-#ifndef MR_ENCODE_PLAN_H
-#define MR_ENCODE_PLAN_H
+#pragma once
 
 #include "encode/encode.h"
 
@@ -142,5 +141,3 @@ static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)
 struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation *relation,
                             struct mr_error *ret_error);
 void mr_plan_free(struct mr_encoder *encoder, struct mr_plan *plan);
-
-#endif

@@ -3,7 +3,6 @@
 
 #include "encode/values/put.h"
 #include "encode/values/row.h"
-#include "encode/values/types.h"
 
 static const char *identity_name(enum mr_replica_identity identity)
 {

@@ -1,7 +1,6 @@
 /* What the configuration makes of columns: left out, masked, cut, hashed. Compiled into the plan of a relation version, so that
  * a table that no rule names pays nothing. */
 #include "base/sha256.h"
-#include "encode/plan.h"
 #include "encode/values/put.h"
 #include "encode/values/types.h"
 

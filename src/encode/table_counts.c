@@ -1,9 +1,5 @@
 #include "encode/table_counts.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { LAST_TABLES_MAX = 64 };
 
 /* The thread that has taken `busy` reads or writes the event. The source thread does not wait for it, readers do. */

@@ -1,7 +1,6 @@
 /* Events by table and operation, for a bounded number of tables. An encoder's plan points to its table's line, so counting an event is
  * one add. Lines are made on the source thread and live as long as the whole; any thread reads. */
-#ifndef MR_ENCODE_TABLE_COUNTS_H
-#define MR_ENCODE_TABLE_COUNTS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -71,5 +70,3 @@ bool mr_table_counts_last(const struct mr_table_counts *counts, const char *tabl
 uint32_t mr_table_counts_size(const struct mr_table_counts *counts);
 uint32_t mr_table_counts_read(const struct mr_table_counts *counts,
                               struct mr_table_count *ret_lines, uint32_t capacity);
-
-#endif

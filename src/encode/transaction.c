@@ -1,9 +1,6 @@
 #include "encode/transaction.h"
 
-#include <stdlib.h>
-
 #include "encode/forms/form.h"
-#include "encode/values/convert.h"
 #include "encode/values/put.h"
 
 /* Of positions: several records may have one. Those of the topic of transactions grow there too. */

@@ -3,8 +3,7 @@
  *
  * Places count the events of the whole transaction, those that are not sent again after a restart too: so they are the same
  * each time the server sends it. */
-#ifndef MR_ENCODE_TRANSACTION_H
-#define MR_ENCODE_TRANSACTION_H
+#pragma once
 
 #include "base/index.h"
 #include "encode/plan.h"
@@ -52,5 +51,3 @@ enum mr_transaction_part {
 void mr_transaction_record(struct mr_buffer *out, struct mr_transaction_counts *counts,
                            const struct mr_transaction *transaction, struct mr_position position,
                            enum mr_transaction_part part, struct mr_record *ret_record);
-
-#endif

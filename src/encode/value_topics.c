@@ -1,7 +1,5 @@
 #include "encode/value_topics.h"
 
-#include <stdlib.h>
-
 #include "base/hash.h"
 
 enum {

@@ -1,7 +1,6 @@
 /* The topics that values in rows of an outbox name. Each is computed once and looked up after that. An encoder has a table of its
  * own, which its thread uses; all encoders share the topics. Inside encode/ only. */
-#ifndef MR_ENCODE_VALUE_TOPICS_H
-#define MR_ENCODE_VALUE_TOPICS_H
+#pragma once
 
 #include "base/index.h"
 #include "encode/encode.h"
@@ -21,5 +20,3 @@ const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struc
                                             const char **ret_fault);
 
 void mr_value_topics_done(struct mr_value_topics *known);
-
-#endif

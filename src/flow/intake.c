@@ -1,6 +1,5 @@
 /* The source thread's loop: receives, tells PostgreSQL how far delivery has come, and stops in order. */
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"

@@ -99,12 +99,11 @@ void mr_mailbox_serve(struct mr_mailbox *mailbox)
 
 void mr_mailbox_close(struct mr_mailbox *mailbox)
 {
-    pthread_mutex_lock(&mailbox->lock);
+    MR_HOLD(&mailbox->lock);
     mailbox->closed = true;
     while (mailbox->first != NULL) {
         struct mr_command *one = mailbox->first;
         take_out(mailbox, one);
         answer(mailbox, one, mr_fail(&one->error, MR_AGAIN, "the stream has ended"));
     }
-    pthread_mutex_unlock(&mailbox->lock);
 }

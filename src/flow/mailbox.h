@@ -3,13 +3,12 @@
  *
  * A stop is none of them: it cuts short what a command would have to wait for (a claim, a pause), and nothing waits for its
  * answer. */
-#ifndef MR_FLOW_MAILBOX_H
-#define MR_FLOW_MAILBOX_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/status.h"
+#include "base/base.h"
 
 /* The first member of the asker's own structure, which holds what `run` needs and what it finds out. */
 struct mr_command {
@@ -50,5 +49,3 @@ void mr_mailbox_serve(struct mr_mailbox *mailbox);
 
 /* Answers all there are, and all that come, with MR_AGAIN. Source thread. */
 void mr_mailbox_close(struct mr_mailbox *mailbox);
-
-#endif

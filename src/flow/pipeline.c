@@ -1,16 +1,11 @@
 #include "flow/pipeline.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
 #include "flow/companions.h"
 #include "flow/memory.h"
-#include "flow/pipeline_internal.h"
 
 enum {
     /* Well below any sane wal_sender_timeout; and the server's own question is answered anyway. */
@@ -121,9 +116,8 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
 
 void mr_pipeline_identify(struct mr_pipeline *pipeline, const struct mr_identity *identity)
 {
-    pthread_mutex_lock(&pipeline->shared.lock);
+    MR_HOLD(&pipeline->shared.lock);
     pipeline->shared.identity = *identity;
-    pthread_mutex_unlock(&pipeline->shared.lock);
 }
 
 mr_status mr_pipeline_start(struct mr_pipeline *pipeline, int done_fd, struct mr_error *ret_error)

@@ -1,5 +1,7 @@
 #include "flow/port.h"
 
+#include "base/thread.h"
+
 #include <poll.h>
 
 #include "base/clock.h"
@@ -180,12 +182,11 @@ bool mr_port_begin_lanes(struct mr_port *port, struct mr_position first)
 {
     struct mr_pipeline *pipeline = pipeline_of(port);
     bool grows = true;
-    pthread_mutex_lock(&pipeline->hand_over.lock);
+    MR_HOLD(&pipeline->hand_over.lock);
     for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
         grows = grows && mr_position_compare(pipeline->lanes[i].handed.position, first) <= 0;
     }
     pipeline->hand_over.beside_ordinal = grows ? first.ordinal : pipeline->hand_over.beside_ordinal;
-    pthread_mutex_unlock(&pipeline->hand_over.lock);
     return grows;
 }
 

@@ -1,9 +1,6 @@
 #include "kafka/kafka_group.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"

@@ -1,10 +1,5 @@
 #include "kafka/kafka_topic.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "base/log.h"
-
 rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic_t **wanted,
                                          size_t count)
 {

@@ -1,6 +1,5 @@
 /* Topics that are made. For kafka/ and sink/kafka only; any thread. */
-#ifndef MR_KAFKA_TOPIC_H
-#define MR_KAFKA_TOPIC_H
+#pragma once
 
 #include <librdkafka/rdkafka.h>
 
@@ -17,5 +16,3 @@ rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic
  * answer tells of is logged, and asked for again when its turn comes. */
 rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *awaited,
                                            int32_t partitions, char *reason, size_t reason_size);
-
-#endif

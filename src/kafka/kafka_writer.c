@@ -1,10 +1,5 @@
 #include "kafka/kafka_writer.h"
 
-#include <librdkafka/rdkafka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
@@ -31,13 +26,11 @@ static void remember(struct mr_kafka_writer *writer, rd_kafka_resp_err_t err, co
 
 static void on_error(rd_kafka_t *producer, int err, const char *text, void *opaque)
 {
-    (void)producer;
     remember(opaque, (rd_kafka_resp_err_t)err, text);
 }
 
 static void on_report(rd_kafka_t *producer, const rd_kafka_message_t *message, void *opaque)
 {
-    (void)producer;
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR &&
         message->err != RD_KAFKA_RESP_ERR__PURGE_QUEUE) { /* of a transaction that has failed */
         remember(opaque, message->err, rd_kafka_err2str(message->err));
@@ -46,7 +39,6 @@ static void on_report(rd_kafka_t *producer, const rd_kafka_message_t *message, v
 
 static void give_token(rd_kafka_t *producer, const char *unused, void *opaque)
 {
-    (void)unused;
     const struct mr_kafka_writer *writer = opaque;
     mr_kafka_token_give(producer, writer->options.token_program);
 }

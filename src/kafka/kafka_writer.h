@@ -1,7 +1,6 @@
 /* Writes a few records to topics: those of a call in one transaction, or each by itself. For what is kept in Kafka beside the stream; the
  * stream has a sink. One thread, which owns the writer. */
-#ifndef MR_KAFKA_WRITER_H
-#define MR_KAFKA_WRITER_H
+#pragma once
 
 #include "kafka/options.h"
 
@@ -36,5 +35,3 @@ mr_status mr_kafka_writer_commit(struct mr_kafka_writer *writer, const char *top
 /* Without transactions: hands them over, and does not wait. What Kafka has not taken after half a minute is dropped. */
 void mr_kafka_writer_send(struct mr_kafka_writer *writer, const char *topic,
                           const struct mr_kafka_written *records, uint32_t count);
-
-#endif

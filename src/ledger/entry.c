@@ -1,8 +1,6 @@
 #include "ledger/entry.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 #define SECTION "ledger"
 enum { PLACE_TEXT_SIZE = 28 };

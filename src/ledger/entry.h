@@ -3,8 +3,7 @@
  *
  * The section also holds the records of sealed ranges until they are safe in the ledger's topic ("owed"), so that none is lost with
  * the process, and each has the same bytes, whichever process sends it. */
-#ifndef MR_LEDGER_ENTRY_H
-#define MR_LEDGER_ENTRY_H
+#pragma once
 
 #include <cjson/cJSON.h>
 
@@ -36,5 +35,3 @@ bool mr_entry_stored(const struct mr_checkpoint *checkpoint, struct mr_entry *re
                      cJSON **ret_parts, cJSON **ret_owed);
 
 extern const struct mr_section_kind mr_ledger_section_kind;
-
-#endif

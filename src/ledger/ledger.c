@@ -1,11 +1,6 @@
 #include "ledger/ledger.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
-#include "base/text.h"
 #include "flow/port.h"
 
 enum {
@@ -198,14 +193,13 @@ static mr_status append(struct mr_ledger *ledger, struct owed *owed)
     const char *end = strstr(owed->value, ",\"prev\":");
     struct mr_port *port = ledger->base.port;
     struct mr_error error;
-    struct mr_text key = {0};
+    MR_TEXT(key);
     struct mr_record record = {.topic = ledger->options.topic,
                                .commit_time_us = mr_wall_ns() / 1000};
     mr_text_format(&key, "%.*s}", end == NULL ? 0 : (int)(end - owed->value), owed->value);
     mr_record_set_key(&record, mr_slice_of(key.data));
     mr_record_set_value(&record, mr_slice_of(owed->value));
     mr_status status = mr_port_append_record(port, &record, &error);
-    mr_text_done(&key);
     MR_ASSERT(status == MR_OK || status == MR_FULL || status == MR_AGAIN);
     owed->step = status == MR_OK ? mr_port_note(port->stream) : 0;
     return status;

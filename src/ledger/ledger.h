@@ -7,8 +7,7 @@
  *
  *   a range: at hand -> sealed -> stored -> appended -> safe, and no longer in the section
  */
-#ifndef MR_LEDGER_LEDGER_H
-#define MR_LEDGER_LEDGER_H
+#pragma once
 
 #include "ledger/entry.h"
 
@@ -25,5 +24,3 @@ struct mr_ledger *mr_ledger_new(const struct mr_ledger_options *options);
 void mr_ledger_free(struct mr_ledger *ledger); /* after the flow; takes NULL */
 
 struct mr_companion *mr_ledger_companion(struct mr_ledger *ledger);
-
-#endif

@@ -1,7 +1,5 @@
 #include "ledger/sums.h"
 
-#include <stdlib.h>
-
 /* Compiled in, so that no library has to be there. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -9,8 +9,7 @@
  *
  *   sent:  | range at hand (from, to] | segment | segment | segment that fills
  */
-#ifndef MR_LEDGER_SUMS_H
-#define MR_LEDGER_SUMS_H
+#pragma once
 
 #include "event/batch.h"
 #include "ports/companion.h"
@@ -68,5 +67,3 @@ void mr_sums_fold(struct mr_sums *sums, const struct mr_reach *reach);
 
 /* The range is sealed; the next one is empty, and begins where it ends. */
 void mr_sums_next_range(struct mr_sums *sums);
-
-#endif

@@ -1,7 +1,6 @@
 /* Histograms with fixed buckets: one thread writes (a short search, two relaxed stores), any thread reads a view, whose counts are
  * of about one moment. Values are whole numbers in the layout's own unit (nanoseconds, bytes, records, thousandths). */
-#ifndef MR_METRICS_HISTOGRAM_H
-#define MR_METRICS_HISTOGRAM_H
+#pragma once
 
 #include "base/base.h"
 #include "base/counter.h"
@@ -47,5 +46,3 @@ double mr_histogram_quantile(const struct mr_histogram_view *view, double quanti
 uint32_t mr_histogram_bound_count(enum mr_histogram_layout layout);
 double mr_histogram_bound(enum mr_histogram_layout layout, uint32_t index);
 double mr_histogram_divisor(enum mr_histogram_layout layout);
-
-#endif

@@ -1,7 +1,6 @@
 #include "metrics/metrics.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "base/markdown.h"

@@ -1,9 +1,6 @@
 /* The metrics of metrics.def and Prometheus' text form: one family after the other, mr_expose_begin(id), then its samples. Nothing
  * here allocates; what does not fit leaves the buffer `full`. Any thread, one at a time a writer. */
-#ifndef MR_METRICS_METRICS_H
-#define MR_METRICS_METRICS_H
-
-#include <stdio.h>
+#pragma once
 
 #include "base/buffer.h"
 #include "metrics/histogram.h"
@@ -51,5 +48,3 @@ void mr_expose_one_ns(struct mr_exposition *exposition, enum mr_metric_id id, ui
 
 /* docs/metrics.md. */
 void mr_metrics_print_reference(FILE *to);
-
-#endif

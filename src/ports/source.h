@@ -1,12 +1,10 @@
 /* Where changes come from: a table of functions, so that a test or a benchmark slides in its own. A source decodes and calls the
  * handler, in stream order, on the source thread, which alone calls. It never confirms anything by itself. */
-#ifndef MR_PORTS_SOURCE_H
-#define MR_PORTS_SOURCE_H
+#pragma once
 
 #include <stdatomic.h>
 
 #include "base/counter.h"
-#include "base/status.h"
 #include "event/checkpoint.h"
 
 /* What the pipeline does with the stream. Every function that answers may be called again with the same arguments
@@ -81,5 +79,3 @@ struct mr_source {
     _Atomic bool slot_adopted;          /* read on from a slot without a stored position */
     _Atomic bool stands_by;             /* connected, and waits until another instance ends */
 };
-
-#endif

@@ -1,18 +1,12 @@
 #include "profiler/files.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/log.h"
 #include "profiler/draw/flame.h"
 
 mr_status mr_file_write_whole(const char *folder, const char *name, const void *bytes, size_t len,

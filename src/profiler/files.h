@@ -1,7 +1,6 @@
 /* Files of profiles: written whole, into a folder to which others may write; and those of the continuous profiler, a profile
  * and a flame graph for each interval, of which the oldest are removed. */
-#ifndef MR_PROF_FILES_H
-#define MR_PROF_FILES_H
+#pragma once
 
 #include "profiler/profiler.h"
 
@@ -19,5 +18,3 @@ mr_status mr_files_begin(const char *folder, struct mr_error *ret_error);
 /* Writes an interval's profile-<time>.pb.gz and flamegraph-<time>.svg, and removes old ones; logs what goes wrong, and
  * answers how the writing went. The profiler's thread. */
 mr_status mr_files_add(const struct mr_profiler_options *options, const struct mr_profile *profile);
-
-#endif

@@ -1,11 +1,7 @@
 #include "profiler/heap.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/jemalloc.h"
@@ -221,9 +217,7 @@ mr_status mr_heap_profile(struct mr_profile *ret, struct mr_error *ret_error)
     const char *name = path;
     mr_status status = answer_of(mallctl("prof.dump", NULL, NULL, (void *)&name, sizeof(name)),
                                  "can't write its profile", ret_error);
-    if (status == MR_OK) {
-        status = mr_heap_parse(file, ret, ret_error);
-    }
+    status = MR_THEN(status, mr_heap_parse(file, ret, ret_error));
     fclose(file);
     return status;
 }

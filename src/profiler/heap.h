@@ -1,10 +1,6 @@
 /* Heap profiles from jemalloc's own sampling, which heap_conf.c allows at the start and these functions switch. Any thread. */
-#ifndef MR_PROF_HEAP_H
-#define MR_PROF_HEAP_H
+#pragma once
 
-#include <stdio.h>
-
-#include "base/status.h"
 #include "profiler/profile.h"
 
 /* MR_OK: it can be asked. MR_ERR_CONFIG: no, and why. */
@@ -25,5 +21,3 @@ mr_status mr_heap_parse(FILE *from, struct mr_profile *ret, struct mr_error *ret
 
 /* The calling thread's name in heap profiles. */
 void mr_heap_name_thread(const char *name);
-
-#endif

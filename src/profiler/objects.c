@@ -1,10 +1,6 @@
 /* libdw's view of this process: the program and its libraries, and stacks of samples, which it follows in their copy by the
  * objects' unwinding tables. */
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "profiler/registers.h"
@@ -27,8 +23,6 @@ static struct {
 static int find_elf(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
                     char **ret_name, Elf **ret_elf)
 {
-    (void)module;
-    (void)userdata;
     if (base == vdso.start) {
         *ret_elf = elf_memory((char *)(uintptr_t)vdso.start, vdso.end - vdso.start); /* NOLINT */
         *ret_name = strdup(name);
@@ -73,7 +67,6 @@ static const struct mr_sample *unwound; /* what libdw's callbacks look at */
 
 static pid_t next_thread(Dwfl *of, void *argument, void **thread_argument)
 {
-    (void)of;
     bool is_first = *thread_argument == NULL;
     *thread_argument = argument;
     return is_first ? getpid() : 0;
@@ -81,8 +74,6 @@ static pid_t next_thread(Dwfl *of, void *argument, void **thread_argument)
 
 static bool get_thread(Dwfl *of, pid_t tid, void *argument, void **thread_argument)
 {
-    (void)of;
-    (void)tid;
     *thread_argument = argument;
     return true;
 }
@@ -99,8 +90,6 @@ static Dwarf_Word bare(Dwarf_Word word)
  * tracer tells it their bits, and then not in each version. */
 static bool memory_read(Dwfl *of, Dwarf_Addr address, Dwarf_Word *ret, void *argument)
 {
-    (void)of;
-    (void)argument;
     uint64_t offset = address - unwound->stack_address;
     if (address < unwound->stack_address || unwound->stack_len < sizeof(*ret) ||
         offset > unwound->stack_len - sizeof(*ret)) {
@@ -113,7 +102,6 @@ static bool memory_read(Dwfl *of, Dwarf_Addr address, Dwarf_Word *ret, void *arg
 
 static bool set_registers(Dwfl_Thread *thread, void *argument)
 {
-    (void)argument;
     Dwarf_Word words[MR_DWARF_REGISTERS + 1];
     for (int i = 0; i <= MR_DWARF_REGISTERS; i++) {
         words[i] = bare(unwound->registers[i]);

@@ -1,10 +1,6 @@
 /* A profile as pprof reads it: profile.proto of google/pprof by protobuf-c, in which names are numbers of the string table;
  * compressed by zlib. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "base/hash.h"

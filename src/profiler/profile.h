@@ -2,8 +2,7 @@
  *
  * A profile has one owner at a time. mr_profile_stage and mr_profile_filter want the symbols' lock (symbols.h), because names are
  * shared; mr_profile_pprof, _svg and _folded take it themselves. The caller frees what these three and mr_profile_gzip return. */
-#ifndef MR_PROF_PROFILE_H
-#define MR_PROF_PROFILE_H
+#pragma once
 
 #include "base/index.h"
 #include "base/stage.h"
@@ -90,5 +89,3 @@ char *mr_profile_folded(const struct mr_profile *profile, uint32_t value, enum m
 
 /* Any bytes, gzip'd. */
 uint8_t *mr_profile_gzip(const void *bytes, size_t len, size_t *ret_len);
-
-#endif

@@ -1,13 +1,10 @@
 #include "profiler/profiler.h"
 
-#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/thread.h"
 #include "profiler/files.h"
 #include "profiler/heap.h"
 
@@ -90,7 +87,6 @@ static void add_to_all(const struct mr_stack *stack, const struct mr_profile_ent
 
 static void on_sample(void *context, const struct mr_sample *sample)
 {
-    (void)context;
     static struct mr_stack stack; /* large; the profiler's thread alone */
     mr_symbols_unwind(sample, &stack);
     struct mr_profile_entry entry = {
@@ -262,7 +258,6 @@ static void wait_a_round(void)
 
 static void *profiler_main(void *context)
 {
-    (void)context;
     prctl(PR_SET_NAME, "mr-profiler");
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     mr_thread_begin(MR_THREAD_PROFILER, "mr-profiler");
@@ -381,7 +376,7 @@ void mr_profiler_last_minute(struct mr_profile *ret)
     if (!state.running) {
         return;
     }
-    pthread_mutex_lock(&state.lock);
+    MR_HOLD(&state.lock);
     ret->start_wall_ns = mr_wall_ns();
     for (uint32_t i = 1; i <= BUCKETS; i++) {
         uint32_t number = (state.bucket + i) % BUCKETS;
@@ -392,7 +387,6 @@ void mr_profiler_last_minute(struct mr_profile *ret)
         mr_profile_merge(ret, bucket, 1);
     }
     ret->start_wall_ns -= ret->duration_ns;
-    pthread_mutex_unlock(&state.lock);
 }
 
 void mr_profiler_name_all(void)

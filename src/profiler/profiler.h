@@ -1,10 +1,8 @@
 /* The profiler of a running daemon: one thread that drains the sampler, follows stacks to their roots, and fills the profiles that
  * are being made. The sampler runs at the highest frequency that anyone asked for. One a process, for there is one SIGPROF. Any
  * thread, unless said otherwise. */
-#ifndef MR_PROF_PROFILER_H
-#define MR_PROF_PROFILER_H
+#pragma once
 
-#include "base/status.h"
 #include "profiler/profile.h"
 #include "profiler/table_time.h"
 
@@ -52,5 +50,3 @@ struct mr_profiler_stats {
     struct mr_table_times table_times;
 };
 void mr_profiler_stats(struct mr_profiler_stats *ret);
-
-#endif

@@ -1,14 +1,9 @@
 #include "profiler/profiling.h"
 
-#include <stdlib.h>
-
-#include "base/log.h"
 #include "metrics/metrics.h"
 #include "profiler/files.h"
 #include "profiler/heap.h"
-#include "profiler/profiler.h"
 #include "profiler/routes.h"
-#include "profiler/sampler.h"
 
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)
 {

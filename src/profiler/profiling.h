@@ -1,7 +1,6 @@
 /* The door to the profiler: all that the daemon calls of it, from the configuration. A build without the profiler links
  * profiling_absent.c in place of the rest of this folder. */
-#ifndef MR_PROFILING_H
-#define MR_PROFILING_H
+#pragma once
 
 #include "config/config.h"
 #include "control/http.h"
@@ -22,5 +21,3 @@ double mr_profiling_seconds(void);
 
 /* The profiler's part of /metrics. Any thread. */
 void mr_profiling_metrics(struct mr_buffer *out);
-
-#endif

@@ -17,7 +17,6 @@ mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *re
 mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *http,
                              struct mr_error *ret_error)
 {
-    (void)http;
     return mr_profiling_check(config, ret_error);
 }
 

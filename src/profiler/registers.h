@@ -1,6 +1,5 @@
 /* The interrupted thread's registers, by DWARF's numbers. Inside profiler/ only. */
-#ifndef MR_PROF_REGISTERS_H
-#define MR_PROF_REGISTERS_H
+#pragma once
 
 #include <ucontext.h>
 
@@ -64,5 +63,3 @@ static inline void mr_copy_raw(void *to, const void *from, size_t len)
     }
 #endif
 }
-
-#endif

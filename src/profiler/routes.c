@@ -1,10 +1,6 @@
 #include "profiler/routes.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
-#include "base/log.h"
 #include "profiler/draw/flame.h"
 #include "profiler/heap.h"
 #include "profiler/profiler.h"
@@ -246,9 +242,7 @@ static bool collect_heap(struct mr_http_request *request, struct mr_profile *ret
         mr_profile_done(&before);
         return false;
     }
-    if (status == MR_OK) {
-        status = mr_heap_profile(ret, &error);
-    }
+    status = MR_THEN(status, mr_heap_profile(ret, &error));
     if (status == MR_OK) {
         mr_profile_merge(ret, &before, -1);
         ret->duration_ns = mr_monotonic_ns() - start_ns;
@@ -323,7 +317,6 @@ static void answer_page(void *context, struct mr_http_request *request)
 
 static void answer_index(void *context, struct mr_http_request *request)
 {
-    (void)context;
     if (!mr_is_among("/pprof/|/debug/pprof/", mr_slice_of(mr_http_path(request)))) {
         mr_http_fail(request, 404, "no such profile; /pprof/ lists them");
         return;
@@ -346,7 +339,6 @@ static void answer_index(void *context, struct mr_http_request *request)
 /* What a POST does to heap profiling is in its path. */
 static void switch_heap(void *context, struct mr_http_request *request)
 {
-    (void)context;
     const char *path = mr_http_path(request);
     bool resets = strcmp(path, "/pprof/heap/reset") == 0;
     bool activates = strcmp(path, "/pprof/heap/activate") == 0;

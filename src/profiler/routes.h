@@ -2,8 +2,7 @@
  *
  * Every GET is a reading; POST switches heap profiling. A CPU profile runs in the handler's own
  * thread for as long as it was asked for, one at a time, and ends when the client leaves. */
-#ifndef MR_PPROF_ROUTES_H
-#define MR_PPROF_ROUTES_H
+#pragma once
 
 #include "control/http.h"
 
@@ -12,5 +11,3 @@
  * `has_last_minute`: the profiler runs when nobody asks, and the live page shows what it sees. */
 void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options, const char *name,
                   bool has_last_minute);
-
-#endif

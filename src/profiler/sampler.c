@@ -1,15 +1,9 @@
 #include "profiler/sampler.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -154,7 +148,6 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
 
 static void on_signal(int signal_number, siginfo_t *info, void *context)
 {
-    (void)signal_number;
     struct thread *thread = self;
     uint64_t period_ns =
         thread == NULL ? 0 : atomic_load_explicit(&thread->period_ns, memory_order_acquire);
@@ -225,7 +218,7 @@ static void arm(struct thread *thread, uint32_t hz)
 void mr_sampler_set(uint32_t hz)
 {
     MR_ASSERT(hz <= MR_SAMPLER_HZ_MAX);
-    pthread_mutex_lock(&lock);
+    MR_HOLD(&lock);
     if (hz != current_hz) {
         /* Stays for good: a signal that is still on its way must find it. */
         struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -240,7 +233,6 @@ void mr_sampler_set(uint32_t hz)
         }
         current_hz = hz;
     }
-    pthread_mutex_unlock(&lock);
 }
 
 /* Under the lock, and while nobody walks the list. */
@@ -318,11 +310,10 @@ static void thread_end(void)
     }
     block_signal(SIG_BLOCK);
     self = NULL;
-    pthread_mutex_lock(&lock);
+    MR_HOLD(&lock);
     disarm(thread);
     ended_cpu_ns += (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     atomic_store(&thread->ended, true);
-    pthread_mutex_unlock(&lock);
 }
 
 void mr_sampler_watch(void)
@@ -363,21 +354,18 @@ static void drain_ring(struct thread *thread, mr_sample_fn fn, void *context)
 /* The next thread in the list after `thread` (NULL: the first). While draining none leaves the list. */
 static struct thread *next_thread(struct thread *thread)
 {
-    pthread_mutex_lock(&lock);
-    struct thread *next = thread == NULL ? threads : thread->next;
-    pthread_mutex_unlock(&lock);
-    return next;
+    MR_HOLD(&lock);
+    return thread == NULL ? threads : thread->next;
 }
 
 static void set_draining(bool now)
 {
-    pthread_mutex_lock(&lock);
+    MR_HOLD(&lock);
     MR_ASSERT(draining != now);
     draining = now;
     if (!now) {
         forget_ended();
     }
-    pthread_mutex_unlock(&lock);
 }
 
 static void read_thread_name(pid_t tid, char *to, size_t size)

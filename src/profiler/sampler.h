@@ -1,7 +1,6 @@
 /* The sampler: a CPU timer a thread, whose signal handler copies registers and the used stack into the thread's ring. It takes no
  * lock, allocates nothing and calls no library; a full ring drops the sample and counts it. The thread that drains unwinds. */
-#ifndef MR_PROF_SAMPLER_H
-#define MR_PROF_SAMPLER_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -56,5 +55,3 @@ struct mr_sampler_stats {
     uint64_t handler_p50_ns, handler_p99_ns;
 };
 struct mr_sampler_stats mr_sampler_stats(void);
-
-#endif

@@ -2,11 +2,6 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/index.h"

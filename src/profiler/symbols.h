@@ -1,8 +1,7 @@
 /* Addresses of this process to stacks and names, by libdw. A location is an address that was seen, numbered from 1; it is named once,
  * later, because reading debug information takes a while. Everything lives until the process ends. All functions but
  * mr_symbols_lock want the lock. */
-#ifndef MR_PROF_SYMBOLS_H
-#define MR_PROF_SYMBOLS_H
+#pragma once
 
 #include "base/base.h"
 #include "profiler/sampler.h"
@@ -67,5 +66,3 @@ uint32_t mr_symbols_program(void);
 
 /* The file name of the object that holds the location, "librdkafka.so.1". */
 const char *mr_symbols_object(const struct mr_location *location);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by objects.c (what this process is made of, stacks) and symbols.c (locations and names). All want the lock of
  * symbols.h. */
-#ifndef MR_PROF_SYMBOLS_INTERNAL_H
-#define MR_PROF_SYMBOLS_INTERNAL_H
+#pragma once
 
 #include <elfutils/libdwfl.h>
 
@@ -9,5 +8,3 @@
 
 /* The object that holds the address, or NULL. Finds the objects of this process at the first call. */
 Dwfl_Module *mr_objects_find(uint64_t address);
-
-#endif

@@ -1,8 +1,5 @@
 #include "profiler/table_time.h"
 
-#include <stdio.h>
-#include <string.h>
-
 void mr_table_times_add(struct mr_table_times *times, const char *name, uint64_t cpu_ns)
 {
     uint32_t i = 0;

@@ -1,7 +1,6 @@
 /* CPU time by table, of as many tables as there is room for; what the rest use goes to the last, "other", so that the
  * times add up. One thread at a time. */
-#ifndef MR_PROF_TABLE_TIME_H
-#define MR_PROF_TABLE_TIME_H
+#pragma once
 
 #include "profiler/sampler.h"
 
@@ -16,5 +15,3 @@ struct mr_table_times {
 };
 
 void mr_table_times_add(struct mr_table_times *times, const char *name, uint64_t cpu_ns);
-
-#endif

@@ -1,8 +1,5 @@
 #include "record/blank.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/reader.h"
 
 enum { XLOG_DATA_HEAD = 1 + 8 + 8 + 8 };

@@ -1,8 +1,7 @@
 /* Takes the data out of a recorded payload and leaves its structure: lengths, kinds, positions and numbers of the protocol.
  *
  * Reads the bytes by itself, not with the decoder: what the decoder refuses is what gets recorded. One thread. */
-#ifndef MR_RECORD_BLANK_H
-#define MR_RECORD_BLANK_H
+#pragma once
 
 #include "base/base.h"
 
@@ -23,5 +22,3 @@ void mr_blank_payload(struct mr_blanker *blanker, uint8_t *payload, size_t len);
 
 /* Overwrites a name: the same name always by the same one, and another by another while the length has enough of them. */
 void mr_blank_name(struct mr_blanker *blanker, uint8_t *name, size_t len);
-
-#endif

@@ -1,15 +1,10 @@
 #include "record/record.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/reader.h"
-#include "base/text.h"
 #include "record/blank.h"
 #include "record/stream_file.h"
 
@@ -342,9 +337,7 @@ mr_status mr_record_stream(const struct mr_pg_source_options *source,
     };
     const char *reason = NULL;
     mr_status status = begin(&recorder, ret_error);
-    if (status == MR_OK) {
-        status = record(&recorder, &reason, ret_error);
-    }
+    status = MR_THEN(status, record(&recorder, &reason, ret_error));
     if (status == MR_AGAIN) { /* asked to stop before the stream began */
         status = MR_OK;
         reason = "stopped";

@@ -2,10 +2,7 @@
  *
  * It confirms nothing, so that the slot's real reader misses nothing, and makes nothing that outlives it: without a slot's
  * name it reads a temporary slot of its own. Main thread. */
-#ifndef MR_RECORD_RECORD_H
-#define MR_RECORD_RECORD_H
-
-#include <stdio.h>
+#pragma once
 
 #include "stream/pg_source.h"
 
@@ -27,5 +24,3 @@ enum { MR_RECORD_MEGABYTES = 100 };
 mr_status mr_record_stream(const struct mr_pg_source_options *source,
                            const struct mr_record_options *options, int stop_fd, FILE *to,
                            struct mr_error *ret_error);
-
-#endif

@@ -1,7 +1,8 @@
 #include "record/stream_file.h"
 
 #include <endian.h>
-#include <string.h>
+
+#include "base/base.h"
 
 uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes)
 {

@@ -1,11 +1,8 @@
 /* A recording of a replication stream: a file of frames, in the order in which they were received and sent. Its form is in
  * docs/recording.md; a version that can't be read by what is there today gets another magic. One thread. */
-#ifndef MR_RECORD_STREAM_FILE_H
-#define MR_RECORD_STREAM_FILE_H
+#pragma once
 
-#include <stdio.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 /* The file begins with it. */
 #define MR_STREAM_FILE_MAGIC "MRSTRM01"
@@ -36,5 +33,3 @@ uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes);
 /* Writes the magic / one frame. MR_ERR_SYSTEM: the file did not take it; errno says why. */
 mr_status mr_stream_file_begin(FILE *to);
 mr_status mr_stream_file_write(FILE *to, const struct mr_stream_frame *frame);
-
-#endif

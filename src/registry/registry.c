@@ -2,11 +2,7 @@
 
 #include <cjson/cJSON.h>
 #include <curl/curl.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "base/log.h"
-#include "base/text.h"
 #include "base/thread.h"
 
 enum {
@@ -40,7 +36,6 @@ struct answer {
 /* CURLOPT_WRITEFUNCTION */
 static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
 {
-    (void)one;
     struct answer *answer = context;
     if (answer->len + len > ANSWER_MAX) {
         return 0;
@@ -169,7 +164,7 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path, c
     while (base_len > 0 && base[base_len - 1] == '/') {
         base_len--;
     }
-    struct mr_text url = {0};
+    MR_TEXT(url);
     mr_text_format(&url, "%.*s%s", (int)base_len, base, path);
     CURL *curl = registry->curl;
     curl_easy_setopt(curl, CURLOPT_URL, url.data);
@@ -197,7 +192,6 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path, c
         snprintf(outcome.text, sizeof(outcome.text), "%s",
                  reason[0] == '\0' ? curl_easy_strerror(code) : reason);
     }
-    mr_text_done(&url);
     free(answer.bytes);
     return outcome;
 }
@@ -205,13 +199,12 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path, c
 static struct outcome ask(struct mr_registry *registry, const struct mr_schema *schema)
 {
     char *subject = curl_easy_escape(registry->curl, schema->subject, 0);
-    struct mr_text path = {0};
+    MR_TEXT(path);
     mr_text_format(&path, "/subjects/%s%s", subject,
                    registry->options.registers ? "/versions" : "");
     char *body = body_of(schema);
     struct outcome outcome = ask_path(registry, path.data, body);
     curl_free(subject);
-    mr_text_done(&path);
     free(body);
     return outcome;
 }

@@ -2,8 +2,7 @@
  * it registers what mr_schemas has without an id, one after the other. A registry that is away is asked again, with pauses
  * that grow to `backoff_max_ms`; the stream waits before the sink meanwhile.
  */
-#ifndef MR_REGISTRY_REGISTRY_H
-#define MR_REGISTRY_REGISTRY_H
+#pragma once
 
 #include "base/finding.h"
 #include "base/secret.h"
@@ -41,5 +40,3 @@ void mr_registry_check(const struct mr_registry_options *options, mr_finding_fn 
  * MR_ERR_PROTOCOL: there is no such schema; MR_ERR_TRANSIENT: none answers. */
 mr_status mr_registry_schema(const struct mr_registry_options *options, uint32_t id,
                              char **ret_text, struct mr_error *ret_error);
-
-#endif

@@ -1,13 +1,8 @@
 #include "stream/pg_source.h"
 
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
-#include "postgres/catalog/describe.h"
 #include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_copying.h"
 #include "postgres/server/pg_identity.h"

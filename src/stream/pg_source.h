@@ -1,6 +1,5 @@
 /* The PostgreSQL source: the stream loop over pg_conn and pgoutput. Source thread. */
-#ifndef MR_SOURCE_PG_SOURCE_H
-#define MR_SOURCE_PG_SOURCE_H
+#pragma once
 
 #include "ports/source.h"
 #include "postgres/catalog/describe.h"
@@ -46,5 +45,3 @@ struct mr_pg_stream_state mr_pg_source_state(const struct mr_source *source,
 mr_status mr_pg_source_read_catalog(struct mr_source *source, struct mr_pg_conn *keeper,
                                     int stop_fd, struct mr_pg_catalog **ret_catalog,
                                     struct mr_error *ret_error);
-
-#endif

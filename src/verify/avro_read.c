@@ -2,9 +2,6 @@
 
 #include <cjson/cJSON.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { PARTS_MAX = 2048, FULL_MAX = 512, DEPTH_MAX = 64, HEAD = 5 };
 /* What JSON of a value may take: names of fields, and many times the value's bytes. What takes no bytes could be told without end. */

@@ -1,10 +1,8 @@
 /* Records of format = "avro" as the JSON that format = "debezium" has in their place (docs/formats.md), so that one reader reads both. An
  * event's bytes name its schema in the registry, and are read by that: Avro 1.11's specification, "Binary Encoding"; before them a zero byte
  * and the schema's number (Confluent's documentation, "Wire format"). Not the encoder's code. One thread. */
-#ifndef MR_VERIFY_AVRO_READ_H
-#define MR_VERIFY_AVRO_READ_H
+#pragma once
 
-#include "base/text.h"
 #include "kafka/kafka_reader.h"
 #include "registry/registry.h"
 
@@ -19,5 +17,3 @@ mr_status mr_avro_read(struct mr_avro *avro, struct mr_kafka_read *read, const c
 
 /* What a schema's value is as JSON; false: the bytes are none, or the schema has what events have not. */
 MR_MUST_USE bool mr_avro_text(const char *schema, mr_slice bytes, struct mr_text *to);
-
-#endif

@@ -2,13 +2,10 @@
 
 #include <cjson/cJSON.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/thread.h"
 #include "base/ticker.h"
 #include "metrics/metrics.h"
 #include "verify/proof.h"
@@ -171,9 +168,8 @@ static void take_loss(struct mr_continuous *continuous, int status)
     continuous->has_failed = continuous->has_failed && continuous->doing != IDLE;
     continuous->failed_with[0] = '\0';
     end_request(continuous, status);
-    pthread_mutex_lock(&continuous->lock);
+    MR_HOLD(&continuous->lock);
     continuous->lost++;
-    pthread_mutex_unlock(&continuous->lock);
 }
 
 static void take(struct mr_continuous *continuous, const cJSON *said)
@@ -198,9 +194,8 @@ static void be_gone(struct mr_continuous *continuous)
     mr_log(MR_LOG_WARN, "verify_failed",
            "the processes that prove tables are gone; start millrace again for others");
     continuous->doing = GONE;
-    pthread_mutex_lock(&continuous->lock);
+    MR_HOLD(&continuous->lock);
     continuous->is_gone = true;
-    pthread_mutex_unlock(&continuous->lock);
 }
 
 /* Asks for the list, if that is old, or for the tables that are due. */
@@ -397,7 +392,7 @@ void mr_continuous_metrics(struct mr_continuous *continuous, struct mr_buffer *o
     }
     struct mr_exposition to = {.out = out};
     int64_t now_ns = mr_monotonic_ns();
-    pthread_mutex_lock(&continuous->lock);
+    MR_HOLD(&continuous->lock);
     struct mr_schedule_sum sum = mr_schedule_sum(&continuous->schedule, now_ns);
     mr_expose_one_ns(&to, MR_METRIC_VERIFY_INTERVAL, (uint64_t)continuous->schedule.interval_ns);
     mr_expose_one_u64(&to, MR_METRIC_VERIFY_PAUSED, continuous->paused);
@@ -409,7 +404,6 @@ void mr_continuous_metrics(struct mr_continuous *continuous, struct mr_buffer *o
         expose_tables(continuous, &to, id, now_ns);
     }
     expose_void(&continuous->schedule, continuous->options.tables_max, &to);
-    pthread_mutex_unlock(&continuous->lock);
 }
 
 void mr_continuous_show(struct mr_continuous *continuous, cJSON *status)

@@ -2,8 +2,7 @@
  * proof runs in a process beside it (prover.h); a thread here says which tables are next (schedule.h), takes what it came to, logs what
  * differs, by place and without keys, and pauses it while the stream lags. What was proved when is not stored: after a start all tables
  * are proved anew, in a drawn order. */
-#ifndef MR_VERIFY_CONTINUOUS_H
-#define MR_VERIFY_CONTINUOUS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/sha256.h"
@@ -33,5 +32,3 @@ void mr_continuous_free(struct mr_continuous *continuous);
 /* Its part of /metrics; its member "verify" of /status. Any thread. */
 void mr_continuous_metrics(struct mr_continuous *continuous, struct mr_buffer *out);
 void mr_continuous_show(struct mr_continuous *continuous, struct cJSON *status);
-
-#endif

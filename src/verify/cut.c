@@ -1,8 +1,5 @@
 #include "verify/cut.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
 /* The lower half of a number comes again after 2^32 transactions, which write more WAL than this. */
 #define LONG_AGO (UINT64_C(64) << 30)
 

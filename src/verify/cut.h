@@ -4,8 +4,7 @@
  * does (manual, "Transaction ID and Snapshot Information Functions": pg_current_snapshot). It has numbers of 64 bits and of top
  * transactions alone, and so have records. xmax is after the last one that has ended: one from there on may have begun, and committed in
  * the WAL. A standby's snapshot has no such list, but a place. */
-#ifndef MR_VERIFY_CUT_H
-#define MR_VERIFY_CUT_H
+#pragma once
 
 #include "event/event.h"
 
@@ -27,5 +26,3 @@ void mr_cut_done(struct mr_cut *cut);
 
 /* Whether the snapshot sees the transaction, by the lower 32 bits of its number, and where it commits. */
 bool mr_cut_sees(const struct mr_cut *cut, uint32_t xid, mr_lsn commit_lsn);
-
-#endif

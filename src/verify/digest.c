@@ -1,6 +1,5 @@
 #include "verify/digest.h"
 
-#include <string.h>
 #include <sys/random.h>
 
 struct mr_digest mr_digest_draw_key(void)

@@ -1,7 +1,6 @@
 /* Digests of 128 bits that nobody can make equal on purpose: SipHash-1-3 under a key that is drawn for each run. They are numbers, and
  * sums of them (mod 2^128) do not depend on the order. Values only. Any thread. */
-#ifndef MR_VERIFY_DIGEST_H
-#define MR_VERIFY_DIGEST_H
+#pragma once
 
 #include "base/base.h"
 
@@ -29,5 +28,3 @@ static inline struct mr_digest mr_digest_subtract(struct mr_digest a, struct mr_
 struct mr_digest mr_digest_draw_key(void);
 
 struct mr_digest mr_digest_of(struct mr_digest key, mr_slice bytes);
-
-#endif

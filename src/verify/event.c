@@ -1,7 +1,5 @@
 #include "verify/event.h"
 
-#include <string.h>
-
 static mr_slice part(mr_slice text, size_t from, size_t len)
 {
     return (mr_slice){.data = text.data + from, .len = len};

@@ -1,6 +1,5 @@
 /* What a record says: which row it is of, and what that is from then on. Values only. Any thread. */
-#ifndef MR_VERIFY_EVENT_H
-#define MR_VERIFY_EVENT_H
+#pragma once
 
 #include "encode/encode.h"
 #include "kafka/kafka_reader.h"
@@ -29,5 +28,3 @@ bool mr_event_is_marker(const struct mr_kafka_read *record);
 /* NULL, or what is wrong with the record: a sentence without values of rows. */
 const char *mr_event_read(enum mr_format format, const struct mr_kafka_read *record,
                           struct mr_event *ret_event);
-
-#endif

@@ -1,7 +1,5 @@
 #include "verify/forms.h"
 
-#include <string.h>
-
 /* Parts of the expressions. @ is the value, # how many digits of the second's fraction there are. */
 
 #define BASE64(bytes) "translate(encode(" bytes ", 'base64'), chr(10), '')"

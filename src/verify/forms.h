@@ -1,9 +1,7 @@
 /* What events have for the values of each type, and how the server is asked for the same (docs/types.md). The list in forms.c says it
  * once: the server itself computes an event's form of a value, so that no code here repeats the encoder's. Values only. */
-#ifndef MR_VERIFY_FORMS_H
-#define MR_VERIFY_FORMS_H
+#pragma once
 
-#include "base/text.h"
 #include "encode/encode.h"
 
 /* How two values are the same. */
@@ -57,5 +55,3 @@ void mr_verify_form_back_sql(const struct mr_verify_form *form, const char *text
 
 /* Adds to `sql` what a column's value is asked for with; `name` is quoted. */
 void mr_verify_form_sql(const struct mr_verify_form *form, const char *name, struct mr_text *sql);
-
-#endif

@@ -1,8 +1,6 @@
 /* Keys of events as the server has them (types = "debezium"). The server makes the value, by forms.c, and says what an event of it has; that
  * must be the key that differs. So what an event does not say whole, or somebody else wrote, is not taken for a row's key. */
 #include <cjson/cJSON.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "verify/proof_internal.h"
 
@@ -95,10 +93,9 @@ static mr_status turn_back(struct mr_work *work, struct mr_verify_named *named)
     memset(kinds, 'S', 2 * (size_t)work->table.key_count);
     kinds[2 * work->table.key_count] = '\0';
     const struct mr_pg_shape shape = {"the value of a key", kinds, 1, 1};
-    struct mr_text sql = {0};
+    MR_TEXT(sql);
     const struct mr_pg_result *result;
     if (!add_question(&work->table, named->key, &sql)) {
-        mr_text_done(&sql);
         return MR_OK;
     }
     if (mr_pg_ask(work->tools->conn, &sql, &shape, &result, NULL) != MR_OK) {

@@ -1,4 +1,3 @@
-#include "base/index.h"
 #include "verify/proof_internal.h"
 
 /* Named keys whose records are asked for one by one: a topic may be much larger. */
@@ -14,8 +13,6 @@ struct naming {
 static mr_status name_row(void *context, uint32_t xid, const mr_slice *values,
                           struct mr_error *ret_error)
 {
-    (void)xid;
-    (void)ret_error;
     const struct naming *naming = context;
     struct mr_verify_named *named = naming->work->proof->named;
     struct mr_digest key;

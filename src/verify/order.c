@@ -1,8 +1,5 @@
 #include "verify/order.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Records that a repeat is compared with: of each partition, and of all. What is longer ago is not compared. */
 enum { WINDOW_MAX = 8192, WINDOW_MIN = 64, WINDOWS = 262144 };
 

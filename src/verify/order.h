@@ -1,7 +1,6 @@
 /* Whether a partition's records came in the order of their positions. A record at or before the highest position is a repeat: at least
  * once may send one after a failure, as it was, and goes on with all that came after it until the highest is passed. One thread. */
-#ifndef MR_VERIFY_ORDER_H
-#define MR_VERIFY_ORDER_H
+#pragma once
 
 #include "verify/fold.h"
 
@@ -29,5 +28,3 @@ bool mr_order_has_begun(const struct mr_order *order, int32_t partition);
 
 /* `moment`: a run of repeats of what was sent after it may be under way still. */
 struct mr_order_counts mr_order_counts(const struct mr_order *order, mr_lsn moment);
-
-#endif

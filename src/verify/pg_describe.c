@@ -1,5 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
 
 #include "verify/pg_side.h"
 
@@ -223,17 +221,14 @@ static void add_key(struct mr_verify_table *table, int64_t *places, uint32_t col
 /* What the answer to a question says, in a digest. */
 static struct mr_digest answer_digest(const struct mr_pg_result *result, struct mr_digest key)
 {
-    struct mr_text text = {0};
+    MR_TEXT(text);
     for (uint32_t i = 0; i < mr_pg_result_rows(result); i++) {
         for (uint32_t j = 0; j < DESCRIBED_COUNT; j++) {
             const char *value = mr_pg_result_value(result, i, j);
             mr_text_format(&text, "%s|%s\n", value == NULL ? "" : "'", value == NULL ? "" : value);
         }
     }
-    struct mr_digest digest =
-        mr_digest_of(key, (mr_slice){.data = (const uint8_t *)text.data, .len = text.len});
-    mr_text_done(&text);
-    return digest;
+    return mr_digest_of(key, (mr_slice){.data = (const uint8_t *)text.data, .len = text.len});
 }
 
 /* Whether no two rows have the same values of the columns that are the key by configuration (docs/keys.md). */
@@ -241,7 +236,7 @@ static mr_status ask_is_unique(struct mr_pg_conn *conn, uint32_t oid,
                                const struct mr_table_key *chosen, bool *ret_is_unique,
                                struct mr_error *ret_error)
 {
-    struct mr_text names = {0};
+    MR_TEXT(names);
     for (uint32_t i = 0; i < chosen->column_count; i++) {
         mr_sql_format(&names, "%s%L", i == 0 ? "" : ", ", chosen->columns[i]);
     }
@@ -254,7 +249,6 @@ static mr_status ask_is_unique(struct mr_pg_conn *conn, uint32_t oid,
         " FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = k.number"
         " AND a.attnotnull AND a.attname IN (%s))))",
         oid, names.data);
-    mr_text_done(&names);
     *ret_is_unique = is_unique != 0;
     return status;
 }

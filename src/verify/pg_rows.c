@@ -1,5 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
 
 #include "verify/pg_side.h"
 
@@ -133,10 +131,9 @@ char *mr_verify_after(const struct mr_verify_table *table, const mr_slice *value
 /* What a column is asked for with. Nothing in an expression is called as the row is. */
 static void add_value(struct mr_text *sql, const struct mr_verify_column *column)
 {
-    struct mr_text name = {0};
+    MR_TEXT(name);
     mr_sql_format(&name, "mr_row.%I", column->name);
     mr_verify_form_sql(&column->form, name.data, sql);
-    mr_text_done(&name);
 }
 
 static bool is_asked(const struct mr_verify_table *table, uint32_t column)
@@ -208,7 +205,7 @@ static mr_status start_rows(struct mr_pg_conn *conn, const struct mr_verify_list
                             const struct mr_verify_range *range, struct mr_error *ret_error)
 {
     const struct mr_table_name name = {.schema = listed->schema, .table = listed->table};
-    struct mr_text sql = {0};
+    MR_TEXT(sql);
     mr_text_string(&sql, "COPY (SELECT xmin");
     (range->keys_alone ? add_key_object : add_columns)(&sql, table);
     mr_sql_format(&sql, " FROM %s%T mr_row WHERE %s", listed->kind == 'p' ? "" : "ONLY ", &name,
@@ -222,9 +219,7 @@ static mr_status start_rows(struct mr_pg_conn *conn, const struct mr_verify_list
         mr_sql_format(&sql, " LIMIT %u", range->rows_max);
     }
     mr_text_string(&sql, ") TO STDOUT");
-    mr_status status = mr_pg_copy_start(conn, sql.data, ret_error);
-    mr_text_done(&sql);
-    return status;
+    return mr_pg_copy_start(conn, sql.data, ret_error);
 }
 
 static mr_status take_row(const struct mr_verify_listed *listed, uint32_t count, uint8_t *row,

@@ -1,7 +1,6 @@
 /* The table's side: which tables there are, their columns and keys, and their rows under a snapshot. Asks the catalog by the views that
  * PostgreSQL documents, and not by the questions that the stream asks. One thread. */
-#ifndef MR_VERIFY_PG_SIDE_H
-#define MR_VERIFY_PG_SIDE_H
+#pragma once
 
 #include "config/config.h"
 #include "verify/cut.h"
@@ -70,5 +69,3 @@ mr_status mr_verify_end(struct mr_pg_conn *conn, struct mr_cut *cut, struct mr_e
 /* How far PostgreSQL was told that the stream is delivered; 0: there is no slot. */
 mr_status mr_verify_confirmed(struct mr_pg_conn *conn, const char *slot, mr_lsn *ret_confirmed,
                               bool *ret_is_active, struct mr_error *ret_error);
-
-#endif

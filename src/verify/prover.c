@@ -1,21 +1,16 @@
 #include "verify/prover.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/sanitized.h"
 #include "event/lsn.h"
@@ -125,9 +120,7 @@ static void prove(const struct mr_prover *prover)
     take_secrets(config);
     mr_status status = take_reloaded(config, prover->request, &error);
     prover->confine(config, false);
-    if (status == MR_OK) {
-        status = mr_verify(config, &options, prover->socket, to, &verdict, &error);
-    }
+    status = MR_THEN(status, mr_verify(config, &options, prover->socket, to, &verdict, &error));
     if (status != MR_OK && status != MR_AGAIN) {
         cJSON *object = cJSON_CreateObject();
         cJSON_AddStringToObject(object, "error", error.text);
@@ -256,7 +249,7 @@ void mr_prover_free(struct mr_prover *prover)
 bool mr_prover_ask(struct mr_prover *prover, const char *digest, const char *const *tables,
                    uint32_t count)
 {
-    struct mr_text request = {0};
+    MR_TEXT(request);
     char shift[24];
     snprintf(shift, sizeof(shift), "%" PRIX64, mr_lsn_shift);
     mr_text_add(&request, digest, strlen(digest) + 1);
@@ -269,7 +262,6 @@ bool mr_prover_ask(struct mr_prover *prover, const char *digest, const char *con
     if (!sent) {
         waitpid(prover->keeper, NULL, WNOHANG);
     }
-    mr_text_done(&request);
     return sent;
 }
 

@@ -6,8 +6,7 @@
  * that millrace had, and end with it.
  *
  * mr_prover_start is called once, before the first thread; all else on one thread. */
-#ifndef MR_VERIFY_PROVER_H
-#define MR_VERIFY_PROVER_H
+#pragma once
 
 #include "config/config.h"
 
@@ -36,5 +35,3 @@ void mr_prover_pause(struct mr_prover *prover, bool paused);
  * request, {"ended":…} with the status that waitpid answered, or {"lost":…} with that of the helper, which another one replaces. MR_AGAIN:
  * none has come, or `stop_fd` is readable. MR_END: the keeper is gone, and nobody proves any more. */
 mr_status mr_prover_next(struct mr_prover *prover, int stop_fd, int ms, struct cJSON **ret_object);
-
-#endif

@@ -2,8 +2,6 @@
 
 #include <cjson/cJSON.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 

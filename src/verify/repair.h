@@ -1,7 +1,6 @@
 /* Has the running millrace repair what a proof has named: rows are sent once more, and phantoms deleted, beside the stream and never over
  * what is newer (copy/chunk_keys.h says how). Nothing is asked for that was not printed before. Main thread. */
-#ifndef MR_VERIFY_REPAIR_H
-#define MR_VERIFY_REPAIR_H
+#pragma once
 
 #include "verify/proof.h"
 
@@ -22,5 +21,3 @@ mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *
 
 void mr_repair_print(const struct mr_verify_tools *tools, const struct mr_proof *proof,
                      const struct mr_repair *repair, FILE *to);
-
-#endif

@@ -1,6 +1,4 @@
 #include <cjson/cJSON.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "verify/proof.h"

@@ -1,7 +1,6 @@
 #include "verify/scan.h"
 
 #include <endian.h>
-#include <string.h>
 
 #ifdef __SSE2__
 #include <emmintrin.h>

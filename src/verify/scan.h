@@ -1,7 +1,6 @@
 /* Reads JSON (RFC 8259) from left to right, and keeps the text of each value: a number is never made a double. Not the encoder's
  * code, nor its beliefs: what checks the encoder must not share its faults. Values only. Any thread. */
-#ifndef MR_VERIFY_SCAN_H
-#define MR_VERIFY_SCAN_H
+#pragma once
 
 #include "base/base.h"
 
@@ -56,5 +55,3 @@ size_t mr_scan_unescape(const struct mr_scanned *string, uint8_t *to);
 
 /* The number that `text` is: digits of that base, at least one and at most 16. */
 MR_MUST_USE bool mr_scan_digits(mr_slice text, unsigned base, uint64_t *ret);
-
-#endif

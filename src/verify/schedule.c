@@ -1,8 +1,6 @@
 #include "verify/schedule.h"
 
 #include <cjson/cJSON.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "base/hash.h"

@@ -4,8 +4,7 @@
  * that is over; the one that has waited longest comes first. Tables that were not proved since the start come in an order that is drawn, so
  * that each has its turn however often millrace is started again. One that could not be proved now is tried again after a twenty-fourth of
  * the interval. Times are monotonic, in nanoseconds. No thread of its own; its owner locks it. */
-#ifndef MR_VERIFY_SCHEDULE_H
-#define MR_VERIFY_SCHEDULE_H
+#pragma once
 
 #include "base/index.h"
 #include "event/event.h"
@@ -69,5 +68,3 @@ struct mr_schedule_sum mr_schedule_sum(const struct mr_schedule *schedule, int64
 
 /* Percent of all rows that were proved within the interval; of no rows, of tables. */
 double mr_schedule_percent(const struct mr_schedule_sum *sum);
-
-#endif

@@ -1,12 +1,8 @@
 #include "verify/spill.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+
 
 /* Bytes of a bucket in the file. */
 struct piece {

@@ -1,9 +1,8 @@
 /* Entries in buckets, in the order in which they came: in memory first, on disk once a bucket's part of it is full. The file has no
  * name and goes with the process. One thread. */
-#ifndef MR_VERIFY_SPILL_H
-#define MR_VERIFY_SPILL_H
+#pragma once
 
-#include "base/status.h"
+#include "base/base.h"
 
 struct mr_spill;
 
@@ -22,5 +21,3 @@ mr_status mr_spill_add(struct mr_spill *spill, uint32_t bucket, mr_slice head, m
 typedef void (*mr_spill_fn)(void *context, const uint8_t *bytes, size_t len);
 mr_status mr_spill_read(const struct mr_spill *spill, uint32_t bucket, mr_spill_fn take,
                         void *context, struct mr_error *ret_error);
-
-#endif

@@ -1,8 +1,5 @@
 #include "verify/table.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/json.h"
 
 void mr_verify_table_done(struct mr_verify_table *table)

@@ -1,7 +1,6 @@
 /* A table that is to be proved, and what a row of it is in 16 bytes: the sum of its columns' digests (mod 2^128), each made under a key
  * of its column. So both sides may add columns in any order, and take one out again. Values only. */
-#ifndef MR_VERIFY_TABLE_H
-#define MR_VERIFY_TABLE_H
+#pragma once
 
 #include "event/event.h"
 #include "verify/value.h"
@@ -70,5 +69,3 @@ enum mr_verify_key_kind mr_verify_event_key(const struct mr_verify_table *table,
 /* Of a key's columns as the server has them in JSON. False: it is no such object. */
 MR_MUST_USE bool mr_verify_server_key(const struct mr_verify_table *table, mr_slice object,
                                       struct mr_digest *ret_key);
-
-#endif

@@ -1,8 +1,6 @@
 #include "verify/value.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/json.h"
 #include "base/sha256.h"

@@ -3,8 +3,7 @@
  * The server's value is the text that it answers when it is asked by the column's form (forms.h), an event's is what its JSON has. Both
  * are brought to one text, and its digest is made under the column's key. Values only.
  */
-#ifndef MR_VERIFY_VALUE_H
-#define MR_VERIFY_VALUE_H
+#pragma once
 
 #include "verify/digest.h"
 #include "verify/forms.h"
@@ -58,5 +57,3 @@ bool mr_verify_is_key_text(const struct mr_verify_column *column, const struct m
 
 /* The text that a value of JSON stands for, or its JSON; `*ret_memory` is to be freed after it. NULL data: null. */
 mr_slice mr_verify_text_of(const struct mr_scanned *value, uint8_t **ret_memory);
-
-#endif

@@ -1,9 +1,5 @@
 #include "verify/verify.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "postgres/server/pg_copying.h"
 #include "verify/repair.h"
 
@@ -221,16 +217,10 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
                                         options->paused == NULL && isatty(STDERR_FILENO) != 0};
     tools.avro = config->encode.format == MR_FORMAT_AVRO ? mr_avro_new(&config->registry) : NULL;
     mr_status status = connect_to_both(&tools, ret_error);
-    if (status == MR_OK) {
-        status = mr_kafka_reader_new(&config->kafka, &tools.reader, ret_error);
-    }
+    status = MR_THEN(status, mr_kafka_reader_new(&config->kafka, &tools.reader, ret_error));
     struct mr_verify_list list = {0};
-    if (status == MR_OK) {
-        status = mr_verify_list(tools.conn, config, &list, ret_error);
-    }
-    if (status == MR_OK) {
-        status = verify_tables(&tools, &list, to, ret_verdict, ret_error);
-    }
+    status = MR_THEN(status, mr_verify_list(tools.conn, config, &list, ret_error));
+    status = MR_THEN(status, verify_tables(&tools, &list, to, ret_verdict, ret_error));
     mr_verify_list_free(&list);
     mr_kafka_reader_free(tools.reader);
     mr_avro_free(tools.avro);

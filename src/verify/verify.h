@@ -5,11 +5,9 @@
  * (cut.h), so both sides are of one moment, without a tolerance. The room shares no code with what streams: it reads JSON, positions and
  * COPY by its own. Main thread.
  */
-#ifndef MR_VERIFY_VERIFY_H
-#define MR_VERIFY_VERIFY_H
+#pragma once
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "config/config.h"
 
@@ -54,5 +52,3 @@ int mr_verify_exit_code(enum mr_verify_verdict verdict);
 mr_status mr_verify(const struct mr_config *config, const struct mr_verify_options *options,
                     int stop_fd, FILE *to, enum mr_verify_verdict *ret_verdict,
                     struct mr_error *ret_error);
-
-#endif

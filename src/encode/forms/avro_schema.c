@@ -1,11 +1,8 @@
 /* The schemas of events and keys, and the subjects that they have in a registry. */
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
-#include "encode/values/types.h"
 
 enum { TYPE_MAX = 512, JSON_OID = 114, JSONB_OID = 3802, UUID_OID = 2950, XML_OID = 142 };
 /* The largest money is 92233720368547758.07 (manual, 8.2). */

@@ -4,7 +4,6 @@
  *
  * Structured: the value is the whole event, and begins with its id. Binary: the value is the data, and the attributes are
  * headers, the id first. */
-#include "base/json.h"
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 
@@ -232,7 +231,6 @@ static void cloud_value(struct mr_buffer *out, struct mr_encoder *encoder, struc
 
 static bool has_headers(const struct mr_encoder *encoder, const struct mr_record *record)
 {
-    (void)encoder;
     return record->value != NULL;
 }
 

@@ -1,7 +1,6 @@
 /* The forms of events. Each is a table of functions; what several forms use is declared here, too. Inside encode/ only; the
  * encoder's thread calls all of it. */
-#ifndef MR_ENCODE_FORM_H
-#define MR_ENCODE_FORM_H
+#pragma once
 
 #include "encode/encoder.h"
 #include "encode/values/row.h"
@@ -148,5 +147,3 @@ const struct mr_change *mr_outbox_message_row(struct mr_encoder *encoder,
 mr_status mr_encode_outbox_message(struct mr_encoder *encoder,
                                    const struct mr_message_event *message, struct mr_buffer *buffer,
                                    struct mr_record *ret_records, uint32_t *ret_count);
-
-#endif

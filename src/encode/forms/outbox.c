@@ -3,13 +3,9 @@
  * What becomes of a row is what Debezium 3.7's EventRouter makes of it (io.debezium.transforms.outbox.EventRouterDelegate), and how
  * a value is written is what Kafka Connect's StringConverter, JsonConverter and SimpleHeaderConverter do. docs/outbox.md says where
  * it differs. */
-#include <stdlib.h>
 
-#include "base/json.h"
-#include "base/log.h"
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
-#include "event/headers.h"
 #include "event/relation.h"
 
 enum {

@@ -1,8 +1,6 @@
 /* Logical messages as events of an outbox: the fields of a JSON object stand for the columns of a row, as text. */
-#include <stdlib.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "encode/forms/form.h"
 #include "event/relation.h"
 

@@ -2,8 +2,7 @@
  * a tombstone and a create. Each form calls mr_skeleton_change with a constant table of its own writers, so that all of it is compiled
  * for that form and calls none of them through a pointer. Inside forms/ only.
  */
-#ifndef MR_ENCODE_SKELETON_H
-#define MR_ENCODE_SKELETON_H
+#pragma once
 
 #include "encode/forms/form.h"
 
@@ -217,5 +216,3 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
         *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);           \
         return MR_OK;                                                                              \
     }
-
-#endif

@@ -4,8 +4,7 @@
  * of the type. It gets the text that PostgreSQL prints under the settings of pg_conn_open.c (DateStyle ISO, UTC, …), the same
  * for a row of the stream, of a snapshot and for a key. Source thread; inside encode/ only.
  */
-#ifndef MR_ENCODE_CONVERT_H
-#define MR_ENCODE_CONVERT_H
+#pragma once
 
 #include "base/buffer.h"
 #include "encode/plan.h"
@@ -157,5 +156,3 @@ static inline bool mr_cursor_ended(const struct mr_cursor *cursor)
 {
     return cursor->at == cursor->end;
 }
-
-#endif

@@ -3,8 +3,6 @@
 #include "encode/values/put.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* Sign and digits of a decimal: `-12.30` has integer "12" and fraction "30". */
 struct decimal {

@@ -1,5 +1,4 @@
 /* Geometric types, and PostGIS's, as Debezium has them: well-known binary (OGC 06-103r4, little-endian) in base64, and what that leaves out. */
-#include <stdlib.h>
 
 #include "encode/values/convert.h"
 #include "encode/values/put.h"

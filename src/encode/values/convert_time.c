@@ -1,7 +1,5 @@
 /* Dates, times and intervals, as PostgreSQL prints them with DateStyle ISO, IntervalStyle postgres and TimeZone UTC
  * (datetime.c: EncodeDateTime, EncodeTimeOnly, EncodeInterval). */
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "encode/values/convert.h"
 #include "encode/values/put.h"

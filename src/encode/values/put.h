@@ -4,8 +4,7 @@
  * sets the buffer's `nullable` for it. A value that its type can't hold sets `misfit`, and what was appended is of no use.
  * mr_avro_* write Avro; mr_put_* write JSON or Avro, as the buffer says. The thread that encodes.
  */
-#ifndef MR_ENCODE_PUT_H
-#define MR_ENCODE_PUT_H
+#pragma once
 
 #include "base/json.h"
 
@@ -155,5 +154,3 @@ static inline void mr_put_record(struct mr_buffer *out, mr_slice json, bool null
     }
     mr_put_field(out, json, nullable);
 }
-
-#endif

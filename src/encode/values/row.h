@@ -1,6 +1,5 @@
 /* Values, rows and keys as JSON. Inside encode/ only; the encoder's thread. */
-#ifndef MR_ENCODE_ROW_H
-#define MR_ENCODE_ROW_H
+#pragma once
 
 #include "encode/encoder.h"
 #include "encode/values/types.h"
@@ -62,5 +61,3 @@ static inline const char *mr_row_fault(enum mr_writer writer)
            : writer == MR_WRITE_NUMBER || writer == MR_WRITE_FLOAT ? MR_FAULT_NUMBER
                                                                    : MR_FAULT_TEXT;
 }
-
-#endif

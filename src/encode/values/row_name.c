@@ -1,6 +1,4 @@
 /* What a person finds a row by whose change can't be passed on: errors and logs hold no values of rows unless they may. */
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "base/sha256.h"
 #include "encode/values/row.h"

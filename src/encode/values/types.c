@@ -1,7 +1,5 @@
 #include "encode/values/types.h"
 
-#include <string.h>
-
 #include "encode/values/put.h"
 
 const struct mr_rule_line mr_rules[] = {

@@ -1,6 +1,5 @@
 /* Which form a type's values have: the families of types, and the rule of each type. Inside encode/ only. */
-#ifndef MR_ENCODE_TYPES_H
-#define MR_ENCODE_TYPES_H
+#pragma once
 
 #include "encode/values/convert.h"
 
@@ -80,5 +79,3 @@ bool mr_shape_names(const struct mr_encode_options *options, const struct mr_pla
 /* What stands for a value that is not known: `text` in the form that the value would have. */
 void mr_type_unavailable(struct mr_buffer *out, const struct mr_plan_column *column,
                          const char *text);
-
-#endif

@@ -1,15 +1,11 @@
 #include "postgres/server/pg_slot.h"
 
+#include "base/thread.h"
+
 #include <math.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/ticker.h"
-#include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_holder.h"
 #include "postgres/server/pg_standby.h"
 #include "postgres/server/pg_walsender.h"
@@ -249,7 +245,7 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
 {
     int64_t retained = mr_pg_result_number(result, 0, RETAINED_BYTES);
     int64_t now_ns = mr_monotonic_ns();
-    pthread_mutex_lock(&slot->lock);
+    MR_HOLD(&slot->lock);
     struct mr_slot_view *view = &slot->view;
     view->known = true;
     view->exists = mr_pg_result_value(result, 0, NAME) != NULL;
@@ -280,14 +276,12 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
         slot->forecast = (struct mr_forecast){0};
     }
     slot->looked_ns = now_ns;
-    pthread_mutex_unlock(&slot->lock);
 }
 
 static void keep_holder(struct mr_pg_slot *slot, const char *text)
 {
-    pthread_mutex_lock(&slot->lock);
+    MR_HOLD(&slot->lock);
     snprintf(slot->view.held_by, sizeof(slot->view.held_by), "%s", text);
-    pthread_mutex_unlock(&slot->lock);
 }
 
 /* The connection that makes the slot waits for one transaction after the other. */
@@ -344,11 +338,10 @@ static mr_status look_who_keeps(struct mr_pg_slot *slot, struct mr_pg_conn *conn
         MR_TRY(mr_pg_holder_of_number(conn, (uint32_t)xid, &holder, &snapshot, ret_error));
         free(snapshot);
     }
-    pthread_mutex_lock(&slot->lock);
+    MR_HOLD(&slot->lock);
     bool has_time = holder.since[0] != '\0';
     snprintf(slot->view.cost.holder, sizeof(slot->view.cost.holder), "%s%s%s", holder.who,
              has_time ? ", since " : "", has_time ? holder.since : "");
-    pthread_mutex_unlock(&slot->lock);
     return MR_OK;
 }
 
@@ -366,10 +359,9 @@ static mr_status look_at_walsender(struct mr_pg_slot *slot, struct mr_pg_conn *c
     if (is_far_behind(slot)) {
         MR_TRY(mr_pg_look_at_waits(conn, pid, slot->ticker.stop_fd, wait, &percent, ret_error));
     }
-    pthread_mutex_lock(&slot->lock);
+    MR_HOLD(&slot->lock);
     memcpy(slot->view.cost.wait, wait, sizeof(wait));
     slot->view.cost.wait_percent = percent;
-    pthread_mutex_unlock(&slot->lock);
     return MR_OK;
 }
 
@@ -380,11 +372,10 @@ static mr_status look_at_tables(struct mr_pg_slot *slot, struct mr_pg_conn *conn
     if (is_far_behind(slot) || slot->view.cost.catalog_xmin_age > OLD_TRANSACTIONS) {
         MR_TRY(mr_pg_costly_tables(conn, slot->options.publication, &found, ret_error));
     }
-    pthread_mutex_lock(&slot->lock);
+    MR_HOLD(&slot->lock);
     struct mr_slot_cost *cost = &slot->view.cost;
     memcpy(cost->others, found.others, sizeof(cost->others));
     memcpy(cost->dead_catalogs, found.dead_catalogs, sizeof(cost->dead_catalogs));
-    pthread_mutex_unlock(&slot->lock);
     return MR_OK;
 }
 
@@ -423,10 +414,9 @@ static mr_status look_at_copies(struct mr_pg_slot *slot)
     struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
     uint32_t count;
     MR_TRY(mr_pg_look_at_copies(&hasty, slot->options.slot, slot->ticker.stop_fd, copies, &count));
-    pthread_mutex_lock(&slot->lock);
+    MR_HOLD(&slot->lock);
     memcpy(slot->view.copies, copies, count * sizeof(*copies));
     slot->view.copy_count = count;
-    pthread_mutex_unlock(&slot->lock);
     return MR_OK;
 }
 
@@ -490,10 +480,9 @@ static int pause_ms(const struct mr_pg_slot *slot)
 
 static void set_rest(struct mr_pg_slot *slot, int64_t since_ns)
 {
-    pthread_mutex_lock(&slot->lock);
+    MR_HOLD(&slot->lock);
     slot->rests_ns = since_ns;
     slot->received_then = since_ns == 0 ? slot->received : slot->received_then;
-    pthread_mutex_unlock(&slot->lock);
 }
 
 static int tick(void *context)
@@ -569,10 +558,9 @@ void mr_pg_slot_stop(struct mr_pg_slot *slot)
 void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view)
 {
     int64_t now_ns = mr_monotonic_ns();
-    pthread_mutex_lock(&slot->lock);
+    MR_HOLD(&slot->lock);
     *ret_view = slot->view;
     ret_view->forecast_seconds =
         slot->view.wal_status == MR_WAL_LOST ? 0 : mr_forecast_seconds(&slot->forecast, now_ns);
     ret_view->age_seconds = slot->view.known ? (double)(now_ns - slot->looked_ns) / 1e9 : NAN;
-    pthread_mutex_unlock(&slot->lock);
 }

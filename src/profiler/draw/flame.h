@@ -5,10 +5,7 @@
  *
  * A frame is a name: "function", "function [libfoo.so.1]", "[libfoo.so.1]" where only the library is known, "function [kernel]",
  * "[encode]" to say the stage outright. The first frame of a stack is its root, usually the thread. */
-#ifndef MR_FLAME_FLAME_H
-#define MR_FLAME_FLAME_H
-
-#include <stdio.h>
+#pragma once
 
 #include "base/base.h"
 #include "base/stage.h"
@@ -75,5 +72,3 @@ void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to
 /* The picture's style and script, embedded when millrace is built. */
 mr_slice mr_flame_css(void);
 mr_slice mr_flame_js(void);
-
-#endif

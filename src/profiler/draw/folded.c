@@ -1,8 +1,5 @@
 /* Folded text: one line a stack, "root;frame;leaf 12". */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "profiler/draw/tree.h"
 
 /* The number after the last blank; false when there is none. */

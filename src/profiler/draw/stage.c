@@ -1,7 +1,5 @@
 #include "profiler/draw/tree.h"
 
-#include <string.h>
-
 static const char *const colours[MR_STAGES] = {
     [MR_STAGE_RECEIVE] = "rgb(110,170,230)",  [MR_STAGE_DECODE] = "rgb(120,200,190)",
     [MR_STAGE_ENCODE] = "rgb(245,170,80)",    [MR_STAGE_PRODUCE] = "rgb(150,205,110)",

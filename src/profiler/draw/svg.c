@@ -1,8 +1,6 @@
 /* The picture: every frame a rectangle that stands without the script, so that it shows as an image too. */
-#include <stdio.h>
 
 #include "base/json.h"
-#include "base/text.h"
 #include "profiler/draw/tree.h"
 
 enum {

@@ -1,8 +1,5 @@
 #include "profiler/draw/tree.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/hash.h"
 
 /* Far more than a process has; profiles from outside must not take all memory either. */

@@ -1,6 +1,5 @@
 /* The tree behind a flame graph, for the writers of this folder. One thread. */
-#ifndef MR_FLAME_TREE_H
-#define MR_FLAME_TREE_H
+#pragma once
 
 #include "base/index.h"
 #include "profiler/draw/flame.h"
@@ -37,5 +36,3 @@ mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name);
 
 /* The colour of a stage's frames, "rgb(…)". */
 const char *mr_flame_stage_colour(enum mr_stage stage);
-
-#endif

@@ -1,15 +1,11 @@
 #include "sink/kafka/kafka_check.h"
 
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
 #include "kafka/kafka_token.h"
-#include "sink/kafka/kafka_state.h"
 
 enum { ANSWER_TIMEOUT_MS = 5000, LOOK_AGAIN_MS = 500, TEXT_MAX = 768 };
 
@@ -49,7 +45,6 @@ static MR_PRINTF(5, 6) void find(const struct kafka_check *check, mr_status stat
 /* librdkafka's errors come while it tries; the last one says why there is no answer. */
 static void remember_error(rd_kafka_t *client, int code, const char *reason, void *opaque)
 {
-    (void)client;
     struct kafka_check *check = opaque;
     if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
         check->last_code = (rd_kafka_resp_err_t)code;
@@ -59,7 +54,6 @@ static void remember_error(rd_kafka_t *client, int code, const char *reason, voi
 
 static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
-    (void)level;
     struct kafka_check *check = rd_kafka_opaque(client);
     if (mr_kafka_is_hung_up(facility, text)) {
         check->hung_up = true;
@@ -68,7 +62,6 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
 
 static void give_token(rd_kafka_t *client, const char *unused, void *opaque)
 {
-    (void)unused;
     const struct kafka_check *check = opaque;
     mr_kafka_token_give(client, check->options->token_program);
 }
@@ -334,7 +327,6 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
 static void take_failure(void *context, enum mr_finding_level level, mr_status status,
                          const char *subject, const char *finding, const char *remedy)
 {
-    (void)level;
     mr_error_set(context, status, "%s: %s%s%s", subject, finding, remedy == NULL ? "" : "; ",
                  remedy == NULL ? "" : remedy);
 }

@@ -2,12 +2,8 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "event/lsn.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"

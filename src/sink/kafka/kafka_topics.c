@@ -1,11 +1,6 @@
 #include "sink/kafka/kafka_topics.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
-#include "base/log.h"
 #include "kafka/kafka_errors.h"
 #include "kafka/kafka_topic.h"
 #include "sink/kafka/kafka_place.h"

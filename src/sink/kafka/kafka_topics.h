@@ -3,8 +3,7 @@
  *
  * Records come in order, so one topic at a time is waited for, and the waiting is left to the caller: delivery
  * reports and errors are served meanwhile. */
-#ifndef MR_SINK_KAFKA_TOPICS_H
-#define MR_SINK_KAFKA_TOPICS_H
+#pragma once
 
 #include <librdkafka/rdkafka.h>
 #include <stdatomic.h>
@@ -96,5 +95,3 @@ mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_ba
 /* It has that many partitions by now. */
 void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic *topic,
                           int32_t partitions);
-
-#endif
