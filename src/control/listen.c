@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-
 /* Connections that wait to be accepted: a crowd of them must not keep a probe's handshake out. */
 enum { BACKLOG = 1024 };
 

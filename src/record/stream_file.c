@@ -2,8 +2,6 @@
 
 #include <endian.h>
 
-#include "base/base.h"
-
 uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes)
 {
     /* Of each half byte; the polynomial is 0x04C11DB7 with its bits reversed. */

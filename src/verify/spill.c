@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <limits.h>
 
-
 /* Bytes of a bucket in the file. */
 struct piece {
     uint64_t at;
