@@ -135,6 +135,37 @@ def test_what_comes_out(fleet):
     assert code == 0 and "0 written, 0 removed, 3 as before" in err
 
 
+def test_several_templates(fleet):
+    """[template] is of all; over it is one of [templates], by a pipeline's own word or by its server's; over both is what a pipeline says itself."""
+    a, b = fleet.names
+    fleet.define(discover='template = "small"', rest=f"""
+        [templates.small]
+        pipeline.memory = "64MiB"
+        sink.kafka.properties."client.rack" = "small"
+        [templates.orders]
+        tables = ["public.orders_{{database}}"]
+        log.level = "warn"
+        sink.kafka.properties."client.id" = "orders"
+        [pipeline.{b}]
+        template = "orders"
+        log.level = "debug"
+        [pipeline.by_hand]
+        database = "other"
+        server = "pg9"
+        template = "small"
+        """).render()
+    got = {name: flat(tomllib.loads(text)) for name, text in fleet.files().items()}
+    one, two, other = got[f"{a}.toml"], got[f"{b}.toml"], got["by_hand.toml"]
+    for small, database in ((one, a), (other, "other")):
+        assert (small["pipeline.memory"], small["sink.kafka.properties.client.rack"]) == ("64MiB", "small")
+        assert small["tables"] == ["public.*", "audit.t_[0-9]{2}"] and small["source.postgres.slot_name"] == f"mr_{database}"
+    assert two["tables"] == [f"public.orders_{b}"] and two["log.level"] == "debug" and "pipeline.memory" not in two
+    assert (two["sink.kafka.properties.client.rack"], two["sink.kafka.properties.client.id"]) == ("a", "orders")
+    assert not any("template" in name for names in got.values() for name in names)
+    fleet.define(discover='template = "small"', rest='[templates.small]\npipeline.memory = "128MiB"\n')
+    assert "~restart F_a: pipeline.memory" in " ".join(fleet.plan()[1])
+
+
 def test_a_plan_tells_what_a_change_means(fleet):
     assert fleet.plan() == (2, ["+ F_a", "+ F_b"])
     fleet.render()
@@ -267,7 +298,10 @@ def test_what_is_refused(fleet, what):
 
 @pytest.mark.parametrize("change, parts", [
     ({"fleet": 'label = "x"'}, ['"label" is unknown in [fleet]']),
-    ({"rest": "[templates]\n"}, ['"templates" is unknown in a fleet']),
+    ({"rest": "[tempaltes]\n"}, ['"tempaltes" is unknown in a fleet']),
+    ({"rest": '[templates]\ntables = ["public.*"]\n'}, ["templates.tables must be a section"]),
+    ({"rest": "[templates.a]\n", "discover": 'template = "b"'}, ["_a: there is no [templates.b]"]),
+    ({"rest": '[templates.a]\ntemplate = "b"\n', "discover": 'template = "a"'}, ['unknown key "template"']),
     ({"discover": 'gone = "drop"'}, ['gone must be "keep" or "stop"']),
     ({"discover": 'name = "x"'}, ["two pipelines are called x", "{server}_{database}"]),
     ({"discover": 'name = "a b{database}"'}, ["names have letters, digits"]),

@@ -283,13 +283,13 @@ def test_check_comes_first(fleet, database):
 
 
 def test_a_folder_is_a_definition(fleet, database):
-    """The template and the fleet's own part in fleet.toml, and a short file for each database; what is wrong in one names it."""
-    fleet.write("[pipeline.a]\nweight = 2\n")
+    """Templates and the fleet's own part in fleet.toml, and a short file for each database; what is wrong in one names it."""
+    fleet.write('[pipeline.a]\nweight = 2\n[templates.large]\nweight = 5\nlimits.memory = "512MiB"\npipeline.memory = "384MiB"\n')
     folder = fleet.folder / "definition"
     folder.mkdir()
     (fleet.folder / "fleet.toml").rename(folder / "fleet.toml")
     (folder / "b.toml").write_text('weight = 7\nsource.postgres.slot_name = "other"\n')
-    (folder / "c.toml").write_text("")
+    (folder / "c.toml").write_text('template = "large"\nweight = 6\n')
     (folder / "notes.txt").write_text("none of ours")
     code, out, err = fleet.run("plan", "definition")
     assert (code, out) == (2, "+ a\n+ b\n+ c\n"), err
@@ -297,6 +297,8 @@ def test_a_folder_is_a_definition(fleet, database):
     assert code == 69 and "pipeline a does not pass its check" in err
     assert fleet.run("apply", "definition")[0] == 0
     kept = fleet.kept()
+    large = kept["c"][1]
+    assert (large["weight"], large["memory_max"]) == (6, 512 << 20) and 'pipeline.memory = "384MiB"' in large["config"]
     assert kept["b"][1]["weight"] == 7 and 'slot_name = "other"' in kept["b"][1]["config"] and kept["a"][1]["weight"] == 2
     assert fleet.run("plan", "definition")[0] == 0
     (folder / "b.toml").write_text('weight = "7"\n')

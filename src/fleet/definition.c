@@ -70,11 +70,13 @@ static struct fleet_server read_server(struct fleet *fleet, const struct mr_toml
         .connection_file = mr_fleet_text(fleet, table, "connection_file", ""),
         .databases = mr_fleet_text(fleet, table, "databases", ""),
         .pipelines = mr_fleet_text(fleet, table, "name", "{database}"),
+        .template = mr_fleet_text(fleet, table, "template", NULL),
         .stops_gone = strcmp(gone, "stop") == 0,
         .insecure_tls = insecure != NULL && insecure->integer != 0,
     };
     uint32_t line = table == NULL ? 0 : table->line;
-    check_keys(fleet, table, "in [discover.…]", "connection_file|databases|name|gone|insecure_tls");
+    check_keys(fleet, table, "in [discover.…]",
+               "connection_file|databases|name|template|gone|insecure_tls");
     if (server.connection_file[0] == '\0') {
         FLEET_PROBLEM(fleet, line,
                       "[discover.%s] needs connection_file, a file with a connection string", name);
@@ -94,13 +96,17 @@ static void read_sections(struct fleet *fleet)
     const struct mr_toml_node *about = value_of(fleet, root, "fleet", MR_TOML_TABLE);
     const struct mr_toml_node *most = value_of(fleet, about, "max_per_server", MR_TOML_INTEGER);
     const struct mr_toml_node *servers = value_of(fleet, root, "discover", MR_TOML_TABLE);
-    check_keys(fleet, root, "in a fleet", "fleet|template|discover|pipeline");
+    check_keys(fleet, root, "in a fleet", "fleet|template|templates|discover|pipeline");
     check_keys(fleet, about, "in [fleet]",
                "name|max_per_server|max_pipelines|max_memory|session_timeout|folder|metrics|sink|"
                "http|log");
     fleet->name = mr_fleet_text(fleet, about, "name", "");
     fleet->per_server_max = most == NULL ? PER_SERVER_MAX : most->integer;
     fleet->options = value_of(fleet, root, "template", MR_TOML_TABLE);
+    fleet->templates = value_of(fleet, root, "templates", MR_TOML_TABLE);
+    for (uint32_t i = 0; fleet->templates != NULL && i < fleet->templates->count; i++) {
+        value_of(fleet, fleet->templates, fleet->templates->children[i].key, MR_TOML_TABLE);
+    }
     fleet->own = value_of(fleet, root, "pipeline", MR_TOML_TABLE);
     if (!mr_fleet_is_name(fleet->name)) {
         FLEET_PROBLEM(fleet, about == NULL ? 0 : about->line,
@@ -235,11 +241,26 @@ static void take_terms(struct fleet *fleet, const struct mr_toml_node *table,
     mr_fleet_size(fleet, limits, "memory", &terms->memory_max);
 }
 
-void mr_fleet_take_terms(struct fleet *fleet, struct fleet_pipeline *pipeline)
+void mr_fleet_take_terms(struct fleet *fleet, const struct fleet_layers *layers,
+                         struct fleet_terms *terms)
 {
-    pipeline->terms = (struct fleet_terms){.run = true, .weight = 1};
-    take_terms(fleet, fleet->options, &pipeline->terms);
-    take_terms(fleet, mr_fleet_child(fleet->own, pipeline->name), &pipeline->terms);
+    *terms = (struct fleet_terms){.run = true, .weight = 1};
+    for (uint32_t i = 0; i < FLEET_LAYERS; i++) {
+        take_terms(fleet, layers->at[i], terms);
+    }
+}
+
+struct fleet_layers mr_fleet_layers(struct fleet *fleet, const struct fleet_pipeline *pipeline)
+{
+    const struct mr_toml_node *own = mr_fleet_child(fleet->own, pipeline->name);
+    const struct fleet_server *server = mr_fleet_server(fleet, pipeline->server);
+    const char *name =
+        mr_fleet_text(fleet, own, "template", server == NULL ? NULL : server->template);
+    const struct mr_toml_node *named = name == NULL ? NULL : mr_fleet_child(fleet->templates, name);
+    if (name != NULL && named == NULL) {
+        FLEET_PROBLEM(fleet, 0, "pipeline %s: there is no [templates.%s]", pipeline->name, name);
+    }
+    return (struct fleet_layers){{fleet->options, named, own}};
 }
 
 void mr_fleet_pipeline_done(struct fleet_pipeline *pipeline)

@@ -27,6 +27,7 @@ struct fleet_server {
     const char *connection_file;
     const char *databases; /* a regular expression of PostgreSQL's */
     const char *pipelines; /* what theirs are called, with {…} */
+    const char *template;  /* of [templates]; NULL: none */
     bool stops_gone;
     bool insecure_tls;
     struct mr_pg_conn *conn; /* NULL: not connected */
@@ -59,7 +60,9 @@ struct fleet {
     struct mr_toml_node *root; /* texts are its */
     const char *name;
     int64_t per_server_max;
-    const struct mr_toml_node *options, *own; /* [template], [pipeline]; NULL: there is none */
+    const struct mr_toml_node *options;   /* [template]; NULL: there is none */
+    const struct mr_toml_node *templates; /* [templates], likewise */
+    const struct mr_toml_node *own;       /* [pipeline], likewise */
     struct fleet_server *servers;
     uint32_t server_count;
     struct fleet_list pipelines;
@@ -136,8 +139,16 @@ mr_status mr_fleet_check_room(struct fleet *fleet, struct mr_error *ret_error);
 bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline, const char *text,
                      struct mr_text *to);
 
+/* What options of a pipeline are made of: [template], the one of [templates] that it names, its own section. NULL: there is none. */
+enum { FLEET_LAYERS = 3 };
+struct fleet_layers {
+    const struct mr_toml_node *at[FLEET_LAYERS]; /* the last one that has a key says what it is */
+};
+struct fleet_layers mr_fleet_layers(struct fleet *fleet, const struct fleet_pipeline *pipeline);
+
 /* Whether it runs, weight and limits. */
-void mr_fleet_take_terms(struct fleet *fleet, struct fleet_pipeline *pipeline);
+void mr_fleet_take_terms(struct fleet *fleet, const struct fleet_layers *layers,
+                         struct fleet_terms *terms);
 
 /* Makes text and configuration of each. */
 void mr_fleet_make(struct fleet *fleet);

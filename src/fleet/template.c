@@ -6,6 +6,9 @@
 
 enum { WRONG_MAX = 5 }; /* pipelines */
 
+/* Of a pipeline's own section, what is the fleet's and not an option. */
+#define OWN_KEYS "database|server|template|weight|run|limits"
+
 /* TOML's basic strings have JSON's escapes (toml.io, v1.0.0, "String"), and so do YAML's in double quotes (YAML 1.2.2, 5.7). */
 static void add_string(struct mr_text *to, const char *text)
 {
@@ -106,21 +109,29 @@ static bool add_value(struct fleet *fleet, const struct fleet_pipeline *pipeline
 }
 
 static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, const char *prefix,
-                        const struct mr_toml_node *section, const struct mr_toml_node *own);
+                        const struct fleet_layers *layers);
 
-/* What the pipeline has of its own (NULL: nothing) takes the place of the template's. */
+/* A value takes the place of all below it, a section that of what is none. */
 static bool add_option(struct fleet *fleet, struct fleet_pipeline *pipeline, const char *prefix,
-                       const struct mr_toml_node *node, const struct mr_toml_node *own)
+                       const struct fleet_layers *layers, const char *key)
 {
-    const struct mr_toml_node *value = own == NULL ? node : own;
+    struct fleet_layers inner = {0};
+    const struct mr_toml_node *value = NULL;
+    for (uint32_t i = FLEET_LAYERS; i-- > 0;) {
+        const struct mr_toml_node *node = mr_fleet_child(layers->at[i], key);
+        value = value == NULL ? node : value;
+        if (node != NULL && node->kind != MR_TOML_TABLE) {
+            break;
+        }
+        inner.at[i] = node;
+    }
     MR_TEXT(path);
     bool good;
     mr_text_string(&path, prefix);
-    add_key(&path, node->key);
+    add_key(&path, key);
     if (value->kind == MR_TOML_TABLE) {
         mr_text_string(&path, ".");
-        good =
-            add_section(fleet, pipeline, path.data, node->kind == MR_TOML_TABLE ? node : NULL, own);
+        good = add_section(fleet, pipeline, path.data, &inner);
     } else {
         mr_text_format(&pipeline->text, "%s = ", path.data);
         good = add_value(fleet, pipeline, value, &pipeline->text);
@@ -129,21 +140,30 @@ static bool add_option(struct fleet *fleet, struct fleet_pipeline *pipeline, con
     return good;
 }
 
-static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, const char *prefix,
-                        const struct mr_toml_node *section, const struct mr_toml_node *own)
+static bool is_before(const struct fleet_layers *layers, uint32_t layer, const char *key)
 {
-    const char *fleets = prefix[0] == '\0' ? "database|server|weight|run|limits" : "";
-    bool good = true;
-    for (uint32_t i = 0; section != NULL && i < section->count && good; i++) {
-        const struct mr_toml_node *node = &section->children[i];
-        good = mr_is_among(fleets, mr_slice_of(node->key)) ||
-               add_option(fleet, pipeline, prefix, node, mr_fleet_child(own, node->key));
+    while (layer-- > 0) {
+        if (mr_fleet_child(layers->at[layer], key) != NULL) {
+            return true;
+        }
     }
-    for (uint32_t i = 0; own != NULL && i < own->count && good; i++) {
-        const struct mr_toml_node *node = &own->children[i];
-        if (mr_fleet_child(section, node->key) == NULL &&
-            !mr_is_among(fleets, mr_slice_of(node->key))) {
-            good = add_option(fleet, pipeline, prefix, node, NULL);
+    return false;
+}
+
+/* Each key once, where the first layer has it. */
+static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, const char *prefix,
+                        const struct fleet_layers *layers)
+{
+    bool good = true;
+    for (uint32_t layer = 0; layer < FLEET_LAYERS; layer++) {
+        const struct mr_toml_node *section = layers->at[layer];
+        const char *fleets = prefix[0] != '\0'          ? ""
+                             : layer + 1 < FLEET_LAYERS ? "weight|run|limits"
+                                                        : OWN_KEYS;
+        for (uint32_t i = 0; section != NULL && i < section->count && good; i++) {
+            const char *key = section->children[i].key;
+            good = mr_is_among(fleets, mr_slice_of(key)) || is_before(layers, layer, key) ||
+                   add_option(fleet, pipeline, prefix, layers, key);
         }
     }
     return good;
@@ -154,10 +174,9 @@ static bool make_one(struct fleet *fleet, struct fleet_pipeline *pipeline)
 {
     uint32_t errors = fleet->problems.errors;
     mr_fleet_mark(fleet, pipeline, &pipeline->text);
-    mr_fleet_take_terms(fleet, pipeline);
-    if (fleet->problems.errors > errors ||
-        !add_section(fleet, pipeline, "", fleet->options,
-                     mr_fleet_child(fleet->own, pipeline->name))) {
+    struct fleet_layers layers = mr_fleet_layers(fleet, pipeline);
+    mr_fleet_take_terms(fleet, &layers, &pipeline->terms);
+    if (fleet->problems.errors > errors || !add_section(fleet, pipeline, "", &layers)) {
         return false;
     }
     mr_status status = mr_config_load_elsewhere(pipeline->name, pipeline->text.data,
