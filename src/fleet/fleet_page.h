@@ -4,4 +4,5 @@
 #include "base/base.h"
 
 mr_slice mr_fleet_page_html(void);
+mr_slice mr_fleet_page_css(void);
 mr_slice mr_fleet_page_js(void);

@@ -267,6 +267,7 @@ mr_status mr_agent_pages_start(struct fleet_agent *agent, struct mr_error *ret_e
         {"/", "text/html; charset=utf-8", mr_fleet_page_html},
         {"/fleet_page.js", "text/javascript; charset=utf-8", mr_fleet_page_js},
         {"/live_page.css", "text/css; charset=utf-8", mr_live_page_css},
+        {"/fleet_page.css", "text/css; charset=utf-8", mr_fleet_page_css},
     };
     const struct mr_http_options *options = &agent->own->config->http;
     if (!options->enabled) {
