@@ -26,7 +26,7 @@ struct mr_arguments {
     bool helm, checks, accepts_position, rolling;
     const char *choose; /* of recover; NULL: nothing yet */
     const char
-        *files[3]; /* what is compared, or converted; of fleet what is to be done, and with what */
+        *files[3]; /* what is compared or converted; of fleet what is to be done, with what */
 };
 
 /* Strings stay in `argv`, whose operands are moved after the options. Standard error has what is wrong

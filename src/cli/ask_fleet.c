@@ -8,7 +8,6 @@
 
 enum { TOP_MS = 2000, WIDE = 28 };
 
-/* Seconds since a time that stands at a path. */
 static struct mr_show_text age(const cJSON *fleet, const cJSON *item, const char *path)
 {
     return mr_show_seconds((mr_show_number(fleet, "at_ms") - mr_show_number(item, path)) / 1e3);
@@ -52,7 +51,6 @@ static void draw_nodes(const cJSON *fleet, FILE *to)
     }
 }
 
-/* How many are in a state. */
 static int count_of(const cJSON *fleet, const char *state)
 {
     const cJSON *item;

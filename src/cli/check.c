@@ -115,7 +115,7 @@ static void check_gap(const struct mr_checkpoint *stored, struct report *report)
 static void check_servers(const struct mr_config *config, struct report *report)
 {
     struct mr_kafka_stored stored = {0};
-    char *text = NULL;
+    MR_FREED char *text = NULL;
     size_t len = 0;
     struct report kafka = {.to = open_memstream(&text, &len), .worst = MR_OK};
     MR_ASSERT(kafka.to != NULL);
@@ -132,7 +132,6 @@ static void check_servers(const struct mr_config *config, struct report *report)
     report->errors += kafka.errors;
     report->warnings += kafka.warnings;
     report->worst = report->worst == MR_OK ? kafka.worst : report->worst;
-    free(text);
     mr_checkpoint_done(&stored.state);
 }
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "base/object.h"
 #include "base/thread.h"
 #include "cli/show.h"
 #include "postgres/catalog/pg_sql.h"
@@ -135,11 +136,10 @@ static mr_status await_stream(struct doing *doing, struct mr_error *ret_error)
 static mr_status ask_child(const struct doing *doing, const char *path, const char *text,
                            const char *name, bool *ret_is, struct mr_error *ret_error)
 {
-    cJSON *answer = NULL;
+    MR_OBJECT cJSON *answer = NULL;
     MR_TRY(mr_show_ask(&doing->recover->config->http, path, text, &answer, ret_error));
     bool says = cJSON_IsBool(mr_show_at(answer, name));
     *ret_is = mr_show_is(answer, name);
-    cJSON_Delete(answer);
     return says ? MR_OK
                 : mr_fail(ret_error, MR_ERR_TRANSIENT,
                           "the millrace that was started does not keep the gap, and its log says "
@@ -151,7 +151,7 @@ static mr_status note(struct doing *doing, uint32_t from, const char *settled,
                       struct mr_error *ret_error)
 {
     const struct mr_verify_list *list = &doing->recover->tables;
-    cJSON *wish = cJSON_CreateObject();
+    MR_OBJECT cJSON *wish = cJSON_CreateObject();
     cJSON_AddStringToObject(wish, "type", "gap");
     cJSON *names = cJSON_AddArrayToObject(wish, "tables");
     for (uint32_t i = from; i < list->count && i < from + NAMES_A_REQUEST; i++) {
@@ -163,12 +163,8 @@ static mr_status note(struct doing *doing, uint32_t from, const char *settled,
     if (settled != NULL) {
         cJSON_AddStringToObject(wish, "settled", settled);
     }
-    char *text = cJSON_PrintUnformatted(wish);
-    mr_status status =
-        ask_child(doing, "/api/snapshot", text, "noted", &doing->is_noted, ret_error);
-    cJSON_free(text);
-    cJSON_Delete(wish);
-    return status;
+    MR_FREED char *text = cJSON_PrintUnformatted(wish);
+    return ask_child(doing, "/api/snapshot", text, "noted", &doing->is_noted, ret_error);
 }
 
 /* Until the record is stored that has it, if there is one to keep. */

@@ -98,7 +98,6 @@ static void refuse(struct mr_recover *recover, enum mr_way way, const char *why)
     }
 }
 
-/* Which ways there are. */
 static void find_ways(struct mr_recover *recover)
 {
     refuse(recover, MR_WAY_GAP, check_start(recover, MR_COPIES_ACCEPT_GAP, false).text);
@@ -170,7 +169,6 @@ static struct moment moment_of(int64_t ms)
     return moment;
 }
 
-/* A line with its name in front. */
 static MR_PRINTF(3, 4) void say(FILE *to, const char *name, const char *format, ...)
 {
     MR_TEXT(text);
@@ -228,12 +226,11 @@ static void say_server(const struct mr_recover *recover, FILE *to)
     say(to, "server", "%s", recover->loss);
     mr_runbook_see(mr_slice_of(recover->loss), see);
     const char *section = strrchr(see, ' ');
-    char *meaning = section == NULL ? NULL : mr_runbook_item(section + 1, NULL);
+    MR_FREED char *meaning = section == NULL ? NULL : mr_runbook_item(section + 1, NULL);
     if (meaning != NULL) {
         say(to, "", "%s", meaning);
         say(to, "", "See %s.", see);
     }
-    free(meaning);
 }
 
 static void say_ways(const struct mr_recover *recover, FILE *to)

@@ -71,7 +71,6 @@ static void print_held_up(const cJSON *status, FILE *to)
     }
 }
 
-/* What is in no topic. */
 static void print_gap(const cJSON *status, FILE *to)
 {
     if (mr_show_is(status, "gap.open")) {

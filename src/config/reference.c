@@ -6,7 +6,7 @@
 /* A heading for each, so that it has an anchor. */
 static void print_option(const struct mr_option *option, FILE *to)
 {
-    char *limits = mr_option_limits(option);
+    MR_FREED char *limits = mr_option_limits(option);
     fprintf(to, "\n### `%s`\n\n%s", option->path, mr_kinds[option->kind].name);
     if (option->fallback[0] != '\0') {
         fprintf(to, ", default `%s`", option->fallback);
@@ -14,7 +14,6 @@ static void print_option(const struct mr_option *option, FILE *to)
     fprintf(to, ".%s\n\n", limits);
     mr_markdown_print(option->text, to);
     fputc('\n', to);
-    free(limits);
 }
 
 static void print_part(enum mr_option_part part, const char *title, FILE *to)

@@ -202,11 +202,10 @@ void mr_http_header(struct mr_http_request *request, const char *name, const cha
 void mr_http_print_string(FILE *to, const char *text, size_t len)
 {
     size_t size = len * 6 + 2;
-    uint8_t *quoted = MR_ALLOC(size);
+    MR_FREED uint8_t *quoted = MR_ALLOC(size);
     struct mr_buffer out = mr_buffer_init(quoted, size);
     mr_json_string(&out, (const uint8_t *)text, len);
     fwrite(quoted, 1, (size_t)(out.at - quoted), to);
-    free(quoted);
 }
 
 void mr_http_fail(struct mr_http_request *request, unsigned status, const char *format, ...)

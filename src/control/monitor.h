@@ -142,10 +142,9 @@ struct mr_monitor_snapshot {
         uint32_t count;
     } events;
     struct mr_monitor_copies {
-        struct mr_copy_stats snapshot;           /* before the stream */
-        struct mr_incremental_stats incremental; /* while it runs */
-        struct mr_copy_table_stats
-            tables[MR_MONITOR_COPIED]; /* of the first, those under way first */
+        struct mr_copy_stats snapshot;                        /* before the stream */
+        struct mr_incremental_stats incremental;              /* while it runs */
+        struct mr_copy_table_stats tables[MR_MONITOR_COPIED]; /* those under way first */
         uint32_t table_count;
         struct mr_gap gap;
     } copies;

@@ -106,7 +106,8 @@ static void history(void *context, struct mr_http_request *request)
     if (!mr_http_number(request, "after", 0, 0, INT64_MAX, &after_ms)) {
         return;
     }
-    struct mr_monitor_sample *samples = MR_NEW_ARRAY(struct mr_monitor_sample, MR_MONITOR_SAMPLES);
+    MR_FREED struct mr_monitor_sample *samples =
+        MR_NEW_ARRAY(struct mr_monitor_sample, MR_MONITOR_SAMPLES);
     uint32_t count = mr_monitor_history(pages->monitor, after_ms, samples, MR_MONITOR_SAMPLES);
     FILE *out = mr_http_body(request, JSON_TYPE);
     fputs("{\"columns\":[\"time_ms\",\"state\",\"stage\"", out);
@@ -119,14 +120,13 @@ static void history(void *context, struct mr_http_request *request)
         print_sample(out, &samples[i]);
     }
     fputs("]}\n", out);
-    free(samples);
 }
 
 static void last_event(void *context, struct mr_http_request *request)
 {
     const struct mr_pages *pages = context;
     const char *table = mr_http_parameter(request, "table");
-    struct mr_last_event *event = MR_NEW(struct mr_last_event);
+    MR_FREED struct mr_last_event *event = MR_NEW(struct mr_last_event);
     if (table == NULL || !mr_table_counts_last(pages->last_events, table, event)) {
         mr_http_status(request, 404);
         fprintf(mr_http_body(request, JSON_TYPE), "{\"event\":null}\n");
@@ -141,7 +141,6 @@ static void last_event(void *context, struct mr_http_request *request)
                 event->key_kept < event->key_len || event->value_kept < event->value_len ? "true"
                                                                                          : "false");
     }
-    free(event);
 }
 
 static void answer_file(void *context, struct mr_http_request *request)

@@ -1,6 +1,6 @@
 #include "control/snapshot.h"
 
-#include <cjson/cJSON.h>
+#include "base/object.h"
 
 enum { TABLES_MAX = 100, WHERE_MAX = 4096 };
 
@@ -153,7 +153,7 @@ static void post_snapshot(void *context, struct mr_http_request *request)
 {
     const struct mr_snapshot_routes *routes = context;
     mr_slice upload = mr_http_upload(request);
-    cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
+    MR_OBJECT cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
     cJSON *answer = cJSON_CreateObject();
     if (refuses_ended(routes, answer) || run(routes, wish, answer)) {
         mr_http_json(request, answer);
@@ -167,7 +167,6 @@ static void post_snapshot(void *context, struct mr_http_request *request)
                      "\"missing\",\"columns\":[\"id\"],\"keys\":[[\"7\"]]}, at most %d keys",
                      TABLES_MAX, MR_CHUNK_KEYS_MAX);
     }
-    cJSON_Delete(wish);
 }
 
 static void get_outcome(void *context, struct mr_http_request *request)

@@ -1,10 +1,10 @@
 /* The two forms of a connector's configuration. The properties are java.util.Properties' (its load
  * method), the object is what Connect's REST interface takes and answers (its documentation, "REST
  * API"). */
-#include <cjson/cJSON.h>
 #include <malloc.h>
 
 #include "base/json.h"
+#include "base/object.h"
 #include "convert/convert_internal.h"
 
 void *mr_cv_keep(struct mr_convert *c, void *memory)
@@ -258,7 +258,7 @@ static bool read_json(const char *text, size_t len, struct mr_convert *c, char *
                       size_t reason_size)
 {
     const char *end = NULL;
-    cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, false);
+    MR_OBJECT cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, false);
     bool good = cJSON_IsObject(root);
     if (!good) {
         unsigned line = 1;
@@ -279,7 +279,6 @@ static bool read_json(const char *text, size_t len, struct mr_convert *c, char *
                      member->string);
         }
     }
-    cJSON_Delete(root);
     return good;
 }
 

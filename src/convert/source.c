@@ -99,11 +99,6 @@ static void convert_slot(struct mr_convert *c)
     }
 }
 
-static const char *or_else(const struct mr_cv_line *line, const char *fallback)
-{
-    return line == NULL ? fallback : line->value;
-}
-
 /* Without an interval the others say nothing. */
 static void convert_heartbeat(struct mr_convert *c)
 {
@@ -121,7 +116,8 @@ static void convert_heartbeat(struct mr_convert *c)
     bool is_json = converter == NULL ||
                    (strstr(converter, "Avro") == NULL && strstr(converter, "CloudEvents") == NULL);
     if (is_json) {
-        mr_cv_set(c, "heartbeat.topic_prefix", or_else(prefix, "__debezium-heartbeat"));
+        mr_cv_set(c, "heartbeat.topic_prefix",
+                  prefix == NULL ? "__debezium-heartbeat" : prefix->value);
     } else {
         LOST(c, line->given,
              "heartbeats have no topic with this format; consumers see that the stream lives by a "

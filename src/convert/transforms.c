@@ -108,12 +108,6 @@ static void convert_deletes(struct mr_convert *c, const char *alias)
     }
 }
 
-static void convert_unwrap(struct mr_convert *c, const char *alias)
-{
-    mr_cv_set(c, "format", "row");
-    convert_deletes(c, alias);
-}
-
 /* The tables whose topics an EventRouter's predicate names (Kafka Connect: TopicNameMatches, whose
  * pattern fits the whole name). False: they can't be told from it. */
 static bool find_outboxes(struct mr_convert *c, const char *alias, const char *predicate)
@@ -212,7 +206,8 @@ static void convert_transform(struct mr_convert *c, const char *alias)
     } else if (unwraps) {
         c->unwraps = given;
         c->unwraps_outboxes = !is_for_others;
-        convert_unwrap(c, alias);
+        mr_cv_set(c, "format", "row");
+        convert_deletes(c, alias);
     } else {
         const char *dot = strrchr(type->value, '.');
         const char *class = dot == NULL ? type->value : dot + 1;

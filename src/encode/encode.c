@@ -421,7 +421,6 @@ __attribute__((cold)) static mr_status fail_unheld_key(const struct mr_relation 
                    relation->schema, relation->table);
 }
 
-/* One stream's records of a change. */
 static mr_status encode_stream(struct mr_encoder *encoder, struct mr_plan *plan,
                                const struct mr_change *change, struct mr_buffer *buffer,
                                struct mr_record *ret_records, uint32_t *ret_count,

@@ -285,8 +285,8 @@ static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *o
     if (routing == NULL || routing->sharing != MR_SHARING_IN_KEY) {
         return;
     }
-    char *topic = mr_topic_name(options->topic_prefix, options->topic_delimiter,
-                                plan->relation->schema, plan->relation->table);
+    MR_FREED char *topic = mr_topic_name(options->topic_prefix, options->topic_delimiter,
+                                         plan->relation->schema, plan->relation->table);
     if (mr_regex_match(routing->topic.regex, mr_slice_of(topic), NULL) == MR_REGEX_YES) {
         char *value =
             routing->key.regex == NULL ? MR_STRDUP(topic) : rewritten(&routing->key, topic);
@@ -308,7 +308,6 @@ static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *o
         MR_ASSERT(!out.full);
         free(value);
     }
-    free(topic);
 }
 
 /* A topic that is not one table's alone. */
@@ -352,7 +351,7 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
     if (plan->route != NULL && plan->route->topic != NULL) {
         return plan_shared_topic(plan, topics, plan->route->topic, ret_error);
     }
-    char *name = mr_table_topic(options, relation->schema, relation->table);
+    MR_FREED char *name = mr_table_topic(options, relation->schema, relation->table);
     const char *fault = mr_topic_fault(name);
     mr_status status = MR_OK;
     if (fault != NULL) {
@@ -365,7 +364,6 @@ static mr_status plan_topic(struct mr_plan *plan, const struct mr_encode_options
     } else {
         status = claim_topic(plan, topics, name, ret_error);
     }
-    free(name);
     return status;
 }
 

@@ -36,16 +36,10 @@ static bool is_named(const struct mr_encode_options *options, const struct mr_pl
     return find_rule(options, plan, column, action, action) != NULL;
 }
 
-static const struct mr_column_rule *value_rule(const struct mr_encode_options *options,
-                                               const struct mr_plan *plan, const char *column)
-{
-    return find_rule(options, plan, column, MR_COLUMN_MASK, MR_COLUMN_HASH);
-}
-
 bool mr_shape_names(const struct mr_encode_options *options, const struct mr_plan *plan,
                     const char *column)
 {
-    return value_rule(options, plan, column) != NULL;
+    return find_rule(options, plan, column, MR_COLUMN_MASK, MR_COLUMN_HASH) != NULL;
 }
 
 static mr_status refuse(const struct mr_relation *relation, const char *column, const char *what,
@@ -94,7 +88,8 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
         *form = mr_type_form_of(MR_RULE_ABSENT, -1);
         return MR_OK;
     }
-    const struct mr_column_rule *rule = value_rule(options, plan, column);
+    const struct mr_column_rule *rule =
+        find_rule(options, plan, column, MR_COLUMN_MASK, MR_COLUMN_HASH);
     if (rule == NULL) {
         return MR_OK;
     }

@@ -65,12 +65,6 @@ static const struct mr_topic *name_topic(struct mr_topics *topics,
     return topic;
 }
 
-static void forget(struct mr_value_topics *known)
-{
-    mr_index_clear(&known->index);
-    known->used = 0;
-}
-
 const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struct mr_topics *topics,
                                             const struct mr_value_route *route, mr_slice value,
                                             const char **ret_fault)
@@ -88,7 +82,8 @@ const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struc
         return topic;
     }
     if (known->index.count == known->capacity || known->used + value.len > bytes_max(known)) {
-        forget(known);
+        mr_index_clear(&known->index);
+        known->used = 0;
     }
     known->entries[mr_index_add(&known->index, hash)] = (struct mr_value_topic){
         .topic = topic, .at = (uint32_t)known->used, .len = (uint32_t)value.len};

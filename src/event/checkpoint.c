@@ -31,15 +31,6 @@ void mr_checkpoint_add(struct mr_checkpoint *state, const char *name, char *json
         (struct mr_section){.name = name, .json = json, .rank = *rank};
 }
 
-struct mr_checkpoint mr_checkpoint_copy(const struct mr_checkpoint *state)
-{
-    struct mr_checkpoint copy = *state;
-    for (uint32_t i = 0; i < copy.section_count; i++) {
-        copy.sections[i].json = MR_STRDUP(state->sections[i].json);
-    }
-    return copy;
-}
-
 const struct mr_section *mr_checkpoint_section(const struct mr_checkpoint *state, const char *name)
 {
     for (uint32_t i = 0; i < state->section_count; i++) {

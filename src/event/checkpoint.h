@@ -76,9 +76,6 @@ void mr_checkpoint_done(struct mr_checkpoint *state);
 void mr_checkpoint_add(struct mr_checkpoint *state, const char *name, char *json,
                        const struct mr_section_rank *rank);
 
-/* The same, with what it has; the caller's. */
-struct mr_checkpoint mr_checkpoint_copy(const struct mr_checkpoint *state);
-
 /* NULL: there is none of that name. */
 const struct mr_section *mr_checkpoint_section(const struct mr_checkpoint *state, const char *name);
 

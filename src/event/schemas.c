@@ -51,11 +51,6 @@ void mr_schemas_set_wake(struct mr_schemas *schemas, int wake)
     schemas->wake = wake;
 }
 
-static uint64_t schema_hash(const char *subject, mr_slice text)
-{
-    return mr_hash_add(mr_hash_add(MR_HASH_BEGIN, subject, strlen(subject)), text.data, text.len);
-}
-
 /* MR_INDEX_NONE: it is not there. */
 static uint32_t find(const struct mr_schemas *schemas, uint64_t hash, const char *subject,
                      mr_slice text)
@@ -69,7 +64,8 @@ static uint32_t find(const struct mr_schemas *schemas, uint64_t hash, const char
 
 uint32_t mr_schemas_intern(struct mr_schemas *schemas, const char *subject, mr_slice text)
 {
-    uint64_t hash = schema_hash(subject, text);
+    uint64_t hash = mr_hash_add(MR_HASH_BEGIN, subject, strlen(subject));
+    hash = mr_hash_add(hash, text.data, text.len);
     MR_HOLD(&schemas->lock);
     uint32_t index = find(schemas, hash, subject, text);
     if (index == MR_INDEX_NONE) {

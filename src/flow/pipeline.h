@@ -43,10 +43,9 @@ struct mr_pipeline_options {
     _Atomic uint32_t status_interval_ms;
     _Atomic uint32_t shutdown_deadline_ms;
     _Atomic uint32_t backoff_max_ms;
-    uint32_t idle_ms; /* a quiet connection is used at least so often; 0: every 10 s */
-    uint64_t
-        stop_after_events; /* 0: never; else stop by itself after so many records (benchmarks) */
-    uint32_t lanes_beside; /* lanes besides the stream's, for companions */
+    uint32_t idle_ms;           /* a quiet connection is used at least so often; 0: every 10 s */
+    uint64_t stop_after_events; /* 0: never; else it stops after so many records */
+    uint32_t lanes_beside;      /* lanes besides the stream's, for companions */
     struct mr_companion *const *companions; /* in the order in which they are called */
     uint32_t companion_count;
     mr_lsn skip_commit_lsn; /* the transaction that commits there is skipped; 0: none */

@@ -53,8 +53,7 @@ struct mr_loaded {
 struct mr_hand_over {
     pthread_mutex_t lock; /* one lane at a time puts one in; once a batch */
     struct mr_ring to_sink;
-    uint64_t
-        beside_ordinal; /* of what other lanes than the stream's handed over last; with the lock */
+    uint64_t beside_ordinal; /* of what others than the stream handed over last; with the lock */
 };
 
 /* Each is written by one thread, and read by any. */

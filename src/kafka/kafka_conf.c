@@ -42,11 +42,6 @@ static mr_status conf_set_secret(rd_kafka_conf_t *conf, const char *name, struct
     return status;
 }
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,
                              struct mr_error *ret_error)
 {
@@ -96,10 +91,12 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     MR_TRY(conf_set(conf, "bootstrap.servers", options->brokers, ret_error));
     MR_TRY(conf_set(conf, "compression.codec", options->compression, ret_error));
     /* A request is within both. */
-    MR_TRY(conf_set_u64(conf, "batch.size", larger(options->batch_bytes, options->far_bytes),
+    size_t far = options->far_bytes;
+    MR_TRY(conf_set_u64(conf, "batch.size", far > options->batch_bytes ? far : options->batch_bytes,
                         ret_error));
     MR_TRY(conf_set_u64(conf, "message.max.bytes",
-                        larger(options->message_bytes_max, options->far_bytes), ret_error));
+                        far > options->message_bytes_max ? far : options->message_bytes_max,
+                        ret_error));
     MR_TRY(
         conf_set_u64(conf, "statistics.interval.ms", options->statistics_interval_ms, ret_error));
     MR_TRY(conf_set_secret(conf, "sasl.password", options->password, ret_error));

@@ -14,9 +14,8 @@ struct mr_kafka_group_options {
     const char *group;     /* NULL: none, it follows */
     const char *member;    /* group.instance.id: of two of one name the older is fenced */
     int64_t session_ms; /* without a sign of life for so long, its partitions are given to others */
-    int64_t
-        poll_ms; /* longest between two calls of next; also how long a rebalance waits for a member */
-    int wake_fd; /* an eventfd, written when there may be news */
+    int64_t poll_ms;    /* longest between two calls of next, and a rebalance's wait for a member */
+    int wake_fd;        /* an eventfd, written when there may be news */
 };
 
 enum mr_kafka_news {

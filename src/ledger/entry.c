@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "base/object.h"
+
 #define SECTION "ledger"
 enum { PLACE_TEXT_SIZE = 28 };
 /* As many as a double counts one by one. */
@@ -48,29 +50,21 @@ static void add_entry(cJSON *json, const struct mr_entry *entry, cJSON *parts)
     cJSON_AddItemToObject(json, "parts", parts);
 }
 
-static char *print(cJSON *json)
-{
-    char *text = cJSON_PrintUnformatted(json);
-    MR_ASSERT(text != NULL);
-    cJSON_Delete(json);
-    return text;
-}
-
 char *mr_entry_format(const struct mr_entry *entry, const char *pipeline, cJSON *parts)
 {
-    cJSON *json = cJSON_CreateObject();
+    MR_OBJECT cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "pipeline", pipeline);
     add_entry(json, entry, parts);
-    return print(json);
+    return mr_object_text(json);
 }
 
 void mr_entry_store(const struct mr_entry *entry, cJSON *parts, cJSON *owed,
                     struct mr_checkpoint *checkpoint)
 {
-    cJSON *json = cJSON_CreateObject();
+    MR_OBJECT cJSON *json = cJSON_CreateObject();
     add_entry(json, entry, parts);
     cJSON_AddItemToObject(json, "owed", owed);
-    mr_checkpoint_add(checkpoint, SECTION, print(json),
+    mr_checkpoint_add(checkpoint, SECTION, mr_object_text(json),
                       &(struct mr_section_rank){.minor = entry->number});
 }
 
@@ -118,20 +112,18 @@ bool mr_entry_stored(const struct mr_checkpoint *checkpoint, struct mr_entry *re
     if (section == NULL) {
         return false;
     }
-    cJSON *json = cJSON_Parse(section->json);
+    MR_OBJECT cJSON *json = cJSON_Parse(section->json);
     MR_ASSERT(take(json, ret_entry)); /* `rank` has read it */
     *ret_parts = cJSON_DetachItemFromObjectCaseSensitive(json, "parts");
     *ret_owed = cJSON_DetachItemFromObjectCaseSensitive(json, "owed");
-    cJSON_Delete(json);
     return true;
 }
 
 static bool rank(const char *json, struct mr_section_rank *ret_rank)
 {
-    cJSON *read = cJSON_Parse(json);
+    MR_OBJECT cJSON *read = cJSON_Parse(json);
     struct mr_entry entry;
     bool good = take(read, &entry);
-    cJSON_Delete(read);
     if (good) {
         *ret_rank = (struct mr_section_rank){.minor = entry.number};
     }

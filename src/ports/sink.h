@@ -90,8 +90,7 @@ struct mr_sink {
     struct mr_sink_owner owner;
     enum mr_sink_storage storage;
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
-    uint32_t
-        times; /* that the pool may be as large, since answers come from far away; 0: once. Sink thread */
+    uint32_t times; /* that the pool may be as large, for answers from far away. Sink thread */
     struct mr_standstill *standstill; /* the pipeline's; NULL: there is none */
 };
 

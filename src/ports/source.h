@@ -11,8 +11,7 @@
  * after it answered MR_FULL; positions tell what was done already, and a begin or commit that was full was not. */
 struct mr_source_handler {
     void *context;
-    const bool *
-        hold; /* true: nothing more is to be handed over for now, and `receive` answers MR_FULL; NULL: never */
+    const bool *hold; /* true: hand over nothing more, `receive` answers MR_FULL; NULL: never */
     mr_status (*change)(void *context, const struct mr_change *change, struct mr_error *ret_error);
     mr_status (*message)(void *context, const struct mr_message_event *message,
                          struct mr_error *ret_error);

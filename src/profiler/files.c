@@ -46,9 +46,8 @@ mr_status mr_file_check_folder(const char *folder, struct mr_error *ret_error)
         return MR_OK;
     }
     int failed = errno;
-    char *copy = MR_STRDUP(folder);
+    MR_FREED char *copy = MR_STRDUP(folder);
     bool can_be_made = failed == ENOENT && access(dirname(copy), W_OK | X_OK) == 0;
-    free(copy);
     return can_be_made
                ? MR_OK
                : mr_fail(ret_error, MR_ERR_CONFIG,
@@ -89,7 +88,7 @@ static int newest_first(const struct dirent **left, const struct dirent **right)
 static void remove_beyond(const char *folder, int (*filter)(const struct dirent *), size_t count,
                           uint64_t bytes)
 {
-    struct dirent **found = NULL;
+    MR_FREED struct dirent **found = NULL;
     int all = scandir(folder, &found, filter, newest_first);
     uint64_t sum = 0;
     for (int i = 0; i < all; i++) {
@@ -103,7 +102,6 @@ static void remove_beyond(const char *folder, int (*filter)(const struct dirent 
         }
         free(found[i]);
     }
-    free(found);
 }
 
 mr_status mr_files_begin(const char *folder, struct mr_error *ret_error)

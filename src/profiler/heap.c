@@ -134,11 +134,6 @@ static void add_counts(struct dump *dump, const struct counts *counts)
     dump->profile->samples += counts->all_objects;
 }
 
-static bool is_allocator(uint32_t location)
-{
-    return strstr(mr_symbols_object(mr_symbols_get(location)), "jemalloc") != NULL;
-}
-
 /* Where jemalloc asks itself for the stack says nothing. */
 static void parse_stack(struct dump *dump, const char *line)
 {
@@ -150,7 +145,8 @@ static void parse_stack(struct dump *dump, const char *line)
             break;
         }
         uint32_t location = mr_symbols_location(address, true);
-        if (dump->stack.count > 0 || !is_allocator(location)) {
+        if (dump->stack.count > 0 ||
+            strstr(mr_symbols_object(mr_symbols_get(location)), "jemalloc") == NULL) {
             dump->stack.locations[dump->stack.count++] = location;
         }
     }
@@ -158,7 +154,7 @@ static void parse_stack(struct dump *dump, const char *line)
 
 static void parse_lines(struct dump *dump, FILE *from)
 {
-    char *line = NULL;
+    MR_FREED char *line = NULL;
     size_t room = 0;
     bool in_stack = false;
     while (getline(&line, &room, from) > 0 && strncmp(line, "MAPPED_LIBRARIES", 16) != 0) {
@@ -175,7 +171,6 @@ static void parse_lines(struct dump *dump, FILE *from)
             }
         }
     }
-    free(line);
 }
 
 mr_status mr_heap_parse(FILE *from, struct mr_profile *ret, struct mr_error *ret_error)

@@ -236,7 +236,7 @@ static struct mr_flame *flame_of(const struct mr_profile *profile, uint32_t valu
                                  enum mr_profile_root root)
 {
     struct mr_flame *flame = mr_flame_new();
-    struct frame_names *names = MR_NEW(struct frame_names);
+    MR_FREED struct frame_names *names = MR_NEW(struct frame_names);
     mr_symbols_lock();
     for (uint32_t i = 0; i < profile->count; i++) {
         const struct mr_profile_entry *entry = &profile->entries[i];
@@ -247,7 +247,6 @@ static struct mr_flame *flame_of(const struct mr_profile *profile, uint32_t valu
         }
     }
     mr_symbols_unlock();
-    free(names);
     return flame;
 }
 

@@ -22,8 +22,7 @@ struct mr_sample {
     uint64_t cpu_ns;   /* the same in time */
     bool truncated;    /* the stack was longer than what is copied */
     const uint64_t *registers;
-    uint64_t
-        signature; /* the bits of a return address that may hold one (pointer authentication) */
+    uint64_t signature; /* bits of a return address that may hold one */
     uint64_t stack_address;
     const uint8_t *stack;
     size_t stack_len;

@@ -84,10 +84,9 @@ static mr_status write_text(struct recorder *recorder, enum mr_stream_frame_kind
 static void add_name(struct recorder *recorder, struct mr_text *text, const char *key,
                      const char *name)
 {
-    char *blanked = MR_STRDUP(name);
+    MR_FREED char *blanked = MR_STRDUP(name);
     mr_blank_name(&recorder->blanker, (uint8_t *)blanked, strlen(blanked));
     mr_text_format(text, "%s=%s\n", key, blanked);
-    free(blanked);
 }
 
 static mr_status write_header(struct recorder *recorder, struct mr_error *ret_error)

@@ -1,8 +1,8 @@
 #include "registry/registry.h"
 
-#include <cjson/cJSON.h>
 #include <curl/curl.h>
 
+#include "base/object.h"
 #include "base/thread.h"
 
 enum {
@@ -65,12 +65,9 @@ static int look_for_end(void *context, curl_off_t a, curl_off_t b, curl_off_t c,
 /* {"schema":"…"} */
 static char *body_of(const struct mr_schema *schema)
 {
-    cJSON *object = cJSON_CreateObject();
+    MR_OBJECT cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "schema", schema->text);
-    char *text = cJSON_PrintUnformatted(object);
-    MR_ASSERT(text != NULL);
-    cJSON_Delete(object);
-    return text;
+    return mr_object_text(object);
 }
 
 static CURL *connection_new(struct mr_registry *registry)
@@ -109,7 +106,7 @@ struct outcome {
 /* What an answer says: {"id":1}, {"schema":"…"}, or {"error_code":409,"message":"…"}. */
 static void read_answer(const struct answer *answer, bool takes_schema, struct outcome *outcome)
 {
-    cJSON *parsed = cJSON_ParseWithLength(answer->bytes, answer->len);
+    MR_OBJECT cJSON *parsed = cJSON_ParseWithLength(answer->bytes, answer->len);
     const cJSON *id = cJSON_GetObjectItemCaseSensitive(parsed, "id");
     const cJSON *message = cJSON_GetObjectItemCaseSensitive(parsed, "message");
     if (outcome->http == 200 && cJSON_IsNumber(id) && id->valuedouble >= 0 &&
@@ -124,7 +121,6 @@ static void read_answer(const struct answer *answer, bool takes_schema, struct o
              cJSON_IsString(message) ? message->valuestring
              : outcome->http == 200  ? "its answer has no id"
                                      : "");
-    cJSON_Delete(parsed);
 }
 
 /* A redirect is not followed: the request, and the password with it, would go to the host that it names. The message has the
@@ -202,10 +198,9 @@ static struct outcome ask(struct mr_registry *registry, const struct mr_schema *
     MR_TEXT(path);
     mr_text_format(&path, "/subjects/%s%s", subject,
                    registry->options.registers ? "/versions" : "");
-    char *body = body_of(schema);
+    MR_FREED char *body = body_of(schema);
     struct outcome outcome = ask_path(registry, path.data, body);
     curl_free(subject);
-    free(body);
     return outcome;
 }
 

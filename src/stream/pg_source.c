@@ -25,8 +25,7 @@ struct pg_source {
     struct mr_pg_source_options options;
     struct mr_pg_conn *conn;
     struct mr_pgoutput *decoder;
-    const struct mr_source_handler
-        *handler; /* of the last receive; which learns of relations that end */
+    const struct mr_source_handler *handler; /* of the last receive; learns of relations that end */
     struct mr_pg_catalog catalog;
     struct mr_pg_home home;
     struct mr_pg_conn *asked;      /* for questions while the stream runs; NULL: not open */
@@ -39,10 +38,9 @@ struct pg_source {
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
-    size_t longest; /* message of this connection */
-    mr_lsn start;   /* of its stream */
-    mr_lsn
-        unsent[2]; /* a change that the server could not send, and where its transaction commits */
+    size_t longest;   /* message of this connection */
+    mr_lsn start;     /* of its stream */
+    mr_lsn unsent[2]; /* a change that the server could not send, and its commit */
     struct mr_rejoin rejoin;
     bool slot_is_known; /* it was made or accepted before */
     uint64_t reads;

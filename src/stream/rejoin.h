@@ -28,8 +28,7 @@ struct mr_rejoin {
     enum mr_rejoin_state state;
     struct mr_commit last;
     mr_lsn start; /* the place */
-    mr_lsn
-        end; /* so far is compared: that, or where the transaction commits that was delivered in part */
+    mr_lsn end;   /* so far is compared: that, or the commit of what was delivered in part */
     mr_lsn slot_confirmed; /* where the slot stands, and is to stay until all is compared */
     bool has_last;         /* it came, or lies before the slot */
     bool passes_last;      /* it came, and can't be read: the next connection begins after it */

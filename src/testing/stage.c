@@ -323,6 +323,15 @@ static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
     return MR_OK;
 }
 
+static struct mr_checkpoint checkpoint_copy(const struct mr_checkpoint *state)
+{
+    struct mr_checkpoint copy = *state;
+    for (uint32_t i = 0; i < copy.section_count; i++) {
+        copy.sections[i].json = MR_STRDUP(state->sections[i].json);
+    }
+    return copy;
+}
+
 static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
                             struct mr_error *error)
 {
@@ -334,7 +343,7 @@ static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_che
     }
     pthread_mutex_lock(&stage->lock);
     *ret_found = stage->stored_found;
-    *ret_state = mr_checkpoint_copy(&stage->stored);
+    *ret_state = checkpoint_copy(&stage->stored);
     pthread_mutex_unlock(&stage->lock);
     return MR_OK;
 }
@@ -347,7 +356,7 @@ static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *s
     pthread_mutex_lock(&stage->lock);
     stage->stored_went_back |= state->end_lsn < stage->stored.end_lsn;
     mr_checkpoint_done(&stage->stored);
-    stage->stored = mr_checkpoint_copy(state);
+    stage->stored = checkpoint_copy(state);
     stage->stored_found = true;
     pthread_mutex_unlock(&stage->lock);
     atomic_fetch_add(&stage->stores, 1);

@@ -1,7 +1,8 @@
 #include "verify/avro_read.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
+
+#include "base/object.h"
 
 enum { PARTS_MAX = 2048, FULL_MAX = 512, DEPTH_MAX = 64, HEAD = 5 };
 /* What JSON of a value may take: names of fields, and many times the value's bytes. What takes no bytes could be told without end. */
@@ -26,10 +27,9 @@ enum kind {
 struct node {
     struct node *next; /* of all that are made for a schema */
     enum kind kind;
-    char *name; /* of a record, in full; NULL: it has none */
-    struct node **
-        parts; /* of a record its fields, of an array or a map the items, of a union what it may be */
-    char **names; /* of fields */
+    char *name;          /* of a record, in full; NULL: it has none */
+    struct node **parts; /* fields of a record, items of an array or map, kinds of a union */
+    char **names;        /* of fields */
     uint32_t count;
 };
 
@@ -197,9 +197,8 @@ static struct node *take_type(struct schema *schema, const cJSON *json, const ch
 static struct schema schema_of(int64_t id, const char *text)
 {
     struct schema schema = {.id = id};
-    cJSON *json = cJSON_Parse(text);
+    MR_OBJECT cJSON *json = cJSON_Parse(text);
     schema.root = take_type(&schema, json, "", 0);
-    cJSON_Delete(json);
     return schema;
 }
 

@@ -10,14 +10,12 @@
 
 struct mr_cut {
     uint64_t xmin, xmax;
-    uint64_t
-        next; /* a number that was free when the snapshot was taken: transactions from there on began after it */
+    uint64_t next;     /* transactions from this number on began after it */
     uint64_t *running; /* in ascending order */
     uint32_t running_count;
-    mr_lsn before; /* end of the WAL when the snapshot was not taken yet */
-    mr_lsn after;  /* what the snapshot sees is before it */
-    mr_lsn
-        replayed; /* of a standby: it sees what commits before that, and nothing else; 0: numbers tell */
+    mr_lsn before;   /* end of the WAL when the snapshot was not taken yet */
+    mr_lsn after;    /* what the snapshot sees is before it */
+    mr_lsn replayed; /* of a standby: it sees what commits before that; 0: numbers tell */
 };
 
 /* "xmin:xmax:xip,xip,…" */

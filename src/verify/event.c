@@ -50,26 +50,13 @@ static bool take_object(const struct mr_scanned *value, mr_slice *ret)
 
 static bool take_op(const struct mr_scanned *op, enum mr_event_kind *ret)
 {
-    switch (op->kind == MR_SCAN_STRING && op->text.len == 1 ? op->text.data[0] : '\0') {
-    case 'c':
-    case 'u':
-        *ret = MR_EVENT_ROW;
-        return true;
-    case 'd':
-        *ret = MR_EVENT_GONE;
-        return true;
-    case 'r':
-        *ret = MR_EVENT_COPIED;
-        return true;
-    case 't':
-        *ret = MR_EVENT_TRUNCATE;
-        return true;
-    case 'm':
-        *ret = MR_EVENT_PASSED;
-        return true;
-    default:
-        return false;
-    }
+    static const char letters[] = "cudrtm";
+    static const enum mr_event_kind kinds[] = {MR_EVENT_ROW,    MR_EVENT_ROW,      MR_EVENT_GONE,
+                                               MR_EVENT_COPIED, MR_EVENT_TRUNCATE, MR_EVENT_PASSED};
+    bool is_letter = op->kind == MR_SCAN_STRING && op->text.len == 1;
+    const char *at = is_letter ? memchr(letters, op->text.data[0], MR_ARRAY_LEN(kinds)) : NULL;
+    *ret = at == NULL ? *ret : kinds[at - letters];
+    return at != NULL;
 }
 
 static const char *read_envelope(mr_slice value, struct mr_event *ret)

@@ -265,7 +265,6 @@ static const struct {
     {"interval", INTERVALS, MR_INTERVAL_STRING, "@::interval"},
 };
 
-/* Whether `name` is one of the words of `names`. */
 static bool is_word(const char *names, const char *name)
 {
     size_t len = strlen(name);

@@ -26,14 +26,13 @@ enum mr_verify_shape {
 struct mr_verify_form {
     enum mr_verify_leaf leaf;
     enum mr_verify_shape shape;
-    uint32_t scale;  /* of DECIMAL … */
-    bool is_scaled;  /* … unless each value says its own */
-    bool is_text;    /* columns.truncate cuts it */
-    bool is_hidden;  /* what an update left alone is null in its event, as if it were null */
-    int digits;      /* of the fraction of a second: what # in `sql` stands for */
-    const char *sql; /* of the value @, or of an array's elements; NULL: the value alone */
-    const char *
-        back; /* of an event's text @: the value again; "": its text is the server's; NULL: it does not say the value */
+    uint32_t scale;   /* of DECIMAL … */
+    bool is_scaled;   /* … unless each value says its own */
+    bool is_text;     /* columns.truncate cuts it */
+    bool is_hidden;   /* what an update left alone is null in its event, as if it were null */
+    int digits;       /* of the fraction of a second: what # in `sql` stands for */
+    const char *sql;  /* of the value @, or of an array's elements; NULL: the value alone */
+    const char *back; /* the value of an event's text @; "": as the server has it; NULL: not said */
 };
 
 /* A type, as pg_type has it; of an array that of its elements, and of a domain what it is over. */

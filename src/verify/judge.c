@@ -52,7 +52,6 @@ static void judge_differences(const struct mr_work *work)
     }
 }
 
-/* What was not compared. */
 static void judge_rest(const struct mr_work *work)
 {
     for (uint32_t i = 0; i < work->table.column_count; i++) {

@@ -1,7 +1,7 @@
 /* Keys of events as the server has them (types = "debezium"). The server makes the value, by forms.c, and says what an event of it has; that
  * must be the key that differs. So what an event does not say whole, or somebody else wrote, is not taken for a row's key. */
-#include <cjson/cJSON.h>
 
+#include "base/object.h"
 #include "verify/proof_internal.h"
 
 /* As rows are read; nothing is written. */
@@ -76,14 +76,12 @@ static bool is_key_of(const struct mr_verify_table *table, const struct mr_pg_re
 
 static char *texts_of(const struct mr_verify_table *table, const struct mr_pg_result *result)
 {
-    cJSON *object = cJSON_CreateObject();
+    MR_OBJECT cJSON *object = cJSON_CreateObject();
     for (uint32_t i = 0; i < table->key_count; i++) {
         cJSON_AddStringToObject(object, table->columns[table->key[i]].name,
                                 mr_pg_result_value(result, 0, 2 * i));
     }
-    char *texts = cJSON_PrintUnformatted(object);
-    cJSON_Delete(object);
-    return texts;
+    return cJSON_PrintUnformatted(object);
 }
 
 /* An error is an answer, too: the transaction is begun again after it. */

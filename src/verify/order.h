@@ -11,9 +11,8 @@ struct mr_order_counts {
     uint64_t unlike;    /* of them, those that do not equal the record that they repeat */
     uint64_t backwards; /* of them, those that repeat none */
     uint64_t forgotten; /* of them, those of a record that is remembered no more */
-    uint64_t
-        elsewhere; /* of them, those of a record of another partition, as after partitions were added */
-    uint64_t broken; /* runs of repeats that end before the highest position */
+    uint64_t elsewhere; /* of them, those of a record of another partition */
+    uint64_t broken;    /* runs of repeats that end before the highest position */
 };
 
 struct mr_order *mr_order_new(uint32_t partitions);

@@ -206,7 +206,6 @@ static mr_status describe_absent(struct mr_pg_conn *conn, const struct mr_pg_res
     return MR_OK;
 }
 
-/* Puts a column of the key where the key's index has it. */
 static void add_key(struct mr_verify_table *table, int64_t *places, uint32_t column, int64_t place)
 {
     uint32_t at = table->key_count++;
@@ -218,7 +217,6 @@ static void add_key(struct mr_verify_table *table, int64_t *places, uint32_t col
     table->key[at] = column;
 }
 
-/* What the answer to a question says, in a digest. */
 static struct mr_digest answer_digest(const struct mr_pg_result *result, struct mr_digest key)
 {
     MR_TEXT(text);

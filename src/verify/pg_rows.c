@@ -138,8 +138,7 @@ static void add_value(struct mr_text *sql, const struct mr_verify_column *column
 
 static bool is_asked(const struct mr_verify_table *table, uint32_t column)
 {
-    enum mr_treatment treatment = table->columns[column].treatment;
-    bool is_asked = treatment != MR_TREAT_LEFT_OUT && treatment != MR_TREAT_UNKNOWN;
+    bool is_asked = mr_verify_is_compared(&table->columns[column]);
     for (uint32_t i = 0; i < table->key_count && !is_asked; i++) {
         is_asked = table->key[i] == column;
     }
@@ -160,13 +159,6 @@ static void add_columns(struct mr_text *sql, const struct mr_verify_table *table
         mr_text_string(sql, ", ");
         add_key_columns(sql, table);
     }
-}
-
-static uint32_t count_values(const struct mr_verify_table *table,
-                             const struct mr_verify_range *range)
-{
-    return range->keys_alone ? 2
-                             : table->column_count + (table->has_key_twice ? table->key_count : 0);
 }
 
 /* A column's name before its value. */
@@ -240,14 +232,15 @@ mr_status mr_verify_rows(struct mr_pg_conn *conn, const struct mr_verify_listed 
                          const struct mr_verify_table *table, const struct mr_verify_range *range,
                          mr_verify_row_fn take, void *context, struct mr_error *ret_error)
 {
+    uint32_t more = table->has_key_twice ? table->key_count : 0;
+    uint32_t count = range->keys_alone ? 2 : table->column_count + more;
     mr_status status = start_rows(conn, listed, table, range, ret_error);
     while (status == MR_OK) {
         uint8_t *row;
         size_t len;
         status = mr_pg_copy_next(conn, &row, &len, ret_error);
         if (status == MR_OK) {
-            status =
-                take_row(listed, count_values(table, range), row, len, take, context, ret_error);
+            status = take_row(listed, count, row, len, take, context, ret_error);
             mr_pg_copy_row_free(row);
         }
     }

@@ -42,8 +42,7 @@ mr_status mr_verify_describe(struct mr_pg_conn *conn, const struct mr_config *co
 
 /* A part of a table's rows in the order of its key. */
 struct mr_verify_range {
-    const char *
-        after; /* SQL, the condition that leaves out what is up to there; NULL: from the first row on */
+    const char *after; /* SQL that leaves out what is up to there; NULL: from the first row on */
     uint32_t rows_max; /* 0: all rows, in no order */
     bool keys_alone; /* a row's values are its key, as JSON, and the same with the server's texts */
 };

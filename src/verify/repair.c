@@ -1,9 +1,9 @@
 #include "verify/repair.h"
 
-#include <cjson/cJSON.h>
 #include <poll.h>
 
 #include "base/clock.h"
+#include "base/object.h"
 
 /* Of a request's keys: no more than POST /api/snapshot takes (MR_CHUNK_KEYS_MAX in copy/chunk_keys.h). */
 enum { LOOK_MS = 50, KEYS_MAX = 1000, BYTES_MAX = 128 * 1024 };
@@ -31,14 +31,13 @@ void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode
 
 static void add_text(cJSON *list, const struct mr_scanned *value)
 {
-    char *text = MR_STRNDUP((const char *)value->text.data, value->text.len);
+    MR_FREED char *text = MR_STRNDUP((const char *)value->text.data, value->text.len);
     if (value->kind == MR_SCAN_STRING) {
         text[mr_scan_unescape(value, (uint8_t *)text)] = '\0';
     } else if (value->kind != MR_SCAN_NUMBER) {
         text[1] = '\0'; /* a boolean is "t" or "f" */
     }
     cJSON_AddItemToArray(list, cJSON_CreateString(text));
-    free(text);
 }
 
 /* A key as PostgreSQL's texts. False: a value of it has none. */
@@ -85,7 +84,6 @@ static bool take_key(struct wish *wish, const char *key)
     return fits || !is_good;
 }
 
-/* The next keys that differ in that way, from `*at` on. */
 static struct wish next_wish(const struct mr_proof *proof, enum mr_difference_kind kind,
                              uint32_t *at)
 {
@@ -134,7 +132,7 @@ static const char *fault_of(const cJSON *state, const cJSON *request, bool is_ov
 static bool look(const struct mr_verify_options *options, uint64_t id, const char *why,
                  struct mr_repair *repair, uint64_t *ret_moved)
 {
-    cJSON *state = NULL;
+    MR_OBJECT cJSON *state = NULL;
     if (options->ask(options->server, "/api/snapshot/outcome", NULL, &state, &repair->fault) !=
         MR_OK) {
         return true; /* the next proof says how far it came */
@@ -152,7 +150,6 @@ static bool look(const struct mr_verify_options *options, uint64_t id, const cha
     if (fault != NULL) {
         mr_error_set(&repair->fault, MR_ERR_TRANSIENT, "%s", fault);
     }
-    cJSON_Delete(state);
     return is_over || fault != NULL;
 }
 
@@ -193,7 +190,7 @@ static mr_status ask(const struct mr_verify_tools *tools, const struct mr_proof 
     cJSON_AddItemToObject(object, "keys", wish->keys);
     char *text = cJSON_PrintUnformatted(object);
     cJSON_Delete(object);
-    cJSON *answer = NULL;
+    MR_OBJECT cJSON *answer = NULL;
     mr_status status =
         tools->options->ask(tools->options->server, "/api/snapshot", text, &answer, ret_error);
     cJSON_free(text);
@@ -207,7 +204,6 @@ static mr_status ask(const struct mr_verify_tools *tools, const struct mr_proof 
     } else {
         mr_error_set(&repair->fault, MR_ERR_CONFIG, "%s", error == NULL ? "it is refused" : error);
     }
-    cJSON_Delete(answer);
     return status;
 }
 

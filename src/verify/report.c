@@ -96,7 +96,7 @@ uint64_t mr_said_number(const cJSON *object, const char *name)
 
 void mr_said_print(cJSON *object, FILE *to)
 {
-    char *text = cJSON_PrintUnformatted(object);
+    MR_FREED char *text = cJSON_PrintUnformatted(object);
     size_t len = strlen(text);
     /* A key may have bytes that are no UTF-8, and cJSON leaves them: they become what base/json.h makes of them. */
     for (size_t i = 0, step; i < len; i += step) {
@@ -106,7 +106,6 @@ void mr_said_print(cJSON *object, FILE *to)
     }
     fputc('\n', to);
     fflush(to);
-    cJSON_free(text);
     cJSON_Delete(object);
 }
 

@@ -62,7 +62,7 @@ struct mr_schedule_sum {
     uint64_t rows, rows_proved;
     uint64_t differences;
     int64_t
-        oldest_ns; /* when the proof began that is oldest; 0: one is not proved yet, or there is no table */
+        oldest_ns; /* the oldest proof's beginning; 0: one is not proved yet, or there is none */
 };
 struct mr_schedule_sum mr_schedule_sum(const struct mr_schedule *schedule, int64_t now_ns);
 

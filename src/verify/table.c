@@ -22,12 +22,10 @@ static char *written(void (*write)(struct mr_buffer *out, const uint8_t *text, s
 {
     size_t len = strlen(text);
     size_t room = 6 * len + 8;
-    uint8_t *bytes = MR_ALLOC(room);
+    MR_FREED uint8_t *bytes = MR_ALLOC(room);
     struct mr_buffer out = mr_buffer_init(bytes, room);
     write(&out, (const uint8_t *)text, len);
-    char *inner = MR_STRNDUP((const char *)bytes + 1, (size_t)(out.at - bytes) - 2);
-    free(bytes);
-    return inner;
+    return MR_STRNDUP((const char *)bytes + 1, (size_t)(out.at - bytes) - 2);
 }
 
 void mr_verify_table_placeholder(struct mr_verify_table *table, const char *text)
@@ -68,11 +66,6 @@ static bool may_be_left_alone(const struct mr_verify_column *column, mr_slice te
            (text.data == NULL ? column->form.is_hidden : text.len >= column->large_min);
 }
 
-static bool is_compared(const struct mr_verify_column *column)
-{
-    return column->treatment != MR_TREAT_LEFT_OUT && column->treatment != MR_TREAT_UNKNOWN;
-}
-
 static void add_large(struct mr_verify_row *row, uint32_t column, struct mr_digest digest)
 {
     row->large[row->large_count++] = (struct mr_verify_large){.column = column, .digest = digest};
@@ -84,7 +77,7 @@ void mr_verify_server_row(const struct mr_verify_table *table, const mr_slice *v
     struct mr_verify_row row = {.large = ret_row->large};
     for (uint32_t i = 0; i < table->column_count; i++) {
         const struct mr_verify_column *column = &table->columns[i];
-        if (!is_compared(column)) {
+        if (!mr_verify_is_compared(column)) {
             continue;
         }
         struct mr_digest value = mr_verify_server_value(column, values[i], false);
@@ -177,7 +170,7 @@ static void take_absent(const struct mr_verify_table *table, const uint8_t *seen
 {
     for (uint32_t i = 0; i < table->column_count; i++) {
         const struct mr_verify_column *column = &table->columns[i];
-        if (seen[i] == 0 && is_compared(column)) {
+        if (seen[i] == 0 && mr_verify_is_compared(column)) {
             row->sum = mr_digest_add(row->sum, column->absent);
             row->is_older = has_foreign;
         }

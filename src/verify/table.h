@@ -18,8 +18,7 @@ struct mr_verify_row {
     struct mr_digest sum; /* without those that are unknown */
     struct mr_verify_large *large;
     uint32_t large_count;
-    bool
-        is_older; /* an event with a column that the table no longer has, and without one that it has now */
+    bool is_older; /* an event with a column that is gone, and without one that there is now */
 };
 
 /* What may stand for a value that an update left alone: the text, its base64, and that with the other alphabet, in a string or in a

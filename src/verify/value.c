@@ -271,7 +271,6 @@ static struct mr_digest object_digest(const struct reading *reading, mr_slice te
     return bytes_digest(reading->key, &sum, sizeof(sum));
 }
 
-/* Of a string that is the text of JSON. */
 static struct mr_digest inner_digest(const struct reading *reading, const struct mr_scanned *value,
                                      int depth)
 {
@@ -390,7 +389,6 @@ static size_t replace(mr_slice text, uint8_t *to)
     return (size_t)(to - begin);
 }
 
-/* Of text that is not UTF-8. */
 static struct mr_digest odd_digest(const struct mr_verify_column *column, mr_slice text)
 {
     size_t room = 3 * text.len + 8;

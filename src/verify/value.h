@@ -37,6 +37,11 @@ struct mr_verify_column {
     struct mr_digest absent; /* of an event that was made before the column was added */
 };
 
+static inline bool mr_verify_is_compared(const struct mr_verify_column *column)
+{
+    return column->treatment != MR_TREAT_LEFT_OUT && column->treatment != MR_TREAT_UNKNOWN;
+}
+
 /* Masks a column with so many asterisks. */
 void mr_verify_column_mask(struct mr_verify_column *column, uint32_t length);
 

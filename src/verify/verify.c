@@ -149,7 +149,6 @@ static mr_status prove(struct mr_verify_tools *tools, FILE *to, struct mr_proof 
     return status;
 }
 
-/* Repairs what was named, and proves the table again. */
 static mr_status repair(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
                         struct mr_error *ret_error)
 {

@@ -328,7 +328,7 @@ static uint32_t end_schema(struct builder *to, const struct mr_encode_options *o
     end_record(to, to->space, to->name);
     MR_ASSERT(!to->out.full);
     size_t size = strlen(topic) + strlen(to->space) + strlen(to->name) + strlen(side) + 3;
-    char *subject = MR_ALLOC(size);
+    MR_FREED char *subject = MR_ALLOC(size);
     switch (options->subjects) {
     case MR_SUBJECT_TOPIC:
         snprintf(subject, size, "%s-%s", topic, side);
@@ -342,7 +342,6 @@ static uint32_t end_schema(struct builder *to, const struct mr_encode_options *o
     }
     uint32_t index =
         mr_schemas_intern(options->schemas, subject, mr_text_since(&to->out, to->text));
-    free(subject);
     free(to->text);
     return index;
 }
@@ -442,10 +441,9 @@ mr_status mr_avro_plan(const struct mr_encode_options *options, struct mr_plan *
                        struct mr_error *ret_error)
 {
     MR_TRY(check_names(plan, ret_error));
-    char *space = namespace_of(options, plan->relation);
+    MR_FREED char *space = namespace_of(options, plan->relation);
     plan->avro.value = envelope_schema(options, plan, space);
     plan->avro.key = plan->key.count == 0 ? MR_NO_SCHEMA : key_schema(options, plan, space);
-    free(space);
     return MR_OK;
 }
 

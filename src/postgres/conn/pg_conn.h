@@ -69,9 +69,8 @@ static inline void mr_pg_close_at(struct mr_pg_conn **conn)
 
 /* What the answer to a query must look like: the server may be another one than we believe. */
 struct mr_pg_shape {
-    const char *about; /* for errors: "the slot" */
-    const char
-        *columns; /* s text, i identifier, b boolean, n number, l LSN; a capital may be NULL */
+    const char *about;   /* for errors: "the slot" */
+    const char *columns; /* s text, i identifier, b boolean, n number, l LSN; a capital: or NULL */
     uint32_t rows_min;
     uint32_t rows_max;
 };

@@ -62,20 +62,15 @@ const char *mr_wal_status_name(enum mr_wal_status status)
     return status_names[status];
 }
 
-/* Which of the names it is; `count`: none. */
-static uint32_t place_of(const char *name, const char *const *names, uint32_t count)
+/* Which of the names it is; NULL: the first. */
+static uint32_t place_of(const char *name, const char *const *names, uint32_t count, uint32_t none)
 {
-    uint32_t place = 0;
-    while (place < count && strcmp(names[place], name) != 0) {
-        place++;
+    for (uint32_t i = 0; i < count; i++) {
+        if (name == NULL || strcmp(names[i], name) == 0) {
+            return i;
+        }
     }
-    return place;
-}
-
-static enum mr_wal_status status_of(const char *name)
-{
-    uint32_t place = name == NULL ? 0 : place_of(name, status_names, MR_WAL_STATUS_COUNT);
-    return place == MR_WAL_STATUS_COUNT ? MR_WAL_UNKNOWN : (enum mr_wal_status)place;
+    return none;
 }
 
 static const char *const invalidation_names[] = {
@@ -84,13 +79,6 @@ static const char *const invalidation_names[] = {
 const char *mr_invalidation_name(enum mr_invalidation invalidation)
 {
     return invalidation_names[invalidation];
-}
-
-static enum mr_invalidation invalidation_of(const char *name)
-{
-    return name == NULL
-               ? MR_INVALIDATION_NONE
-               : (enum mr_invalidation)place_of(name, invalidation_names, MR_INVALIDATION_OTHER);
 }
 
 void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_sample *sample)
@@ -250,10 +238,12 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     view->known = true;
     view->exists = mr_pg_result_value(result, 0, NAME) != NULL;
     view->active = mr_pg_result_true(result, 0, ACTIVE);
-    view->wal_status = status_of(mr_pg_result_value(result, 0, WAL_STATUS));
+    view->wal_status = place_of(mr_pg_result_value(result, 0, WAL_STATUS), status_names,
+                                MR_WAL_STATUS_COUNT, MR_WAL_UNKNOWN);
     view->failover = mr_pg_result_true(result, 0, FAILOVER);
     view->synced = mr_pg_result_true(result, 0, SYNCED);
-    view->invalidation = invalidation_of(mr_pg_result_value(result, 0, INVALIDATION));
+    view->invalidation = place_of(mr_pg_result_value(result, 0, INVALIDATION), invalidation_names,
+                                  MR_INVALIDATION_OTHER, MR_INVALIDATION_OTHER);
     view->is_standby = is_standby;
     mr_lsn written = mr_pg_result_lsn(result, 0, LSN);
     view->confirmed_lsn = mr_pg_result_lsn(result, 0, CONFIRMED);

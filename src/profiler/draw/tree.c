@@ -11,11 +11,6 @@ mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name)
     return (mr_slice){.data = flame->bytes + found->at, .len = found->len};
 }
 
-static uint64_t hash_name(mr_slice text)
-{
-    return mr_hash_add(MR_HASH_BEGIN, text.data, text.len);
-}
-
 /* The name's index, or NONE when there are too many. */
 static uint32_t name_intern(struct mr_flame *flame, mr_slice text)
 {
@@ -23,7 +18,8 @@ static uint32_t name_intern(struct mr_flame *flame, mr_slice text)
         text.len = MR_FLAME_NAME_MAX;
     }
     uint32_t name;
-    MR_INDEX_FIND(name, &flame->names_by_text, hash_name(text),
+    uint64_t hash = mr_hash_add(MR_HASH_BEGIN, text.data, text.len);
+    MR_INDEX_FIND(name, &flame->names_by_text, hash,
                   mr_slice_equal(mr_flame_name_of(flame, name), text));
     if (name != MR_INDEX_NONE) {
         return name;
@@ -36,28 +32,23 @@ static uint32_t name_intern(struct mr_flame *flame, mr_slice text)
     if (text.len > 0) {
         memcpy(flame->bytes + flame->byte_count, text.data, text.len);
     }
-    name = mr_index_add(&flame->names_by_text, hash_name(text));
+    name = mr_index_add(&flame->names_by_text, hash);
     flame->names[name] = (struct mr_flame_name){.at = flame->byte_count, .len = (uint32_t)text.len};
     flame->byte_count += (uint32_t)text.len;
     return name;
 }
 
-static uint64_t hash_node(uint32_t parent, uint32_t name)
-{
-    return mr_hash_number(parent, name);
-}
-
 static uint32_t child_find(const struct mr_flame *flame, uint32_t parent, uint32_t name)
 {
     uint32_t node;
-    MR_INDEX_FIND(node, &flame->nodes_by_name, hash_node(parent, name),
+    MR_INDEX_FIND(node, &flame->nodes_by_name, mr_hash_number(parent, name),
                   flame->nodes[node].parent == parent && flame->nodes[node].name == name);
     return node;
 }
 
 static uint32_t node_add(struct mr_flame *flame, struct mr_flame_node node)
 {
-    uint32_t number = mr_index_add(&flame->nodes_by_name, hash_node(node.parent, node.name));
+    uint32_t number = mr_index_add(&flame->nodes_by_name, mr_hash_number(node.parent, node.name));
     MR_GROW(flame->nodes, flame->node_room, flame->nodes_by_name.count);
     flame->nodes[number] = node;
     return number;

@@ -301,7 +301,6 @@ static int kafka_timeout_ms(const struct mr_sink *sink)
     return kafka->reports.awaited > 0 ? POLL_INTERVAL_MS : -1;
 }
 
-/* Takes the latest report, if a new one has come. */
 static void take_statistics(struct mr_kafka_sink *kafka)
 {
     if (atomic_exchange(&kafka->figures.session_is_new, false)) {

@@ -1,9 +1,9 @@
 #include "sink/kafka/kafka_state.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "base/object.h"
 #include "event/lsn.h"
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
@@ -61,7 +61,7 @@ static void add_moved(cJSON *json, const struct mr_cluster_move *moved)
 
 char *mr_state_format(const struct mr_checkpoint *state)
 {
-    cJSON *json = cJSON_CreateObject();
+    MR_OBJECT cJSON *json = cJSON_CreateObject();
     char lsn[32];
     char position[64];
     char last[96];
@@ -91,10 +91,7 @@ char *mr_state_format(const struct mr_checkpoint *state)
     for (uint32_t i = 0; i < state->section_count; i++) {
         cJSON_AddRawToObject(json, state->sections[i].name, state->sections[i].json);
     }
-    char *text = cJSON_PrintUnformatted(json);
-    MR_ASSERT(text != NULL);
-    cJSON_Delete(json);
-    return text;
+    return mr_object_text(json);
 }
 
 static bool take_text(const cJSON *json, const char *name, char *out, size_t size)

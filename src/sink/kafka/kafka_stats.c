@@ -1,6 +1,6 @@
 #include "sink/kafka/kafka_stats.h"
 
-#include <cjson/cJSON.h>
+#include "base/object.h"
 
 static double number(const cJSON *object, const char *name)
 {
@@ -76,9 +76,8 @@ char *mr_kafka_stats_keep(const char *json)
 
 bool mr_kafka_stats_parse(const char *json, struct mr_sink_client *ret)
 {
-    cJSON *root = cJSON_Parse(json);
+    MR_OBJECT cJSON *root = cJSON_Parse(json);
     if (!cJSON_IsObject(root) || !cJSON_HasObjectItem(root, "brokers")) {
-        cJSON_Delete(root);
         return false;
     }
     *ret = (struct mr_sink_client){
@@ -92,6 +91,5 @@ bool mr_kafka_stats_parse(const char *json, struct mr_sink_client *ret)
         .requests = count(root, "tx"),
     };
     parse_brokers(cJSON_GetObjectItemCaseSensitive(root, "brokers"), ret);
-    cJSON_Delete(root);
     return true;
 }
