@@ -343,6 +343,7 @@ static bool pass_over(struct mr_scan *scan, struct mr_scanned *ret)
     return is_ended;
 }
 
+/* The value of a member. */
 static bool take_part(struct mr_scan *scan, struct mr_scanned *ret)
 {
     uint8_t first = peek(scan);
@@ -374,6 +375,7 @@ struct mr_scan mr_scan_shallow(mr_slice text)
     return scan;
 }
 
+/* Whether there is one more. */
 static bool goes_on(struct mr_scan *scan, uint8_t open, uint8_t close)
 {
     bool is_first = !scan->is_begun;

@@ -78,6 +78,7 @@ static mr_status open_file(struct mr_spill *spill, struct mr_error *ret_error)
     return MR_OK;
 }
 
+/* Writes what the bucket has in memory. */
 static mr_status flush(struct mr_spill *spill, struct bucket *bucket, struct mr_error *ret_error)
 {
     if (spill->fd < 0) {
