@@ -141,7 +141,7 @@ def test_the_template_is_the_unit_for_a_named_configuration():
     def settings(name):
         return [line for line in read("docs", "deploy", name).splitlines() if not line.startswith("#")]
     named = {"LoadCredential=postgres:/etc/millrace/postgres.password": ["LoadCredential=secrets:/etc/millrace/secrets/%i", "Slice=millrace.slice"],
-             "StateDirectory=millrace": ["StateDirectory=millrace/%i"], "StateDirectoryMode=0700": ["StateDirectoryMode=0700", "RuntimeDirectory=millrace/%i"],
+             "StateDirectory=millrace": ["StateDirectory=millrace-%i"], "StateDirectoryMode=0700": ["StateDirectoryMode=0700", "RuntimeDirectory=millrace/%i"],
              "Wants=network-online.target": ["Wants=network-online.target", "PartOf=millrace.target"],
              "WantedBy=multi-user.target": ["WantedBy=multi-user.target millrace.target"]}
     single = [line.replace("config.toml", "%i.toml") for line in settings("millrace.service")]
