@@ -31,7 +31,7 @@ SYSTEM = {
     "encode/forms": "test_debezium test_formats test_outbox",
     "encode/values": "test_types test_debezium faults/test_values",
     "event": "test_state test_delivery",
-    "fleet": "test_fleet test_fleet_store test_fleet_agent test_fleet_page test_fleet_sim faults/test_agents test_helm test_kubernetes_plane",
+    "fleet": "test_fleet test_fleet_store test_fleet_agent test_fleet_page test_systemd test_fleet_sim faults/test_agents test_helm test_kubernetes_plane",
     "flow": "test_delivery test_state test_faults test_memory test_topics test_wide test_heartbeat faults/test_policies faults/test_storm "
             "faults/test_standstill",
     "kafka": "test_fleet_store test_fleet_agent test_security test_tokens test_kerberos test_state test_verify faults/test_hanging lies/test_lying_kafka lies/test_lies",

@@ -227,9 +227,11 @@ NIGHTLY = (
     Nightly(("test_profile_command.py",), PROFILER, 12, "draws and compares profiles that are there"),
     Nightly(("test_there_and_back.py",), ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"), 60,
             "test_migrating.py takes over each time, and test_debezium.py compares each kind of record"),
-    Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/"), 35, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
+    Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/", "src/fleet/pages.c"), 60, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
     Nightly(("test_fleet_page.py",), ("src/fleet/fleet_page.", "src/fleet/pages.c", "src/fleet/status.c", "src/control/live_page.css", "tests/browser.py"), 20,
             "the fleet's page in a Chromium; test_fleet_store.py has what it is drawn from each time"),
+    Nightly(("test_systemd.py",), ("docs/deploy/", "packaging/", "tests/booted.py"), 120,
+            "boots a systemd of its own; test_deploy.py has the units looked at each time"),
     Nightly(("test_live_page.py",), ("src/control/", "tests/browser.py"), 80, "figures in a Chromium; test_admin.py runs each time"),
     Nightly(tuple(f"test_packages.py::{test}" for test in (
              "test_the_deb_package",

@@ -416,16 +416,18 @@ def test_five_minutes(database, tmp_path, topic):
     fleet = Fleet(database, tmp_path)
     names = [f"{fleet.mark}_{end}" for end in "abc"]
     url = re.fullmatch(r"\w+://(?P<user>[^:]+):(?P<password>[^@]+)@(?P<host>[^:]+):(?P<port>\d+)/x", dsn("x"))
-    fleet.secret("postgres", url["password"])
+    (fleet.folder / "pg1").unlink()
 
     def here(text):
         for old, new in (("shop_", f"{fleet.mark}_"), ("/etc/millrace/secrets", str(fleet.folder)), ("/tmp/{name}.sock", str(fleet.folder) + "/{name}.s"),
-                         ("host=localhost user=millrace", f"host={url['host']} port={url['port']} user={url['user']}"),
+                         ("host=localhost", f"host={url['host']} port={url['port']}"), ("user=millrace", f"user={fleet.mark}"),
+                         ("role=millrace", f"role={fleet.mark}"),
+                         ("scripts/role.sql", os.path.join(ROOT, "scripts", "role.sql")),
                          ("localhost:9092", BOOTSTRAP)):
             text = text.replace(old, new)
         return text
 
-    create, start, later = blocks("sh")
+    create, secrets, start, later = blocks("sh")
     (fleet.folder / "fleet.toml").write_text(here(blocks("toml")[0]))
     program = fleet.folder / "bin" / "millrace"
     program.parent.mkdir()
@@ -443,6 +445,7 @@ def test_five_minutes(database, tmp_path, topic):
     begin, insert = start.split("psql -qc")
     try:
         run(create)
+        run(secrets)
         run(begin + "\njobs -p > pids")
         eventually(lambda: fleet.database.is_streamed(*(f"mr_{name}" for name in names[:2])), what="both streams")
         assert "streaming" in run("psql -qc" + insert)
@@ -461,3 +464,4 @@ def test_five_minutes(database, tmp_path, topic):
             fleet.database.run("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [f"mr_{name}"],
                                database="postgres")
             fleet.database.run(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)", database="postgres")
+        fleet.database.run(f"DROP ROLE IF EXISTS {fleet.mark}", database="postgres")

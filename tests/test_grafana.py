@@ -1,4 +1,4 @@
-"""Every query of every dashboard and alert rule has data, in a real Prometheus on a real run.
+"""Every query of every dashboard and alert rule has data, in a real Prometheus on a real run: a millrace, and a fleet's agent with two pipelines.
 
 PostgreSQL's exporter is Debian's. cAdvisor, kafka_exporter and Debezium have no native program here: their
 answers are served from tests/samples."""
@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import threading
 import psycopg
 import pytest
 
+from agents import Fleet
 from kit import dsn, eventually
 from prometheus import CONFIGURATION, ROOT, Prometheus, Sample, postgres_exporter
 
@@ -152,12 +154,21 @@ def prometheus(database, slot_limit, millrace, tmp_path):
         process.environment["LD_PRELOAD"] = "libjemalloc.so.2"
     process.start().streaming()
     with contextlib.ExitStack() as stack:
+        fleet = Fleet(2, options='source.postgres.slot_interval = "1s"\n')
+        stack.callback(fleet.close)
+        fleet.apply()
+        agent = fleet.agent("host-1").start()
+        fleet.all_served()
+        os.kill(agent.children()[0], signal.SIGKILL)  # an end, to be counted
+        agent.wait_for("fleet_pipeline_ended")
+        fleet.all_served()
+
         def started(made):
             stack.callback(made.stop)
             return made.address
         targets = {
             # An agent of a fleet is a target like a millrace.
-            "millrace:9464": process.address() + '", "' + started(Sample("fleet")),
+            "millrace:9464": process.address() + '", "' + agent.log("http_listening")[0]["address"],
             "postgres-exporter:9187": started(postgres_exporter(tmp_path, dsn("postgres"))),
             "kafka-exporter:9308": started(Sample("kafka_exporter")),
             "cadvisor:8080": started(Sample("cadvisor")),
@@ -165,7 +176,7 @@ def prometheus(database, slot_limit, millrace, tmp_path):
         }
         server = Prometheus(tmp_path, targets)
         stack.callback(server.stop)
-        with Writer(database):
+        with Writer(database), fleet.load():
             yield server
 
 

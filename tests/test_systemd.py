@@ -1,0 +1,207 @@
+"""The units of docs/deploy on a real systemd (booted.py), with real servers: instances and their target, reload, stop, a crash, exit codes, credentials,
+the journal, what the sandbox leaves, and the scripts of the package."""
+
+import os
+import re
+
+import pytest
+
+from booted import Booted
+from kit import BOOTSTRAP, Database, cannot_try, dsn, eventually
+from prometheus import ROOT
+
+PERSON = (10, 64, 65, 77, 78)  # what a restart does not mend: docs/runbook.md
+
+
+@pytest.fixture(scope="module")
+def system():
+    if os.geteuid() != 0:
+        cannot_try("only root may boot a systemd")
+    try:
+        booted = Booted()
+    except AssertionError as error:
+        if re.search("not permitted|denied", str(error)):
+            cannot_try(error)
+        raise
+    yield booted
+    booted.end()
+
+
+def url(database):
+    return re.fullmatch(r"\w+://(?P<user>[^:]+):(?P<password>[^@]+)@(?P<host>[^:]+):(?P<port>\d+)/.*", dsn(database))
+
+
+def configure(system, name, database, **options):
+    """/etc/millrace/NAME.toml, and its secret, as docs/many-databases.md says."""
+    at = url(database.name)
+    values = {"tables": '["public.t"]', "topic_prefix": f'"{database.prefix}"', "log.format": '"json"', "sink.kafka.brokers": f'["{BOOTSTRAP}"]',
+              "source.postgres.connection": f'"host={at["host"]} port={at["port"]} user={at["user"]} dbname={database.name}"',
+              "source.postgres.password_file": f'"/run/credentials/millrace@{name}.service/secrets_postgres"',
+              "source.postgres.slot_name": f'"{database.slot}"', "source.postgres.publication_name": f'"{database.publication}"',
+              "http.address": f'"unix:/run/millrace/{name}/http.sock"'}
+    values.update({key.replace("__", "."): value for key, value in options.items()})
+    system.write(f"/etc/millrace/{name}.toml", "".join(f"{key} = {value}\n" for key, value in values.items()))
+    system.write(f"/etc/millrace/secrets/{name}/postgres", at["password"], 0o600)
+
+
+@pytest.fixture
+def two(system):
+    """Databases of instances a and b, which are set up and not started."""
+    databases = {}
+    for name in "ab":
+        databases[name] = Database()
+        databases[name].run("CREATE TABLE t (id bigserial PRIMARY KEY, v text)")
+        configure(system, name, databases[name])
+    yield databases
+    system.systemctl("stop", "millrace@*")
+    system.systemctl("disable", "millrace@.service")
+    system.systemctl("reset-failed")
+    for database in databases.values():
+        database.drop()
+
+
+def streams(database):
+    eventually(lambda: database.is_streamed(database.slot), 60, "the stream")
+
+
+def test_instances_of_one_target(system, two, topic):
+    """Two are enabled and started; their rows arrive; the target stops and starts both; a stop is in order, and nothing comes twice."""
+    assert system.systemctl("is-enabled", "millrace@a", codes=(1,)) == "disabled"
+    system.systemctl("enable", "--now", "millrace@a", "millrace@b")
+    for name, database in two.items():
+        streams(database)
+        database.run("INSERT INTO t (v) VALUES ('first')")
+        reader = topic(database.topic("t"))
+        assert reader.take(1)[0].json["after"]["v"] == "first"
+        said = system.run("millrace", "status", "--config", f"/etc/millrace/{name}.toml").stdout
+        assert "streaming" in said, said
+        assert system.shown(f"millrace@{name}", "Slice") == "millrace.slice"
+    assert system.systemctl("is-enabled", "millrace@a") == "enabled"
+    # Its log is in the journal under the unit, and no secret is.
+    a = "millrace@a.service"
+    assert system.events(a, "source_connected") and system.events(a, "http_listening")
+    everything = system.run("journalctl", "--no-pager", "-o", "json").stdout
+    assert url("x")["password"] not in re.sub(r'"[A-Z_]+":"[^"]*(?:user|dbname)=[^"]*"', "", everything) or len(url("x")["password"]) < 8
+    # A reload, by the unit's ExecReload, changes what it may.
+    first = system.shown(a, "MainPID")
+    configure(system, "a", two["a"], log__level='"debug"')
+    system.systemctl("reload", a)
+    eventually(lambda: system.events(a, "reloaded"), 20, "the reload")
+    assert system.shown(a, "MainPID") == first
+    system.systemctl("stop", "millrace.target")
+    for name in two:
+        assert system.shown(f"millrace@{name}", "ActiveState") == "inactive"
+        assert (system.shown(f"millrace@{name}", "ExecMainStatus"), system.shown(f"millrace@{name}", "Result")) == ("0", "success")
+    for database in two.values():
+        database.run("INSERT INTO t (v) VALUES ('second')")
+    system.systemctl("start", "millrace.target")
+    for database in two.values():
+        streams(database)
+        assert [record.json["after"]["v"] for record in topic(database.topic("t")).take(2)] == ["first", "second"]
+    second = system.shown(a, "MainPID")
+    system.systemctl("try-restart", "millrace@*")
+    streams(two["a"])
+    assert system.shown(a, "MainPID") not in (first, second)
+
+
+def test_a_crash(system, two):
+    """A process that is killed comes back, and streams."""
+    system.systemctl("start", "millrace@a")
+    streams(two["a"])
+    system.systemctl("kill", "-s", "KILL", "millrace@a")
+    system.wait_for("millrace@a", NRestarts="1", ActiveState="active")
+    streams(two["a"])
+    # One that a deadlock would have stopped (a frozen one) ends by SIGKILL at TimeoutStopSec; so long nobody waits here.
+    system.systemctl("kill", "-s", "ABRT", "millrace@a")
+    system.wait_for("millrace@a", NRestarts="2", ActiveState="active")
+    streams(two["a"])
+
+
+@pytest.mark.parametrize("unit", ["millrace.service", "millrace@code.service", "millrace-fleet.service"])
+def test_exit_codes(system, unit):
+    """What a restart does not mend is left alone; after others it starts again."""
+    system.write("/etc/millrace/secrets/code/x", "x", 0o600)
+    system.write("/etc/millrace/secrets/fleet/x", "x", 0o600)
+    system.write("/etc/millrace/postgres.password", "x", 0o600)
+    try:
+        for code in (*PERSON, 0, 3, 69, 70, 71):
+            system.write(f"/run/systemd/system/{unit}.d/code.conf",
+                         f"[Service]\nExecStart=\nExecStart=/bin/sh -c 'exit {code}'\nNoExecPaths=\nRestartSec=300ms\n")
+            system.systemctl("daemon-reload")
+            system.systemctl("reset-failed", unit, codes=None)  # one that is not loaded has none
+            system.systemctl("start", unit, codes=None)  # it may have ended before that is told
+            if code in PERSON:
+                system.wait_for(unit, 30, ActiveState="failed", Result="exit-code", ExecMainStatus=str(code), NRestarts="0")
+            else:
+                eventually(lambda: int(system.shown(unit, "NRestarts")) >= 1, 30, f"a restart after {code}")
+                system.systemctl("stop", unit)
+    finally:
+        system.run("rm", "-r", f"/run/systemd/system/{unit}.d")
+        system.systemctl("daemon-reload")
+        system.systemctl("reset-failed", unit, codes=None)
+
+
+@pytest.mark.parametrize("code", [77, 78])
+def test_what_needs_a_person_is_not_started_again(system, two, code):
+    """A role that is not there, and an option that is not there."""
+    at = url("x")
+    wrong = {77: {"source__postgres__connection": f'"host={at["host"]} port={at["port"]} user=nobody_here dbname={two["a"].name}"'}, 78: {"tabels": "[]"}}
+    configure(system, "a", two["a"], **wrong[code])
+    system.systemctl("start", "millrace@a", codes=None)
+    system.wait_for("millrace@a", ActiveState="failed", ExecMainStatus=str(code), NRestarts="0")
+    configure(system, "a", two["a"])
+    system.systemctl("reset-failed", "millrace@a")
+    system.systemctl("start", "millrace@a")
+    streams(two["a"])
+
+
+def of_process(system, unit):
+    """Lines of its /proc/PID/status, seen from outside."""
+    with open(f"/proc/{system.first}/root/proc/{system.shown(unit, 'MainPID')}/status", encoding="ascii") as file:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+
+
+def test_the_sandbox(system, two):
+    """What the unit promises holds for the process, and millrace's own sandbox stands inside it."""
+    system.systemctl("start", "millrace@a")
+    streams(two["a"])
+    seen = of_process(system, "millrace@a")
+    assert {seen[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert seen["NoNewPrivs"] == "1" and seen["Seccomp"] == "2" and int(seen["Uid"].split()[0]) > 60000
+    pid = system.shown("millrace@a", "MainPID")
+    mounts = system.run("cat", f"/proc/{pid}/mountinfo").stdout.splitlines()
+    options = {line.split()[4]: line.split()[5].split(",") for line in mounts}
+    assert "ro" in options["/"] and "noexec" in options["/"] and "rw" in options["/var/lib/private/millrace-a"]
+    score = system.run("systemd-analyze", "security", "--no-pager", "millrace@a.service").stdout
+    assert float(re.search(r"Overall exposure level for \S+: ([0-9.]+)", score)[1]) <= 1.5
+    verified = system.run("systemd-analyze", "verify", "--man=no", "millrace@a.service", "millrace.service", "millrace-fleet.service")
+    assert "millrace" not in verified.stderr, verified.stderr
+    group = f"/proc/{system.first}/root/sys/fs/cgroup{system.shown('millrace@a', 'ControlGroup')}"
+    if os.path.exists(f"{group}/memory.max"):
+        with open(f"{group}/memory.max", encoding="ascii") as file:
+            assert file.read().strip() == str(512 << 20)
+
+
+def test_the_unit_of_one(system, two):
+    """millrace.service of the package, with its configuration's places; the package's scripts restart it, and stop it."""
+    database = two["a"]
+    configure(system, "config", database, source__postgres__password_file='"/run/credentials/millrace.service/postgres"', http__address='"127.0.0.1:0"')
+    system.write("/etc/millrace/postgres.password", url("x")["password"], 0o600)
+    system.systemctl("enable", "--now", "millrace")
+    streams(database)
+    first = system.shown("millrace", "MainPID")
+    system.systemctl("reload", "millrace")
+    eventually(lambda: system.events("millrace.service", "reloaded"), 20, "the reload")
+    for script in ("postinst", "prerm"):
+        with open(os.path.join(ROOT, "packaging", script), encoding="utf-8") as file:
+            system.write(f"/tmp/{script}", file.read())
+    system.systemctl("start", "millrace@b")
+    streams(two["b"])
+    system.run("sh", "/tmp/postinst", "configure", "0.1.0")
+    streams(database)
+    assert system.shown("millrace", "MainPID") not in ("0", first)
+    assert system.systemctl("is-active", "millrace@b") == "active"
+    system.run("sh", "/tmp/prerm", "remove")
+    for unit in ("millrace", "millrace@b"):
+        assert (system.shown(unit, "ActiveState"), system.shown(unit, "Result")) == ("inactive", "success")
+    assert system.systemctl("is-enabled", "millrace", codes=(1,)) == "disabled"
