@@ -32,7 +32,7 @@ static void destroy(struct chunk *chunk)
 }
 
 /* Of several of one name the last counts. */
-static void take_headers(const rd_kafka_headers_t *headers, struct mr_kafka_read *read)
+static void find_headers(const rd_kafka_headers_t *headers, struct mr_kafka_read *read)
 {
     const struct {
         const char *name;
@@ -53,21 +53,46 @@ static void take_headers(const rd_kafka_headers_t *headers, struct mr_kafka_read
     }
 }
 
-/* A key or a value of no bytes is there nevertheless. */
-static struct mr_kafka_read read_of(const rd_kafka_message_t *message)
+static void copy(mr_slice *bytes, uint8_t *to)
 {
-    struct mr_kafka_read read = {
-        .partition = message->partition,
-        .offset = message->offset,
-        .key = {.data = message->key, .len = message->key_len},
-        .value = {.data = message->payload, .len = message->len},
-    };
-    rd_kafka_headers_t *headers;
-    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR &&
-        rd_kafka_message_headers(message, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        take_headers(headers, &read);
+    if (bytes->data != NULL) {
+        memcpy(to, bytes->data, bytes->len);
+        bytes->data = to;
     }
-    return read;
+}
+
+/* librdkafka allocates a few times for headers that are looked at. Those of a whole chunk would be more than malloc keeps at hand. */
+static void take_headers(struct mr_kafka_taken *taken)
+{
+    struct mr_kafka_read *read = &taken->read;
+    rd_kafka_headers_t *headers;
+    if (rd_kafka_message_headers(taken->message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return;
+    }
+    find_headers(headers, read);
+    if (read->oversize.data != NULL || read->position.len + read->xid.len > sizeof(taken->copied)) {
+        return;
+    }
+    copy(&read->position, taken->copied);
+    copy(&read->xid, taken->copied + read->position.len);
+    rd_kafka_message_detach_headers(taken->message, &headers);
+    rd_kafka_headers_destroy(headers);
+}
+
+/* A key or a value of no bytes is there nevertheless. */
+static void take(rd_kafka_message_t *message, struct mr_kafka_taken *ret)
+{
+    *ret = (struct mr_kafka_taken){.message = message,
+                                   .err = message->err,
+                                   .read = {
+                                       .partition = message->partition,
+                                       .offset = message->offset,
+                                       .key = {.data = message->key, .len = message->key_len},
+                                       .value = {.data = message->payload, .len = message->len},
+                                   }};
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        take_headers(ret);
+    }
 }
 
 static void fill(rd_kafka_queue_t *queue, struct chunk *chunk)
@@ -83,8 +108,7 @@ static void fill(rd_kafka_queue_t *queue, struct chunk *chunk)
     }
     chunk->count = count > 0 ? (size_t)count : 0;
     for (size_t i = 0; i < chunk->count; i++) {
-        chunk->taken[i] = (struct mr_kafka_taken){
-            .message = messages[i], .err = messages[i]->err, .read = read_of(messages[i])};
+        take(messages[i], &chunk->taken[i]);
     }
 }
 

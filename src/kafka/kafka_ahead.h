@@ -13,6 +13,7 @@ struct mr_kafka_taken {
     rd_kafka_message_t *message;
     rd_kafka_resp_err_t err;
     struct mr_kafka_read read;
+    uint8_t copied[48]; /* headers of usual lengths */
 };
 
 /* The queue is its alone until the stop. */

@@ -1,9 +1,11 @@
 #include "verify/fold.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/index.h"
+#include "base/thread.h"
 #include "verify/spill.h"
 
 enum {
@@ -34,6 +36,7 @@ struct mr_fold {
     struct mr_fold_record *truncates;
     uint32_t truncate_count, truncate_room;
     bool has_key;
+    bool is_slow;
 };
 
 /* Large values of a key, among those of its bucket. */
@@ -71,22 +74,33 @@ struct bucket {
     uint32_t large_count, large_room;
 };
 
+/* What the threads of a comparison share. */
+struct turns {
+    pthread_mutex_t lock; /* of the calls of `take` */
+    atomic_uint next;     /* bucket that nobody compares yet */
+};
+
+/* Of one thread. */
 struct comparison {
     struct mr_fold *fold;
     struct view *views; /* of each chunk */
     uint32_t view_count;
-    struct bucket bucket;
     mr_difference_fn take;
     void *context;
+    struct turns *turns;
+    struct bucket bucket;
     struct mr_fold_counts counts;
+    mr_status status;
+    struct mr_error error;
 };
 
-struct mr_fold *mr_fold_new(bool has_key)
+struct mr_fold *mr_fold_new(bool has_key, bool is_slow)
 {
     struct mr_fold *fold = MR_NEW(struct mr_fold);
     *fold = (struct mr_fold){.rows = mr_spill_new(BUCKETS, PIECE_BYTES),
                              .events = mr_spill_new(BUCKETS, PIECE_BYTES),
-                             .has_key = has_key};
+                             .has_key = has_key,
+                             .is_slow = is_slow};
     return fold;
 }
 
@@ -144,6 +158,11 @@ mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *ev
         stored.large_count = fold->has_key ? row->large_count : 0;
     }
     return store(fold->events, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
+}
+
+void mr_fold_expect_event(const struct mr_fold *fold, struct mr_digest key)
+{
+    mr_spill_expect(fold->events, key.high % BUCKETS);
 }
 
 void mr_fold_truncate(struct mr_fold *fold, const struct mr_fold_record *record)
@@ -288,6 +307,7 @@ static void differ(struct comparison *comparison, enum mr_difference_kind kind,
     const struct mr_difference difference = {
         .kind = kind, .key = entry->key, .last = entry->record, .times = times};
     comparison->counts.differences[kind] += times;
+    MR_HOLD(&comparison->turns->lock);
     comparison->take(comparison->context, &difference);
 }
 
@@ -409,25 +429,61 @@ static struct view *views_of(const struct mr_fold *fold, const struct mr_cut *cu
     return views;
 }
 
+static void *compare_buckets(void *context)
+{
+    struct comparison *comparison = context;
+    unsigned number = 0;
+    while (comparison->status == MR_OK &&
+           (number = atomic_fetch_add(&comparison->turns->next, 1)) < BUCKETS) {
+        comparison->status = compare_bucket(comparison, number, &comparison->error);
+    }
+    mr_index_done(&comparison->bucket.index);
+    free(comparison->bucket.entries);
+    free(comparison->bucket.large);
+    return NULL;
+}
+
+static void add_counts(struct mr_fold_counts *sum, const struct mr_fold_counts *more)
+{
+    sum->rows += more->rows;
+    sum->events += more->events;
+    for (size_t i = 0; i < MR_DIFFERENCE_COUNT; i++) {
+        sum->differences[i] += more->differences[i];
+    }
+    sum->eventless += more->eventless;
+    sum->unknown += more->unknown;
+    sum->older += more->older;
+    sum->unsettled += more->unsettled;
+    sum->twice += more->twice;
+    sum->buried += more->buried;
+}
+
 mr_status mr_fold_compare(struct mr_fold *fold, const struct mr_cut *cuts, uint32_t cut_count,
                           mr_difference_fn take, void *context, struct mr_fold_counts *ret_counts,
                           struct mr_error *ret_error)
 {
     MR_ASSERT(cut_count > 0);
     MR_ASSERT(fold->has_key || cut_count == 1);
-    struct comparison comparison = {.fold = fold,
-                                    .views = views_of(fold, cuts, cut_count),
-                                    .view_count = cut_count,
-                                    .take = take,
-                                    .context = context};
-    mr_status status = MR_OK;
-    for (uint32_t i = 0; i < BUCKETS && status == MR_OK; i++) {
-        status = compare_bucket(&comparison, i, ret_error);
+    struct turns turns = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct comparison own = {.fold = fold,
+                             .views = views_of(fold, cuts, cut_count),
+                             .view_count = cut_count,
+                             .take = take,
+                             .context = context,
+                             .turns = &turns};
+    struct comparison other = own;
+    pthread_t thread; /* where none is to be had, this one does all */
+    bool is_helped =
+        !fold->is_slow && mr_thread_create(&thread, compare_buckets, &other, NULL) == MR_OK;
+    compare_buckets(&own);
+    if (is_helped) {
+        pthread_join(thread, NULL);
+        add_counts(&own.counts, &other.counts);
     }
-    mr_index_done(&comparison.bucket.index);
-    free(comparison.bucket.entries);
-    free(comparison.bucket.large);
-    free(comparison.views);
-    *ret_counts = comparison.counts;
-    return status;
+    pthread_mutex_destroy(&turns.lock);
+    free(own.views);
+    *ret_counts = own.counts;
+    const struct comparison *failed = own.status != MR_OK ? &own : &other;
+    return failed->status == MR_OK ? MR_OK
+                                   : mr_fail(ret_error, failed->status, "%s", failed->error.text);
 }

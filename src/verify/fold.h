@@ -8,7 +8,9 @@
  * sees. A key that no chunk showed is a phantom if the topic has its row from the first snapshot to the last, without a pause; if it came
  * in between, after its chunk was read, nothing is said of it.
  *
- * A table without a key is a multiset: a row is its own key, and is counted. One thread.
+ * A table without a key is a multiset: a row is its own key, and is counted.
+ *
+ * Rows and events may be added by one thread each; what compares has the fold alone, and does it in two threads.
  */
 #ifndef MR_VERIFY_FOLD_H
 #define MR_VERIFY_FOLD_H
@@ -82,7 +84,8 @@ struct mr_fold_counts {
     uint64_t buried;    /* keys with a tombstone, without the delete that it belongs to */
 };
 
-struct mr_fold *mr_fold_new(bool has_key);
+/* `is_slow`: one thread compares. */
+struct mr_fold *mr_fold_new(bool has_key, bool is_slow);
 void mr_fold_free(struct mr_fold *fold); /* NULL is fine */
 
 /* `chunk`: the number of its snapshot; `xid`: of the transaction that wrote the row. */
@@ -92,10 +95,13 @@ mr_status mr_fold_add_row(struct mr_fold *fold, struct mr_digest key, uint32_t c
 mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *event,
                             struct mr_error *ret_error);
 
+/* An event of that key is about to be added: its place in memory, which is one of a thousand, may be fetched meanwhile. */
+void mr_fold_expect_event(const struct mr_fold *fold, struct mr_digest key);
+
 /* All events before that place are of rows that are gone, as of snapshots that see the transaction. */
 void mr_fold_truncate(struct mr_fold *fold, const struct mr_fold_record *record);
 
-/* Calls `take` with each difference. `cuts`: the chunks' snapshots, at least one, from the first on. */
+/* Calls `take` with each difference, one call at a time. `cuts`: the chunks' snapshots, at least one, from the first on. */
 mr_status mr_fold_compare(struct mr_fold *fold, const struct mr_cut *cuts, uint32_t cut_count,
                           mr_difference_fn take, void *context, struct mr_fold_counts *ret_counts,
                           struct mr_error *ret_error);

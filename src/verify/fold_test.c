@@ -94,7 +94,7 @@ static struct mr_fold_counts compare(struct mr_fold *fold, struct found *found)
 static void test_compare_equal(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true);
+    struct mr_fold *fold = mr_fold_new(true, false);
     struct found found;
     add_event(fold, "a", "1", "large");
     add_event(fold, "a", "2", NULL); /* the large value stays */
@@ -124,7 +124,7 @@ static void test_compare_each_kind(void **state)
         {"2", 5, MR_DIFFERENCE_ALTERED},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_fold *fold = mr_fold_new(true);
+        struct mr_fold *fold = mr_fold_new(true, false);
         struct found found;
         if (cases[i].value != NULL) {
             add_event(fold, "a", cases[i].value, "large");
@@ -145,7 +145,7 @@ static void test_compare_each_kind(void **state)
 static void test_later_event_counts(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true);
+    struct mr_fold *fold = mr_fold_new(true, false);
     struct found found;
     struct mr_fold_record early = {.place.order = 1, .offset = 9, .partition = 1};
     struct mr_fold_record late = {.place.order = 2, .offset = 3, .partition = 0};
@@ -171,7 +171,7 @@ static void test_later_event_counts(void **state)
 static void test_a_lost_value_is_unknown(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true);
+    struct mr_fold *fold = mr_fold_new(true, false);
     struct found found;
     add_event(fold, "a", "1", "before");
     struct mr_verify_large room;
@@ -190,7 +190,7 @@ static void test_a_lost_value_is_unknown(void **state)
 static void test_a_tombstone_alone(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true);
+    struct mr_fold *fold = mr_fold_new(true, false);
     struct found found;
     struct mr_fold_event tombstone = {.is_gone = true, .is_tombstone = true, .record.xid = 5};
     for (const char *key = "abc"; *key != '\0'; key++) {
@@ -212,7 +212,7 @@ static void test_a_tombstone_alone(void **state)
 static void test_truncate(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true);
+    struct mr_fold *fold = mr_fold_new(true, false);
     struct found found;
     add_event(fold, "a", "1", "large");
     struct mr_fold_record record = {.place = {.commit_lsn = 1, .order = ++next}, .xid = 5};
@@ -231,7 +231,7 @@ static void test_truncate(void **state)
 static void test_rows_without_a_key_are_counted(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(false);
+    struct mr_fold *fold = mr_fold_new(false, false);
     struct found found;
     for (int i = 0; i < 3; i++) {
         add_event(fold, "", "same", "large");
@@ -284,7 +284,7 @@ static void test_chunks(void **state)
     };
     const struct mr_cut cuts[] = {cut_at(10), cut_at(20)};
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_fold *fold = mr_fold_new(true);
+        struct mr_fold *fold = mr_fold_new(true, false);
         struct found found;
         add_events(fold, "a", cases[i].values, cases[i].xids);
         if (cases[i].chunk >= 0) {
@@ -304,7 +304,7 @@ static void test_compare_many(void **state)
 {
     (void)state;
     enum { MANY = 60000 };
-    struct mr_fold *fold = mr_fold_new(true);
+    struct mr_fold *fold = mr_fold_new(true, false);
     struct found found;
     for (int i = 0; i < 2 * MANY; i++) {
         char key[16];

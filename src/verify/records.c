@@ -60,6 +60,7 @@ static bool read_event(struct mr_work *work, const struct mr_kafka_read *read,
         }
         return false;
     }
+    mr_fold_expect_event(work->fold, *ret_key);
     bool good =
         (event->after.data == NULL || mr_verify_event_row(table, event->after, &work->topic.row)) &&
         (event->before.data == NULL || table->key_count > 0 ||

@@ -34,7 +34,7 @@ static void begin(struct mr_work *work, const struct mr_verify_table *table)
 {
     uint32_t rate = work->tools->options->rate;
     work->table = *table;
-    work->fold = mr_fold_new(table->key_count > 0);
+    work->fold = mr_fold_new(table->key_count > 0, work->tools->options->paused != NULL);
     work->row.large = MR_NEW_ARRAY(struct mr_verify_large, table->column_count + 1);
     if (table->key_count > 0 && table->is_ordered) {
         work->chunk_max =

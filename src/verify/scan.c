@@ -75,8 +75,34 @@ static inline uint64_t below(uint64_t word, uint8_t limit)
     return (word - EACH(limit)) & ~word & EACH(0x80);
 }
 
-/* Where a string's next quote, backslash or control character is, or the end. */
-static inline const uint8_t *pass_plain(const uint8_t *at, const uint8_t *end)
+#ifdef __SSE2__
+/* A bit for each of 16 bytes that is that one, the first byte's lowest. */
+static inline unsigned equals(__m128i block, char byte)
+{
+    return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8(byte)));
+}
+
+static inline __m128i block_at(const uint8_t *bytes)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)bytes);
+}
+
+/* Passes whole blocks to the first quote, backslash or control character, or until less than a block is left. */
+static inline const uint8_t *pass_blocks(const uint8_t *at, const uint8_t *end)
+{
+    for (; end - at >= 16; at += 16) {
+        __m128i block = block_at(at);
+        __m128i low = _mm_cmpeq_epi8(_mm_min_epu8(block, _mm_set1_epi8(0x1f)), block);
+        unsigned found =
+            equals(block, '"') | equals(block, '\\') | (unsigned)_mm_movemask_epi8(low);
+        if (found != 0) {
+            return at + __builtin_ctz(found);
+        }
+    }
+    return at;
+}
+#else
+static inline const uint8_t *pass_blocks(const uint8_t *at, const uint8_t *end)
 {
     for (; end - at >= 8; at += 8) {
         uint64_t word = word_at(at);
@@ -86,6 +112,14 @@ static inline const uint8_t *pass_plain(const uint8_t *at, const uint8_t *end)
             return at + __builtin_ctzll(found) / 8;
         }
     }
+    return at;
+}
+#endif
+
+/* Where a string's next quote, backslash or control character is, or the end. */
+static inline const uint8_t *pass_plain(const uint8_t *at, const uint8_t *end)
+{
+    at = pass_blocks(at, end);
     while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) {
         at++;
     }
@@ -259,17 +293,27 @@ struct marks {
 };
 
 #ifdef __SSE2__
-enum { BLOCK = 16 };
+enum { BLOCK = 32 };
 
-static inline unsigned equals(__m128i block, char byte)
+static inline struct marks half_of(const uint8_t *bytes)
 {
-    return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8(byte)));
+    __m128i block = block_at(bytes);
+    __m128i small = _mm_or_si128(block, _mm_set1_epi8(0x20));
+    return (struct marks){.quotes = equals(block, '"'),
+                          .backslashes = equals(block, '\\'),
+                          .opened = equals(small, '{'),
+                          .closed = equals(small, '}')};
 }
 
 static inline struct marks marks_of(const uint8_t *bytes)
 {
-    __m128i block = _mm_loadu_si128((const __m128i *)(const void *)bytes);
-    __m128i small = _mm_or_si128(block, _mm_set1_epi8(0x20));
+    struct marks low = half_of(bytes);
+    struct marks high = half_of(bytes + 16);
+    return (struct marks){.quotes = low.quotes | high.quotes << 16,
+                          .backslashes = low.backslashes | high.backslashes << 16,
+                          .opened = low.opened | high.opened << 16,
+                          .closed = low.closed | high.closed << 16};
+}
 #else
 enum { BLOCK = 8 };
 
@@ -284,15 +328,15 @@ static inline struct marks marks_of(const uint8_t *bytes)
 {
     uint64_t block = word_at(bytes);
     uint64_t small = block | EACH(0x20);
-#endif
     return (struct marks){.quotes = equals(block, '"'),
                           .backslashes = equals(block, '\\'),
                           .opened = equals(small, '{'),
                           .closed = equals(small, '}')};
 }
+#endif
 
-/* A block at once; false: what is passed over may end in it, so it is to be taken byte by byte. */
-static bool pass_block(struct passing *passing, const uint8_t *bytes)
+/* A block at once. Answers how many of its bytes belong to what is passed over if that ends in it, and 0 if not. */
+static inline int pass_block(struct passing *passing, const uint8_t *bytes)
 {
     struct marks marks = marks_of(bytes);
     bool is_escaped = false; /* the byte after the block */
@@ -309,16 +353,15 @@ static bool pass_block(struct passing *passing, const uint8_t *bytes)
         in_string ^= in_string << shift;
     }
     in_string ^= passing->in_string ? ~0u : 0;
-    if ((marks.opened | marks.closed) != 0) { /* seldom */
-        int closes = __builtin_popcount(marks.closed & ~in_string);
-        if (passing->depth <= closes) {
-            return false;
+    for (unsigned left = (marks.opened | marks.closed) & ~in_string; left != 0; left &= left - 1) {
+        passing->depth += (marks.opened & left & -left) != 0 ? 1 : -1;
+        if (passing->depth == 0) {
+            return __builtin_ctz(left) + 1;
         }
-        passing->depth += __builtin_popcount(marks.opened & ~in_string) - closes;
     }
     passing->in_string = (in_string >> (BLOCK - 1) & 1) != 0;
     passing->is_escaped = is_escaped;
-    return true;
+    return 0;
 }
 
 /* An object or array to its bracket. */
@@ -328,14 +371,13 @@ static bool pass_over(struct mr_scan *scan, struct mr_scanned *ret)
     const uint8_t *at = begin;
     struct passing passing = {0};
     bool is_ended = false;
+    while (scan->end - at >= BLOCK && !is_ended) {
+        int last = pass_block(&passing, at);
+        is_ended = last != 0;
+        at += is_ended ? last : BLOCK;
+    }
     while (at < scan->end && !is_ended) {
-        if (scan->end - at >= BLOCK && pass_block(&passing, at)) {
-            at += BLOCK;
-            continue;
-        }
-        for (int i = 0; i < BLOCK && at < scan->end && !is_ended; i++) {
-            is_ended = pass_one(&passing, *at++);
-        }
+        is_ended = pass_one(&passing, *at++);
     }
     scan->at = at;
     *ret = (struct mr_scanned){.kind = *begin == '{' ? MR_SCAN_OBJECT : MR_SCAN_ARRAY,

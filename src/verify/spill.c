@@ -102,6 +102,12 @@ static mr_status flush(struct mr_spill *spill, struct bucket *bucket, struct mr_
     return MR_OK;
 }
 
+void mr_spill_expect(const struct mr_spill *spill, uint32_t number)
+{
+    const struct bucket *bucket = &spill->buckets[number];
+    __builtin_prefetch(bucket->bytes + bucket->used, 1);
+}
+
 mr_status mr_spill_add(struct mr_spill *spill, uint32_t number, mr_slice head, mr_slice rest,
                        struct mr_error *ret_error)
 {
