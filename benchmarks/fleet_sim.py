@@ -21,7 +21,7 @@ from typing import NamedTuple
 HEARTBEATS = (10, 3)  # of a session one in so many; seconds at most (src/kafka/kafka_group.c)
 SETTLE_S = (0.5, 1.2) # from the last heartbeat to the first start: a rebalance, and partitions read to their ends (logs of three agents)
 START_CPU_S = 0.05    # of a process, until it streams (tests/test_fleet_sim.py: 0.04)
-LOOK_S = 0.75         # until the agent knows that it does, at most (src/fleet/look.c)
+LOOK_S = 0.75         # until the agent knows that it does, at most (src/agent/look.c)
 IDLE_MB = 5.8         # proportional memory
 SHARED_MB = 17        # that all processes of a host share
 IDLE_CPU = 0.00025    # of a core

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "base/thread.h"
 #include "cli/arguments.h"
 #include "cli/help.h"
@@ -76,7 +77,7 @@ static int fleet(const struct mr_arguments *arguments)
         {"plan", mr_fleet_plan, 0},
         {"apply", mr_fleet_apply, 0},
         {"restart", mr_fleet_restart, 0},
-        {"run", mr_fleet_run, 0},
+        {"run", mr_agent_run, 0},
         {"drain", mr_fleet_change, MR_FLEET_DRAIN},
         {"undrain", mr_fleet_change, MR_FLEET_UNDRAIN},
         {"move", mr_fleet_change, MR_FLEET_MOVE},

@@ -227,8 +227,8 @@ NIGHTLY = (
     Nightly(("test_profile_command.py",), PROFILER, 12, "draws and compares profiles that are there"),
     Nightly(("test_there_and_back.py",), ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"), 60,
             "test_migrating.py takes over each time, and test_debezium.py compares each kind of record"),
-    Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/", "src/fleet/pages.c"), 60, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
-    Nightly(("test_fleet_page.py",), ("src/fleet/fleet_page.", "src/fleet/pages.c", "src/fleet/status.c", "src/control/live_page.css", "tests/browser.py"), 20,
+    Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/", "src/agent/pages/"), 60, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
+    Nightly(("test_fleet_page.py",), ("src/agent/pages/", "src/fleet/status.c", "src/control/live_page.css", "tests/browser.py"), 20,
             "the fleet's page in a Chromium; test_fleet_store.py has what it is drawn from each time"),
     Nightly(("test_systemd.py",), ("docs/deploy/", "packaging/", "tests/booted.py"), 120,
             "boots a systemd of its own; test_deploy.py has the units looked at each time"),
@@ -269,10 +269,10 @@ NIGHTLY = (
     Nightly(("test_profiling.py",), (*PROFILER, "benchmarks/"), 3 * 100, "builds and measures several times, alone on the machine"),
     Nightly(("test_pr_check.py",), ("benchmarks/", ".github/workflows/pr-checks.yml"), 3 * 100, "measures two builds, alone on the machine"),
     Nightly(("test_verdict.py",), ("benchmarks/", "tests/placed_faults.c"), 3 * 70, "judges measurements, not millrace"),
-    Nightly(("faults/test_agents.py",), ("src/fleet/", "src/kafka/kafka_group.c"), 300, "sixty pipelines and three agents take minutes"),
-    Nightly(("test_fleet_sim.py::test_a_prediction",), ("src/fleet/", "benchmarks/fleet_sim.py"), 60, "three agents, one killed, alone on the machine; the simulation itself runs each time"),
+    Nightly(("faults/test_agents.py",), ("src/agent/", "src/fleet/", "src/kafka/kafka_group.c"), 300, "sixty pipelines and three agents take minutes"),
+    Nightly(("test_fleet_sim.py::test_a_prediction",), ("src/agent/", "benchmarks/fleet_sim.py"), 60, "three agents, one killed, alone on the machine; the simulation itself runs each time"),
     Nightly(("test_kubernetes_plane.py",), ("packaging/helm/", "docs/deploy/kubernetes.yaml"), 150, "a control plane of its own; test_helm.py renders the chart in seconds"),
-    Nightly(("test_fleet_agent.py",), ("src/fleet/", "src/kafka/kafka_group.c"), 200, "each waits for sessions of a group to end; child_test has the states, each time"),
+    Nightly(("test_fleet_agent.py",), ("src/agent/", "src/fleet/", "src/kafka/kafka_group.c"), 200, "each waits for sessions of a group to end; child_test has the states, each time"),
 )
 
 

@@ -154,17 +154,3 @@ void mr_log_write(enum mr_log_level level, const char *event, const char *senten
     mr_log_emit(line, format(line, level, event, sentence, fields));
     errno = saved_errno;
 }
-
-void mr_log_relay(const char *pipeline, const char *line, size_t len)
-{
-    char bytes[MR_LOG_LINE_MAX];
-    bool is_json = len > 1 && line[0] == '{';
-    int size = is_json ? snprintf(bytes, sizeof(bytes), "{\"pipeline\":\"%s\",%.*s\n", pipeline,
-                                  (int)len - 1, line + 1)
-                       : snprintf(bytes, sizeof(bytes), "%s: %.*s\n", pipeline, (int)len, line);
-    if (size >=
-        (int)sizeof(bytes)) { /* cut, it would be no JSON, and the end of its line is gone */
-        size = snprintf(bytes, sizeof(bytes), "%s: (line too long)\n", pipeline);
-    }
-    mr_log_emit(bytes, (size_t)size);
-}

@@ -65,9 +65,6 @@ void mr_log_fields_text(const struct mr_log_field *fields, char *ret_text, size_
 void mr_log_write(enum mr_log_level level, const char *event, const char *sentence,
                   const struct mr_log_field *fields);
 
-/* A line of another process, without its end, as it is but for the name of whose it is; any thread. */
-void mr_log_relay(const char *pipeline, const char *line, size_t len);
-
 /* mr_log(MR_LOG_INFO, "started", "millrace runs", MR_LOG_STR("slot", name)); */
 #define mr_log(level, event, sentence, ...)                                                        \
     mr_log_write((level), (event), (sentence),                                                     \

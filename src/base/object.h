@@ -19,3 +19,7 @@ static inline char *mr_object_text(const cJSON *object)
     MR_ASSERT(text != NULL);
     return text;
 }
+
+/* What is at a path of names, "lag.bytes" ("": the object itself). */
+const cJSON *mr_object_at(const cJSON *object, const char *path); /* NULL: nothing */
+double mr_object_number(const cJSON *object, const char *path);   /* NaN: there is none */

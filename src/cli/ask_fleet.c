@@ -10,12 +10,12 @@ enum { TOP_MS = 2000, WIDE = 28 };
 
 static struct mr_show_text age(const cJSON *fleet, const cJSON *item, const char *path)
 {
-    return mr_show_seconds((mr_show_number(fleet, "at_ms") - mr_show_number(item, path)) / 1e3);
+    return mr_show_seconds((mr_object_number(fleet, "at_ms") - mr_object_number(item, path)) / 1e3);
 }
 
 static const char *word(const cJSON *item, const char *path)
 {
-    const char *text = cJSON_GetStringValue(mr_show_at(item, path));
+    const char *text = cJSON_GetStringValue(mr_object_at(item, path));
     return text == NULL || text[0] == '\0' ? "-" : text;
 }
 
@@ -24,7 +24,7 @@ static void draw_pipelines(const cJSON *fleet, FILE *to)
     const cJSON *item;
     fprintf(to, "%-9s  %-*s  %-12s  %8s  %9s  %10s  %9s  %s\n", "STATE", WIDE, "PIPELINE", "NODE",
             "SINCE", "LAG", "KEPT WAL", "VERSION", "ERROR");
-    cJSON_ArrayForEach(item, mr_show_at(fleet, "pipelines"))
+    cJSON_ArrayForEach(item, mr_object_at(fleet, "pipelines"))
     {
         fprintf(to, "%-9s  %-*s  %-12s  %8s  %9s  %10s  %9s  %s\n", word(item, "state"), WIDE,
                 word(item, "name"), word(item, "node"), age(fleet, item, "since_ms").bytes,
@@ -38,7 +38,7 @@ static void draw_nodes(const cJSON *fleet, FILE *to)
     const cJSON *item;
     fprintf(to, "\n%-20s  %-9s  %9s  %8s  %9s\n", "NODE", "STATE", "PIPELINES", "REVISION",
             "VERSION");
-    cJSON_ArrayForEach(item, mr_show_at(fleet, "nodes"))
+    cJSON_ArrayForEach(item, mr_object_at(fleet, "nodes"))
     {
         const char *state = mr_show_is(item, "unknown")   ? "unknown"
                             : mr_show_is(item, "drained") ? "drained"
@@ -46,7 +46,7 @@ static void draw_nodes(const cJSON *fleet, FILE *to)
                             : mr_show_is(item, "ready")   ? "ready"
                                                           : "not ready";
         fprintf(to, "%-20s  %-9s  %9.0f  %8.0f  %9s\n", word(item, "name"), state,
-                mr_show_number(item, "pipelines"), mr_show_number(item, "revision"),
+                mr_object_number(item, "pipelines"), mr_object_number(item, "revision"),
                 word(item, "program"));
     }
 }
@@ -55,7 +55,7 @@ static int count_of(const cJSON *fleet, const char *state)
 {
     const cJSON *item;
     int count = 0;
-    cJSON_ArrayForEach(item, mr_show_at(fleet, "pipelines"))
+    cJSON_ArrayForEach(item, mr_object_at(fleet, "pipelines"))
     {
         count += strcmp(word(item, "state"), state) == 0;
     }
@@ -66,8 +66,8 @@ static void draw(const cJSON *fleet, FILE *to)
 {
     fprintf(
         to, "fleet %s   revision %.0f   %d pipelines   %d streaming   %d held   %d unknown%s\n\n",
-        word(fleet, "fleet"), mr_show_number(fleet, "revision"),
-        cJSON_GetArraySize(mr_show_at(fleet, "pipelines")), count_of(fleet, "streaming"),
+        word(fleet, "fleet"), mr_object_number(fleet, "revision"),
+        cJSON_GetArraySize(mr_object_at(fleet, "pipelines")), count_of(fleet, "streaming"),
         count_of(fleet, "held"), count_of(fleet, "unknown"),
         mr_show_is(fleet, "whole") ? "" : "   KAFKA DOES NOT KEEP WHAT WAS APPLIED: apply again");
     draw_pipelines(fleet, to);

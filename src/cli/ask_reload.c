@@ -59,8 +59,8 @@ static mr_status post(const struct mr_http_options *server, const char *path, bo
     snprintf(request, sizeof(request), "/api/reload?dry_run=%d&content=%s", dry_run,
              path == NULL ? "" : mr_config_digest(path).text);
     MR_TRY(mr_show_ask(server, request, "", &taken, ret_error));
-    const cJSON *other = mr_show_at(taken, "reads");
-    *ret_number = mr_show_number(taken, "request");
+    const cJSON *other = mr_object_at(taken, "reads");
+    *ret_number = mr_object_number(taken, "request");
     return other == NULL
                ? MR_OK
                : mr_fail(ret_error, MR_ERR_CONFIG,
@@ -80,7 +80,7 @@ mr_status mr_ask_reload(const struct mr_http_options *server, const char *path, 
     MR_TRY(await_outcome(server, number, &answer, ret_error));
     print_outcome(answer, to);
     fflush(to);
-    int code = (int)mr_show_number(answer, "exit_code");
+    int code = (int)mr_object_number(answer, "exit_code");
     mr_error_set(ret_error, MR_OK, "%s", mr_show_word(answer, "error"));
     return code == 0                                    ? MR_OK
            : code == mr_status_exit_code(MR_ERR_CONFIG) ? MR_ERR_CONFIG

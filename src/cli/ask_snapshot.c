@@ -45,11 +45,11 @@ static bool is_among(const cJSON *numbers, double number)
  * refused. */
 static bool all_checked(const cJSON *state, const cJSON *numbers, struct mr_error *ret_error)
 {
-    bool checked = !cJSON_IsFalse(mr_show_at(state, "stored"));
+    bool checked = !cJSON_IsFalse(mr_object_at(state, "stored"));
     const cJSON *one;
-    cJSON_ArrayForEach(one, mr_show_at(state, "tables"))
+    cJSON_ArrayForEach(one, mr_object_at(state, "tables"))
     {
-        if (is_among(numbers, mr_show_number(one, "request"))) {
+        if (is_among(numbers, mr_object_number(one, "request"))) {
             const char *word = mr_show_word(one, "state");
             checked = checked && strcmp(word, "checked") != 0;
             if (strcmp(word, "failed") == 0) {
@@ -62,7 +62,7 @@ static bool all_checked(const cJSON *state, const cJSON *numbers, struct mr_erro
 
 static void print_state(const cJSON *state, FILE *to)
 {
-    const cJSON *tables = mr_show_at(state, "tables");
+    const cJSON *tables = mr_object_at(state, "tables");
     if (mr_show_is(state, "paused")) {
         fputs("paused: millrace snapshot --resume goes on\n", to);
     }
@@ -72,8 +72,8 @@ static void print_state(const cJSON *state, FILE *to)
     const cJSON *one;
     cJSON_ArrayForEach(one, tables)
     {
-        double seconds = mr_show_number(one, "seconds");
-        double rows = mr_show_number(one, "rows");
+        double seconds = mr_object_number(one, "seconds");
+        double rows = mr_object_number(one, "rows");
         fprintf(to, "%-40s %-8s %12s rows, about %s in all, %s%s\n", mr_show_word(one, "table"),
                 mr_show_word(one, "state"), mr_show_count(rows).bytes,
                 MR_SHOW_COUNT(one, "rows_estimated"), mr_show_seconds(seconds).bytes,
@@ -91,11 +91,11 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
         MR_TRY(mr_show_ask(server, "/api/snapshot", text, &taken, ret_error));
     }
     struct mr_error refused = {0};
-    const cJSON *first = cJSON_GetArrayItem(mr_show_at(taken, "errors"), 0);
+    const cJSON *first = cJSON_GetArrayItem(mr_object_at(taken, "errors"), 0);
     if (first != NULL) {
         mr_error_set(&refused, MR_ERR_CONFIG, "%s", mr_show_word(first, ""));
     }
-    const cJSON *numbers = mr_show_at(taken, "requests");
+    const cJSON *numbers = mr_object_at(taken, "requests");
     cJSON *state = NULL;
     int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
     mr_status status;

@@ -138,7 +138,7 @@ static mr_status ask_child(const struct doing *doing, const char *path, const ch
 {
     MR_OBJECT cJSON *answer = NULL;
     MR_TRY(mr_show_ask(&doing->recover->config->http, path, text, &answer, ret_error));
-    bool says = cJSON_IsBool(mr_show_at(answer, name));
+    bool says = cJSON_IsBool(mr_object_at(answer, name));
     *ret_is = mr_show_is(answer, name);
     return says ? MR_OK
                 : mr_fail(ret_error, MR_ERR_TRANSIENT,

@@ -17,7 +17,7 @@ mr_status mr_show_refusal(const char *path, long http_status, const char *body,
     }
     /* {"error":"…"}: the sentence is for people. */
     MR_OBJECT cJSON *answer = cJSON_Parse(body);
-    const cJSON *error = mr_show_at(answer, "error");
+    const cJSON *error = mr_object_at(answer, "error");
     bool may_pass = http_status >= MR_HTTP_INTERNAL || http_status == MR_HTTP_TOO_MANY;
     mr_status status = may_pass                           ? MR_ERR_TRANSIENT
                        : http_status == MR_HTTP_FORBIDDEN ? MR_ERR_CONFIG
@@ -47,33 +47,15 @@ mr_status mr_show_ask(const struct mr_http_options *server, const char *path, co
                          "what answers there is no millrace; set --address or --config");
 }
 
-const cJSON *mr_show_at(const cJSON *object, const char *path)
-{
-    char name[64];
-    while (*path != '\0') {
-        size_t len = strcspn(path, ".");
-        snprintf(name, sizeof(name), "%.*s", (int)len, path);
-        object = cJSON_GetObjectItemCaseSensitive(object, name);
-        path += len + (path[len] == '.');
-    }
-    return object;
-}
-
-double mr_show_number(const cJSON *object, const char *path)
-{
-    const cJSON *item = mr_show_at(object, path);
-    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
-}
-
 const char *mr_show_word(const cJSON *object, const char *path)
 {
-    const cJSON *item = mr_show_at(object, path);
+    const cJSON *item = mr_object_at(object, path);
     return cJSON_IsString(item) ? item->valuestring : "unknown";
 }
 
 bool mr_show_is(const cJSON *object, const char *path)
 {
-    return cJSON_IsTrue(mr_show_at(object, path));
+    return cJSON_IsTrue(mr_object_at(object, path));
 }
 
 struct mr_show_text mr_show_percentile(double seconds)
@@ -156,7 +138,7 @@ static struct mr_show_text show_clock(double time_ms)
 struct mr_show_text mr_show_since(const cJSON *status)
 {
     return mr_show_seconds(
-        (mr_show_number(status, "time_ms") - mr_show_number(status, "state_since_ms")) / 1e3);
+        (mr_object_number(status, "time_ms") - mr_object_number(status, "state_since_ms")) / 1e3);
 }
 
 void mr_show_slot(const cJSON *status, FILE *to)
@@ -166,8 +148,8 @@ void mr_show_slot(const cJSON *status, FILE *to)
         fprintf(to, "   %s   keeps %s of WAL", mr_show_word(status, "slot.wal_status"),
                 MR_SHOW_BYTES(status, "slot.retained_bytes"));
     }
-    if (mr_show_at(status, "slot.safe_bytes") != NULL) {
-        double forecast = mr_show_number(status, "slot.forecast_seconds");
+    if (mr_object_at(status, "slot.safe_bytes") != NULL) {
+        double forecast = mr_object_number(status, "slot.forecast_seconds");
         fprintf(to, "   lost in %s",
                 isfinite(forecast) ? mr_show_seconds(forecast).bytes : "(does not shrink)");
     }
@@ -176,12 +158,12 @@ void mr_show_slot(const cJSON *status, FILE *to)
 
 void mr_show_events(const cJSON *status, int shown, FILE *to)
 {
-    const cJSON *events = mr_show_at(status, "events");
+    const cJSON *events = mr_object_at(status, "events");
     int count = cJSON_GetArraySize(events);
     for (int i = count > shown ? count - shown : 0; i < count; i++) {
         const cJSON *event = cJSON_GetArrayItem(events, i);
         const char *about = mr_show_word(event, "about");
-        fprintf(to, "%s %-5s %s: %s%s%s\n", show_clock(mr_show_number(event, "time_ms")).bytes,
+        fprintf(to, "%s %-5s %s: %s%s%s\n", show_clock(mr_object_number(event, "time_ms")).bytes,
                 mr_show_word(event, "level"), mr_show_word(event, "event"),
                 mr_show_word(event, "text"), about[0] == '\0' ? "" : "  ", about);
     }

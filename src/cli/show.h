@@ -12,9 +12,7 @@ mr_status mr_show_ask(const struct mr_http_options *server, const char *path, co
 mr_status mr_show_refusal(const char *path, long http_status, const char *body,
                           struct mr_error *ret_error);
 
-/* What is at a path of names, "lag.bytes" ("": the object itself). */
-const cJSON *mr_show_at(const cJSON *object, const char *path); /* NULL: nothing */
-double mr_show_number(const cJSON *object, const char *path);   /* NaN: there is none */
+/* What is at a path of names (base/object.h). */
 const char *mr_show_word(const cJSON *object, const char *path);
 bool mr_show_is(const cJSON *object, const char *path);
 
@@ -31,10 +29,10 @@ struct mr_show_text mr_show_bytes(double value);     /* "1.2 MiB" */
 struct mr_show_text mr_show_seconds(double seconds); /* "2.5 ms" */
 
 /* The same of a number at a path, as text. */
-#define MR_SHOW_COUNT(object, path)      mr_show_count(mr_show_number(object, path)).bytes
-#define MR_SHOW_BYTES(object, path)      mr_show_bytes(mr_show_number(object, path)).bytes
-#define MR_SHOW_SECONDS(object, path)    mr_show_seconds(mr_show_number(object, path)).bytes
-#define MR_SHOW_PERCENTILE(object, path) mr_show_percentile(mr_show_number(object, path)).bytes
+#define MR_SHOW_COUNT(object, path)      mr_show_count(mr_object_number(object, path)).bytes
+#define MR_SHOW_BYTES(object, path)      mr_show_bytes(mr_object_number(object, path)).bytes
+#define MR_SHOW_SECONDS(object, path)    mr_show_seconds(mr_object_number(object, path)).bytes
+#define MR_SHOW_PERCENTILE(object, path) mr_show_percentile(mr_object_number(object, path)).bytes
 
 /* How long it has been in its state. */
 struct mr_show_text mr_show_since(const cJSON *status);

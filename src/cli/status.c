@@ -7,7 +7,7 @@ enum { TABLES_SHOWN = 12, EVENTS_SHOWN = 6 };
 
 static void print_heading(const cJSON *status, FILE *to)
 {
-    const cJSON *cause = mr_show_at(status, "standstill.cause");
+    const cJSON *cause = mr_object_at(status, "standstill.cause");
     bool stands = cJSON_IsString(cause) && strcmp(cause->valuestring, "none") != 0;
     fprintf(to, "millrace %s   %s%s%s%s for %s   bottleneck: %s   up %s\n",
             mr_show_word(status, "version"), mr_show_word(status, "state"), stands ? " (" : "",
@@ -15,7 +15,7 @@ static void print_heading(const cJSON *status, FILE *to)
             mr_show_word(status, "bottleneck"), MR_SHOW_SECONDS(status, "uptime"));
     const char *reason = mr_show_word(status, "reason");
     if (reason[0] != '\0') {
-        fprintf(to, "%s%s\n", cJSON_IsFalse(mr_show_at(status, "ready")) ? "not ready: " : "",
+        fprintf(to, "%s%s\n", cJSON_IsFalse(mr_object_at(status, "ready")) ? "not ready: " : "",
                 reason);
     }
     fputc('\n', to);
@@ -40,8 +40,8 @@ static void print_positions(const cJSON *status, FILE *to)
                 : before == 0 ? word
                               : mr_show_bytes(behind).bytes);
         snprintf(path, sizeof(path), "behind.%s", steps[i]);
-        if (is_known && mr_show_number(status, path) >= 1) {
-            fprintf(to, " (%s)", mr_show_seconds(mr_show_number(status, path)).bytes);
+        if (is_known && mr_object_number(status, path) >= 1) {
+            fprintf(to, " (%s)", mr_show_seconds(mr_object_number(status, path)).bytes);
         }
         before = is_known ? lsn : before;
     }
@@ -50,10 +50,10 @@ static void print_positions(const cJSON *status, FILE *to)
 
 static void print_why(const cJSON *status, FILE *to)
 {
-    if (mr_show_at(status, "why") != NULL && mr_show_word(status, "why")[0] != '\0') {
+    if (mr_object_at(status, "why") != NULL && mr_show_word(status, "why")[0] != '\0') {
         fprintf(to, "why        %s\n", mr_show_word(status, "why"));
     }
-    if (mr_show_at(status, "slot.cost") != NULL) {
+    if (mr_object_at(status, "slot.cost") != NULL) {
         fprintf(to,
                 "costs      %s of confirmed WAL   catalog rows of %s transactions   %s spilled\n",
                 MR_SHOW_BYTES(status, "slot.cost.held_bytes"),
@@ -65,7 +65,7 @@ static void print_why(const cJSON *status, FILE *to)
 static void print_held_up(const cJSON *status, FILE *to)
 {
     const char *since = mr_show_word(status, "incremental.held_since");
-    if (mr_show_at(status, "incremental.held_by") != NULL) {
+    if (mr_object_at(status, "incremental.held_by") != NULL) {
         fprintf(to, "copies     wait for %s%s%s\n", mr_show_word(status, "incremental.held_by"),
                 since[0] == '\0' ? "" : ", since ", since);
     }
@@ -82,13 +82,13 @@ static void print_gap(const cJSON *status, FILE *to)
 /* What the daemon's own proof has come to, where it is on. */
 static void print_proofs(const cJSON *status, FILE *to)
 {
-    if (mr_show_at(status, "verify") == NULL) {
+    if (mr_object_at(status, "verify") == NULL) {
         return;
     }
-    double tables = mr_show_number(status, "verify.tables");
+    double tables = mr_object_number(status, "verify.tables");
     fprintf(to, "proofs     ");
     if (tables > 0) {
-        fprintf(to, "%.1f %% of rows proved within %s   ", mr_show_number(status, "verify.percent"),
+        fprintf(to, "%.1f %% of rows proved within %s   ", mr_object_number(status, "verify.percent"),
                 MR_SHOW_SECONDS(status, "verify.interval"));
     }
     fprintf(to, "%s of %s tables   %s differ   %s could not be%s\n",
@@ -131,13 +131,13 @@ static void print_figures(const cJSON *status, FILE *to)
             mr_show_is(status, "sink.connected") ? "connected" : "away",
             MR_SHOW_COUNT(status, "totals.reconnects"), MR_SHOW_COUNT(status, "totals.rebuilds"));
     fprintf(to, "process    %s resident   %.2f cores   %s threads   %s descriptors\n",
-            MR_SHOW_BYTES(status, "process.resident_bytes"), mr_show_number(status, "rates.cpu"),
+            MR_SHOW_BYTES(status, "process.resident_bytes"), mr_object_number(status, "rates.cpu"),
             MR_SHOW_COUNT(status, "process.threads"), MR_SHOW_COUNT(status, "process.open_fds"));
 }
 
 static void print_tables(const cJSON *status, FILE *to)
 {
-    const cJSON *tables = mr_show_at(status, "tables");
+    const cJSON *tables = mr_object_at(status, "tables");
     const cJSON *table;
     int shown = 0;
     fprintf(to, "\n%-32s %14s %14s %14s %14s\n", "table", "inserts", "updates", "deletes",
@@ -151,7 +151,7 @@ static void print_tables(const cJSON *status, FILE *to)
                 MR_SHOW_COUNT(table, "insert"), MR_SHOW_COUNT(table, "update"),
                 MR_SHOW_COUNT(table, "delete"), MR_SHOW_COUNT(table, "truncate"));
     }
-    int count = (int)mr_show_number(status, "table_count");
+    int count = (int)mr_object_number(status, "table_count");
     if (count > TABLES_SHOWN) {
         fprintf(to, "… and %d more\n", count - TABLES_SHOWN);
     }

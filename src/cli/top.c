@@ -55,7 +55,7 @@ static int column_of(const cJSON *history, const char *name)
 {
     int at = 0;
     const cJSON *title;
-    cJSON_ArrayForEach(title, mr_show_at(history, "columns"))
+    cJSON_ArrayForEach(title, mr_object_at(history, "columns"))
     {
         if (strcmp(mr_show_word(title, ""), name) == 0) {
             break;
@@ -70,13 +70,13 @@ static void print_history(const cJSON *history, const char *label, const char *n
                           FILE *to)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    const cJSON *rows = mr_show_at(history, "rows");
+    const cJSON *rows = mr_object_at(history, "rows");
     int at = column_of(history, name);
     int first = cJSON_GetArraySize(rows) - BARS;
     double values[BARS], most = 0;
     for (int i = 0; i < BARS; i++) {
         const cJSON *row = first + i < 0 ? NULL : cJSON_GetArrayItem(rows, first + i);
-        values[i] = mr_show_number(cJSON_GetArrayItem(row, at), "");
+        values[i] = mr_object_number(cJSON_GetArrayItem(row, at), "");
         most = values[i] > most ? values[i] : most;
     }
     fprintf(to, "%-14s %11s  ", label, show(values[BARS - 1]).bytes);
@@ -148,22 +148,22 @@ static void print_bar(const char *name, double percent, FILE *to)
 /* Existing rows, while they are copied, and a line for each of the first tables under way. Returns how many lines. */
 static unsigned print_copy(const cJSON *status, FILE *to)
 {
-    const cJSON *copy = mr_show_at(status, "snapshot");
+    const cJSON *copy = mr_object_at(status, "snapshot");
     if (strcmp(mr_show_word(copy, "state"), "running") != 0) {
         return 0;
     }
-    print_bar("existing rows", mr_show_number(copy, "percent"), to);
+    print_bar("existing rows", mr_object_number(copy, "percent"), to);
     fprintf(to, "  left %s%s  %s of %s tables  %s rows/s\n", MR_SHOW_SECONDS(copy, "seconds_left"),
             mr_show_is(copy, "slot_is_short") ? ", the slot is lost before" : "",
             MR_SHOW_COUNT(copy, "tables_done"), MR_SHOW_COUNT(copy, "tables"),
             MR_SHOW_COUNT(copy, "rows_per_second"));
     unsigned lines = 1;
     const cJSON *table;
-    cJSON_ArrayForEach(table, mr_show_at(copy, "progress"))
+    cJSON_ArrayForEach(table, mr_object_at(copy, "progress"))
     {
         bool is_read = strcmp(mr_show_word(table, "state"), "read") == 0;
         if (is_read && lines <= COPIED_SHOWN) {
-            print_bar(mr_show_word(table, "table"), mr_show_number(table, "percent"), to);
+            print_bar(mr_show_word(table, "table"), mr_object_number(table, "percent"), to);
             fprintf(to, "  %s rows\n", MR_SHOW_COUNT(table, "rows"));
             lines++;
         }
@@ -175,7 +175,7 @@ static uint64_t changes_of(const cJSON *table)
 {
     double sum = 0;
     for (int op = 0; op < MR_OP_READ; op++) {
-        double value = mr_show_number(table, mr_op_name((enum mr_op)op));
+        double value = mr_object_number(table, mr_op_name((enum mr_op)op));
         sum += isfinite(value) ? value : 0;
     }
     return (uint64_t)sum;
@@ -186,8 +186,8 @@ static double rate_of(const struct top *top, const cJSON *status, const cJSON *t
 {
     const cJSON *other;
     double seconds =
-        (mr_show_number(status, "time_ms") - mr_show_number(top->before, "time_ms")) / 1e3;
-    cJSON_ArrayForEach(other, mr_show_at(top->before, "tables"))
+        (mr_object_number(status, "time_ms") - mr_object_number(top->before, "time_ms")) / 1e3;
+    cJSON_ArrayForEach(other, mr_object_at(top->before, "tables"))
     {
         if (strcmp(mr_show_word(other, "table"), mr_show_word(table, "table")) == 0) {
             double grown = (double)changes_of(table) - (double)changes_of(other);
@@ -205,7 +205,7 @@ struct line {
 
 static double sort_value(const struct line *line)
 {
-    double value = line->member == NULL ? line->rate : mr_show_number(line->table, line->member);
+    double value = line->member == NULL ? line->rate : mr_object_number(line->table, line->member);
     return isfinite(value) ? value : -1;
 }
 
@@ -249,7 +249,7 @@ static void print_tables(const struct top *top, const cJSON *status, unsigned sh
     }
     unsigned count = 0;
     const cJSON *table;
-    cJSON_ArrayForEach(table, mr_show_at(status, "tables"))
+    cJSON_ArrayForEach(table, mr_object_at(status, "tables"))
     {
         if (count < TABLES_MAX) {
             lines[count++] = (struct line){table, rate_of(top, status, table), member};
@@ -358,7 +358,7 @@ static void status_path(const struct top *top, char *ret, size_t size)
 /* A key has all drawn again at once: that answer takes the newest one's place, so that rates are of a second or so. */
 static void keep_answer(struct top *top, cJSON *status)
 {
-    double passed_ms = mr_show_number(status, "time_ms") - mr_show_number(top->newest, "time_ms");
+    double passed_ms = mr_object_number(status, "time_ms") - mr_object_number(top->newest, "time_ms");
     bool replaces = passed_ms >= 0 && passed_ms < PERIOD_MS / 2.0;
     cJSON_Delete(replaces ? top->newest : top->before);
     top->before = replaces ? top->before : top->newest;
@@ -380,7 +380,7 @@ static void show(struct top *top, const struct mr_http_options *server, FILE *to
     mr_status asked = mr_show_ask(server, path, NULL, &status, &error);
     if (asked == MR_OK) {
         keep_answer(top, status);
-        double newest_ms = mr_show_number(status, "time_ms");
+        double newest_ms = mr_object_number(status, "time_ms");
         snprintf(path, sizeof(path), "/api/history?after=%.0f", newest_ms - (BARS + 2) * 1e3);
         asked = mr_show_ask(server, path, NULL, &history, &error);
     }

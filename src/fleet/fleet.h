@@ -41,10 +41,6 @@ mr_fleet_fn mr_fleet_change;
 /* Restarts those that stream, one after the other: each streams again before the next one ends. 1: one does not. */
 mr_fleet_fn mr_fleet_restart;
 
-/* An agent on a host: runs the pipelines that Kafka's group protocol places there, each a process, until SIGTERM, or until another agent
- * takes its name. Where a pipeline runs may be wrong at any time; slot, advisory lock and transactional id protect. */
-mr_fleet_fn mr_fleet_run;
-
 /* What is kept of a fleet in Kafka, for who looks at it. */
 struct mr_fleet_view;
 struct cJSON;

@@ -1,4 +1,4 @@
-/* A fleet inside. Only src/fleet includes it.
+/* A fleet inside. Only src/fleet and src/agent include it.
  *
  *   definition.c  the file: template, servers, pipelines by hand
  *   discover.c    what servers say: databases, and whether there is room

@@ -1,4 +1,4 @@
-/* What a fleet keeps in Kafka: two compacted topics, and the records in them (docs/fleet.md). Only src/fleet includes it. One thread.
+/* What a fleet keeps in Kafka: two compacted topics, and the records in them (docs/fleet.md). Only src/fleet and src/agent include it. One thread.
  *
  *   __millrace_fleet.NAME         256 partitions (or fewer, where somebody else has made it). `apply` and its like write it, under the transactional id "millrace-fleet/NAME", all of a
  *                                 change in one transaction; agents read it, committed only

@@ -253,16 +253,17 @@ MUTANTS = [
            "items[ret[at - 1]].due_ns > items[i].due_ns", "items[ret[at - 1]].due_ns < items[i].due_ns", "unit schedule_test"),
     Mutant("the daemon's proof counts no row that differs", f"{VERIFY}schedule.c", "proof.differences += mr_said_number(said, mr_difference_names[i]);",
            "proof.differences += 0 * mr_said_number(said, mr_difference_names[i]);", "unit schedule_test"),
-    Mutant("starts again what needs a person", "src/fleet/child.c", "    } else if (needs_person(exit_code)) {",
+    Mutant("starts again what needs a person", "src/agent/child.c", "    } else if (needs_person(exit_code)) {",
            "    } else if (needs_person(exit_code) && child->starts > 8) {", "test_fleet_agent.py::test_what_needs_a_person_is_held"),
-    Mutant("gives partitions up before their processes have ended", "src/fleet/agent.c", "    if (!has_leaving || is_busy) {", "    if (!has_leaving) {",
+    Mutant("gives partitions up before their processes have ended", "src/agent/agent.c",
+           "        is_busy |=\n", "        is_busy |= false &&\n",
            "test_fleet_agent.py::test_an_agent_is_killed"),
-    Mutant("starts more than the host is good for", "src/fleet/agent.c", "pipelines <= own->pipelines_max)", "pipelines > 0)",
+    Mutant("starts more than the host is good for", "src/agent/agent.c", "pipelines < own->pipelines_max)", "true)",
            "test_fleet_agent.py::test_what_is_above_the_hosts_limits"),
-    Mutant("ends for a late request of its own", "src/fleet/news.c", "lost_ms == 0 || ", "lost_ms >= 0 || ",
+    Mutant("ends for a late request of its own", "src/agent/news.c", "lost_ms == 0 || ", "lost_ms >= 0 || ",
            "test_fleet_agent.py::test_fenced_by_what_comes_late"),
-    Mutant("starts before a partition is read to its end", "src/fleet/news.c", "        agent->holds[partition] = HOLD_UNREAD;",
-           "        agent->holds[partition] = HOLD_READ;", "test_fleet_agent.py::test_nothing_starts_before_the_end"),
+    Mutant("starts before a partition is read to its end", "src/agent/news.c", "    hold(agent, news, HOLD_UNREAD);",
+           "    hold(agent, news, HOLD_READ);", "test_fleet_agent.py::test_nothing_starts_before_the_end"),
 ]
 
 

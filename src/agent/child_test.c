@@ -1,4 +1,4 @@
-#include "fleet/child.h"
+#include "agent/child.h"
 
 #include "testing/test.h"
 

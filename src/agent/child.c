@@ -1,24 +1,10 @@
-#include "fleet/child.h"
-
-#define TO(state) (1U << FLEET_##state)
-
-/* Where each state may lead. */
-static const uint8_t next[FLEET_STATES] = {
-    [FLEET_WAITING] = TO(STARTING) | TO(STOPPED),
-    [FLEET_STARTING] = TO(STANDBY) | TO(STREAMING) | TO(BACKOFF) | TO(HELD) | TO(ENDING),
-    [FLEET_STANDBY] = TO(STARTING) | TO(STREAMING) | TO(BACKOFF) | TO(HELD) | TO(ENDING),
-    [FLEET_STREAMING] = TO(STARTING) | TO(STANDBY) | TO(BACKOFF) | TO(HELD) | TO(ENDING),
-    [FLEET_BACKOFF] = TO(WAITING) | TO(STARTING) | TO(STOPPED),
-    [FLEET_HELD] = TO(WAITING) | TO(STOPPED),
-    [FLEET_ENDING] = TO(WAITING) | TO(STOPPED),
-    [FLEET_STOPPED] = TO(WAITING),
-};
+#include "agent/child.h"
 
 static void move_to(struct fleet_child_state *child, enum fleet_state state, int64_t now_ms)
 {
-    MR_ASSERT((next[child->state] >> state & 1) != 0);
     child->state = state;
     child->since_ms = now_ms;
+    child->told_ms = 0;
 }
 
 struct fleet_child_state mr_child_new(int64_t now_ms)
@@ -114,6 +100,6 @@ void mr_child_ended(struct fleet_child_state *child, int32_t exit_code, int64_t 
         move_to(child, FLEET_BACKOFF, now_ms);
         child->limit_ms = now_ms + child->pause_ms;
         child->pause_ms =
-            2 * child->pause_ms > FLEET_PAUSE_MS_MAX ? FLEET_PAUSE_MS_MAX : 2 * child->pause_ms;
+            child->pause_ms < FLEET_PAUSE_MS_MAX / 2 ? 2 * child->pause_ms : FLEET_PAUSE_MS_MAX;
     }
 }

@@ -1,5 +1,5 @@
 /* The state of one pipeline on an agent: whether its process is to be started, awaited or left alone. Values only: who calls it has the
- * process and the clock (milliseconds that never jump). One thread.
+ * process and the clock (milliseconds that never jump). One thread at a time.
  *
  *                 started                 seen                     seen
  *     WAITING ─────────────▶ STARTING ─────────▶ STANDBY ◀──────▶ STREAMING
@@ -9,7 +9,6 @@
  *        └── ended, and wanted ─┴─▶ ENDING ───▶ STOPPED   not wanted; wanted again: WAITING */
 #pragma once
 
-#include "base/base.h"
 #include "fleet/store.h"
 
 enum {
@@ -25,6 +24,7 @@ struct fleet_child_state {
     bool is_wanted;     /* is started again when it has ended */
     bool has_process;   /* in STARTING, STANDBY, STREAMING and ENDING */
     int64_t since_ms;   /* in this state */
+    int64_t told_ms;    /* when others were told of it; 0: they are to be, for it has changed */
     int64_t started_ms; /* of the last process */
     int64_t limit_ms;   /* BACKOFF: when it is over. ENDING: when patience is */
     uint32_t pause_ms;  /* the next one */
