@@ -88,7 +88,8 @@ static void print_proofs(const cJSON *status, FILE *to)
     double tables = mr_object_number(status, "verify.tables");
     fprintf(to, "proofs     ");
     if (tables > 0) {
-        fprintf(to, "%.1f %% of rows proved within %s   ", mr_object_number(status, "verify.percent"),
+        fprintf(to, "%.1f %% of rows proved within %s   ",
+                mr_object_number(status, "verify.percent"),
                 MR_SHOW_SECONDS(status, "verify.interval"));
     }
     fprintf(to, "%s of %s tables   %s differ   %s could not be%s\n",

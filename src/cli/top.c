@@ -358,7 +358,8 @@ static void status_path(const struct top *top, char *ret, size_t size)
 /* A key has all drawn again at once: that answer takes the newest one's place, so that rates are of a second or so. */
 static void keep_answer(struct top *top, cJSON *status)
 {
-    double passed_ms = mr_object_number(status, "time_ms") - mr_object_number(top->newest, "time_ms");
+    double passed_ms =
+        mr_object_number(status, "time_ms") - mr_object_number(top->newest, "time_ms");
     bool replaces = passed_ms >= 0 && passed_ms < PERIOD_MS / 2.0;
     cJSON_Delete(replaces ? top->newest : top->before);
     top->before = replaces ? top->before : top->newest;
