@@ -28,10 +28,9 @@ static void rounds(uint64_t v[4], int count)
 
 static struct mr_digest plain(struct mr_digest key, const uint8_t *bytes, size_t len)
 {
-    uint64_t v[4] = {key.low ^ UINT64_C(0x736f6d6570736575),
-                     key.high ^ UINT64_C(0x646f72616e646f6d) ^ 0xee,
-                     key.low ^ UINT64_C(0x6c7967656e657261),
-                     key.high ^ UINT64_C(0x7465646279746573)};
+    uint64_t v[4] = {
+        key.low ^ UINT64_C(0x736f6d6570736575), key.high ^ UINT64_C(0x646f72616e646f6d) ^ 0xee,
+        key.low ^ UINT64_C(0x6c7967656e657261), key.high ^ UINT64_C(0x7465646279746573)};
     size_t words = len / 8 + 1;
     for (size_t i = 0; i < words; i++) {
         uint64_t word = 0;
