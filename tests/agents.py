@@ -251,9 +251,24 @@ class Fleet:
     def all_arrived(self, limit_s=60):
         """Nothing is lost, repeated, or out of order."""
         wanted = {name: source.rows for name, source in self.sources.items()}
-        eventually(lambda: all(len(ids) >= wanted[name] for name, ids in self.arrived().items()), limit_s, "all rows")
+
+        def missing():
+            return {name: wanted[name] - len(ids) for name, ids in self.arrived().items() if len(ids) < wanted[name]}
+        try:
+            eventually(lambda: not missing(), limit_s, "all rows")
+        except AssertionError:
+            self.show(missing())
+            raise
         for name, ids in self.arrived().items():
-            assert ids == list(range(1, wanted[name] + 1)), f"{name}: {len(ids)} of {wanted[name]}, {len(ids) - len(set(ids))} twice"
+            twice = sorted({one for one in ids if ids.count(one) > 1}) if len(ids) > len(set(ids)) else []
+            if ids != list(range(1, wanted[name] + 1)):
+                self.show({name: twice})
+            assert ids == list(range(1, wanted[name] + 1)), f"{name}: {len(ids)} of {wanted[name]}, twice {twice}"
+
+    def show(self, wrong):
+        """What agents have of the logs of pipelines, {name: what is wrong with it}."""
+        for name, what in wrong.items():
+            print(name, what, *(line for agent in self.agents.values() for line in agent.lines if f'"{name}"' in line))
 
     def close(self):
         for agent in self.agents.values():

@@ -305,6 +305,7 @@ static mr_status begin(struct fleet_agent *agent, struct mr_error *ret_error)
 {
     const struct fleet_own *own = agent->own;
     struct epoll_event event = {.events = EPOLLIN};
+    agent->home.cgroup = mr_cgroup_take(); /* with no process yet that would stay in it */
     MR_TRY(mr_programs_start(&own->config->programs, ret_error));
     agent->signal_fd = mr_thread_signals(true);
     agent->wait_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -318,7 +319,6 @@ static mr_status begin(struct fleet_agent *agent, struct mr_error *ret_error)
                        "write",
                        own->folder, strerror(errno));
     }
-    agent->home.cgroup = mr_cgroup_take();
     mr_log_start();
     mr_log(MR_LOG_INFO, "fleet_started", "millrace " MR_VERSION " runs pipelines of a fleet",
            MR_LOG_STR("fleet", own->name), MR_LOG_STR("node", agent->node),

@@ -253,6 +253,8 @@ MUTANTS = [
            "items[ret[at - 1]].due_ns > items[i].due_ns", "items[ret[at - 1]].due_ns < items[i].due_ns", "unit schedule_test"),
     Mutant("the daemon's proof counts no row that differs", f"{VERIFY}schedule.c", "proof.differences += mr_said_number(said, mr_difference_names[i]);",
            "proof.differences += 0 * mr_said_number(said, mr_difference_names[i]);", "unit schedule_test"),
+    Mutant("sets no limit of memory", "src/base/cgroup.c", "write_below(path, \"memory.max\",", "write_below(path, \"memory.low\",",
+           "test_cgroup.py::test_one_that_needs_too_much_ends_alone"),
     Mutant("starts again what needs a person", "src/agent/child.c", "    } else if (needs_person(exit_code)) {",
            "    } else if (needs_person(exit_code) && child->starts > 8) {", "test_fleet_agent.py::test_what_needs_a_person_is_held"),
     Mutant("gives partitions up before their processes have ended", "src/agent/agent.c",
