@@ -298,7 +298,7 @@ def test_what_is_refused(fleet, what):
 
 @pytest.mark.parametrize("change, parts", [
     ({"fleet": 'label = "x"'}, ['"label" is unknown in [fleet]']),
-    ({"rest": "[tempaltes]\n"}, ['"tempaltes" is unknown in a fleet']),
+    ({"rest": "[templated]\n"}, ['"templated" is unknown in a fleet']),
     ({"rest": '[templates]\ntables = ["public.*"]\n'}, ["templates.tables must be a section"]),
     ({"rest": "[templates.a]\n", "discover": 'template = "b"'}, ["_a: there is no [templates.b]"]),
     ({"rest": '[templates.a]\ntemplate = "b"\n', "discover": 'template = "a"'}, ['unknown key "template"']),

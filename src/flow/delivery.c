@@ -422,6 +422,13 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
     MR_ASSERT(delivery->current == NULL && !is_open(delivery));
     struct progress begin = {.lsn = state.end_lsn, .last = state.last};
+    if (is_transactional(delivery) && found && state.end_lsn < delivery->published.lsn) {
+        mr_log(MR_LOG_ERROR, "stored_went_back",
+               "Kafka keeps an older position than the one it had committed, so it may lack the "
+               "rows between them, too; \"millrace verify\" names them",
+               MR_LOG_LSN("stored", state.end_lsn),
+               MR_LOG_LSN("confirmed", delivery->published.lsn));
+    }
     if (delivery->published.lsn > begin.lsn) {
         begin = (struct progress){.lsn = delivery->published.lsn, .last = delivery->published.last};
     }
