@@ -56,18 +56,17 @@ static inline uint64_t word_at(const uint8_t *bytes)
     return le64toh(word);
 }
 
-/* The last word: fewer than eight bytes before `end`, and the length. No copy of that many bytes, which the load of a whole word after
+/* The last word: fewer than eight bytes at the end, and the length. No copy of that many bytes, which the load of a whole word after
  * it would have to wait for: texts are short, and this was half of their digest. */
-static inline uint64_t last_word(const uint8_t *begin, const uint8_t *end)
+static inline uint64_t last_word(const uint8_t *bytes, size_t len)
 {
-    size_t len = (size_t)(end - begin);
     unsigned left = len % 8;
     uint64_t word = 0;
     if (len >= 8) {
-        word = left == 0 ? 0 : word_at(end - 8) >> (64 - 8 * left);
+        word = left == 0 ? 0 : word_at(bytes + len - 8) >> (64 - 8 * left);
     } else {
         for (unsigned i = 0; i < left; i++) {
-            word |= (uint64_t)begin[i] << (8 * i);
+            word |= (uint64_t)bytes[i] << (8 * i);
         }
     }
     return word | (uint64_t)len << 56;
@@ -80,12 +79,10 @@ struct mr_digest mr_digest_of(struct mr_digest key, mr_slice bytes)
                       .v1 = key.high ^ UINT64_C(0x646f72616e646f6d) ^ 0xee,
                       .v2 = key.low ^ UINT64_C(0x6c7967656e657261),
                       .v3 = key.high ^ UINT64_C(0x7465646279746573)};
-    const uint8_t *at = bytes.data;
-    const uint8_t *end = at + bytes.len;
-    for (; end - at >= 8; at += 8) {
-        sip_take(&sip, word_at(at));
+    for (size_t at = 0; bytes.len - at >= 8; at += 8) {
+        sip_take(&sip, word_at(bytes.data + at));
     }
-    sip_take(&sip, last_word(bytes.data, end));
+    sip_take(&sip, last_word(bytes.data, bytes.len));
     sip.v2 ^= 0xee;
     struct mr_digest digest;
     digest.low = sip_end(&sip);

@@ -123,6 +123,7 @@ def test_slot_is_given_failover_and_check_says_what_is_missing(pair, millrace_fo
     assert process.stop() == 0
     assert not database.slot_row("failover")
     process.configure(**OPTIONS)
+    eventually(lambda: "(unreached)" not in check(process)[1], what="the standby's answer")
     code, text = check(process)
     assert code == 0 and "lacks FAILOVER" in text and "synchronized_standby_slots: empty" in text, text
     standby = f"standby at 127.0.0.1:{pair.standby.port}: has "
