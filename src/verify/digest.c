@@ -1,6 +1,5 @@
 #include "verify/digest.h"
 
-#include <endian.h>
 #include <sys/random.h>
 
 struct mr_digest mr_digest_draw_key(void)
@@ -49,21 +48,14 @@ static inline uint64_t sip_end(struct sip *sip)
     return sip->v0 ^ sip->v1 ^ sip->v2 ^ sip->v3;
 }
 
-static inline uint64_t word_at(const uint8_t *bytes)
-{
-    uint64_t word;
-    memcpy(&word, bytes, sizeof(word));
-    return le64toh(word);
-}
-
 /* The last word: fewer than eight bytes at the end, and the length. No copy of that many bytes, which the load of a whole word after
- * it would have to wait for: texts are short, and this was half of their digest. */
+ * it would have to wait for: texts are short. */
 static inline uint64_t last_word(const uint8_t *bytes, size_t len)
 {
     unsigned left = len % 8;
     uint64_t word = 0;
     if (len >= 8) {
-        word = left == 0 ? 0 : word_at(bytes + len - 8) >> (64 - 8 * left);
+        word = left == 0 ? 0 : mr_word_at(bytes + len - 8) >> (64 - 8 * left);
     } else {
         for (unsigned i = 0; i < left; i++) {
             word |= (uint64_t)bytes[i] << (8 * i);
@@ -80,7 +72,7 @@ struct mr_digest mr_digest_of(struct mr_digest key, mr_slice bytes)
                       .v2 = key.low ^ UINT64_C(0x6c7967656e657261),
                       .v3 = key.high ^ UINT64_C(0x7465646279746573)};
     for (size_t at = 0; bytes.len - at >= 8; at += 8) {
-        sip_take(&sip, word_at(bytes.data + at));
+        sip_take(&sip, mr_word_at(bytes.data + at));
     }
     sip_take(&sip, last_word(bytes.data, bytes.len));
     sip.v2 ^= 0xee;

@@ -2,7 +2,17 @@
  * sums of them (mod 2^128) do not depend on the order. Values only. Any thread. */
 #pragma once
 
+#include <endian.h>
+
 #include "base/base.h"
+
+/* Eight bytes, the first the lowest. */
+static inline uint64_t mr_word_at(const uint8_t *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof(word));
+    return le64toh(word);
+}
 
 struct mr_digest {
     uint64_t low, high;

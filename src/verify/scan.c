@@ -1,6 +1,6 @@
 #include "verify/scan.h"
 
-#include <endian.h>
+#include "verify/digest.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -61,13 +61,6 @@ static bool pass_escape(struct mr_scan *scan)
 
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 
-static inline uint64_t word_at(const uint8_t *bytes)
-{
-    uint64_t word;
-    memcpy(&word, bytes, sizeof(word));
-    return le64toh(word);
-}
-
 /* The top bit of each byte below `limit`, which is 0x80 at most. Of several, only the lowest is certain: a byte above it
  * may have lent to the subtraction. */
 static inline uint64_t below(uint64_t word, uint8_t limit)
@@ -105,7 +98,7 @@ static inline const uint8_t *pass_blocks(const uint8_t *at, const uint8_t *end)
 static inline const uint8_t *pass_blocks(const uint8_t *at, const uint8_t *end)
 {
     for (; end - at >= 8; at += 8) {
-        uint64_t word = word_at(at);
+        uint64_t word = mr_word_at(at);
         uint64_t found =
             below(word ^ EACH('"'), 1) | below(word ^ EACH('\\'), 1) | below(word, 0x20);
         if (found != 0) {
@@ -129,7 +122,7 @@ static inline const uint8_t *pass_plain(const uint8_t *at, const uint8_t *end)
 const uint8_t *mr_scan_to(const uint8_t *at, const uint8_t *end, uint8_t one, uint8_t other)
 {
     for (; end - at >= 8; at += 8) {
-        uint64_t word = word_at(at);
+        uint64_t word = mr_word_at(at);
         uint64_t found = below(word ^ EACH(one), 1) | below(word ^ EACH(other), 1);
         if (found != 0) {
             return at + __builtin_ctzll(found) / 8;
@@ -326,7 +319,7 @@ static inline unsigned equals(uint64_t block, char byte)
 
 static inline struct marks marks_of(const uint8_t *bytes)
 {
-    uint64_t block = word_at(bytes);
+    uint64_t block = mr_word_at(bytes);
     uint64_t small = block | EACH(0x20);
     return (struct marks){.quotes = equals(block, '"'),
                           .backslashes = equals(block, '\\'),

@@ -108,7 +108,7 @@ static void wake_from(int socket, int bytes)
     setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
 }
 
-/* The server sends 8 KiB at a time (PQ_SEND_BUFFER_SIZE in pqcomm.c), and each wakes who waits: a tenth of its CPU, by perf. So for a
+/* The server sends 8 KiB at a time (PQ_SEND_BUFFER_SIZE in pqcomm.c), and each wakes who waits. So for a
  * moment the thread is woken by many only (socket(7), SO_RCVLOWAT; without effect on a Unix socket). */
 static mr_status wait_for_rows(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                                struct mr_error *ret_error)
