@@ -16,6 +16,8 @@ enum {
     STORED_AGAIN_INTERVALS = 6,
     /* A transaction that would stay open for more ends when nothing more comes. */
     TRANSACTION_QUIET_MS = 20,
+    /* Where no other comes, an empty transaction settles the last one after so many status intervals. */
+    SETTLE_INTERVALS = 5,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 10000,
     /* A session that has nothing to do for so long does not fail. */
@@ -174,6 +176,24 @@ static bool is_transactional(const struct delivery *delivery)
     return delivery->pipeline->sink->storage == MR_STORES_WITH;
 }
 
+/* A transaction was committed, and is not published. */
+static bool is_unsettled(const struct delivery *delivery)
+{
+    const struct mr_ack *ack = &delivery->stream->ack;
+    return is_transactional(delivery) && (ack->oldest - 1 != delivery->published.sequence ||
+                                          ack->acknowledged != delivery->published.lsn);
+}
+
+/* Kafka takes nothing of a transaction before it has ended the one before in every partition: so the one that is
+ * committed is there to stay (see MR_STORES_WITH). */
+static void settle(struct delivery *delivery)
+{
+    if (is_unsettled(delivery)) {
+        publish(delivery, acknowledged(delivery));
+        wake_source(delivery->pipeline);
+    }
+}
+
 static struct mr_meter_mark *mark_of(struct mr_lane *lane, uint64_t sequence)
 {
     return &lane->marks[sequence % lane->ack.capacity];
@@ -214,13 +234,14 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
                               memory_order_relaxed);
     bool moved = mr_ack_complete(&lane->ack, mark->sequence);
     if (moved) {
+        atomic_store_explicit(&lane->acknowledged, lane->ack.oldest - 1, memory_order_relaxed);
         follow_step(delivery, lane);
         atomic_store_explicit(&pipeline->by_sink.acknowledged, delivery->stream->ack.acknowledged,
                               memory_order_relaxed);
     }
     if (moved && lane != delivery->stream) {
         publish_beside(delivery, lane);
-    } else if (moved && pipeline->sink->storage != MR_STORES_AFTER) {
+    } else if (moved && pipeline->sink->storage == MR_STORES_NOTHING) {
         publish(delivery, acknowledged(delivery));
     }
     mr_meter_acknowledge(&pipeline->meter, mark, moved ? lane->ack.oldest - 1 : 0);
@@ -247,26 +268,37 @@ static void batch_done(void *context, struct mr_batch *batch)
     struct mr_meter_mark mark = mr_meter_mark(batch);
     if (is_transactional(delivery)) {
         *mark_of(lane_of(delivery, batch), mark.sequence) = mark;
+        if (mark.records > 0) {
+            settle(delivery);
+        }
     } else {
         acknowledge(delivery, &mark);
     }
     give_back(delivery, batch);
 }
 
-/* The transaction that holds all that was sent is committed. */
+/* The transaction that holds all that was sent is committed. It is published with the next one, or at once where no row of the
+ * stream is in it: nothing lacks if it goes. */
 static void acknowledge_transaction(struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
+    uint32_t records = 0;
+    settle(delivery);
+    delivery->failures.attempt = 0;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         struct mr_lane *lane = &pipeline->lanes[i];
         for (uint64_t sequence = lane->ack.oldest; sequence < lane->ack.next; sequence++) {
             const struct mr_meter_mark *mark = mark_of(lane, sequence);
             MR_ASSERT(mark->sequence == sequence); /* it went home */
+            records += lane == delivery->stream ? mark->records : 0;
             acknowledge(delivery, mark);
         }
     }
     MR_ASSERT(delivery->stream->ack.acknowledged == delivery->sent_lsn);
     delivery->transaction.bytes = 0;
+    if (records == 0) {
+        settle(delivery);
+    }
 }
 
 /* Batches are on their way, or wait for the end of their transaction. */
@@ -422,7 +454,7 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
     MR_ASSERT(delivery->current == NULL && !is_open(delivery));
     struct progress begin = {.lsn = state.end_lsn, .last = state.last};
-    if (is_transactional(delivery) && found && state.end_lsn < delivery->published.lsn) {
+    if (is_transactional(delivery) && found && state.last.lsn < delivery->published.last.lsn) {
         mr_log(MR_LOG_ERROR, "stored_went_back",
                "Kafka keeps an older position than the one it had committed, so it may lack the "
                "rows between them, too; \"millrace verify\" names them",
@@ -470,12 +502,30 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     delivery->transaction.bytes += mr_batch_bytes(batch);
 }
 
+/* Milliseconds until an empty transaction settles the one before it, because no other has come. */
+static int settle_due_ms(const struct delivery *delivery)
+{
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    if (!is_unsettled(delivery)) {
+        return -1;
+    }
+    if (atomic_load(&pipeline->ending.level) != MR_STOP_NONE) {
+        return 0;
+    }
+    int64_t quiet_ns =
+        (int64_t)pipeline->options.status_interval_ms * (SETTLE_INTERVALS * INT64_C(1000000));
+    return mr_timeout_ms(delivery->store.asked_ns + quiet_ns - mr_monotonic_ns());
+}
+
 /* Milliseconds until the open transaction is to end; 0: now, -1: there is none, or it does already. */
 static int end_due_ms(const struct delivery *delivery)
 {
     if (!is_transactional(delivery) || delivery->store.state == STORING_TAKEN ||
-        delivery->current != NULL || !is_open(delivery)) {
+        delivery->current != NULL) {
         return -1;
+    }
+    if (!is_open(delivery)) {
+        return settle_due_ms(delivery);
     }
     if (window_is_full(delivery)) {
         return 0;
@@ -616,6 +666,7 @@ static void end_session(struct delivery *delivery)
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         mr_ack_reset(&pipeline->lanes[i].ack, 1);
         pipeline->lanes[i].step_safe = 0;
+        atomic_store(&pipeline->lanes[i].acknowledged, 0);
         atomic_store(&pipeline->lanes[i].published, 0);
     }
     delivery->sent_lsn = delivery->published.lsn;
@@ -657,7 +708,8 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     const struct mr_sink_refusal *refusal = &pipeline->sink->refusal;
-    mr_lsn confirmed = delivery->published.lsn;
+    mr_lsn confirmed = is_transactional(delivery) ? delivery->stream->ack.acknowledged
+                                                   : delivery->published.lsn;
     if (status != MR_ERR_POISON) {
         return status;
     }

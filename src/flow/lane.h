@@ -63,7 +63,9 @@ struct mr_lane {
     struct mr_meter_mark *marks; /* of batches that are home before they are acknowledged */
     uint64_t step_safe;          /* that companions know is safe */
 
-    /* Written by the sink thread, of the session: all batches up to it are done, and stored where the sink stores. */
+    /* Written by the sink thread, of the session: all batches up to it are safe, */
+    _Atomic uint64_t acknowledged;
+    /* and stored for good where the sink stores. */
     _Atomic uint64_t published;
 };
 

@@ -219,6 +219,69 @@ static void test_session_lost_in_a_transaction(void **state)
                      stage->options.batches);
 }
 
+/* Nothing but the next transaction settles one, for as long as the test lasts. */
+static void never_settle_alone(struct mr_stage *stage)
+{
+    stage->options.status_interval_ms = 60000;
+}
+
+/* Two transactions, the second one when the test lets it come. */
+static const struct mr_step one_and_one[] = {BEGIN(100), ROW("a"), COMMIT(110), GATE(1),
+                                             BEGIN(200), ROW("b"), COMMIT(210)};
+
+/* A broker that goes away takes a transaction with it that it had committed: it comes again, and PostgreSQL still has it. */
+static void test_committed_transaction_that_goes_with_the_broker(void **state)
+{
+    struct mr_stage *stage = *state;
+    never_settle_alone(stage);
+    stage->unsettles = true;
+    atomic_store(&stage->fail_after, 2);
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, one_and_one, MR_ARRAY_LEN(one_and_one));
+    mr_stage_wait(stage, stored, 1);
+    atomic_store(&stage->gates_open, 1);
+    mr_stage_wait(stage, mr_stage_delivered, 3);
+    mr_pipeline_stop(stage->pipeline);
+    assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
+    mr_stage_assert_values(stage, (const char *const[]){"a", "a", "b"}, 3);
+    assert_int_equal(stage->stored.end_lsn, 210);
+    assert_int_equal(atomic_load(&stage->told), 210);
+}
+
+static bool published(const struct mr_stage *stage, long lsn)
+{
+    return (long)mr_pipeline_stats(stage->pipeline).stored_lsn >= lsn;
+}
+
+/* The first record of the next transaction that is with Kafka settles the one before. */
+static void test_next_transaction_settles_the_one_before(void **state)
+{
+    struct mr_stage *stage = *state;
+    never_settle_alone(stage);
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, one_and_one, MR_ARRAY_LEN(one_and_one));
+    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait_polls(stage, 3);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).stored_lsn, 0);
+    atomic_store(&stage->hold_store, true);
+    atomic_store(&stage->gates_open, 1);
+    mr_stage_wait(stage, published, 110);
+    assert_int_equal(mr_pipeline_stats(stage->pipeline).stored_lsn, 110);
+    atomic_store(&stage->hold_store, false);
+    stop_in_order(stage);
+    assert_int_equal(atomic_load(&stage->told), 210);
+}
+
+/* One without rows loses nothing if it goes, and needs no other. */
+static void test_transaction_without_rows_is_settled(void **state)
+{
+    struct mr_stage *stage = *state;
+    static const struct mr_step steps[] = {KEEPALIVE(500)};
+    never_settle_alone(stage);
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
+    mr_stage_wait(stage, published, 500);
+    stop_in_order(stage);
+    assert_int_equal(atomic_load(&stage->stores), 1);
+}
+
 static void test_idle_position_is_stored(void **state)
 {
     struct mr_stage *stage = *state;
@@ -377,6 +440,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_batches_come_home_before_the_end, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_session_lost_in_a_transaction, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_committed_transaction_that_goes_with_the_broker,
+                                        mr_stage_setup, mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_next_transaction_settles_the_one_before,
+                                        mr_stage_setup, mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_transaction_without_rows_is_settled, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_idle_position_is_stored, mr_stage_setup,
                                         mr_stage_teardown),

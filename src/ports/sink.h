@@ -16,7 +16,11 @@
 enum mr_sink_storage {
     MR_STORES_NOTHING, /* the slot is all there is */
     MR_STORES_AFTER,   /* in a record of its own, after what it tells of is safe */
-    MR_STORES_WITH,    /* in one transaction with what it tells of */
+    /* In one transaction with what it tells of. One that is committed may still go as a whole until a record of the next one is
+     * safe: Kafka answers a commit before it writes the markers that end it in each partition, and takes nothing of the next one
+     * before (TransactionCoordinator: CONCURRENT_TRANSACTIONS). Brokers of 4.3 leave out markers of partitions without a
+     * leader (KAFKA-20734). */
+    MR_STORES_WITH,
 };
 
 struct mr_sink;

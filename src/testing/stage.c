@@ -289,6 +289,25 @@ static bool refuses(struct mr_stage *stage, const struct mr_batch *batch)
     return false;
 }
 
+static struct mr_checkpoint checkpoint_copy(const struct mr_checkpoint *state)
+{
+    struct mr_checkpoint copy = *state;
+    for (uint32_t i = 0; i < copy.section_count; i++) {
+        copy.sections[i].json = MR_STRDUP(state->sections[i].json);
+    }
+    return copy;
+}
+
+/* What was committed, and is not settled, goes. */
+static void unsettle(struct mr_stage *stage)
+{
+    pthread_mutex_lock(&stage->lock);
+    mr_checkpoint_done(&stage->stored);
+    stage->stored = checkpoint_copy(&stage->settled);
+    stage->stored_found = stage->stored.end_lsn != 0;
+    pthread_mutex_unlock(&stage->lock);
+}
+
 static mr_status stage_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *error)
 {
     struct mr_stage *stage = of_sink(sink);
@@ -296,6 +315,9 @@ static mr_status stage_send(struct mr_sink *sink, struct mr_batch *batch, struct
     int fail_after = atomic_load(&stage->fail_after);
     if (fail_after != 0 && count >= fail_after) {
         atomic_store(&stage->fail_after, 0);
+        if (stage->unsettles) {
+            unsettle(stage);
+        }
         return mr_fail(error, MR_ERR_TRANSIENT, "scripted failure");
     }
     if (refuses(stage, batch)) {
@@ -323,15 +345,6 @@ static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
     return MR_OK;
 }
 
-static struct mr_checkpoint checkpoint_copy(const struct mr_checkpoint *state)
-{
-    struct mr_checkpoint copy = *state;
-    for (uint32_t i = 0; i < copy.section_count; i++) {
-        copy.sections[i].json = MR_STRDUP(state->sections[i].json);
-    }
-    return copy;
-}
-
 static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
                             struct mr_error *error)
 {
@@ -355,7 +368,8 @@ static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *s
     struct mr_stage *stage = of_sink(sink);
     pthread_mutex_lock(&stage->lock);
     stage->stored_went_back |= state->end_lsn < stage->stored.end_lsn;
-    mr_checkpoint_done(&stage->stored);
+    mr_checkpoint_done(&stage->settled);
+    stage->settled = stage->stored;
     stage->stored = checkpoint_copy(state);
     stage->stored_found = true;
     pthread_mutex_unlock(&stage->lock);
@@ -444,6 +458,7 @@ int mr_stage_teardown(void **state)
     struct mr_stage *stage = *state;
     mr_pipeline_free(stage->pipeline);
     mr_checkpoint_done(&stage->stored);
+    mr_checkpoint_done(&stage->settled);
     mr_encoder_free(stage->encoder);
     mr_topics_done(&stage->topics);
     close(stage->fd);

@@ -1,16 +1,20 @@
 """A transaction that a broker has left open although its coordinator thinks that it has ended (KAFKA-20734)."""
 
+import glob
 import json
+import os
 import time
 
 import pytest
 
 from checker import Checker
+from kit import eventually
 from ledger import confirmed_past
 from raw_kafka import leave_open
 from servers import Broker
 
 STATE = "__millrace_state"
+CONTROL = 0x20  # of a batch's attributes: it ends a transaction (https://kafka.apache.org/documentation/#recordbatch)
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +51,38 @@ def test_transaction_left_open_in_the_state_topic(database, millrace, broker):
     process.start().streaming()  # nothing is left that the next one would stumble over
     assert not process.log("state_ended") and not process.log("state_wait")
     assert process.stop() == 0
+
+
+def leave_out_markers(broker, *partitions):
+    """The files of a broker that is down as if it had not written the markers of the last transaction, although it has answered its commit."""
+    for partition in partitions:
+        folder = os.path.join(broker.folder, "logs", partition)
+        log, = glob.glob(os.path.join(folder, "*.log"))
+        with open(log, "r+b") as file:
+            data, last, end = file.read(), 0, 0
+            while end < len(data):
+                last, end = end, end + 12 + int.from_bytes(data[end + 8:end + 12], "big")
+            assert int.from_bytes(data[last + 21:last + 23], "big") & CONTROL, f"{partition} does not end with a marker"
+            file.truncate(last)
+        for snapshot in glob.glob(os.path.join(folder, "*.snapshot")):  # of the producers, with the end that is gone
+            os.remove(snapshot)
+
+
+def test_committed_transaction_without_its_markers(database, millrace, broker):
+    """The commit was answered, the only broker ended, and the transaction has no end in any partition: it comes again."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(sink__kafka__brokers=f'["{broker.proxied}"]', sink__kafka__delivery='"exactly-once"', pipeline__status_interval='"60s"')
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (1), (2)")
+    eventually(lambda: process.figure("millrace_records_acknowledged_total") == 2, 30, "the commit")
+    broker.stop()
+    leave_out_markers(broker, f"{STATE}-0", f"{database.prefix}.public.t-0")
+    broker.start()
+    process.wait_for("state_ended", 60)
+    database.run("INSERT INTO t VALUES (3)")
+    eventually(lambda: process.figure("millrace_records_acknowledged_total") >= 5, 30, "both transactions")
+    assert process.stop() == 0
+    checker = Checker(broker.direct, database.prefix, ["t"])
+    print(checker.report.line(), [event.key["id"] for event in checker.events("t")])
+    checker.report.expect_clean()
+    assert [event.key["id"] for event in checker.events("t")] == [1, 2, 3]
