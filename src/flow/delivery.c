@@ -18,6 +18,8 @@ enum {
     TRANSACTION_QUIET_MS = 20,
     /* Where no other comes, an empty transaction settles the last one after so many status intervals. */
     SETTLE_INTERVALS = 5,
+    /* So long nothing more comes of what a half-ended transaction held. */
+    HALF_ENDED_QUIET_MS = 1000,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 10000,
     /* A session that has nothing to do for so long does not fail. */
@@ -445,6 +447,19 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     return status == MR_FULL ? MR_OK : status; /* the next round comes back to it */
 }
 
+static bool is_half_ended(const struct delivery *delivery)
+{
+    return delivery->pipeline->sink->half_ended.commit_lsn != 0;
+}
+
+static void forget_half_ended_below(struct delivery *delivery, struct mr_position position)
+{
+    struct mr_position *half_ended = &delivery->pipeline->sink->half_ended;
+    if (mr_position_compare(*half_ended, position) <= 0) {
+        *half_ended = (struct mr_position){0};
+    }
+}
+
 /* The position that was stored last is where this session begins. */
 static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
 {
@@ -469,6 +484,7 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     delivery->sent_lsn = begin.lsn;
     delivery->sent_last = begin.last;
     delivery->sent = state.position;
+    forget_half_ended_below(delivery, state.position);
     publish(delivery, begin);
     MR_EACH_COMPANION(pipeline, adopt)
     {
@@ -529,6 +545,14 @@ static int end_due_ms(const struct delivery *delivery)
     }
     if (window_is_full(delivery)) {
         return 0;
+    }
+    if (MR_UNLIKELY(is_half_ended(delivery))) {
+        bool is_covered =
+            mr_position_compare(delivery->pipeline->sink->half_ended, delivery->sent) <= 0;
+        int64_t quiet_ns = HALF_ENDED_QUIET_MS * INT64_C(1000000);
+        return is_covered
+                   ? 0
+                   : mr_timeout_ms(delivery->transaction.added_ns + quiet_ns - mr_monotonic_ns());
     }
     int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
     int64_t due_ns = delivery->transaction.begun_ns + latency_ns;
@@ -708,8 +732,8 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     const struct mr_sink_refusal *refusal = &pipeline->sink->refusal;
-    mr_lsn confirmed = is_transactional(delivery) ? delivery->stream->ack.acknowledged
-                                                   : delivery->published.lsn;
+    mr_lsn confirmed =
+        is_transactional(delivery) ? delivery->stream->ack.acknowledged : delivery->published.lsn;
     if (status != MR_ERR_POISON) {
         return status;
     }

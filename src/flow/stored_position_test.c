@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "testing/stage.h"
 #include "testing/test.h"
 
@@ -247,6 +248,72 @@ static void test_committed_transaction_that_goes_with_the_broker(void **state)
     assert_int_equal(atomic_load(&stage->told), 210);
 }
 
+/* What Kafka had left half ended is sent in a transaction that is given up, and then in one that is not. */
+static void test_half_ended_transaction_is_given_up(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->sink.half_ended = (struct mr_position){100, 1};
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, one_and_one, MR_ARRAY_LEN(one_and_one));
+    mr_stage_wait(stage, mr_stage_told, 110);
+    assert_int_equal(atomic_load(&stage->sessions), 2);
+    atomic_store(&stage->gates_open, 1);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    mr_stage_assert_values(stage, (const char *const[]){"a", "a", "b"}, 3);
+}
+
+/* It may hold what does not come any more: then what comes is enough. */
+static void test_half_ended_transaction_that_does_not_come(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->sink.half_ended = (struct mr_position){300, 1};
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_int_equal(atomic_load(&stage->sessions), 2);
+    mr_stage_assert_values(stage, (const char *const[]){"a", "b", "c", "a", "b", "c"}, 6);
+}
+
+/* Nor what is behind the position: the next transaction ends it as it was meant. */
+static void test_half_ended_transaction_that_is_stored(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->sink.half_ended = (struct mr_position){200, 1};
+    start_storing(stage, MR_STORES_WITH, 110, (struct mr_position){200, 1}, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    assert_int_equal(atomic_load(&stage->sessions), 1);
+}
+
+static void count_went_back(void *context, enum mr_log_level level, const char *event,
+                            const char *sentence, const struct mr_log_field *fields)
+{
+    (void)level, (void)sentence, (void)fields;
+    *(int *)context += strcmp(event, "stored_went_back") == 0;
+}
+
+/* Kafka keeps less than what was settled. PostgreSQL does not have it any more: the stream goes on, and the log names the place. */
+static void test_stored_position_that_went_back(void **state)
+{
+    struct mr_stage *stage = *state;
+    int told = 0;
+    mr_log_observe(count_went_back, &told);
+    atomic_store(&stage->fail_after, 2);
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, one_and_one, MR_ARRAY_LEN(one_and_one));
+    mr_stage_wait(stage, mr_stage_told, 110);
+    pthread_mutex_lock(&stage->lock);
+    stage->stored.end_lsn = 50;
+    stage->stored.last.lsn = 40;
+    stage->stored.position = (struct mr_position){40, 1};
+    pthread_mutex_unlock(&stage->lock);
+    atomic_store(&stage->gates_open, 1);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    mr_stage_assert_values(stage, (const char *const[]){"a", "b"}, 2);
+    mr_log_observe(NULL, NULL);
+    assert_int_equal(told, 1);
+}
+
 static bool published(const struct mr_stage *stage, long lsn)
 {
     return (long)mr_pipeline_stats(stage->pipeline).stored_lsn >= lsn;
@@ -443,6 +510,14 @@ int main(void)
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_committed_transaction_that_goes_with_the_broker,
                                         mr_stage_setup, mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_stored_position_that_went_back, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_half_ended_transaction_is_given_up, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_half_ended_transaction_that_does_not_come,
+                                        mr_stage_setup, mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_half_ended_transaction_that_is_stored, mr_stage_setup,
+                                        mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_next_transaction_settles_the_one_before,
                                         mr_stage_setup, mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_transaction_without_rows_is_settled, mr_stage_setup,

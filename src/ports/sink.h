@@ -94,6 +94,10 @@ struct mr_sink {
     struct mr_sink_owner owner;
     enum mr_sink_storage storage;
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
+    /* With MR_STORES_WITH: up to here, records of a transaction that did not count may be without an end in any partition, where the
+     * next end decides over them. Set by `load`; the next `store`, which comes when what was up to here is sent again, gives all of
+     * it up and ends the session. Sink thread */
+    struct mr_position half_ended;
     uint32_t times; /* that the pool may be as large, for answers from far away. Sink thread */
     struct mr_standstill *standstill; /* the pipeline's; NULL: there is none */
 };

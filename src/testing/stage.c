@@ -364,8 +364,11 @@ static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_che
 static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *state,
                              struct mr_error *error)
 {
-    (void)error;
     struct mr_stage *stage = of_sink(sink);
+    if (sink->half_ended.commit_lsn != 0) {
+        sink->half_ended = (struct mr_position){0};
+        return mr_fail(error, MR_ERR_TRANSIENT, "given up");
+    }
     pthread_mutex_lock(&stage->lock);
     stage->stored_went_back |= state->end_lsn < stage->stored.end_lsn;
     mr_checkpoint_done(&stage->settled);

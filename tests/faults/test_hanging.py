@@ -8,6 +8,7 @@ import time
 import pytest
 
 from checker import Checker
+from consume import up_to_now
 from kit import eventually
 from ledger import confirmed_past
 from raw_kafka import leave_open
@@ -68,21 +69,29 @@ def leave_out_markers(broker, *partitions):
             os.remove(snapshot)
 
 
-def test_committed_transaction_without_its_markers(database, millrace, broker):
-    """The commit was answered, the only broker ended, and the transaction has no end in any partition: it comes again."""
+@pytest.mark.parametrize("killed", [False, True])
+def test_committed_transaction_without_its_markers(database, millrace, broker, killed):
+    """The commit was answered, the only broker ended, and the transaction has no end in any partition: it comes again, and counts once.
+    millrace goes on, or was killed with the broker."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     process = millrace(sink__kafka__brokers=f'["{broker.proxied}"]', sink__kafka__delivery='"exactly-once"', pipeline__status_interval='"60s"')
     process.start().streaming()
     database.run("INSERT INTO t VALUES (1), (2)")
     eventually(lambda: process.figure("millrace_records_acknowledged_total") == 2, 30, "the commit")
+    for partition, count in ((STATE, 0), 1), ((database.topic("t"), 0), 2):
+        eventually(lambda partition=partition, count=count: len(list(up_to_now([partition], broker.direct))) >= count, 30, f"the end in {partition}")
     broker.stop()
-    leave_out_markers(broker, f"{STATE}-0", f"{database.prefix}.public.t-0")
+    if killed:
+        process.kill()
+    leave_out_markers(broker, f"{STATE}-0", f"{database.topic('t')}-0")
     broker.start()
+    if killed:
+        process.start()
     process.wait_for("state_ended", 60)
     database.run("INSERT INTO t VALUES (3)")
-    eventually(lambda: process.figure("millrace_records_acknowledged_total") >= 5, 30, "both transactions")
+    eventually(lambda: process.figure("millrace_records_acknowledged_total") == (3 if killed else 5), 60, "both transactions")
     assert process.stop() == 0
     checker = Checker(broker.direct, database.prefix, ["t"])
-    print(checker.report.line(), [event.key["id"] for event in checker.events("t")])
     checker.report.expect_clean()
     assert [event.key["id"] for event in checker.events("t")] == [1, 2, 3]
+    assert checker.report.duplicates == 0

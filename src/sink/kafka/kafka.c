@@ -14,7 +14,8 @@
 enum {
     POLL_INTERVAL_MS = 1000, /* while the broker is to answer */
     BATCH_BYTES_MIN = 1024,
-    PRODUCE = 0, /* Kafka's number of the request */
+    PRODUCE = 0,    /* Kafka's number of the request */
+    END_LOOKS = 20, /* until the end of a transaction is written, after it is promised */
 };
 
 static struct mr_kafka_sink *kafka_of(struct mr_sink *sink)
@@ -235,18 +236,29 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     return kafka->options.exactly_once ? mr_kafka_transaction_fence(kafka, ret_error) : MR_OK;
 }
 
+static mr_status load_state(struct mr_kafka_sink *kafka, struct mr_kafka_stored *ret_stored,
+                            struct mr_kafka_hanging *ret_hanging, struct mr_error *ret_error)
+{
+    return mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka, ret_stored,
+                               ret_hanging, ret_error);
+}
+
 static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
                             struct mr_error *ret_error)
 {
     struct mr_kafka_sink *kafka = kafka_of(sink);
     struct mr_kafka_stored stored = {0};
-    bool hangs;
-    mr_status status = mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka,
-                                           &stored, &hangs, ret_error);
-    if (hangs) {
+    struct mr_kafka_hanging hanging;
+    mr_status status = load_state(kafka, &stored, &hanging, ret_error);
+    if (hanging.found) {
+        if (mr_position_compare(sink->half_ended, hanging.upto) < 0) {
+            sink->half_ended = hanging.upto;
+        }
         MR_TRY(mr_kafka_transaction_end_hanging(kafka, ret_error));
-        status = mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka,
-                                     &stored, &hangs, ret_error);
+    }
+    for (int i = 0; hanging.found && i < END_LOOKS; i++) {
+        MR_TRY(mr_kafka_serve(kafka, ret_error));
+        status = load_state(kafka, &stored, &hanging, ret_error);
     }
     MR_TRY(status);
     *ret_found = stored.found;

@@ -229,10 +229,10 @@ static void check_stored(struct kafka_check *check, rd_kafka_t *client, const ch
                          struct mr_kafka_stored *ret_stored)
 {
     struct mr_error error = {0};
-    bool hangs;
+    struct mr_kafka_hanging hanging;
     check->asked_ns = mr_monotonic_ns();
-    mr_status status =
-        mr_kafka_state_load(client, check->options, is_in_time, check, ret_stored, &hangs, &error);
+    mr_status status = mr_kafka_state_load(client, check->options, is_in_time, check, ret_stored,
+                                           &hanging, &error);
     if (status == MR_OK) {
         return;
     }
@@ -358,8 +358,8 @@ static mr_status look_once(struct kafka_check *check, rd_kafka_t *client,
         check_unreachable(check, client, err);
         return ret_error->status;
     }
-    bool hangs;
-    return mr_kafka_state_load(client, check->options, may_wait, check, ret_stored, &hangs,
+    struct mr_kafka_hanging hanging;
+    return mr_kafka_state_load(client, check->options, may_wait, check, ret_stored, &hanging,
                                ret_error);
 }
 

@@ -250,7 +250,7 @@ struct loader {
     int64_t waiting_ns; /* monotonic; since when an open transaction is waited for, 0: none is */
     int64_t looked_at;  /* where the one begins of which it was found out whose it is */
     bool unreadable;    /* the newest record is of a form that is not known */
-    bool hangs;         /* one of this pipeline is open although it has ended */
+    struct mr_kafka_hanging hanging;
     struct mr_checkpoint state;
 };
 
@@ -421,6 +421,16 @@ static void take_record(struct loader *loader, const rd_kafka_message_t *message
     loader->found = true;
 }
 
+static void take_hanging(struct loader *loader, const rd_kafka_message_t *message)
+{
+    struct mr_checkpoint state = {0};
+    loader->hanging.found = true;
+    if (mr_state_parse(message->payload, message->len, loader->options->sections, &state)) {
+        loader->hanging.upto = state.position;
+        mr_checkpoint_done(&state);
+    }
+}
+
 /* Whether the transaction that is open from `offset` on is this pipeline's own. Then it hangs: the producer that began
  * it was fenced, which ended all it had open. */
 static mr_status look_whose(struct loader *loader, int64_t offset, struct mr_error *ret_error)
@@ -437,8 +447,9 @@ static mr_status look_whose(struct loader *loader, int64_t offset, struct mr_err
         }
         known = message->err == RD_KAFKA_RESP_ERR_NO_ERROR ||
                 message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
-        loader->hangs =
-            message->err == RD_KAFKA_RESP_ERR_NO_ERROR && is_of_pipeline(loader, message);
+        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && is_of_pipeline(loader, message)) {
+            take_hanging(loader, message);
+        }
         rd_kafka_message_destroy(message);
     }
     mr_kafka_client_end(reader, MR_KAFKA_END_MS);
@@ -478,7 +489,7 @@ static mr_status open_transaction(struct loader *loader, int64_t offset, struct 
 {
     if (loader->options->exactly_once && loader->looked_at != offset) {
         MR_TRY(look_whose(loader, offset, ret_error));
-        if (loader->hangs) {
+        if (loader->hanging.found) {
             return hanging(loader, ret_error);
         }
     }
@@ -546,19 +557,19 @@ static mr_status read_newest(struct loader *loader, struct mr_error *ret_error)
 
 mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
                               mr_kafka_serve_fn serve, void *context,
-                              struct mr_kafka_stored *ret_stored, bool *ret_hangs,
-                              struct mr_error *ret_error)
+                              struct mr_kafka_stored *ret_stored,
+                              struct mr_kafka_hanging *ret_hanging, struct mr_error *ret_error)
 {
     struct loader loader = {.options = options,
                             .producer = producer,
                             .serve = serve,
                             .context = context,
                             .looked_at = -1};
-    *ret_hangs = false;
+    *ret_hanging = (struct mr_kafka_hanging){0};
     MR_TRY(consumer_new(&loader, "read_committed", &loader.consumer, ret_error));
     mr_status status = read_newest(&loader, ret_error);
     mr_kafka_client_end(loader.consumer, MR_KAFKA_END_MS);
-    *ret_hangs = loader.hangs;
+    *ret_hanging = loader.hanging;
     if (status == MR_OK && loader.unreadable) {
         status = mr_fail(
             ret_error, MR_ERR_HISTORY,

@@ -13,6 +13,12 @@ struct mr_kafka_stored {
     struct mr_checkpoint state; /* the caller calls mr_checkpoint_done */
 };
 
+/* A transaction of this pipeline's own that is open in the state topic although it has ended. */
+struct mr_kafka_hanging {
+    bool found;
+    struct mr_position upto; /* what it had stored; zero: nothing that can be read */
+};
+
 /* The record's value, JSON, which the caller frees. */
 char *mr_state_format(const struct mr_checkpoint *state);
 
@@ -32,10 +38,9 @@ typedef mr_status (*mr_kafka_serve_fn)(void *context, struct mr_error *ret_error
 
 /* Makes sure that the topic exists, and reads the newest record of the pipeline, committed ones only. Waits for the
  * broker for as long as `serve` says MR_OK. Uses a consumer of its own, and `producer` to create the topic.
- * 
- * `*ret_hangs`: it failed because a transaction of this pipeline's own is open there, although `producer` has ended all
- * of them (exactly once). */
+ *
+ * `ret_hanging`: it failed because of that one: `producer` has ended all of them (exactly once). */
 mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
                               mr_kafka_serve_fn serve, void *context,
-                              struct mr_kafka_stored *ret_stored, bool *ret_hangs,
-                              struct mr_error *ret_error);
+                              struct mr_kafka_stored *ret_stored,
+                              struct mr_kafka_hanging *ret_hanging, struct mr_error *ret_error);

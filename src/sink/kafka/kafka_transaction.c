@@ -59,6 +59,12 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
     struct mr_kafka_transaction *transaction = &kafka->transaction;
     MR_ASSERT(kafka->store == MR_KAFKA_STORE_REPORTED && kafka->reports.awaited == 0);
     MR_ASSERT(transaction->state == MR_KAFKA_TRANSACTION_BEGUN);
+    if (MR_UNLIKELY(kafka->base.half_ended.commit_lsn != 0)) {
+        /* It has a record in each partition in which the half-ended one has any, and takes those along. */
+        kafka->base.half_ended = (struct mr_position){0};
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "what Kafka had left half ended is given up in every topic; it comes again");
+    }
     int64_t now_ns = mr_monotonic_ns();
     transaction->commit_ns = transaction->commit_ns == 0 ? now_ns : transaction->commit_ns;
     rd_kafka_error_t *error = rd_kafka_commit_transaction(kafka->producer, CALL_TIMEOUT_MS);
