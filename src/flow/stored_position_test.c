@@ -262,6 +262,20 @@ static void test_half_ended_transaction_is_given_up(void **state)
     mr_stage_assert_values(stage, (const char *const[]){"a", "a", "b"}, 3);
 }
 
+/* All of it, however long that takes. */
+static void test_half_ended_transaction_that_comes_late(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->sink.half_ended = (struct mr_position){200, 1};
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, one_and_one, MR_ARRAY_LEN(one_and_one));
+    mr_stage_wait(stage, mr_stage_delivered, 1);
+    mr_stage_wait_polls(stage, 50);
+    atomic_store(&stage->gates_open, 1);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    stop_in_order(stage);
+    mr_stage_assert_values(stage, (const char *const[]){"a", "b", "a", "b"}, 4);
+}
+
 /* It may hold what does not come any more: then what comes is enough. */
 static void test_half_ended_transaction_that_does_not_come(void **state)
 {
@@ -513,6 +527,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_stored_position_that_went_back, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_half_ended_transaction_is_given_up, mr_stage_setup,
+                                        mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_half_ended_transaction_that_comes_late, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_half_ended_transaction_that_does_not_come,
                                         mr_stage_setup, mr_stage_teardown),
