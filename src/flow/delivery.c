@@ -16,10 +16,9 @@ enum {
     STORED_AGAIN_INTERVALS = 6,
     /* A transaction that would stay open for more ends when nothing more comes. */
     TRANSACTION_QUIET_MS = 20,
-    /* Where no other comes, an empty transaction settles the last one after so many status intervals. */
-    SETTLE_INTERVALS = 5,
-    /* So long nothing more comes of what a half-ended transaction held. */
+    /* What a half-ended transaction held comes again at once, if it does. */
     HALF_ENDED_QUIET_MS = 1000,
+    HALF_ENDED_MOST_MS = 10000,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 10000,
     /* A session that has nothing to do for so long does not fail. */
@@ -81,6 +80,11 @@ struct delivery {
     struct mr_commit sent_last; /* and the last one with rows that was */
     struct mr_position sent;    /* of the last change that was sent */
     struct progress published;  /* to the source thread */
+    struct {
+        struct progress of; /* of which it was asked last whether it is there for good */
+        int64_t asked_ns;   /* when, or since when there is something to ask */
+    } proof;
+    struct mr_position committed; /* of the last transaction that was, in any session */
     struct store store;
     struct open_transaction transaction;
     struct failures failures;
@@ -179,20 +183,39 @@ static bool is_transactional(const struct delivery *delivery)
 }
 
 /* A transaction was committed, and is not published. */
-static bool is_unsettled(const struct delivery *delivery)
+static bool is_unproved(const struct delivery *delivery)
 {
     const struct mr_ack *ack = &delivery->stream->ack;
     return is_transactional(delivery) && (ack->oldest - 1 != delivery->published.sequence ||
                                           ack->acknowledged != delivery->published.lsn);
 }
 
-/* Kafka takes nothing of a transaction before it has ended the one before in every partition: so the one that is
- * committed is there to stay (see MR_STORES_WITH). */
-static void settle(struct delivery *delivery)
+/* Milliseconds until it may be asked whether what is committed is there for good; -1: it is, or it was asked. */
+static int proof_due_ms(const struct delivery *delivery)
 {
-    if (is_unsettled(delivery)) {
-        publish(delivery, acknowledged(delivery));
+    const struct mr_pipeline *pipeline = delivery->pipeline;
+    if (!is_unproved(delivery) || pipeline->sink->proof == MR_PROOF_ASKED) {
+        return -1;
+    }
+    int64_t interval_ns = (int64_t)pipeline->options.status_interval_ms * 1000000;
+    bool stopping = atomic_load(&pipeline->ending.level) != MR_STOP_NONE;
+    int64_t left_ns = delivery->proof.asked_ns + interval_ns - mr_monotonic_ns();
+    return stopping && pipeline->sink->proof != MR_PROOF_LACKS ? 0 : mr_timeout_ms(left_ns);
+}
+
+/* A transaction is published once it is there for good (MR_STORES_WITH). */
+static void take_proof(struct delivery *delivery)
+{
+    struct mr_sink *sink = delivery->pipeline->sink;
+    if (sink->proof == MR_PROOF_GIVEN) {
+        sink->proof = MR_PROOF_NONE;
+        publish(delivery, delivery->proof.of);
         wake_source(delivery->pipeline);
+    }
+    if (proof_due_ms(delivery) == 0) {
+        delivery->proof.of = acknowledged(delivery);
+        delivery->proof.asked_ns = mr_monotonic_ns();
+        sink->ops->prove(sink);
     }
 }
 
@@ -270,22 +293,18 @@ static void batch_done(void *context, struct mr_batch *batch)
     struct mr_meter_mark mark = mr_meter_mark(batch);
     if (is_transactional(delivery)) {
         *mark_of(lane_of(delivery, batch), mark.sequence) = mark;
-        if (mark.records > 0) {
-            settle(delivery);
-        }
     } else {
         acknowledge(delivery, &mark);
     }
     give_back(delivery, batch);
 }
 
-/* The transaction that holds all that was sent is committed. It is published with the next one, or at once where no row of the
- * stream is in it: nothing lacks if it goes. */
+/* The transaction that holds all that was sent is committed. Where no row of the stream is in it, nothing lacks if it goes. */
 static void acknowledge_transaction(struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
+    bool was_proved = !is_unproved(delivery);
     uint32_t records = 0;
-    settle(delivery);
     delivery->failures.attempt = 0;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         struct mr_lane *lane = &pipeline->lanes[i];
@@ -298,8 +317,11 @@ static void acknowledge_transaction(struct delivery *delivery)
     }
     MR_ASSERT(delivery->stream->ack.acknowledged == delivery->sent_lsn);
     delivery->transaction.bytes = 0;
-    if (records == 0) {
-        settle(delivery);
+    delivery->committed = delivery->sent;
+    if (was_proved && records == 0) {
+        publish(delivery, acknowledged(delivery));
+    } else if (was_proved) {
+        delivery->proof.asked_ns = mr_monotonic_ns();
     }
 }
 
@@ -429,6 +451,7 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
         mr_companions_stored(delivery->pipeline);
         wake_source(delivery->pipeline);
     }
+    take_proof(delivery);
     if (store_due_ms(delivery) != 0) {
         return MR_OK;
     }
@@ -452,10 +475,29 @@ static bool is_half_ended(const struct delivery *delivery)
     return delivery->pipeline->sink->half_ended.commit_lsn != 0;
 }
 
-static void forget_half_ended_below(struct delivery *delivery, struct mr_position position)
+/* What is stored says less than what was committed or published. */
+static void look_what_lacks(struct delivery *delivery, bool found,
+                            const struct mr_checkpoint *stored)
 {
     struct mr_position *half_ended = &delivery->pipeline->sink->half_ended;
-    if (mr_position_compare(*half_ended, position) <= 0) {
+    if (stored->last.lsn < delivery->published.last.lsn) {
+        /* PostgreSQL does not send it again: if it is half ended, the next end there is to count. */
+        *half_ended = (struct mr_position){0};
+        if (found) {
+            mr_log(MR_LOG_ERROR, "stored_went_back",
+                   "Kafka keeps an older position than the one it had committed, so it may lack "
+                   "the rows between them, too; \"millrace verify\" names them",
+                   MR_LOG_LSN("stored", stored->end_lsn),
+                   MR_LOG_LSN("confirmed", delivery->published.lsn));
+        }
+        return;
+    }
+    /* The end of a transaction after it may have taken it along in the state topic, and not in others. */
+    if (mr_position_compare(*half_ended, delivery->committed) < 0) {
+        *half_ended = delivery->committed;
+    }
+    delivery->committed = (struct mr_position){0};
+    if (mr_position_compare(*half_ended, stored->position) <= 0) {
         *half_ended = (struct mr_position){0};
     }
 }
@@ -469,12 +511,8 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
     MR_ASSERT(delivery->current == NULL && !is_open(delivery));
     struct progress begin = {.lsn = state.end_lsn, .last = state.last};
-    if (is_transactional(delivery) && found && state.last.lsn < delivery->published.last.lsn) {
-        mr_log(MR_LOG_ERROR, "stored_went_back",
-               "Kafka keeps an older position than the one it had committed, so it may lack the "
-               "rows between them, too; \"millrace verify\" names them",
-               MR_LOG_LSN("stored", state.end_lsn),
-               MR_LOG_LSN("confirmed", delivery->published.lsn));
+    if (is_transactional(delivery)) {
+        look_what_lacks(delivery, found, &state);
     }
     if (delivery->published.lsn > begin.lsn) {
         begin = (struct progress){.lsn = delivery->published.lsn, .last = delivery->published.last};
@@ -484,7 +522,6 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     delivery->sent_lsn = begin.lsn;
     delivery->sent_last = begin.last;
     delivery->sent = state.position;
-    forget_half_ended_below(delivery, state.position);
     publish(delivery, begin);
     MR_EACH_COMPANION(pipeline, adopt)
     {
@@ -518,41 +555,31 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     delivery->transaction.bytes += mr_batch_bytes(batch);
 }
 
-/* Milliseconds until an empty transaction settles the one before it, because no other has come. */
-static int settle_due_ms(const struct delivery *delivery)
+/* As end_due_ms, of a transaction that is to be given up: all that is half ended is in it, or no more of that seems to come. */
+static int half_ended_due_ms(const struct delivery *delivery)
 {
-    const struct mr_pipeline *pipeline = delivery->pipeline;
-    if (!is_unsettled(delivery)) {
-        return -1;
-    }
-    if (atomic_load(&pipeline->ending.level) != MR_STOP_NONE) {
+    const struct open_transaction *transaction = &delivery->transaction;
+    if (mr_position_compare(delivery->pipeline->sink->half_ended, delivery->sent) <= 0) {
         return 0;
     }
-    int64_t quiet_ns =
-        (int64_t)pipeline->options.status_interval_ms * (SETTLE_INTERVALS * INT64_C(1000000));
-    return mr_timeout_ms(delivery->store.asked_ns + quiet_ns - mr_monotonic_ns());
+    int64_t now_ns = mr_monotonic_ns();
+    int64_t quiet_ns = transaction->added_ns + HALF_ENDED_QUIET_MS * INT64_C(1000000);
+    int64_t most_ns = transaction->begun_ns + HALF_ENDED_MOST_MS * INT64_C(1000000);
+    return mr_timeout_ms((quiet_ns < most_ns ? quiet_ns : most_ns) - now_ns);
 }
 
 /* Milliseconds until the open transaction is to end; 0: now, -1: there is none, or it does already. */
 static int end_due_ms(const struct delivery *delivery)
 {
     if (!is_transactional(delivery) || delivery->store.state == STORING_TAKEN ||
-        delivery->current != NULL) {
+        delivery->current != NULL || !is_open(delivery)) {
         return -1;
-    }
-    if (!is_open(delivery)) {
-        return settle_due_ms(delivery);
     }
     if (window_is_full(delivery)) {
         return 0;
     }
     if (MR_UNLIKELY(is_half_ended(delivery))) {
-        bool is_covered =
-            mr_position_compare(delivery->pipeline->sink->half_ended, delivery->sent) <= 0;
-        int64_t quiet_ns = HALF_ENDED_QUIET_MS * INT64_C(1000000);
-        return is_covered
-                   ? 0
-                   : mr_timeout_ms(delivery->transaction.added_ns + quiet_ns - mr_monotonic_ns());
+        return half_ended_due_ms(delivery);
     }
     int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
     int64_t due_ns = delivery->transaction.begun_ns + latency_ns;
@@ -671,6 +698,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         int timeout_ms = waits ? 10 : sink->ops->poll == NULL ? -1 : sink->ops->timeout_ms(sink);
         timeout_ms = sooner(timeout_ms, store_due_ms(delivery));
         timeout_ms = sooner(timeout_ms, end_due_ms(delivery));
+        timeout_ms = sooner(timeout_ms, proof_due_ms(delivery));
         wait_for_wake(delivery, sooner(timeout_ms, turn_ms));
     }
 }
@@ -681,6 +709,7 @@ static void end_session(struct delivery *delivery)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     pipeline->sink->ops->close(pipeline->sink);
+    pipeline->sink->proof = MR_PROOF_NONE;
     atomic_store_explicit(&pipeline->by_sink.connected, false, memory_order_relaxed);
     delivery->current = NULL;
     delivery->store.state = STORING_NOTHING;

@@ -16,11 +16,18 @@
 enum mr_sink_storage {
     MR_STORES_NOTHING, /* the slot is all there is */
     MR_STORES_AFTER,   /* in a record of its own, after what it tells of is safe */
-    /* In one transaction with what it tells of. One that is committed may still go as a whole until a record of the next one is
-     * safe: Kafka answers a commit before it writes the markers that end it in each partition, and takes nothing of the next one
-     * before (TransactionCoordinator: CONCURRENT_TRANSACTIONS). Brokers of 4.3 leave out markers of partitions without a
-     * leader (KAFKA-20734). */
+    /* In one transaction with what it tells of. One that is committed may still go as a whole until that is proved: Kafka answers a
+     * commit before it writes the markers that end it in each partition, and brokers of 4.3 leave out those of partitions
+     * without a leader, and take the next transaction all the same (KAFKA-20734). */
     MR_STORES_WITH,
+};
+
+/* That what was committed is there for good. */
+enum mr_sink_proof {
+    MR_PROOF_NONE,
+    MR_PROOF_ASKED,
+    MR_PROOF_GIVEN,
+    MR_PROOF_LACKS, /* not yet */
 };
 
 struct mr_sink;
@@ -55,6 +62,10 @@ struct mr_sink_ops {
 
     /* A state that was taken is not safe yet. */
     bool (*storing)(const struct mr_sink *sink);
+
+    /* MR_STORES_WITH: asks whether all that was committed so far is there for good; `proof` of the sink tells, after a wake-up.
+     * One question at a time. */
+    void (*prove)(struct mr_sink *sink);
 
     /* Ends the session at once. Batches not done are no longer touched when it returns. */
     void (*close)(struct mr_sink *sink);
@@ -93,6 +104,8 @@ struct mr_sink {
     const struct mr_sink_ops *ops;
     struct mr_sink_owner owner;
     enum mr_sink_storage storage;
+    enum mr_sink_proof
+        proof; /* of what was committed when it was asked last in this session. Sink thread */
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
     /* With MR_STORES_WITH: up to here, records of a transaction that did not count may be without an end in any partition, where the
      * next end decides over them. Set by `load`; the next `store`, which comes when what was up to here is sent again, gives all of

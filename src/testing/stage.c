@@ -298,12 +298,12 @@ static struct mr_checkpoint checkpoint_copy(const struct mr_checkpoint *state)
     return copy;
 }
 
-/* What was committed, and is not settled, goes. */
+/* What was committed, and is not proved to be there for good, goes. */
 static void unsettle(struct mr_stage *stage)
 {
     pthread_mutex_lock(&stage->lock);
     mr_checkpoint_done(&stage->stored);
-    stage->stored = checkpoint_copy(&stage->settled);
+    stage->stored = checkpoint_copy(&stage->proved);
     stage->stored_found = stage->stored.end_lsn != 0;
     pthread_mutex_unlock(&stage->lock);
 }
@@ -371,8 +371,7 @@ static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *s
     }
     pthread_mutex_lock(&stage->lock);
     stage->stored_went_back |= state->end_lsn < stage->stored.end_lsn;
-    mr_checkpoint_done(&stage->settled);
-    stage->settled = stage->stored;
+    mr_checkpoint_done(&stage->stored);
     stage->stored = checkpoint_copy(state);
     stage->stored_found = true;
     pthread_mutex_unlock(&stage->lock);
@@ -389,6 +388,20 @@ static bool stage_storing(const struct mr_sink *sink)
         holds = holds || stage->held[i] != NULL;
     }
     return atomic_load(&stage->hold_store) || (sink->storage == MR_STORES_WITH && holds);
+}
+
+static void stage_prove(struct mr_sink *sink)
+{
+    struct mr_stage *stage = of_sink(sink);
+    if (atomic_load(&stage->hold_proof)) {
+        sink->proof = MR_PROOF_LACKS;
+        return;
+    }
+    sink->proof = MR_PROOF_GIVEN;
+    pthread_mutex_lock(&stage->lock);
+    mr_checkpoint_done(&stage->proved);
+    stage->proved = checkpoint_copy(&stage->stored);
+    pthread_mutex_unlock(&stage->lock);
 }
 
 static int stage_timeout_ms(const struct mr_sink *sink)
@@ -425,6 +438,7 @@ int mr_stage_setup(void **state)
                                                 .load = stage_load,
                                                 .store = stage_store,
                                                 .storing = stage_storing,
+                                                .prove = stage_prove,
                                                 .close = stage_close};
     struct mr_stage *stage = calloc(1, sizeof(*stage));
     stage->source.ops = &source_ops;
@@ -461,7 +475,7 @@ int mr_stage_teardown(void **state)
     struct mr_stage *stage = *state;
     mr_pipeline_free(stage->pipeline);
     mr_checkpoint_done(&stage->stored);
-    mr_checkpoint_done(&stage->settled);
+    mr_checkpoint_done(&stage->proved);
     mr_encoder_free(stage->encoder);
     mr_topics_done(&stage->topics);
     close(stage->fd);

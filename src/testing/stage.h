@@ -79,9 +79,10 @@ struct mr_stage {
     bool stored_went_back;
     struct mr_checkpoint known; /* what the source was opened with last */
     _Atomic int stores;
-    _Atomic bool hold_store;      /* what is stored is not safe yet */
-    bool unsettles;               /* a session that fails takes the last transaction with it, */
-    struct mr_checkpoint settled; /* and this is stored then */
+    _Atomic bool hold_store;     /* what is stored is not safe yet */
+    _Atomic bool hold_proof;     /* nothing that is stored is there for good, */
+    bool unsettles;              /* and a session that fails takes it along, */
+    struct mr_checkpoint proved; /* back to what was */
     _Atomic int claims;
     int claim_gate; /* what LOST has ended is not claimed again before that gate is open; 0: it is */
     bool stands_by;             /* claims wait for a stop */

@@ -373,6 +373,7 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
         .load = kafka_load,
         .store = kafka_store,
         .storing = kafka_storing,
+        .prove = mr_kafka_transaction_prove,
         .close = kafka_close,
         .free = kafka_free,
         .view = kafka_view,

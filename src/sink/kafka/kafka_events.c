@@ -64,8 +64,9 @@ static void report_of(struct mr_kafka_sink *kafka, const rd_kafka_message_t *mes
 }
 
 /* The position's record, or the one that ends a hanging transaction. */
-static void state_reported(struct mr_kafka_sink *kafka)
+static void state_reported(struct mr_kafka_sink *kafka, int64_t offset)
 {
+    kafka->transaction.offset = offset;
     MR_ASSERT(kafka->store == MR_KAFKA_STORE_SENT || kafka->store == MR_KAFKA_STORE_NONE);
     if (kafka->store == MR_KAFKA_STORE_SENT) {
         kafka->store = kafka->options.exactly_once ? MR_KAFKA_STORE_REPORTED : MR_KAFKA_STORE_NONE;
@@ -98,7 +99,7 @@ static void take_reports(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
         MR_ASSERT(kafka->reports.awaited > 0);
         kafka->reports.awaited--;
         if (MR_UNLIKELY(record == NULL)) {
-            state_reported(kafka);
+            state_reported(kafka, message->offset);
         } else {
             report_of(kafka, message, record);
         }
@@ -174,6 +175,9 @@ mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret
             break;
         case RD_KAFKA_EVENT_ERROR:
             take_error(kafka, event);
+            break;
+        case RD_KAFKA_EVENT_LISTOFFSETS_RESULT:
+            mr_kafka_transaction_take_proof(kafka, event);
             break;
         case RD_KAFKA_EVENT_STATS:
             /* A report that no memory was left for is missing, and no more. */

@@ -50,6 +50,9 @@ struct mr_kafka_transaction {
     enum mr_kafka_open state;
     int64_t commit_ns;    /* since when its commit is tried; 0: it is not */
     int64_t committed_ns; /* when the one before was; 0: none of this session */
+    /* Where the position's record is in the state topic: of this one, of the last that was committed, and of the last that it was
+     * asked of whether it is there for good. */
+    int64_t offset, committed_offset, asked_offset;
 };
 
 /* Delivery reports. Monotonic times. */
@@ -150,6 +153,11 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
  * have left open there of an earlier session: they think it has ended, so nothing else will. What that held comes
  * again. */
 mr_status mr_kafka_transaction_end_hanging(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
+
+/* `prove` of mr_sink_ops: committed records of the state topic end behind that of the last transaction only once this one has its
+ * marker there (ListOffsets, isolation_level 1). Its answer comes as an event. */
+void mr_kafka_transaction_prove(struct mr_sink *sink);
+void mr_kafka_transaction_take_proof(struct mr_kafka_sink *kafka, rd_kafka_event_t *event);
 
 /* Milliseconds until records of the next transaction may be handed over; 0: now. */
 int mr_kafka_transaction_settles_in_ms(const struct mr_kafka_sink *kafka);

@@ -76,9 +76,45 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
         }
         return transaction_failed(kafka, error, ret_error);
     }
-    *transaction = (struct mr_kafka_transaction){.committed_ns = mr_monotonic_ns()};
+    *transaction = (struct mr_kafka_transaction){.committed_ns = mr_monotonic_ns(),
+                                                 .committed_offset = transaction->offset,
+                                                 .asked_offset = transaction->asked_offset};
     kafka->store = MR_KAFKA_STORE_NONE;
     return MR_OK;
+}
+
+void mr_kafka_transaction_prove(struct mr_sink *sink)
+{
+    struct mr_kafka_sink *kafka = (struct mr_kafka_sink *)sink;
+    MR_ASSERT(sink->proof != MR_PROOF_ASKED && kafka->transaction.committed_ns != 0);
+    rd_kafka_topic_partition_list_t *partition = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(partition, kafka->options.state_topic, 0)->offset =
+        RD_KAFKA_OFFSET_SPEC_LATEST;
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(kafka->producer, RD_KAFKA_ADMIN_OP_LISTOFFSETS);
+    rd_kafka_error_destroy(rd_kafka_AdminOptions_set_isolation_level(
+        options, RD_KAFKA_ISOLATION_LEVEL_READ_COMMITTED));
+    rd_kafka_ListOffsets(kafka->producer, partition, options, kafka->events);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_topic_partition_list_destroy(partition);
+    kafka->transaction.asked_offset = kafka->transaction.committed_offset;
+    sink->proof = MR_PROOF_ASKED;
+}
+
+void mr_kafka_transaction_take_proof(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
+{
+    size_t count = 0;
+    const rd_kafka_ListOffsets_result_t *result = rd_kafka_event_ListOffsets_result(event);
+    const rd_kafka_ListOffsetsResultInfo_t **infos =
+        result == NULL ? NULL : rd_kafka_ListOffsets_result_infos(result, &count);
+    bool given = false;
+    if (rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR_NO_ERROR && count == 1) {
+        const rd_kafka_topic_partition_t *partition =
+            rd_kafka_ListOffsetsResultInfo_topic_partition(infos[0]);
+        given = partition->err == RD_KAFKA_RESP_ERR_NO_ERROR &&
+                partition->offset > kafka->transaction.asked_offset;
+    }
+    kafka->base.proof = given ? MR_PROOF_GIVEN : MR_PROOF_LACKS;
 }
 
 mr_status mr_kafka_transaction_end_hanging(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
