@@ -87,7 +87,7 @@ NIGHTLY = (
             "a Kafka Connect of its own; the killed one runs each time"),
     Nightly(("test_memory.py::test_large_rows_that_are_copied[384MiB-50-2-70000000]", "test_memory.py::test_value_of_a_hundred_megabytes",
              "test_memory.py::test_many_tables[256MiB]"), ("src/copy/", "src/flow/", "src/base/"), 30, "smaller rows and less memory run each time"),
-    Nightly(("faults/test_broker.py::test_broker_away_within_a_copy_beside_the_stream", "faults/test_hanging.py"), ("src/copy/", "src/sink/kafka/"), 45,
+    Nightly(("faults/test_broker.py::test_broker_away_within_a_copy_beside_the_stream", "faults/test_hanging.py"), ("src/copy/", "src/sink/kafka/", "src/flow/delivery.c"), 95,
             "brokers of their own; one that dies within a copy runs each time"),
     Nightly((*(f"test_wide.py::test_what_the_topics_make_of_the_tables[{seed}-{delivery}]" for seed in (4, 5, 6)
                for delivery in ("at-least-once", "exactly-once")),

@@ -6,6 +6,7 @@ import os
 import time
 
 import pytest
+from confluent_kafka import Producer
 
 from checker import Checker
 from consume import up_to_now
@@ -51,6 +52,28 @@ def test_transaction_left_open_in_the_state_topic(database, millrace, broker):
     assert checker.report.duplicates == 0
     process.start().streaming()  # nothing is left that the next one would stumble over
     assert not process.log("state_ended") and not process.log("state_wait")
+    assert process.stop() == 0
+
+
+def test_nothing_is_confirmed_without_a_proof(database, millrace, broker):
+    """While an open transaction hides whether millrace's own have their ends, rows are delivered and PostgreSQL keeps them."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(sink__kafka__brokers=f'["{broker.direct}"]', sink__kafka__delivery='"exactly-once"', pipeline__status_interval='"10ms"')
+    process.start().streaming()
+    stranger = f"{database.prefix}/stranger"
+    leave_open(broker.direct, stranger, STATE, b"stranger", b"{}", int(time.time() * 1000))
+    begin = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    for row in range(1, 6):
+        database.run(f"INSERT INTO t VALUES ({row})")
+        eventually(lambda row=row: process.figure("millrace_records_acknowledged_total") == row, 30, f"the commit of row {row}")
+    assert not database.slot_row(f"confirmed_flush_lsn > '{begin}'")
+    ends = Producer({"bootstrap.servers": broker.direct, "transactional.id": stranger})
+    ends.init_transactions(30)
+    ends.begin_transaction()
+    ends.produce(STATE, b"{}", b"stranger", partition=0)
+    ends.flush(30)
+    ends.abort_transaction(30)
+    confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
     assert process.stop() == 0
 
 
