@@ -16,9 +16,8 @@ enum {
     STORED_AGAIN_INTERVALS = 6,
     /* A transaction that would stay open for more ends when nothing more comes. */
     TRANSACTION_QUIET_MS = 20,
-    /* What a half-ended transaction held comes again at once, if it does. */
-    HALF_ENDED_QUIET_MS = 1000,
-    HALF_ENDED_MOST_MS = 10000,
+    /* So long what a half-ended transaction held is waited for; less than a transaction may last. */
+    HALF_ENDED_MS = 30000,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 10000,
     /* A session that has nothing to do for so long does not fail. */
@@ -299,30 +298,25 @@ static void batch_done(void *context, struct mr_batch *batch)
     give_back(delivery, batch);
 }
 
-/* The transaction that holds all that was sent is committed. Where no row of the stream is in it, nothing lacks if it goes. */
+/* The transaction that holds all that was sent is committed. */
 static void acknowledge_transaction(struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
-    bool was_proved = !is_unproved(delivery);
-    uint32_t records = 0;
+    if (!is_unproved(delivery)) {
+        delivery->proof.asked_ns = mr_monotonic_ns();
+    }
     delivery->failures.attempt = 0;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         struct mr_lane *lane = &pipeline->lanes[i];
         for (uint64_t sequence = lane->ack.oldest; sequence < lane->ack.next; sequence++) {
             const struct mr_meter_mark *mark = mark_of(lane, sequence);
             MR_ASSERT(mark->sequence == sequence); /* it went home */
-            records += lane == delivery->stream ? mark->records : 0;
             acknowledge(delivery, mark);
         }
     }
     MR_ASSERT(delivery->stream->ack.acknowledged == delivery->sent_lsn);
     delivery->transaction.bytes = 0;
     delivery->committed = delivery->sent;
-    if (was_proved && records == 0) {
-        publish(delivery, acknowledged(delivery));
-    } else if (was_proved) {
-        delivery->proof.asked_ns = mr_monotonic_ns();
-    }
 }
 
 /* Batches are on their way, or wait for the end of their transaction. */
@@ -470,19 +464,14 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
     return status == MR_FULL ? MR_OK : status; /* the next round comes back to it */
 }
 
-static bool is_half_ended(const struct delivery *delivery)
-{
-    return delivery->pipeline->sink->half_ended.commit_lsn != 0;
-}
-
 /* What is stored says less than what was committed or published. */
 static void look_what_lacks(struct delivery *delivery, bool found,
                             const struct mr_checkpoint *stored)
 {
-    struct mr_position *half_ended = &delivery->pipeline->sink->half_ended;
+    struct mr_sink *sink = delivery->pipeline->sink;
     if (stored->last.lsn < delivery->published.last.lsn) {
         /* PostgreSQL does not send it again: if it is half ended, the next end there is to count. */
-        *half_ended = (struct mr_position){0};
+        sink->is_half_ended = false;
         if (found) {
             mr_log(MR_LOG_ERROR, "stored_went_back",
                    "Kafka keeps an older position than the one it had committed, so it may lack "
@@ -493,12 +482,10 @@ static void look_what_lacks(struct delivery *delivery, bool found,
         return;
     }
     /* The end of a transaction after it may have taken it along in the state topic, and not in others. */
-    if (mr_position_compare(*half_ended, delivery->committed) < 0) {
-        *half_ended = delivery->committed;
-    }
-    delivery->committed = (struct mr_position){0};
-    if (mr_position_compare(*half_ended, stored->position) <= 0) {
-        *half_ended = (struct mr_position){0};
+    if (mr_position_compare(stored->position, delivery->committed) < 0 &&
+        !(sink->is_half_ended && mr_position_compare(delivery->committed, sink->half_ended) < 0)) {
+        sink->is_half_ended = true;
+        sink->half_ended = delivery->committed;
     }
 }
 
@@ -555,31 +542,33 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     delivery->transaction.bytes += mr_batch_bytes(batch);
 }
 
-/* As end_due_ms, of a transaction that is to be given up: all that is half ended is in it, or no more of that seems to come. */
+/* Milliseconds until the transaction that gives up a half-ended one may end: it has a record in each partition in which that has
+ * any, or what that held does not come. */
 static int half_ended_due_ms(const struct delivery *delivery)
 {
-    const struct open_transaction *transaction = &delivery->transaction;
-    if (mr_position_compare(delivery->pipeline->sink->half_ended, delivery->sent) <= 0) {
+    struct mr_position upto = delivery->pipeline->sink->half_ended;
+    if (mr_position_compare(upto, delivery->sent) <= 0 || upto.commit_lsn < delivery->sent_lsn) {
         return 0;
     }
-    int64_t now_ns = mr_monotonic_ns();
-    int64_t quiet_ns = transaction->added_ns + HALF_ENDED_QUIET_MS * INT64_C(1000000);
-    int64_t most_ns = transaction->begun_ns + HALF_ENDED_MOST_MS * INT64_C(1000000);
-    return mr_timeout_ms((quiet_ns < most_ns ? quiet_ns : most_ns) - now_ns);
+    int64_t most_ns = HALF_ENDED_MS * INT64_C(1000000);
+    return mr_timeout_ms(delivery->served_ns + most_ns - mr_monotonic_ns());
 }
 
 /* Milliseconds until the open transaction is to end; 0: now, -1: there is none, or it does already. */
 static int end_due_ms(const struct delivery *delivery)
 {
     if (!is_transactional(delivery) || delivery->store.state == STORING_TAKEN ||
-        delivery->current != NULL || !is_open(delivery)) {
+        delivery->current != NULL) {
         return -1;
     }
-    if (window_is_full(delivery)) {
+    if (delivery->store.state == STORING_OWED || window_is_full(delivery)) {
         return 0;
     }
-    if (MR_UNLIKELY(is_half_ended(delivery))) {
+    if (MR_UNLIKELY(delivery->pipeline->sink->is_half_ended)) {
         return half_ended_due_ms(delivery);
+    }
+    if (!is_open(delivery)) {
+        return -1;
     }
     int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
     int64_t due_ns = delivery->transaction.begun_ns + latency_ns;
@@ -597,6 +586,9 @@ static mr_status end_transaction(struct delivery *delivery, struct mr_error *ret
 {
     const struct mr_checkpoint to = {
         .end_lsn = delivery->sent_lsn, .last = delivery->sent_last, .position = delivery->sent};
+    if (MR_UNLIKELY(delivery->pipeline->sink->is_half_ended)) {
+        delivery->committed = (struct mr_position){0}; /* whatever was half ended of it goes now */
+    }
     mr_status status = store(delivery, &to, ret_error);
     if (status == MR_OK && delivery->transaction.bytes > 0) {
         delivery->transaction.before_ns = delivery->store.asked_ns - delivery->transaction.begun_ns;

@@ -107,9 +107,10 @@ struct mr_sink {
     enum mr_sink_proof
         proof; /* of what was committed when it was asked last in this session. Sink thread */
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
-    /* With MR_STORES_WITH: up to here, records of a transaction that did not count may be without an end in any partition, where the
-     * next end decides over them. Set by `load`; the next `store`, which comes when what was up to here is sent again, gives all of
-     * it up and ends the session. Sink thread */
+    /* With MR_STORES_WITH, set by `load`: a transaction that has ended, and does not count, is without an end in all partitions, where
+     * the next end decides over it. It held what comes after the position that is stored, up to `half_ended`. The next `store`, which
+     * comes when all of that was sent again, gives it up together with what was sent, and ends the session. Sink thread */
+    bool is_half_ended;
     struct mr_position half_ended;
     uint32_t times; /* that the pool may be as large, for answers from far away. Sink thread */
     struct mr_standstill *standstill; /* the pipeline's; NULL: there is none */

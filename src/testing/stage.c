@@ -365,8 +365,8 @@ static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *s
                              struct mr_error *error)
 {
     struct mr_stage *stage = of_sink(sink);
-    if (sink->half_ended.commit_lsn != 0) {
-        sink->half_ended = (struct mr_position){0};
+    if (sink->is_half_ended) {
+        sink->is_half_ended = false; /* the next session's `load` finds no other */
         return mr_fail(error, MR_ERR_TRANSIENT, "given up");
     }
     pthread_mutex_lock(&stage->lock);

@@ -14,8 +14,7 @@
 enum {
     POLL_INTERVAL_MS = 1000, /* while the broker is to answer */
     BATCH_BYTES_MIN = 1024,
-    PRODUCE = 0,    /* Kafka's number of the request */
-    END_LOOKS = 20, /* until the end of a transaction is written, after it is promised */
+    PRODUCE = 0, /* Kafka's number of the request */
 };
 
 static struct mr_kafka_sink *kafka_of(struct mr_sink *sink)
@@ -236,11 +235,17 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     return kafka->options.exactly_once ? mr_kafka_transaction_fence(kafka, ret_error) : MR_OK;
 }
 
-static mr_status load_state(struct mr_kafka_sink *kafka, struct mr_kafka_stored *ret_stored,
-                            struct mr_kafka_hanging *ret_hanging, struct mr_error *ret_error)
+/* What hangs stays until the next transaction, which has all that it held, is given up: that ends it in the state topic together with
+ * all others. An end before leaves it for the next session. */
+static void note_hanging(struct mr_kafka_sink *kafka, struct mr_position upto)
 {
-    return mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka, ret_stored,
-                               ret_hanging, ret_error);
+    kafka->base.is_half_ended = true;
+    kafka->base.half_ended = upto;
+    mr_log(MR_LOG_WARN, "state_ended",
+           "Kafka had left a transaction open in the topic that keeps the position, although it "
+           "had ended; it is given up, and what it held comes again. If it stays, "
+           "\"kafka-transactions.sh find-hanging\" shows it and \"abort\" ends it",
+           MR_LOG_STR("topic", kafka->options.state_topic));
 }
 
 static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_checkpoint *ret_state,
@@ -249,18 +254,13 @@ static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_che
     struct mr_kafka_sink *kafka = kafka_of(sink);
     struct mr_kafka_stored stored = {0};
     struct mr_kafka_hanging hanging;
-    mr_status status = load_state(kafka, &stored, &hanging, ret_error);
-    if (hanging.found) {
-        if (mr_position_compare(sink->half_ended, hanging.upto) < 0) {
-            sink->half_ended = hanging.upto;
-        }
-        MR_TRY(mr_kafka_transaction_end_hanging(kafka, ret_error));
-    }
-    for (int i = 0; hanging.found && i < END_LOOKS; i++) {
-        MR_TRY(mr_kafka_serve(kafka, ret_error));
-        status = load_state(kafka, &stored, &hanging, ret_error);
-    }
+    sink->is_half_ended = false;
+    mr_status status = mr_kafka_state_load(kafka->producer, &kafka->options, mr_kafka_serve, kafka,
+                                           &stored, &hanging, ret_error);
     MR_TRY(status);
+    if (hanging.found) {
+        note_hanging(kafka, hanging.upto);
+    }
     *ret_found = stored.found;
     *ret_state = stored.state;
     return MR_OK;

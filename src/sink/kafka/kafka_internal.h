@@ -48,11 +48,13 @@ enum mr_kafka_open {
 /* Exactly once. Monotonic times. */
 struct mr_kafka_transaction {
     enum mr_kafka_open state;
-    int64_t commit_ns;    /* since when its commit is tried; 0: it is not */
-    int64_t committed_ns; /* when the one before was; 0: none of this session */
-    /* Where the position's record is in the state topic: of this one, of the last that was committed, and of the last that it was
-     * asked of whether it is there for good. */
-    int64_t offset, committed_offset, asked_offset;
+    int64_t commit_ns;        /* since when its commit is tried; 0: it is not */
+    int64_t committed_ns;     /* when the one before was; 0: none of this session */
+    int64_t offset;           /* of its position's record in the state topic, */
+    int64_t committed_offset; /* of that of the last one that was committed, */
+    int64_t
+        asked_offset; /* and of the last one of which it was asked whether it is there for good */
+    int64_t lacks_ns; /* when that was proved last, or logged */
 };
 
 /* Delivery reports. Monotonic times. */
@@ -148,11 +150,6 @@ mr_status mr_kafka_transaction_begin(struct mr_kafka_sink *kafka, struct mr_erro
 /* All of the transaction is with the broker: makes it and its state visible. An outcome that is not known ends the
  * session; the next one reads what became of it. */
 mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
-
-/* Gives the state topic a record of ours, and the end of a transaction that is given up. It ends whatever the brokers
- * have left open there of an earlier session: they think it has ended, so nothing else will. What that held comes
- * again. */
-mr_status mr_kafka_transaction_end_hanging(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
 /* `prove` of mr_sink_ops: committed records of the state topic end behind that of the last transaction only once this one has its
  * marker there (ListOffsets, isolation_level 1). Its answer comes as an event. */

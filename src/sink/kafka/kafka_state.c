@@ -340,14 +340,14 @@ rd_kafka_resp_err_t mr_kafka_state_find(rd_kafka_t *client, const struct mr_kafk
     return err;
 }
 
-/* One end of the topic; an error is what is in the way now. The producer asks, because it learns the real end: a
- * reader of committed records learns where the oldest open transaction begins, and our newest record may lie after that
- * of another pipeline. (rd_kafka_query_watermark_offsets would wait for a silent broker beyond its limit.) */
-static rd_kafka_resp_err_t ask_end(struct loader *loader, int64_t which, int64_t *ret_offset)
+/* One end of the topic; an error is what is in the way now. (rd_kafka_query_watermark_offsets would wait for a silent broker
+ * beyond its limit.) */
+static rd_kafka_resp_err_t ask_end(const struct loader *loader, rd_kafka_t *client, int64_t which,
+                                   int64_t *ret_offset)
 {
     rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(part, loader->options->state_topic, 0)->offset = which;
-    rd_kafka_resp_err_t err = rd_kafka_offsets_for_times(loader->producer, part, ANSWER_TIMEOUT_MS);
+    rd_kafka_resp_err_t err = rd_kafka_offsets_for_times(client, part, ANSWER_TIMEOUT_MS);
     if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         err = part->elems[0].err;
         *ret_offset = part->elems[0].offset;
@@ -360,21 +360,37 @@ static rd_kafka_resp_err_t ask_end(struct loader *loader, int64_t which, int64_t
     return err;
 }
 
-static rd_kafka_resp_err_t ask_ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high)
+struct ends {
+    int64_t low;
+    int64_t high;
+    int64_t committed; /* where the oldest open transaction begins, or `high` */
+};
+
+/* The producer learns the real end: our newest record may lie after the oldest open transaction, which is another
+ * pipeline's. From behind that one on, a reader of committed records gets nothing, not even the word that there is nothing. */
+static rd_kafka_resp_err_t ask_ends(const struct loader *loader, struct ends *ret_ends)
 {
+    const struct {
+        rd_kafka_t *client;
+        int64_t which;
+        int64_t *offset;
+    } asked[] = {
+        {loader->producer, RD_KAFKA_OFFSET_BEGINNING, &ret_ends->low},
+        {loader->producer, RD_KAFKA_OFFSET_END, &ret_ends->high},
+        {loader->consumer, RD_KAFKA_OFFSET_END, &ret_ends->committed},
+    };
     rd_kafka_resp_err_t err = mr_kafka_state_find(loader->producer, loader->options);
-    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        err = ask_end(loader, RD_KAFKA_OFFSET_BEGINNING, ret_low);
+    for (size_t i = 0; i < MR_ARRAY_LEN(asked) && err == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
+        err = ask_end(loader, asked[i].client, asked[i].which, asked[i].offset);
     }
-    return err == RD_KAFKA_RESP_ERR_NO_ERROR ? ask_end(loader, RD_KAFKA_OFFSET_END, ret_high) : err;
+    return err;
 }
 
-static mr_status ends(struct loader *loader, int64_t *ret_low, int64_t *ret_high,
-                      struct mr_error *ret_error)
+static mr_status find_ends(struct loader *loader, struct ends *ret_ends, struct mr_error *ret_error)
 {
     int64_t begin_ns = mr_monotonic_ns();
     for (;;) {
-        rd_kafka_resp_err_t err = ask_ends(loader, ret_low, ret_high);
+        rd_kafka_resp_err_t err = ask_ends(loader, ret_ends);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             return MR_OK;
         }
@@ -489,11 +505,8 @@ static mr_status open_transaction(struct loader *loader, int64_t offset, struct 
 {
     if (loader->options->exactly_once && loader->looked_at != offset) {
         MR_TRY(look_whose(loader, offset, ret_error));
-        if (loader->hanging.found) {
-            return hanging(loader, ret_error);
-        }
     }
-    return wait_for_open_transaction(loader, ret_error);
+    return loader->hanging.found ? MR_OK : wait_for_open_transaction(loader, ret_error);
 }
 
 static mr_status unreadable(const struct loader *loader, const rd_kafka_message_t *message,
@@ -509,7 +522,7 @@ static mr_status unreadable(const struct loader *loader, const rd_kafka_message_
 }
 
 /* Reads from `from` until the end that was there before, `high`, is passed. Records of a transaction of another
- * pipeline that is still open hold the end back: it is waited for. */
+ * pipeline that is still open hold the end back: it is waited for. One that hangs is the end. */
 static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
                            struct mr_error *ret_error)
 {
@@ -528,6 +541,7 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
             at_end = message->offset >= high;
             if (!at_end) {
                 status = open_transaction(loader, message->offset, ret_error);
+                at_end = loader->hanging.found;
             }
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             take_record(loader, message);
@@ -544,13 +558,12 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
 /* The newest record is near the end: most often it is the last. */
 static mr_status read_newest(struct loader *loader, struct mr_error *ret_error)
 {
-    int64_t low;
-    int64_t high;
-    MR_TRY(ends(loader, &low, &high, ret_error));
+    struct ends ends;
+    MR_TRY(find_ends(loader, &ends, ret_error));
     int64_t tail = TAIL_FIRST;
-    for (int64_t from = high; !loader->found && from > low; tail *= TAIL_FACTOR) {
-        from = high - tail > low ? high - tail : low;
-        MR_TRY(read_from(loader, from, high, ret_error));
+    for (int64_t from = ends.high; !loader->found && from > ends.low; tail *= TAIL_FACTOR) {
+        from = ends.committed - tail > ends.low ? ends.committed - tail : ends.low;
+        MR_TRY(read_from(loader, from, ends.high, ret_error));
     }
     return MR_OK;
 }

@@ -39,7 +39,7 @@ typedef mr_status (*mr_kafka_serve_fn)(void *context, struct mr_error *ret_error
 /* Makes sure that the topic exists, and reads the newest record of the pipeline, committed ones only. Waits for the
  * broker for as long as `serve` says MR_OK. Uses a consumer of its own, and `producer` to create the topic.
  *
- * `ret_hanging`: it failed because of that one: `producer` has ended all of them (exactly once). */
+ * `ret_hanging`: that one is open (exactly once); all before it was read, and nothing of ours is behind it. */
 mr_status mr_kafka_state_load(rd_kafka_t *producer, const struct mr_kafka_options *options,
                               mr_kafka_serve_fn serve, void *context,
                               struct mr_kafka_stored *ret_stored,

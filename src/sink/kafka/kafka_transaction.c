@@ -5,7 +5,8 @@
 enum {
     CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
     ABANDON_MS = 100,       /* the end of one that is given up is not waited for */
-    COMMIT_MS = 10000,      /* then its outcome counts as unknown */
+    HELD_MS = 75000,
+    COMMIT_MS = 10000, /* then its outcome counts as unknown */
     /* The broker answers a commit before it has written its markers, and refuses partitions of the next transaction until
      * it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only after 20 ms
      * (rd_kafka_txn_handle_AddPartitionsToTxn). Waiting a little costs less. */
@@ -59,9 +60,8 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
     struct mr_kafka_transaction *transaction = &kafka->transaction;
     MR_ASSERT(kafka->store == MR_KAFKA_STORE_REPORTED && kafka->reports.awaited == 0);
     MR_ASSERT(transaction->state == MR_KAFKA_TRANSACTION_BEGUN);
-    if (MR_UNLIKELY(kafka->base.half_ended.commit_lsn != 0)) {
+    if (MR_UNLIKELY(kafka->base.is_half_ended)) {
         /* It has a record in each partition in which the half-ended one has any, and takes those along. */
-        kafka->base.half_ended = (struct mr_position){0};
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
                        "what Kafka had left half ended is given up in every topic; it comes again");
     }
@@ -78,7 +78,8 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
     }
     *transaction = (struct mr_kafka_transaction){.committed_ns = mr_monotonic_ns(),
                                                  .committed_offset = transaction->offset,
-                                                 .asked_offset = transaction->asked_offset};
+                                                 .asked_offset = transaction->asked_offset,
+                                                 .lacks_ns = transaction->lacks_ns};
     kafka->store = MR_KAFKA_STORE_NONE;
     return MR_OK;
 }
@@ -101,6 +102,24 @@ void mr_kafka_transaction_prove(struct mr_sink *sink)
     sink->proof = MR_PROOF_ASKED;
 }
 
+/* A transaction of millrace's lasts a minute at most: one that hides the ends of ours for longer hangs. */
+static void note_proof(struct mr_kafka_sink *kafka, bool given)
+{
+    int64_t now_ns = mr_monotonic_ns();
+    int64_t *lacks_ns = &kafka->transaction.lacks_ns;
+    if (given || *lacks_ns == 0) {
+        *lacks_ns = now_ns;
+    } else if (now_ns - *lacks_ns > HELD_MS * INT64_C(1000000)) {
+        *lacks_ns = now_ns; /* and again while it stays */
+        mr_log(MR_LOG_WARN, "state_held",
+               "a transaction that hangs in the topic that keeps the position hides the end of "
+               "what is committed there: rows go on to Kafka, but nothing is confirmed, and "
+               "PostgreSQL keeps its WAL; \"kafka-transactions.sh find-hanging\" shows it, and "
+               "\"abort\" ends it",
+               MR_LOG_STR("topic", kafka->options.state_topic));
+    }
+}
+
 void mr_kafka_transaction_take_proof(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
 {
     size_t count = 0;
@@ -115,31 +134,7 @@ void mr_kafka_transaction_take_proof(struct mr_kafka_sink *kafka, rd_kafka_event
                 partition->offset > kafka->transaction.asked_offset;
     }
     kafka->base.proof = given ? MR_PROOF_GIVEN : MR_PROOF_LACKS;
-}
-
-mr_status mr_kafka_transaction_end_hanging(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
-{
-    mr_status status;
-    while ((status = mr_kafka_transaction_begin(kafka, ret_error)) == MR_FULL) {
-        MR_TRY(mr_kafka_serve(kafka, ret_error));
-    }
-    MR_TRY(status);
-    /* The queue of a new session has room. */
-    MR_TRY(mr_kafka_produce_state(kafka, "", "", 0, ret_error));
-    while (kafka->reports.awaited > 0) {
-        MR_TRY(mr_kafka_serve(kafka, ret_error));
-    }
-    rd_kafka_error_t *error;
-    while ((error = rd_kafka_abort_transaction(kafka->producer, CALL_TIMEOUT_MS)) != NULL) {
-        MR_TRY(transaction_failed(kafka, error, ret_error));
-        MR_TRY(mr_kafka_serve(kafka, ret_error));
-    }
-    kafka->transaction.state = MR_KAFKA_TRANSACTION_NONE;
-    mr_log(MR_LOG_WARN, "state_ended",
-           "Kafka had left a transaction open in the topic that keeps the position, although it "
-           "had ended; it is given up, and what it held comes again",
-           MR_LOG_STR("topic", kafka->options.state_topic));
-    return MR_OK;
+    note_proof(kafka, given);
 }
 
 int mr_kafka_transaction_settles_in_ms(const struct mr_kafka_sink *kafka)
