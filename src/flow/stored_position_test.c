@@ -240,8 +240,13 @@ static void test_committed_transaction_that_goes_with_the_broker(void **state)
     mr_stage_wait(stage, mr_stage_told, 210);
     mr_pipeline_stop(stage->pipeline);
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
-    /* Once more in between: what may be open of it is given up. */
-    mr_stage_assert_values(stage, (const char *const[]){"a", "a", "a", "b"}, 4);
+    /* Sent in between, perhaps with what follows, to give up what may be open of it. */
+    assert_int_equal(atomic_load(&stage->sessions), 3);
+    int count = atomic_load(&stage->value_count);
+    assert_in_range(count, 4, 5);
+    assert_string_equal(stage->values[1], "a");
+    assert_string_equal(stage->values[count - 2], "a");
+    assert_string_equal(stage->values[count - 1], "b");
     assert_int_equal(stage->stored.end_lsn, 210);
 }
 
