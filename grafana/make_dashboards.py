@@ -448,7 +448,7 @@ def fleet():
     def used(name):
         return [(by_pipeline, f"topk(10, {total(name, 'pipeline')})")]
     panels = [
-        stat("Pipelines", "All that agents run.", f'sum({metric("millrace_fleet_pipelines")})'),
+        stat("Pipelines", "All that agents have, with a process or not.", f'sum({metric("millrace_fleet_pipelines")})'),
         stat("Streaming", "They pass rows on.", in_state("streaming")),
         stat("Held", "They ended with an exit code that a restart does not mend: millrace fleet status says why.",
              in_state("held"), thresholds=steps(("green", None), ("red", 1))),
@@ -479,7 +479,7 @@ def fleet():
         graph("Rows", "The ten busiest pipelines.", used("millrace_fleet_rows_total"), "cps", stacked=True),
         graph("Bytes", "Of their records.", used("millrace_fleet_bytes_total"), "Bps", stacked=True),
         row("Agents"),
-        graph("Partitions", "Each agent's share of 255.", [("{{instance}}", metric("millrace_fleet_partitions"))]),
+        graph("Partitions", "Each agent's share of 256.", [("{{instance}}", metric("millrace_fleet_partitions"))]),
         graph("Revision", "Of the definitions; agents are apart for seconds after an apply.",
               [("{{instance}}", metric("millrace_fleet_revision"))], "none"),
     ]

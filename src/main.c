@@ -1,4 +1,5 @@
 /* Which command it is, and the exit status; the commands are in cli/. */
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,6 +233,11 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 4 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif
+    /* Else what is opened next would be standard error, and get the log: a socket, for instance. */
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
+    }
+    close(fd);
     prctl(PR_SET_NAME, "millrace"); /* also where an agent has started it as /proc/self/exe */
     /* A core file would hold rows. */
     prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);

@@ -86,6 +86,14 @@ class Agent:
     def send(self, number):
         self.process.send_signal(number)
 
+    def left(self):
+        """Process ids of its pipelines, whoever has them now."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+                found += [int(pid)] if f"--config\0{self.folder}/" in file.read() else []
+        return found
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -281,6 +289,9 @@ class Fleet:
                     agent.process.wait(60)
                 except subprocess.TimeoutExpired:
                     agent.kill()
+            for pid in agent.left():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             reports = [line for line in agent.lines if "Sanitizer: " in line]
             assert not reports, reports
             print(agent.node, *(line for line in agent.lines if not line.startswith('{"pipeline"') and "warning: " not in line))  # where the test failed

@@ -19,7 +19,7 @@ OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_idle test_grafana t
     test_site test_supply_chain test_verdict faults/test_checker faults/test_documents""".split()
 
 SYSTEM = {
-    "agent": "test_fleet_agent test_fleet_page test_systemd test_fleet_sim faults/test_agents",
+    "agent": "test_fleet_agent test_fleet_page test_systemd test_fleet_sim faults/test_agents faults/test_agent_limits",
     "agent/pages": "test_fleet_page test_fleet_agent",
     "base": "test_cgroup test_limits test_errors test_canary test_clock test_passwords",
     "cli": "test_check test_recover test_runbook test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",

@@ -272,8 +272,9 @@ NIGHTLY = (
     Nightly(("faults/test_agents.py",), ("src/agent/", "src/fleet/", "src/kafka/kafka_group.c"), 300, "sixty pipelines and three agents take minutes"),
     Nightly(("test_fleet_sim.py::test_a_prediction",), ("src/agent/", "benchmarks/fleet_sim.py"), 60, "three agents, one killed, alone on the machine; the simulation itself runs each time"),
     Nightly(("test_kubernetes_plane.py",), ("packaging/helm/", "docs/deploy/kubernetes.yaml"), 150, "a control plane of its own; test_helm.py renders the chart in seconds"),
-    Nightly(("test_cgroup.py",), ("src/base/cgroup.c", "src/base/cgroup_test.c"), 15, "boots a kernel of user mode; nothing else depends on it"),
-    Nightly(("test_fleet_agent.py",), ("src/agent/", "src/fleet/", "src/kafka/kafka_group.c"), 200, "each waits for sessions of a group to end; child_test has the states, each time"),
+    Nightly(("test_cgroup.py", "faults/test_agent_limits.py"), ("src/base/cgroup.c", "src/base/cgroup_test.c", "src/agent/process.c"), 75,
+            "boot a kernel of user mode; nothing else depends on it"),
+    Nightly(("test_fleet_agent.py",), ("src/agent/", "src/fleet/", "src/kafka/kafka_group.c"), 280, "each waits for sessions of a group to end; child_test has the states, each time"),
 )
 
 

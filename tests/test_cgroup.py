@@ -9,27 +9,33 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# The program alone in a cgroup that is delegated as systemd does it, and then the end of the kernel.
+# A command alone in a cgroup that is delegated as systemd does it, and then the end of the kernel.
 INIT = """#!/bin/sh
 mount -t proc proc /proc
 mount -t cgroup2 none /sys/fs/cgroup || {{ mount -t sysfs sys /sys; mount -t cgroup2 none /sys/fs/cgroup; }}
 echo "+memory +cpu" > /sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/unit
 {python} -c 'import os; os.setxattr("/sys/fs/cgroup/unit", "user.delegate", b"1")'
-sh -c 'echo $$ > /sys/fs/cgroup/unit/cgroup.procs; MILLRACE_TEST_CGROUP=1 exec {program} cgroup_test'
+{before}
+sh -c 'echo $$ > /sys/fs/cgroup/unit/cgroup.procs; exec "$@"' sh "$@"
 echo o > /proc/sysrq-trigger
 sleep 60
 """
 
 
+def kernel(folder, before, *options):
+    """What a command is prefixed with to run in a kernel of its own. `before`: lines of a script."""
+    program = shutil.which("linux.uml")
+    assert program, "no kernel of user mode: apt-get install user-mode-linux (scripts/setup.sh)"
+    init = folder / "init"
+    init.write_text(INIT.format(before=before, python=shutil.which("python3")), encoding="ascii")
+    init.chmod(0o755)
+    return [program, "rootfstype=hostfs", "rootflags=/", "ro", "mem=512M", f"init={init}", "con=null", *options, "--"]
+
+
 def test_one_that_needs_too_much_ends_alone(tmp_path):
-    kernel = shutil.which("linux.uml")
-    assert kernel, "no kernel of user mode: apt-get install user-mode-linux (scripts/setup.sh)"
     program = pathlib.Path(os.environ.get("MILLRACE_BIN", ROOT / "build/ci/millrace")).parent / "unit-tests"
     assert program.exists(), f"no {program}: cmake --build --preset ci --target unit-tests"
-    init = tmp_path / "init"
-    init.write_text(INIT.format(program=program, python=shutil.which("python3")), encoding="ascii")
-    init.chmod(0o755)
-    done = subprocess.run([kernel, "rootfstype=hostfs", "rootflags=/", "ro", "mem=512M", f"init={init}", "con0=null,fd:1", "con=null"],
+    done = subprocess.run([*kernel(tmp_path, "export MILLRACE_TEST_CGROUP=1", "con0=null,fd:1"), program, "cgroup_test"],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=120, check=False)
     assert "[  PASSED  ] 1 test(s)" in done.stdout and "limit 16384kB" in done.stdout, done.stdout

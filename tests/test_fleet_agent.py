@@ -1,5 +1,6 @@
 """millrace fleet run: agents that place pipelines by Kafka's group protocol, start, restart, hold and hand over."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import time
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import NewPartitions
 
 from agents import PARTITIONS, SESSION_S, Fleet, read_topic
 from faults.servers import free_port
@@ -29,8 +31,8 @@ def fleet():
 
 
 def test_an_agent_is_killed(fleet):
-    """An agent joins and gets a share, whose processes have ended where they were before they start there; then the other one is killed, and it serves
-    all. Every row once."""
+    """An agent joins and gets a share, whose processes have ended where they were before they start there; then the other one is killed, its processes end,
+    and it serves all. Every row once."""
     four = fleet(4)
     four.apply()
     first = four.agent("a").start()
@@ -49,8 +51,10 @@ def test_an_agent_is_killed(fleet):
         ended = first.log("fleet_pipeline_ended", moved["pipeline"])
         assert [one["exit_code"] for one in ended] == [0] and ended[0]["time"] <= moved["time"], (ended, moved)
     four.write(100)
+    assert first.left() == first.children()
     first.kill()
     four.write(100)
+    eventually(lambda: not first.left(), 60, "the end of what the killed one has left")
     eventually(lambda: len(second.children()) == 4, SESSION_S + 15, "the other agent's four processes")
     four.all_served(15)
     four.write(100)
@@ -152,6 +156,105 @@ def test_a_definition_changes(fleet):
     one.sources[other] = gone
 
 
+def test_one_that_does_not_end(fleet):
+    """Its definition goes while it is being started, and it does not hear SIGTERM: it is killed in time, beside one that streams, and the agent says so."""
+    two = fleet(2)
+    name, other = two.sources
+    two.define(p0='pipeline.shutdown_deadline = "1s"\n')
+    two.apply()
+    agent = two.agent("a").start()
+    os.kill(agent.wait_for("fleet_pipeline_started", pipeline=name)["pid"], signal.SIGSTOP)
+    gone = two.sources.pop(name)
+    two.own.clear()
+    two.define()
+    two.apply()
+    ended = agent.wait_for("fleet_pipeline_ended", pipeline=name)
+    assert (ended["exit_code"], ended["state"]) == (128 + signal.SIGKILL, "stopped") and agent.log("fleet_pipeline_killed", name)
+    eventually(lambda: set(two.status()) == {other}, what="the end of its status")
+    two.all_served()
+    two.write(10)
+    two.all_arrived()
+    two.sources[name] = gone
+    assert agent.stop() == 3
+
+
+def test_whoever_has_started_it(fleet):
+    """Ignores SIGCHLD, has closed standard input and output: ends are known nevertheless, and no process gets a file of the agent's but its own pipe."""
+    two = fleet(2)
+    two.apply()
+    agent = two.agent("a", inside=["env", "--ignore-signal=CHLD", "sh", "-c", 'exec "$@" <&- >&-', "sh"]).start()
+    two.all_served()
+
+    def files(pid):
+        found = {}
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                found[int(fd)] = os.readlink(f"/proc/{pid}/fd/{fd}")
+        return {fd: name for fd, name in found.items() if not name.startswith("anon_inode")}
+    mine = files(agent.process.pid)
+    assert mine[0] == mine[1] == "/dev/null"
+    for child in agent.children():
+        its = files(child)
+        assert set(mine.values()) & set(its.values()) == {"/dev/null", its[2]}, (mine, its)
+    os.kill(agent.children()[0], signal.SIGKILL)
+    agent.wait_for("fleet_pipeline_started", times=3)
+    two.all_served()
+    assert agent.stop() == 0
+
+
+def test_a_folder_that_is_gone(fleet):
+    """A new definition can't be written: what streams goes on, which a restart would not, and says why."""
+    one = fleet(1)
+    (name,) = one.sources
+    one.apply()
+    agent = one.agent("a").start()
+    one.all_served()
+    eventually(lambda: one.status()[name]["state"] == "streaming", what="that it is known to stream")
+    os.rename(agent.folder, agent.folder + ".away")
+    one.define(p0='log.level = "debug"\n')
+    one.apply()
+    eventually(lambda: "[fleet] folder" in one.status()[name].get("error", ""), what="the reason")
+    one.write(10)
+    one.all_arrived()
+    assert not agent.log("fleet_pipeline_ended")
+    os.rename(agent.folder + ".away", agent.folder)
+    one.command("retry", name)
+    agent.wait_for("fleet_pipeline_started", times=2)
+    one.all_served()
+    assert one.status()[name]["generation"] == 2 and agent.stop() == 0
+
+
+def test_partitions_are_added(fleet):
+    """More than agents take: what runs goes on, and who looks or writes is told."""
+    one = fleet(1)
+    one.apply()
+    agent = one.agent("a").start()
+    one.all_served()
+    topic = f"__millrace_fleet.{one.name}"
+    one.admin.create_partitions([NewPartitions(topic, 257)], request_timeout=60)[topic].result(60)
+    agent.wait_for("fleet_assigned", times=2)
+    one.command("status", codes=(78,))
+    one.write(10)
+    one.all_arrived()
+    assert not agent.log("fleet_pipeline_ended") and agent.stop() == 0
+
+
+def test_a_log_without_end(fleet):
+    """One process says more than anybody can read: the agent serves the others, and ends in order."""
+    two = fleet(2)
+    two.apply()
+    agent = two.agent("a").start()
+    two.all_served()
+    with subprocess.Popen(["sh", "-c", f"exec yes said_again > /proc/{agent.children()[0]}/fd/2"]) as flood:
+        try:
+            two.define(p0='log.level = "debug"\n', p1='log.level = "debug"\n')
+            two.apply()
+            eventually(lambda: {one["generation"] for one in two.status().values()} == {2}, what="both definitions to be taken up")
+            assert agent.get("/readyz").status == 200 and agent.stop() == 0
+        finally:
+            flood.kill()
+
+
 def test_two_agents_of_one_name(fleet):
     """The older one is fenced, ends its pipelines in order, and says why."""
     one = fleet(1)
@@ -186,7 +289,7 @@ def test_fenced_by_what_comes_late(fleet):
     one.all_served()
     one.write(10)
     one.all_arrived()
-    assert not agent.log("fleet_ends") and agent.stop() == 0
+    assert not agent.log("fleet_ends") and not agent.log("fleet_pipeline_ended") and agent.stop() == 0
 
 
 def test_a_frozen_agent_and_its_successor(fleet):

@@ -92,7 +92,7 @@ class Fleet:
 
     def tell_node(self, node, partitions, **fields):
         owned = "".join("01"[n in partitions] for n in range(256))
-        self.tell(f"node/{node}", **{"revision": 1, "pipelines": 1, "partitions": owned, "ready": True, **fields})
+        self.tell(f"node/{node}", **{"revision": 1, "processes": 1, "partitions": owned, "ready": True, **fields})
 
     def status(self):
         code, out, err = self.run("status", "--json")
@@ -330,6 +330,7 @@ def test_the_worst_come_first(fleet):
     fleet.tell("p06", state="streaming", lag_seconds=0.1, program="0.1.9", cpu_seconds=12.5, rows=1e6, bytes=2e9, rss_bytes=2e7)
     fleet.tell("p07", state="waiting", surplus=True, error="the host's limits")
     fleet.tell("gone", state="ending")
+    fleet.tell("gone_long_ago", state="ending", at_ms=old)
     fleet.tell_node("a", range(0, 4), program="0.2.0")
     fleet.tell_node("b", range(4, 8), at_ms=old, drained=True)
     fleet.run("drain", "b")

@@ -111,12 +111,14 @@ static void renew(struct fleet_agent *agent, struct fleet_child *child, int64_t 
         return;
     }
     mr_child_renew(&child->state, now_ms);
-    if (child->state.state == FLEET_STREAMING &&
-        mr_process_write_options(&agent->home, &child->definition, &child->process, &error) ==
-            MR_OK) {
-        child->reload.generation = wanted;
-    } else {
+    if (child->state.state != FLEET_STREAMING) {
         mr_agent_end(child, now_ms);
+        return;
+    }
+    child->reload.generation = wanted;
+    if (mr_process_write_options(&agent->home, &child->definition, &child->process, &error) !=
+        MR_OK) {
+        mr_look_reloaded(child, false, error.text); /* a start would want the file, too */
     }
 }
 
@@ -181,8 +183,7 @@ static void start_due(struct fleet_agent *agent, int64_t now_ms)
     for (struct fleet_child *child = agent->children; child != NULL; child = child->next) {
         enum fleet_hold hold = agent->holds[child->definition.partition];
         bool is_due = (hold == HOLD_READ || hold == HOLD_KEPT) && child->state.is_wanted &&
-                      child->askers == 0 && mr_child_may_start(&child->state, now_ms) &&
-                      !has_process(agent, child->definition.name);
+                      child->askers == 0 && mr_child_may_start(&child->state, now_ms);
         bool fits = (own->pipelines_max == 0 || pipelines < own->pipelines_max) &&
                     (own->memory_max == 0 || memory + child->memory <= own->memory_max);
         bool is_surplus = is_due && !child->has_place && !fits;
@@ -190,7 +191,8 @@ static void start_due(struct fleet_agent *agent, int64_t now_ms)
             child->status.is_surplus = is_surplus;
             child->state.told_ms = 0;
         }
-        if (is_due && !is_surplus && starting < STARTS_MAX) {
+        if (is_due && !is_surplus && starting < STARTS_MAX &&
+            !has_process(agent, child->definition.name)) {
             starting++;
             pipelines += !child->has_place;
             memory += child->has_place ? 0 : child->memory;
@@ -315,8 +317,7 @@ static mr_status begin(struct fleet_agent *agent, struct mr_error *ret_error)
     }
     if (mkdir(own->folder, 0700) != 0 && errno != EEXIST) {
         return mr_fail(ret_error, MR_ERR_SYSTEM,
-                       "folder %s can't be made: %s; set [fleet] folder to one that this user may "
-                       "write",
+                       "%s can't be made: %s; set [fleet] folder to one that this user may write",
                        own->folder, strerror(errno));
     }
     mr_log_start();

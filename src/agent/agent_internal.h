@@ -100,6 +100,9 @@ mr_status mr_agent_news(struct fleet_agent *agent, int64_t now_ms, struct mr_err
 int mr_look(void *agent);
 void mr_look_forget(struct fleet_child *child); /* what its process has said: it has none */
 
+/* A reload is over. `refusal`: why the process goes on with the definition before; NULL: it has taken up the new one, or needs a restart. */
+void mr_look_reloaded(struct fleet_child *child, bool is_taken_up, const char *refusal);
+
 /* The text that a process answers with, to be freed; NULL: none. With the lock, which is not held meanwhile: the child stays. */
 char *mr_look_ask(struct fleet_agent *agent, struct fleet_child *child, const char *path,
                   const char *post);

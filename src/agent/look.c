@@ -90,33 +90,37 @@ static void take_request(struct fleet_child *child, const cJSON *answer)
     }
 }
 
-static void take_outcome(struct fleet_child *child, const cJSON *answer)
+void mr_look_reloaded(struct fleet_child *child, bool is_taken_up, const char *refusal)
 {
     struct fleet_reload *reload = &child->reload;
-    double code = mr_object_number(answer, "exit_code");
-    bool is_wrong = code == mr_status_exit_code(MR_ERR_CONFIG);
-    bool is_taken_up = code == 0 && text_at(answer, "needs_restart")[0] == '\0';
-    if (!cJSON_IsTrue(mr_object_at(answer, "done"))) {
-        return;
-    }
-    if (is_wrong) {
+    if (refusal != NULL) {
         free(child->error);
-        child->error = MR_STRDUP(text_at(answer, "error"));
+        child->error = MR_STRDUP(refusal);
         reload->refused = reload->generation;
     } else if (is_taken_up) {
         child->status.generation = reload->generation;
     } else {
         mr_agent_end(child, mr_agent_now_ms());
     }
-    mr_log(is_wrong ? MR_LOG_ERROR : MR_LOG_INFO, "fleet_pipeline_reloaded",
-           is_wrong      ? "a pipeline refuses its new definition, and goes on with the one before"
-           : is_taken_up ? "a pipeline has taken up its new definition"
-                         : "the new definition needs a restart",
+    mr_log(refusal != NULL ? MR_LOG_ERROR : MR_LOG_INFO, "fleet_pipeline_reloaded",
+           refusal != NULL ? "a pipeline goes on with the definition before its new one"
+           : is_taken_up   ? "a pipeline has taken up its new definition"
+                           : "the new definition needs a restart",
            MR_LOG_STR("pipeline", child->definition.name),
            MR_LOG_INT("generation", reload->generation),
-           MR_LOG_STR("error", is_wrong ? child->error : ""));
+           MR_LOG_STR("error", refusal == NULL ? "" : refusal));
     child->state.told_ms = 0;
     reload->generation = reload->number = 0;
+}
+
+static void take_outcome(struct fleet_child *child, const cJSON *answer)
+{
+    double code = mr_object_number(answer, "exit_code");
+    bool is_wrong = code == mr_status_exit_code(MR_ERR_CONFIG);
+    if (cJSON_IsTrue(mr_object_at(answer, "done"))) {
+        mr_look_reloaded(child, code == 0 && text_at(answer, "needs_restart")[0] == '\0',
+                         is_wrong ? text_at(answer, "error") : NULL);
+    }
 }
 
 /* ---- the thread ---- */

@@ -190,8 +190,9 @@ static void hold(struct fleet_agent *agent, const struct mr_kafka_news_item *new
                  enum fleet_hold hold)
 {
     for (uint32_t i = 0; i < news->count; i++) {
-        MR_ASSERT(news->partitions[i] >= 0 && news->partitions[i] < FLEET_PARTITIONS);
-        agent->holds[news->partitions[i]] = hold;
+        if (news->partitions[i] < FLEET_PARTITIONS) {
+            agent->holds[news->partitions[i]] = hold;
+        }
     }
 }
 
@@ -219,7 +220,7 @@ static void take_revoked(struct fleet_agent *agent, const struct mr_kafka_news_i
         take_revision(agent, 0);
     }
     hold(agent, news, agent->reading.is_back ? HOLD_KEPT : HOLD_LEAVING);
-    if (agent->reading.is_back) {
+    if (agent->reading.is_back || mr_agent_count(agent, HOLD_LEAVING) == 0) {
         mr_kafka_group_release(agent->member);
         return;
     }
@@ -234,8 +235,7 @@ static void take_lost(struct fleet_agent *agent, const struct mr_kafka_news_item
     agent->has_group = false;
     agent->reading.lost_ms = now_ms;
     mr_log(MR_LOG_WARN, "fleet_lost",
-           "the group has given this agent up; its pipelines go on until it is known who "
-           "has them",
+           "the group has given this agent up; pipelines go on until it is known who has them",
            MR_LOG_INT("partitions", news->count));
 }
 
@@ -279,6 +279,9 @@ static mr_status take_refusal(struct fleet_agent *agent, const char *reason, int
 static mr_status take(struct fleet_agent *agent, const struct mr_kafka_news_item *news,
                       bool is_member, int64_t now_ms, struct mr_error *ret_error)
 {
+    if (news->record.partition >= FLEET_PARTITIONS) {
+        return MR_OK; /* somebody has added them: `apply` refuses such a topic */
+    }
     switch (news->kind) {
     case MR_NEWS_RECORD:
         take_record(agent, news, is_member, now_ms);
@@ -319,7 +322,6 @@ static mr_status join(struct fleet_agent *agent, struct mr_error *ret_error)
                                              .group = agent->topic,
                                              .member = agent->node,
                                              .session_ms = agent->own->session_ms,
-                                             .poll_ms = POLL_MS,
                                              .wake_fd = agent->wake_fd};
     options.poll_ms = options.session_ms > POLL_MS ? options.session_ms : POLL_MS;
     return mr_kafka_group_new(&options, &agent->member, ret_error);

@@ -12,17 +12,12 @@
 
 enum { DEAD = 71 };
 
-static char *path_of(const struct fleet_home *home, const char *name)
-{
-    return mr_formatted("%s/%s.toml", home->folder, name);
-}
-
 mr_status mr_process_write_options(const struct fleet_home *home,
                                    const struct fleet_definition *definition,
                                    const struct fleet_process *process, struct mr_error *ret_error)
 {
     MR_TEXT(text);
-    MR_FREED char *path = path_of(home, definition->name);
+    MR_FREED char *path = mr_formatted("%s/%s.toml", home->folder, definition->name);
     mr_text_format(&text, "# Made by millrace fleet run of generation %" PRIu64 ".\n",
                    definition->generation);
     mr_text_format(&text, "http.address = \"unix:%s\"\n", process->socket_path);
@@ -78,9 +73,9 @@ mr_status mr_process_start(const struct fleet_home *home, const struct fleet_def
     const struct fleet_terms *terms = &definition->terms;
     bool is_limited = terms->memory_max == 0 && terms->cpu_weight == 0;
     int log[2], parent = getpid();
-    MR_FREED char *procs = NULL, *path = path_of(home, definition->name);
-    snprintf(process->socket_path, sizeof(process->socket_path), "%s/%s.%" PRIu64 ".sock",
-             home->folder, definition->name, (uint64_t)parent * 100000 + ++started);
+    MR_FREED char *procs = NULL, *path = mr_formatted("%s/%s.toml", home->folder, definition->name);
+    snprintf(process->socket_path, sizeof(process->socket_path), "%s/%" PRIu64 ".sock",
+             home->folder, (uint64_t)parent * 100000 + ++started);
     MR_TRY(mr_process_write_options(home, definition, process, ret_error));
     if (pipe2(log, O_CLOEXEC | O_NONBLOCK) != 0) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));

@@ -1,6 +1,5 @@
 /* Status records: of each pipeline that this agent runs, on a change and every 30 s, and of the agent itself. A failure to say so is no
  * reason to do anything else: whoever reads takes silence for "unknown". */
-
 #include "agent/agent_internal.h"
 
 static char *text(const char *text)
@@ -68,9 +67,9 @@ void mr_tell_node(struct fleet_agent *agent, bool is_gone)
                                                   .is_ready = mr_agent_is_ready(agent)}};
     struct fleet_node_status *node = &record.node_status;
     for (const struct fleet_child *child = agent->children; child != NULL; child = child->next) {
-        node->pipelines += child->state.has_process;
+        node->processes += child->state.has_process;
     }
-    node->is_drained = agent->reading.drains && agent->member == NULL && node->pipelines == 0;
+    node->is_drained = agent->reading.drains && agent->member == NULL && node->processes == 0;
     for (int32_t i = 0; i < FLEET_PARTITIONS; i++) {
         owned[i] = agent->holds[i] >= HOLD_UNREAD ? '1' : '0';
     }

@@ -3,6 +3,9 @@
 #include "base/log_writer.h"
 #include "base/object.h"
 
+/* What a pipe holds, in reads of 8 KiB: who writes without end gets its turn, no more. */
+enum { READS_MAX = 8 };
+
 static void pass_on(const char *name, const char *line, size_t len)
 {
     char bytes[MR_LOG_LINE_MAX];
@@ -54,7 +57,9 @@ void mr_log_relay_read(struct mr_log_relay *relay, const char *name, bool is_end
 {
     char bytes[8192];
     ssize_t len = 0;
-    while (relay->fd > 0 && (len = read(relay->fd, bytes, sizeof(bytes))) > 0) {
+    int reads = 0;
+    while (relay->fd > 0 && reads++ < READS_MAX &&
+           (len = read(relay->fd, bytes, sizeof(bytes))) > 0) {
         take(relay, name, bytes, (size_t)len);
     }
     if (relay->fd > 0 && len == 0) {

@@ -32,6 +32,7 @@ int mr_thread_signals(bool of_children)
     sigaddset(&wanted, SIGHUP);
     if (of_children) {
         sigaddset(&wanted, SIGCHLD);
+        signal(SIGCHLD, SIG_DFL); /* whoever starts this may ignore it: no end would be known */
     }
     sigprocmask(SIG_BLOCK, &wanted, NULL);
     signal(SIGPIPE, SIG_IGN);

@@ -36,7 +36,7 @@ static void draw_pipelines(const cJSON *fleet, FILE *to)
 static void draw_nodes(const cJSON *fleet, FILE *to)
 {
     const cJSON *item;
-    fprintf(to, "\n%-20s  %-9s  %9s  %8s  %9s\n", "NODE", "STATE", "PIPELINES", "REVISION",
+    fprintf(to, "\n%-20s  %-9s  %9s  %8s  %9s\n", "NODE", "STATE", "PROCESSES", "REVISION",
             "VERSION");
     cJSON_ArrayForEach(item, mr_object_at(fleet, "nodes"))
     {
@@ -46,7 +46,7 @@ static void draw_nodes(const cJSON *fleet, FILE *to)
                             : mr_show_is(item, "ready")   ? "ready"
                                                           : "not ready";
         fprintf(to, "%-20s  %-9s  %9.0f  %8.0f  %9s\n", word(item, "name"), state,
-                mr_object_number(item, "pipelines"), mr_object_number(item, "revision"),
+                mr_object_number(item, "processes"), mr_object_number(item, "revision"),
                 word(item, "program"));
     }
 }

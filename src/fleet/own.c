@@ -4,7 +4,11 @@
 #include "base/file.h"
 #include "fleet/fleet_internal.h"
 
-enum { SESSION_MS_MIN = 1000, SESSION_MS_MAX = 600000 };
+enum {
+    SESSION_MS_MIN = 1000,
+    SESSION_MS_MAX = 600000,
+    FOLDER_MAX = 80, /* with sockets in it, which have paths of 107 bytes at most */
+};
 
 /* Of [sink.kafka], what says how a cluster is reached. */
 static const char reaches[] =
@@ -72,6 +76,10 @@ static void read_keys(struct fleet *fleet, struct fleet_own *own)
     own->name = MR_STRDUP(fleet->name);
     own->folder = MR_STRDUP(mr_fleet_text(fleet, about, "folder", "/run/millrace/fleet"));
     own->summary = strcmp(metrics, "summary") == 0;
+    if (own->folder[0] != '/' || strlen(own->folder) > FOLDER_MAX) {
+        FLEET_PROBLEM(fleet, about->line, "folder must be an absolute path of at most %d bytes",
+                      FOLDER_MAX);
+    }
     mr_fleet_number(fleet, about, "max_pipelines", INT32_MAX, &own->pipelines_max);
     mr_fleet_size(fleet, about, "max_memory", &own->memory_max);
     if (!mr_option_parse(duration, session, &own->session_ms) || own->session_ms < SESSION_MS_MIN ||

@@ -73,7 +73,7 @@ static const struct field of_node_status[] = {
     FIELD(node_status.at_ms, IS_WHOLE, true, "at_ms", 0),
     FIELD(node_status.program, IS_TEXT, false, "program", 0),
     FIELD(node_status.revision, IS_WHOLE, true, "revision", 0),
-    FIELD(node_status.pipelines, IS_WHOLE, false, "pipelines", 0),
+    FIELD(node_status.processes, IS_WHOLE, false, "processes", 0),
     FIELD(node_status.owned, IS_TEXT, false, "partitions", 0),
     FIELD(node_status.is_drained, IS_BOOL, false, "drained", 0),
     FIELD(node_status.is_ready, IS_BOOL, false, "ready", 0),

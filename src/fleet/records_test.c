@@ -57,7 +57,7 @@ static struct fleet_record record_of(enum fleet_record_kind kind)
                                                         .at_ms = 5,
                                                         .program = text,
                                                         .revision = 7,
-                                                        .pipelines = 2,
+                                                        .processes = 2,
                                                         .owned = text,
                                                         .is_drained = true,
                                                         .is_ready = true};

@@ -131,6 +131,7 @@ static cJSON *show_pipelines(const struct fleet_stored *stored, const struct fle
     for (uint32_t i = 0; i < seen->count; i++) {
         const char *name = seen->items[i].record.status.name;
         if (seen->items[i].record.kind == FLEET_RECORD_STATUS && !seen->items[i].is_wrong &&
+            !is_old(seen->items[i].record.status.at_ms) && /* no agent was left to take it back */
             mr_fleet_stored_find(stored, FLEET_RECORD_DEFINITION, name) == NULL) {
             rows[count++] = (struct row){NULL, status_of(&seen->items[i]), name, 0};
         }

@@ -266,6 +266,24 @@ MUTANTS = [
            "test_cgroup.py::test_one_that_needs_too_much_ends_alone"),
     Mutant("starts again what needs a person", "src/agent/child.c", "    } else if (needs_person(exit_code)) {",
            "    } else if (needs_person(exit_code) && child->starts > 8) {", "test_fleet_agent.py::test_what_needs_a_person_is_held"),
+    Mutant("starts again behind code 65", "src/agent/child.c", "exit_code == 65 ||", "exit_code == 66 ||", "unit child_test"),
+    Mutant("pauses no longer than before", "src/agent/child.c", "FLEET_PAUSE_MS_MAX / 2 ? 2 * child->pause_ms", "FLEET_PAUSE_MS_MAX / 2 ? child->pause_ms",
+           "unit child_test"),
+    Mutant("kills what is to end in order", "src/agent/agent.c", "        kill(child->process.pid, SIGTERM);", "        kill(child->process.pid, SIGKILL);",
+           "test_fleet_agent.py::test_an_agent_is_killed"),
+    Mutant("leaves its processes behind", "src/agent/process.c", "    prctl(PR_SET_PDEATHSIG, SIGTERM);", "    prctl(PR_SET_PDEATHSIG, 0);",
+           "test_fleet_agent.py::test_an_agent_is_killed"),
+    Mutant("waits for ever for what does not end", "src/agent/agent.c", "        kill(child->process.pid, SIGKILL);", "        kill(child->process.pid, SIGTERM);",
+           "test_fleet_agent.py::test_one_that_does_not_end"),
+    Mutant("keeps what others have", "src/agent/news.c", "bool is_others = agent->holds[i] == HOLD_KEPT;", "bool is_others = false;",
+           "test_fleet_agent.py::test_a_frozen_agent_and_its_successor"),
+    Mutant("ends what it may still have when the group gives it up", "src/agent/news.c",
+           "    hold(agent, news, HOLD_KEPT);\n    agent->has_group = false;", "    hold(agent, news, HOLD_NONE);\n    agent->has_group = false;",
+           "test_fleet_agent.py::test_fenced_by_what_comes_late"),
+    Mutant("starts what can't have its limits", "src/agent/process.c", "if (cgroup_procs != NULL && write(procs_fd, \"0\", 1) != 1) {",
+           "if (cgroup_procs == path) {", "faults/test_agent_limits.py::test_one_that_needs_too_much_ends_alone"),
+    Mutant("counts no memory of its pipelines", "src/agent/agent.c", "memory + child->memory <= own->memory_max)", "memory <= own->memory_max)",
+           "test_fleet_agent.py::test_what_is_above_the_hosts_limits"),
     Mutant("gives partitions up before their processes have ended", "src/agent/agent.c",
            "        is_busy |=\n", "        is_busy |= false &&\n",
            "test_fleet_agent.py::test_an_agent_is_killed"),
@@ -350,7 +368,7 @@ def try_mutant(mutant):
     with open(path, "w", encoding="utf-8") as file:
         file.write(text.replace(mutant.old, mutant.new))
     try:
-        build("millrace", *(["unit-tests"] if mutant.check.startswith("unit") else []))
+        build("millrace", *(["unit-tests"] if mutant.check.startswith(("unit", "test_cgroup")) else []))
         for _ in range(STORMS if mutant.check == STORM else 1):
             try:
                 result = run_check(mutant.check)

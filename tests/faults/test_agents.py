@@ -4,6 +4,7 @@ that is cut off, a node that is drained for an upgrade, a broker that restarts. 
 In time is what this machine gives: behind the session's timeout a loss may cost no more than a few times what it takes the same agents to start the same
 pipelines while nothing is lost, in the same run. What is promised (15 s, on a machine that is not loaded) is printed beside it."""
 
+import contextlib
 import os
 import signal
 import time
@@ -26,13 +27,13 @@ HANGS_S = 240  # no step takes so long, whatever the load
 class Place:
     """Hosts: this machine, and a network of its own, which reaches servers and broker here and can be cut off."""
 
-    def __init__(self):
+    def __init__(self, marks):
         self.network = self.broker = None
         self.servers = []
         try:
             self.network = Network()
             self.broker = Broker(address=self.network.here)
-            for mark in "12":
+            for mark in marks:
                 self.servers.append(OtherServer(mark))
                 self._open(self.servers[-1])
         except BaseException:
@@ -60,16 +61,22 @@ class Place:
                 made.close()
 
 
-@pytest.fixture
-def place():
+@contextlib.contextmanager
+def made_place(marks="12"):
     try:
-        place = Place()
+        made = Place(marks)
     except PermissionError as error:
         if required():
             raise
         cannot_try(error)
-    yield place
-    place.close()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def place():
+    with made_place() as made:
+        yield made
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ function draw(status) {
   byId('reason').textContent = 'What Kafka keeps of this fleet is not what was applied; millrace fleet plan shows the difference, and apply writes all again.';
   drawPipelines();
   fill('nodes', status.nodes.map((one) => [
-    one.name, pill(nodeState(one)), one.pipelines?.toString(), one.revision.toString(), one.program,
+    one.name, pill(nodeState(one)), one.processes?.toString(), one.revision.toString(), one.program,
   ]), 'No agent has said anything yet.');
 }
 
