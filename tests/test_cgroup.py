@@ -24,13 +24,13 @@ sleep 60
 
 
 def kernel(folder, before, *options):
-    """What a command is prefixed with to run in a kernel of its own. `before`: lines of a script."""
+    """What a command is prefixed with to run in a kernel of its own. `before`: lines of a script. Root and console, left out, would come behind the command."""
     program = shutil.which("linux.uml")
     assert program, "no kernel of user mode: apt-get install user-mode-linux (scripts/setup.sh)"
     init = folder / "init"
     init.write_text(INIT.format(before=before, python=shutil.which("python3")), encoding="ascii")
     init.chmod(0o755)
-    return [program, "rootfstype=hostfs", "rootflags=/", "ro", "mem=512M", f"init={init}", "con=null", *options, "--"]
+    return [program, "root=98:0", "console=tty0", "rootfstype=hostfs", "rootflags=/", "ro", "mem=512M", f"init={init}", "con=null", *options, "--"]
 
 
 def test_one_that_needs_too_much_ends_alone(tmp_path):

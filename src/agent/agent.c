@@ -12,6 +12,7 @@
 enum {
     STARTS_MAX = 8, /* at once */
     TURN_MS = 250,
+    REST_MS = 10, /* between two turns at least: a lock is not fair to those who wait for it */
 };
 
 extern char **environ;
@@ -250,8 +251,7 @@ static void take_signals(struct fleet_agent *agent)
         mr_log(MR_LOG_INFO, "stopping", "asked to stop: ending all pipelines in order",
                MR_LOG_INT("signal", info.ssi_signo));
         for (struct fleet_child *child = agent->children; child != NULL; child = child->next) {
-            /* The second one leaves no time. */
-            child->state.limit_ms = agent->is_ending ? 0 : child->state.limit_ms;
+            child->state.limit_ms = agent->is_ending ? 0 : child->state.limit_ms; /* no more time */
         }
         agent->is_ending = true;
     }
@@ -262,6 +262,7 @@ static mr_status turn(struct fleet_agent *agent, struct mr_error *ret_error)
     int64_t now_ms = mr_agent_now_ms();
     take_signals(agent);
     mr_status status = agent->is_fenced ? MR_OK : mr_agent_news(agent, now_ms, ret_error);
+    atomic_store(&agent->is_ready, mr_agent_is_ready(agent));
     agent->is_ending |= status != MR_OK;
     for (struct fleet_child *child = agent->children; child != NULL; child = child->next) {
         watch(agent, child, now_ms);
@@ -289,6 +290,7 @@ static mr_status loop(struct fleet_agent *agent, struct mr_error *ret_error)
         }
         struct epoll_event event; /* news, a signal, a line of a log, or a while */
         pthread_mutex_unlock(&agent->lock);
+        usleep(REST_MS * 1000);
         epoll_wait(agent->wait_fd, &event, 1, TURN_MS);
         mr_wake_clear(agent->wake_fd);
         pthread_mutex_lock(&agent->lock);

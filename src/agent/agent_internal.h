@@ -71,7 +71,8 @@ struct fleet_agent {
     } reading;
     bool has_group; /* it has an assignment, be it of nothing */
     bool is_ending, is_fenced;
-    bool has_killed; /* a process that did not end in time */
+    bool has_killed;       /* a process that did not end in time */
+    _Atomic bool is_ready; /* as of the last turn, for a probe, which never waits */
     int64_t node_told_ms;
 
     pthread_mutex_t lock;

@@ -3,8 +3,7 @@
 #include "agent/agent_internal.h"
 
 enum {
-    /* Above the longest turn: a process that is revoked may take pipeline.shutdown_deadline. */
-    POLL_MS = 120000,
+    POLL_MS = 120000, /* a process that is revoked may take pipeline.shutdown_deadline */
     REFUSED_MS = 60000,
     AGAIN_MS = 5000,  /* after what was followed was not there */
     LATE_MS = 120000, /* behind a loss; a request may come as late as Kafka waits for one */
@@ -220,7 +219,7 @@ static void take_revoked(struct fleet_agent *agent, const struct mr_kafka_news_i
         take_revision(agent, 0);
     }
     hold(agent, news, agent->reading.is_back ? HOLD_KEPT : HOLD_LEAVING);
-    if (agent->reading.is_back || mr_agent_count(agent, HOLD_LEAVING) == 0) {
+    if (mr_agent_count(agent, HOLD_LEAVING) == 0) {
         mr_kafka_group_release(agent->member);
         return;
     }
@@ -251,8 +250,7 @@ static mr_status take_fence(struct fleet_agent *agent, int64_t now_ms, struct mr
                        agent->node);
     }
     mr_log(MR_LOG_WARN, "fleet_fenced",
-           "a late request of this agent's, or another agent of its name, has taken its place in "
-           "the group; it joins once more");
+           "its place was taken by a late request of its own, or by another; it joins once more");
     agent->reading.lost_ms = 0;
     leave(agent);
     return MR_OK;
@@ -302,8 +300,7 @@ static mr_status take(struct fleet_agent *agent, const struct mr_kafka_news_item
         if (!is_member && agent->reading.follow_ms == 0) { /* else the watcher meets it, too */
             agent->reading.follow_ms = now_ms + AGAIN_MS;
             mr_log(MR_LOG_WARN, "fleet_topic_missing",
-                   "a topic of the fleet is not there; it is looked for again, and `millrace fleet "
-                   "apply` makes it",
+                   "a topic of the fleet is missing; `millrace fleet apply` makes it",
                    MR_LOG_STR("reason", news->text));
         }
         break;

@@ -92,11 +92,11 @@ struct fleet_status {
 struct fleet_node_status {
     char *name;
     int64_t at_ms;
-    char *program;     /* the agent's version */
-    uint64_t revision; /* the last one it has read */
+    char *program;      /* the agent's version */
+    uint64_t revision;  /* the last one it has read */
     uint64_t processes; /* of pipelines */
-    char *owned;     /* its partitions: a character each, '0' or '1' */
-    bool is_drained; /* asked to, and no child of it is left */
+    char *owned;        /* its partitions: a character each, '0' or '1' */
+    bool is_drained;    /* asked to, and no child of it is left */
     bool is_ready;
 };
 

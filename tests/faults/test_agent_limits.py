@@ -38,12 +38,12 @@ def test_one_that_needs_too_much_ends_alone(place, fleet, tmp_path):
     folder = os.path.join(fleet.folder, "a")
     os.mkdir(folder)
     host = kernel(tmp_path, f"mount -t tmpfs none {folder}\nip address add {place.network.there}/30 dev vec0\nip link set vec0 up\nip link set lo up",
-                  "con0=null,fd:2", "quiet", "vec0:transport=raw,ifname=outside,depth=64")
+                  "con0=null,fd:2", "quiet", "vec0:transport=raw,ifname=outside,depth=64,gro=1")
     agent = fleet.agent("a", inside=[*place.network.inside, *host]).start()
     ended = agent.wait_for("fleet_pipeline_ended", 120, times=3, pipeline=small)
     assert (ended["exit_code"], ended["state"]) == (128 + 9, "backoff"), ended
     eventually(lambda: fleet.served() == {large}, 60, "the other one's stream")
-    fleet.write(100)
+    fleet.sources[large].write(100)  # the other one has no slot yet
     fleet.define(p0=ABOVE)
     fleet.apply()
     fleet.all_served()

@@ -151,8 +151,7 @@ static void healthz(void *context, struct mr_http_request *request)
 static void readyz(void *context, struct mr_http_request *request)
 {
     struct fleet_agent *agent = context;
-    MR_HOLD(&agent->lock);
-    bool is_ready = mr_agent_is_ready(agent);
+    bool is_ready = atomic_load(&agent->is_ready);
     mr_http_status(request, is_ready ? 200 : 503);
     fprintf(mr_http_body(request, "application/json"), "{\"ready\":%s}\n",
             is_ready ? "true" : "false");
