@@ -99,7 +99,7 @@ static void read_profile(struct mr_flame *flame, mr_flame_side side, const char 
 static void print_tree(const struct mr_flame *flame, uint32_t number)
 {
     const struct mr_flame_node *node = &flame->nodes[number];
-    mr_slice name = number == MR_FLAME_ROOT ? MR_SLICE("all") : mr_flame_name_of(flame, node->name);
+    mr_slice name = number == MR_FLAME_ROOT ? MR_SLICE("all") : flame->names[node->name];
     printf("%u %s %" PRIu64 " %" PRIu64 " %.*s\n", node->depth,
            mr_stage_name((enum mr_stage)node->stage), node->self[0], node->total[0], (int)name.len,
            (const char *)name.data);

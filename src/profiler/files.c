@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <libgen.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -57,25 +58,17 @@ mr_status mr_file_check_folder(const char *folder, struct mr_error *ret_error)
 }
 
 /* Only names of our own form are ever removed. */
-static bool is_ours(const char *name, const char *prefix, const char *suffix)
-{
-    size_t len = strlen(name);
-    size_t suffix_len = strlen(suffix);
-    return strncmp(name, prefix, strlen(prefix)) == 0 && len > suffix_len &&
-           strcmp(name + len - suffix_len, suffix) == 0;
-}
-
 static int is_kept(const struct dirent *entry)
 {
-    return is_ours(entry->d_name, "profile-", ".pb.gz") ||
-           is_ours(entry->d_name, "flamegraph-", ".svg");
+    return fnmatch("profile-*.pb.gz", entry->d_name, 0) == 0 ||
+           fnmatch("flamegraph-*.svg", entry->d_name, 0) == 0;
 }
 
 /* What a process that was killed while it wrote has left; mr_file_write_whole names it so. */
 static int is_half_written(const struct dirent *entry)
 {
-    return is_ours(entry->d_name, ".profile-", ".pb.gz.part") ||
-           is_ours(entry->d_name, ".flamegraph-", ".svg.part");
+    return fnmatch(".profile-*.pb.gz.part", entry->d_name, 0) == 0 ||
+           fnmatch(".flamegraph-*.svg.part", entry->d_name, 0) == 0;
 }
 
 /* Names hold the time. */
@@ -124,17 +117,12 @@ static mr_status write_interval(const struct mr_profiler_options *options,
     char name[80];
     size_t len;
     snprintf(name, sizeof(name), "profile-%s.pb.gz", when);
-    uint8_t *packed = mr_profile_pprof(profile, &len);
-    mr_status status = mr_file_write_whole(options->path, name, packed, len, ret_error);
-    free(packed);
-    if (status == MR_OK) {
-        struct mr_flame_drawing drawing = {.title = options->name};
-        snprintf(name, sizeof(name), "flamegraph-%s.svg", when);
-        char *picture = mr_profile_svg(profile, 1, MR_PROFILE_ROOT_THREAD, &drawing, &len);
-        status = mr_file_write_whole(options->path, name, picture, len, ret_error);
-        free(picture);
-    }
-    return status;
+    MR_FREED uint8_t *packed = mr_profile_pprof(profile, &len);
+    MR_TRY(mr_file_write_whole(options->path, name, packed, len, ret_error));
+    struct mr_flame_drawing drawing = {.title = options->name};
+    snprintf(name, sizeof(name), "flamegraph-%s.svg", when);
+    MR_FREED char *picture = mr_profile_svg(profile, 1, MR_PROFILE_ROOT_THREAD, &drawing, &len);
+    return mr_file_write_whole(options->path, name, picture, len, ret_error);
 }
 
 mr_status mr_files_add(const struct mr_profiler_options *options, const struct mr_profile *profile)

@@ -183,7 +183,7 @@ mr_status mr_heap_parse(FILE *from, struct mr_profile *ret, struct mr_error *ret
                        "reads heap_v2, as jemalloc 5 writes it",
                        (int)strcspn(head, "\n"), head);
     }
-    struct dump *dump = MR_NEW(struct dump);
+    MR_FREED struct dump *dump = MR_NEW(struct dump);
     dump->rate = (double)rate;
     dump->profile = ret;
     mr_profile_init(ret, MR_PROFILE_HEAP);
@@ -192,7 +192,6 @@ mr_status mr_heap_parse(FILE *from, struct mr_profile *ret, struct mr_error *ret
     parse_lines(dump, from);
     mr_symbols_unlock();
     ret->rooted = ret->samples;
-    free(dump);
     return MR_OK;
 }
 

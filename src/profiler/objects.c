@@ -1,10 +1,11 @@
 /* libdw's view of this process: the program and its libraries, and stacks of samples, which it follows in their copy by the
  * objects' unwinding tables. */
+#include <elfutils/libdwfl.h>
 #include <fcntl.h>
 
 #include "base/clock.h"
 #include "profiler/registers.h"
-#include "profiler/symbols_internal.h"
+#include "profiler/symbols.h"
 
 enum { REPORT_PAUSE_NS = 1000000000 };
 

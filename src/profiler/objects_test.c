@@ -46,13 +46,13 @@ __attribute__((noinline)) static void descend(int depth, uint64_t top)
 
 static struct mr_stack unwind(uint64_t signature)
 {
-    struct mr_sample sample = {.registers = seen.registers,
-                               .signature = signature,
+    struct mr_sample sample = {.signature = signature,
                                .stack_address = seen.stack_address,
                                .stack = seen.stack,
                                .stack_len = sizeof(seen.stack)};
     struct mr_stack stack;
     mr_symbols_lock();
+    memcpy(sample.registers, seen.registers, sizeof(seen.registers));
     mr_symbols_unwind(&sample, &stack);
     mr_symbols_unlock();
     return stack;

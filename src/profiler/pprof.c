@@ -38,29 +38,13 @@ static void numbering_done(struct numbering *numbering)
     free(numbering->items);
 }
 
-/* All that the file's messages are made of lives until they are packed. */
+/* What the file is made of is its own, down to the texts (protobuf_c_message_free_unpacked). */
 struct writer {
     const struct mr_profile *profile;
-    Pprof__Profile file;
-    void **memory;
-    uint32_t memory_count, memory_room;
+    Pprof__Profile *file;
     struct numbering texts, locations, mappings; /* of our numbers */
     struct numbering functions; /* of name and file: statics of one name are several */
 };
-
-static void *keep(struct writer *writer, size_t size)
-{
-    MR_GROW(writer->memory, writer->memory_room, writer->memory_count + 1);
-    void *memory = MR_NEW_ARRAY(char, size);
-    writer->memory[writer->memory_count++] = memory;
-    return memory;
-}
-
-/* For `count` pointers to messages, or none. */
-static void *keep_list(struct writer *writer, uint32_t count)
-{
-    return keep(writer, sizeof(void *) * (count + 1));
-}
 
 static int64_t text(struct writer *writer, uint32_t id)
 {
@@ -75,7 +59,7 @@ static int64_t text_of(struct writer *writer, const char *string)
 static void add_label(struct writer *writer, Pprof__Sample *sample, const char *key, uint32_t value)
 {
     if (value != 0) {
-        Pprof__Label *label = keep(writer, sizeof(*label));
+        Pprof__Label *label = MR_NEW(Pprof__Label);
         pprof__label__init(label);
         label->key = text_of(writer, key);
         label->str = text(writer, value);
@@ -86,18 +70,18 @@ static void add_label(struct writer *writer, Pprof__Sample *sample, const char *
 static Pprof__Sample *make_sample(struct writer *writer, const struct mr_profile_entry *entry)
 {
     const struct mr_profile *profile = writer->profile;
-    Pprof__Sample *sample = keep(writer, sizeof(*sample));
+    Pprof__Sample *sample = MR_NEW(Pprof__Sample);
     pprof__sample__init(sample);
     sample->n_location_id = entry->stack_count;
-    sample->location_id = keep(writer, sizeof(uint64_t) * (entry->stack_count + 1));
+    sample->location_id = MR_NEW_ARRAY(uint64_t, entry->stack_count + 1);
     for (uint32_t i = 0; i < entry->stack_count; i++) {
         struct item location = {.a = profile->stacks[entry->stack_first + i]};
         sample->location_id[i] = number_of(&writer->locations, location);
     }
     sample->n_value = mr_profile_values[profile->kind].count;
-    sample->value = keep(writer, sizeof(int64_t) * sample->n_value);
+    sample->value = MR_NEW_ARRAY(int64_t, sample->n_value);
     memcpy(sample->value, entry->values, sizeof(int64_t) * sample->n_value);
-    sample->label = keep_list(writer, 3);
+    sample->label = MR_NEW_ARRAY(Pprof__Label *, 3);
     add_label(writer, sample, "thread", entry->thread);
     add_label(writer, sample, "stage",
               mr_symbols_intern(mr_stage_name(mr_profile_stage(profile, entry))));
@@ -108,7 +92,7 @@ static Pprof__Sample *make_sample(struct writer *writer, const struct mr_profile
 static void make_samples(struct writer *writer)
 {
     const struct mr_profile *profile = writer->profile;
-    writer->file.sample = keep_list(writer, profile->count);
+    writer->file->sample = MR_NEW_ARRAY(Pprof__Sample *, profile->count + 1);
     for (uint32_t i = 0; i < profile->count; i++) {
         const struct mr_profile_entry *entry = &profile->entries[i];
         bool is_empty = true;
@@ -116,7 +100,7 @@ static void make_samples(struct writer *writer)
             is_empty &= entry->values[v] == 0;
         }
         if (!is_empty) {
-            writer->file.sample[writer->file.n_sample++] = make_sample(writer, entry);
+            writer->file->sample[writer->file->n_sample++] = make_sample(writer, entry);
         }
     }
 }
@@ -125,7 +109,7 @@ static void add_line(struct writer *writer, Pprof__Location *location, const str
 {
     if (frame->function != 0) { /* else pprof shows object and address */
         struct item function = {.a = frame->function, .b = frame->file};
-        Pprof__Line *line = keep(writer, sizeof(*line));
+        Pprof__Line *line = MR_NEW(Pprof__Line);
         pprof__line__init(line);
         line->function_id = number_of(&writer->functions, function);
         line->line = frame->line;
@@ -136,7 +120,7 @@ static void add_line(struct writer *writer, Pprof__Location *location, const str
 static void *make_location(struct writer *writer, uint32_t id, struct item ours)
 {
     const struct mr_location *location = mr_symbols_get(ours.a);
-    Pprof__Location *made = keep(writer, sizeof(*made));
+    Pprof__Location *made = MR_NEW(Pprof__Location);
     pprof__location__init(made);
     made->id = id;
     if (location->mapping != 0) {
@@ -144,7 +128,7 @@ static void *make_location(struct writer *writer, uint32_t id, struct item ours)
         made->mapping_id = number_of(&writer->mappings, mapping);
         made->address = location->address;
     }
-    made->line = keep_list(writer, location->frame_count);
+    made->line = MR_NEW_ARRAY(Pprof__Line *, location->frame_count + 1);
     for (uint32_t i = 0; i < location->frame_count; i++) {
         add_line(writer, made, &location->frames[i]);
     }
@@ -155,7 +139,7 @@ static void *make_location(struct writer *writer, uint32_t id, struct item ours)
 static void *make_mapping(struct writer *writer, uint32_t id, struct item ours)
 {
     const struct mr_mapping *mapping = mr_symbols_mapping(ours.a);
-    Pprof__Mapping *made = keep(writer, sizeof(*made));
+    Pprof__Mapping *made = MR_NEW(Pprof__Mapping);
     pprof__mapping__init(made);
     made->id = id;
     made->memory_start = mapping->code_start;
@@ -172,7 +156,7 @@ static void *make_mapping(struct writer *writer, uint32_t id, struct item ours)
 
 static void *make_function(struct writer *writer, uint32_t id, struct item function)
 {
-    Pprof__Function *made = keep(writer, sizeof(*made));
+    Pprof__Function *made = MR_NEW(Pprof__Function);
     pprof__function__init(made);
     made->id = id;
     made->name = text(writer, function.a);
@@ -184,7 +168,7 @@ static void *make_function(struct writer *writer, uint32_t id, struct item funct
 static void *make_all(struct writer *writer, const struct numbering *of, size_t *ret_count,
                       void *(*make)(struct writer *writer, uint32_t id, struct item item))
 {
-    void **list = keep_list(writer, of->index.count);
+    void **list = MR_NEW_ARRAY(void *, of->index.count + 1);
     for (uint32_t i = 0; i < of->index.count; i++) {
         list[i] = make(writer, i + 1, of->items[i]);
     }
@@ -194,7 +178,7 @@ static void *make_all(struct writer *writer, const struct numbering *of, size_t 
 
 static void make_tables(struct writer *writer)
 {
-    Pprof__Profile *file = &writer->file;
+    Pprof__Profile *file = writer->file;
     /* Readers that are given a program take it for the first mapping. */
     if (mr_symbols_program() != 0) {
         number_of(&writer->mappings, (struct item){.a = mr_symbols_program()});
@@ -208,23 +192,23 @@ enum { COMMENTS = 2, COMMENT_ROOM = 200 };
 
 static char *add_comment(struct writer *writer)
 {
-    Pprof__Profile *file = &writer->file;
+    Pprof__Profile *file = writer->file;
     file->comment[file->n_comment++] = (int64_t)file->n_string_table;
-    return file->string_table[file->n_string_table++] = keep(writer, COMMENT_ROOM);
+    return file->string_table[file->n_string_table++] = MR_NEW_ARRAY(char, COMMENT_ROOM);
 }
 
 /* Last, when every text has its number. Comments are not kept with the shared texts: each is another one. */
 static void make_texts(struct writer *writer)
 {
     const struct mr_profile *profile = writer->profile;
-    Pprof__Profile *file = &writer->file;
+    Pprof__Profile *file = writer->file;
     uint32_t count = writer->texts.index.count;
-    file->string_table = keep_list(writer, count + 1 + COMMENTS);
-    file->comment = keep(writer, sizeof(int64_t) * COMMENTS);
-    file->string_table[file->n_string_table++] = (char *)(uintptr_t) "";
+    file->string_table = MR_NEW_ARRAY(char *, count + 1 + COMMENTS);
+    file->comment = MR_NEW_ARRAY(int64_t, COMMENTS);
+    file->string_table[file->n_string_table++] = MR_STRDUP("");
     for (uint32_t i = 0; i < count; i++) {
         file->string_table[file->n_string_table++] =
-            (char *)(uintptr_t)mr_symbols_text(writer->texts.items[i].a);
+            MR_STRDUP(mr_symbols_text(writer->texts.items[i].a));
     }
     char host[64] = "";
     gethostname(host, sizeof(host) - 1);
@@ -240,7 +224,7 @@ static void make_texts(struct writer *writer)
 static Pprof__ValueType *make_type(struct writer *writer, uint32_t value)
 {
     enum mr_profile_kind kind = writer->profile->kind;
-    Pprof__ValueType *type = keep(writer, sizeof(*type));
+    Pprof__ValueType *type = MR_NEW(Pprof__ValueType);
     pprof__value_type__init(type);
     type->type = text_of(writer, mr_profile_values[kind].types[value].name);
     type->unit = text_of(writer, mr_profile_values[kind].types[value].unit);
@@ -250,9 +234,9 @@ static Pprof__ValueType *make_type(struct writer *writer, uint32_t value)
 static void make_head(struct writer *writer)
 {
     const struct mr_profile *profile = writer->profile;
-    Pprof__Profile *file = &writer->file;
+    Pprof__Profile *file = writer->file;
     uint32_t values = mr_profile_values[profile->kind].count;
-    file->sample_type = keep_list(writer, values);
+    file->sample_type = MR_NEW_ARRAY(Pprof__ValueType *, values);
     for (uint32_t i = 0; i < values; i++) {
         file->sample_type[file->n_sample_type++] = make_type(writer, i);
     }
@@ -269,23 +253,21 @@ static void writer_done(struct writer *writer)
     numbering_done(&writer->locations);
     numbering_done(&writer->mappings);
     numbering_done(&writer->functions);
-    for (uint32_t i = 0; i < writer->memory_count; i++) {
-        free(writer->memory[i]);
-    }
-    free(writer->memory);
+    pprof__profile__free_unpacked(writer->file, NULL);
 }
 
 uint8_t *mr_profile_pprof(const struct mr_profile *profile, size_t *ret_len)
 {
-    struct writer writer = {.profile = profile, .file = PPROF__PROFILE__INIT};
+    struct writer writer = {.profile = profile, .file = MR_NEW(Pprof__Profile)};
+    pprof__profile__init(writer.file);
     mr_symbols_lock();
     make_head(&writer);
     make_samples(&writer);
     make_tables(&writer);
     make_texts(&writer);
-    size_t len = pprof__profile__get_packed_size(&writer.file);
+    size_t len = pprof__profile__get_packed_size(writer.file);
     uint8_t *bytes = MR_NEW_ARRAY(uint8_t, len);
-    pprof__profile__pack(&writer.file, bytes);
+    pprof__profile__pack(writer.file, bytes);
     mr_symbols_unlock();
     uint8_t *packed = mr_profile_gzip(bytes, len, ret_len);
     free(bytes);

@@ -76,6 +76,20 @@ enum mr_profile_root {
     MR_PROFILE_ROOT_NONE, /* nothing: equal stacks of all threads are one */
 };
 
+enum { MR_TABLE_TIMES_MAX = 64 };
+
+/* CPU time by table, of as many tables as there is room for; what the rest use goes to the last, "other", so that the
+ * times add up. All zero: none. */
+struct mr_table_times {
+    struct {
+        char name[MR_SAMPLE_TABLE_MAX];
+        uint64_t cpu_ns;
+    } tables[MR_TABLE_TIMES_MAX];
+    uint32_t count;
+};
+
+void mr_table_times_add(struct mr_table_times *times, const char *name, uint64_t cpu_ns);
+
 /* gzip'd pprof. */
 uint8_t *mr_profile_pprof(const struct mr_profile *profile, size_t *ret_len);
 

@@ -30,9 +30,9 @@ static struct {
     struct mr_profiler_options options;
     uint64_t rounds;
 
-    uint32_t hz; /* of the sampler */
+    uint32_t hz;         /* of the sampler */
+    uint32_t session_hz; /* 0: nobody asks for one; it is open once samples come so often */
     bool session_open;
-    uint32_t session_hz;
     struct mr_profile session;
     int64_t session_start_ns;
 
@@ -187,7 +187,7 @@ static void set_frequency(void)
 {
     bool always = is_continuous() || state.options.recorder;
     uint32_t hz = always ? state.options.frequency_hz : 0;
-    if (state.session_open && state.session_hz > hz) {
+    if (state.session_hz > hz) {
         hz = state.session_hz;
     }
     if (hz != state.hz) {
@@ -331,26 +331,24 @@ mr_status mr_profiler_session_begin(uint32_t frequency_hz)
         return MR_ERR_USAGE;
     }
     pthread_mutex_lock(&state.lock);
-    bool busy = state.session_open || state.stop;
+    bool busy = state.session_hz != 0 || state.stop;
     if (busy) {
         pthread_mutex_unlock(&state.lock);
         return MR_FULL;
     }
-    state.session_open = true;
     state.session_hz = frequency_hz;
-    mr_profile_init(&state.session, MR_PROFILE_CPU);
     /* It begins when the timers run: on a busy machine the thread that sets them may come late. */
-    while (state.session_open && !state.stop && state.hz < frequency_hz) {
+    while (!state.stop && state.hz < frequency_hz) {
         pthread_cond_signal(&state.wake);
         pthread_cond_wait(&state.drained, &state.lock);
     }
-    bool ended = !state.session_open || state.stop;
-    mr_profile_done(&state.session); /* what was seen at another frequency meanwhile */
     mr_profile_init(&state.session, MR_PROFILE_CPU);
     state.session_start_ns = mr_monotonic_ns();
-    state.session_open = !ended;
+    state.session_open = !state.stop;
+    state.session_hz = state.session_open ? frequency_hz : 0;
+    bool is_open = state.session_open;
     pthread_mutex_unlock(&state.lock);
-    return ended ? MR_ERR_USAGE : MR_OK;
+    return is_open ? MR_OK : MR_ERR_USAGE;
 }
 
 void mr_profiler_session_end(struct mr_profile *ret)
@@ -366,6 +364,7 @@ void mr_profiler_session_end(struct mr_profile *ret)
     ret->duration_ns = mr_monotonic_ns() - state.session_start_ns;
     mr_profile_init(&state.session, MR_PROFILE_CPU);
     state.session_open = false;
+    state.session_hz = 0;
     pthread_cond_signal(&state.wake);
     pthread_mutex_unlock(&state.lock);
 }

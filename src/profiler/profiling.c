@@ -3,7 +3,6 @@
 #include "metrics/metrics.h"
 #include "profiler/files.h"
 #include "profiler/heap.h"
-#include "profiler/routes.h"
 
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)
 {

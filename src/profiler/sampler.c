@@ -17,24 +17,11 @@
 enum {
     /* At 250 signals a second (the kernel's tick bounds them) and 2.5 KB each, most of a second. */
     RING_BYTES = 512 * 1024,
-    RECORD_ALIGN = 16,
+    SAMPLE_ALIGN = 16,
     /* Frames above the registering call: the thread's entry and what the C library puts before it. */
     TOP_MARGIN = 4096,
     HANDLER_BUCKETS = 128,
     HANDLER_BUCKET_NS = 250,
-};
-
-/* Lies in the ring; `size` 0 means: go on at the ring's beginning. */
-struct record {
-    uint32_t size;
-    uint32_t stack_len;
-    uint64_t count;
-    uint64_t cpu_ns;
-    uint64_t stack_address;
-    uint64_t registers[MR_SAMPLE_REGISTERS];
-    char table[MR_SAMPLE_TABLE_MAX];
-    bool truncated;
-    _Alignas(RECORD_ALIGN) uint8_t stack[];
 };
 
 /* Made by the thread itself, listed under `lock`; the handler alone writes tail. */
@@ -73,8 +60,8 @@ static void count(_Atomic uint64_t *counter, uint64_t by)
     atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
 
-/* Room for a record in one piece, or NULL. `ret_end` is the tail that publishes it. */
-static struct record *reserve(struct thread *thread, size_t size, uint64_t *ret_end)
+/* Room for a sample and its stack in one piece, or NULL. `ret_end` is the tail that publishes it. */
+static struct mr_sample *reserve(struct thread *thread, size_t size, uint64_t *ret_end)
 {
     uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_relaxed);
     uint64_t head = atomic_load_explicit(&thread->head, memory_order_acquire);
@@ -84,11 +71,11 @@ static struct record *reserve(struct thread *thread, size_t size, uint64_t *ret_
         return NULL;
     }
     if (skip > 0) {
-        ((struct record *)(void *)(thread->ring + at))->size = 0;
+        ((struct mr_sample *)(void *)(thread->ring + at))->size = 0;
         at = 0;
     }
     *ret_end = tail + skip + size;
-    return (struct record *)(void *)(thread->ring + at);
+    return (struct mr_sample *)(void *)(thread->ring + at);
 }
 
 static size_t copy_text(char *to, size_t at, const char *text)
@@ -117,10 +104,11 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
     uint64_t sp = registers[MR_DWARF_SP];
     size_t used = sp < thread->stack_top ? thread->stack_top - sp : 0;
     size_t copied = used < MR_SAMPLE_STACK_MAX ? used : MR_SAMPLE_STACK_MAX;
-    size_t size = (sizeof(struct record) + copied + RECORD_ALIGN - 1) & ~(size_t)(RECORD_ALIGN - 1);
+    size_t size =
+        (sizeof(struct mr_sample) + copied + SAMPLE_ALIGN - 1) & ~(size_t)(SAMPLE_ALIGN - 1);
     uint64_t end;
-    struct record *record = reserve(thread, size, &end);
-    if (record == NULL) {
+    struct mr_sample *sample = reserve(thread, size, &end);
+    if (sample == NULL) {
         count(&totals.lost, 1);
         return;
     }
@@ -132,15 +120,18 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
         return; /* a signal from before the timer was set again */
     }
     atomic_store_explicit(&thread->counted_ns, counted_ns + due * period_ns, memory_order_relaxed);
-    record->size = (uint32_t)size;
-    record->stack_len = (uint32_t)copied;
-    record->count = due;
-    record->cpu_ns = record->count * period_ns;
-    record->stack_address = sp;
-    record->truncated = used > copied;
-    mr_copy_raw(record->registers, registers, sizeof(registers));
-    copy_table(record->table);
-    mr_copy_raw(record->stack, (const void *)(uintptr_t)sp, copied); /* NOLINT */
+    sample->size = (uint32_t)size;
+    sample->truncated = used > copied;
+    sample->thread = thread->name;
+    copy_table(sample->table);
+    sample->count = due;
+    sample->cpu_ns = due * period_ns;
+    mr_copy_raw(sample->registers, registers, sizeof(registers));
+    sample->signature = mr_signature_bits();
+    sample->stack_address = sp;
+    sample->stack = (const uint8_t *)(sample + 1);
+    sample->stack_len = copied;
+    mr_copy_raw(sample + 1, (const void *)(uintptr_t)sp, copied); /* NOLINT */
     atomic_store_explicit(&thread->tail, end, memory_order_release);
     count(&totals.samples, 1);
     count(&totals.truncated, used > copied);
@@ -328,24 +319,12 @@ static void drain_ring(struct thread *thread, mr_sample_fn fn, void *context)
     uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_acquire);
     while (head < tail) {
         size_t at = head % RING_BYTES;
-        const struct record *record = (const struct record *)(const void *)(thread->ring + at);
-        if (record->size == 0) {
+        const struct mr_sample *sample = (const void *)(thread->ring + at);
+        if (sample->size == 0) {
             head += RING_BYTES - at;
         } else {
-            struct mr_sample sample = {
-                .thread = thread->name,
-                .table = record->table,
-                .count = record->count,
-                .cpu_ns = record->cpu_ns,
-                .truncated = record->truncated,
-                .registers = record->registers,
-                .signature = mr_signature_bits(),
-                .stack_address = record->stack_address,
-                .stack = record->stack,
-                .stack_len = record->stack_len,
-            };
-            fn(context, &sample);
-            head += record->size;
+            fn(context, sample);
+            head += sample->size;
         }
         atomic_store_explicit(&thread->head, head, memory_order_release);
     }

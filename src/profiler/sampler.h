@@ -16,12 +16,13 @@ enum {
 
 /* One sample, valid during the call of the drain. */
 struct mr_sample {
+    uint32_t size;  /* in the ring, with its stack; 0: go on at the ring's beginning */
+    bool truncated; /* the stack was longer than what is copied */
     const char *thread;
-    const char *table; /* "" when none is known */
-    uint64_t count;    /* periods of CPU time that it stands for */
-    uint64_t cpu_ns;   /* the same in time */
-    bool truncated;    /* the stack was longer than what is copied */
-    const uint64_t *registers;
+    char table[MR_SAMPLE_TABLE_MAX]; /* "" when none is known */
+    uint64_t count;                  /* periods of CPU time that it stands for */
+    uint64_t cpu_ns;                 /* the same in time */
+    uint64_t registers[MR_SAMPLE_REGISTERS];
     uint64_t signature; /* bits of a return address that may hold one */
     uint64_t stack_address;
     const uint8_t *stack;

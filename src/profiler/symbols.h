@@ -66,3 +66,6 @@ uint32_t mr_symbols_program(void);
 
 /* The file name of the object that holds the location, "librdkafka.so.1". */
 const char *mr_symbols_object(const struct mr_location *location);
+
+/* The object that holds the address (libdwfl's), or NULL. Finds the objects of this process at the first call. objects.c. */
+struct Dwfl_Module *mr_objects_find(uint64_t address);

@@ -77,7 +77,7 @@ static void write_node(const struct mr_flame *flame, uint32_t node, mr_flame_sid
         if (path_len > 0) {
             mr_text_add(path, ";", 1);
         }
-        add_name(path, mr_flame_name_of(flame, at->name));
+        add_name(path, flame->names[at->name]);
     }
     if (at->self[side] > 0 && path->len > 0) {
         mr_text_format(out, "%s %llu\n", path->data, (unsigned long long)at->self[side]);

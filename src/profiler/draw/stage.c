@@ -44,13 +44,7 @@ const char *mr_flame_stage_colour(enum mr_stage stage)
 enum mr_stage mr_flame_stage_of(mr_slice frame, enum mr_stage inherited)
 {
     const uint8_t *library = frame.len > 0 ? memmem(frame.data, frame.len, " [", 2) : NULL;
-    if (library != NULL && frame.len > 2 && memcmp(frame.data, "0x", 2) == 0) {
-        /* A function without a name: the library is all that is known. */
-        frame.len -= (size_t)(library + 1 - frame.data);
-        frame.data = library + 1;
-    } else if (library != NULL) {
-        frame.len = (size_t)(library - frame.data);
-    }
+    frame.len = library != NULL ? (size_t)(library - frame.data) : frame.len;
     for (enum mr_stage stage = 0; stage < MR_STAGES; stage++) {
         if (frames[stage] != NULL && mr_is_among(frames[stage], frame)) {
             return stage;

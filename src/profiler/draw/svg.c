@@ -147,8 +147,7 @@ static void write_tooltip(struct canvas *canvas, uint32_t node, mr_slice name)
 static void write_frame(struct canvas *canvas, uint32_t node, uint64_t begin)
 {
     const struct mr_flame_node *at = &canvas->flame->nodes[node];
-    mr_slice name =
-        node == MR_FLAME_ROOT ? MR_SLICE("all") : mr_flame_name_of(canvas->flame, at->name);
+    mr_slice name = node == MR_FLAME_ROOT ? MR_SLICE("all") : canvas->flame->names[at->name];
     double x = MARGIN + (double)begin * canvas->scale;
     double width = (double)node_width(canvas, node) * canvas->scale;
     unsigned row = canvas->drawing->inverted ? at->depth : canvas->depth - at->depth;

@@ -5,12 +5,6 @@
 /* Far more than a process has; profiles from outside must not take all memory either. */
 enum { NODES_MAX = 1 << 20, NAMES_MAX = 1 << 18 };
 
-mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name)
-{
-    const struct mr_flame_name *found = &flame->names[name];
-    return (mr_slice){.data = flame->bytes + found->at, .len = found->len};
-}
-
 /* The name's index, or NONE when there are too many. */
 static uint32_t name_intern(struct mr_flame *flame, mr_slice text)
 {
@@ -19,22 +13,17 @@ static uint32_t name_intern(struct mr_flame *flame, mr_slice text)
     }
     uint32_t name;
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, text.data, text.len);
-    MR_INDEX_FIND(name, &flame->names_by_text, hash,
-                  mr_slice_equal(mr_flame_name_of(flame, name), text));
+    MR_INDEX_FIND(name, &flame->names_by_text, hash, mr_slice_equal(flame->names[name], text));
     if (name != MR_INDEX_NONE) {
         return name;
     }
     if (flame->names_by_text.count == NAMES_MAX) {
         return MR_FLAME_NONE;
     }
-    MR_GROW(flame->bytes, flame->byte_room, flame->byte_count + text.len);
     MR_GROW(flame->names, flame->name_room, flame->names_by_text.count + 1);
-    if (text.len > 0) {
-        memcpy(flame->bytes + flame->byte_count, text.data, text.len);
-    }
     name = mr_index_add(&flame->names_by_text, hash);
-    flame->names[name] = (struct mr_flame_name){.at = flame->byte_count, .len = (uint32_t)text.len};
-    flame->byte_count += (uint32_t)text.len;
+    text.data = text.len == 0 ? NULL : (uint8_t *)MR_STRNDUP((const char *)text.data, text.len);
+    flame->names[name] = text;
     return name;
 }
 
@@ -56,8 +45,8 @@ static uint32_t node_add(struct mr_flame *flame, struct mr_flame_node node)
 
 static int compare_names(const struct mr_flame *flame, uint32_t left, uint32_t right)
 {
-    mr_slice a = mr_flame_name_of(flame, left);
-    mr_slice b = mr_flame_name_of(flame, right);
+    mr_slice a = flame->names[left];
+    mr_slice b = flame->names[right];
     size_t shorter = a.len < b.len ? a.len : b.len;
     int difference = shorter == 0 ? 0 : memcmp(a.data, b.data, shorter);
     return difference != 0 ? difference : (a.len > b.len) - (a.len < b.len);
@@ -90,7 +79,7 @@ static uint32_t child_get(struct mr_flame *flame, uint32_t parent, uint32_t name
         .child = MR_FLAME_NONE,
         .next = before == MR_FLAME_NONE ? above->child : flame->nodes[before].next,
         .depth = (uint16_t)(above->depth + 1),
-        .stage = (uint8_t)mr_flame_stage_of(mr_flame_name_of(flame, name), above->stage),
+        .stage = (uint8_t)mr_flame_stage_of(flame->names[name], above->stage),
     };
     found = node_add(flame, node);
     *(before == MR_FLAME_NONE ? &flame->nodes[parent].child : &flame->nodes[before].next) = found;
@@ -113,9 +102,11 @@ void mr_flame_free(struct mr_flame *flame)
     if (flame == NULL) {
         return;
     }
+    for (uint32_t i = 0; i < flame->names_by_text.count; i++) {
+        free((void *)(uintptr_t)flame->names[i].data);
+    }
     free(flame->nodes);
     free(flame->names);
-    free(flame->bytes);
     mr_index_done(&flame->nodes_by_name);
     mr_index_done(&flame->names_by_text);
     free(flame);

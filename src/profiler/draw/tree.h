@@ -17,22 +17,13 @@ struct mr_flame_node {
     uint64_t total[2];
 };
 
-struct mr_flame_name {
-    uint32_t at; /* in `bytes` */
-    uint32_t len;
-};
-
 struct mr_flame {
     struct mr_flame_node *nodes;
-    struct mr_flame_name *names;
-    uint8_t *bytes;                /* of the names */
+    mr_slice *names;               /* copies */
     struct mr_index nodes_by_name; /* by parent and name; and how many */
     struct mr_index names_by_text;
-    uint32_t byte_count, byte_room;
     uint32_t node_room, name_room;
 };
-
-mr_slice mr_flame_name_of(const struct mr_flame *flame, uint32_t name);
 
 /* The colour of a stage's frames, "rgb(…)". */
 const char *mr_flame_stage_colour(enum mr_stage stage);
