@@ -345,15 +345,14 @@ static mr_status ask_history(struct asked *asked)
 static mr_status ask_setup(struct asked *asked)
 {
     static const struct mr_pg_stream_state state = {.is_known = true};
-    bool adopted;
-    return mr_pg_setup(asked->conn, asked->desk, asked->options, &state, &adopted, &asked->error);
+    return mr_pg_setup(asked->conn, asked->desk, asked->options, &state, NULL, NULL, &asked->error);
 }
 
 static mr_status ask_setup_copy(struct asked *asked)
 {
     struct mr_pg_copy_slot slot;
-    MR_TRY(mr_pg_setup_copy(asked->conn, asked->desk, asked->options,
-                            &(struct mr_pg_stream_state){0}, &slot, &asked->error));
+    MR_TRY(mr_pg_setup(asked->conn, asked->desk, asked->options, &(struct mr_pg_stream_state){0},
+                       &slot, NULL, &asked->error));
     MR_ASSERT(memchr(slot.name, '\0', sizeof(slot.name)) != NULL);
     MR_ASSERT(memchr(slot.snapshot, '\0', sizeof(slot.snapshot)) != NULL);
     return MR_OK;
@@ -380,16 +379,16 @@ static mr_status ask_keys(struct asked *asked)
 
 static mr_status ask_types(struct asked *asked)
 {
-    struct mr_pg_types types = {0};
+    struct mr_by_oid types = {0};
     mr_status status = mr_pg_types_read(&types, asked->conn, &asked->error);
     if (status == MR_OK) {
         status = mr_pg_types_ask(&types, asked->conn, 50000, &asked->error);
     }
     struct mr_type type;
-    for (uint32_t i = 0; i < types.types.count; i++) {
+    for (uint32_t i = 0; i < types.count; i++) {
         mr_pg_types_find(&types, 49998 + i, -1, &type);
     }
-    mr_pg_types_done(&types);
+    mr_by_oid_done(&types);
     return status;
 }
 

@@ -177,7 +177,7 @@ NIGHTLY = (
             "brokers of their own; one that dies within a copy runs each time"),
     Nightly(("test_resolved.py::test_no_marker_promises_what_is_not_above_it",), ("src/resolved/", "src/flow/"), 33, "a view across topics runs each time"),
     Nightly((*(f"test_resolved.py::test_a_stream_that_is_split_between_two_slots_is_one_view[{one}]" for one in ("at-least-once", "exactly-once")),
-             "test_check.py::test_a_slot_that_takes_a_whole_core_is_named_with_the_tables_that_write"), ("src/resolved/", "src/postgres/server/pg_load.c"), 35,
+             "test_check.py::test_a_slot_that_takes_a_whole_core_is_named_with_the_tables_that_write"), ("src/resolved/", "src/postgres/server/pg_walsender.c"), 35,
             "a view across topics, and the other findings of check, run each time"),
     Nightly(("test_deploy.py::test_the_image_gets_all_that_its_build_needs",), ("Dockerfile", ".dockerignore", "scripts/setup.sh", "src/cmake/", "CMakeLists.txt"), 17,
             "builds from what the image's context holds"),

@@ -67,7 +67,7 @@ static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoi
     MR_TRY(mr_pg_home_read(mr_pg_source_home(server->source), conn, options, ret_error));
     MR_PG_CLOSED struct mr_pg_conn *desk = NULL;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
-    MR_TRY(mr_pg_setup_copy(conn, desk, options, &state, &server->slot, ret_error));
+    MR_TRY(mr_pg_setup(conn, desk, options, &state, &server->slot, NULL, ret_error));
     if (server->slot.attempt != 0 && state.gap != NULL) {
         mr_log(MR_LOG_WARN, "snapshot_needed", state.gap, MR_LOG_STR("slot", options->slot));
     }

@@ -66,7 +66,7 @@ static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
 {
     const struct mr_pg_source_options *options = &source->options;
     bool adopted = false;
-    MR_TRY(mr_pg_setup(source->conn, desk, options, state, &adopted, ret_error));
+    MR_TRY(mr_pg_setup(source->conn, desk, options, state, NULL, &adopted, ret_error));
     source->slot_is_known = true;
     if (adopted) {
         atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);

@@ -1,39 +1,14 @@
 #include "postgres/catalog/by_oid.h"
 
-static uint32_t oid_at(const struct mr_by_oid *table, size_t size, uint32_t place)
-{
-    uint32_t oid;
-    memcpy(&oid, (const char *)table->items + place * size, sizeof(oid));
-    return oid;
-}
-
-static uint32_t place_of(const struct mr_by_oid *table, size_t size, uint32_t oid)
-{
-    uint32_t place = 0;
-    for (uint32_t end = table->count; place < end;) {
-        uint32_t middle = place + (end - place) / 2;
-        bool is_lower = oid_at(table, size, middle) < oid;
-        place = is_lower ? middle + 1 : place;
-        end = is_lower ? end : middle;
-    }
-    return place;
-}
-
-static void *item_at(const struct mr_by_oid *table, size_t size, uint32_t place, uint32_t oid)
-{
-    bool is_there = place < table->count && oid_at(table, size, place) == oid;
-    return is_there ? (char *)table->items + place * size : NULL;
-}
-
 void *mr_by_oid_find(const struct mr_by_oid *table, size_t size, uint32_t oid)
 {
-    return item_at(table, size, place_of(table, size, oid), oid);
+    return table->count == 0 ? NULL
+                             : bsearch(&oid, table->items, table->count, size, mr_u32_compare);
 }
 
 void *mr_by_oid_make(struct mr_by_oid *table, size_t size, uint32_t oid)
 {
-    uint32_t place = place_of(table, size, oid);
-    void *known = item_at(table, size, place, oid);
+    void *known = mr_by_oid_find(table, size, oid);
     if (known != NULL) {
         return known;
     }
@@ -41,8 +16,12 @@ void *mr_by_oid_make(struct mr_by_oid *table, size_t size, uint32_t oid)
         table->room = 2 * table->room + 4;
         table->items = MR_REALLOC(table->items, table->room * size);
     }
-    char *item = (char *)table->items + place * size;
-    memmove(item + size, item, (table->count++ - place) * size);
+    char *end = (char *)table->items + table->count++ * size;
+    char *item = end; /* what is read comes in this order */
+    while (item > (char *)table->items && mr_u32_compare(item - size, &oid) > 0) {
+        item -= size;
+    }
+    memmove(item + size, item, (size_t)(end - item));
     memset(item, 0, size);
     memcpy(item, &oid, sizeof(oid));
     return item;

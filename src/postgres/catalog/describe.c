@@ -11,16 +11,14 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
     struct mr_pg_horizon horizon;
     MR_TRY(mr_pg_horizon_read(conn, is_of_rows, &horizon, ret_error));
     MR_TRY(mr_pg_captured_read(&catalog->captured, conn, options, &horizon, ret_error));
-    struct mr_text oids = {0};
+    MR_TEXT(oids);
     mr_pg_captured_add_oids(&catalog->captured, &oids);
     const char *of = oids.len == 0 ? "" : oids.data;
-    mr_status status =
-        mr_pg_keys_read(&catalog->keys, conn, of, &horizon, options->relation_bytes_max, ret_error);
-    if (status == MR_OK && options->key_order == MR_KEY_ORDER_INDEX) {
-        status = mr_pg_key_order_read(&catalog->order, conn, of, &horizon, ret_error);
+    MR_TRY(mr_pg_keys_read(&catalog->keys, conn, of, &horizon, options->relation_bytes_max,
+                           ret_error));
+    if (options->key_order == MR_KEY_ORDER_INDEX) {
+        MR_TRY(mr_pg_key_order_read(&catalog->order, conn, of, &horizon, ret_error));
     }
-    mr_text_done(&oids);
-    MR_TRY(status);
     return mr_pg_types_read(&catalog->types, conn, ret_error);
 }
 
@@ -29,7 +27,7 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
     mr_pg_keys_done(&catalog->keys);
     mr_pg_key_order_done(&catalog->order);
     mr_pg_captured_done(&catalog->captured);
-    mr_pg_types_done(&catalog->types);
+    mr_by_oid_done(&catalog->types);
 }
 
 static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind kind,

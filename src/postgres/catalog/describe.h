@@ -34,7 +34,7 @@ struct mr_pg_catalog {
     struct mr_pg_keys keys;
     struct mr_pg_key_order order;
     struct mr_pg_captured captured;
-    struct mr_pg_types types;
+    struct mr_by_oid types; /* pg_types.h */
     struct mr_pg_question question;
     /* Whose parent was asked for last, and for which transaction. */
     uint32_t parent_oid;

@@ -7,10 +7,9 @@ static void add_pattern(struct mr_text *sql, const char *column, const struct mr
     } else if (pattern->regex == NULL) {
         mr_sql_format(sql, "%s::text = %L", column, pattern->text);
     } else {
-        struct mr_text whole = {0};
+        MR_TEXT(whole);
         mr_text_format(&whole, "^(%s)$", pattern->text);
         mr_sql_format(sql, "%s::text OPERATOR(pg_catalog.~)%L", column, whole.data);
-        mr_text_done(&whole);
     }
 }
 

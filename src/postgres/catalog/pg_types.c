@@ -66,17 +66,17 @@ static enum mr_type_kind kind_of(char letter, const char *name)
     return letter == 'e' ? MR_TYPE_TEXT : MR_TYPE_OPAQUE;
 }
 
-static const struct mr_pg_type *type_of(const struct mr_pg_types *types, uint32_t oid)
+static const struct mr_pg_type *type_of(const struct mr_by_oid *types, uint32_t oid)
 {
-    return mr_by_oid_find(&types->types, sizeof(struct mr_pg_type), oid);
+    return mr_by_oid_find(types, sizeof(struct mr_pg_type), oid);
 }
 
-static void keep(struct mr_pg_types *types, struct mr_pg_type type)
+static void keep(struct mr_by_oid *types, struct mr_pg_type type)
 {
-    *(struct mr_pg_type *)mr_by_oid_make(&types->types, sizeof(type), type.oid) = type;
+    *(struct mr_pg_type *)mr_by_oid_make(types, sizeof(type), type.oid) = type;
 }
 
-static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, uint32_t oid,
+static mr_status read_types(struct mr_by_oid *types, struct mr_pg_conn *conn, uint32_t oid,
                             struct mr_error *ret_error)
 {
     const struct mr_pg_shape shape = {"the columns' types", "nnSnss", 0,
@@ -88,7 +88,7 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, 
     uint32_t last = 0;
     for (uint32_t row = 0; row < mr_pg_result_rows(result); row++) {
         uint32_t known = (uint32_t)mr_pg_result_number(result, row, TYPE_OID);
-        if (known < last || types->types.count == TYPES_MAX) {
+        if (known < last || types->count == TYPES_MAX) {
             return mr_fail(ret_error, MR_ERR_PROTOCOL,
                            "the server was asked for the columns' types and answers in another "
                            "order, or with more types than there can be");
@@ -108,13 +108,13 @@ static mr_status read_types(struct mr_pg_types *types, struct mr_pg_conn *conn, 
     return MR_OK;
 }
 
-mr_status mr_pg_types_read(struct mr_pg_types *types, struct mr_pg_conn *conn,
+mr_status mr_pg_types_read(struct mr_by_oid *types, struct mr_pg_conn *conn,
                            struct mr_error *ret_error)
 {
     return read_types(types, conn, 0, ret_error);
 }
 
-mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, uint32_t oid,
+mr_status mr_pg_types_ask(struct mr_by_oid *types, struct mr_pg_conn *conn, uint32_t oid,
                           struct mr_error *ret_error)
 {
     MR_TRY(read_types(types, conn, oid, ret_error));
@@ -126,14 +126,14 @@ mr_status mr_pg_types_ask(struct mr_pg_types *types, struct mr_pg_conn *conn, ui
     return MR_OK;
 }
 
-bool mr_pg_types_is_gone(const struct mr_pg_types *types, uint32_t oid)
+bool mr_pg_types_is_gone(const struct mr_by_oid *types, uint32_t oid)
 {
     const struct mr_pg_type *known = type_of(types, oid);
     return known != NULL && known->is_gone;
 }
 
 /* Domains followed to what they are over. False: something on the way was not read. */
-static bool follow_domains(const struct mr_pg_types *types, struct mr_type *type, bool *ret_domain)
+static bool follow_domains(const struct mr_by_oid *types, struct mr_type *type, bool *ret_domain)
 {
     for (int i = 0; type->oid >= MR_FIRST_USER_OID && i < DOMAINS_MAX; i++) {
         const struct mr_pg_type *known = type_of(types, type->oid);
@@ -150,7 +150,7 @@ static bool follow_domains(const struct mr_pg_types *types, struct mr_type *type
     return true;
 }
 
-bool mr_pg_types_find(const struct mr_pg_types *types, uint32_t oid, int32_t modifier,
+bool mr_pg_types_find(const struct mr_by_oid *types, uint32_t oid, int32_t modifier,
                       struct mr_type *ret_type)
 {
     struct mr_type type = {.oid = oid, .modifier = modifier, .kind = MR_TYPE_BUILT_IN};
@@ -170,9 +170,4 @@ bool mr_pg_types_find(const struct mr_pg_types *types, uint32_t oid, int32_t mod
     type.kind = known == NULL ? MR_TYPE_BUILT_IN : known->kind;
     *ret_type = type;
     return true;
-}
-
-void mr_pg_types_done(struct mr_pg_types *types)
-{
-    mr_by_oid_done(&types->types);
 }

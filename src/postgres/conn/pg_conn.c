@@ -143,23 +143,19 @@ mr_status mr_pg_fail_connect(PGconn *libpq, struct mr_error *ret_error)
 {
     const char *whole = PQerrorMessage(libpq);
     const char *refusal = find_refusal(whole);
-    char text[512];
+    char text[512], subject[300] = "PostgreSQL connection", sqlstate[MR_SQLSTATE_SIZE] = "";
     const char *remedy;
     if (refusal == NULL) {
         clean_text(whole, text, sizeof(text));
-        mr_status status = mr_pg_connect_error_classify(text, &remedy);
-        return fail_with(ret_error, status, "PostgreSQL connection", text, "", remedy);
+    } else {
+        const char *message = refusal + MR_SQLSTATE_SIZE + 1;
+        MR_FREED char *line = MR_STRNDUP(message, strcspn(message, "\n"));
+        clean_text(line, text, sizeof(text));
+        snprintf(sqlstate, sizeof(sqlstate), "%s", refusal);
+        snprintf(subject, sizeof(subject), "PostgreSQL at \"%s\", port %s", PQhost(libpq),
+                 PQport(libpq));
     }
-    char sqlstate[MR_SQLSTATE_SIZE];
-    snprintf(sqlstate, sizeof(sqlstate), "%s", refusal);
-    const char *message = refusal + MR_SQLSTATE_SIZE + 1;
-    char *line = MR_STRNDUP(message, strcspn(message, "\n"));
-    clean_text(line, text, sizeof(text));
-    free(line);
-    mr_status status = mr_pg_refusal_classify(sqlstate, text, &remedy);
-    char subject[300];
-    snprintf(subject, sizeof(subject), "PostgreSQL at \"%s\", port %s", PQhost(libpq),
-             PQport(libpq));
+    mr_status status = mr_pg_connect_error_classify(sqlstate, text, &remedy);
     return fail_with(ret_error, status, subject, text, sqlstate, remedy);
 }
 

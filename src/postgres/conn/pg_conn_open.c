@@ -36,9 +36,7 @@ struct keywords {
 };
 
 struct host {
-    char *name;
-    char *address;
-    char *port;
+    const char *name, *address, *port;
     bool is_one_of_many;
 };
 
@@ -205,18 +203,23 @@ static void take_notice(void *context, const PGresult *result)
 }
 
 /* One host; the connection is the caller's when it is made. */
-static mr_status connect_host(const struct attempt *attempt, const struct host *host,
-                              PGconn **ret_libpq, struct mr_error *ret_error)
+static mr_status connect_nth(const struct attempt *attempt, uint32_t n, uint32_t count,
+                             PGconn **ret_libpq, struct mr_error *ret_error)
 {
+    const PQconninfoOption *parsed = attempt->parsed;
+    MR_FREED char *name = mr_pg_host_item(mr_pg_conninfo_value(parsed, "host"), n);
+    MR_FREED char *address = mr_pg_host_item(mr_pg_conninfo_value(parsed, "hostaddr"), n);
+    MR_FREED char *port = mr_pg_host_port(mr_pg_conninfo_value(parsed, "port"), n);
+    const struct host host = {name, address, port, .is_one_of_many = count > 1};
     struct mr_pg_trust trust = {0};
-    MR_TRY(mr_pg_trust_choose(attempt->parsed, host->name, host->address,
-                              attempt->options->insecure_tls, &trust, ret_error));
+    MR_TRY(mr_pg_trust_choose(parsed, name, address, attempt->options->insecure_tls, &trust,
+                              ret_error));
     const char *own = mr_pg_conninfo_value(attempt->parsed, "options");
     MR_TEXT(settings);
     mr_text_format(&settings, "%s %s %s", default_settings, own == NULL ? "" : own,
                    pinned_settings);
     struct keywords keywords = {0};
-    keywords_fill(&keywords, attempt, host, &trust, settings.data);
+    keywords_fill(&keywords, attempt, &host, &trust, settings.data);
     PGconn *libpq = PQconnectStartParams(keywords.names, keywords.values, 0);
     if (libpq == NULL) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "libpq has no memory for a connection");
@@ -234,23 +237,6 @@ static mr_status connect_host(const struct attempt *attempt, const struct host *
     PQsetErrorVerbosity(libpq, PQERRORS_TERSE);
     *ret_libpq = libpq;
     return MR_OK;
-}
-
-static mr_status connect_nth(const struct attempt *attempt, uint32_t n, uint32_t count,
-                             PGconn **ret_libpq, struct mr_error *ret_error)
-{
-    const PQconninfoOption *parsed = attempt->parsed;
-    struct host host = {
-        .name = mr_pg_host_item(mr_pg_conninfo_value(parsed, "host"), n),
-        .address = mr_pg_host_item(mr_pg_conninfo_value(parsed, "hostaddr"), n),
-        .port = mr_pg_host_port(mr_pg_conninfo_value(parsed, "port"), n),
-        .is_one_of_many = count > 1,
-    };
-    mr_status status = connect_host(attempt, &host, ret_libpq, ret_error);
-    free(host.name);
-    free(host.address);
-    free(host.port);
-    return status;
 }
 
 /* The hosts one after the other. The error holds what each of them said; that one may come back outweighs what another refuses. */
@@ -320,16 +306,13 @@ static mr_status connect_as(const struct mr_pg_options *options, uint32_t only, 
     PQconninfoFree(parsed);
     MR_TRY(status);
     PQsetnonblocking(libpq, 1);
-    struct mr_pg_conn *conn = MR_NEW(struct mr_pg_conn);
+    MR_PG_CLOSED struct mr_pg_conn *conn = MR_NEW(struct mr_pg_conn);
     conn->libpq = libpq;
     conn->stop_fd = stop_fd;
     PQsetNoticeReceiver(libpq, take_notice, conn);
-    status = set_for_server(conn, ret_error);
-    if (status != MR_OK) {
-        mr_pg_close(conn);
-        return status;
-    }
+    MR_TRY(set_for_server(conn, ret_error));
     *ret_conn = conn;
+    conn = NULL;
     return MR_OK;
 }
 
@@ -353,11 +336,9 @@ char *mr_pg_host_name(const struct mr_pg_options *options, uint32_t host)
     const char *addresses = parsed == NULL ? NULL : mr_pg_conninfo_value(parsed, "hostaddr");
     uint32_t count = mr_pg_host_count(names, addresses);
     if (count > 1 && host < count) {
-        char *name = mr_pg_host_item(names == NULL ? addresses : names, host);
-        char *port = mr_pg_host_port(mr_pg_conninfo_value(parsed, "port"), host);
+        MR_FREED char *name = mr_pg_host_item(names == NULL ? addresses : names, host);
+        MR_FREED char *port = mr_pg_host_port(mr_pg_conninfo_value(parsed, "port"), host);
         mr_text_format(&text, "%s%s%s", name, port == NULL ? "" : ":", port == NULL ? "" : port);
-        free(name);
-        free(port);
     }
     PQconninfoFree(parsed);
     return text.data;

@@ -19,7 +19,7 @@ struct mr_pg_result {
     uint32_t rows;
     char *bytes; /* all values, each with a NUL */
     size_t len;
-    size_t size;
+    uint32_t size;
     uint32_t *at; /* of each value, + 1; 0: null */
     uint32_t values_size;
     mr_pg_row_fn take; /* NULL: all rows are kept */
@@ -108,10 +108,7 @@ static size_t bytes_with(const struct mr_pg_result *result, size_t len)
 
 static void keep_value(struct mr_pg_result *result, uint32_t *at, const char *text, size_t len)
 {
-    if (result->len + len + 1 > result->size) {
-        result->size = 2 * (result->len + len + 1);
-        result->bytes = MR_REALLOC(result->bytes, result->size);
-    }
+    MR_GROW(result->bytes, result->size, result->len + len + 1);
     memcpy(result->bytes + result->len, text, len + 1);
     *at = (uint32_t)result->len + 1;
     result->len += len + 1;

@@ -21,13 +21,13 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
     /* An identifier inside a literal inside the command: quoted twice. */
     MR_TEXT(publications);
     mr_sql_add_identifier(&publications, publication);
+    char at[24];
+    snprintf(at, sizeof(at), MR_LSN_FORMAT, MR_LSN_ARGS(mr_lsn_at_server(start)));
     MR_TEXT(command);
-    mr_text_format(&command, "START_REPLICATION SLOT ");
-    mr_sql_add_identifier(&command, slot);
-    mr_text_format(&command, " LOGICAL " MR_LSN_FORMAT " (proto_version '1', publication_names ",
-                   MR_LSN_ARGS(mr_lsn_at_server(start)));
-    mr_sql_add_literal(&command, publications.data);
-    mr_text_format(&command, messages ? ", messages 'true')" : ")");
+    mr_sql_format(
+        &command,
+        "START_REPLICATION SLOT %I LOGICAL %s (proto_version '1', publication_names %L%s)", slot,
+        at, publications.data, messages ? ", messages 'true'" : "");
     struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, MR_PG_ANSWER_MS);
     PGresult *result;
     mr_status status = mr_pg_run(conn, &limit, command.data, MR_PG_WHOLE, &result, ret_error);

@@ -45,10 +45,14 @@ bool mr_pg_same_server(const char *a, const char *b, bool same_database)
 }
 
 /* As libpq looks it up. Files of services are not looked into: what they say does not count here. */
+static const char *or_variable(const char *value, const char *variable)
+{
+    return value != NULL && value[0] != '\0' ? value : getenv(variable);
+}
+
 static const char *said(const PQconninfoOption *parsed, const char *name, const char *variable)
 {
-    const char *value = mr_pg_conninfo_value(parsed, name);
-    return value != NULL && value[0] != '\0' ? value : getenv(variable);
+    return or_variable(mr_pg_conninfo_value(parsed, name), variable);
 }
 
 static bool is_loopback(const char *address)
@@ -59,15 +63,11 @@ static bool is_loopback(const char *address)
 /* A socket of this machine, or its loopback: nobody is in between. */
 static bool is_this_machine(const PQconninfoOption *parsed, const char *host, const char *hostaddr)
 {
-    if (hostaddr == NULL || hostaddr[0] == '\0') {
-        hostaddr = getenv("PGHOSTADDR");
-    }
+    hostaddr = or_variable(hostaddr, "PGHOSTADDR");
     if (hostaddr != NULL && hostaddr[0] != '\0') {
         return is_loopback(hostaddr);
     }
-    if (host == NULL || host[0] == '\0') {
-        host = getenv("PGHOST");
-    }
+    host = or_variable(host, "PGHOST");
     if (host == NULL || host[0] == '\0') {
         return said(parsed, "service", "PGSERVICE") == NULL;
     }

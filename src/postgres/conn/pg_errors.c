@@ -137,35 +137,17 @@ static const struct {
     {"database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},
     {"unsupported startup parameter", MR_ERR_CONFIG,
      "this is a pooler's answer (PgBouncer's): connect to PostgreSQL itself, docs/postgresql.md"},
-    {"invalid connection option", MR_ERR_CONFIG, "see libpq's connection strings"},
-    {"invalid URI", MR_ERR_CONFIG, "see libpq's connection strings"},
     {"invalid sslmode", MR_ERR_CONFIG, "see libpq's connection strings"},
-    {"missing \"=\"", MR_ERR_CONFIG, "see libpq's connection strings"},
 };
 
-static bool text_classify(const char *message, mr_status *ret_status, const char **ret_remedy)
+mr_status mr_pg_connect_error_classify(const char *sqlstate, const char *message,
+                                       const char **ret_remedy)
 {
     for (size_t i = 0; i < MR_ARRAY_LEN(by_text); i++) {
         if (strstr(message, by_text[i].part) != NULL) {
             *ret_remedy = by_text[i].remedy;
-            *ret_status = by_text[i].status;
-            return true;
+            return by_text[i].status;
         }
     }
-    return false;
-}
-
-mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy)
-{
-    mr_status status = MR_ERR_TRANSIENT;
-    *ret_remedy = "";
-    (void)text_classify(message, &status, ret_remedy);
-    return status;
-}
-
-mr_status mr_pg_refusal_classify(const char *sqlstate, const char *message, const char **ret_remedy)
-{
-    mr_status status = classify(sqlstate, message, MR_ERR_TRANSIENT, ret_remedy);
-    (void)text_classify(message, &status, ret_remedy);
-    return status;
+    return classify(sqlstate, message, MR_ERR_TRANSIENT, ret_remedy);
 }

@@ -15,9 +15,7 @@ mr_status mr_pg_stream_error_classify(const char *sqlstate, const char *message,
 /* The message where row-level security would hide rows, for one in any language. */
 #define MR_PG_BY_POLICY "row-level security"
 
-/* The same for a connection attempt that failed without a word of the server's: libpq gives a text and no code. */
-mr_status mr_pg_connect_error_classify(const char *message, const char **ret_remedy);
-
-/* The same for one that the server refused. The code decides; an English text that is known has the better remedy. */
-mr_status mr_pg_refusal_classify(const char *sqlstate, const char *message,
-                                 const char **ret_remedy);
+/* The same for a connection that was not made. The code decides ("": libpq gives a text alone); an English text that is known has
+ * the better remedy. */
+mr_status mr_pg_connect_error_classify(const char *sqlstate, const char *message,
+                                       const char **ret_remedy);

@@ -1,9 +1,9 @@
 /* `millrace check`, PostgreSQL's part: the rules of pg_rules.c, and what only a person needs to know. */
 
 #include "postgres/server/pg_identity.h"
-#include "postgres/server/pg_publication.h"
+#include "postgres/server/pg_rules.h"
 #include "postgres/server/pg_setup.h"
-#include "postgres/server/pg_standby.h"
+#include "postgres/server/pg_slot.h"
 
 enum { SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000 };
 

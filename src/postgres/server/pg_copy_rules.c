@@ -18,39 +18,28 @@ struct copy_rules {
     uint32_t planned_count, planned_room;
 };
 
-struct copied {
-    struct mr_table_name leaf; /* whose rows are read */
-    bool is_schema_usable, is_readable, hides_rows, may_more;
-    const char *called;
-};
-
-static struct copied copied_of(const struct mr_pg_result *row)
+/* Whose rows are read. */
+static struct mr_table_name leaf_of(const struct mr_pg_result *row)
 {
-    return (struct copied){
-        .leaf = {.schema = mr_pg_result_value(row, 0, MR_COPIED_LEAF_SCHEMA),
-                 .table = mr_pg_result_value(row, 0, MR_COPIED_LEAF)},
-        .is_schema_usable = mr_pg_result_true(row, 0, MR_COPIED_SCHEMA_USABLE),
-        .is_readable = mr_pg_result_true(row, 0, MR_COPIED_READABLE),
-        .hides_rows = mr_pg_result_true(row, 0, MR_COPIED_HIDES_ROWS),
-        .may_more = mr_pg_result_true(row, 0, MR_COPIED_MAY_MORE),
-        .called = mr_pg_result_value(row, 0, MR_COPIED_CALLED),
-    };
+    return (struct mr_table_name){.schema = mr_pg_result_value(row, 0, MR_COPIED_LEAF_SCHEMA),
+                                  .table = mr_pg_result_value(row, 0, MR_COPIED_LEAF)};
 }
 
 /* Where nothing is copied before the stream, a connection of its own says that something is to be copied beside it. */
-static void rule_rights(const struct copy_rules *rules, const struct copied *table)
+static void rule_rights(const struct copy_rules *rules, const struct mr_pg_result *row)
 {
+    const struct mr_table_name leaf = leaf_of(row);
     const char *role = mr_pg_user(rules->conn);
     bool is_sure = mr_pg_copies_rows(rules->options->copies);
     const char *instead = is_sure ? ", or set snapshot.mode = \"no_data\"" : "";
     const char *reason;
-    if (!table->is_schema_usable) {
-        mr_pg_remedy(rules->to, "GRANT USAGE ON SCHEMA %I TO %I", table->leaf.schema, role);
+    if (!mr_pg_result_true(row, 0, MR_COPIED_SCHEMA_USABLE)) {
+        mr_pg_remedy(rules->to, "GRANT USAGE ON SCHEMA %I TO %I", leaf.schema, role);
         reason = "\"%s\" may not use its schema";
-    } else if (!table->is_readable) {
-        mr_pg_remedy(rules->to, "GRANT SELECT ON %T TO %I%s", &table->leaf, role, instead);
+    } else if (!mr_pg_result_true(row, 0, MR_COPIED_READABLE)) {
+        mr_pg_remedy(rules->to, "GRANT SELECT ON %T TO %I%s", &leaf, role, instead);
         reason = "\"%s\" may not read its rows";
-    } else if (table->hides_rows) {
+    } else if (mr_pg_result_true(row, 0, MR_COPIED_HIDES_ROWS)) {
         mr_pg_remedy(rules->to, "ALTER ROLE %I BYPASSRLS%s", role, instead);
         reason = "its policies for row-level security would hide rows from \"%s\"";
     } else {
@@ -63,17 +52,20 @@ static void rule_rights(const struct copy_rules *rules, const struct copied *tab
 }
 
 /* The owner of one of them can have it do anything that the role which copies may do, and only read. */
-static void rule_called(const struct copy_rules *rules, const struct copied *table)
+static void rule_called(const struct copy_rules *rules, const struct mr_pg_result *row)
 {
+    const struct mr_table_name leaf = leaf_of(row);
     const char *role = mr_pg_user(rules->conn);
-    if (table->called == NULL || !table->is_schema_usable || !table->is_readable) {
+    const char *called = mr_pg_result_value(row, 0, MR_COPIED_CALLED);
+    if (called == NULL || !mr_pg_result_true(row, 0, MR_COPIED_SCHEMA_USABLE) ||
+        !mr_pg_result_true(row, 0, MR_COPIED_READABLE)) {
         return;
     }
-    if (!table->may_more) {
+    if (!mr_pg_result_true(row, 0, MR_COPIED_MAY_MORE)) {
         MR_FOUND_OK(rules->to,
                     "has indexes or statistics with functions that are called with the rights of "
                     "\"%s\", which may only read, when its rows are copied: %s",
-                    role, table->called);
+                    role, called);
         return;
     }
     if (mr_pg_copies_apart(rules->options)) {
@@ -88,12 +80,12 @@ static void rule_called(const struct copy_rules *rules, const struct copied *tab
                      "may only read: CREATE ROLE copier LOGIN PASSWORD '...'; GRANT USAGE ON "
                      "SCHEMA %I TO copier; GRANT SELECT ON %T TO copier; and set "
                      "snapshot.connection_env (docs/security.md)",
-                     table->leaf.schema, &table->leaf);
+                     leaf.schema, &leaf);
     }
     MR_FOUND_WARNING(rules->to,
                      "has indexes or statistics with functions that are called with the rights of "
                      "\"%s\", which may do more than read, when its rows are copied: %s",
-                     role, table->called);
+                     role, called);
 }
 
 static bool is_ended(mr_status status, const struct mr_error *error)
@@ -172,23 +164,23 @@ static mr_status rule_table(void *context, const struct mr_pg_result *row,
 {
     struct copy_rules *rules = context;
     const struct mr_pg_source_options *options = rules->options;
-    const struct copied table = copied_of(row);
+    const struct mr_table_name leaf = leaf_of(row);
     const struct mr_copy_where *where =
         mr_pg_where_of(options, mr_slice_of(mr_pg_result_value(row, 0, MR_COPIED_SCHEMA)),
                        mr_slice_of(mr_pg_result_value(row, 0, MR_COPIED_TABLE)),
-                       mr_slice_of(table.leaf.schema), mr_slice_of(table.leaf.table));
+                       mr_slice_of(leaf.schema), mr_slice_of(leaf.table));
     bool copies = mr_pg_copies_rows(options->copies); /* else maybe while the stream runs */
     uint32_t errors = rules->to->errors;
-    mr_pg_about(rules->to, "table %T", &table.leaf);
-    rule_called(rules, &table);
+    mr_pg_about(rules->to, "table %T", &leaf);
+    rule_called(rules, row);
     if (copies || mr_pg_copies_apart(options)) {
-        rule_rights(rules, &table);
+        rule_rights(rules, row);
     }
     if (copies && where != NULL) {
         uint32_t index = (uint32_t)(where - options->wheres);
         rules->where_fits |= index < 64 ? UINT64_C(1) << index : 0;
         if (rules->to->errors == errors) {
-            add_planned(rules, where, &table.leaf);
+            add_planned(rules, where, &leaf);
         }
     }
     rules->tables++;

@@ -98,20 +98,17 @@ mr_status mr_pg_copying_connect(const struct mr_pg_source_options *options,
     if (!mr_pg_copies_apart(options)) {
         return mr_pg_connect(&options->connection, false, stop_fd, ret_conn, ret_error);
     }
-    struct mr_pg_conn *conn;
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     struct mr_error reason = {0};
     mr_status status = mr_pg_connect(&options->copying, false, stop_fd, &conn, &reason);
     if (status != MR_OK) {
         return mr_fail(ret_error, status, "%s can't be made: %s", option, reason.text);
     }
     struct mr_pg_place place;
-    status = mr_pg_place_read(conn, &place, ret_error);
-    status = MR_THEN(status, verify(&place, beside, ret_error));
-    if (status != MR_OK) {
-        mr_pg_close(conn);
-        return status;
-    }
+    MR_TRY(mr_pg_place_read(conn, &place, ret_error));
+    MR_TRY(verify(&place, beside, ret_error));
     *ret_conn = conn;
+    conn = NULL;
     return MR_OK;
 }
 

@@ -22,8 +22,13 @@ static const char *or_unknown(const char *name)
     return name == NULL ? "(unknown)" : name;
 }
 
+/* Of the one row; nobody where there is none. */
 static void holder_take(const struct mr_pg_result *result, struct mr_pg_holder *ret_holder)
 {
+    *ret_holder = (struct mr_pg_holder){0};
+    if (mr_pg_result_rows(result) == 0) {
+        return;
+    }
     const char *gid = mr_pg_result_value(result, 0, HOLDER_GID);
     const char *role = or_unknown(mr_pg_result_value(result, 0, HOLDER_ROLE));
     const char *database = or_unknown(mr_pg_result_value(result, 0, HOLDER_DATABASE));
@@ -83,9 +88,8 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
         " LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid"
         " ORDER BY l.granted DESC, a.xact_start LIMIT 1");
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
-    *ret_holder = (struct mr_pg_holder){0};
+    holder_take(result, ret_holder);
     if (mr_pg_result_rows(result) == 1) {
-        holder_take(result, ret_holder);
         mr_text_string(ret_table, mr_pg_result_value(result, 0, HOLDER_END));
     }
     return MR_OK;
@@ -106,10 +110,7 @@ mr_status mr_pg_holder_of_slot(struct mr_pg_conn *conn, const char *slot,
                       " LEFT JOIN pg_prepared_xacts p ON p.transaction = w.transactionid"
                       " WHERE s." MR_SQL_IS_SLOT " LIMIT 1",
                       slot));
-    *ret_holder = (struct mr_pg_holder){0};
-    if (mr_pg_result_rows(result) == 1) {
-        holder_take(result, ret_holder);
-    }
+    holder_take(result, ret_holder);
     return MR_OK;
 }
 

@@ -45,8 +45,6 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
     row ".locktype = 'advisory' AND " row ".granted AND " row ".objsubid = 1 AND ((" row           \
         ".classid::bigint << 32) | " row ".objid::bigint) = hashtextextended(%L, 0)"
 
-#define IS_PIPELINE IS_LOCK("b")
-
 #define LOCKS                                                                                      \
     " FROM pg_locks a LEFT JOIN pg_stat_activity s ON s.pid = a.pid WHERE a.database ="            \
     " (SELECT oid FROM pg_database WHERE datname = current_database()) AND " IS_LOCK("a")
@@ -69,9 +67,9 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_askf(conn, &shape, &result, ret_error,
                       "SELECT a.pid, coalesce(s.application_name, ''), host(s.client_addr),"
-                      " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND " IS_PIPELINE
-                      "), " MAY_REPLICATE ", coalesce(s.usename::text, '')" LOCKS
-                      " AND a.mode = 'ExclusiveLock'",
+                      " EXISTS (SELECT FROM pg_locks b WHERE b.pid = a.pid AND " IS_LOCK(
+                          "b") "), " MAY_REPLICATE ", coalesce(s.usename::text, '')" LOCKS
+                               " AND a.mode = 'ExclusiveLock'",
                       lock_name(options, true).text, lock_name(options, false).text));
     struct mr_pg_owner owner = {0};
     if (mr_pg_result_rows(result) == 1) {

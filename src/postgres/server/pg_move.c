@@ -328,8 +328,7 @@ mr_status mr_pg_move_slot(struct mr_pg_conn *conn, struct mr_pg_conn *stream,
     wanted.create_slot = true;
     wanted.position_is_stored = false; /* mr_pg_move_verify has judged one that is there */
     struct mr_pg_stream_state nothing = {0};
-    bool adopted = false;
-    MR_TRY(mr_pg_setup(stream, conn, &wanted, &nothing, &adopted, ret_error));
+    MR_TRY(mr_pg_setup(stream, conn, &wanted, &nothing, NULL, NULL, ret_error));
     int64_t place;
     MR_TRY(mr_pg_ask_number(conn, "the slot", 'l', &place, ret_error,
                             "SELECT confirmed_flush_lsn FROM pg_replication_slots"

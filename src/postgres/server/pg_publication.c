@@ -1,8 +1,8 @@
-#include "postgres/server/pg_publication.h"
+/* The publication: made, compared with what is configured of it, and altered where that is allowed. */
 
 #include "base/wake.h"
-
 #include "postgres/server/pg_holder.h"
+#include "postgres/server/pg_rules.h"
 
 enum {
     HELD_PAUSE_MS = 2000,
@@ -109,15 +109,6 @@ static mr_status log_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_
     return MR_OK;
 }
 
-/* Milliseconds that a try may wait for a lock. One who waits for an autovacuum ends it once deadlock_timeout is over, unless its own
- * limit comes first (ProcSleep in storage/lmgr/proc.c); an autovacuum may take hours. */
-static mr_status read_patience(struct mr_pg_conn *conn, int64_t *ret_ms, struct mr_error *ret_error)
-{
-    return mr_pg_ask_number(conn, "deadlock_timeout", 'n', ret_ms, ret_error,
-                            "SELECT least(setting::bigint, 60000) + 500 FROM pg_settings"
-                            " WHERE name = 'deadlock_timeout'"); /* in ms there */
-}
-
 /* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple Query"): a try that fails holds
  * the tables before the locked one for that long. */
 static mr_status create_once(struct mr_pg_conn *conn, const char *command, int64_t patience_ms,
@@ -133,7 +124,11 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
     struct mr_error error = {0};
     struct mr_pg_holder logged = {0};
     int64_t patience_ms;
-    MR_TRY(read_patience(conn, &patience_ms, ret_error));
+    /* One who waits for an autovacuum, which may take hours, ends it once deadlock_timeout is over, unless its own limit comes first
+     * (ProcSleep in storage/lmgr/proc.c). */
+    MR_TRY(mr_pg_ask_number(conn, "deadlock_timeout", 'n', &patience_ms, ret_error,
+                            "SELECT least(setting::bigint, 60000) + 500 FROM pg_settings"
+                            " WHERE name = 'deadlock_timeout'")); /* in ms there */
     mr_status status;
     for (uint32_t tries = 0;
          is_locked(status = create_once(conn, command, patience_ms, &error), &error); tries++) {
@@ -572,12 +567,11 @@ mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg
                   facts->options->publication);
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &rows, ret_error));
     for (uint32_t row = 0; row < mr_pg_result_rows(rows); row++) {
-        struct mr_text form = {0};
+        MR_TEXT(form);
         mr_pg_about(to, "table \"%s\".\"%s\"", mr_pg_result_value(rows, row, 0),
                     mr_pg_result_value(rows, row, 1));
         add_form(&form, mr_pg_result_value(rows, row, 2), mr_pg_result_value(rows, row, 3));
         MR_FOUND_OK(to, "is published with %s", form.data);
-        mr_text_done(&form);
     }
     return MR_OK;
 }

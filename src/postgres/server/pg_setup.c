@@ -1,7 +1,6 @@
 #include "postgres/server/pg_setup.h"
 
-#include "postgres/server/pg_publication.h"
-#include "postgres/server/pg_standby.h"
+#include "postgres/server/pg_rules.h"
 
 enum {
     FAILOVER_VERSION_MIN = 170000,
@@ -214,6 +213,15 @@ static mr_status create_copy_slot(struct setup *setup)
     return MR_OK;
 }
 
+static mr_status drop_copy_slots(const struct setup *setup, const struct mr_pg_result *found,
+                                 uint32_t first)
+{
+    for (uint32_t row = first; row < mr_pg_result_rows(found); row++) {
+        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, COPY_NAME)));
+    }
+    return MR_OK;
+}
+
 /* Broken off before: the slot is older than what is read now, so the stream begins before, and brings what was changed
  * meanwhile. */
 static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result *found)
@@ -234,9 +242,7 @@ static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result
                        "no PostgreSQL, or one that this version does not know",
                        last);
     }
-    for (uint32_t row = 1; row < mr_pg_result_rows(found); row++) {
-        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, COPY_NAME)));
-    }
+    MR_TRY(drop_copy_slots(setup, found, 1));
     if (attempt >= MR_COPY_ATTEMPTS_MAX) {
         return mr_fail(setup->ret_error, MR_ERR_CONFIG,
                        "the copy of existing rows was interrupted %u times, as often as positions "
@@ -274,14 +280,6 @@ static mr_status refuse_below(struct setup *setup)
                    MR_LSN_ARGS(setup->stream.delivered));
 }
 
-static mr_status drop_copy_slots(struct setup *setup, const struct mr_pg_result *found)
-{
-    for (uint32_t row = 0; row < mr_pg_result_rows(found); row++) {
-        MR_TRY(drop_slot(setup, mr_pg_result_value(found, row, COPY_NAME)));
-    }
-    return MR_OK;
-}
-
 /* Whether one is there that still retains WAL. */
 static bool can_resume(const struct mr_pg_result *found)
 {
@@ -297,7 +295,7 @@ static mr_status copy_anyway(struct setup *setup, const struct mr_pg_result *fou
         MR_TRY(drops ? drop_slot(setup, options->slot) : MR_OK);
         return resume_copy_slot(setup, found);
     }
-    MR_TRY(drop_copy_slots(setup, found)); /* lost, as if they were not there */
+    MR_TRY(drop_copy_slots(setup, found, 0)); /* lost, as if they were not there */
     MR_TRY(create_copy_slot(setup));
     setup->copy->replaces = drops;
     return refuse_below(setup);
@@ -353,7 +351,7 @@ static mr_status make_copy_slot(struct setup *setup)
         return copy_anyway(setup, found);
     }
     /* Left over where the slot has its own name. */
-    return exists ? drop_copy_slots(setup, found) : MR_OK;
+    return exists ? drop_copy_slots(setup, found, 0) : MR_OK;
 }
 
 static mr_status setup_all(struct setup *setup)
@@ -376,39 +374,6 @@ static mr_status setup_all(struct setup *setup)
         return make_copy_slot(setup);
     }
     return mr_pg_slot_exists(setup->facts) ? use_slot(setup) : create_slot(setup);
-}
-
-static mr_status set_up(struct setup *setup)
-{
-    struct mr_pg_facts facts;
-    MR_ASSERT(setup->conn != setup->desk); /* one is read while the other is asked */
-    MR_TRY(mr_pg_facts_read(setup->desk, setup->options, &facts, setup->ret_error));
-    facts.tables_are_known = setup->stream.tables_are_known;
-    facts.slot_is_replaced = setup->copy != NULL && mr_pg_replaces_slot(setup->options->copies);
-    setup->facts = &facts;
-    setup->to = (struct mr_pg_reporter){.report = take_finding, .context = setup};
-    mr_status status = setup_all(setup);
-    mr_pg_facts_done(&facts);
-    return status;
-}
-
-mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
-                           const struct mr_pg_source_options *options,
-                           const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_slot,
-                           struct mr_error *ret_error)
-{
-    struct mr_pg_copy_slot slot = {.attempt = 0};
-    struct setup setup = {.conn = conn,
-                          .desk = desk,
-                          .options = options,
-                          .stream = *state,
-                          .copy = &slot,
-                          .ret_error = ret_error};
-    mr_status status = set_up(&setup);
-    if (status == MR_OK) {
-        *ret_slot = slot;
-    }
-    return status;
 }
 
 mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
@@ -451,18 +416,34 @@ mr_status mr_pg_end_copy(struct mr_pg_conn *conn, const struct mr_pg_source_opti
     }
     const struct mr_pg_result *found;
     MR_TRY(find_copy_slots(&setup, &found)); /* it may be lost, or gone: all rows are there */
-    return drop_copy_slots(&setup, found);
+    return drop_copy_slots(&setup, found, 0);
 }
 
 mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                       const struct mr_pg_source_options *options,
-                      const struct mr_pg_stream_state *state, bool *ret_adopted,
-                      struct mr_error *ret_error)
+                      const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_copy,
+                      bool *ret_adopted, struct mr_error *ret_error)
 {
-    struct setup setup = {
-        .conn = conn, .desk = desk, .options = options, .stream = *state, .ret_error = ret_error};
-    mr_status status = set_up(&setup);
-    if (status == MR_OK) {
+    struct mr_pg_facts facts;
+    struct mr_pg_copy_slot copy = {.attempt = 0};
+    struct setup setup = {.conn = conn,
+                          .desk = desk,
+                          .options = options,
+                          .facts = &facts,
+                          .stream = *state,
+                          .copy = ret_copy == NULL ? NULL : &copy,
+                          .ret_error = ret_error};
+    setup.to = (struct mr_pg_reporter){.report = take_finding, .context = &setup};
+    MR_ASSERT(conn != desk); /* one is read while the other is asked */
+    MR_TRY(mr_pg_facts_read(desk, options, &facts, ret_error));
+    facts.tables_are_known = state->tables_are_known;
+    facts.slot_is_replaced = ret_copy != NULL && mr_pg_replaces_slot(options->copies);
+    mr_status status = setup_all(&setup);
+    mr_pg_facts_done(&facts);
+    if (status == MR_OK && ret_copy != NULL) {
+        *ret_copy = copy;
+    }
+    if (status == MR_OK && ret_adopted != NULL) {
         *ret_adopted = setup.adopted;
     }
     return status;

@@ -16,15 +16,6 @@ struct mr_pg_stream_state {
 struct mr_pg_stream_state mr_pg_stream_state_of(const struct mr_checkpoint *stored,
                                                 const struct mr_pg_source_options *options);
 
-/* Makes or verifies what START_REPLICATION needs: the publication before the slot, else the slot's first changes can't see it.
- * `conn` is the replication connection on which the stream is to run; `desk` is for questions about tables, which the server would
- * keep in the stream's session and read a backlog by (docs/protocol.md). Where `state` does not know the stream, a slot that exists
- * is adopted, which `ret_adopted` says, or refused. The first thing that is wrong is the answer. */
-mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
-                      const struct mr_pg_source_options *options,
-                      const struct mr_pg_stream_state *state, bool *ret_adopted,
-                      struct mr_error *ret_error);
-
 /* The slot while existing rows are copied: "<slot>_snapshot_<attempt>". It gets its own name when all of them are safe, so
  * that the next start sees whether they are, and no two attempts have one number. */
 struct mr_pg_copy_slot {
@@ -41,7 +32,12 @@ struct mr_pg_facts;
 bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream_state *state,
                       bool was_begun);
 
-/* As mr_pg_setup, for a copy: the slot is made, or an attempt that was broken off gets another number. When something is to be
+/* Makes or verifies what START_REPLICATION needs: the publication before the slot, else the slot's first changes can't see it.
+ * `conn` is the replication connection on which the stream is to run; `desk` is for questions about tables, which the server would
+ * keep in the stream's session and read a backlog by (docs/protocol.md). Where `state` does not know the stream, a slot that exists
+ * is adopted, which `ret_adopted` says, or refused. The first thing that is wrong is the answer.
+ *
+ * With `ret_copy`, for a copy: its slot is made, or an attempt that was broken off gets another number. When something is to be
  * copied, options->copies says, beside what the server has:
  *
  *   MR_COPIES_INITIALLY    no slot is there, and it is not known where a stream goes on
@@ -51,11 +47,11 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
  *   MR_COPIES_ACCEPT_GAP   where the slot is lost, or state->gap: a copy of no tables
  *
  * Where all before the slot of a copy is delivered, only its name was missing. MR_ERR_HISTORY: copied rows would lie below
- * what is delivered. */
-mr_status mr_pg_setup_copy(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
-                           const struct mr_pg_source_options *options,
-                           const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_slot,
-                           struct mr_error *ret_error);
+ * what is delivered. Both answers may be NULL. */
+mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
+                      const struct mr_pg_source_options *options,
+                      const struct mr_pg_stream_state *state, struct mr_pg_copy_slot *ret_copy,
+                      bool *ret_adopted, struct mr_error *ret_error);
 
 /* Once the snapshot is somebody's: drops the slot that the copy's replaces. If we die before, the next start does it. */
 mr_status mr_pg_drop_replaced(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,

@@ -6,9 +6,8 @@
 
 #include "base/clock.h"
 #include "base/ticker.h"
+#include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_holder.h"
-#include "postgres/server/pg_standby.h"
-#include "postgres/server/pg_walsender.h"
 
 enum {
     MISSING_INTERVAL_MS = 1000,
@@ -33,7 +32,9 @@ struct mr_pg_slot {
     struct mr_ticker ticker;
 
     /* The thread's own. */
-    uint32_t failed;   /* looks in a row */
+    struct mr_slot_view now; /* as the looks find it; `view` gets it after each */
+    int64_t now_ns;          /* when that was, with success */
+    uint32_t failed;         /* looks in a row */
     uint32_t still;    /* looks in a row that found all confirmed, and no more WAL than before */
     int64_t making_ns; /* since when it is being made; 0: it is not */
     bool held_up_is_logged;
@@ -46,7 +47,7 @@ struct mr_pg_slot {
     pthread_mutex_t lock; /* over all that follows */
     struct mr_slot_view view;
     struct mr_forecast forecast;
-    int64_t looked_ns;    /* with success */
+    int64_t looked_ns;    /* as now_ns */
     int64_t rests_ns;     /* since when, after a look that found it at rest; 0: it does not */
     bool is_streamed;     /* mr_pg_slot_follow's, */
     mr_lsn received;      /* and its place, */
@@ -231,47 +232,41 @@ static void take_cost(struct mr_slot_view *view, const struct mr_pg_result *resu
 
 static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result, bool is_standby)
 {
+    struct mr_slot_view *now = &slot->now;
     int64_t retained = mr_pg_result_number(result, 0, RETAINED_BYTES);
     int64_t now_ns = mr_monotonic_ns();
+    mr_lsn written_before = now->server_lsn;
+    slot->now_ns = now_ns;
+    now->known = true;
+    now->exists = mr_pg_result_value(result, 0, NAME) != NULL;
+    now->active = mr_pg_result_true(result, 0, ACTIVE);
+    now->wal_status = place_of(mr_pg_result_value(result, 0, WAL_STATUS), status_names,
+                               MR_WAL_STATUS_COUNT, MR_WAL_UNKNOWN);
+    now->failover = mr_pg_result_true(result, 0, FAILOVER);
+    now->synced = mr_pg_result_true(result, 0, SYNCED);
+    now->invalidation = place_of(mr_pg_result_value(result, 0, INVALIDATION), invalidation_names,
+                                 MR_INVALIDATION_OTHER, MR_INVALIDATION_OTHER);
+    now->is_standby = is_standby;
+    now->server_lsn = mr_pg_result_lsn(result, 0, LSN);
+    now->confirmed_lsn = mr_pg_result_lsn(result, 0, CONFIRMED);
+    now->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
+    now->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
+    now->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
+    take_cost(now, result);
     MR_HOLD(&slot->lock);
-    struct mr_slot_view *view = &slot->view;
-    view->known = true;
-    view->exists = mr_pg_result_value(result, 0, NAME) != NULL;
-    view->active = mr_pg_result_true(result, 0, ACTIVE);
-    view->wal_status = place_of(mr_pg_result_value(result, 0, WAL_STATUS), status_names,
-                                MR_WAL_STATUS_COUNT, MR_WAL_UNKNOWN);
-    view->failover = mr_pg_result_true(result, 0, FAILOVER);
-    view->synced = mr_pg_result_true(result, 0, SYNCED);
-    view->invalidation = place_of(mr_pg_result_value(result, 0, INVALIDATION), invalidation_names,
-                                  MR_INVALIDATION_OTHER, MR_INVALIDATION_OTHER);
-    view->is_standby = is_standby;
-    mr_lsn written = mr_pg_result_lsn(result, 0, LSN);
-    view->confirmed_lsn = mr_pg_result_lsn(result, 0, CONFIRMED);
-    bool is_still =
-        slot->is_streamed && written == view->server_lsn && view->confirmed_lsn >= written;
+    bool is_still = slot->is_streamed && now->server_lsn == written_before &&
+                    now->confirmed_lsn >= now->server_lsn;
     slot->still = is_still ? slot->still + 1 : 0;
-    view->server_lsn = written;
-    view->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
-    view->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
-    view->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
-    take_cost(view, result);
-    if (view->has_limit) {
+    if (now->has_limit) {
         mr_forecast_add(&slot->forecast,
                         &(struct mr_forecast_sample){.time_ns = now_ns,
-                                                     .safe_bytes = view->safe_bytes,
+                                                     .safe_bytes = now->safe_bytes,
                                                      .retained_bytes = retained,
-                                                     .server_lsn = view->server_lsn,
-                                                     .confirmed_lsn = view->confirmed_lsn});
+                                                     .server_lsn = now->server_lsn,
+                                                     .confirmed_lsn = now->confirmed_lsn});
     } else {
         slot->forecast = (struct mr_forecast){0};
     }
-    slot->looked_ns = now_ns;
-}
-
-static void keep_holder(struct mr_pg_slot *slot, const char *text)
-{
-    MR_HOLD(&slot->lock);
-    snprintf(slot->view.held_by, sizeof(slot->view.held_by), "%s", text);
 }
 
 /* The connection that makes the slot waits for one transaction after the other. */
@@ -284,7 +279,7 @@ static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
         snprintf(holder.who, sizeof(holder.who), "%s", MR_STANDBY_SLOT_WAITS);
         snprintf(holder.remedy, sizeof(holder.remedy), "%s", MR_STANDBY_SLOT_REMEDY);
     }
-    keep_holder(slot, holder.who);
+    snprintf(slot->now.held_by, sizeof(slot->now.held_by), "%s", holder.who);
     if (holder.who[0] != '\0' && !slot->held_up_is_logged) {
         slot->held_up_is_logged = true;
         mr_log(MR_LOG_WARN, "slot_held_up",
@@ -299,7 +294,7 @@ static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
 /* Until it can be read from, a slot has confirmed nothing (DecodingContextFindStartpoint in replication/logical/logical.c). */
 static bool is_being_made(const struct mr_pg_slot *slot)
 {
-    return slot->view.exists && slot->view.active && slot->view.confirmed_lsn == 0;
+    return slot->now.exists && slot->now.active && slot->now.confirmed_lsn == 0;
 }
 
 static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
@@ -308,7 +303,7 @@ static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *con
     if (!is_being_made(slot)) {
         slot->making_ns = 0;
         slot->held_up_is_logged = false;
-        keep_holder(slot, "");
+        slot->now.held_by[0] = '\0';
         return MR_OK;
     }
     int64_t now_ns = mr_monotonic_ns();
@@ -323,50 +318,43 @@ static mr_status look_who_keeps(struct mr_pg_slot *slot, struct mr_pg_conn *conn
                                 struct mr_error *ret_error)
 {
     struct mr_pg_holder holder = {0};
-    if (slot->view.cost.held_bytes > FAR_BYTES && xid > 0) {
+    struct mr_slot_cost *cost = &slot->now.cost;
+    if (cost->held_bytes > FAR_BYTES && xid > 0) {
         char *snapshot;
         MR_TRY(mr_pg_holder_of_number(conn, (uint32_t)xid, &holder, &snapshot, ret_error));
         free(snapshot);
     }
-    MR_HOLD(&slot->lock);
     bool has_time = holder.since[0] != '\0';
-    snprintf(slot->view.cost.holder, sizeof(slot->view.cost.holder), "%s%s%s", holder.who,
-             has_time ? ", since " : "", has_time ? holder.since : "");
+    snprintf(cost->holder, sizeof(cost->holder), "%s%s%s", holder.who, has_time ? ", since " : "",
+             has_time ? holder.since : "");
     return MR_OK;
 }
 
 static bool is_far_behind(const struct mr_pg_slot *slot)
 {
-    return distance(slot->view.cost.sent_lsn, slot->view.server_lsn) > FAR_BYTES;
+    return distance(slot->now.cost.sent_lsn, slot->now.server_lsn) > FAR_BYTES;
 }
 
 /* One that is close behind waits for WAL. One that is far behind is looked at a few times. */
 static mr_status look_at_walsender(struct mr_pg_slot *slot, struct mr_pg_conn *conn, int64_t pid,
                                    struct mr_error *ret_error)
 {
-    char wait[MR_SLOT_WAIT_MAX] = "";
-    uint32_t percent = 100;
-    if (is_far_behind(slot)) {
-        MR_TRY(mr_pg_look_at_waits(conn, pid, slot->ticker.stop_fd, wait, &percent, ret_error));
-    }
-    MR_HOLD(&slot->lock);
-    memcpy(slot->view.cost.wait, wait, sizeof(wait));
-    slot->view.cost.wait_percent = percent;
-    return MR_OK;
+    struct mr_slot_cost *cost = &slot->now.cost;
+    cost->wait[0] = '\0';
+    cost->wait_percent = 100;
+    return is_far_behind(slot) ? mr_pg_look_at_waits(conn, pid, slot->ticker.stop_fd, cost->wait,
+                                                     &cost->wait_percent, ret_error)
+                               : MR_OK;
 }
 
 static mr_status look_at_tables(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                                 struct mr_error *ret_error)
 {
-    struct mr_slot_cost found = {0};
-    if (is_far_behind(slot) || slot->view.cost.catalog_xmin_age > OLD_TRANSACTIONS) {
-        MR_TRY(mr_pg_costly_tables(conn, slot->options.publication, &found, ret_error));
-    }
-    MR_HOLD(&slot->lock);
-    struct mr_slot_cost *cost = &slot->view.cost;
-    memcpy(cost->others, found.others, sizeof(cost->others));
-    memcpy(cost->dead_catalogs, found.dead_catalogs, sizeof(cost->dead_catalogs));
-    return MR_OK;
+    struct mr_slot_cost *cost = &slot->now.cost;
+    cost->others[0] = cost->dead_catalogs[0] = '\0';
+    return is_far_behind(slot) || cost->catalog_xmin_age > OLD_TRANSACTIONS
+               ? mr_pg_costly_tables(conn, slot->options.publication, cost, ret_error)
+               : MR_OK;
 }
 
 static void look_at_cpu(struct mr_pg_slot *slot, const struct mr_pg_conn *conn, int64_t pid,
@@ -376,62 +364,60 @@ static void look_at_cpu(struct mr_pg_slot *slot, const struct mr_pg_conn *conn, 
     int64_t now_ns = mr_monotonic_ns();
     bool again = pid == slot->cpu.pid && now_ns > slot->cpu.time_ns;
     double passed = again ? (double)(now_ns - slot->cpu.time_ns) / 1e9 : NAN;
-    pthread_mutex_lock(&slot->lock);
-    struct mr_slot_cost *cost = &slot->view.cost;
+    struct mr_slot_cost *cost = &slot->now.cost;
     cost->has_cpu = !isnan(seconds);
     cost->cpu_seconds = seconds;
     cost->cpu_cores = (seconds - slot->cpu.seconds) / passed;
-    pthread_mutex_unlock(&slot->lock);
     slot->cpu.pid = pid;
     slot->cpu.time_ns = now_ns;
     slot->cpu.seconds = seconds;
 }
 
+static void publish(struct mr_pg_slot *slot)
+{
+    MR_HOLD(&slot->lock);
+    slot->view = slot->now;
+    slot->looked_ns = slot->now_ns;
+}
+
 /* A host that is silent costs the time-out, so it is not asked each time. While the primary is away, copies are what counts. */
-static mr_status look_at_copies(struct mr_pg_slot *slot)
+static void look_at_copies(struct mr_pg_slot *slot)
 {
     struct mr_pg_options hasty = *slot->options.connection;
     int64_t now_ns = mr_monotonic_ns();
     int64_t every_ns = (int64_t)COPIES_INTERVALS * slot->options.interval_ms * 1000000;
     bool is_due = slot->copies_ns == 0 || now_ns - slot->copies_ns >= every_ns;
-    if (!slot->view.failover || slot->view.is_standby || !is_due) {
-        return MR_OK;
+    if (!slot->now.failover || slot->now.is_standby || !is_due) {
+        return;
     }
     slot->copies_ns = now_ns;
     if (hasty.connect_timeout_ms > COPIES_CONNECT_MS) {
         hasty.connect_timeout_ms = COPIES_CONNECT_MS;
     }
-    struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
-    uint32_t count;
-    MR_TRY(mr_pg_look_at_copies(&hasty, slot->options.slot, slot->ticker.stop_fd, copies, &count));
-    MR_HOLD(&slot->lock);
-    memcpy(slot->view.copies, copies, count * sizeof(*copies));
-    slot->view.copy_count = count;
-    return MR_OK;
+    if (mr_pg_look_at_copies(&hasty, slot->options.slot, slot->ticker.stop_fd, slot->now.copies,
+                             &slot->now.copy_count) == MR_OK) {
+        publish(slot);
+    }
 }
 
 /* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
 static mr_status look(struct mr_pg_slot *slot, int64_t now_ns, struct mr_error *ret_error)
 {
-    struct mr_pg_conn *conn;
-    MR_TRY(mr_pg_connect(slot->options.connection, false, slot->ticker.stop_fd, &conn, ret_error));
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     const struct mr_pg_result *result;
-    mr_status status = query(slot, conn, &result, ret_error);
-    if (status == MR_OK) {
-        int64_t pid = mr_pg_result_number(result, 0, PID);
-        int64_t xid = mr_pg_result_number(result, 0, CATALOG_XMIN);
-        look_at_cpu(slot, conn, pid, mr_pg_result_number(result, 0, BEGAN));
-        take_result(slot, result, mr_pg_is_standby(conn));
-        if (slot->view.active && !slot->view.is_standby) {
-            atomic_store(&slot->seen.primary_ns, now_ns);
-        }
-        status = look_for_holder(slot, conn, ret_error);
-        status = status == MR_OK ? look_who_keeps(slot, conn, xid, ret_error) : status;
-        status = status == MR_OK ? look_at_walsender(slot, conn, pid, ret_error) : status;
-        status = status == MR_OK ? look_at_tables(slot, conn, ret_error) : status;
+    MR_TRY(mr_pg_connect(slot->options.connection, false, slot->ticker.stop_fd, &conn, ret_error));
+    MR_TRY(query(slot, conn, &result, ret_error));
+    int64_t pid = mr_pg_result_number(result, 0, PID);
+    int64_t xid = mr_pg_result_number(result, 0, CATALOG_XMIN);
+    look_at_cpu(slot, conn, pid, mr_pg_result_number(result, 0, BEGAN));
+    take_result(slot, result, mr_pg_is_standby(conn));
+    if (slot->now.active && !slot->now.is_standby) {
+        atomic_store(&slot->seen.primary_ns, now_ns);
     }
-    mr_pg_close(conn);
-    return status == MR_OK ? look_at_copies(slot) : status;
+    MR_TRY(look_for_holder(slot, conn, ret_error));
+    MR_TRY(look_who_keeps(slot, conn, xid, ret_error));
+    MR_TRY(look_at_walsender(slot, conn, pid, ret_error));
+    return look_at_tables(slot, conn, ret_error);
 }
 
 static void look_failed(struct mr_pg_slot *slot, int64_t now_ns, const struct mr_error *error)
@@ -441,9 +427,7 @@ static void look_failed(struct mr_pg_slot *slot, int64_t now_ns, const struct mr
     if (strstr(error->text, "(57P03)") != NULL) {
         atomic_store(&slot->seen.stops_ns, now_ns);
     }
-    pthread_mutex_lock(&slot->lock);
-    slot->view.errors++;
-    pthread_mutex_unlock(&slot->lock);
+    slot->now.errors++;
     /* One look that fails is no news of its own: the opening of the stream says why at the same time. */
     if (++slot->failed == 2) {
         mr_log(MR_LOG_WARN, "slot_unseen", error->text, MR_LOG_STR("slot", slot->options.slot));
@@ -461,7 +445,7 @@ uint32_t mr_slot_pause_ms(uint32_t interval_ms, uint32_t still)
 /* At the start the source may be about to make the slot. */
 static int pause_ms(const struct mr_pg_slot *slot)
 {
-    bool changes = !slot->view.exists || is_being_made(slot) ||
+    bool changes = !slot->now.exists || is_being_made(slot) ||
                    mr_forecast_seconds(&slot->forecast, mr_monotonic_ns()) < FORECAST_SOON_S;
     return changes && slot->options.interval_ms > MISSING_INTERVAL_MS
                ? MISSING_INTERVAL_MS
@@ -487,7 +471,10 @@ static int tick(void *context)
     } else if (status != MR_AGAIN) {
         slot->still = 0;
         look_failed(slot, now_ns, &error);
-        (void)look_at_copies(slot); /* the primary may be away alone */
+    }
+    publish(slot);
+    if (status != MR_AGAIN) {
+        look_at_copies(slot); /* the primary may be away alone */
     }
     set_rest(slot, slot->still > 0 ? mr_monotonic_ns() : 0);
     return pause_ms(slot);

@@ -159,3 +159,32 @@ void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_samp
  * they stay low for a while. What counts is what is not confirmed, if there is more of it than before; and, where all is confirmed,
  * that the slot has not moved for most of a minute while WAL was written, which is an old transaction that holds it. */
 double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns);
+
+/* Looks at the hosts of a connection string that names several: a copy for each that is a standby, or does not answer; at most
+ * MR_SLOT_COPIES_MAX. MR_AGAIN: a stop. Any thread. */
+mr_status mr_pg_look_at_copies(const struct mr_pg_options *connection, const char *slot,
+                               int stop_fd, struct mr_slot_copy *ret_copies, uint32_t *ret_count);
+
+/* For the one who makes a slot on a standby: what that waits for, and what ends it. */
+#define MR_STANDBY_SLOT_WAITS                                                                      \
+    "the primary, which is quiet: a standby makes a slot at its next record of running "           \
+    "transactions"
+#define MR_STANDBY_SLOT_REMEDY "SELECT pg_log_standby_snapshot() on the primary"
+
+/* pg_walsender.c */
+
+/* Seconds that a process of this machine has used, which began at `began` (since 1970); NaN: it is none. Any thread. */
+double mr_pg_cpu_seconds(const struct mr_pg_conn *conn, pid_t pid, double began);
+
+/* The same of the text of /proc/<pid>/stat, for a machine that was started at `boot`. */
+double mr_pg_cpu_of_stat(const char *stat, double boot, double began);
+
+/* cost->others and cost->dead_catalogs, by the server's statistics since those began. */
+mr_status mr_pg_costly_tables(struct mr_pg_conn *conn, const char *publication,
+                              struct mr_slot_cost *cost, struct mr_error *ret_error);
+
+/* What the process waits for most, in ten looks within a fifth of a second (manual, "Wait Event"): type and event; "CPU": for nothing; "": there
+ * is no such process. MR_AGAIN: `stop_fd` (-1: none) ended it. */
+mr_status mr_pg_look_at_waits(struct mr_pg_conn *conn, int64_t pid, int stop_fd,
+                              char ret_wait[MR_SLOT_WAIT_MAX], uint32_t *ret_percent,
+                              struct mr_error *ret_error);

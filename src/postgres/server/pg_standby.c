@@ -1,4 +1,6 @@
-#include "postgres/server/pg_standby.h"
+/* What must be true of a server that is a standby, and the state of the slot's copies on standbys. */
+#include "postgres/server/pg_rules.h"
+#include "postgres/server/pg_slot.h"
 
 enum { DECODING_VERSION_MIN = 160000 }; /* release notes of 16: logical decoding on standbys */
 
@@ -115,19 +117,6 @@ static mr_status read_copy(struct mr_pg_conn *conn, const char *slot, struct mr_
     return MR_OK;
 }
 
-static mr_status look_at_host(const struct mr_pg_options *connection, const char *slot,
-                              uint32_t host, int stop_fd, struct mr_slot_copy *copy,
-                              bool *ret_is_one)
-{
-    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
-    mr_status status = mr_pg_connect_to(connection, host, stop_fd, &conn, NULL);
-    *ret_is_one = status != MR_OK || mr_pg_is_standby(conn);
-    if (status == MR_OK && *ret_is_one) {
-        status = read_copy(conn, slot, copy, NULL);
-    }
-    return status == MR_AGAIN ? MR_AGAIN : MR_OK;
-}
-
 mr_status mr_pg_look_at_copies(const struct mr_pg_options *connection, const char *slot,
                                int stop_fd, struct mr_slot_copy *ret_copies, uint32_t *ret_count)
 {
@@ -137,8 +126,15 @@ mr_status mr_pg_look_at_copies(const struct mr_pg_options *connection, const cha
         struct mr_slot_copy copy = {.state = MR_SLOT_COPY_UNREACHED};
         snprintf(copy.host, sizeof(copy.host), "%s", name);
         free(name);
-        bool is_one;
-        MR_TRY(look_at_host(connection, slot, i, stop_fd, &copy, &is_one));
+        MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
+        mr_status status = mr_pg_connect_to(connection, i, stop_fd, &conn, NULL);
+        bool is_one = status != MR_OK || mr_pg_is_standby(conn);
+        if (status == MR_OK && is_one) {
+            status = read_copy(conn, slot, &copy, NULL);
+        }
+        if (status == MR_AGAIN) {
+            return MR_AGAIN;
+        }
         if (is_one && count < MR_SLOT_COPIES_MAX) {
             ret_copies[count++] = copy;
         }

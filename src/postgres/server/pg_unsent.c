@@ -47,16 +47,15 @@ static mr_status begin_stream(const struct search *search, mr_lsn start, mr_lsn 
 {
     const struct mr_pg_source_options *options = search->options;
     for (;;) {
-        struct mr_pg_conn *conn;
+        MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
         MR_TRY(mr_pg_connect(&options->connection, true, search->stop_fd, &conn, ret_error));
         mr_status status = read_end(conn, ret_end, ret_error);
         status = MR_THEN(status, mr_pg_start_replication(conn, options->slot, options->publication,
                                                          false, start, ret_error));
         if (status == MR_OK) {
             *ret_conn = conn;
-            return MR_OK;
+            conn = NULL;
         }
-        mr_pg_close(conn);
         if (status != MR_ERR_TRANSIENT) {
             return status;
         }

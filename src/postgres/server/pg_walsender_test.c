@@ -1,4 +1,4 @@
-#include "postgres/server/pg_walsender.h"
+#include "postgres/server/pg_slot.h"
 
 #include <math.h>
 #include <stdio.h>
