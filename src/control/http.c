@@ -1,12 +1,12 @@
 #include "control/http.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/nearest.h"
 #include "base/thread.h"
+#include "base/wake.h"
 #include "control/http_internal.h"
 
 enum {
@@ -45,9 +45,8 @@ struct mr_http *mr_http_new(const struct mr_http_options *options)
     http->options = *options;
     http->listen_fd = -1;
     mr_http_connections_init(&http->connections, options->connections);
-    http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    http->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    MR_ASSERT(http->stop_fd >= 0 && http->wake_fd >= 0);
+    http->stop_fd = mr_wake_new();
+    http->wake_fd = mr_wake_new();
     return http;
 }
 
@@ -110,8 +109,7 @@ static size_t unescape(void *context, struct MHD_Connection *of, char *text)
 
 static bool stopping(const struct mr_http *http)
 {
-    struct pollfd stop = {.fd = http->stop_fd, .events = POLLIN};
-    return poll(&stop, 1, 0) > 0;
+    return mr_wait_readable(http->stop_fd, 0);
 }
 
 static void *slow_main(void *context)
@@ -122,7 +120,7 @@ static void *slow_main(void *context)
     request->route->handler(request->route->context, request);
     mr_thread_end();
     MHD_resume_connection(request->connection); /* has `handle` called again, */
-    eventfd_write(request->slow.wake_fd, 1);    /* and alone does not wake the server */
+    mr_wake(request->slow.wake_fd);             /* and alone does not wake the server */
     return NULL;
 }
 
@@ -420,8 +418,7 @@ static void turn(struct mr_http *http, int64_t next_tick_ns)
     if (fds[3].revents != 0) {
         accept_new(http);
     }
-    eventfd_t count;
-    eventfd_read(http->wake_fd, &count);
+    mr_wake_clear(http->wake_fd);
     if (http->daemon != NULL) {
         MHD_run(http->daemon);
     }
@@ -446,8 +443,7 @@ static void say_farewell(struct mr_http *http)
     MHD_run(http->daemon);
     while (http->slow_count > 0 ||
            (atomic_load(&http->held_bytes) > 0 && mr_monotonic_ns() < deadline_ns)) {
-        struct pollfd ready = {.fd = epoll_descriptor(http), .events = POLLIN};
-        poll(&ready, 1, 10);
+        mr_wait_readable(epoll_descriptor(http), 10);
         MHD_run(http->daemon);
     }
     MHD_stop_daemon(http->daemon);
@@ -490,7 +486,7 @@ void mr_http_free(struct mr_http *http)
         return;
     }
     if (http->running) {
-        eventfd_write(http->stop_fd, 1);
+        mr_wake(http->stop_fd);
         pthread_join(http->thread, NULL);
     }
     close(http->stop_fd);

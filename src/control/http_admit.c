@@ -107,6 +107,17 @@ static bool is_authorized(const struct mr_http_options *options, struct MHD_Conn
     return name_good && password_good;
 }
 
+/* Answers false; `header` NULL: none. */
+static bool refuse(struct mr_http_request *request, unsigned status, const char *header,
+                   const char *value, const char *text)
+{
+    mr_http_fail(request, status, "%s", text);
+    if (header != NULL) {
+        mr_http_header(request, header, value);
+    }
+    return false;
+}
+
 /* True: the request has no password to show, or has shown it. Else the answer is there. */
 static bool admit_login(const struct mr_http_options *options, struct mr_http_logins *logins,
                         struct MHD_Connection *from, struct mr_http_request *request)
@@ -116,19 +127,15 @@ static bool admit_login(const struct mr_http_options *options, struct mr_http_lo
         return true;
     }
     if (!may_try(logins, from)) {
-        mr_http_fail(request, MHD_HTTP_TOO_MANY_REQUESTS,
-                     "too many wrong passwords from this address; one try a second");
-        mr_http_header(request, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-        return false;
+        return refuse(request, MHD_HTTP_TOO_MANY_REQUESTS, MHD_HTTP_HEADER_RETRY_AFTER, "1",
+                      "too many wrong passwords from this address; one try a second");
     }
     bool good = is_authorized(options, from, &tried);
     if (tried) {
         count_try(logins, from, good);
     }
-    if (!good) {
-        mr_http_fail(request, MHD_HTTP_UNAUTHORIZED, "user name and password are needed");
-    }
-    return good;
+    return good ||
+           refuse(request, MHD_HTTP_UNAUTHORIZED, NULL, NULL, "user name and password are needed");
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -228,17 +235,6 @@ static bool is_site_good(struct MHD_Connection *of)
 {
     const char *site = MHD_lookup_connection_value(of, MHD_HEADER_KIND, "Sec-Fetch-Site");
     return site == NULL || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
-}
-
-/* Answers false; `header` NULL: none. */
-static bool refuse(struct mr_http_request *request, unsigned status, const char *header,
-                   const char *value, const char *text)
-{
-    mr_http_fail(request, status, "%s", text);
-    if (header != NULL) {
-        mr_http_header(request, header, value);
-    }
-    return false;
 }
 
 static bool admit_method(struct mr_http_request *request, const char *method)
