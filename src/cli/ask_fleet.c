@@ -74,17 +74,6 @@ static void draw(const cJSON *fleet, FILE *to)
     draw_nodes(fleet, to);
 }
 
-static void print(const cJSON *fleet, bool as_json, FILE *to)
-{
-    if (as_json) {
-        char *text = cJSON_PrintUnformatted(fleet);
-        fprintf(to, "%s\n", text);
-        free(text);
-    } else {
-        draw(fleet, to);
-    }
-}
-
 /* Whether it goes on: after two seconds without a "q" or a signal. */
 static bool waits(int signal_fd)
 {
@@ -107,7 +96,12 @@ mr_status mr_ask_fleet(const char *path, bool as_json, bool again, FILE *to, int
         status = mr_fleet_view_look(view, &fleet, ret_error);
         if (status == MR_OK) {
             fputs(again ? "\033[H\033[2J" : "", to);
-            print(fleet, as_json, to);
+            if (as_json) {
+                MR_FREED char *text = mr_object_text(fleet);
+                fprintf(to, "%s\n", text);
+            } else {
+                draw(fleet, to);
+            }
             fflush(to);
             *ret_code = count_of(fleet, "held") > 0 && !again;
             cJSON_Delete(fleet);

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <libgen.h>
 
-#include "event/lsn.h"
 #include "postgres/server/pg_setup.h"
 #include "profiler/profiling.h"
 #include "sink/kafka/kafka_check.h"

@@ -8,7 +8,6 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
-#include "base/clock.h"
 #include "base/object.h"
 #include "base/thread.h"
 #include "cli/show.h"
@@ -155,10 +154,9 @@ static mr_status note(struct doing *doing, uint32_t from, const char *settled,
     cJSON_AddStringToObject(wish, "type", "gap");
     cJSON *names = cJSON_AddArrayToObject(wish, "tables");
     for (uint32_t i = from; i < list->count && i < from + NAMES_A_REQUEST; i++) {
-        struct mr_text name = {0};
+        MR_TEXT(name);
         mr_text_format(&name, "%s.%s", list->tables[i].schema, list->tables[i].table);
         cJSON_AddItemToArray(names, cJSON_CreateString(name.data));
-        mr_text_done(&name);
     }
     if (settled != NULL) {
         cJSON_AddStringToObject(wish, "settled", settled);

@@ -237,7 +237,7 @@ static void say_ways(const struct mr_recover *recover, FILE *to)
 {
     fputs("\nWhat can be done:\n", to);
     for (int way = 0; way < MR_WAYS; way++) {
-        char *text = mr_runbook_item("E-exit-10", mr_ways[way]);
+        MR_FREED char *text = mr_runbook_item("E-exit-10", mr_ways[way]);
         const char *refusal = recover->refusals[way];
         fputc('\n', to);
         if (refusal[0] == '\0') {
@@ -245,7 +245,6 @@ static void say_ways(const struct mr_recover *recover, FILE *to)
         } else {
             say(to, mr_ways[way], "Not now: %s.", refusal);
         }
-        free(text);
     }
     fputc('\n', to);
 }

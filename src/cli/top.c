@@ -1,9 +1,9 @@
 #include <math.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 
+#include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/show.h"
 
@@ -41,13 +41,6 @@ static const struct {
     {'r', "rate", NULL},        {'n', "name", "table"},     {'i', "inserts", "insert"},
     {'u', "updates", "update"}, {'d', "deletes", "delete"},
 };
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal_number)
-{
-    interrupted = 1;
-}
 
 typedef struct mr_show_text (*show_fn)(double value);
 
@@ -440,13 +433,15 @@ static size_t sequence_length(const char *keys, size_t len)
     return at + 1;
 }
 
-/* Waits a period, or for keys. True: leave. */
-static bool wait_for_keys(struct top *top)
+/* Waits a period, or for keys or a signal. True: leave. */
+static bool wait_for_keys(struct top *top, int signal_fd)
 {
-    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN},
+                           {.fd = STDIN_FILENO, .events = POLLIN}};
     char keys[64];
-    bool leave = false;
-    if (poll(&input, isatty(STDIN_FILENO) ? 1 : 0, PERIOD_MS) > 0) {
+    int ready = poll(fds, isatty(STDIN_FILENO) ? 2 : 1, PERIOD_MS);
+    bool leave = ready > 0 && fds[0].revents != 0;
+    if (ready > 0 && !leave) {
         ssize_t count = read(STDIN_FILENO, keys, sizeof(keys));
         leave = count <= 0;
         for (size_t at = 0; !leave && at < (size_t)count;) {
@@ -455,14 +450,12 @@ static bool wait_for_keys(struct top *top)
             at += skipped == 0 ? 1 : skipped;
         }
     }
-    return interrupted || leave;
+    return leave;
 }
 
 void mr_ask_top(const struct mr_http_options *server, FILE *to)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    int signal_fd = mr_thread_signals(false);
     struct termios before;
     bool terminal = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0;
     if (terminal) {
@@ -473,7 +466,8 @@ void mr_ask_top(const struct mr_http_options *server, FILE *to)
     struct top top = {.sort = 'r'};
     do {
         show(&top, server, to);
-    } while (!wait_for_keys(&top));
+    } while (!wait_for_keys(&top, signal_fd) && !ferror(to));
+    close(signal_fd);
     cJSON_Delete(top.newest);
     cJSON_Delete(top.before);
     if (terminal) {
