@@ -128,10 +128,8 @@ static void convert_line(struct mr_convert *c, struct mr_cv_line *line, const st
 bool mr_cv_class_line(struct mr_convert *c, struct mr_cv_line *line, const char *java,
                       const char *option)
 {
-    const char *dot = strrchr(java, '.');
-    const char *class = dot == NULL ? java : dot + 1;
     const struct row *row =
-        find_row(mr_cv_text(c, "@%.*s.%s", (int)strcspn(class, "$"), class, option));
+        find_row(mr_cv_text(c, "@%.*s.%s", MR_SLICE_ARGS(mr_cv_class(java)), option));
     if (row != NULL) {
         convert_line(c, line, row);
     }

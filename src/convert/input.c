@@ -136,12 +136,16 @@ const char *mr_cv_value(struct mr_convert *c, const char *name)
     return line == NULL ? NULL : line->value;
 }
 
-bool mr_cv_is_class(const char *java, const char *name)
+mr_slice mr_cv_class(const char *java)
 {
     const char *dot = strrchr(java, '.');
     const char *last = dot == NULL ? java : dot + 1;
-    size_t len = strcspn(last, "$");
-    return len == strlen(name) && strncmp(last, name, len) == 0;
+    return (mr_slice){(const uint8_t *)last, strcspn(last, "$")};
+}
+
+bool mr_cv_is_class(const char *java, const char *name)
+{
+    return mr_slice_equal(mr_cv_class(java), mr_slice_of(name));
 }
 
 #define BLANKS " \t\f"

@@ -1,9 +1,9 @@
 /* Debezium's offset (PostgresOffsetContext.getOffset): `lsn` is that of the last event, as
  * pgoutput's messages carry it, `txId` its transaction, `lsn_commit` the end of the last
  * transaction that was sent as a whole. */
-#include <cjson/cJSON.h>
 #include <ctype.h>
 
+#include "base/object.h"
 #include "convert/convert.h"
 
 /* The object that has the positions; NULL: there is none, or more than one. */
@@ -47,7 +47,7 @@ static bool is_copying(const cJSON *offset)
 bool mr_convert_offset(const char *text, size_t len, struct mr_handed_over *ret, char *ret_reason,
                        size_t reason_size)
 {
-    cJSON *root = cJSON_ParseWithLength(text, len);
+    MR_OBJECT cJSON *root = cJSON_ParseWithLength(text, len);
     const cJSON *offset = find_offset(root);
     const char *reason = NULL;
     struct mr_handed_over found = {
@@ -65,7 +65,6 @@ bool mr_convert_offset(const char *text, size_t len, struct mr_handed_over *ret,
         reason = "the connector's snapshot was not complete; let it end, or drop the slot and have "
                  "millrace copy the tables (docs/snapshots.md)";
     }
-    cJSON_Delete(root);
     if (reason != NULL) {
         snprintf(ret_reason, reason_size, "%s", reason);
         return false;

@@ -209,11 +209,9 @@ static void convert_transform(struct mr_convert *c, const char *alias)
         mr_cv_set(c, "format", "row");
         convert_deletes(c, alias);
     } else {
-        const char *dot = strrchr(type->value, '.');
-        const char *class = dot == NULL ? type->value : dot + 1;
         LOST(c, given,
              "%.*s is a Java class, which is not loaded; do what it does where events are read",
-             (int)strcspn(class, "$"), class);
+             MR_SLICE_ARGS(mr_cv_class(type->value)));
     }
 }
 
