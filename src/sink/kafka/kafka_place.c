@@ -12,6 +12,9 @@ int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *r
     if (MR_UNLIKELY(own >= 0 && (own < count || !if_there))) {
         return own < count ? (int32_t)own : -1;
     }
+    if (count == 1) {
+        return 0;
+    }
     if (MR_UNLIKELY(record->key == NULL && null_keys == MR_NULL_KEYS_SPREAD)) {
         uint64_t hash = mr_hash_number(MR_HASH_BEGIN, record->position.commit_lsn);
         return (int32_t)(mr_hash_number(hash, record->position.ordinal) % (uint64_t)count);
