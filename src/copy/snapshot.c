@@ -111,8 +111,10 @@ static mr_status wait_for_room(struct worker *worker)
     struct mr_lane *lane = worker->lane;
     atomic_store(&lane->waits, true);
     if (!mr_lane_has_batch(lane) || !mr_lane_may_go_on(lane)) {
+        int64_t begun_ns = mr_monotonic_ns();
         mr_wait_either(worker->copying->stop_fd, lane->wake, ROUND_MS);
         mr_wake_clear(lane->wake);
+        lane->has_waited = mr_monotonic_ns() - begun_ns >= ROUND_MS * INT64_C(1000000);
     }
     atomic_store(&lane->waits, false);
     mr_lane_look_for_room(lane);

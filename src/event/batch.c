@@ -328,9 +328,9 @@ void mr_pool_lend(struct mr_pool *pool, uint32_t times)
     }
 }
 
-bool mr_pool_has_batch(const struct mr_pool *pool)
+bool mr_pool_has_batch(const struct mr_pool *pool, uint32_t beside)
 {
-    return mr_ring_count(&pool->free) > 0 || may_lend(pool);
+    return mr_ring_count(&pool->free) > beside || may_lend(pool);
 }
 
 struct mr_batch *mr_pool_acquire(struct mr_pool *pool)

@@ -234,8 +234,8 @@ static inline bool mr_batch_is_large(const struct mr_pool *pool, const struct mr
  * takes one more; they are given up while most are free. Sink thread. */
 void mr_pool_lend(struct mr_pool *pool, uint32_t times);
 
-/* Whether there is a batch to acquire. Any thread. */
-bool mr_pool_has_batch(const struct mr_pool *pool);
+/* Whether there is a batch to acquire while so many are left to others. Any thread. */
+bool mr_pool_has_batch(const struct mr_pool *pool, uint32_t beside);
 
 /* An empty batch in state filling, or NULL when all are out. Any thread that fills. */
 struct mr_batch *mr_pool_acquire(struct mr_pool *pool);

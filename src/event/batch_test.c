@@ -93,7 +93,7 @@ static void open_lending_pool(struct mr_pool *pool)
 static uint32_t acquire_all(struct mr_pool *pool, struct mr_batch **batches)
 {
     uint32_t count = 0;
-    while (mr_pool_has_batch(pool)) {
+    while (mr_pool_has_batch(pool, 0)) {
         batches[count++] = mr_pool_acquire(pool);
     }
     assert_null(mr_pool_acquire(pool));
@@ -125,6 +125,20 @@ static void test_lends_while_it_may_and_takes_back(void **state)
     mr_pool_done(&pool);
 }
 
+static void test_leaves_some_to_others(void **state)
+{
+    struct mr_pool pool;
+    mr_pool_init(&pool, 4, 12, 1024, 8192);
+    assert_true(mr_pool_has_batch(&pool, 3));
+    struct mr_batch *batch = mr_pool_acquire(&pool);
+    assert_false(mr_pool_has_batch(&pool, 3));
+    assert_true(mr_pool_has_batch(&pool, 2));
+    mr_pool_lend(&pool, 2);
+    assert_true(mr_pool_has_batch(&pool, 3)); /* what is lent is nobody's */
+    mr_pool_release(&pool, batch);
+    mr_pool_done(&pool);
+}
+
 static void test_lends_within_what_large_blocks_leave(void **state)
 {
     struct mr_pool pool;
@@ -146,7 +160,7 @@ static void test_a_large_block_calls_in_what_is_lent(void **state)
     mr_pool_release(&pool, batches[1]); /* is free, */
     assert_false(mr_batch_grow(&pool, batches[0], 8192));
     assert_int_equal(atomic_load(&pool.lent), 7); /* and goes at once */
-    assert_false(mr_pool_has_batch(&pool));       /* nobody else gets one now */
+    assert_false(mr_pool_has_batch(&pool, 0));    /* nobody else gets one now */
     mr_pool_release(&pool, batches[2]);
     assert_int_equal(atomic_load(&pool.lent), 6);
     assert_true(mr_batch_grow(&pool, batches[0], 8192));
@@ -192,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_grow_up_to_the_maximum_and_back),
         cmocka_unit_test(test_large_blocks_wait_for_each_other),
         cmocka_unit_test(test_lends_while_it_may_and_takes_back),
+        cmocka_unit_test(test_leaves_some_to_others),
         cmocka_unit_test(test_lends_within_what_large_blocks_leave),
         cmocka_unit_test(test_a_large_block_calls_in_what_is_lent),
         cmocka_unit_test(test_topics_are_interned),

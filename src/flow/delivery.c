@@ -111,7 +111,8 @@ static void wake_source(struct mr_pipeline *pipeline)
         mr_wake(pipeline->wakes.source);
     }
     for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-        if (atomic_load(&pipeline->lanes[i].waits)) {
+        if (atomic_load(&pipeline->lanes[i].waits) &&
+            mr_pool_has_batch(&pipeline->pool, pipeline->lanes[i].leaves)) {
             mr_wake(pipeline->lanes[i].wake);
         }
     }

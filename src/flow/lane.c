@@ -12,6 +12,9 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
                   struct mr_encoder *encoder)
 {
     *lane = (struct mr_lane){.pipeline = pipeline, .index = index, .encoder = encoder};
+    if (index > MR_LANE_STREAM + 1) { /* of four a fifth of the pool, two, three */
+        lane->leaves = (index - 1) * pipeline->pool.count / pipeline->lane_count;
+    }
     lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(lane->wake >= 0);
     const struct mr_pool *pool = &pipeline->pool;
@@ -50,9 +53,14 @@ void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
     }
 }
 
+static bool may_take(const struct mr_lane *lane)
+{
+    return mr_pool_has_batch(&lane->pipeline->pool, lane->has_waited ? 0 : lane->leaves);
+}
+
 bool mr_lane_has_batch(const struct mr_lane *lane)
 {
-    return lane->filling != NULL || mr_pool_has_batch(&lane->pipeline->pool);
+    return lane->filling != NULL || may_take(lane);
 }
 
 void mr_lane_look_for_room(struct mr_lane *lane)
@@ -225,8 +233,9 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
 {
     mr_oversizer_next(&lane->oversizer);
     for (;;) {
-        if (lane->filling == NULL) {
+        if (lane->filling == NULL && may_take(lane)) {
             lane->filling = mr_pool_acquire(&lane->pipeline->pool);
+            lane->has_waited = false;
         }
         if (lane->filling == NULL) {
             return MR_FULL;

@@ -50,6 +50,10 @@ struct mr_lane {
     bool is_watched;                  /* companions hear when a batch is about to be handed over */
     const struct mr_companion *owner; /* the one that does, of another lane than the stream's */
     bool has_item;                    /* what is being appended is in the batch at hand */
+    /* Free batches that it leaves to others than the stream's, unless it has waited for long: where the sink is slower than those who
+     * read, the first of them reads alone, and the others cost no CPU. */
+    uint32_t leaves;
+    bool has_waited;
     int wake; /* eventfd of another lane than the stream's: written, while it `waits`, for each batch that comes home */
 
     /* ---- written by its thread, read by any ---- */
