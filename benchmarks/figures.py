@@ -21,7 +21,6 @@ import textwrap
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FLOOR = "pg_recvlogical"
 PAGES = ("README.md", "docs/comparison.md", "docs/sizing.md", "benchmarks/results.md")
-APART = ("far", "sustained", "slots")  # loads that a run has only where they are asked for
 BACKLOGS = ("insert", "mixed", "wide", "partitions", "small", "tables", "transaction")
 LOADS = {"insert": "{rows} inserts of 7 columns", "mixed": "{rows} inserts, updates and deletes",
          "wide": "{rows} inserts with 4 KiB of text",
@@ -30,8 +29,8 @@ LOADS = {"insert": "{rows} inserts of 7 columns", "mixed": "{rows} inserts, upda
          "copy": "{rows} existing rows", "slots-1": "{rows} inserts into 2 tables, one slot",
          "slots-2": "{rows} inserts into 2 tables, a slot for each", "sustained": "a flat lag for {seconds} s"}
 PROGRAMS = {"millrace": "at least once", "millrace-exactly-once": "exactly once", "millrace-4-threads": "4 threads",
-            "debezium": "Debezium", "debezium-tuned": "Debezium, tuned"}
-CALLED = {"copy": {FLOOR: "psql, COPY", "millrace": "1 thread"}}
+            "librdkafka": "librdkafka alone", "librdkafka-exactly-once": "librdkafka alone, exactly once", "debezium": "Debezium", "debezium-tuned": "Debezium, tuned"}
+CALLED = {"copy": {FLOOR: "psql, COPY", "librdkafka": "COPY to librdkafka", "millrace": "1 thread"}}
 TITLES = {"rows_per_s": "rows/s", "cpu_us": "own CPU, µs/row", "sender_us": "walsender, µs/row", "broker_us": "broker, µs/row",
           "server_us": "server, µs/row",
           "cpu_share": "of a core", "machine_busy": "machine busy", "rss_mb": "peak memory, MB", "start_s": "start to first record, s",
@@ -197,6 +196,16 @@ def memory(figures):
     return paragraph(f"The highest peak of all backlogs was {peaks[0]:.0f} MB, exactly once {peaks[1]:.0f} MB.")
 
 
+def quiet(figures):
+    """What of a quiet day's cost is librdkafka's."""
+    def cost(program):
+        return figures.median("steady-1000", program, "cpu_us")
+    floor, alone, both = cost(FLOOR), cost("librdkafka"), cost("librdkafka-exactly-once")
+    return paragraph(f"""librdkafka alone takes {alone / max(floor, 0.01):.1f} times what `{FLOOR}` takes for a row, exactly once
+        {both / max(floor, 0.01):.1f} times. millrace does the work of both programs: {number(cost("millrace"))} µs, where the two take
+        {number(floor + alone)}; exactly once {number(cost("millrace-exactly-once"))}, where they take {number(floor + both)}.""")
+
+
 def settings(figures, program):
     lines = "\n".join(figures.about["settings"].get(program, ["–"]))
     return f"```properties\n{lines}\n```\n"
@@ -220,16 +229,21 @@ def tables(figures, loads=None):
     return "\n".join(parts)
 
 
-def newest(files, load):
-    """The newest file that has the load, whole or its word."""
-    return next((one for one in reversed(files) if any(load in (run["load"], run["load"].split("-")[0]) for run in one.runs)), files[-1])
+def newest(files, *loads):
+    """The newest file that has the loads, each whole or its word."""
+    def has(one, load):
+        return any(load in (run["load"], run["load"].split("-")[0]) for run in one.runs)
+    return next((one for one in reversed(files) if all(has(one, load) for load in loads)), files[-1])
 
 
 def all_tables(files):
-    """Of the newest run of backlogs, and after it of the loads that were asked for apart."""
+    """Of the newest run of backlogs, and after it of each that is the newest of a load."""
     main = newest(files, "insert")
-    apart = {one.about["begun"]: one for one in (newest(files, word) for word in APART) if one is not main}
-    return "\n".join([tables(main), *(tables(one, [run["load"] for run in one.runs if run["load"].split("-")[0] in APART]) for one in apart.values())])
+    parts = [tables(main)]
+    for one in reversed(files):
+        loads = [load for load in dict.fromkeys(run["load"] for run in one.runs) if newest(files, load) is one]
+        parts += [tables(one, loads)] if loads and one is not main else []
+    return "\n".join(parts)
 
 
 def written(text, files):
@@ -238,12 +252,12 @@ def written(text, files):
         kind, words = mark[2], mark[3]
         if kind == "table":
             loads, *others = (part.strip().split(",") for part in words.split("/"))
-            content = table(newest(files, loads[0]), loads, *others)
+            content = table(newest(files, *loads), loads, *others)
         elif kind == "tables":
             content = all_tables(files)
         else:
-            content = {"headline": headline, "walsender": walsender, "memory": memory, "about": about,
-                       "settings": settings}[kind](newest(files, "insert"), *words.split())
+            kinds = {"headline": headline, "walsender": walsender, "memory": memory, "about": about, "quiet": quiet, "settings": settings}
+            content = kinds[kind](newest(files, "steady-1000" if kind == "quiet" else "insert"), *words.split())
         return mark[1] + content + mark[5]
     return MARK.sub(fill, text)
 

@@ -22,6 +22,7 @@ from peers import HERE, Failed, Peer, Topics, at_rate, check, drained, streaming
 from processes import Account, Watch, threads
 
 ROOT = os.path.dirname(HERE)
+FLOORS = ("librdkafka", "librdkafka-exactly-once")  # they have nothing to do but to send
 ALL = ("pg_recvlogical", "millrace", "millrace-exactly-once", "debezium", "debezium-tuned")
 TRANSACTIONS_PER_S = 100
 FIRST_RATE = 10000
@@ -75,7 +76,7 @@ class Backlog:
 class Copy(Backlog):
     """Rows that are there before the program is. The floor is psql's COPY to /dev/null."""
 
-    programs = ("pg_recvlogical", "millrace", "millrace-4-threads", "debezium", "debezium-tuned")
+    programs = ("pg_recvlogical", "librdkafka", "millrace", "millrace-4-threads", "debezium", "debezium-tuned")
     copies, variables = True, {"PEER_SNAPSHOT_MODE": "initial"}
 
     def make(self, bench):
@@ -148,7 +149,7 @@ class Slots(Backlog):
 class Steady:
     """Rows at a fixed rate, from COMMIT to a consumer. Rate 0 is a table that nobody writes to."""
 
-    programs = ALL
+    programs = ALL + FLOORS
 
     def __init__(self, rate, seconds):
         self.rate, self.seconds = rate, seconds
@@ -166,11 +167,12 @@ class Steady:
     def run(self, bench, peer):
         watch = Watch()
         bench.sql("TRUNCATE benchmark_records")
-        with streaming(bench, peer) as running:
+        with streaming(bench, peer, PEER_RATE=str(self.rate)) as running:
             look = functools.partial(self.look, running[0].pid, watch)
-            if self.rate == 0:
-                return look(None)
-            pairs, seen = at_rate(bench, running, self.rate, self.seconds + WARM_UP_S, max(1, self.rate // TRANSACTIONS_PER_S), look)
+            pairs, seen = ([], look(None)) if self.rate == 0 else at_rate(
+                bench, running, self.rate, self.seconds + WARM_UP_S, max(1, self.rate // TRANSACTIONS_PER_S), look)
+            if running[0].poll() is not None:
+                raise Failed(f"it ended with {running[0].returncode}")
         return {**seen, **(percentiles_ms(pairs) if pairs else {})}
 
     def look(self, pid, watch, writer):
@@ -180,11 +182,13 @@ class Steady:
             writer.join()
         else:
             time.sleep(self.seconds)
-        end = Account(pid, watch)
-        wakes = {name: round(max(0, thread["wakes"] - before.get(name, thread)["wakes"]) / (end.time - begin.time), 1)
-                 for name, thread in threads(pid).items()}
-        return {**begin.until(end, (len(writer.commits) - first) * writer.size if writer else 0), "rss_mb": end.rss / 1e6,
+        end, after = Account(pid, watch), threads(pid)
+        rows = (len(writer.commits) - first) * writer.size if writer else 0
+        more = {name: {key: max(0, thread[key] - before.get(name, thread)[key]) for key in thread} for name, thread in after.items()}
+        wakes = {name: round(thread["wakes"] / (end.time - begin.time), 1) for name, thread in more.items()}
+        return {**begin.until(end, rows), "rss_mb": end.rss / 1e6,
                 "wakes_per_s": sum(wakes.values()), "wakes": {name: rate for name, rate in wakes.items() if rate > 0},
+                "threads_us": {name: thread["cpu"] / 1000 / rows for name, thread in more.items() if rows and thread["cpu"]},
                 "late_transactions": writer.late if writer else 0}
 
 

@@ -20,6 +20,7 @@ from processes import Account, threads
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT_S = 600
 QUIET_S = 0.2
+LOOK_S = 0.05  # each look costs a millisecond of CPU, which a busy machine takes from the program
 DELETE = re.compile(rb'"op"\s*:\s*"d')
 
 # Larger batches and requests, and no wait for a timer: by Debezium's and Kafka Connect's documents, on a machine with memory to spare.
@@ -37,6 +38,8 @@ KNOWN = {
     "millrace": ("start-millrace.sh", {}),
     "millrace-exactly-once": ("start-millrace.sh", {"PEER_DELIVERY": "exactly-once"}),
     "millrace-4-threads": ("start-millrace.sh", {"PEER_OPTIONS": "snapshot.max.threads = 4"}),
+    "librdkafka": ("start-floor.sh", {}),
+    "librdkafka-exactly-once": ("start-floor.sh", {"PEER_DELIVERY": "exactly-once"}),
     "debezium": ("start-debezium.sh", {}),
     "debezium-tuned": ("start-debezium.sh", {"PEER_OPTIONS": TUNED})}
 
@@ -113,6 +116,11 @@ class Peer:
                 shutil.rmtree(folder, ignore_errors=True)
 
     @property
+    def reads_nothing(self):
+        """In a steady load: it makes up what it writes."""
+        return self.name.startswith("librdkafka")
+
+    @property
     def writes_no_topic(self):
         return self.name == "pg_recvlogical"
 
@@ -143,7 +151,7 @@ def drained(process, topics, mix, watch, copies):
             raise Failed(f"it {said} after {now.time - begin.time:.0f} s, with {count} of {records} records")
         if last and (topics is None or count >= records and now.time - last.time > QUIET_S):
             break
-        time.sleep(0.01)
+        time.sleep(0.01 if start is None else LOOK_S)
     rows = mix.rows - early if copies else mix.rows
     by_thread = {name: (thread["cpu"] - before.get(name, {"cpu": 0})["cpu"]) / 1000 / max(1, rows)
                  for name, thread in threads(process.pid).items()}
@@ -177,7 +185,8 @@ def reading(bench, peer):
 
 @contextlib.contextmanager
 def streaming(bench, peer, **more):
-    """The program on a slot and a topic of its own, once a first row has come through: its process and the topic."""
+    """The program on a slot and a topic of its own, once a first row has come through: its process and the topic, or none where it
+    is not to be followed."""
     if peer.writes_no_topic:
         with reading(bench, peer) as found:
             yield found
@@ -192,7 +201,7 @@ def streaming(bench, peer, **more):
             if process.poll() is not None or time.monotonic() > deadline:
                 raise Failed("no row came through")
             time.sleep(0.01)
-        yield process, topic
+        yield process, None if peer.reads_nothing else topic
     bench.drop_slot(slot)
     bench.drop_topic(topic)
 

@@ -52,6 +52,17 @@ def test_matrix_measures_in_short_and_goes_on(matrix):
         "matrix.sh", "--only", "mixed", "--rows", "20000", "--programs", "millrace", "--into", matrix.path).stderr
 
 
+def test_librdkafka_alone_in_short(matrix):
+    """It is a peer whose records of a copy are checked, and it keeps the rate. One that can't go on has failed."""
+    both = ("--programs", "librdkafka,librdkafka-exactly-once", "--rounds", "1", "--seconds", "1", "--rows", "500")
+    matrix("--only", "steady-1000", *both)
+    _, runs = matrix("--only", "copy", "--programs", "librdkafka", *both[2:])
+    assert len(runs) == 3 and all(one["cpu_us"] > 0 for (one,) in runs.values())
+    assert all(one["wakes_per_s"] > 50 and one["threads_us"] for (load, _), (one,) in runs.items() if load == "steady-1000")
+    told, _ = matrix("--only", "steady-0", *both, code=1, MILLRACE_FLOOR="/bin/false")
+    assert "no row came through" in told
+
+
 def test_far_measures_in_short(matrix):
     _, runs = matrix("--only", "far-1-2,far-12-20", "--rows", "10000", "--rounds", "1")
     assert set(runs) == {(load, program) for load in ("far-1-2", "far-12-20") for program in ("millrace", "millrace-exactly-once")}
