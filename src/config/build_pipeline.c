@@ -43,19 +43,17 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
  * nothing from the largest change. */
 static void size_pool(struct mr_config *config, struct mr_memory_needs *needs)
 {
-    enum { EXACTLY_ONCE_BATCHES = 32 };
+    enum { EXACTLY_ONCE_BATCHES = 24 };
     struct mr_config_values *values = &config->values;
     if (LINE(config, batches) != 0 || !config->kafka.exactly_once) {
         return;
     }
     uint64_t change_max = mr_memory_change_max(needs);
     struct mr_memory_needs larger = *needs;
-    for (larger.batches = EXACTLY_ONCE_BATCHES; larger.batches > needs->batches;
-         larger.batches /= 2) {
-        struct mr_memory memory = mr_memory_of(&larger, change_max);
-        if (mr_memory_sum(&memory) <= needs->limit) {
-            *needs = larger;
-        }
+    larger.batches = EXACTLY_ONCE_BATCHES;
+    struct mr_memory memory = mr_memory_of(&larger, change_max);
+    if (mr_memory_sum(&memory) <= needs->limit) {
+        *needs = larger;
     }
     values->batches = (int64_t)needs->batches;
 }
