@@ -547,8 +547,8 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
  * any, or what that held does not come. */
 static int half_ended_due_ms(const struct delivery *delivery)
 {
-    struct mr_position upto = delivery->pipeline->sink->half_ended;
-    if (mr_position_compare(upto, delivery->sent) <= 0 || upto.commit_lsn < delivery->sent_lsn) {
+    struct mr_position up_to = delivery->pipeline->sink->half_ended;
+    if (mr_position_compare(up_to, delivery->sent) <= 0 || up_to.commit_lsn < delivery->sent_lsn) {
         return 0;
     }
     int64_t most_ns = HALF_ENDED_MS * INT64_C(1000000);

@@ -237,10 +237,10 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
 
 /* What hangs stays until the next transaction, which has all that it held, is given up: that ends it in the state topic together with
  * all others. An end before leaves it for the next session. */
-static void note_hanging(struct mr_kafka_sink *kafka, struct mr_position upto)
+static void note_hanging(struct mr_kafka_sink *kafka, struct mr_position up_to)
 {
     kafka->base.is_half_ended = true;
-    kafka->base.half_ended = upto;
+    kafka->base.half_ended = up_to;
     mr_log(MR_LOG_WARN, "state_ended",
            "Kafka had left a transaction open in the topic that keeps the position, although it "
            "had ended; it is given up, and what it held comes again. If it stays, "
@@ -259,7 +259,7 @@ static mr_status kafka_load(struct mr_sink *sink, bool *ret_found, struct mr_che
                                            &stored, &hanging, ret_error);
     MR_TRY(status);
     if (hanging.found) {
-        note_hanging(kafka, hanging.upto);
+        note_hanging(kafka, hanging.up_to);
     }
     *ret_found = stored.found;
     *ret_state = stored.state;

@@ -442,7 +442,7 @@ static void take_hanging(struct loader *loader, const rd_kafka_message_t *messag
     struct mr_checkpoint state = {0};
     loader->hanging.found = true;
     if (mr_state_parse(message->payload, message->len, loader->options->sections, &state)) {
-        loader->hanging.upto = state.position;
+        loader->hanging.up_to = state.position;
         mr_checkpoint_done(&state);
     }
 }

@@ -16,7 +16,7 @@ struct mr_kafka_stored {
 /* A transaction of this pipeline's own that is open in the state topic although it has ended. */
 struct mr_kafka_hanging {
     bool found;
-    struct mr_position upto; /* what it had stored; zero: nothing that can be read */
+    struct mr_position up_to; /* what it had stored; zero: nothing that can be read */
 };
 
 /* The record's value, JSON, which the caller frees. */
