@@ -483,8 +483,8 @@ static void look_what_lacks(struct delivery *delivery, bool found,
         return;
     }
     /* The end of a transaction after it may have taken it along in the state topic, and not in others. */
-    if (mr_position_compare(stored->position, delivery->committed) < 0 &&
-        !(sink->is_half_ended && mr_position_compare(delivery->committed, sink->half_ended) < 0)) {
+    struct mr_position known = sink->is_half_ended ? sink->half_ended : stored->position;
+    if (mr_position_compare(known, delivery->committed) < 0) {
         sink->is_half_ended = true;
         sink->half_ended = delivery->committed;
     }

@@ -220,13 +220,11 @@ static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
     }
 }
 
-/* Without what is not published yet, no row would come twice. What is committed with its position counts without that. */
+/* Without what is not published yet, no row would come twice. */
 static bool rows_are_published(const struct mr_intake *intake)
 {
-    const struct mr_lane *lane = intake->lane;
-    uint64_t safe = atomic_load(
-        intake->pipeline->sink->storage == MR_STORES_WITH ? &lane->acknowledged : &lane->published);
-    return !mr_lane_has_records(lane) && !intake->carry.ends_rows && safe >= lane->handed.needed;
+    return !mr_lane_has_records(intake->lane) && !intake->carry.ends_rows &&
+           mr_lane_stored(intake->lane) >= intake->lane->handed.needed;
 }
 
 static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *ret_error)

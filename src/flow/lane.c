@@ -12,7 +12,8 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
                   struct mr_encoder *encoder)
 {
     *lane = (struct mr_lane){.pipeline = pipeline, .index = index, .encoder = encoder};
-    if (index > MR_LANE_STREAM + 1) { /* of four a fifth of the pool, two, three */
+    if (index > MR_LANE_STREAM +
+                    1) { /* the second of four leaves a fifth of the pool, the third two fifths */
         lane->leaves = (index - 1) * pipeline->pool.count / pipeline->lane_count;
     }
     lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -61,6 +62,12 @@ static bool may_take(const struct mr_lane *lane)
 bool mr_lane_has_batch(const struct mr_lane *lane)
 {
     return lane->filling != NULL || may_take(lane);
+}
+
+uint64_t mr_lane_stored(const struct mr_lane *lane)
+{
+    bool is_with = lane->pipeline->sink->storage == MR_STORES_WITH;
+    return atomic_load(is_with ? &lane->acknowledged : &lane->published);
 }
 
 void mr_lane_look_for_room(struct mr_lane *lane)

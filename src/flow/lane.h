@@ -114,6 +114,10 @@ static inline bool mr_lane_has_records(const struct mr_lane *lane)
 /* A batch at hand, or one that can be had. */
 bool mr_lane_has_batch(const struct mr_lane *lane);
 
+/* The last batch of the session that Kafka has together with its position, or that needs none: what is committed with it need not
+ * be proved, and published, for that. Any thread. */
+uint64_t mr_lane_stored(const struct mr_lane *lane);
+
 /* All that was handed over is published, and nothing is at hand. */
 static inline bool mr_lane_all_published(const struct mr_lane *lane)
 {

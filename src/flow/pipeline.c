@@ -255,13 +255,11 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
     };
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
         const struct mr_lane *lane = &pipeline->lanes[i];
-        /* What is stored with its position counts as soon as it is acknowledged. */
-        uint64_t safe = atomic_load(pipeline->sink->storage == MR_STORES_WITH ? &lane->acknowledged
-                                                                              : &lane->published);
+        uint64_t stored = mr_lane_stored(lane);
         uint64_t handed = atomic_load(&lane->counts.sequence);
         stats.records += atomic_load(&lane->counts.records);
         stats.bytes += atomic_load(&lane->counts.bytes);
-        stats.in_flight_batches += handed > safe ? (uint32_t)(handed - safe) : 0;
+        stats.in_flight_batches += handed > stored ? (uint32_t)(handed - stored) : 0;
     }
     for (size_t i = 0; i < MR_OVERSIZE_COUNT; i++) {
         stats.oversize[i] = atomic_load(&pipeline->by_source.oversize[i]);

@@ -104,12 +104,12 @@ struct mr_sink {
     const struct mr_sink_ops *ops;
     struct mr_sink_owner owner;
     enum mr_sink_storage storage;
-    enum mr_sink_proof
-        proof; /* of what was committed when it was asked last in this session. Sink thread */
+    enum mr_sink_proof proof; /* the answer to the last question of this session. Sink thread */
     struct mr_sink_refusal refusal; /* of the session that ended with MR_ERR_POISON; sink thread */
-    /* With MR_STORES_WITH, set by `load`: a transaction that has ended, and does not count, is without an end in all partitions, where
-     * the next end decides over it. It held what comes after the position that is stored, up to `half_ended`. The next `store`, which
-     * comes when all of that was sent again, gives it up together with what was sent, and ends the session. Sink thread */
+    /* With MR_STORES_WITH. A transaction of an earlier session does not count, and its records are open in some partitions: there, the
+     * next transaction's end decides over them, too. It held what comes after the stored position, up to `half_ended`. So its owner
+     * sends all of that again and calls `store`, which gives up both, and ends the session. Set by `load`, or by the owner after it.
+     * Sink thread */
     bool is_half_ended;
     struct mr_position half_ended;
     uint32_t times; /* that the pool may be as large, for answers from far away. Sink thread */

@@ -54,7 +54,7 @@ struct mr_kafka_transaction {
     int64_t committed_offset; /* of that of the last one that was committed, */
     int64_t
         asked_offset; /* and of the last one of which it was asked whether it is there for good */
-    int64_t lacks_ns; /* when that was proved last, or logged */
+    int64_t lacks_ns; /* since when that lacks, or when it was logged; 0: it does not */
 };
 
 /* Delivery reports. Monotonic times. */

@@ -5,8 +5,8 @@
 enum {
     CALL_TIMEOUT_MS = 1000, /* of one try of a transactional call */
     ABANDON_MS = 100,       /* the end of one that is given up is not waited for */
-    HELD_MS = 75000,
-    COMMIT_MS = 10000, /* then its outcome counts as unknown */
+    HELD_MS = 75000,        /* no transaction of millrace's is open for so long */
+    COMMIT_MS = 10000,      /* then its outcome counts as unknown */
     /* The broker answers a commit before it has written its markers, and refuses partitions of the next transaction until
      * it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only after 20 ms
      * (rd_kafka_txn_handle_AddPartitionsToTxn). Waiting a little costs less. */
@@ -76,10 +76,10 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
         }
         return transaction_failed(kafka, error, ret_error);
     }
-    *transaction = (struct mr_kafka_transaction){.committed_ns = mr_monotonic_ns(),
-                                                 .committed_offset = transaction->offset,
-                                                 .asked_offset = transaction->asked_offset,
-                                                 .lacks_ns = transaction->lacks_ns};
+    transaction->state = MR_KAFKA_TRANSACTION_NONE;
+    transaction->commit_ns = 0;
+    transaction->committed_ns = mr_monotonic_ns();
+    transaction->committed_offset = transaction->offset;
     kafka->store = MR_KAFKA_STORE_NONE;
     return MR_OK;
 }
@@ -102,12 +102,14 @@ void mr_kafka_transaction_prove(struct mr_sink *sink)
     sink->proof = MR_PROOF_ASKED;
 }
 
-/* A transaction of millrace's lasts a minute at most: one that hides the ends of ours for longer hangs. */
+/* Of a transaction that hides the ends of ours for so long, nobody is left to end it. */
 static void note_proof(struct mr_kafka_sink *kafka, bool given)
 {
     int64_t now_ns = mr_monotonic_ns();
     int64_t *lacks_ns = &kafka->transaction.lacks_ns;
-    if (given || *lacks_ns == 0) {
+    if (given) {
+        *lacks_ns = 0;
+    } else if (*lacks_ns == 0) {
         *lacks_ns = now_ns;
     } else if (now_ns - *lacks_ns > HELD_MS * INT64_C(1000000)) {
         *lacks_ns = now_ns; /* and again while it stays */
