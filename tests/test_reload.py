@@ -1,7 +1,9 @@
 """The configuration file, read again while the stream runs."""
 
+import itertools
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -113,6 +115,55 @@ def test_tables_come_and_go_while_writers_run(database, millrace, topic, deliver
             assert (ids[0], ids[-1]) == (1, last)
         else:
             assert not_listed <= ids[0] <= listed_from and listed_to <= ids[-1] < gone_from
+
+
+def test_every_order_of_reloads(database, millrace, tmp_path):
+    """Each three of: other tables (t), a number or the level (l), a file that is refused or needs a restart (n); with rows, lost
+    connections and new tables between. Of each table come the rows of the times in which it is listed."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY); CREATE TABLE v (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    chance, file = random.Random(43), tmp_path / "events"
+    options = {"sink__kafka__brokers": None, "sink__file__path": json.dumps(str(file)), "pipeline__latency": '"1ms"', "log__level": '"info"'}
+    process = millrace(("t", "public.new_[0-9]+"), **options).start().streaming()
+    listed, wanted, number, connections = {"t"}, [], 0, 1
+
+    def write():
+        nonlocal number
+        for table in ("t", "u", "v"):
+            number += 1
+            database.run(f"INSERT INTO {table} VALUES ({number})")
+            wanted.extend([(table, number)] if table in listed else [])
+
+    order = "tttlttntlltlntnltnnlllnlnnntt"
+    assert all("".join(three) in order for three in itertools.product("tln", repeat=3))
+    for done, kind in enumerate(order, 1):
+        now = dict(options)
+        if kind == "t":
+            listed ^= {chance.choice("uv")}
+            connections += 1
+        elif kind == "l":
+            one, values = chance.choice([("pipeline__latency", ('"100us"', '"1ms"')), ("log__level", ('"info"', '"debug"'))])
+            options[one] = now[one] = values[options[one] == values[0]]
+        else:
+            now |= chance.choice([{"nonsense": "1"}, {"pipeline__batches": str(chance.randrange(8, 100))}])
+        with_tables(process, *listed, "public.new_[0-9]+", **now)
+        process.process.send_signal(signal.SIGHUP)
+        outcomes(process, done)
+        if chance.random() < 0.4:
+            process.wait_for("source_connected", times=connections)
+            database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active", [database.slot])
+            connections += 1
+        process.wait_for("source_connected", times=connections)
+        if chance.random() < 0.4:
+            number += 1
+            database.run(f"CREATE TABLE new_{number} (id int PRIMARY KEY); INSERT INTO new_{number} VALUES ({number})")
+            wanted.append((f"new_{number}", number))
+        if chance.random() < 0.7:
+            write()
+    write()
+    assert process.stop() == 0
+    events = [json.loads(line)["value"] for line in file.read_text().splitlines()]
+    assert [(event["source"]["table"], event["after"]["id"]) for event in events] == wanted
 
 
 def test_a_wrong_file_changes_nothing(database, millrace, topic):

@@ -41,6 +41,7 @@ struct mr_kept {
 
 /* The modules' options, ready for use, and the memory behind them. */
 struct mr_config {
+    struct mr_counted counted; /* all of it; the first member */
     struct mr_pg_source_options source;
     struct mr_encode_options encode;
     enum mr_sink_kind sink_kind;
@@ -100,6 +101,7 @@ mr_status mr_config_load_clients(const char *name, const struct mr_toml_node *ro
 /* What tells a file's content from another's, in hexadecimal; "" where it can't be read. */
 struct mr_sha256_short mr_config_digest(const char *path);
 
+/* Takes NULL. Who holds it as `captured.memory` or `encode.memory` keeps it until that is released. */
 void mr_config_free(struct mr_config *config);
 
 /* Whether librdkafka will start kinit: with GSSAPI, unless sasl.kerberos.min.time.before.relogin is 0

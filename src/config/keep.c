@@ -2,9 +2,27 @@
 
 #include "config/build.h"
 
+static void end_config(struct mr_counted *counted)
+{
+    struct mr_config *config = (struct mr_config *)counted;
+    for (uint32_t i = 0; i < config->kept.count; i++) {
+        config->kept.items[i].free(config->kept.items[i].item);
+    }
+    free(config->kept.items);
+    mr_index_done(&config->tables_by_name);
+    mr_rewrite_done(&config->outbox.route.rewrite);
+    mr_rewrite_done(&config->routing.topic);
+    mr_rewrite_done(&config->routing.key);
+    mr_values_done(&config->values);
+    mr_problems_done(&config->problems);
+    free(config);
+}
+
 struct mr_config *mr_config_new(const char *name)
 {
     struct mr_config *config = MR_NEW(struct mr_config);
+    config->counted = (struct mr_counted){.holders = 1, .free = end_config};
+    config->source.captured.memory = config->encode.memory = &config->counted;
     config->problems.name = MR_STRDUP(name);
     return config;
 }
@@ -53,18 +71,7 @@ const char *mr_config_or_null(const char *text)
 
 void mr_config_free(struct mr_config *config)
 {
-    if (config == NULL) {
-        return;
+    if (config != NULL) {
+        mr_counted_release(&config->counted);
     }
-    for (uint32_t i = 0; i < config->kept.count; i++) {
-        config->kept.items[i].free(config->kept.items[i].item);
-    }
-    free(config->kept.items);
-    mr_index_done(&config->tables_by_name);
-    mr_rewrite_done(&config->outbox.route.rewrite);
-    mr_rewrite_done(&config->routing.topic);
-    mr_rewrite_done(&config->routing.key);
-    mr_values_done(&config->values);
-    mr_problems_done(&config->problems);
-    free(config);
 }

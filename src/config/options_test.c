@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "config/config.h"
+#include "copy/pg_copy.h"
 #include "testing/page.h"
 #include "testing/test.h"
 
@@ -352,6 +353,81 @@ static void test_reload_tells_what_differs(void **state)
     mr_config_free(running);
 }
 
+/* The file of reload number `n`, with the tables of that number. */
+static struct mr_config *load_of_reload(uint32_t n, uint32_t tables_of)
+{
+    char text[160];
+    snprintf(text, sizeof(text),
+             "tables = ['t', 'of_%u']\nsink.kafka.brokers = ['b:1']\n"
+             "sink.kafka.oversize = 'dead-letter'\nsink.kafka.dead_letter_topic = 'letters_%u'\n",
+             tables_of, n);
+    mr_status status;
+    struct mr_config *config = load(text, &status);
+    assert_int_equal(status, MR_OK);
+    return config;
+}
+
+static void assert_reloaded(const struct mr_pg_source_options *source,
+                            const struct mr_encode_options *encode, uint32_t n, uint32_t tables_of)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "of_%u", tables_of);
+    assert_int_equal(mr_pg_table_named(&source->captured, mr_slice_of("public"), mr_slice_of("t")),
+                     0);
+    assert_int_equal(mr_pg_table_named(&source->captured, mr_slice_of("public"), mr_slice_of(text)),
+                     1);
+    assert_int_equal(strlen(source->captured.pipeline), 16);
+    snprintf(text, sizeof(text), "letters_%u", n);
+    assert_string_equal(encode->dead_letter_topic, text);
+}
+
+/* Every order of four reloads, with other tables or not, where each frees the one before it: the source gets only those with tables,
+ * who copies has what was in effect when it began, each encoder has all. */
+static void test_what_is_reloaded_stays_while_it_is_in_use(void **state)
+{
+    (void)state;
+    enum { RELOADS = 4 };
+    for (uint32_t order = 0; order < (1u << RELOADS) * RELOADS; order++) {
+        uint32_t copies_from = order >> RELOADS, tables_of = 0;
+        struct mr_config *started = load_of_reload(0, 0);
+        struct mr_config *newest = NULL;
+        struct mr_topics topics = {0};
+        struct mr_source *source = mr_pg_source_new(&started->source);
+        const struct mr_pg_source_options *options = mr_pg_source_options(source);
+        struct mr_encoder *encoder = mr_encoder_new(&started->encode, &topics);
+        struct mr_encoder *clone = mr_encoder_clone(encoder);
+        struct mr_chunk_reader *reader = NULL;
+        struct mr_counted *copied = NULL;
+        for (uint32_t n = 1; n <= RELOADS; n++) {
+            bool has_tables = (order & (1u << (n - 1))) != 0;
+            tables_of = has_tables ? n : tables_of;
+            struct mr_config *wanted = load_of_reload(n, tables_of);
+            if (has_tables) {
+                source->ops->change(source, &wanted->source);
+            }
+            mr_encoder_change(encoder, &wanted->encode);
+            mr_encoder_change(clone, &wanted->encode);
+            mr_config_free(newest);
+            newest = wanted;
+            assert_reloaded(options, mr_encoder_options(clone), n, tables_of);
+            if (n == copies_from + 1) {
+                reader = mr_pg_chunks_new(options, NULL, -1);
+                copied = options->captured.memory;
+            }
+        }
+        mr_config_free(newest);
+        assert_reloaded(options, mr_encoder_options(encoder), RELOADS, tables_of);
+        mr_encoder_free(encoder);
+        mr_encoder_free(clone);
+        mr_pg_source_free(source);
+        assert_int_equal(atomic_load(&copied->holders), copied == &started->counted ? 2 : 1);
+        mr_pg_chunk_ops.free(reader);
+        mr_topics_done(&topics);
+        assert_int_equal(atomic_load(&started->counted.holders), 1);
+        mr_config_free(started);
+    }
+}
+
 /* For 50,000 places toml11 takes minutes. */
 static void test_texts_of_an_array_have_its_line(void **state)
 {
@@ -384,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_option_without_what_it_needs_is_told),
         cmocka_unit_test(test_needs_name_options_and_their_words),
         cmocka_unit_test(test_reload_tells_what_differs),
+        cmocka_unit_test(test_what_is_reloaded_stays_while_it_is_in_use),
         cmocka_unit_test(test_texts_of_an_array_have_its_line),
         cmocka_unit_test(test_pages_are_up_to_date),
     };

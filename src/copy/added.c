@@ -13,8 +13,9 @@ struct mr_added {
     struct mr_ticker ticker;
     bool logged; /* that a look failed */
     pthread_mutex_t lock;
-    const struct mr_pg_source_options *source;
-    bool asks; /* for the rows of tables that join */
+    const struct mr_pg_source_options *source; /* in the memory that it says, */
+    struct mr_counted *memory;                 /* which is held */
+    bool asks;                                 /* for the rows of tables that join */
     struct mr_moved moved;
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
@@ -159,6 +160,7 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
         .moved = {.copies = copies, .policy = source->via_root ? moved : MR_MOVED_IGNORE},
         .listener = listener,
         .connection = &source->connection};
+    mr_counted_pass(&added->memory, source->captured.memory);
     mr_ticker_init(&added->ticker, "mr-added", tick, added);
     pthread_mutex_init(&added->lock, NULL);
     start(added);
@@ -217,6 +219,7 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
         look(added);
     }
     added->source = source;
+    mr_counted_pass(&added->memory, source->captured.memory);
     start(added);
     if (asks) {
         look(added);
@@ -228,6 +231,7 @@ void mr_added_free(struct mr_added *added)
     mr_ticker_stop(&added->ticker);
     mr_ticker_done(&added->ticker);
     mr_moved_done(&added->moved);
+    mr_counted_release(added->memory);
     pthread_mutex_destroy(&added->lock);
     free(added);
 }

@@ -25,8 +25,7 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
                               const struct mr_pg_source_options *source, bool asks,
                               enum mr_moved_policy moved, struct mr_added_listener listener);
 
-/* Ends the copies of tables that are no longer streamed. `source` counts from now on, and stays the caller's until the next
- * change; nothing reads the former one once this returns. Where copies begin with this change, the former one's tables count as
+/* Ends the copies of tables that are no longer streamed. `source` counts from now on, and its memory is held as long. Where copies begin with this change, the former one's tables count as
  * known. One thread at a time, which is not the source thread. */
 void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source, bool asks);
 

@@ -55,6 +55,7 @@ struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *opti
 {
     struct mr_chunk_reader *reader = MR_NEW(struct mr_chunk_reader);
     reader->options = *options;
+    mr_counted_hold(options->captured.memory);
     reader->catalog.options = &reader->options;
     reader->home = home;
     reader->stop_fd = stop_fd;
@@ -91,6 +92,7 @@ static void chunks_free(struct mr_chunk_reader *reader)
     mr_layouts_done(&reader->layouts);
     mr_pg_catalog_done(&reader->catalog);
     free(reader->attached);
+    mr_counted_release(reader->options.captured.memory);
     free(reader);
 }
 

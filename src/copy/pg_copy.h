@@ -50,7 +50,8 @@ mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_
 void mr_pg_reader_rest(struct mr_copy_reader *reader);
 void mr_pg_reader_free(struct mr_copy_reader *reader);
 
-/* The options are copied; the texts that they point to outlive the reader, and so does `home`. */
+/* The options are copied, and what a reload may change of them is held; the other texts that they point to outlive the reader, and
+ * so does `home`. */
 struct mr_chunk_reader *mr_pg_chunks_new(const struct mr_pg_source_options *options,
                                          struct mr_pg_home *home, int stop_fd);
 

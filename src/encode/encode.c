@@ -39,6 +39,7 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
 {
     struct mr_encoder *encoder = MR_NEW(struct mr_encoder);
     encoder->options = *options;
+    mr_counted_hold(options->memory);
     encoder->topics = topics;
     encoder->form = forms[options->format];
     encoder->message_avro.value = MR_NO_SCHEMA;
@@ -88,6 +89,7 @@ void mr_encoder_free(struct mr_encoder *encoder)
     mr_outbox_message_free(encoder->outbox_message);
     mr_scratch_done(&encoder->scratch);
     free(encoder->stamp.clock.data);
+    mr_counted_release(encoder->options.memory);
     free(encoder);
 }
 
@@ -99,6 +101,7 @@ struct mr_encoder *mr_encoder_clone(const struct mr_encoder *encoder)
 void mr_encoder_change(struct mr_encoder *encoder, const struct mr_encode_options *options)
 {
     forget_plans(encoder);
+    mr_counted_pass(&encoder->options.memory, options->memory);
     encoder->options.routes = options->routes;
     encoder->options.route_count = options->route_count;
     encoder->options.routes_only = options->routes_only;

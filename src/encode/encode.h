@@ -3,6 +3,7 @@
  * for PostgreSQL without schemas; `flat` is Outboxx's. */
 #pragma once
 
+#include "base/counted.h"
 #include "base/pattern.h"
 #include "base/rewrite.h"
 #include "encode/table_counts.h"
@@ -214,6 +215,8 @@ enum mr_invalid_utf8 {
 };
 
 struct mr_encode_options {
+    struct mr_counted
+        *memory; /* what mr_encoder_change takes over points into it; NULL: it stays */
     enum mr_format format;
     enum mr_types types;
     enum mr_invalid_utf8 invalid_utf8;
@@ -289,7 +292,7 @@ void mr_encoder_free(struct mr_encoder *encoder);
  * one does: on the source thread only (mr_encoder_topic). */
 struct mr_encoder *mr_encoder_clone(const struct mr_encoder *encoder);
 
-/* From now on `options` hold, whose strings are the caller's: routes, skipped operations, tombstones and what becomes of
+/* From now on `options` hold, and their memory is held: routes, skipped operations, tombstones and what becomes of
  * large records; the others stay as they are. On the source thread only, while nobody else encodes. */
 void mr_encoder_change(struct mr_encoder *encoder, const struct mr_encode_options *options);
 

@@ -77,7 +77,7 @@ mr_status mr_pipeline_ask(struct mr_pipeline *pipeline, struct mr_command *comma
 /* How long an orderly end may take. Any thread. */
 uint32_t mr_pipeline_shutdown_ms(const struct mr_pipeline *pipeline);
 
-/* What is to be different from now on. All of it is the caller's, and outlives the pipeline or the next change of its kind. */
+/* What is to be different from now on. All of it is the caller's; who keeps something of it holds its memory. */
 struct mr_pipeline_change {
     const struct mr_pipeline_options *options; /* the four that may change; NULL: none */
     const struct mr_encode_options *encode;    /* as mr_encoder_change; NULL: nothing */

@@ -131,6 +131,7 @@ static void pg_source_change(struct mr_source *base, const void *options)
     struct pg_source *source = source_of(base);
     const struct mr_pg_source_options *wanted = options;
     MR_ASSERT(source->conn == NULL);
+    mr_counted_pass(&source->options.captured.memory, wanted->captured.memory);
     source->options.captured = wanted->captured;
 }
 
@@ -476,6 +477,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     struct pg_source *source = MR_NEW(struct pg_source);
     source->base.ops = &ops;
     source->options = *options;
+    mr_counted_hold(options->captured.memory);
     mr_pg_home_init(&source->home);
     source->decoder = mr_pgoutput_new();
     source->catalog.options = &source->options;
@@ -497,6 +499,7 @@ void mr_pg_source_free(struct mr_source *base)
     mr_pg_catalog_done(&source->catalog);
     mr_pg_home_done(&source->home);
     free(source->database);
+    mr_counted_release(source->options.captured.memory);
     free(source);
 }
 

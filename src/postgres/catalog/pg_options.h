@@ -1,6 +1,7 @@
 /* Which stream is wanted of which server. */
 #pragma once
 
+#include "base/counted.h"
 #include "base/index.h"
 #include "base/pattern.h"
 #include "postgres/conn/pg_conn.h"
@@ -84,6 +85,8 @@ struct mr_copy_where {
 
 /* What a reload may change while the source is closed: what is streamed. */
 struct mr_pg_captured_options {
+    struct mr_counted
+        *memory; /* what all of this points into, which who keeps it holds; NULL: it stays */
     /* The pipeline's name in hexadecimal: equal for the instances of a pair. */
     const char *pipeline;
     const struct mr_table_name *tables; /* by name, … */
@@ -109,7 +112,7 @@ struct mr_pg_checked_options {
     uint32_t rule_count;
 };
 
-/* All strings are the caller's and outlive the source. */
+/* All strings are the caller's and outlive the source, those of `captured` as long as their memory is held. */
 struct mr_pg_source_options {
     struct mr_pg_options connection;
     struct mr_pg_options copying; /* for existing rows; conninfo NULL: the same (pg_copying.h) */
