@@ -3,8 +3,8 @@
 #
 # Compares two results of profile-run.sh, or of pr-check.sh: in the first line a verdict (same, different and
 # where, or inconclusive and how many more pairs it takes), then what each witness says, costs of an event by stage
-# and function, load figures, the differential flame graph (red: more, blue: less; also with the widths of BEFORE,
-# where what vanished shows) and perf's own diff. One run of each can tell what is far beyond what one run varies
+# and function, load figures, the differential flame graph (red: a row costs more, blue: less; also with the widths of
+# BEFORE, where what vanished shows) and perf's own diff. One run of each can tell what is far beyond what one run varies
 # by (its bursts, or pieces of its time); for what is smaller pr-check.sh makes runs that take turns, and
 # witnesses.sh takes any two programs.
 #
@@ -41,8 +41,10 @@ mkdir -p "$out"
 
 before=${results[0]} after=${results[1]}
 title="$(basename "$before") → $(basename "$after")"
-"$flame" svg --title "$title" "$before/folded.txt" "$after/folded.txt" >"$out/diff-flame.svg"
-"$flame" svg --negate --title "$title (widths of before)" "$before/folded.txt" "$after/folded.txt" \
+# What a row costs is compared: a share moves whenever anything else does.
+rows=$("$python" "$here/profile_tools.py" rows "$before" "$after")
+"$flame" svg ${rows:+--rows "$rows"} --title "$title" "$before/folded.txt" "$after/folded.txt" >"$out/diff-flame.svg"
+"$flame" svg ${rows:+--rows "$rows"} --negate --title "$title (widths of before)" "$before/folded.txt" "$after/folded.txt" \
     >"$out/diff-flame-before.svg"
 if [ -e "$before/perf.data" ] && [ -e "$after/perf.data" ] && have perf; then
     perf diff -f "$before/perf.data" "$after/perf.data" >"$out/perf-diff.txt" 2>/dev/null ||

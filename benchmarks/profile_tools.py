@@ -11,6 +11,7 @@
   add RESULT ROUND...     the rounds' runs and events into a result that has all their stacks
   run RESULT              what one run has for a comparison, as JSON (runs.json)
   instructions RESULT     instructions of encoder and decoder by function, of callgrind.out
+  rows A B                how many rows each profile is of, as millrace-flame wants it; of B at A's samples a second
   compare A B             the comparison as Markdown; exit code 3 when they differ, 4 when more runs are needed
   verdict FOLDER          of FOLDER/witnesses.json, as Markdown; exit codes as for compare
 """
@@ -27,7 +28,7 @@ import urllib.request
 
 import advice
 import verdict
-from stacks import STAGES
+from stacks import STAGES, plain
 from verdict import DIFFERENT, INCONCLUSIVE, SAME, Witness
 
 # Fewer samples than this say nothing of shares: at 2,000, one of 5 % is known to a tenth of itself (one sigma).
@@ -165,6 +166,10 @@ def load_lines(load):
     yield "peak in flight", f"{load.get('in_flight_peak', 0)}", "events"
     yield "peak memory", f"{load.get('memory_peak_bytes', 0) / 1e6:.1f}", "MB"
     yield "time to drain", f"{load.get('drain_s', 0):.2f}", "s"
+    if "breaking_point" in load:
+        broke = load["breaking_point"]
+        limit = broke["limit"] if broke["reached"] else "not reached: the ramp ended first"
+        yield "breaking point", f"{broke['held_events_per_s']:.0f}", f"events/s held; {limit}"
 
 
 def delivered_at(load, seconds):
@@ -229,8 +234,18 @@ def run_of(folder):
             "walsender_us": float(env.get("walsender_cpu_s", 0) or 0) / max(load.get("delivered", 0), 1) * 1e6}
 
 
+def too_thin(found):
+    """Why the profile says nothing; "" if it has enough samples."""
+    total = found["profile"]["total"]
+    return "" if total >= SAMPLES_FEWEST else (f"**Too thin to judge**: {total} samples in {os.path.basename(os.path.abspath(found['folder']))}, and "
+                                               f"{SAMPLES_FEWEST} are wanted. Raise `--bursts`, `--frequency` or the load's length.")
+
+
 def explain_text(found):
     profile = found["profile"]
+    if too_thin(found):
+        yield too_thin(found)
+        return
     for line in advice.advise(found):
         yield line
     cores = int(found["env"].get("cores", 1) or 1)
@@ -257,9 +272,8 @@ def summary(folder):
     print(f"\nThe profile is of {'the ' + part if bursts == 1 else f'{bursts} bursts'} ({seconds:.2f} s)"
           + (", from the first row due to the last record acknowledged; `flame-floor.svg` is the time around it.\n"
              if part == "burst" else ".\n"))
-    if profile["total"] < SAMPLES_FEWEST:
-        print("\n".join(red([f"**Too thin to judge**: {profile['total']} samples, and {SAMPLES_FEWEST} are wanted. Raise "
-                             "`--bursts`, `--frequency` or `--burst-events`."])))
+    if too_thin(found):
+        print("\n".join(red([too_thin(found)])))
     print(f"{profile['total']} samples, {percent(profile['named'], profile['total']):.1f} % with a named function, "
           f"{percent(profile['rooted'], profile['total']):.1f} % of stacks reach their thread's entry.\n")
     print("| stage | share |\n|---|---:|")
@@ -269,8 +283,9 @@ def summary(folder):
     for row in profile["functions"][:15]:
         print(f"| `{row['name']}` | {row['stage']} | {percent(row['self'], profile['total']):.1f} % "
               f"| {percent(row['total'], profile['total']):.1f} % |")
-    print("\n## What it says\n")
-    print("\n".join(explain_text(found)))
+    if not too_thin(found):
+        print("\n## What it says\n")
+        print("\n".join(explain_text(found)))
 
 
 # ---- verdict ----
@@ -517,6 +532,12 @@ def function_table(a, b, differing):
         yield f"| {stage}{mark} | {before:.2f} | {after:.2f} | {named} |"
 
 
+def rows_of(a, b):
+    """"": not known."""
+    events, frequencies = zip(*((window_of(found)[1], float(found["env"].get("perf_frequency", 0) or 0)) for found in (a, b)))
+    return f"{events[0]:.0f},{events[1] * frequencies[1] / frequencies[0]:.0f}" if min(*events, *frequencies) > 0 else ""
+
+
 def compare(folder_a, folder_b):
     a, b = result(folder_a), result(folder_b)
     if min(found["profile"]["total"] for found in (a, b)) == 0:
@@ -528,6 +549,9 @@ def compare(folder_a, folder_b):
         raise SystemExit("profile_tools: error: these can't be compared: " + "; ".join(refused))
     witnesses = list(witnesses_of_runs(*runs))
     drains = read(folder_b, "witnesses.json") or read(os.path.dirname(os.path.abspath(folder_b)), "witnesses.json")
+    thin = [sentence for sentence in map(too_thin, (a, b)) if sentence]
+    if thin:
+        witnesses = [one for one in witnesses if one.kind != "CPU"]
     if drains is not None:
         for one in witnesses:
             one.decides = False  # the drains do, whose noise is a tenth
@@ -538,19 +562,20 @@ def compare(folder_a, folder_b):
         name_functions(judgements, drains)
     builds = verdict.build_differences(*(drains["sides"][side] for side in ("base", "head")) if drains else sides)
     lines, code = verdict_lines(judgements, builds)
+    if thin and not builds and not any(one.decides for one in witnesses):
+        lines, code = [f"**Inconclusive**: {thin[0]}"], EXIT_CODES[INCONCLUSIVE]
     print(f"{lines[0]}\n")
     print(f"# {os.path.basename(os.path.abspath(folder_a))} → {os.path.basename(os.path.abspath(folder_b))}: "
           f"{window_of(b)[0]}\n")
     cautions = ["**Different builds**: " + "; ".join(builds)] if builds else []
-    cautions += [f"**Too thin**: {found['profile']['total']} samples in {os.path.basename(os.path.abspath(found['folder']))}, and "
-                 f"{SAMPLES_FEWEST} are wanted." for found in (a, b) if found["profile"]["total"] < SAMPLES_FEWEST]
-    print("\n".join(red(cautions)))
+    print("\n".join(red(cautions + thin)))
     print("## Verdict\n")
     print("\n".join(lines) + "\n")
     print("\n".join(judgement_table(judgements)))
     differing = {j.witness.name for j in judgements if j.verdict == DIFFERENT}
-    print("\n## Where\n")
-    print("\n".join(function_table(a, b, differing)))
+    if not thin:
+        print("\n## Where\n")
+        print("\n".join(function_table(a, b, differing)))
     print("\n| load | before | after |\n|---|---:|---:|")
     for (what, value, unit), (_, other, _) in zip(load_lines(a["load"]), load_lines(b["load"])):
         print(f"| {what} | {value} {unit} | {other} {unit} |")
@@ -572,7 +597,7 @@ def count_instructions(folder):
             if line.startswith("fl="):
                 functions = next((stages[stage] for stage, source in SOURCES if re.search(source, line)), None)
             elif line.startswith("fn="):
-                name = re.sub(r"('\d+|\.constprop\.\d+|\.isra\.\d+|\.part\.\d+)+$", "", line[3:].strip())
+                name = plain(line[3:].strip())
             elif line.startswith("calls="):
                 is_call = True
             elif name and (line[0] in "+-*" or line[0].isdigit()):
@@ -596,7 +621,7 @@ def witnesses_of_instructions(a, b):
 
 def main():
     words = sys.argv[1:]
-    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 2, "bursts": 1, "pieces": 1, "waits": 1, "watch": 4, "instructions": 1, "verdict": 1, "compare": 2}
+    commands = {"metrics": 0, "summary": 1, "explain": 1, "run": 1, "window": 2, "bursts": 1, "pieces": 1, "waits": 1, "watch": 4, "instructions": 1, "verdict": 1, "rows": 2, "compare": 2}
     if words and words[0] == "add":
         return add(words[1], words[2:])
     if not words or len(words) != 1 + commands.get(words[0], -1):
@@ -621,6 +646,8 @@ def main():
         json.dump([run_of(words[1])], sys.stdout, indent=1)
     elif words[0] == "instructions":
         json.dump(count_instructions(words[1]), sys.stdout, indent=1)
+    elif words[0] == "rows":
+        print(rows_of(*map(result, words[1:])))
     elif words[0] == "verdict":
         sys.exit(print_verdict(words[1]))
     else:

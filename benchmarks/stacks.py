@@ -18,6 +18,14 @@ FRAME = re.compile(r"\s*\S+ +(.*?) *\(([^()]*)\)$")
 THREAD = re.compile(r" +[0-9/]+ *:? *$")
 ENTRY = re.compile(r"(start_thread|_*clone3?|_start|ret_from_fork(_asm)?|__libc_start_main)(@.*)?( \[.*)?$")
 
+# What GCC calls copies and parts of a function. millrace-flame leaves it out, too (mr_flame_function); this is for callgrind's names.
+SUFFIX = re.compile(r"(?<=.)(\.(isra|part|constprop|lto_priv)\.\d+|\.cold(\.\d+)?)+$")
+
+
+def plain(function):
+    """Without what the compiler added; callgrind's 'N, of a recursion, comes last."""
+    return SUFFIX.sub("", re.sub(r"('\d+)+$", "", function))
+
 
 def frame(line):
     """The frame of a line of perf script; None: it is none."""

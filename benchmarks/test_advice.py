@@ -117,6 +117,14 @@ class Advice(unittest.TestCase):
         self.assertNotIn("the default", text)
 
 
+class Summary(unittest.TestCase):
+    def test_a_ramp_says_where_it_broke(self):
+        for reached, limit, says in ((True, "p99", "events/s held; p99"), (False, "", "events/s held; not reached: the ramp ended first")):
+            load = {"breaking_point": {"held_events_per_s": 12000, "reached": reached, "limit": limit}}
+            self.assertIn(("breaking point", "12000", says), list(profile_tools.load_lines(load)))
+        self.assertNotIn("breaking point", [what for what, *_ in profile_tools.load_lines({})])
+
+
 class Waits(unittest.TestCase):
     """Who held the flow is asked of the bursts, not of the quiet time around them."""
 

@@ -66,6 +66,11 @@ class Stacks(unittest.TestCase):
                                                   {"name": "g", "stage": "encode", "self": 4, "total": 10}])
         self.assertEqual((found["total"], found["stages"]), (10, {"other": 4, "encode": 6}))
 
+    def test_plain_names(self):
+        for name, function in (("produce.isra.0", "produce"), ("f.part.1.constprop.0.cold'2", "f"), ("g.lto_priv.3", "g"), ("h.cold.1", "h"),
+                               (".cold.isra.0", ".cold"), ("a.b.1", "a.b.1"), ("f'2", "f")):
+            self.assertEqual(stacks.plain(name), function)
+
     def test_names_and_roots(self):
         tree = ["0 other 0 9 all", "1 other 0 9 t", "2 other 0 5 clone3 [libc.so.6]", "3 other 5 5 f", "2 other 0 1 [libx.so]",
                 "3 other 1 1 g", "2 other 0 2 start_thread", "3 other 2 2 [libx.so]", "2 other 0 1 startle", "3 other 1 1 0x7f"]

@@ -24,6 +24,7 @@ from bench_stand import Stand, obey_sigterm, write_json
 from builds import describe, machine
 from mixes import Inserts
 from processes import peak_rss, threads
+from stacks import plain
 
 EVENTS_COUNTED = 3000
 DRAIN_LIMIT_S, COUNT_LIMIT_S = 300, 180
@@ -63,7 +64,7 @@ def read_callgrind(path):
             if line.startswith(("fl=", "fi=", "fe=")):
                 file_name = line[3:].strip()
             elif line.startswith("fn="):
-                name = re.sub(r"('\d+|\.constprop\.\d+|\.isra\.\d+|\.part\.\d+|\.lto_priv\.\d+)+$", "", line[3:].strip())
+                name = plain(line[3:].strip())
             elif line.startswith("cfn="):
                 called = line[4:].strip()
             elif line.startswith("calls="):

@@ -104,14 +104,19 @@ def test_the_stages_are_told_by_functions_that_there_are(build):
     assert not missing, f"no function of millrace or librdkafka has the name of {missing}"
 
 
-def test_a_thin_profile_says_so(burst, tmp_path):
-    """One that is not repeated."""
+def test_a_thin_profile_says_so_and_nothing_else(build, burst, tmp_path):
+    """One that is not repeated: it is not judged, by no reader."""
     profile = read(burst, "profile.json")
     thin = copy_result(burst, str(tmp_path / "thin"))
     for total, says in ((1999, True), (2000, False)):
         with open(os.path.join(thin, "profile.json"), "w", encoding="utf-8") as file:
             json.dump({**profile, "total": total}, file)
-        assert ("Too thin to judge" in run(os.environ["MILLRACE_PYTHON"], TOOLS, "summary", thin).stdout) == says
+        said = run(os.environ["MILLRACE_PYTHON"], TOOLS, "summary", thin).stdout
+        assert ("Too thin to judge" in said) == says and ("## What it says" in said) != says
+        assert ("The largest stage is" in run("benchmarks/explain.sh", thin).stdout) != says
+        said = run(COMPARE, burst, thin, check=False, **build)
+        assert said.stdout.startswith("**Inconclusive**: **Too thin to judge**") == says and said.returncode == 4
+        assert ("CPU in " in said.stdout and "## Where" in said.stdout) != says
 
 
 def test_explain_names_stages(burst):
@@ -171,7 +176,7 @@ def test_runs_of_one_build_do_not_differ_and_a_slow_stage_does(build, burst, tmp
     assert done.returncode == 3, done.stdout
     verdict = done.stdout.split("## Verdict")[1].split("|")[0]
     assert "CPU in encode +" in verdict and "CPU in decode" not in verdict
-    assert os.path.getsize(os.path.join(slow, "compare", "diff-flame.svg")) > 1000
+    assert "in 1000 rows, " in read(slow, "compare/diff-flame.svg") and "in 1000 rows, " in read(slow, "compare/diff-flame-before.svg")
 
 
 def test_other_scenarios_are_refused_and_other_builds_said_in_red(build, burst, tmp_path):

@@ -21,6 +21,8 @@ static const char usage[] =
     "  --width N      pixels (1200)\n"
     "  --negate       differential: widths of PROFILE instead of AFTER, so that what vanished "
     "shows\n"
+    "  --rows A,B     differential: how many rows each profile is of. Costs of a row are compared "
+    "then, else shares\n"
     "  --inverted     roots at the top\n"
     "  --search REGEX marked when the graph opens\n"
     "  --help         this text\n";
@@ -29,17 +31,13 @@ enum { EXIT_USAGE = 64 };
 
 static void read_options(int argc, char **argv, struct mr_flame_drawing *drawing, int *ret_negate)
 {
-    enum { TITLE = 256, SUBTITLE, UNIT, SEARCH, WIDTH, INVERTED };
+    enum { TITLE = 256, SUBTITLE, UNIT, SEARCH, WIDTH, INVERTED, ROWS };
     const struct option known[] = {
-        {"title", required_argument, NULL, TITLE},
-        {"subtitle", required_argument, NULL, SUBTITLE},
-        {"unit", required_argument, NULL, UNIT},
-        {"search", required_argument, NULL, SEARCH},
-        {"width", required_argument, NULL, WIDTH},
-        {"inverted", no_argument, NULL, INVERTED},
-        {"negate", no_argument, ret_negate, true},
-        {"help", no_argument, NULL, 'h'},
-        {0},
+        {"title", required_argument, NULL, TITLE}, {"subtitle", required_argument, NULL, SUBTITLE},
+        {"unit", required_argument, NULL, UNIT},   {"search", required_argument, NULL, SEARCH},
+        {"width", required_argument, NULL, WIDTH}, {"inverted", no_argument, NULL, INVERTED},
+        {"rows", required_argument, NULL, ROWS},   {"negate", no_argument, ret_negate, true},
+        {"help", no_argument, NULL, 'h'},          {0},
     };
     int option;
     while ((option = getopt_long(argc, argv, "h", known, NULL)) != -1) {
@@ -63,6 +61,14 @@ static void read_options(int argc, char **argv, struct mr_flame_drawing *drawing
             break;
         case INVERTED:
             drawing->inverted = true;
+            break;
+        case ROWS:
+            if (sscanf(optarg, "%lf,%lf", &drawing->rows[0], &drawing->rows[1]) != 2 ||
+                drawing->rows[0] <= 0 || drawing->rows[1] <= 0) {
+                fputs("millrace-flame: --rows wants two numbers above 0: --rows 1000,2000\n",
+                      stderr);
+                exit(EXIT_USAGE);
+            }
             break;
         case 'h':
             fputs(usage, stdout);

@@ -4,7 +4,8 @@
  * exceeds a limit is counted at the deepest frame that could be kept, so totals always hold.
  *
  * A frame is a name: "function", "function [libfoo.so.1]", "[libfoo.so.1]" where only the library is known, "function [kernel]",
- * "[encode]" to say the stage outright. The first frame of a stack is its root, usually the thread. */
+ * "[encode]" to say the stage outright. What a compiler adds to a name (produce.isra.0, f.cold) is left out. The first frame of a stack
+ * is its root, usually the thread. */
 #pragma once
 
 #include "base/base.h"
@@ -40,7 +41,7 @@ char *mr_flame_folded(const struct mr_flame *flame, mr_flame_side side, size_t *
 
 typedef enum mr_flame_colour {
     MR_FLAME_BY_STAGE,
-    MR_FLAME_BY_CHANGE, /* red: grew, blue: shrank; both profiles scaled to one total */
+    MR_FLAME_BY_CHANGE, /* red: grew, blue: shrank; of a row, or of both totals */
 } mr_flame_colour;
 
 struct mr_flame_drawing {
@@ -52,6 +53,8 @@ struct mr_flame_drawing {
     double min_width;     /* narrower frames (pixels) are left out, 0: 0.2 */
     mr_flame_side side;   /* whose values make the widths */
     mr_flame_colour colour;
+    double rows
+        [2]; /* by change: how many rows each profile is of; 0: not known, shares are compared */
     bool inverted; /* roots at the top */
 };
 

@@ -168,6 +168,71 @@ static void test_difference_is_of_shares(void **state)
     mr_flame_free(flame);
 }
 
+static void test_difference_is_of_rows_where_they_are_known(void **state)
+{
+    (void)state;
+    /* Twice the samples for twice the rows: the same, and 5 of 10 more a row of one function. Shares would move the other. */
+    struct mr_flame *flame = flame_of("t;same 50\nt;more 50\n", "t;same 100\nt;more 200\n");
+    struct mr_flame_drawing drawing = {
+        .colour = MR_FLAME_BY_CHANGE, .side = MR_FLAME_AFTER, .rows = {1000, 2000}};
+    char *svg = svg_of(flame, drawing);
+    assert_has(svg, "same (100 samples, 33.33 %, itself 33.33 %; 50.00, before 50.00 in 1000 rows, "
+                    "+0.00 % of all before)");
+    assert_has(svg, "100.00, before 50.00 in 1000 rows, +50.00 % of all before)");
+    assert_has(svg, "of a row; full colour");
+    free(svg);
+    mr_flame_free(flame);
+}
+
+/* Each ends before the next begins, and within the picture. */
+static void test_labels_of_the_legend_do_not_overlap(void **state)
+{
+    (void)state;
+    struct mr_flame *flame = flame_of("mr-http;x 1\nmr-profiler;x 1\nx;[acknowledge] 98\n", NULL);
+    for (unsigned width = 300; width <= 2100; width += 300) {
+        char *svg = svg_of(flame, (struct mr_flame_drawing){.width = width});
+        unsigned labels = 0, line = 0, end = 0;
+        for (const char *at = svg; (at = strstr(at, "<rect x=")) != NULL; at++) {
+            unsigned x, y, text;
+            char label[40];
+            if (sscanf(at,
+                       "<rect x=\"%u\" y=\"%u\" width=\"11\" height=\"11\" fill=\"%*[^\"]\"/>"
+                       "<text x=\"%u\" y=\"%*u\">%39[^<]",
+                       &x, &y, &text, label) == 4) {
+                assert_true(x >= (y == line ? end : 0) && text >= x + 11);
+                end = text + (unsigned)strlen(label) * 8;
+                line = y;
+                labels++;
+                assert_true(end <= width);
+            }
+        }
+        assert_int_equal(labels, MR_STAGES - 1);
+        free(svg);
+    }
+    mr_flame_free(flame);
+}
+
+static void test_what_a_compiler_adds_to_names_is_left_out(void **state)
+{
+    (void)state;
+    struct mr_flame *flame =
+        flame_of("mr-sink;kafka_poll.constprop.0;produce.isra.0 1\nmr-sink;kafka_poll;produce 2\n"
+                 "mr-sink;kafka_poll.part.1.isra.0.cold;produce.lto_priv.12 [millrace] 4\n"
+                 "t;a.b.1;.cold;1.5;f.cold.2 [x.so] 8\n",
+                 NULL);
+    char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
+    assert_string_equal(folded, "mr-sink;kafka_poll;produce 3\n"
+                                "mr-sink;kafka_poll;produce [millrace] 4\n"
+                                "t;a.b.1;.cold;1.5;f [x.so] 8\n");
+    free(folded);
+    uint64_t values[MR_STAGES];
+    mr_flame_stages(flame, MR_FLAME_BEFORE, values);
+    assert_int_equal(values[MR_STAGE_PRODUCE], 7);
+    mr_flame_free(flame);
+    assert_int_equal(mr_flame_stage_of(MR_SLICE("produce.isra.0"), MR_STAGE_NONE),
+                     MR_STAGE_PRODUCE);
+}
+
 static void test_stage_is_the_deepest_that_is_named(void **state)
 {
     (void)state;
@@ -240,6 +305,9 @@ int main(void)
         cmocka_unit_test(test_svg_frames_widths_and_tooltips),
         cmocka_unit_test(test_svg_of_nothing_is_a_picture),
         cmocka_unit_test(test_difference_is_of_shares),
+        cmocka_unit_test(test_difference_is_of_rows_where_they_are_known),
+        cmocka_unit_test(test_labels_of_the_legend_do_not_overlap),
+        cmocka_unit_test(test_what_a_compiler_adds_to_names_is_left_out),
         cmocka_unit_test(test_stage_is_the_deepest_that_is_named),
         cmocka_unit_test(test_large_graph_stays_small),
     };

@@ -41,10 +41,38 @@ const char *mr_flame_stage_colour(enum mr_stage stage)
     return colours[stage];
 }
 
-enum mr_stage mr_flame_stage_of(mr_slice frame, enum mr_stage inherited)
+/* What GCC calls a copy or a part of a function: a dot, a word and mostly a number. A build has them or not, of one source. */
+static size_t name_without_suffix(mr_slice name)
+{
+    static const char *const words[] = {".isra", ".part", ".constprop", ".cold", ".lto_priv"};
+    size_t end = name.len;
+    while (end > 0 && name.data[end - 1] >= '0' && name.data[end - 1] <= '9') {
+        end--;
+    }
+    end -= end < name.len && end > 0 && name.data[end - 1] == '.';
+    for (size_t i = 0; i < MR_ARRAY_LEN(words); i++) {
+        size_t len = strlen(words[i]);
+        if (end > len && memcmp(name.data + end - len, words[i], len) == 0) {
+            return end - len;
+        }
+    }
+    return name.len;
+}
+
+mr_slice mr_flame_function(mr_slice frame)
 {
     const uint8_t *library = frame.len > 0 ? memmem(frame.data, frame.len, " [", 2) : NULL;
     frame.len = library != NULL ? (size_t)(library - frame.data) : frame.len;
+    size_t len;
+    while ((len = name_without_suffix(frame)) < frame.len) {
+        frame.len = len;
+    }
+    return frame;
+}
+
+enum mr_stage mr_flame_stage_of(mr_slice frame, enum mr_stage inherited)
+{
+    frame = mr_flame_function(frame);
     for (enum mr_stage stage = 0; stage < MR_STAGES; stage++) {
         if (frames[stage] != NULL && mr_is_among(frames[stage], frame)) {
             return stage;

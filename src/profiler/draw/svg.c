@@ -7,11 +7,13 @@ enum {
     FRAME_HEIGHT = 16,
     MARGIN = 10,
     HEAD_HEIGHT = 58,
-    FOOT_HEIGHT = 44,
+    FOOT_HEIGHT = 44, /* of one line of the legend */
     WIDTH_DEFAULT = 1200,
     WIDTH_MIN = 300,
     WIDTH_MAX = 20000,
     CHARACTER_WIDTH = 7,
+    LEGEND_CHARACTER = 8, /* the widest that these labels come to in a browser's sans-serif */
+    LEGEND_MARK = 27,     /* the coloured square, and the space to the next */
     COLOUR_MAX = 32,
 };
 
@@ -25,6 +27,7 @@ struct canvas {
     uint64_t total[2];
     unsigned width, height;
     unsigned depth; /* of the deepest frame that is drawn */
+    unsigned legend_lines;
 };
 
 static uint64_t node_width(const struct canvas *canvas, uint32_t node)
@@ -86,11 +89,34 @@ static double share(uint64_t value, uint64_t total)
     return total == 0 ? 0 : (double)value / (double)total;
 }
 
-/* How much of all the frame gained (or lost), after minus before, each as a share of its own total. */
+/* What a row took of this value; without rows, its share of all. */
+static double node_cost(const struct canvas *canvas, uint64_t value, mr_flame_side side)
+{
+    double rows = canvas->drawing->rows[side];
+    return rows > 0 ? (double)value / rows : share(value, canvas->total[side]);
+}
+
+/* After minus before, as a part of all that there was before. A share moves when anything else does, the cost of a row does not. */
 static double node_change(const struct canvas *canvas, uint32_t node)
 {
     const struct mr_flame_node *at = &canvas->flame->nodes[node];
-    return share(at->total[1], canvas->total[1]) - share(at->total[0], canvas->total[0]);
+    double all = node_cost(canvas, canvas->total[0], MR_FLAME_BEFORE);
+    double change = node_cost(canvas, at->total[1], MR_FLAME_AFTER) -
+                    node_cost(canvas, at->total[0], MR_FLAME_BEFORE);
+    return all > 0 ? change / all : change;
+}
+
+static void write_change(struct canvas *canvas, uint32_t node)
+{
+    const struct mr_flame_node *at = &canvas->flame->nodes[node];
+    double change = 100 * node_change(canvas, node);
+    if (canvas->drawing->rows[0] > 0) {
+        mr_text_format(&canvas->out, "; %.2f, before %.2f in 1000 rows, %+.2f %% of all before",
+                       1000 * node_cost(canvas, at->total[1], MR_FLAME_AFTER),
+                       1000 * node_cost(canvas, at->total[0], MR_FLAME_BEFORE), change);
+    } else {
+        mr_text_format(&canvas->out, "; change %+.2f points", change);
+    }
 }
 
 /* Five points of all are the full colour; less than a thousandth is none. */
@@ -137,7 +163,7 @@ static void write_tooltip(struct canvas *canvas, uint32_t node, mr_slice name)
                    100 * share(at->total[side], canvas->total[side]),
                    100 * share(at->self[side], canvas->total[side]));
     if (canvas->drawing->colour == MR_FLAME_BY_CHANGE) {
-        mr_text_format(out, "; change %+.2f points", 100 * node_change(canvas, node));
+        write_change(canvas, node);
     } else {
         mr_text_format(out, "; stage %s", mr_stage_name(at->stage));
     }
@@ -190,32 +216,50 @@ static void write_subtree(struct canvas *canvas, uint32_t node, uint64_t begin)
     }
 }
 
-static void write_legend(struct canvas *canvas)
+/* Draws the legend, or only measures it: the lines that it takes at this width. */
+static unsigned write_stages(struct canvas *canvas, bool draws)
 {
-    struct mr_text *out = &canvas->out;
-    unsigned y = canvas->height - 12;
-    unsigned x = MARGIN;
-    if (canvas->drawing->colour == MR_FLAME_BY_CHANGE) {
-        mr_text_format(out,
-                       "<text x=\"%u\" y=\"%u\">red: more than before, blue: less, grey: the "
-                       "same (each profile as shares of its own total)</text>\n",
-                       x, y);
-        return;
-    }
     uint64_t values[MR_STAGES];
     mr_flame_stages(canvas->flame, canvas->drawing->side, values);
+    unsigned lines = 1;
+    unsigned x = MARGIN;
     for (int stage = MR_STAGE_NONE + 1; stage < MR_STAGES; stage++) {
         bool is_beside = stage == MR_STAGE_HTTP || stage == MR_STAGE_PROFILER;
         if (is_beside && values[stage] == 0) {
-            continue; /* the line is full */
+            continue;
         }
-        mr_text_format(out,
-                       "<rect x=\"%u\" y=\"%u\" width=\"11\" height=\"11\" fill=\"%s\"/>"
-                       "<text x=\"%u\" y=\"%u\">%s %.1f %%</text>\n",
-                       x, y - 10, mr_flame_stage_colour(stage), x + 15, y, mr_stage_name(stage),
-                       100 * share(values[stage], canvas->total[canvas->drawing->side]));
-        x += 125;
+        char label[40];
+        int len = snprintf(label, sizeof(label), "%s %.1f %%", mr_stage_name(stage),
+                           100 * share(values[stage], canvas->total[canvas->drawing->side]));
+        unsigned width = LEGEND_MARK + (unsigned)len * LEGEND_CHARACTER;
+        if (x > MARGIN && x + width > canvas->width - MARGIN) {
+            x = MARGIN;
+            lines++;
+        }
+        if (draws) {
+            unsigned y = canvas->height - 12 - (canvas->legend_lines - lines) * FRAME_HEIGHT;
+            mr_text_format(&canvas->out,
+                           "<rect x=\"%u\" y=\"%u\" width=\"11\" height=\"11\" fill=\"%s\"/>"
+                           "<text x=\"%u\" y=\"%u\">%s</text>\n",
+                           x, y - 10, mr_flame_stage_colour(stage), x + 15, y, label);
+        }
+        x += width;
     }
+    return lines;
+}
+
+static void write_legend(struct canvas *canvas)
+{
+    if (canvas->drawing->colour == MR_FLAME_BY_STAGE) {
+        write_stages(canvas, true);
+        return;
+    }
+    mr_text_format(&canvas->out,
+                   "<text x=\"%u\" y=\"%u\">red: more than before, blue: less, grey: the same "
+                   "(%s)</text>\n",
+                   MARGIN, canvas->height - 12,
+                   canvas->drawing->rows[0] > 0 ? "of a row; full colour from 5 % of all before on"
+                                                : "each profile as shares of its own total");
 }
 
 static void write_text(struct mr_text *out, const char *id, unsigned x, unsigned y,
@@ -251,7 +295,8 @@ static void write_head(struct canvas *canvas)
     write_text(out, "search", canvas->width - MARGIN, 22, " class=\"button\" text-anchor=\"end\"",
                "search");
     write_text(out, "matched", canvas->width - MARGIN, 42, " text-anchor=\"end\"", "");
-    write_text(out, "details", MARGIN, canvas->height - 30, "", "");
+    write_text(out, "details", MARGIN, canvas->height - 14 - canvas->legend_lines * FRAME_HEIGHT,
+               "", "");
 }
 
 static void canvas_measure(struct canvas *canvas)
@@ -263,7 +308,9 @@ static void canvas_measure(struct canvas *canvas)
     uint64_t total = canvas->total[drawing->side];
     canvas->scale = total == 0 ? 0 : (double)(canvas->width - 2 * MARGIN) / (double)total;
     canvas->depth = deepest(canvas);
-    canvas->height = HEAD_HEIGHT + (canvas->depth + 1) * FRAME_HEIGHT + FOOT_HEIGHT;
+    canvas->legend_lines = drawing->colour == MR_FLAME_BY_STAGE ? write_stages(canvas, false) : 1;
+    canvas->height =
+        HEAD_HEIGHT + (canvas->depth + canvas->legend_lines) * FRAME_HEIGHT + FOOT_HEIGHT;
 }
 
 char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,

@@ -112,13 +112,28 @@ void mr_flame_free(struct mr_flame *flame)
     free(flame);
 }
 
+/* Copies and parts of one function are one frame: names of two builds would not meet, and no list knows them. */
+static uint32_t frame_intern(struct mr_flame *flame, mr_slice frame)
+{
+    mr_slice function = mr_flame_function(frame);
+    const uint8_t *library = frame.len > 0 ? memmem(frame.data, frame.len, " [", 2) : NULL;
+    size_t end = library != NULL ? (size_t)(library - frame.data) : frame.len;
+    if (function.len == end || frame.len > MR_FLAME_NAME_MAX) {
+        return name_intern(flame, frame);
+    }
+    uint8_t plain[MR_FLAME_NAME_MAX];
+    memcpy(plain, function.data, function.len);
+    memcpy(plain + function.len, frame.data + end, frame.len - end);
+    return name_intern(flame, (mr_slice){.data = plain, .len = function.len + frame.len - end});
+}
+
 void mr_flame_add(struct mr_flame *flame, mr_flame_side side, const mr_slice *names, size_t count,
                   uint64_t value)
 {
     uint32_t node = MR_FLAME_ROOT;
     flame->nodes[node].total[side] += value;
     for (size_t i = 0; i < count && i < MR_FLAME_DEPTH_MAX; i++) {
-        uint32_t name = name_intern(flame, names[i]);
+        uint32_t name = frame_intern(flame, names[i]);
         uint32_t child = name == MR_FLAME_NONE ? MR_FLAME_NONE : child_get(flame, node, name);
         if (child == MR_FLAME_NONE) {
             break;
