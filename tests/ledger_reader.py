@@ -261,31 +261,33 @@ class Proof:
                       f"{one.name} counts {count} records in partitions that it does not name, {positions} are there; name all topics with --topic")
 
     def _order(self, topic, partition, begin, sealed, most):
-        """Positions grow, but for repeats, which lead back to the highest; those that a session is about to repeat are in no range yet."""
-        seen, highest, last = set(), "", None  # last: of a run of repeats
+        """Positions grow, but for repeats, of which each follows the one before and which lead back to the highest; those that a session is
+        about to repeat are in no range yet."""
+        numbers, places, due, last = {}, [], 0, None  # due: the number of the record that comes next at the latest
         rows = self.store.execute("SELECT off, pos, loose FROM r WHERE topic = ? AND part = ? AND pos > ? AND pos <= ? ORDER BY off",
                                   (topic, partition, begin + BELOW, most)).fetchall()
         for offset, position, loose in rows:
             if loose and not self.exactly_once:
                 continue
-            if position > highest:
-                if last is not None:
-                    self._led_back(topic, partition, last, highest)
-                highest, last = position, None
-            elif self.exactly_once or (position not in seen and self._elsewhere(topic, partition, position) is None):
-                self.find("order", topic, partition, offset, f"{topic}, partition {partition}, offset {offset}: {position} comes after {highest}")
-            else:
-                last = (offset, position)
-            seen.add(position)
-        if last is not None and highest <= sealed + BELOW:
-            self._led_back(topic, partition, last, highest)
+            number = numbers.get(position)
+            if not places or position > places[-1]:
+                number = numbers[position] = len(places)
+                self._left_out(topic, partition, (offset, position), places[due:])
+                places.append(position)
+            elif not self.exactly_once and number is not None:
+                self._left_out(topic, partition, (offset, position), places[due:number])
+            elif self.exactly_once or self._elsewhere(topic, partition, position) is None:
+                self.find("order", topic, partition, offset, f"{topic}, partition {partition}, offset {offset}: {position} comes after {places[-1]}")
+            due, last = due if number is None else number + 1, (offset, position)
+        if last is not None and places[-1] <= sealed + BELOW:
+            self._left_out(topic, partition, last, places[due:])
 
-    def _led_back(self, topic, partition, last, highest):
-        skipped = self.store.execute("SELECT DISTINCT pos FROM r INDEXED BY by_part WHERE topic = ? AND part = ? AND pos > ? AND pos <= ? AND NOT loose",
-                                     (topic, partition, last[1], highest)).fetchall()
-        if any(self._elsewhere(topic, partition, position) is None for position, in skipped):
-            self.find("order", topic, partition, last[0], f"{topic}, partition {partition}, offset {last[0]}: {last[1]} is there again, and what "
-                      "came after it is not")
+    def _left_out(self, topic, partition, at, places):
+        """What a run of repeats has not sent again, and, after partitions were added, is in no other one."""
+        missing = next((place for place in places if self._elsewhere(topic, partition, place) is None), None)
+        if missing is not None:
+            self.find("order", topic, partition, at[0], f"{topic}, partition {partition}, offset {at[0]}: {at[1]}, and {missing}, which came after "
+                      "what is there again, is not there again")
 
     def _outside(self, ranges):
         """Where no range says anything."""

@@ -210,6 +210,14 @@ def an_old_record_again(log):
     return "order"
 
 
+def a_hole_among_repeats(log):
+    """Of what is sent again, one record is not."""
+    _, held, rows = longest(log)
+    again = [one for i, one in enumerate(held[rows[0]:]) if i != rows[2] - rows[0]]
+    held += [one._replace(offset=held[-1].offset + 1 + i) for i, one in enumerate(again)]
+    return "order"
+
+
 def an_old_record_again_at_the_end(log):
     _, held, rows = longest(log)
     held.append(held[rows[0]]._replace(offset=held[-1].offset + 1))
@@ -316,7 +324,7 @@ def forged_in_both(log):
 
 
 FAULTS = [left_out, many_left_out, at_the_end, cut_head, one_bit_of_a_value, one_bit_of_a_key, no_key, another_time, an_old_value,
-          an_old_record_again, an_old_record_again_at_the_end, an_old_record_with_another_value_again, a_phantom, two_swapped, a_stranger, range_left_out, range_with_another_sum,
+          an_old_record_again, a_hole_among_repeats, an_old_record_again_at_the_end, an_old_record_with_another_value_again, a_phantom, two_swapped, a_stranger, range_left_out, range_with_another_sum,
           range_that_is_none, ranges_swapped, an_old_range_again, left_out_of_both, forged_in_both]
 
 

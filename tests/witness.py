@@ -200,7 +200,7 @@ def look(database, table, schema="public", where="true", change=lambda row: row,
     moment = Moment(database, schema, table, where)
     form = AsText(moment) if modes is None else AsDebezium(moment, modes)
     state, last, unreadable = {}, {}, 0
-    counted = collections.Counter()
+    counted, places = collections.Counter(), set()
     for message in records(database.topic(table, schema)):
         if "avro" in (modes or {}):
             message = Decoded(message, modes["avro"])
@@ -232,7 +232,8 @@ def look(database, table, schema="public", where="true", change=lambda row: row,
             else:
                 old = {} if "mr-oversize" in headers else state.get(key, {})
                 state[key] = {name: old.get(name, value) if value == PLACEHOLDER else value for name, value in form.event(after).items()}
-        else:
+        elif place not in places:  # or it is sent again
+            places.add(place)
             counted.subtract([as_item(form.event(before))] if before else [])
             counted.update([as_item(form.event(after))] if after else [])
     rows = [change(row) for row in moment.rows]

@@ -10,7 +10,7 @@
 struct cJSON;
 
 struct mr_chunk_keys {
-    const char *why; /* "missing", "stale", "altered", "phantom"; outlives the keys */
+    const char *why; /* "missing", "stale", "altered", "phantom", "torn"; outlives the keys */
     bool deletes;    /* those that are not there; else those that are there are copied */
     uint32_t column_count;
     uint32_t count;

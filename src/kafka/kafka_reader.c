@@ -5,6 +5,7 @@
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
 #include "kafka/kafka_threads.h"
+#include "kafka/kafka_topic.h"
 
 enum { ANSWER_TIMEOUT_MS = 30000 };
 
@@ -297,4 +298,14 @@ mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topi
                                 ret_error);
     }
     return unreadable(topic, RD_KAFKA_RESP_ERR__TIMED_OUT, "no answer", ret_error);
+}
+
+bool mr_kafka_reader_is_compacted(struct mr_kafka_reader *reader, const char *topic,
+                                  bool *ret_is_compacted)
+{
+    char policy[64];
+    char unused[256];
+    mr_kafka_topic_policy(reader->consumer, topic, policy, sizeof(policy), unused, sizeof(unused));
+    *ret_is_compacted = strstr(policy, "compact") != NULL;
+    return policy[0] != '\0';
 }

@@ -45,3 +45,7 @@ mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_r
 mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topic,
                                 int32_t partition, int64_t offset, struct mr_kafka_read *ret_record,
                                 struct mr_error *ret_error);
+
+/* Whether Kafka compacts the topic. False: it does not say (who reads a topic may not be allowed to describe its configuration). */
+bool mr_kafka_reader_is_compacted(struct mr_kafka_reader *reader, const char *topic,
+                                  bool *ret_is_compacted);

@@ -38,3 +38,47 @@ rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *
     }
     return err;
 }
+
+enum { POLICY_TIMEOUT_MS = 5000 };
+
+void mr_kafka_topic_policy(rd_kafka_t *client, const char *topic, char *ret_policy, size_t size,
+                           char *ret_reason, size_t reason_size)
+{
+    ret_policy[0] = '\0';
+    snprintf(ret_reason, reason_size, "no answer");
+    rd_kafka_ConfigResource_t *resource =
+        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
+    rd_kafka_queue_t *answers = rd_kafka_queue_new(client);
+    rd_kafka_AdminOptions_t *options =
+        rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_AdminOptions_set_request_timeout(options, POLICY_TIMEOUT_MS, NULL, 0);
+    rd_kafka_DescribeConfigs(client, &resource, 1, options, answers);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(answers, POLICY_TIMEOUT_MS);
+    if (event != NULL && rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        snprintf(ret_reason, reason_size, "%s", rd_kafka_event_error_string(event));
+    } else if (event != NULL) {
+        size_t count;
+        const rd_kafka_ConfigResource_t **found = rd_kafka_DescribeConfigs_result_resources(
+            rd_kafka_event_DescribeConfigs_result(event), &count);
+        const rd_kafka_ConfigEntry_t **entries = NULL;
+        size_t entry_count = 0;
+        if (count == 1) {
+            entries = rd_kafka_ConfigResource_configs(found[0], &entry_count);
+            snprintf(ret_reason, reason_size, "%s",
+                     rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
+        }
+        for (size_t i = 0; i < entry_count; i++) {
+            const char *value = rd_kafka_ConfigEntry_value(entries[i]);
+            if (value != NULL &&
+                strcmp(rd_kafka_ConfigEntry_name(entries[i]), "cleanup.policy") == 0) {
+                snprintf(ret_policy, size, "%s", value);
+            }
+        }
+    }
+    if (event != NULL) {
+        rd_kafka_event_destroy(event);
+    }
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(answers);
+    rd_kafka_ConfigResource_destroy(resource);
+}

@@ -16,3 +16,7 @@ rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic
  * answer tells of is logged, and asked for again when its turn comes. */
 rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *awaited,
                                            int32_t partitions, char *reason, size_t reason_size);
+
+/* The topic's `cleanup.policy`; empty, with `ret_reason` filled, where the broker does not say. */
+void mr_kafka_topic_policy(rd_kafka_t *client, const char *topic, char *ret_policy, size_t size,
+                           char *ret_reason, size_t reason_size);

@@ -17,6 +17,7 @@ enum mr_event_kind {
 /* Texts are the record's. */
 struct mr_event {
     enum mr_event_kind kind;
+    bool is_whole;          /* of one that is gone: there is no tombstone */
     mr_slice before, after; /* objects; no data: null */
     struct mr_place place;
     uint32_t xid;

@@ -12,6 +12,7 @@ enum {
     BUCKETS = 512,
     NO_CHUNK = INT32_MAX,
     PIECE_BYTES = 16384, /* of a bucket in memory, of rows and of events each: 16 MiB in all */
+    VOTES_MAX = 512,     /* values of late columns; one that has more had no constant default */
 };
 
 #define BYTES_OF(value) ((mr_slice){.data = (const uint8_t *)&(value), .len = sizeof(value)})
@@ -28,15 +29,17 @@ struct stored_event {
     struct mr_digest key, sum;
     struct mr_fold_record record;
     uint32_t large_count;
-    bool is_gone, is_older, is_copied, is_tombstone;
+    bool is_gone : 1, is_older : 1, is_copied : 1, is_tombstone : 1, is_whole : 1, lacks : 1;
 };
 
 struct mr_fold {
     struct mr_spill *rows, *events;
     struct mr_fold_record *truncates;
     uint32_t truncate_count, truncate_room;
-    bool has_key;
-    bool is_slow;
+    struct mr_fold_options options;
+    struct mr_place first_tombstone; /* of all; before it deletes had none */
+    bool has_late;                   /* some event is from before a late column */
+    bool keeps_all;
 };
 
 /* Large values of a key, among those of its bucket. */
@@ -44,18 +47,26 @@ struct large {
     uint32_t at, count, room;
 };
 
-/* A key of the bucket at hand. */
+/* A key of the bucket at hand; without a key, a row. */
 struct entry {
     struct mr_digest key;
-    uint32_t chunk; /* that has its row; NO_CHUNK: none has */
+    struct mr_digest known; /* of a row without a key: without its late columns */
+    uint32_t chunk;         /* that has its row; NO_CHUNK: none has */
     uint32_t row_xid;
     struct mr_digest row_sum;
     struct large row_large;
     struct mr_digest sum; /* of its last event … */
     struct large large;
     struct mr_fold_record record;
-    enum { IS_GONE, IS_BURIED, IS_THERE } state;
-    bool is_older, is_copied;
+    enum {
+        IS_NONE,
+        IS_THERE,
+        IS_DELETED, /* and the tombstone is due */
+        IS_GONE,
+        IS_ENTOMBED, /* by a tombstone alone, of a key that had no event */
+        IS_BURIED,   /* by a tombstone alone */
+    } state;
+    bool is_older, is_copied, lacks;
     bool has_come; /* since the first snapshot it was not always there */
     int64_t times; /* of a row without a key: what the topic has more of than the table */
 };
@@ -66,18 +77,42 @@ struct view {
     struct mr_place truncated; /* what is before it is gone */
 };
 
+/* A place that a row without a key came or went at. */
+struct place_seen {
+    struct mr_place place;
+    struct mr_digest key;
+    bool is_gone;
+};
+
 struct bucket {
     struct mr_index index;
     struct entry *entries;
     uint32_t room;
+    struct mr_index seen_index;
+    struct place_seen *seen;
+    uint32_t seen_room;
     struct mr_verify_large *large;
     uint32_t large_count, large_room;
 };
 
+/* How many rows, older than a late column by their last event, have that value in it. */
+struct vote {
+    uint32_t column;
+    struct mr_digest value;
+    uint64_t count;
+};
+
+struct votes {
+    struct vote all[VOTES_MAX];
+    uint32_t count;
+};
+
 /* What the threads of a comparison share. */
 struct turns {
-    pthread_mutex_t lock; /* of the calls of `take` */
+    pthread_mutex_t lock; /* of the calls of `take`, and of the votes */
     atomic_uint next;     /* bucket that nobody compares yet */
+    struct votes votes;
+    bool is_vote; /* it is not compared, but asked what late columns had */
 };
 
 /* Of one thread. */
@@ -94,13 +129,13 @@ struct comparison {
     struct mr_error error;
 };
 
-struct mr_fold *mr_fold_new(bool has_key, bool is_slow)
+struct mr_fold *mr_fold_new(const struct mr_fold_options *options)
 {
     struct mr_fold *fold = MR_NEW(struct mr_fold);
     *fold = (struct mr_fold){.rows = mr_spill_new(BUCKETS, PIECE_BYTES),
                              .events = mr_spill_new(BUCKETS, PIECE_BYTES),
-                             .has_key = has_key,
-                             .is_slow = is_slow};
+                             .options = *options,
+                             .first_tombstone = {.commit_lsn = UINT64_MAX}};
     return fold;
 }
 
@@ -127,16 +162,27 @@ static mr_status store(struct mr_spill *spill, struct mr_digest key, mr_slice he
     return mr_spill_add(spill, key.high % BUCKETS, head, large, ret_error);
 }
 
+/* A row without its values that events may not have. */
+static struct mr_digest sum_of_others(const struct mr_verify_row *row)
+{
+    struct mr_digest sum = row->sum;
+    for (uint32_t i = 0; i < row->large_count; i++) {
+        const struct mr_verify_large *large = &row->large[i];
+        sum = large->is_unknown ? sum : mr_digest_subtract(sum, large->digest);
+    }
+    return sum;
+}
+
 mr_status mr_fold_add_row(struct mr_fold *fold, struct mr_digest key, uint32_t chunk, uint32_t xid,
                           const struct mr_verify_row *row, struct mr_error *ret_error)
 {
     struct stored_row stored;
     memset(&stored, 0, sizeof(stored));
-    stored.key = fold->has_key ? key : row->sum;
+    stored.key = fold->options.has_key ? key : sum_of_others(row);
     stored.sum = row->sum;
     stored.xid = xid;
     stored.chunk = chunk;
-    stored.large_count = fold->has_key ? row->large_count : 0;
+    stored.large_count = row->large_count;
     return store(fold->rows, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
 }
 
@@ -144,18 +190,26 @@ mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *ev
                             struct mr_error *ret_error)
 {
     const struct mr_verify_row *row = event->row;
-    MR_ASSERT(row != NULL || (fold->has_key && event->is_gone));
+    MR_ASSERT(row != NULL || (fold->options.has_key && event->is_gone));
     struct stored_event stored;
     memset(&stored, 0, sizeof(stored));
     stored.record = event->record;
     stored.is_gone = event->is_gone;
     stored.is_copied = event->is_copied;
     stored.is_tombstone = event->is_tombstone;
-    stored.key = fold->has_key ? event->key : row->sum;
+    stored.is_whole = event->is_whole;
+    stored.key = fold->options.has_key ? event->key : sum_of_others(row);
     if (row != NULL) {
         stored.sum = row->sum;
         stored.is_older = row->is_older;
-        stored.large_count = fold->has_key ? row->large_count : 0;
+        stored.lacks = row->lacks;
+        stored.large_count = row->large_count;
+    }
+    for (uint32_t i = 0; i < stored.large_count; i++) {
+        fold->has_late = fold->has_late || row->large[i].is_absent;
+    }
+    if (event->is_tombstone && mr_place_compare(event->record.place, fold->first_tombstone) < 0) {
+        fold->first_tombstone = event->record.place;
     }
     return store(fold->events, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
 }
@@ -169,6 +223,11 @@ void mr_fold_truncate(struct mr_fold *fold, const struct mr_fold_record *record)
 {
     MR_GROW(fold->truncates, fold->truncate_room, (size_t)fold->truncate_count + 1);
     fold->truncates[fold->truncate_count++] = *record;
+}
+
+void mr_fold_keep_all(struct mr_fold *fold)
+{
+    fold->keeps_all = true;
 }
 
 static struct entry *entry_of(struct bucket *bucket, struct mr_digest key)
@@ -219,9 +278,12 @@ static void take_row(struct comparison *comparison, const struct stored_row *row
                      const struct mr_verify_large *large)
 {
     struct bucket *bucket = &comparison->bucket;
-    struct entry *entry = entry_of(bucket, row->key);
+    bool has_key = comparison->fold->options.has_key;
+    struct entry *entry = entry_of(bucket, has_key ? row->key : row->sum);
     comparison->counts.rows++;
-    if (!comparison->fold->has_key) {
+    if (!has_key) {
+        entry->known = row->key;
+        keep_large(bucket, &entry->large, large, row->large_count);
         entry->times--;
     } else if (entry->chunk != NO_CHUNK) {
         comparison->counts.twice++;
@@ -231,6 +293,69 @@ static void take_row(struct comparison *comparison, const struct stored_row *row
         entry->row_sum = row->sum;
         keep_large(bucket, &entry->row_large, large, row->large_count);
     }
+}
+
+/* What most of those rows have in the column; NULL: there are none. */
+static const struct vote *elected(const struct votes *votes, uint32_t column)
+{
+    const struct vote *best = NULL;
+    for (uint32_t i = 0; i < votes->count; i++) {
+        const struct vote *vote = &votes->all[i];
+        best = vote->column == column && (best == NULL || vote->count > best->count) ? vote : best;
+    }
+    return best;
+}
+
+static void vote(struct turns *turns, uint32_t column, struct mr_digest value)
+{
+    struct votes *votes = &turns->votes;
+    MR_HOLD(&turns->lock);
+    uint32_t i = 0;
+    while (i < votes->count &&
+           (votes->all[i].column != column || !mr_digest_equal(votes->all[i].value, value))) {
+        i++;
+    }
+    if (i == votes->count && i < VOTES_MAX) {
+        votes->all[votes->count++] = (struct vote){.column = column, .value = value};
+    }
+    if (i < votes->count) {
+        votes->all[i].count++;
+    }
+}
+
+/* Of a table without a key. A row that came before a late column was added went on with what all have in it. */
+static void take_counted(struct comparison *comparison, const struct stored_event *stored,
+                         const struct mr_verify_large *large)
+{
+    struct bucket *bucket = &comparison->bucket;
+    struct mr_digest sum = stored->sum;
+    for (uint32_t i = 0; i < stored->large_count; i++) {
+        bool is_late = large[i].is_absent && !comparison->turns->is_vote;
+        const struct vote *had =
+            is_late ? elected(&comparison->turns->votes, large[i].column) : NULL;
+        sum = had == NULL ? sum : mr_digest_add(sum, had->value);
+    }
+    const struct place_seen seen = {stored->record.place, sum, stored->is_gone};
+    uint64_t hash = seen.place.commit_lsn * 31 + seen.place.order * 2 + seen.is_gone;
+    uint32_t number;
+    MR_INDEX_FIND(number, &bucket->seen_index, hash,
+                  mr_place_compare(bucket->seen[number].place, seen.place) == 0 &&
+                      bucket->seen[number].is_gone == seen.is_gone &&
+                      mr_digest_equal(bucket->seen[number].key, sum));
+    if (number != MR_INDEX_NONE) {
+        return; /* at least once has sent it again */
+    }
+    number = mr_index_add(&bucket->seen_index, hash);
+    MR_GROW(bucket->seen, bucket->seen_room, (size_t)number + 1);
+    bucket->seen[number] = seen;
+    struct entry *entry = entry_of(bucket, sum);
+    if (entry->record.offset < 0 && entry->times == 0) {
+        entry->known = stored->key;
+        keep_large(bucket, &entry->large, large, stored->large_count);
+    }
+    entry->record = stored->record;
+    entry->times += stored->is_gone ? -1 : 1;
+    comparison->counts.events++;
 }
 
 static void take_set(struct bucket *bucket, struct entry *entry, const struct stored_event *stored,
@@ -248,6 +373,7 @@ static void take_set(struct bucket *bucket, struct entry *entry, const struct st
     }
     keep_large(bucket, &entry->large, large, stored->large_count);
     entry->is_older = stored->is_older;
+    entry->lacks = stored->lacks;
     entry->state = IS_THERE;
 }
 
@@ -266,16 +392,44 @@ static bool is_overtaken(const struct entry *entry, const struct stored_event *s
            mr_place_compare(stored->record.place, entry->record.place) < 0;
 }
 
+/* Whether the record is of the same change as the key's last one. */
+static bool is_of_last(const struct entry *entry, const struct stored_event *stored)
+{
+    const struct mr_place *before = &entry->record.place;
+    const struct mr_place *place = &stored->record.place;
+    return before->commit_lsn == place->commit_lsn && before->order >> 4 == place->order >> 4;
+}
+
+static void take_gone(struct entry *entry, const struct stored_event *stored)
+{
+    bool is_deleted = entry->state == IS_DELETED || entry->state == IS_GONE;
+    if (!stored->is_tombstone) {
+        entry->state = stored->is_whole ? IS_GONE : IS_DELETED;
+    } else if (is_deleted && is_of_last(entry, stored)) {
+        entry->state = IS_GONE;
+    } else {
+        bool is_first = entry->record.offset < 0 || entry->state == IS_ENTOMBED;
+        entry->state = is_first ? IS_ENTOMBED : IS_BURIED;
+    }
+}
+
 static void take_event(struct comparison *comparison, const struct stored_event *stored,
                        struct mr_verify_large *large)
 {
     struct bucket *bucket = &comparison->bucket;
-    struct entry *entry = entry_of(bucket, stored->key);
-    bool is_shown = entry->chunk != NO_CHUNK;
+    bool has_key = comparison->fold->options.has_key;
+    struct entry *entry = has_key ? entry_of(bucket, stored->key) : NULL;
+    bool is_shown = has_key && entry->chunk != NO_CHUNK;
     const struct view *view =
         &comparison->views[is_shown ? entry->chunk : comparison->view_count - 1];
-    if (!is_seen(view, stored) || mr_place_compare(stored->record.place, view->truncated) < 0 ||
-        (comparison->fold->has_key && is_overtaken(entry, stored))) {
+    if (!is_seen(view, stored) || mr_place_compare(stored->record.place, view->truncated) < 0) {
+        return;
+    }
+    if (!has_key) {
+        take_counted(comparison, stored, large);
+        return;
+    }
+    if (is_overtaken(entry, stored)) {
         return;
     }
     comparison->counts.events++;
@@ -283,22 +437,16 @@ static void take_event(struct comparison *comparison, const struct stored_event 
     if (entry->record.offset >= 0 && entry->record.partition != stored->record.partition) {
         entry->large.count = 0;
     }
-    entry->record = stored->record;
-    entry->is_copied = stored->is_copied;
-    if (!comparison->fold->has_key) {
-        entry->times += stored->is_gone ? -1 : 1;
-        return;
-    }
     if (!is_seen(&comparison->views[0], stored)) {
         entry->has_come = entry->has_come || stored->is_gone || entry->state != IS_THERE;
     }
-    if (stored->is_tombstone) {
-        entry->state = entry->state == IS_GONE ? IS_GONE : IS_BURIED;
-    } else if (stored->is_gone) {
-        entry->state = IS_GONE;
+    if (stored->is_gone) {
+        take_gone(entry, stored);
     } else {
         take_set(bucket, entry, stored, large);
     }
+    entry->record = stored->record;
+    entry->is_copied = stored->is_copied;
 }
 
 static void differ(struct comparison *comparison, enum mr_difference_kind kind,
@@ -321,7 +469,7 @@ static struct mr_digest sum_of_known(const struct bucket *bucket, const struct e
         const struct mr_verify_large *one = &bucket->large[entry->large.at + i];
         const struct mr_verify_large *of_row =
             one->is_unknown ? known_in(bucket, &entry->row_large, one->column) : NULL;
-        *ret_knows = *ret_knows && !one->is_unknown;
+        *ret_knows = *ret_knows && (!one->is_unknown || one->is_absent);
         sum = of_row == NULL ? sum : mr_digest_subtract(sum, of_row->digest);
     }
     return sum;
@@ -336,17 +484,130 @@ static enum mr_difference_kind how_it_differs(const struct entry *entry)
     return knows_writer ? MR_DIFFERENCE_ALTERED : MR_DIFFERENCE_STALE;
 }
 
+/* What its row has in late columns that its event lacks. Whether that is what the others have; `*ret_is_alone`: there are no others. */
+static bool is_as_others(const struct comparison *comparison, const struct entry *entry,
+                         bool *ret_is_alone)
+{
+    const struct bucket *bucket = &comparison->bucket;
+    *ret_is_alone = false;
+    for (uint32_t i = 0; i < entry->large.count; i++) {
+        const struct mr_verify_large *one = &bucket->large[entry->large.at + i];
+        if (!one->is_absent) {
+            continue;
+        }
+        const struct mr_verify_large *of_row = known_in(bucket, &entry->row_large, one->column);
+        const struct vote *had = elected(&comparison->turns->votes, one->column);
+        if (of_row == NULL || had == NULL || !mr_digest_equal(of_row->digest, had->value)) {
+            return false;
+        }
+        *ret_is_alone = *ret_is_alone || had->count == 1;
+    }
+    return true;
+}
+
+static void vote_of(struct comparison *comparison, const struct entry *entry)
+{
+    const struct bucket *bucket = &comparison->bucket;
+    bool unused;
+    if (entry->chunk == NO_CHUNK || entry->state != IS_THERE || entry->is_older ||
+        !mr_digest_equal(sum_of_known(bucket, entry, &unused), entry->sum)) {
+        return;
+    }
+    for (uint32_t i = 0; i < entry->large.count; i++) {
+        const struct mr_verify_large *one = &bucket->large[entry->large.at + i];
+        const struct mr_verify_large *of_row =
+            one->is_absent ? known_in(bucket, &entry->row_large, one->column) : NULL;
+        if (of_row != NULL) {
+            vote(comparison->turns, one->column, of_row->digest);
+        }
+    }
+}
+
+/* Without a key, of one that lacks a late column and one that has it, equal but for that: the first came, and the second is there or
+ * went. `entries` are those whose numbers differ, of rows that are equal but for late columns. */
+static void vote_of_pair(struct comparison *comparison, struct entry *const entries[2])
+{
+    const struct bucket *bucket = &comparison->bucket;
+    if (entries[0]->times != -entries[1]->times) {
+        return;
+    }
+    for (int k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < entries[k]->large.count; i++) {
+            const struct mr_verify_large *one = &bucket->large[entries[k]->large.at + i];
+            const struct mr_verify_large *other =
+                one->is_absent ? known_in(bucket, &entries[1 - k]->large, one->column) : NULL;
+            if (other != NULL) {
+                vote(comparison->turns, one->column, other->digest);
+            }
+        }
+    }
+}
+
+static int known_compare(const void *a, const void *b)
+{
+    const struct entry *one = *(struct entry *const *)a;
+    const struct entry *other = *(struct entry *const *)b;
+    int compared = mr_u64_compare(&one->known.low, &other->known.low);
+    return compared != 0 ? compared : mr_u64_compare(&one->known.high, &other->known.high);
+}
+
+static void vote_of_bucket(struct comparison *comparison)
+{
+    struct bucket *bucket = &comparison->bucket;
+    uint32_t count = 0;
+    struct entry **left = MR_NEW_ARRAY(struct entry *, bucket->index.count + 1);
+    for (uint32_t i = 0; i < bucket->index.count; i++) {
+        if (comparison->fold->options.has_key) {
+            vote_of(comparison, &bucket->entries[i]);
+        } else if (bucket->entries[i].times != 0) {
+            left[count++] = &bucket->entries[i];
+        }
+    }
+    qsort(left, count, sizeof(struct entry *), known_compare);
+    for (uint32_t i = 0, next; i < count; i = next) {
+        for (next = i + 1; next < count && known_compare(&left[i], &left[next]) == 0;) {
+            next++;
+        }
+        if (next == i + 2) {
+            vote_of_pair(comparison, &left[i]);
+        }
+    }
+    free(left);
+}
+
 /* Of a key that has a row and an event that says what it is. */
 static void compare_values(struct comparison *comparison, const struct entry *entry)
 {
     bool knows;
-    bool is_equal = mr_digest_equal(sum_of_known(&comparison->bucket, entry, &knows), entry->sum);
+    bool is_alone;
+    bool is_equal = mr_digest_equal(sum_of_known(&comparison->bucket, entry, &knows), entry->sum) &&
+                    is_as_others(comparison, entry, &is_alone);
     if (!is_equal && entry->is_older) {
         comparison->counts.older++;
     } else if (!is_equal) {
+        comparison->counts.lacking += entry->lacks;
         differ(comparison, how_it_differs(entry), entry, 1);
     } else {
         comparison->counts.unknown += !knows;
+        comparison->counts.alone += is_alone && how_it_differs(entry) == MR_DIFFERENCE_STALE;
+    }
+}
+
+/* Of a key that no row has, and whose last event says so, too. Compaction takes a delete, with all that was before it, and leaves the
+ * tombstone. */
+static void compare_gone(struct comparison *comparison, const struct entry *entry)
+{
+    struct mr_fold_counts *counts = &comparison->counts;
+    const struct mr_fold *fold = comparison->fold;
+    bool is_alone = entry->state == IS_ENTOMBED || entry->state == IS_BURIED;
+    bool is_bare = entry->state == IS_DELETED && fold->options.has_tombstones;
+    bool is_early = mr_place_compare(entry->record.place, fold->first_tombstone) < 0;
+    if ((is_alone && fold->keeps_all) || (is_bare && !is_early)) {
+        differ(comparison, MR_DIFFERENCE_TORN, entry, 1);
+    } else if (is_bare) {
+        counts->first_bare = counts->bare++ == 0 ? entry->record : counts->first_bare;
+    } else {
+        counts->buried += entry->state == IS_BURIED;
     }
 }
 
@@ -366,7 +627,7 @@ static void compare_entry(struct comparison *comparison, const struct entry *ent
     } else if (entry->state == IS_THERE) {
         differ(comparison, MR_DIFFERENCE_PHANTOM, entry, 1);
     } else {
-        comparison->counts.buried += entry->state == IS_BURIED;
+        compare_gone(comparison, entry);
     }
 }
 
@@ -404,9 +665,14 @@ static mr_status compare_bucket(struct comparison *comparison, uint32_t number,
 {
     struct bucket *bucket = &comparison->bucket;
     mr_index_clear(&bucket->index);
+    mr_index_clear(&bucket->seen_index);
     bucket->large_count = 0;
     MR_TRY(mr_spill_read(comparison->fold->rows, number, take_rows, comparison, ret_error));
     MR_TRY(mr_spill_read(comparison->fold->events, number, take_events, comparison, ret_error));
+    if (comparison->turns->is_vote) {
+        vote_of_bucket(comparison);
+        return MR_OK;
+    }
     for (uint32_t i = 0; i < bucket->index.count; i++) {
         compare_entry(comparison, &bucket->entries[i]);
     }
@@ -438,7 +704,9 @@ static void *compare_buckets(void *context)
         comparison->status = compare_bucket(comparison, number, &comparison->error);
     }
     mr_index_done(&comparison->bucket.index);
+    mr_index_done(&comparison->bucket.seen_index);
     free(comparison->bucket.entries);
+    free(comparison->bucket.seen);
     free(comparison->bucket.large);
     return NULL;
 }
@@ -455,7 +723,32 @@ static void add_counts(struct mr_fold_counts *sum, const struct mr_fold_counts *
     sum->older += more->older;
     sum->unsettled += more->unsettled;
     sum->twice += more->twice;
+    sum->first_bare = sum->bare == 0 ? more->first_bare : sum->first_bare;
     sum->buried += more->buried;
+    sum->bare += more->bare;
+    sum->lacking += more->lacking;
+    sum->alone += more->alone;
+}
+
+/* All buckets, by two threads. */
+static mr_status pass(const struct comparison *comparison, struct mr_fold_counts *ret_counts,
+                      struct mr_error *ret_error)
+{
+    struct comparison own = *comparison;
+    struct comparison other = *comparison;
+    pthread_t thread; /* where none is to be had, this one does all */
+    atomic_store(&own.turns->next, 0);
+    bool is_helped = !own.fold->options.is_slow &&
+                     mr_thread_create(&thread, compare_buckets, &other, NULL) == MR_OK;
+    compare_buckets(&own);
+    if (is_helped) {
+        pthread_join(thread, NULL);
+        add_counts(&own.counts, &other.counts);
+    }
+    *ret_counts = own.counts;
+    const struct comparison *failed = own.status != MR_OK ? &own : &other;
+    return failed->status == MR_OK ? MR_OK
+                                   : mr_fail(ret_error, failed->status, "%s", failed->error.text);
 }
 
 mr_status mr_fold_compare(struct mr_fold *fold, const struct mr_cut *cuts, uint32_t cut_count,
@@ -463,27 +756,20 @@ mr_status mr_fold_compare(struct mr_fold *fold, const struct mr_cut *cuts, uint3
                           struct mr_error *ret_error)
 {
     MR_ASSERT(cut_count > 0);
-    MR_ASSERT(fold->has_key || cut_count == 1);
-    struct turns turns = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct comparison own = {.fold = fold,
-                             .views = views_of(fold, cuts, cut_count),
-                             .view_count = cut_count,
-                             .take = take,
-                             .context = context,
-                             .turns = &turns};
-    struct comparison other = own;
-    pthread_t thread; /* where none is to be had, this one does all */
-    bool is_helped =
-        !fold->is_slow && mr_thread_create(&thread, compare_buckets, &other, NULL) == MR_OK;
-    compare_buckets(&own);
-    if (is_helped) {
-        pthread_join(thread, NULL);
-        add_counts(&own.counts, &other.counts);
-    }
-    pthread_mutex_destroy(&turns.lock);
-    free(own.views);
-    *ret_counts = own.counts;
-    const struct comparison *failed = own.status != MR_OK ? &own : &other;
-    return failed->status == MR_OK ? MR_OK
-                                   : mr_fail(ret_error, failed->status, "%s", failed->error.text);
+    MR_ASSERT(fold->options.has_key || cut_count == 1);
+    struct turns *turns = MR_NEW(struct turns);
+    *turns = (struct turns){.lock = PTHREAD_MUTEX_INITIALIZER, .is_vote = fold->has_late};
+    const struct comparison comparison = {.fold = fold,
+                                          .views = views_of(fold, cuts, cut_count),
+                                          .view_count = cut_count,
+                                          .take = take,
+                                          .context = context,
+                                          .turns = turns};
+    mr_status status = fold->has_late ? pass(&comparison, ret_counts, ret_error) : MR_OK;
+    turns->is_vote = false;
+    status = MR_THEN(status, pass(&comparison, ret_counts, ret_error));
+    pthread_mutex_destroy(&turns->lock);
+    free(comparison.views);
+    free(turns);
+    return status;
 }

@@ -8,7 +8,10 @@
  * sees. A key that no chunk showed is a phantom if the topic has its row from the first snapshot to the last, without a pause; if it came
  * in between, after its chunk was read, nothing is said of it.
  *
- * A table without a key is a multiset: a row is its own key, and is counted.
+ * A table without a key is a multiset: a row is its own key, and is counted. Of events of one place the first counts, for the others repeat it.
+ *
+ * What rows have in a late column, to which their last events are older, is found out first: one value, the column's default when it was added,
+ * which most of them have. A row with another one differs.
  *
  * Rows and events may be added by one thread each; what compares has the fold alone, and does it in two threads.
  */
@@ -35,6 +38,13 @@ static inline int mr_place_compare(struct mr_place a, struct mr_place b)
     return (a.order > b.order) - (a.order < b.order);
 }
 
+/* Whether it is of a row that was copied, or of a delete that a repair sent: no commit is there, because those are at multiples of
+ * eight. */
+static inline bool mr_place_is_copied(struct mr_place place)
+{
+    return place.commit_lsn % 8 != 0;
+}
+
 struct mr_fold_record {
     struct mr_place place;
     int64_t offset;
@@ -50,6 +60,7 @@ struct mr_fold_event {
     const struct mr_verify_row *row;
     bool is_gone;
     bool is_tombstone;
+    bool is_whole; /* of a delete: it has no tombstone */
     bool
         is_copied; /* of a row that was there before; `record.xid` is the next number that was free then */
 };
@@ -59,6 +70,7 @@ enum mr_difference_kind {
     MR_DIFFERENCE_PHANTOM, /* the other way round */
     MR_DIFFERENCE_STALE,   /* the key's last event is not of the transaction that wrote the row */
     MR_DIFFERENCE_ALTERED, /* it is, and has other values */
+    MR_DIFFERENCE_TORN, /* the row is gone on both sides, and of delete and tombstone one alone is there */
     MR_DIFFERENCE_COUNT,
 };
 
@@ -81,11 +93,21 @@ struct mr_fold_counts {
         older; /* keys whose last event is of another form of the table, and does not equal the row */
     uint64_t unsettled; /* keys that no chunk showed, and that came while they were read */
     uint64_t twice;     /* rows with a key that another one has */
-    uint64_t buried;    /* keys with a tombstone, without the delete that it belongs to */
+    uint64_t
+        buried;    /* keys with a tombstone, without the delete, which compaction may have taken */
+    uint64_t bare; /* keys with a delete from before the first tombstone of all */
+    uint64_t lacking;                 /* differences of keys whose last event lacks a column */
+    uint64_t alone;                   /* rows that alone say what older ones have in a column */
+    struct mr_fold_record first_bare; /* one of them, if there is any */
 };
 
-/* `is_slow`: one thread compares. */
-struct mr_fold *mr_fold_new(bool has_key, bool is_slow);
+struct mr_fold_options {
+    bool has_key;
+    bool is_slow;        /* one thread compares */
+    bool has_tombstones; /* a delete has one */
+};
+
+struct mr_fold *mr_fold_new(const struct mr_fold_options *options);
 void mr_fold_free(struct mr_fold *fold); /* NULL is fine */
 
 /* `chunk`: the number of its snapshot; `xid`: of the transaction that wrote the row. */
@@ -100,6 +122,9 @@ void mr_fold_expect_event(const struct mr_fold *fold, struct mr_digest key);
 
 /* All events before that place are of rows that are gone, as of snapshots that see the transaction. */
 void mr_fold_truncate(struct mr_fold *fold, const struct mr_fold_record *record);
+
+/* Nothing takes records out of the topic: neither compaction nor retention. */
+void mr_fold_keep_all(struct mr_fold *fold);
 
 /* Calls `take` with each difference, one call at a time. `cuts`: the chunks' snapshots, at least one, from the first on. */
 mr_status mr_fold_compare(struct mr_fold *fold, const struct mr_cut *cuts, uint32_t cut_count,

@@ -24,6 +24,12 @@ static struct mr_verify_row row(const char *value, const char *large, struct mr_
     return row;
 }
 
+static struct mr_fold *new_fold(bool has_key)
+{
+    const struct mr_fold_options options = {.has_key = has_key, .has_tombstones = true};
+    return mr_fold_new(&options);
+}
+
 static uint64_t next;
 static uint32_t event_xid = 5;
 
@@ -43,7 +49,7 @@ static void add_event(struct mr_fold *fold, const char *key, const char *value, 
 {
     next++;
     add_event_at(fold, key, value, large,
-                 (struct mr_fold_record){.place = {.commit_lsn = 1, .order = next},
+                 (struct mr_fold_record){.place = {.commit_lsn = 1, .order = next << 4},
                                          .offset = (int64_t)next,
                                          .xid = event_xid});
 }
@@ -94,7 +100,7 @@ static struct mr_fold_counts compare(struct mr_fold *fold, struct found *found)
 static void test_compare_equal(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true, false);
+    struct mr_fold *fold = new_fold(true);
     struct found found;
     add_event(fold, "a", "1", "large");
     add_event(fold, "a", "2", NULL); /* the large value stays */
@@ -124,7 +130,7 @@ static void test_compare_each_kind(void **state)
         {"2", 5, MR_DIFFERENCE_ALTERED},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_fold *fold = mr_fold_new(true, false);
+        struct mr_fold *fold = new_fold(true);
         struct found found;
         if (cases[i].value != NULL) {
             add_event(fold, "a", cases[i].value, "large");
@@ -145,7 +151,7 @@ static void test_compare_each_kind(void **state)
 static void test_later_event_counts(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true, false);
+    struct mr_fold *fold = new_fold(true);
     struct found found;
     struct mr_fold_record early = {.place.order = 1, .offset = 9, .partition = 1};
     struct mr_fold_record late = {.place.order = 2, .offset = 3, .partition = 0};
@@ -171,7 +177,7 @@ static void test_later_event_counts(void **state)
 static void test_a_lost_value_is_unknown(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true, false);
+    struct mr_fold *fold = new_fold(true);
     struct found found;
     add_event(fold, "a", "1", "before");
     struct mr_verify_large room;
@@ -186,25 +192,77 @@ static void test_a_lost_value_is_unknown(void **state)
     assert_int_equal(found.count, 0);
 }
 
-/* Compaction took the delete between reading what was before it and its tombstone. */
-static void test_a_tombstone_alone(void **state)
+/* Of the change before it. */
+static void add_tombstone(struct mr_fold *fold, const char *key)
+{
+    const struct mr_fold_event tombstone = {
+        .is_gone = true,
+        .is_tombstone = true,
+        .key = digest(key),
+        .record = {.place = {.commit_lsn = 1, .order = next << 4 | 1}, .offset = 99, .xid = 5}};
+    assert_int_equal(mr_fold_add_event(fold, &tombstone, NULL), MR_OK);
+}
+
+/* Each letter: an event, a delete, a tombstone of the change before; X: a tombstone of another one. */
+static void add_letters(struct mr_fold *fold, const char *key, const char *letters)
+{
+    for (; *letters != '\0'; letters++) {
+        if (*letters == 'T' || *letters == 'X') {
+            next += *letters == 'X';
+            add_tombstone(fold, key);
+        } else {
+            add_event(fold, key, *letters == 'D' ? NULL : "1", *letters == 'D' ? NULL : "large");
+        }
+    }
+}
+
+/* Of a key without a row. Compaction takes a delete with all before it, and the tombstone stays; or it took it between reading what was
+ * before it and its tombstone. */
+static void test_a_delete_and_its_tombstone(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true, false);
-    struct found found;
-    struct mr_fold_event tombstone = {.is_gone = true, .is_tombstone = true, .record.xid = 5};
-    for (const char *key = "abc"; *key != '\0'; key++) {
-        const char text[] = {*key, '\0'};
-        add_event(fold, text, "1", "large");
-        if (*key == 'b') {
-            add_event(fold, text, NULL, NULL);
+    static const struct {
+        const char *letters;
+        bool is_torn, is_torn_if_all_is_kept, is_buried;
+    } cases[] = {
+        {"cDT", false, false, false},    {"cDTDT", false, false, false},
+        {"DTT", false, false, false},    {"T", false, true, false},
+        {"X", false, true, false},       {"cX", false, true, true},
+        {"cDTcX", false, true, true},    {"cDTX", false, true, true},
+        {"cD", true, true, false},       {"cDTcD", true, true, false},
+        {"cDX", false, true, true},      {"cDTcDT", false, false, false},
+        {"cDXcDT", false, false, false},
+    };
+    for (size_t i = 0; i < 2 * MR_ARRAY_LEN(cases); i++) {
+        size_t k = i / 2;
+        bool keeps_all = i % 2 == 1;
+        bool is_torn = keeps_all ? cases[k].is_torn_if_all_is_kept : cases[k].is_torn;
+        struct mr_fold *fold = new_fold(true);
+        struct found found;
+        add_letters(fold, "first", "cDT");
+        add_letters(fold, "a", cases[k].letters);
+        if (keeps_all) {
+            mr_fold_keep_all(fold);
         }
-        tombstone.key = digest(text);
-        assert_int_equal(mr_fold_add_event(fold, &tombstone, NULL), MR_OK);
+        struct mr_fold_counts counts = compare(fold, &found);
+        assert_int_equal(found.count, is_torn);
+        assert_int_equal(counts.differences[MR_DIFFERENCE_TORN], is_torn);
+        assert_int_equal(counts.buried, cases[k].is_buried && !is_torn);
     }
+}
+
+/* What has a row is missing, and what was deleted before the first tombstone may have none. */
+static void test_a_tombstone_is_not_due(void **state)
+{
+    (void)state;
+    struct mr_fold *fold = new_fold(true);
+    struct found found;
+    add_letters(fold, "a", "cD");
+    add_letters(fold, "b", "cDT");
+    add_letters(fold, "c", "cX");
     add_row(fold, "c", 5, "1");
     struct mr_fold_counts counts = compare(fold, &found);
-    assert_int_equal(counts.buried, 1);
+    assert_int_equal(counts.bare, 1);
     assert_int_equal(counts.differences[MR_DIFFERENCE_MISSING], 1);
     assert_int_equal(found.count, 1);
 }
@@ -212,10 +270,10 @@ static void test_a_tombstone_alone(void **state)
 static void test_truncate(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(true, false);
+    struct mr_fold *fold = new_fold(true);
     struct found found;
     add_event(fold, "a", "1", "large");
-    struct mr_fold_record record = {.place = {.commit_lsn = 1, .order = ++next}, .xid = 5};
+    struct mr_fold_record record = {.place = {.commit_lsn = 1, .order = ++next << 4}, .xid = 5};
     mr_fold_truncate(fold, &record);
     record.place.order = 1;
     mr_fold_truncate(fold, &record);
@@ -231,7 +289,7 @@ static void test_truncate(void **state)
 static void test_rows_without_a_key_are_counted(void **state)
 {
     (void)state;
-    struct mr_fold *fold = mr_fold_new(false, false);
+    struct mr_fold *fold = new_fold(false);
     struct found found;
     for (int i = 0; i < 3; i++) {
         add_event(fold, "", "same", "large");
@@ -246,6 +304,109 @@ static void test_rows_without_a_key_are_counted(void **state)
     assert_int_equal(counts.differences[MR_DIFFERENCE_PHANTOM], 1);
     assert_int_equal(counts.differences[MR_DIFFERENCE_MISSING], 3);
     assert_int_equal(found.count, 2);
+}
+
+/* At least once has sent them again. */
+static void test_repeats_of_rows_without_a_key(void **state)
+{
+    (void)state;
+    struct mr_fold *fold = new_fold(false);
+    struct found found;
+    for (uint64_t i = 0, from = next; i < 2; i++) {
+        next = from;
+        add_event(fold, "", "same", "large");
+        add_event(fold, "", "same", "large");
+        struct mr_verify_large room;
+        struct mr_verify_row same = row("same", "large", &room);
+        struct mr_fold_event gone = {
+            .row = &same,
+            .is_gone = true,
+            .record = {.place = {.commit_lsn = 1, .order = next << 4}, .xid = 5}};
+        assert_int_equal(mr_fold_add_event(fold, &gone, NULL), MR_OK);
+    }
+    add_row(fold, "", 5, "same");
+    assert_int_equal(compare(fold, &found).events, 3);
+    assert_int_equal(found.count, 0);
+}
+
+/* A row with a late column; NULL: an event of it is from before that. */
+static struct mr_verify_row late_row(const char *value, const char *late,
+                                     struct mr_verify_large *room)
+{
+    struct mr_verify_row of = row(value, late, room);
+    room->is_absent = room->is_lost = room->is_unknown;
+    return of;
+}
+
+static void add_late_event(struct mr_fold *fold, const char *key, const char *value,
+                           const char *late, bool is_gone)
+{
+    struct mr_verify_large room;
+    struct mr_verify_row of = late_row(value, late, &room);
+    next++;
+    const struct mr_fold_event event = {
+        .record = {.place = {.commit_lsn = 1, .order = next << 4}, .offset = 1, .xid = 5},
+        .key = digest(key),
+        .row = &of,
+        .is_gone = is_gone};
+    assert_int_equal(mr_fold_add_event(fold, &event, NULL), MR_OK);
+}
+
+static void add_late_row(struct mr_fold *fold, const char *key, uint32_t xid, const char *value,
+                         const char *late)
+{
+    struct mr_verify_large room;
+    struct mr_verify_row of = late_row(value, late, &room);
+    assert_int_equal(mr_fold_add_row(fold, digest(key), 0, xid, &of, NULL), MR_OK);
+}
+
+/* Each digit is a row's value of a late column, which the row's event lacks, or (a letter) has. */
+static struct mr_fold_counts compare_late(const char *rows, const char *wrong, bool has_key,
+                                          struct found *found)
+{
+    struct mr_fold *fold = new_fold(has_key);
+    for (size_t i = 0; rows[i] != '\0'; i++) {
+        const char key[] = {'k', (char)('0' + i), '\0'};
+        const char late[] = {rows[i], '\0'};
+        bool lacks = rows[i] <= '9';
+        bool is_wrong = wrong != NULL && strchr(wrong, rows[i]) != NULL;
+        add_late_event(fold, key, key, lacks ? NULL : late, false);
+        add_late_row(fold, key, 5, is_wrong ? "wrong" : key, late);
+        if (!has_key && i == 0) { /* a row from before the column goes */
+            add_late_event(fold, key, "gone", NULL, false);
+            add_late_event(fold, key, "gone", rows, true);
+        }
+    }
+    return compare(fold, found);
+}
+
+static void test_late_columns(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rows, *wrong;
+        uint32_t found, alone;
+    } cases[] = {
+        {"111", NULL, 0, 0},    {"11x1y", NULL, 0, 0}, {"1121", NULL, 1, 0},
+        {"1112x2", NULL, 2, 0}, {"11x1y", "x", 1, 0},  {"1", NULL, 0, 0},
+    };
+    struct found found;
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_fold_counts counts = compare_late(cases[i].rows, cases[i].wrong, true, &found);
+        assert_int_equal(found.count, cases[i].found);
+        assert_int_equal(counts.differences[MR_DIFFERENCE_ALTERED], cases[i].found);
+        assert_int_equal(counts.alone,
+                         0); /* their events are of the transactions that wrote them */
+    }
+    struct mr_fold *fold = new_fold(true);
+    add_late_event(fold, "a", "1", NULL, false);
+    add_late_row(fold, "a", 4, "1", "x");
+    assert_int_equal(compare(fold, &found).alone, 1);
+    assert_int_equal(found.count, 0);
+    compare_late("11", NULL, false, &found);
+    assert_int_equal(found.count, 2); /* "gone" came with "1", as the others, and went with "11" */
+    compare_late("1", NULL, false, &found);
+    assert_int_equal(found.count, 0);
 }
 
 static void add_events(struct mr_fold *fold, const char *key, const char *values, const char *xids)
@@ -284,7 +445,7 @@ static void test_chunks(void **state)
     };
     const struct mr_cut cuts[] = {cut_at(10), cut_at(20)};
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_fold *fold = mr_fold_new(true, false);
+        struct mr_fold *fold = new_fold(true);
         struct found found;
         add_events(fold, "a", cases[i].values, cases[i].xids);
         if (cases[i].chunk >= 0) {
@@ -304,7 +465,7 @@ static void test_compare_many(void **state)
 {
     (void)state;
     enum { MANY = 60000 };
-    struct mr_fold *fold = mr_fold_new(true, false);
+    struct mr_fold *fold = new_fold(true);
     struct found found;
     for (int i = 0; i < 2 * MANY; i++) {
         char key[16];
@@ -329,9 +490,12 @@ int main(void)
         cmocka_unit_test(test_compare_each_kind),
         cmocka_unit_test(test_later_event_counts),
         cmocka_unit_test(test_a_lost_value_is_unknown),
-        cmocka_unit_test(test_a_tombstone_alone),
+        cmocka_unit_test(test_a_delete_and_its_tombstone),
+        cmocka_unit_test(test_a_tombstone_is_not_due),
         cmocka_unit_test(test_truncate),
         cmocka_unit_test(test_rows_without_a_key_are_counted),
+        cmocka_unit_test(test_repeats_of_rows_without_a_key),
+        cmocka_unit_test(test_late_columns),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_compare_many),
     };

@@ -1,18 +1,26 @@
 #include "verify/proof_internal.h"
 
+/* The first record that is out of order, and how many there are of each kind. */
 static void judge_order(const struct mr_work *work)
 {
-    struct mr_order_counts order = mr_order_counts(work->order, work->proof->moment);
-    if (order.unlike + order.backwards + order.broken > 0) {
+    const struct mr_order_counts order = mr_order_end(work->order, work->proof->moment);
+    const struct mr_order_fault fault = mr_order_first_fault(work->order);
+    bool is_twice = work->tools->config->kafka.exactly_once && order.repeats > 0;
+    if (fault.what != NULL) {
         mr_proof_conclude(work->proof, MR_VERIFY_DIFFERENT,
-                          "records out of order: of %llu repeats %llu unlike the first, %llu other "
-                          "records backwards, %llu runs of repeats that break off",
+                          "records out of order: partition %d, offset %lld %s; of %llu repeats "
+                          "%llu unlike the first, %llu other records backwards, %llu runs of "
+                          "repeats that break off",
+                          fault.record.partition, (long long)fault.record.offset, fault.what,
                           (unsigned long long)order.repeats, (unsigned long long)order.unlike,
                           (unsigned long long)order.backwards, (unsigned long long)order.broken);
-    } else if (work->tools->config->kafka.exactly_once && order.repeats > 0) {
+    } else if (is_twice) {
+        const struct mr_fold_record first = mr_order_first_repeat(work->order);
         mr_proof_conclude(work->proof, MR_VERIFY_DIFFERENT,
-                          "%llu records come twice, under exactly-once",
-                          (unsigned long long)order.repeats);
+                          "%llu records come twice, under exactly-once, the first at partition %d, "
+                          "offset %lld",
+                          (unsigned long long)order.repeats, first.partition,
+                          (long long)first.offset);
     }
 }
 
@@ -22,8 +30,9 @@ static void judge_differences(const struct mr_work *work)
     const struct mr_config *config = work->tools->config;
     const uint64_t *found = proof->counts.differences;
     uint64_t missing = found[MR_DIFFERENCE_MISSING];
-    uint64_t others =
-        found[MR_DIFFERENCE_PHANTOM] + found[MR_DIFFERENCE_STALE] + found[MR_DIFFERENCE_ALTERED];
+    uint64_t torn = found[MR_DIFFERENCE_TORN];
+    uint64_t others = found[MR_DIFFERENCE_PHANTOM] + found[MR_DIFFERENCE_STALE] +
+                      found[MR_DIFFERENCE_ALTERED] + torn;
     if (missing + others == 0) {
         return;
     }
@@ -36,6 +45,9 @@ static void judge_differences(const struct mr_work *work)
                       (unsigned long long)missing, (unsigned long long)found[MR_DIFFERENCE_PHANTOM],
                       (unsigned long long)found[MR_DIFFERENCE_STALE],
                       (unsigned long long)found[MR_DIFFERENCE_ALTERED]);
+    if (torn > 0) {
+        mr_text_format(&proof->reasons, ", %llu torn", (unsigned long long)torn);
+    }
     if (proof->counts.eventless > 0 && work->extent.cut > 0) {
         mr_proof_conclude(proof, MR_VERIFY_IN_PART,
                           "%llu rows may have had events: the first records of %u of %u partitions "
@@ -63,7 +75,7 @@ static void judge_rest(const struct mr_work *work)
     }
     const struct mr_fold_counts *counts = &work->proof->counts;
     const struct mr_strange *strange = &work->strange;
-    const struct mr_order_counts order = mr_order_counts(work->order, work->proof->moment);
+    const struct mr_order_counts order = mr_order_end(work->order, work->proof->moment);
     const struct {
         uint64_t count;
         const char *what;
@@ -80,7 +92,16 @@ static void judge_rest(const struct mr_work *work)
         {counts->unknown, "rows have a large value that no event of their key has"},
         {counts->older, "rows have a last event of an older form of the table"},
         {counts->twice, "rows share a key with another one"},
+        {counts->alone, "rows are the only ones older than a column, and nothing says what its "
+                        "default was"},
     };
+    if (counts->bare > 0) {
+        mr_proof_conclude(work->proof, MR_VERIFY_IN_PART,
+                          "%llu deletes are from before the first tombstone, and have none: one at "
+                          "partition %d, offset %lld",
+                          (unsigned long long)counts->bare, counts->first_bare.partition,
+                          (long long)counts->first_bare.offset);
+    }
     for (size_t i = 0; i < MR_ARRAY_LEN(rest); i++) {
         if (rest[i].count > 0) {
             mr_proof_conclude(work->proof, MR_VERIFY_IN_PART, "%llu %s",

@@ -41,7 +41,8 @@ enum described {
     DESCRIBED_NAME,
     DESCRIBED_KEY_PLACE, /* in the key's index; NULL: none */
     DESCRIBED_IS_TOASTABLE,
-    DESCRIBED_MISSING, /* what rows have that are older than the column */
+    DESCRIBED_MISSING,          /* what rows have that are older than the column … */
+    DESCRIBED_IS_MISSING_KNOWN, /* … and whether that is so of all; else of a partition */
     DESCRIBED_IS_BARE,
     DESCRIBED_IS_PLAIN,     /* its text is at least as long as what is stored */
     DESCRIBED_IS_NEVER_CUT, /* what "other types stay" means for columns.truncate (docs/capture.md) */
@@ -75,7 +76,7 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
                              const struct mr_verify_listed *listed,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbbsisbbs", 0,
+    static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbbbsisbbs", 0,
                                              MR_COLUMNS_MAX};
     struct mr_text sql = {0};
     mr_text_string(
@@ -84,7 +85,10 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
         "  a.attnum) FROM pg_index i WHERE i.indrelid = a.attrelid"
         "  AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END),"
         " a.attlen = -1 AND a.attstorage <> 'p',"
-        " CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END,"
+        " CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1]"
+        "  WHEN c.relkind = 'p' THEN (SELECT max((m.attmissingval::text::text[])[1])"
+        "  FROM pg_partition_tree(c.oid) t JOIN pg_attribute m ON m.attrelid = t.relid"
+        "  WHERE m.attname = a.attname AND m.atthasmissing) END, a.atthasmissing,"
         " y.typcategory IN ('N', 'B'), y.typcategory IN ('N', 'S') OR y.typname = 'bytea',"
         " y.oid < 16384 AND y.typname IN ('bool', 'int2', 'int4', 'int8', 'oid', 'float4',"
         "  'float8', 'numeric', 'uuid', 'bit', 'varbit', 'inet', 'cidr', 'macaddr', 'macaddr8',"
@@ -180,7 +184,9 @@ static void describe_column(const struct mr_config *config, const struct mr_veri
     column->large_min = is_as_stored ? LARGE_MIN : 0;
 }
 
-/* What events that are older than the column are taken to have. The server makes of the default what it makes of values; of a domain
+/* What events that are older than the column are taken to have: the column's default then, which the catalog forgets when the table is
+ * rewritten (RelationClearMissing in src/backend/catalog/heap.c), and which a table with partitions has in these alone. Where it is not
+ * known and null is wrong, the events tell (mr_fold_compare). The server makes of the default what it makes of values; of a domain
  * the base type, for its checks call what their owner wrote. */
 static mr_status describe_absent(struct mr_pg_conn *conn, const struct mr_pg_result *described,
                                  uint32_t row, struct mr_verify_column *column,
@@ -201,6 +207,7 @@ static mr_status describe_absent(struct mr_pg_conn *conn, const struct mr_pg_res
         MR_TRY(status);
         missing = mr_pg_result_value(result, 0, 0);
     }
+    column->is_absent_known = mr_pg_result_true(described, row, DESCRIBED_IS_MISSING_KNOWN);
     column->absent = mr_verify_server_value(
         column, missing == NULL ? (mr_slice){0} : mr_slice_of(missing), false);
     return MR_OK;

@@ -108,7 +108,10 @@ void mr_work_reset(struct mr_work *work)
     mr_order_free(work->order);
     free(work->after);
     free(work->row.large);
-    *work = (struct mr_work){.tools = work->tools, .proof = work->proof};
+    *work = (struct mr_work){.tools = work->tools,
+                             .proof = work->proof,
+                             .late = work->late,
+                             .late_form = work->late_form};
 }
 
 /* `*ret_has_come`: all that the snapshots see is delivered. */
@@ -179,21 +182,14 @@ static mr_status read_both(struct mr_work *work, bool *ret_is_whole, const char 
     return MR_OK;
 }
 
-static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
+/* Both sides, read and compared. `*ret_is_done` false: there is no verdict, or why is said. */
+static mr_status compare_both(struct mr_work *work, bool *ret_is_done, struct mr_error *ret_error)
 {
     struct mr_proof *proof = work->proof;
     const struct mr_verify_tools *tools = work->tools;
-    const char *slot = tools->config->source.slot;
-    mr_lsn confirmed;
-    bool is_active;
-    /* Before the snapshot: a slot that is there then begins after the first copy's rows. */
-    MR_TRY(mr_verify_confirmed(tools->conn, slot, &confirmed, &is_active, ret_error));
-    if (confirmed == 0) {
-        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "slot", "there is no slot \"%s\"", slot);
-        return MR_OK;
-    }
     bool is_whole = false;
     const char *why = "";
+    *ret_is_done = false;
     for (int i = tools->options->paused != NULL ? VOID_TRIES - 1 : 0; i < VOID_TRIES && why != NULL;
          i++) {
         MR_TRY(read_both(work, &is_whole, &why, ret_error));
@@ -209,8 +205,61 @@ static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
         MR_PROOF_VOID(proof, MR_VERIFY_NONE, "copied", "existing rows of it are being copied");
         return MR_OK;
     }
-    MR_TRY(mr_fold_compare(work->fold, work->cuts, work->cut_count, take_difference, work,
-                           &proof->counts, ret_error));
+    bool is_compacted;
+    bool is_known = mr_kafka_reader_is_compacted(tools->reader, work->table.topic, &is_compacted);
+    if (is_known && !is_compacted) {
+        mr_fold_keep_all(work->fold);
+    }
+    *ret_is_done = true;
+    return mr_fold_compare(work->fold, work->cuts, work->cut_count, take_difference, work,
+                           &proof->counts, ret_error);
+}
+
+/* Whether what differs may be no more than a default that the catalog has forgotten (describe_absent). The columns that events lack are
+ * late ones then, and all is to be read again. */
+static bool find_late(struct mr_work *work)
+{
+    const struct mr_fold_counts *counts = &work->proof->counts;
+    uint64_t differences = counts->differences[MR_DIFFERENCE_MISSING];
+    bool may_be = work->table.key_count > 0 ? counts->lacking > 0 : differences > 0;
+    bool is_any = false;
+    if (!may_be || work->late != NULL) {
+        return false;
+    }
+    work->late = MR_NEW_ARRAY(bool, work->table.column_count);
+    work->late_form = work->table.form;
+    for (uint32_t i = 0; i < work->table.column_count; i++) {
+        const struct mr_verify_column *column = &work->table.columns[i];
+        work->late[i] = column->is_lacked && !column->is_absent_known;
+        is_any = is_any || work->late[i];
+    }
+    return is_any;
+}
+
+static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
+{
+    struct mr_proof *proof = work->proof;
+    const struct mr_verify_tools *tools = work->tools;
+    const char *slot = tools->config->source.slot;
+    mr_lsn confirmed;
+    bool is_active;
+    /* Before the snapshot: a slot that is there then begins after the first copy's rows. */
+    MR_TRY(mr_verify_confirmed(tools->conn, slot, &confirmed, &is_active, ret_error));
+    if (confirmed == 0) {
+        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "slot", "there is no slot \"%s\"", slot);
+        return MR_OK;
+    }
+    bool is_done;
+    MR_TRY(compare_both(work, &is_done, ret_error));
+    if (is_done && find_late(work)) {
+        const struct mr_verify_listed *listed = proof->listed;
+        mr_proof_done(proof);
+        *proof = (struct mr_proof){.listed = listed};
+        MR_TRY(compare_both(work, &is_done, ret_error));
+    }
+    if (!is_done) {
+        return MR_OK;
+    }
     mr_work_judge(work);
     mr_repair_judge(&work->table, &tools->config->encode, proof);
     if (tools->options->paused == NULL) {
@@ -282,5 +331,6 @@ mr_status mr_prove(const struct mr_verify_tools *tools, const struct mr_verify_l
     struct mr_work work = {.tools = tools, .proof = ret};
     mr_status status = prove(&work, ret_error);
     mr_work_reset(&work);
+    free(work.late);
     return status;
 }

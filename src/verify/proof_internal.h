@@ -51,6 +51,9 @@ struct mr_work {
     struct mr_kafka_extent extent;
     int64_t begun_ns; /* what is being read */
     struct mr_strange strange;
+    bool *
+        late; /* of each column of a table of that form, whether values are to be apart; NULL: none is known */
+    struct mr_digest late_form;
 };
 
 /* Forgets all that was read. */

@@ -76,12 +76,11 @@ static bool read_event(struct mr_work *work, const struct mr_kafka_read *read,
     return good;
 }
 
-/* A row alone does not say that it was copied, nor a delete that a repair sent it. The place does: no commit is there, because
- * those are at multiples of eight. */
+/* A row alone does not say that it was copied, nor a delete that a repair sent it. The place does. */
 static bool is_copy(const struct mr_event *event)
 {
     bool is_of_row = event->kind != MR_EVENT_PASSED && event->kind != MR_EVENT_TRUNCATE;
-    return event->kind == MR_EVENT_COPIED || (is_of_row && event->place.commit_lsn % 8 != 0);
+    return event->kind == MR_EVENT_COPIED || (is_of_row && mr_place_is_copied(event->place));
 }
 
 static mr_status take_record(struct mr_work *work, struct mr_kafka_read *read,
@@ -106,11 +105,15 @@ static mr_status take_record(struct mr_work *work, struct mr_kafka_read *read,
         refuse_record(work, read, what);
         return MR_OK;
     }
+    /* The first one that retention has left may be the tombstone of a delete that it has taken. */
+    bool is_cut = event.kind == MR_EVENT_TOMBSTONE && work->extent.cut > 0 &&
+                  !mr_order_has_begun(work->order, read->partition);
     struct mr_fold_event folded = {.record = {.place = event.place,
                                               .offset = read->offset,
                                               .partition = read->partition,
                                               .xid = event.xid},
-                                   .is_tombstone = event.kind == MR_EVENT_TOMBSTONE,
+                                   .is_tombstone = event.kind == MR_EVENT_TOMBSTONE && !is_cut,
+                                   .is_whole = event.is_whole || is_cut,
                                    .is_copied = is_copy(&event)};
     if (event.kind != MR_EVENT_PASSED && !read_event(work, read, &event, &folded.key)) {
         return MR_OK;

@@ -12,7 +12,8 @@ const char *const mr_verdict_words[] = {[MR_VERIFY_EQUAL] = "equal",
 const char *const mr_difference_names[] = {[MR_DIFFERENCE_MISSING] = "missing",
                                            [MR_DIFFERENCE_PHANTOM] = "phantom",
                                            [MR_DIFFERENCE_STALE] = "stale",
-                                           [MR_DIFFERENCE_ALTERED] = "altered"};
+                                           [MR_DIFFERENCE_ALTERED] = "altered",
+                                           [MR_DIFFERENCE_TORN] = "torn"};
 
 enum { PLACE_MAX = 48 };
 

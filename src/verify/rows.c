@@ -33,8 +33,19 @@ static mr_status take_row(void *context, uint32_t xid, const mr_slice *values,
 static void begin(struct mr_work *work, const struct mr_verify_table *table)
 {
     uint32_t rate = work->tools->options->rate;
+    const struct mr_encode_options *encode = &work->tools->config->encode;
+    const struct mr_fold_options options = {
+        .has_key = table->key_count > 0,
+        .is_slow = work->tools->options->paused != NULL,
+        .has_tombstones = encode->format == MR_FORMAT_ROW
+                              ? encode->bare.deletes == MR_DELETE_REWRITE_WITH_TOMBSTONE
+                              : encode->tombstones};
     work->table = *table;
-    work->fold = mr_fold_new(table->key_count > 0, work->tools->options->paused != NULL);
+    work->fold = mr_fold_new(&options);
+    bool is_same = mr_digest_equal(table->form, work->late_form);
+    for (uint32_t i = 0; is_same && i < table->column_count; i++) {
+        work->table.columns[i].is_late = work->late[i];
+    }
     work->row.large = MR_NEW_ARRAY(struct mr_verify_large, table->column_count + 1);
     if (table->key_count > 0 && table->is_ordered) {
         work->chunk_max =

@@ -59,10 +59,12 @@ struct mr_verify_column *mr_verify_column_add(struct mr_verify_table *table, str
     return column;
 }
 
-/* Whether the value, or the column's null, may be one that an update left alone. */
-static bool may_be_left_alone(const struct mr_verify_column *column, mr_slice text)
+/* Whether the value, or the column's null, may be one that an update left alone. Without a key there is none, for the identity is
+ * FULL. */
+static bool may_be_left_alone(const struct mr_verify_table *table,
+                              const struct mr_verify_column *column, mr_slice text)
 {
-    return column->is_toastable &&
+    return table->key_count > 0 && column->is_toastable &&
            (text.data == NULL ? column->form.is_hidden : text.len >= column->large_min);
 }
 
@@ -82,7 +84,7 @@ void mr_verify_server_row(const struct mr_verify_table *table, const mr_slice *v
         }
         struct mr_digest value = mr_verify_server_value(column, values[i], false);
         row.sum = mr_digest_add(row.sum, value);
-        if (may_be_left_alone(column, values[i])) {
+        if (column->is_late || may_be_left_alone(table, column, values[i])) {
             add_large(&row, i, value);
         }
     }
@@ -160,7 +162,9 @@ static void take_value(const struct mr_verify_table *table, uint32_t at,
     }
     struct mr_digest digest = mr_verify_event_value(column, value, false);
     row->sum = mr_digest_add(row->sum, digest);
-    if (value->kind != MR_SCAN_NULL && may_be_left_alone(column, value->text)) {
+    bool may_be_large =
+        value->kind != MR_SCAN_NULL && may_be_left_alone(table, column, value->text);
+    if (column->is_late || may_be_large) {
         add_large(row, at, digest);
     }
 }
@@ -169,11 +173,20 @@ static void take_absent(const struct mr_verify_table *table, const uint8_t *seen
                         struct mr_verify_row *row)
 {
     for (uint32_t i = 0; i < table->column_count; i++) {
-        const struct mr_verify_column *column = &table->columns[i];
-        if (seen[i] == 0 && mr_verify_is_compared(column)) {
-            row->sum = mr_digest_add(row->sum, column->absent);
-            row->is_older = has_foreign;
+        struct mr_verify_column *column = &table->columns[i];
+        if (seen[i] != 0 || !mr_verify_is_compared(column)) {
+            continue;
         }
+        row->is_older = has_foreign;
+        if (column->is_late) {
+            add_large(row, i, (struct mr_digest){0});
+            struct mr_verify_large *large = &row->large[row->large_count - 1];
+            large->is_unknown = large->is_lost = large->is_absent = true;
+            continue;
+        }
+        row->sum = mr_digest_add(row->sum, column->absent);
+        column->is_lacked = true;
+        row->lacks = row->lacks || !column->is_absent_known;
     }
 }
 

@@ -5,11 +5,13 @@
 #include "event/event.h"
 #include "verify/value.h"
 
-/* A value that may be stored out of line, so that an update which leaves it alone may not have it. */
+/* A value that events may not have: one that may be stored out of line, so that an update leaves it alone, or of a late column. */
 struct mr_verify_large {
     uint32_t column;
     bool is_unknown; /* of an event: no event of the key had it */
     bool is_lost;    /* it is unknown, and another one than before: its event was too large */
+    bool
+        is_absent; /* it is unknown: its event is from before the column (mr_verify_column.is_late) */
     struct mr_digest digest;
 };
 
@@ -19,6 +21,7 @@ struct mr_verify_row {
     struct mr_verify_large *large;
     uint32_t large_count;
     bool is_older; /* an event with a column that is gone, and without one that there is now */
+    bool lacks;    /* an event without a column of which nobody knows what older rows had */
 };
 
 /* What may stand for a value that an update left alone: the text, its base64, and that with the other alphabet, in a string or in a

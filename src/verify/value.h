@@ -34,7 +34,10 @@ struct mr_verify_column {
     struct mr_digest mask;   /* of a masked one: the digest of each value that is not null */
     bool is_toastable;       /* may be stored out of line … */
     uint32_t large_min;      /* … if its text has so many bytes */
-    struct mr_digest absent; /* of an event that was made before the column was added */
+    struct mr_digest absent; /* of an event that was made before the column was added … */
+    bool is_absent_known;    /* … and whether the catalog says so; else it is a guess */
+    bool is_lacked;          /* an event had no such column: set by who reads events, alone */
+    bool is_late;            /* values are apart, so that events say what it was */
 };
 
 static inline bool mr_verify_is_compared(const struct mr_verify_column *column)

@@ -6,6 +6,7 @@
 #include "kafka/kafka_conf.h"
 #include "kafka/kafka_errors.h"
 #include "kafka/kafka_token.h"
+#include "kafka/kafka_topic.h"
 
 enum { ANSWER_TIMEOUT_MS = 5000, LOOK_AGAIN_MS = 500, TEXT_MAX = 768 };
 
@@ -148,54 +149,12 @@ static void check_topic(const struct kafka_check *check, const struct rd_kafka_m
          replicas, replicas == 1 ? "" : "s");
 }
 
-/* The topic's `cleanup.policy`, empty with `ret_reason` filled when the broker does not say. */
-static void ask_policy(struct kafka_check *check, rd_kafka_t *client, char *ret_policy, size_t size,
-                       char *ret_reason, size_t reason_size)
-{
-    ret_policy[0] = '\0';
-    snprintf(ret_reason, reason_size, "no answer");
-    rd_kafka_ConfigResource_t *topic =
-        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, check->options->state_topic);
-    rd_kafka_queue_t *answers = rd_kafka_queue_new(client);
-    rd_kafka_AdminOptions_t *options =
-        rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
-    rd_kafka_AdminOptions_set_request_timeout(options, ANSWER_TIMEOUT_MS, NULL, 0);
-    rd_kafka_DescribeConfigs(client, &topic, 1, options, answers);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(answers, ANSWER_TIMEOUT_MS);
-    if (event != NULL && rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        snprintf(ret_reason, reason_size, "%s", rd_kafka_event_error_string(event));
-    } else if (event != NULL) {
-        size_t count;
-        const rd_kafka_ConfigResource_t **found = rd_kafka_DescribeConfigs_result_resources(
-            rd_kafka_event_DescribeConfigs_result(event), &count);
-        const rd_kafka_ConfigEntry_t **entries = NULL;
-        size_t entry_count = 0;
-        if (count == 1) {
-            entries = rd_kafka_ConfigResource_configs(found[0], &entry_count);
-            snprintf(ret_reason, reason_size, "%s",
-                     rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
-        }
-        for (size_t i = 0; i < entry_count; i++) {
-            const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-            if (value != NULL &&
-                strcmp(rd_kafka_ConfigEntry_name(entries[i]), "cleanup.policy") == 0) {
-                snprintf(ret_policy, size, "%s", value);
-            }
-        }
-    }
-    if (event != NULL) {
-        rd_kafka_event_destroy(event);
-    }
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_queue_destroy(answers);
-    rd_kafka_ConfigResource_destroy(topic);
-}
-
 static void check_policy(struct kafka_check *check, rd_kafka_t *client, const char *subject)
 {
     char policy[64];
     char reason[256];
-    ask_policy(check, client, policy, sizeof(policy), reason, sizeof(reason));
+    mr_kafka_topic_policy(client, check->options->state_topic, policy, sizeof(policy), reason,
+                          sizeof(reason));
     if (policy[0] == '\0') {
         find(check, MR_OK, subject,
              "grant the user DescribeConfigs on it, or make sure that its cleanup.policy is "
