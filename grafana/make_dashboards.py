@@ -436,55 +436,34 @@ def compare():
 
 
 def fleet():
-    """Agents' own figures, and those of the pipelines under them, which agents pass on with the label pipeline."""
-    by_pipeline, any_pipeline = "{{pipeline}}", 'pipeline!=""'
+    """Many pipelines, each a target: of a chart's PodMonitor with the label pipeline, else told apart by instance."""
+    each = "{{pipeline}} {{instance}}"
 
     def worst(name):
-        return [(by_pipeline, f"topk(10, max by (pipeline) ({metric(name, any_pipeline)}))")]
-
-    def in_state(states):
-        return f"""sum({metric("millrace_fleet_pipelines", f'state=~"{states}"')})"""
+        return [(each, f"topk(10, max by (pipeline, instance) ({metric(name)}))")]
 
     def used(name):
-        return [(by_pipeline, f"topk(10, {total(name, 'pipeline')})")]
+        return [(each, f"topk(10, {total(name, 'pipeline, instance')})")]
     panels = [
-        stat("Pipelines", "All that agents have, with a process or not.", f'sum({metric("millrace_fleet_pipelines")})'),
-        stat("Streaming", "They pass rows on.", in_state("streaming")),
-        stat("Held", "They ended with an exit code that a restart does not mend: millrace fleet status says why.",
-             in_state("held"), thresholds=steps(("green", None), ("red", 1))),
-        stat("Not streaming", "Waiting, starting, standing by, ending, or behind a pause for the next try.",
-             in_state("waiting|starting|standby|backoff|ending"),
-             thresholds=steps(("green", None), ("orange", 1))),
-        stat("Agents", "That are ready: in the group, and upon a revision that is not older than one they have seen.",
-             f'sum({metric("millrace_fleet_ready")})'),
-        stat("Agents behind", "That have not read the newest revision of the definitions.",
-             f'count(({metric("millrace_fleet_revision")}) < scalar(max({metric("millrace_fleet_revision")}))) or vector(0)',
-             thresholds=steps(("green", None), ("orange", 1))),
+        stat("Pipelines", "That Prometheus reaches.", f'count({metric("millrace_ready")})'),
+        stat("Ready", "They pass rows on.", f'sum({metric("millrace_ready")})'),
+        stat("Standing by", "Another instance has their stream.", f"""sum({metric("millrace_state", 'state="standby"')}) or vector(0)"""),
+        stat("Not ready", "Nothing flows: each one's own dashboard and log say why.",
+             f'count({metric("millrace_ready")} == 0) or vector(0)', thresholds=steps(("green", None), ("red", 1))),
         stat("Lag", "Age of the oldest change that is not confirmed, of the worst pipeline.",
-             f"max({metric('millrace_lag_seconds', any_pipeline)})", "s", thresholds=steps(("green", None), ("orange", 10), ("red", 60))),
+             f"max({metric('millrace_lag_seconds')})", "s", thresholds=steps(("green", None), ("orange", 10), ("red", 60))),
         stat("Slot lost in", "At the last minute's pace, the first one; infinite when all slots are safe.",
-             f"min({metric('millrace_slot_forecast_seconds', any_pipeline)})", "s",
+             f"min({metric('millrace_slot_forecast_seconds')})", "s",
              thresholds=steps(("red", None), ("orange", 3600), ("green", 6 * 3600))),
-        graph("Pipelines by state", "Of all agents.", [("{{state}}", f'sum by (state) ({metric("millrace_fleet_pipelines")})')], stacked=True),
-        graph("Pipelines by agent", "Placement is by partitions, not by load.",
-              [("{{instance}}", f'sum by (instance) ({metric("millrace_fleet_pipelines")})')], stacked=True),
         graph("Lag", "The ten worst pipelines: what consumers see.", worst("millrace_lag_seconds"), "s"),
         graph("WAL kept", "The ten slots that keep the most.", worst("millrace_slot_retained_bytes"), "bytes"),
-        graph("Starts", "A pipeline that starts again and again has an error of its own: its log says which.",
-              [(by_pipeline, f'topk(10, sum by (pipeline) (increase({metric("millrace_fleet_starts_total")}[15m])))')]),
-        graph("Ends", "By exit code, or a signal.", [("{{code}}", total("millrace_fleet_exits_total", "code"))], "cps"),
         row("The bill"),
-        graph("CPU", "Cores, the ten pipelines that use most.", used("millrace_fleet_cpu_seconds_total"), "none", stacked=True),
-        graph("Memory", "Resident, the ten largest.", worst("millrace_fleet_rss_bytes"), "bytes", stacked=True),
-        graph("Rows", "The ten busiest pipelines.", used("millrace_fleet_rows_total"), "cps", stacked=True),
-        graph("Bytes", "Of their records.", used("millrace_fleet_bytes_total"), "Bps", stacked=True),
-        row("Agents"),
-        graph("Partitions", "Each agent's share of 256.", [("{{instance}}", metric("millrace_fleet_partitions"))]),
-        graph("Revision", "Of the definitions; agents are apart for seconds after an apply.",
-              [("{{instance}}", metric("millrace_fleet_revision"))], "none"),
+        graph("CPU", "Cores, the ten pipelines that use most.", used("process_cpu_seconds_total"), "none", stacked=True),
+        graph("Memory", "Resident, the ten largest.", worst("process_resident_memory_bytes"), "bytes", stacked=True),
+        graph("Records", "The ten busiest pipelines.", used("millrace_records_acknowledged_total"), "cps", stacked=True),
+        graph("Bytes", "Of their records.", used("millrace_record_bytes_acknowledged_total"), "Bps", stacked=True),
     ]
-    return dashboard("millrace-fleet", "millrace: Fleet", "Pipelines that agents run: the worst, what they cost, and where they are.", panels,
-                     [INSTANCE])
+    return dashboard("millrace-fleet", "millrace: Fleet", "Many pipelines: the worst, and what they cost.", panels, [INSTANCE])
 
 
 MADE = {"fleet.json": fleet, "pipeline.json": pipeline, "burst.json": burst, "compare.json": compare}

@@ -53,8 +53,6 @@ STAND_PACKAGES+=("${PACKAGE_PACKAGES[@]}" lintian mandoc zsh fish)
 STAND_PACKAGES+=(codespell)
 # Values and manifests are read by PyYAML (tests/test_fleet.py, tests/test_helm.py).
 STAND_PACKAGES+=(python3-yaml)
-# A kernel of user mode, for cgroups with limits (tests/test_cgroup.py).
-STAND_PACKAGES+=(user-mode-linux)
 HELM_VERSION=v3.22.0
 KUBERNETES_VERSION=v1.36.3
 PROMETHEUS_OPERATOR_VERSION=v0.85.0

@@ -43,12 +43,10 @@ declare -A MAY_INCLUDE=(
     [config]="base event ports postgres/server stream encode encode/values encode/forms registry kafka sink flow copy control"
     [convert]="base encode flow config"
     [verify]="base event metrics encode registry postgres/conn postgres/server kafka config"
-    [fleet]="base postgres/conn kafka config"
-    [agent]="base kafka control config fleet agent/pages"
-    [agent/pages]="base metrics kafka control config fleet agent"
+    [fleet]="base postgres/conn config"
     [profiler/draw]="base"
     [profiler]="base metrics control config profiler/draw"
-    [cli]="base confine convert verify fleet agent event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control config profiler profiler/draw"
+    [cli]="base confine convert verify fleet event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control config profiler profiler/draw"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.

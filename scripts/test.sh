@@ -12,7 +12,7 @@
 # the slowest tests; build/test-durations.txt has all. What the steps beside the system tests say is printed when they have ended.
 #
 #   --quick   unit tests under the sanitizers only
-#   --full    everything: also all tests of tests/nightly.py, all unit tests under GCC's sanitizers, each of them, agents under these, a release
+#   --full    everything: also all tests of tests/nightly.py, all unit tests under GCC's sanitizers, each of them, a release
 #             build with Clang, clang-tidy for every file, ten times as many lies of servers, system tests on
 #             PostgreSQL 18, and system tests at full length: a million changes, 30 kills, 30 stops, a transaction of
 #             two million rows. .github/workflows/nightly.yml runs it
@@ -89,16 +89,6 @@ system_tests_sanitized() {
     ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 \
         TSAN_OPTIONS=exitcode=66:suppressions=$REPO_ROOT/tests/tsan.supp \
         MILLRACE_BIN=$REPO_ROOT/build/$1/millrace MILLRACE_TEST_SANITIZED=1 tests/run.sh "${@:2}"
-}
-
-# Threads that meet only in an agent; with fewer pipelines than without.
-agents_sanitized() {
-    local preset code=0
-    for preset in dev tsan; do
-        MILLRACE_TEST_PIPELINES=12 MILLRACE_TEST_NIGHTLY='' MILLRACE_TEST_WORKERS=1 \
-            system_tests_sanitized "$preset" test_fleet_agent.py faults/test_agents.py || code=1
-    done
-    return "$code"
 }
 
 main() {
@@ -218,7 +208,6 @@ everything() {
     wait "$BESIDE" || ok=no
     BESIDE=
     cat "$log" >&2
-    [ "$MODE" = normal ] || step "system tests: agents, under sanitizers" agents_sanitized || ok=no
     [ "$ok" = yes ] || die "the run failed: see above"
 }
 

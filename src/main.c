@@ -7,7 +7,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
 #include "base/thread.h"
 #include "cli/arguments.h"
 #include "cli/help.h"
@@ -69,46 +68,20 @@ static int verify(const struct mr_config *config, const struct mr_arguments *arg
 
 static int fleet(const struct mr_arguments *arguments)
 {
-    static const struct {
-        const char *word;
-        mr_fleet_fn *run;
-        enum mr_fleet_change change;
-    } commands[] = {
-        {"render", mr_fleet_render, 0},
-        {"plan", mr_fleet_plan, 0},
-        {"apply", mr_fleet_apply, 0},
-        {"restart", mr_fleet_restart, 0},
-        {"run", mr_agent_run, 0},
-        {"drain", mr_fleet_change, MR_FLEET_DRAIN},
-        {"undrain", mr_fleet_change, MR_FLEET_UNDRAIN},
-        {"move", mr_fleet_change, MR_FLEET_MOVE},
-        {"retry", mr_fleet_change, MR_FLEET_RETRY},
-    };
-    struct mr_error error = {0};
-    mr_status status = MR_OK;
-    int code = 0;
     const char *word = arguments->files[0];
-    const char *path = arguments->config_path == NULL ? "fleet.toml" : arguments->config_path;
+    mr_fleet_fn *command = strcmp(word, "render") == 0 ? mr_fleet_render
+                           : strcmp(word, "plan") == 0 ? mr_fleet_plan
+                                                       : mr_fleet_apply;
+    const struct mr_fleet_options options = {
+        .path = arguments->config_path == NULL ? "fleet.toml" : arguments->config_path,
+        .folder = command == mr_fleet_render ? arguments->profile.out : arguments->files[1],
+        .helm = arguments->helm,
+        .checks = arguments->checks,
+        .accepts = arguments->accepts_position};
+    struct mr_error error = {0};
+    int code = 0;
     mr_log_see = mr_runbook_see;
-    bool renders = strcmp(word, "render") == 0, tops = strcmp(word, "top") == 0;
-    if (tops || strcmp(word, "status") == 0) {
-        status = mr_ask_fleet(path, arguments->json, tops, stdout, &code, &error);
-    }
-    for (size_t i = 0; i < MR_ARRAY_LEN(commands); i++) {
-        if (strcmp(word, commands[i].word) == 0) {
-            const struct mr_fleet_options options = {
-                .path = path,
-                .folder = renders ? arguments->profile.out : arguments->against,
-                .plan = renders ? NULL : arguments->profile.out,
-                .name = arguments->files[1],
-                .node = arguments->files[2],
-                .change = commands[i].change,
-                .helm = arguments->helm,
-                .checks = arguments->checks,
-                .accepts = arguments->accepts_position};
-            status = commands[i].run(&options, stdout, &code, &error);
-        }
-    }
+    mr_status status = command(&options, stdout, &code, &error);
     return status == MR_OK ? code : end_with(status, &error);
 }
 
@@ -238,7 +211,7 @@ int main(int argc, char **argv)
     while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
     }
     close(fd);
-    prctl(PR_SET_NAME, "millrace"); /* also where an agent has started it as /proc/self/exe */
+    prctl(PR_SET_NAME, "millrace"); /* also where it was started as /proc/self/exe */
     /* A core file would hold rows. */
     prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);
     struct mr_arguments arguments = {0};

@@ -19,9 +19,7 @@ OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_idle test_grafana t
     test_site test_supply_chain test_verdict faults/test_checker faults/test_documents""".split()
 
 SYSTEM = {
-    "agent": "test_fleet_agent test_fleet_page test_systemd test_fleet_sim faults/test_agents faults/test_agent_limits",
-    "agent/pages": "test_fleet_page test_fleet_agent",
-    "base": "test_cgroup test_limits test_errors test_canary test_clock test_passwords",
+    "base": "test_limits test_errors test_canary test_clock test_passwords",
     "cli": "test_check test_recover test_runbook test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",
     "config": "test_bad_inputs test_errors test_reload test_canary",
     "confine": "test_confinement",
@@ -33,10 +31,10 @@ SYSTEM = {
     "encode/forms": "test_debezium test_formats test_outbox",
     "encode/values": "test_types test_debezium faults/test_values",
     "event": "test_state test_delivery",
-    "fleet": "test_fleet test_fleet_store test_fleet_sim test_helm test_kubernetes_plane",
+    "fleet": "test_fleet test_systemd faults/test_hosts test_helm test_kubernetes_plane",
     "flow": "test_delivery test_state test_faults test_memory test_topics test_wide test_heartbeat faults/test_policies faults/test_storm "
             "faults/test_standstill",
-    "kafka": "test_fleet_store test_fleet_agent test_security test_tokens test_kerberos test_state test_verify faults/test_hanging lies/test_lying_kafka lies/test_lies",
+    "kafka": "test_security test_tokens test_kerberos test_state test_verify faults/test_hanging lies/test_lying_kafka lies/test_lies",
     "ledger": "test_ledger",
     "metrics": "test_metrics faults/test_standstill",
     "ports": "test_delivery",

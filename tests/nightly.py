@@ -44,10 +44,6 @@ NIGHTLY = (
                           "test_always_copies_at_each_start"), COPIES, 85, "exactly once runs each time"),
     Nightly(at_least_once("test_incremental.py", "test_goes_on_after_kills", "test_connections_that_are_cut",
                           "test_rows_come_in_their_newest_form", "test_tables_that_come"), COPIES, 75, "exactly once runs each time"),
-    Nightly(tuple(f"test_fleet_store.py::test_{test}" for test in ("kafka_is_away", "a_topic_that_was_deleted", "words_about_one", "plan_and_apply", "the_page",
-                                                                   "a_plan_holds_for_its_revision", "one_after_another", "what_others_wrote",
-                                                                   "check_comes_first")), ("src/fleet/", "src/kafka/"), 105,
-            "two that apply at once, one that is killed, positions and status run each time"),
     Nightly(("test_debezium_rows.py",), ("src/copy/", *EVENTS), 110, "existing rows in Debezium's form; test_debezium.py runs each time"),
     Nightly(("test_outbox.py::test_outbox_equal",), EVENTS, 150, "a Kafka Connect of its own; what a page promises of outboxes runs each time"),
     Nightly(tuple(f"test_debezium.py::test_debezium_equal[{variant}]" for variant in
@@ -227,9 +223,7 @@ NIGHTLY = (
     Nightly(("test_profile_command.py",), PROFILER, 12, "draws and compares profiles that are there"),
     Nightly(("test_there_and_back.py",), ("src/convert/", "src/encode/", "src/stream/", "src/copy/", "src/sink/kafka/kafka_place.c", "tests/debezium/"), 60,
             "test_migrating.py takes over each time, and test_debezium.py compares each kind of record"),
-    Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/", "src/agent/pages/"), 60, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
-    Nightly(("test_fleet_page.py",), ("src/agent/pages/", "src/fleet/status.c", "src/control/live_page.css", "tests/browser.py"), 20,
-            "the fleet's page in a Chromium; test_fleet_store.py has what it is drawn from each time"),
+    Nightly(("test_grafana.py",), ("grafana/", "src/metrics/", "src/control/"), 60, "dashboards and alerts in a Prometheus; test_metrics.py runs each time"),
     Nightly(("test_systemd.py",), ("docs/deploy/", "packaging/", "tests/booted.py"), 120,
             "boots a systemd of its own; test_deploy.py has the units looked at each time"),
     Nightly(("test_live_page.py",), ("src/control/", "tests/browser.py"), 80, "figures in a Chromium; test_admin.py runs each time"),
@@ -269,12 +263,7 @@ NIGHTLY = (
     Nightly(("test_profiling.py",), (*PROFILER, "benchmarks/"), 3 * 100, "builds and measures several times, alone on the machine"),
     Nightly(("test_pr_check.py",), ("benchmarks/", ".github/workflows/pr-checks.yml"), 3 * 100, "measures two builds, alone on the machine"),
     Nightly(("test_verdict.py",), ("benchmarks/", "tests/placed_faults.c"), 3 * 70, "judges measurements, not millrace"),
-    Nightly(("faults/test_agents.py",), ("src/agent/", "src/fleet/", "src/kafka/kafka_group.c"), 300, "sixty pipelines and three agents take minutes"),
-    Nightly(("test_fleet_sim.py::test_a_prediction",), ("src/agent/", "benchmarks/fleet_sim.py"), 60, "three agents, one killed, alone on the machine; the simulation itself runs each time"),
     Nightly(("test_kubernetes_plane.py",), ("packaging/helm/", "docs/deploy/kubernetes.yaml"), 150, "a control plane of its own; test_helm.py renders the chart in seconds"),
-    Nightly(("test_cgroup.py", "faults/test_agent_limits.py"), ("src/base/cgroup.c", "src/base/cgroup_test.c", "src/agent/process.c"), 75,
-            "boot a kernel of user mode; nothing else depends on it"),
-    Nightly(("test_fleet_agent.py",), ("src/agent/", "src/fleet/", "src/kafka/kafka_group.c"), 280, "each waits for sessions of a group to end; child_test has the states, each time"),
 )
 
 

@@ -29,8 +29,7 @@ def services():
     return dict(zip(parts[1::2], parts[2::2]))
 
 
-@pytest.mark.parametrize("unit, name", [("millrace.service", "millrace.service"), ("millrace@.service", "millrace@shop.service"),
-                                        ("millrace-fleet.service", "millrace-fleet.service")])
+@pytest.mark.parametrize("unit, name", [("millrace.service", "millrace.service"), ("millrace@.service", "millrace@shop.service")])
 def test_systemd_unit_is_hardened(tmp_path, unit, name):
     shutil.copy(path("docs", "deploy", unit), tmp_path / name)
     result = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager", str(tmp_path / name)], capture_output=True,
@@ -151,7 +150,7 @@ def test_the_template_is_the_unit_for_a_named_configuration():
 
 def test_units_are_what_systemd_takes(tmp_path):
     """With /bin/true in place of a program that need not be installed here."""
-    for name in ("millrace.service", "millrace@.service", "millrace-fleet.service", "millrace.target", "millrace.slice"):
+    for name in ("millrace.service", "millrace@.service", "millrace.target", "millrace.slice"):
         text = read("docs", "deploy", name)
         (tmp_path / name.replace("@", "@shop")).write_text(text.replace("/usr/bin/millrace ", "/bin/true "))
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *map(str, tmp_path.iterdir())], capture_output=True, text=True,

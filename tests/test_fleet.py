@@ -70,14 +70,14 @@ class Fleet:
         return out
 
     def plan(self):
-        code, out, err = self.run("plan", "--against", str(self.out))
+        code, out, err = self.run("plan", str(self.out))
         assert code in (0, 2, 4), err
         return code, out.replace(self.mark, "F").splitlines()
 
     def refused(self, code, *parts):
         """By both commands, and nothing is written."""
         before = self.files()
-        for command in (("plan", "--against", str(self.out)), ("render", "--out", str(self.out))):
+        for command in (("plan", str(self.out)), ("render", "--out", str(self.out))):
             got, out, err = self.run(*command)
             assert got == code and out == "" and all(part in err for part in parts), (got, err)
         assert self.files() == before
@@ -116,7 +116,7 @@ def flat(table, prefix=""):
 
 def test_what_comes_out(fleet):
     fleet.define(rest=f'[pipeline.{fleet.mark}_b]\npipeline.memory = "512MiB"\ntables = ["public.orders"]\n'
-                      f'sink.kafka.properties."client.rack" = "b"\n[pipeline.by_hand]\ndatabase = "other"\nserver = "pg9"\nweight = 10\n')
+                      f'sink.kafka.properties."client.rack" = "b"\n[pipeline.by_hand]\ndatabase = "other"\nserver = "pg9"\n')
     fleet.render()
     a, b = fleet.names
     assert sorted(fleet.files()) == sorted([f"{a}.toml", f"{b}.toml", "by_hand.toml"])
@@ -229,7 +229,7 @@ def test_one_that_is_renamed(fleet):
     """Nobody is told to drop the slot that the new name goes on with."""
     fleet.define(found="a").render()
     fleet.define(found="a", discover='name = "new_{database}"')
-    assert fleet.plan() == (4, ["!position new_F_a: new, with the slot of F_a", "- F_a: its slot is that of new_F_a now; drop nothing"])
+    assert fleet.plan() == (4, ["- F_a: its slot is that of new_F_a now; drop nothing", "!position new_F_a: new, with the slot of F_a"])
 
 
 @pytest.mark.parametrize("change", ["server", "database", "host", "dbname", "variable", "unreadable", "user"])
@@ -356,6 +356,42 @@ def test_own_slots_count_once(fleet):
         fleet.database.run("SELECT pg_drop_replication_slot(%s)", [slot], database="postgres")
 
 
+def test_apply(fleet):
+    """Says what a plan says, writes the folder, and prints what systemd is to do; a position only by a word of its own."""
+    def apply(*arguments):
+        code, out, err = fleet.run("apply", str(fleet.out), *arguments)
+        return code, out.replace(fleet.mark, "F").splitlines(), err.replace(fleet.mark, "F")
+    code, out, err = apply()
+    assert (code, out) == (0, ["systemctl enable --now millrace@F_a", "systemctl enable --now millrace@F_b"]) and "+ F_a\n+ F_b\n" in err
+    fleet.define(TEMPLATE.replace('["public.*", ', '["public.orders", '), rest=f'[pipeline.{fleet.mark}_b]\npipeline.memory = "512MiB"')
+    assert apply()[:2] == (0, ["systemctl reload millrace@F_a", "systemctl restart millrace@F_b"])
+    assert fleet.plan() == (0, []) and apply()[:2] == (0, [])
+    before = fleet.files()
+    fleet.define(TEMPLATE.replace('"mr_{database}"', '"cdc_{database}"'), found="a")
+    code, out, err = apply()
+    assert (code, out) == (4, []) and "--accept-position" in err and fleet.files() == before
+    code, out, _ = apply("--accept-position")
+    assert (code, out) == (0, ["systemctl disable --now millrace@F_b", "systemctl restart millrace@F_a"]) and len(fleet.files()) == 1
+    # A check with files of secrets that are not here fails, and nothing is written.
+    before = fleet.files()
+    fleet.define(found="a")
+    code, out, err = apply("--check", "--accept-position")
+    assert code == 78 and out == [] and "does not pass its check; nothing was written" in err and fleet.files() == before
+
+
+def test_a_folder_as_definition(fleet):
+    """fleet.toml in it, and a file for each pipeline that differs."""
+    folder = fleet.folder / "definition"
+    folder.mkdir()
+    (fleet.folder / "fleet.toml").rename(folder / "fleet.toml")
+    (folder / f"{fleet.mark}_b.toml").write_text('pipeline.memory = "512MiB"\n')
+    fleet.render("--config", str(folder))
+    assert [name for name, text in sorted(fleet.files().items()) if "512MiB" in text] == [f"{fleet.mark}_b.toml"]
+    (folder / "fleet.toml").write_text((folder / "fleet.toml").read_text() + f"[pipeline.{fleet.mark}_b]\ntombstones = false\n")
+    code, _, err = fleet.run("plan", str(fleet.out), "--config", str(folder))
+    assert code == 78 and "keep one of them" in err
+
+
 def test_files_of_others_stay(fleet):
     fleet.define(found="a").out.mkdir()
     (fleet.out / "notes.toml").write_text("x = 1\n")
@@ -373,9 +409,9 @@ def test_files_of_others_stay(fleet):
 
 
 def test_command_lines(fleet):
-    for arguments, part in ((("render",), "wants --out DIR, or --helm"), (("plan", "--against", "x", "--out", "y"), "not both"), ((), "fleet wants a word"),
-                            (("applied",), "fleet has no applied"), (("plan", "--against", "x", "--helm"), "does not take one of these options"),
-                            (("drain",), "wants a name"), (("status", "x"), "unexpected argument"),
+    for arguments, part in ((("render",), "wants --out DIR, or --helm"), (("plan",), "wants DIR"), ((), "fleet wants a word"),
+                            (("applied",), "fleet has no applied"), (("plan", "x", "--helm"), "does not take one of these options"),
+                            (("apply",), "wants DIR"), (("plan", "x", "y"), "unexpected argument"),
                             (("render", "--helm"), "give --out DIR, too")):
         code, _, err = fleet.run(*arguments)
         assert code == 64 and part in err, (arguments, code, err)

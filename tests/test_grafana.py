@@ -1,4 +1,4 @@
-"""Every query of every dashboard and alert rule has data, in a real Prometheus on a real run: a millrace, and a fleet's agent with two pipelines.
+"""Every query of every dashboard and alert rule has data, in a real Prometheus on a real run.
 
 PostgreSQL's exporter is Debian's. cAdvisor, kafka_exporter and Debezium have no native program here: their
 answers are served from tests/samples."""
@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +15,6 @@ import threading
 import psycopg
 import pytest
 
-from agents import Fleet
 from kit import dsn, eventually
 from prometheus import CONFIGURATION, ROOT, Prometheus, Sample, postgres_exporter
 
@@ -154,21 +152,11 @@ def prometheus(database, slot_limit, millrace, tmp_path):
         process.environment["LD_PRELOAD"] = "libjemalloc.so.2"
     process.start().streaming()
     with contextlib.ExitStack() as stack:
-        fleet = Fleet(2, options='source.postgres.slot_interval = "1s"\n')
-        stack.callback(fleet.close)
-        fleet.apply()
-        agent = fleet.agent("host-1").start()
-        fleet.all_served()
-        os.kill(agent.children()[0], signal.SIGKILL)  # an end, to be counted
-        agent.wait_for("fleet_pipeline_ended")
-        fleet.all_served()
-
         def started(made):
             stack.callback(made.stop)
             return made.address
         targets = {
-            # An agent of a fleet is a target like a millrace.
-            "millrace:9464": process.address() + '", "' + agent.log("http_listening")[0]["address"],
+            "millrace:9464": process.address(),
             "postgres-exporter:9187": started(postgres_exporter(tmp_path, dsn("postgres"))),
             "kafka-exporter:9308": started(Sample("kafka_exporter")),
             "cadvisor:8080": started(Sample("cadvisor")),
@@ -176,7 +164,7 @@ def prometheus(database, slot_limit, millrace, tmp_path):
         }
         server = Prometheus(tmp_path, targets)
         stack.callback(server.stop)
-        with Writer(database), fleet.load():
+        with Writer(database):
             yield server
 
 
@@ -210,7 +198,7 @@ def test_every_query_has_data(prometheus):
                       if all(math.isnan(value) for _, value in prometheus.query(query))]
         return not missing
 
-    eventually(lambda: len(prometheus.query('up == 1')) == 6, 60, "an answer of every target")
+    eventually(lambda: len(prometheus.query('up == 1')) == 5, 60, "an answer of every target")
     missing += rule_queries(prometheus)
     assert len(missing) > 100
     try:

@@ -1,5 +1,5 @@
 """The units of docs/deploy on a real systemd (booted.py), with real servers: instances and their target, reload, stop, a crash, exit codes, credentials,
-the journal, what the sandbox leaves, the agent of a fleet, and the scripts of the package."""
+the journal, what the sandbox leaves, and the scripts of the package."""
 
 import json
 import os
@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from agents import Fleet
 from booted import Booted
 from kit import BOOTSTRAP, Database, cannot_try, dsn, eventually
 from prometheus import ROOT
@@ -119,11 +118,10 @@ def test_a_crash(system, two):
     streams(two["a"])
 
 
-@pytest.mark.parametrize("unit", ["millrace.service", "millrace@code.service", "millrace-fleet.service"])
+@pytest.mark.parametrize("unit", ["millrace.service", "millrace@code.service"])
 def test_exit_codes(system, unit):
     """What a restart does not mend is left alone; after others it starts again."""
     system.write("/etc/millrace/secrets/code/x", "x", 0o600)
-    system.write("/etc/millrace/secrets/fleet/x", "x", 0o600)
     system.write("/etc/millrace/postgres.password", "x", 0o600)
     try:
         for code in (*PERSON, 0, 3, 69, 70, 71):
@@ -176,7 +174,7 @@ def test_the_sandbox(system, two):
     assert "ro" in options["/"] and "noexec" in options["/"] and "rw" in options["/var/lib/private/millrace-a"]
     score = system.run("systemd-analyze", "security", "--no-pager", "millrace@a.service").stdout
     assert float(re.search(r"Overall exposure level for \S+: ([0-9.]+)", score)[1]) <= 1.5
-    verified = system.run("systemd-analyze", "verify", "--man=no", "millrace@a.service", "millrace.service", "millrace-fleet.service")
+    verified = system.run("systemd-analyze", "verify", "--man=no", "millrace@a.service", "millrace.service")
     assert "millrace" not in verified.stderr, verified.stderr
     group = f"/proc/{system.first}/root/sys/fs/cgroup{system.shown('millrace@a', 'ControlGroup')}"
     if os.path.exists(f"{group}/memory.max"):
@@ -207,41 +205,3 @@ def test_the_unit_of_one(system, two):
     for unit in ("millrace", "millrace@b"):
         assert (system.shown(unit, "ActiveState"), system.shown(unit, "Result")) == ("inactive", "success")
     assert system.systemctl("is-enabled", "millrace", codes=(1,)) == "disabled"
-
-
-def test_the_agent_of_a_fleet(system):
-    """millrace-fleet.service: pipelines are processes below the unit, each in its own cgroup; a kill ends them, and the unit starts again; a stop is in
-    order."""
-    fleet = Fleet(2)
-    try:
-        system.write("/etc/millrace/fleet.toml", f'[fleet]\nname = "{fleet.name}"\nsession_timeout = "6s"\nsink.kafka.brokers = ["{BOOTSTRAP}"]\n'
-                     'http.address = "127.0.0.1:0"\nlog.format = "json"\n')
-        system.write("/etc/millrace/secrets/fleet/postgres", url("x")["password"], 0o600)
-        fleet.secret = "/run/credentials/millrace-fleet.service/secrets_postgres"
-        fleet.define(p0='limits = {memory = "300MiB"}\n')
-        fleet.apply()
-        unit = "millrace-fleet.service"
-        system.systemctl("start", unit)
-        fleet.all_served()
-        fleet.write(100)
-        (node,) = {one["node"] for one in fleet.status().values()}
-        assert node == "host-1"
-        group = f"/proc/{system.first}/root/sys/fs/cgroup{system.shown(unit, 'ControlGroup')}"
-        with open(f"{group}/cgroup.controllers", encoding="ascii") as file:
-            delegated = {"memory", "cpu"} <= set(file.read().split())
-        for number, name in enumerate(fleet.sources if delegated else ()):
-            with open(f"{group}/pipeline-{name}/memory.max", encoding="ascii") as file:
-                assert file.read().strip() == ("max" if number else str(300 << 20))
-        system.systemctl("kill", "--kill-whom=main", "-s", "KILL", unit)
-        system.wait_for(unit, NRestarts="1", ActiveState="active")
-        fleet.write(100)
-        fleet.all_served()
-        fleet.all_arrived()
-        system.systemctl("stop", unit)
-        assert (system.shown(unit, "Result"), system.shown(unit, "ExecMainStatus")) == ("success", "0")
-        ended = system.events(unit, "fleet_pipeline_ended")
-        assert {one["pipeline"] for one in ended[-2:]} == set(fleet.sources) and {one["exit_code"] for one in ended[-2:]} == {0}
-        assert json.dumps(ended).count("password") == 0
-    finally:
-        system.systemctl("stop", "millrace-fleet.service")
-        fleet.close()

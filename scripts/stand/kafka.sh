@@ -102,8 +102,6 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:
 log.dirs=$KAFKA_DATA/logs
 auto.create.topics.enable=$AUTO_CREATE
 group.initial.rebalance.delay.ms=0
-# Agents of a fleet that are killed are given up sooner than the default, 6 s, allows.
-group.min.session.timeout.ms=1000
 # After a kill the controller holds the old registration this long before it
 # lets the broker in again: with the default, 9 s, that start takes 11 s.
 broker.session.timeout.ms=4000

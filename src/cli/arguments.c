@@ -1,7 +1,6 @@
 #include "cli/arguments.h"
 
 #include <getopt.h>
-#include <sys/stat.h>
 
 #include "base/nearest.h"
 #include "cli/help.h"
@@ -212,59 +211,30 @@ static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
 static const struct fleet_word {
     const char *name;
     uint64_t takes;
-    int least, most; /* of operands after it */
+    bool wants_folder; /* as an operand */
 } fleet_words[] = {
-    {"render", BIT(OUT) | BIT(HELM), 0, 0},
-    {"plan", BIT(OUT) | BIT(AGAINST) | BIT(CHECK), 0, 1},
-    {"apply", BIT(CHECK) | BIT(ACCEPT_POSITION), 0, 1},
-    {"run", BIT(NODE), 0, 0},
-    {"status", BIT(JSON), 0, 0},
-    {"top", 0, 0, 0},
-    {"drain", 0, 1, 1},
-    {"undrain", 0, 1, 1},
-    {"move", 0, 1, 2},
-    {"retry", 0, 1, 1},
-    {"restart", BIT(ROLLING), 0, 1},
+    {"render", BIT(OUT) | BIT(HELM), false},
+    {"plan", 0, true},
+    {"apply", BIT(CHECK) | BIT(ACCEPT_POSITION), true},
 };
-
-/* Of plan and apply, a folder is the definition; of apply, a file is a plan. */
-static bool is_definition(const char *path)
-{
-    struct stat seen;
-    return path != NULL && stat(path, &seen) == 0 && S_ISDIR(seen.st_mode);
-}
 
 static mr_status take_fleet(int argc, char **argv, uint64_t given, struct mr_arguments *ret)
 {
     const struct fleet_word *word = NULL;
-    const char *fault = NULL;
     for (size_t i = 0; i < MR_ARRAY_LEN(fleet_words); i++) {
         word = strcmp(ret->files[0], fleet_words[i].name) == 0 ? &fleet_words[i] : word;
     }
     if (word == NULL) {
         return REFUSE("fleet has no %s; try millrace fleet --help\n", ret->files[0]);
     }
-    uint64_t foreign = given & ~(word->takes | BIT(CONFIG));
-    for (int i = 0; i < word->most; i++) {
-        ret->files[1 + i] = next_operand(argc, argv);
-        fault = i < word->least && ret->files[1 + i] == NULL ? "wants a name" : fault;
-    }
-    if ((word->takes & BIT(CHECK)) != 0 && is_definition(ret->files[1])) {
-        ret->config_path = ret->files[1];
-        ret->files[1] = NULL;
-    }
-    fault = foreign != 0 ? "does not take one of these options"
-            : (word->takes & BIT(HELM)) != 0 && (given & word->takes) == 0
-                ? "wants --out DIR, or --helm"
-            : (given & BIT(AGAINST)) != 0 && (given & (BIT(OUT) | BIT(CHECK))) != 0
-                ? "takes --against DIR or what is for Kafka (--out FILE, --check), not both"
-            : (word->takes & BIT(NODE)) != 0 && ret->files[2] == NULL
-                ? "wants --node NAME: what this host is called"
-            : (word->takes & BIT(ROLLING)) != 0 && !ret->rolling
-                ? "wants --rolling: one after another"
-            : (word->takes & BIT(AGAINST)) != 0 && ret->files[1] != NULL
-                ? "takes the folder of a definition"
-                : fault;
+    ret->files[1] = word->wants_folder ? next_operand(argc, argv) : NULL;
+    const char *fault = (given & ~(word->takes | BIT(CONFIG))) != 0
+                            ? "does not take one of these options"
+                        : word->wants_folder && ret->files[1] == NULL
+                            ? "wants DIR, the folder of the configurations"
+                        : (word->takes & BIT(HELM)) != 0 && (given & word->takes) == 0
+                            ? "wants --out DIR, or --helm"
+                            : NULL;
     return fault == NULL ? MR_OK
                          : REFUSE("fleet %s %s; try millrace fleet --help\n", word->name, fault);
 }

@@ -21,12 +21,10 @@ struct mr_arguments {
     struct mr_move_wish move;
     bool diff;
     struct mr_verify_options verify;
-    const char *sample;  /* of verify */
-    const char *against; /* a folder, of fleet */
-    bool helm, checks, accepts_position, rolling;
-    const char *choose; /* of recover; NULL: nothing yet */
-    const char
-        *files[3]; /* what is compared or converted; of fleet what is to be done, with what */
+    const char *sample; /* of verify */
+    bool helm, checks, accepts_position;
+    const char *choose;   /* of recover; NULL: nothing yet */
+    const char *files[2]; /* what is compared or converted; of fleet the word, and the folder */
 };
 
 /* Strings stay in `argv`, whose operands are moved after the options. Standard error has what is wrong

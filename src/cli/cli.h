@@ -62,11 +62,6 @@ mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *t
 /* `millrace top`: the state, drawn again each second until SIGINT or a "q"; goes on while millrace is away. */
 void mr_ask_top(const struct mr_http_options *server, FILE *to);
 
-/* `millrace fleet status`: what is known of a fleet's pipelines; `*ret_code` 1: one is held. `again` (`top`): drawn again each two seconds, until a
- * signal or a "q". */
-mr_status mr_ask_fleet(const char *path, bool as_json, bool again, FILE *to, int *ret_code,
-                       struct mr_error *ret_error);
-
 /* `millrace reload`: has a running millrace read its file again (`dry_run`: only look), and prints what changed. An error
  * says why nothing did. `path` (may be NULL) is the file that the caller means; refused when the running one reads another. */
 mr_status mr_ask_reload(const struct mr_http_options *server, const char *path, bool dry_run,

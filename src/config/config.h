@@ -93,11 +93,6 @@ mr_status mr_config_load_elsewhere(const char *name, const char *text, size_t le
 /* Reads a file for the sake of `http` alone (NULL path: the defaults), so that no other part's secret needs to be there. */
 mr_status mr_config_load_http(const char *path, struct mr_config **ret_config);
 
-/* The same of options that are a part of another file, for the sake of Kafka, `http` and the log; `kafka.brokers` is NULL where there is no
- * [sink.kafka]. `name` stands in messages. */
-mr_status mr_config_load_clients(const char *name, const struct mr_toml_node *root,
-                                 struct mr_config **ret_config);
-
 /* What tells a file's content from another's, in hexadecimal; "" where it can't be read. */
 struct mr_sha256_short mr_config_digest(const char *path);
 

@@ -220,21 +220,6 @@ static mr_status build_http_alone(struct mr_config *config)
     return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
 }
 
-mr_status mr_config_load_clients(const char *name, const struct mr_toml_node *root,
-                                 struct mr_config **ret_config)
-{
-    struct mr_config *config = *ret_config = mr_config_new(name);
-    mr_values_read(&config->values, root, &config->problems);
-    if (config->problems.errors == 0) {
-        place_values(config);
-        if (config->values.kafka_section_line != 0) {
-            mr_config_build_sink(config);
-        }
-        mr_config_build_http(config);
-    }
-    return config->problems.errors == 0 ? MR_OK : MR_ERR_CONFIG;
-}
-
 mr_status mr_config_load_http(const char *path, struct mr_config **ret_config)
 {
     if (path != NULL) {

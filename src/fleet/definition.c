@@ -1,9 +1,8 @@
 #include <dirent.h>
-#include <inttypes.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "fleet/store.h"
+#include "fleet/fleet_internal.h"
 
 enum { PER_SERVER_MAX = 50 };
 #define MAIN_FILE "fleet.toml" /* of a folder */
@@ -97,9 +96,7 @@ static void read_sections(struct fleet *fleet)
     const struct mr_toml_node *most = value_of(fleet, about, "max_per_server", MR_TOML_INTEGER);
     const struct mr_toml_node *servers = value_of(fleet, root, "discover", MR_TOML_TABLE);
     check_keys(fleet, root, "in a fleet", "fleet|template|templates|discover|pipeline");
-    check_keys(fleet, about, "in [fleet]",
-               "name|max_per_server|max_pipelines|max_memory|session_timeout|folder|metrics|sink|"
-               "http|log");
+    check_keys(fleet, about, "in [fleet]", "name|max_per_server");
     fleet->name = mr_fleet_text(fleet, about, "name", "");
     fleet->per_server_max = most == NULL ? PER_SERVER_MAX : most->integer;
     fleet->options = value_of(fleet, root, "template", MR_TOML_TABLE);
@@ -202,51 +199,6 @@ void mr_fleet_read(const char *path, struct fleet *fleet)
     }
     if (fleet->root != NULL) {
         read_sections(fleet);
-    }
-}
-
-void mr_fleet_number(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
-                     int64_t most, uint64_t *to)
-{
-    const struct mr_toml_node *node = value_of(fleet, table, key, MR_TOML_INTEGER);
-    if (node != NULL && (node->integer < 1 || node->integer > most)) {
-        FLEET_PROBLEM(fleet, node->line, "%s must be from 1 to %" PRId64, key, most);
-    } else if (node != NULL) {
-        *to = (uint64_t)node->integer;
-    }
-}
-
-void mr_fleet_size(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
-                   uint64_t *to)
-{
-    const char *size = mr_fleet_text(fleet, table, key, NULL);
-    int64_t bytes = 0;
-    bool is_good = size != NULL && mr_option_parse(mr_option_at(MR_INDEX_memory), size, &bytes);
-    if (is_good && bytes > 0) {
-        *to = (uint64_t)bytes;
-    } else if (size != NULL) {
-        FLEET_PROBLEM(fleet, table->line, "%s must be a size such as \"512MiB\"", key);
-    }
-}
-
-static void take_terms(struct fleet *fleet, const struct mr_toml_node *table,
-                       struct fleet_terms *terms)
-{
-    const struct mr_toml_node *run = value_of(fleet, table, "run", MR_TOML_BOOLEAN);
-    const struct mr_toml_node *limits = value_of(fleet, table, "limits", MR_TOML_TABLE);
-    check_keys(fleet, limits, "in limits", "memory|cpu_weight");
-    terms->run = run == NULL ? terms->run : run->integer != 0;
-    mr_fleet_number(fleet, table, "weight", FLEET_WEIGHT_MAX, &terms->weight);
-    mr_fleet_number(fleet, limits, "cpu_weight", FLEET_CPU_WEIGHT_MAX, &terms->cpu_weight);
-    mr_fleet_size(fleet, limits, "memory", &terms->memory_max);
-}
-
-void mr_fleet_take_terms(struct fleet *fleet, const struct fleet_layers *layers,
-                         struct fleet_terms *terms)
-{
-    *terms = (struct fleet_terms){.run = true, .weight = 1};
-    for (uint32_t i = 0; i < FLEET_LAYERS; i++) {
-        take_terms(fleet, layers->at[i], terms);
     }
 }
 

@@ -1,6 +1,9 @@
-#include "fleet/fleet.h"
+#include <spawn.h>
+#include <sys/wait.h>
 
-#include "fleet/store.h"
+#include "fleet/fleet_internal.h"
+
+enum { FLEET_NOTHING = 0, FLEET_CHANGES = 2, FLEET_POSITION_CHANGES = 4 }; /* exit codes */
 
 /* What says where a pipeline is: with another one it begins anew, or is refused (docs/position.md). */
 static const char positions[] =
@@ -14,7 +17,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* From the definition to a configuration for each pipeline. */
-static mr_status make(struct fleet *fleet, struct mr_error *ret_error)
+static mr_status make_all(struct fleet *fleet, struct mr_error *ret_error)
 {
     MR_TRY(mr_fleet_discover(fleet, ret_error));
     MR_TRY(mr_fleet_add_gone(fleet, ret_error));
@@ -30,37 +33,17 @@ static mr_status make(struct fleet *fleet, struct mr_error *ret_error)
     return fleet->problems.errors == 0 ? mr_fleet_check_room(fleet, ret_error) : MR_OK;
 }
 
-/* What is in Kafka as a folder would have it. */
-static void take_stored(struct fleet *fleet)
-{
-    for (uint32_t i = 0; i < fleet->stored->count; i++) {
-        const struct fleet_stored_item *item = &fleet->stored->items[i];
-        const struct fleet_definition *definition = &item->record.definition;
-        const char *text = item->is_wrong ? "" : definition->config;
-        if (item->record.kind == FLEET_RECORD_DEFINITION &&
-            !mr_fleet_take_made(fleet, definition->name, text, strlen(text), &definition->terms)) {
-            mr_fleet_append(&fleet->before,
-                            &(struct fleet_pipeline){.name = MR_STRDUP(definition->name),
-                                                     .server = MR_STRDUP(""),
-                                                     .database = MR_STRDUP("")});
-        }
-    }
-}
-
-mr_status mr_fleet_begin(const struct mr_fleet_options *options, const struct fleet_stored *stored,
-                         struct fleet *fleet, struct mr_error *ret_error)
+/* From the file to configurations, beside what was made before. What is wrong is printed. To be ended by
+ * mr_fleet_done in any case. */
+static mr_status begin(const struct mr_fleet_options *options, struct fleet *fleet,
+                       struct mr_error *ret_error)
 {
     mr_status status = MR_OK;
     mr_fleet_read(options->path, fleet);
-    fleet->stored = stored;
-    fleet->folder = stored == NULL ? options->folder : NULL;
+    fleet->folder = options->folder;
     if (fleet->problems.errors == 0) {
-        if (stored != NULL) {
-            take_stored(fleet);
-        } else {
-            status = mr_fleet_folder_read(fleet, ret_error);
-        }
-        status = status == MR_OK ? make(fleet, ret_error) : status;
+        status = mr_fleet_folder_read(fleet, ret_error);
+        status = status == MR_OK ? make_all(fleet, ret_error) : status;
     }
     mr_problems_print(&fleet->problems, stderr);
     return status != MR_OK || fleet->problems.errors == 0
@@ -87,7 +70,7 @@ mr_status mr_fleet_render(const struct mr_fleet_options *options, FILE *to, int 
 {
     struct fleet fleet;
     *ret_code = 0;
-    mr_status status = mr_fleet_begin(options, NULL, &fleet, ret_error);
+    mr_status status = begin(options, &fleet, ret_error);
     if (status == MR_OK && options->helm) {
         status = check_folder(&fleet, ret_error);
     }
@@ -135,23 +118,8 @@ static bool take_place(struct difference *difference, const char *word, const ch
     return moves;
 }
 
-static void take_terms(struct difference *difference, const struct fleet_terms *a,
-                       const struct fleet_terms *b)
-{
-    if (a->run != b->run) {
-        take_word(difference, "run");
-        difference->restarts = true;
-    }
-    if (a->weight != b->weight) {
-        take_word(difference, "weight");
-    }
-    if (a->memory_max != b->memory_max || a->cpu_weight != b->cpu_weight) {
-        take_word(difference, "limits");
-    }
-}
-
 static void take_all(struct difference *difference, const struct fleet_pipeline *pipeline,
-                     const struct fleet_pipeline *made, bool is_folder)
+                     const struct fleet_pipeline *made)
 {
     if (made->config == NULL) {
         difference->moves = true;
@@ -165,26 +133,37 @@ static void take_all(struct difference *difference, const struct fleet_pipeline 
     difference->moves |= difference->paths.data != NULL && !mr_pg_same_server(before, now, true);
     difference->moves |= take_place(difference, "its server", made->server, pipeline->server);
     difference->moves |= take_place(difference, "its database", made->database, pipeline->database);
-    if (!is_folder) {
-        take_terms(difference, &made->terms, &pipeline->terms);
+}
+
+/* Where lines and commands go; NULL: nowhere. */
+struct tellers {
+    FILE *plan, *commands;
+};
+
+static void tell_command(const struct tellers *to, const char *verb, const char *name)
+{
+    if (to->commands != NULL) {
+        fprintf(to->commands, "systemctl %s millrace@%s\n", verb, name);
     }
 }
 
 /* The code that it makes of the plan. */
 static int compare(const struct fleet_pipeline *pipeline, const struct fleet_pipeline *made,
-                   bool is_folder, FILE *to)
+                   const struct tellers *to)
 {
     struct difference difference = {0};
-    take_all(&difference, pipeline, made, is_folder);
+    take_all(&difference, pipeline, made);
     int code = difference.paths.data == NULL ? FLEET_NOTHING
                : difference.moves            ? FLEET_POSITION_CHANGES
                                              : FLEET_CHANGES;
     if (code != FLEET_NOTHING) {
-        fprintf(to, "%s %s: %s\n",
-                difference.moves      ? "!position"
-                : difference.restarts ? "~restart"
-                                      : "~reload",
+        bool restarts = difference.moves || difference.restarts;
+        fprintf(to->plan, "%s %s: %s\n",
+                difference.moves ? "!position"
+                : restarts       ? "~restart"
+                                 : "~reload",
                 pipeline->name, difference.paths.data);
+        tell_command(to, restarts ? "restart" : "reload", pipeline->name);
     }
     mr_text_done(&difference.paths);
     return code;
@@ -203,71 +182,59 @@ static const struct fleet_pipeline *find_sharer(const struct fleet_list *list,
     return found;
 }
 
-static int print_new(const struct fleet *fleet, const struct fleet_pipeline *pipeline, FILE *to)
+static int tell_new(const struct fleet *fleet, const struct fleet_pipeline *pipeline,
+                    const struct tellers *to)
 {
     const char *what;
     const struct fleet_pipeline *sharer = find_sharer(&fleet->before, pipeline, &what);
+    tell_command(to, "enable --now", pipeline->name);
     if (sharer != NULL) {
-        fprintf(to, "!position %s: new, with the %s of %s\n", pipeline->name, what, sharer->name);
+        fprintf(to->plan, "!position %s: new, with the %s of %s\n", pipeline->name, what,
+                sharer->name);
         return FLEET_POSITION_CHANGES;
     }
-    fprintf(to, "+ %s\n", pipeline->name);
+    fprintf(to->plan, "+ %s\n", pipeline->name);
     return FLEET_CHANGES;
 }
 
-static void print_removed(const struct fleet *fleet, const struct fleet_pipeline *made, FILE *to)
+static void tell_removed(const struct fleet *fleet, const struct fleet_pipeline *made,
+                         const struct tellers *to)
 {
     const char *what;
     const struct fleet_pipeline *sharer = find_sharer(&fleet->pipelines, made, &what);
     if (sharer != NULL) {
-        fprintf(to, "- %s: its %s is that of %s now; drop nothing\n", made->name, what,
+        fprintf(to->plan, "- %s: its %s is that of %s now; drop nothing\n", made->name, what,
                 sharer->name);
     } else {
-        fprintf(to, "- %s: its slot stays, and keeps WAL until somebody drops it\n", made->name);
+        fprintf(to->plan, "- %s: its slot stays, and keeps WAL until somebody drops it\n",
+                made->name);
     }
+    tell_command(to, "disable --now", made->name);
 }
 
-/* Has the pipeline set as it is wanted. */
-static void add_wanted(const struct fleet_pipeline *pipeline, cJSON *change)
-{
-    const struct fleet_record record = {
-        .kind = FLEET_RECORD_DEFINITION,
-        .definition = {.config = pipeline->text.data, .terms = pipeline->terms}};
-    cJSON_AddItemToObject(cJSON_GetObjectItem(change, "pipelines"), pipeline->name,
-                          mr_fleet_record_json(&record));
-}
-
-int mr_fleet_print_plan(const struct fleet *fleet, FILE *to, cJSON *change)
+/* A line for each pipeline that differs from what was made before; the code of it. Those that go are first:
+ * another may be about to have their slot. */
+static int tell_plan(const struct fleet *fleet, const struct tellers *to)
 {
     int code = FLEET_NOTHING;
+    for (uint32_t i = 0; i < fleet->before.count; i++) {
+        const struct fleet_pipeline *made = &fleet->before.items[i];
+        if (mr_fleet_find(&fleet->pipelines, made->name) == NULL) {
+            tell_removed(fleet, made, to);
+            code = FLEET_CHANGES;
+        }
+    }
     for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
         const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
         const struct fleet_pipeline *made = mr_fleet_find(&fleet->before, pipeline->name);
         if (pipeline->is_gone) {
-            fprintf(to, "  %s: its %s\n", pipeline->name,
+            fprintf(to->plan, "  %s: its %s\n", pipeline->name,
                     mr_fleet_server(fleet, pipeline->server) != NULL
                         ? "database is gone; it stays, for gone = \"keep\""
-                    : fleet->stored != NULL
-                        ? "server is in no [discover.…]; it stays: run = false stops it"
                         : "server is in no [discover.…]; it stays until its file is removed");
         }
-        int own = made == NULL ? print_new(fleet, pipeline, to)
-                               : compare(pipeline, made, fleet->stored == NULL, to);
+        int own = made == NULL ? tell_new(fleet, pipeline, to) : compare(pipeline, made, to);
         code = own > code ? own : code;
-        if (own != FLEET_NOTHING && change != NULL) {
-            add_wanted(pipeline, change);
-        }
-    }
-    for (uint32_t i = 0; i < fleet->before.count; i++) {
-        const struct fleet_pipeline *made = &fleet->before.items[i];
-        if (mr_fleet_find(&fleet->pipelines, made->name) == NULL) {
-            print_removed(fleet, made, to);
-            code = code == FLEET_NOTHING ? FLEET_CHANGES : code;
-            if (change != NULL) {
-                cJSON_AddItemToArray(cJSON_GetObjectItem(change, "gone"),
-                                     cJSON_CreateString(made->name));
-            }
-        }
     }
     return code;
 }
@@ -276,13 +243,94 @@ mr_status mr_fleet_plan(const struct mr_fleet_options *options, FILE *to, int *r
                         struct mr_error *ret_error)
 {
     struct fleet fleet;
-    if (options->folder == NULL) {
-        return mr_fleet_plan_stored(options, to, ret_code, ret_error);
-    }
-    mr_status status = mr_fleet_begin(options, NULL, &fleet, ret_error);
+    mr_status status = begin(options, &fleet, ret_error);
     if (status == MR_OK) {
-        *ret_code = mr_fleet_print_plan(&fleet, to, NULL);
+        *ret_code = tell_plan(&fleet, &(struct tellers){.plan = to});
     }
     mr_fleet_done(&fleet);
     return status;
+}
+
+/* `millrace check` of a configuration, on this machine; its exit code. What it prints goes to standard error. */
+static mr_status check_one(const struct fleet_pipeline *pipeline, int *ret_code,
+                           struct mr_error *ret_error)
+{
+    char path[] = "/tmp/millrace-check-XXXXXX";
+    int fd = mkstemp(path), wait_status = 0;
+    pid_t pid;
+    const struct mr_text *text = &pipeline->text;
+    const char *const arguments[] = {"millrace", "check", "--config", path, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+    fprintf(stderr, "%s:\n", pipeline->name);
+    bool is_good = fd >= 0 && write(fd, text->data, text->len) == (ssize_t)text->len &&
+                   posix_spawn(&pid, "/proc/self/exe", &actions, NULL,
+                               (char *const *)(uintptr_t)arguments, environ) == 0 &&
+                   waitpid(pid, &wait_status, 0) == pid;
+    posix_spawn_file_actions_destroy(&actions);
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    *ret_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128;
+    return is_good ? MR_OK
+                   : mr_fail(ret_error, MR_ERR_SYSTEM, "%s can't be checked: %s", pipeline->name,
+                             strerror(errno));
+}
+
+/* New and changed ones; the first that fails ends it. */
+static mr_status check_all(const struct fleet *fleet, int *ret_code, struct mr_error *ret_error)
+{
+    for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
+        const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
+        if (mr_fleet_is_as_before(fleet, pipeline)) {
+            continue;
+        }
+        MR_TRY(check_one(pipeline, ret_code, ret_error));
+        if (*ret_code != 0) {
+            fprintf(stderr, "millrace: pipeline %s does not pass its check; nothing was written\n",
+                    pipeline->name);
+            return MR_END;
+        }
+    }
+    return MR_OK;
+}
+
+/* MR_END: `*ret_code` says why nothing was written. */
+static mr_status apply_to_folder(const struct fleet *fleet, const struct mr_fleet_options *options,
+                                 FILE *to, int *ret_code, struct mr_error *ret_error)
+{
+    char *commands = NULL;
+    size_t len;
+    FILE *memory = open_memstream(&commands, &len);
+    MR_ASSERT(memory != NULL);
+    *ret_code = tell_plan(fleet, &(struct tellers){.plan = stderr, .commands = memory});
+    fclose(memory);
+    mr_status status = MR_OK;
+    if (*ret_code == FLEET_POSITION_CHANGES && !options->accepts) {
+        fputs("millrace: a position is at stake, and nothing was written; look at it, and give "
+              "--accept-position\n",
+              stderr);
+        status = MR_END;
+    } else {
+        *ret_code = 0;
+        status = options->checks ? check_all(fleet, ret_code, ret_error) : MR_OK;
+        status = MR_THEN(status, mr_fleet_folder_write(fleet, ret_error));
+    }
+    if (status == MR_OK) {
+        fputs(commands, to);
+    }
+    free(commands);
+    return status;
+}
+
+mr_status mr_fleet_apply(const struct mr_fleet_options *options, FILE *to, int *ret_code,
+                         struct mr_error *ret_error)
+{
+    struct fleet fleet;
+    mr_status status = begin(options, &fleet, ret_error);
+    status = MR_THEN(status, apply_to_folder(&fleet, options, to, ret_code, ret_error));
+    mr_fleet_done(&fleet);
+    return status == MR_END ? MR_OK : status;
 }

@@ -1,23 +1,14 @@
-/* A fleet inside. Only src/fleet and src/agent include it.
+/* A fleet inside. Only src/fleet includes it.
  *
  *   definition.c  the file: template, servers, pipelines by hand
  *   discover.c    what servers say: databases, and whether there is room
  *   template.c    a pipeline's options, with {…} replaced, as a configuration
  *   made.c        the folder: what was made before, and writing it
- *   fleet.c       render and plan
- *   own.c         the fleet itself: its name, and how its Kafka is reached
- *   records.c     what is kept in Kafka: the records,
- *   store.c       and its topics (both by store.h)
- *   apply.c       plan and apply of what is kept there
- *   change.c      drain, move, retry and the like
- *   status.c      what agents say, worst first */
+ *   fleet.c       render, plan and apply */
 #pragma once
 
 #include "config/config.h"
 #include "fleet/fleet.h"
-
-struct cJSON;
-struct fleet_stored;
 
 enum { FLEET_NAME_MAX = 63 };
 
@@ -33,14 +24,6 @@ struct fleet_server {
     struct mr_pg_conn *conn; /* NULL: not connected */
 };
 
-/* What an agent is to know beside the configuration. */
-struct fleet_terms {
-    bool run;            /* false: nothing runs, state "stopped" */
-    uint64_t weight;     /* 1 to 1000 */
-    uint64_t memory_max; /* bytes, of its cgroup; 0: none */
-    uint64_t cpu_weight; /* 1 to 10000, of its cgroup; 0: none */
-};
-
 struct fleet_pipeline {
     char *name;
     char *database, *server;  /* "": not known */
@@ -48,7 +31,6 @@ struct fleet_pipeline {
     bool is_gone;             /* it was found once */
     struct mr_text text;      /* the configuration: two lines of comment, then an option a line */
     struct mr_config *config; /* NULL: not made yet, or what was made before is wrong */
-    struct fleet_terms terms;
 };
 
 struct fleet_list {
@@ -66,9 +48,8 @@ struct fleet {
     struct fleet_server *servers;
     uint32_t server_count;
     struct fleet_list pipelines;
-    const char *folder;                /* NULL: none */
-    const struct fleet_stored *stored; /* in Kafka; NULL: it is not looked at */
-    struct fleet_list before;          /* what this fleet has made in the one or the other */
+    const char *folder;       /* NULL: none */
+    struct fleet_list before; /* what this fleet has made in it */
     struct mr_problems problems;
 };
 
@@ -85,30 +66,6 @@ const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, cons
 /* The text of a key, or `fallback`; of another kind: the problem is added. */
 const char *mr_fleet_text(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
                           const char *fallback);
-
-/* A whole number of at least 1, and a size; `*to` stays where there is none. Otherwise the problem is added. */
-void mr_fleet_number(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
-                     int64_t most, uint64_t *to);
-void mr_fleet_size(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
-                   uint64_t *to);
-
-/* What [fleet] says of the fleet itself. Options of pipelines are not looked at. */
-struct fleet_own {
-    char *name;
-    struct mr_config *config; /* kafka, http and the log alone */
-    char *folder;             /* of an agent, for its children's files */
-    int64_t
-        session_ms; /* without a sign of life for so long, an agent's pipelines are given to others */
-    bool summary;   /* its /metrics have a few series of each pipeline only */
-    uint64_t pipelines_max, memory_max; /* what the host is good for; 0: no limit */
-};
-
-/* The fleet's own part of the file. What is wrong goes to standard error. To be ended by mr_fleet_own_done in any case. */
-mr_status mr_fleet_own_read(const char *path, struct fleet_own *ret, struct mr_error *ret_error);
-void mr_fleet_own_done(struct fleet_own *own);
-
-/* A view (fleet.h) of who has read [fleet] and keeps it. */
-struct mr_fleet_view *mr_fleet_view_of(const struct fleet_own *own);
 
 const struct fleet_server *mr_fleet_server(const struct fleet *fleet, const char *name);
 
@@ -146,33 +103,14 @@ struct fleet_layers {
 };
 struct fleet_layers mr_fleet_layers(struct fleet *fleet, const struct fleet_pipeline *pipeline);
 
-/* Whether it runs, weight and limits. */
-void mr_fleet_take_terms(struct fleet *fleet, const struct fleet_layers *layers,
-                         struct fleet_terms *terms);
-
 /* Makes text and configuration of each. */
 void mr_fleet_make(struct fleet *fleet);
 
 /* What two pipelines have in common that they may not: "slot", "stored position", "transactional id"; NULL: nothing. */
 const char *mr_fleet_shared(const struct fleet_pipeline *a, const struct fleet_pipeline *b);
 
-/* From the file to configurations, beside what was made before: in options->folder or (not NULL) in `stored`. What is wrong is printed. To be ended
- * by mr_fleet_done in any case. */
-mr_status mr_fleet_begin(const struct mr_fleet_options *options, const struct fleet_stored *stored,
-                         struct fleet *fleet, struct mr_error *ret_error);
-
-/* A line for each pipeline that differs from what was made before; the code of it. `change` (may be NULL) gets what is to be done. */
-int mr_fleet_print_plan(const struct fleet *fleet, FILE *to, struct cJSON *change);
-enum { FLEET_NOTHING = 0, FLEET_CHANGES = 2, FLEET_POSITION_CHANGES = 4 };
-
-mr_fleet_fn mr_fleet_plan_stored; /* mr_fleet_plan of what is kept in Kafka */
-
 /* Prints them as values for the chart. */
 void mr_fleet_print_values(const struct fleet *fleet, FILE *to);
-
-/* Adds what was made before, of text and name. False: it is not this fleet's. */
-bool mr_fleet_take_made(struct fleet *fleet, const char *name, const char *text, size_t len,
-                        const struct fleet_terms *terms);
 
 /* Reads what is there; a folder that does not exist is empty. */
 mr_status mr_fleet_folder_read(struct fleet *fleet, struct mr_error *ret_error);
@@ -184,8 +122,8 @@ void mr_fleet_folder_check(struct fleet *fleet);
 void mr_fleet_mark(const struct fleet *fleet, const struct fleet_pipeline *pipeline,
                    struct mr_text *to);
 
-/* In one step, so that nobody reads a half of it. */
-bool mr_fleet_write_file(const char *path, mode_t mode, const struct mr_text *text);
+/* Whether the folder has it, text by text. */
+bool mr_fleet_is_as_before(const struct fleet *fleet, const struct fleet_pipeline *pipeline);
 
 /* Makes the folder what the fleet is. */
 mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_error);

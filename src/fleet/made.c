@@ -43,21 +43,20 @@ static char *path_of(const char *folder, const char *name)
     return mr_formatted("%s/%s.toml", folder, name);
 }
 
-bool mr_fleet_take_made(struct fleet *fleet, const char *name, const char *text, size_t len,
-                        const struct fleet_terms *terms)
+/* What is not this fleet's is left out. */
+static void take_made(struct fleet *fleet, const char *name, const char *text, size_t len)
 {
-    struct fleet_pipeline made = {.name = MR_STRDUP(name), .terms = *terms};
+    struct fleet_pipeline made = {.name = MR_STRDUP(name)};
     mr_text_add(&made.text, text, len);
     if (!read_mark(fleet, made.text.data, &made)) {
         mr_fleet_pipeline_done(&made);
-        return false;
+        return;
     }
     if (mr_config_load_elsewhere(made.name, text, len, &made.config) != MR_OK) {
         mr_config_free(made.config);
         made.config = NULL;
     }
     mr_fleet_append(&fleet->before, &made);
-    return true;
 }
 
 /* Adds the file if it is one of ours. */
@@ -75,7 +74,7 @@ static mr_status read_made(struct fleet *fleet, const char *file, struct mr_erro
         return mr_fail(ret_error, MR_ERR_USAGE,
                        "%s can't be read, so it can't be told what ran before: %s", path, reason);
     }
-    mr_fleet_take_made(fleet, name, text, len, &(struct fleet_terms){0});
+    take_made(fleet, name, text, len);
     return MR_OK;
 }
 
@@ -110,12 +109,19 @@ void mr_fleet_folder_check(struct fleet *fleet)
     }
 }
 
-bool mr_fleet_write_file(const char *path, mode_t mode, const struct mr_text *text)
+/* In one step, so that nobody reads a half of it. */
+static bool write_whole(const char *path, const struct mr_text *text)
 {
     MR_FREED char *new = mr_formatted("%s.new", path);
-    int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool good = fd >= 0 && write(fd, text->data, text->len) == (ssize_t)text->len;
     return fd >= 0 && close(fd) == 0 && good && rename(new, path) == 0;
+}
+
+bool mr_fleet_is_as_before(const struct fleet *fleet, const struct fleet_pipeline *pipeline)
+{
+    const struct fleet_pipeline *made = mr_fleet_find(&fleet->before, pipeline->name);
+    return made != NULL && strcmp(made->text.data, pipeline->text.data) == 0;
 }
 
 mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_error)
@@ -124,10 +130,9 @@ mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_
     mkdir(fleet->folder, 0755);
     for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
         const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
-        const struct fleet_pipeline *made = mr_fleet_find(&fleet->before, pipeline->name);
-        bool is_new = made == NULL || strcmp(made->text.data, pipeline->text.data) != 0;
+        bool is_new = !mr_fleet_is_as_before(fleet, pipeline);
         MR_FREED char *path = path_of(fleet->folder, pipeline->name);
-        if (is_new && !mr_fleet_write_file(path, 0666, &pipeline->text)) {
+        if (is_new && !write_whole(path, &pipeline->text)) {
             return mr_fail(ret_error, MR_ERR_USAGE, "%s can't be written: %s", path,
                            strerror(errno));
         }

@@ -7,7 +7,7 @@
 enum { WRONG_MAX = 5 }; /* pipelines */
 
 /* Of a pipeline's own section, what is the fleet's and not an option. */
-#define OWN_KEYS "database|server|template|weight|run|limits"
+#define OWN_KEYS "database|server|template"
 
 /* TOML's basic strings have JSON's escapes (toml.io, v1.0.0, "String"), and so do YAML's in double quotes (YAML 1.2.2, 5.7). */
 static void add_string(struct mr_text *to, const char *text)
@@ -157,9 +157,7 @@ static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, co
     bool good = true;
     for (uint32_t layer = 0; layer < FLEET_LAYERS; layer++) {
         const struct mr_toml_node *section = layers->at[layer];
-        const char *fleets = prefix[0] != '\0'          ? ""
-                             : layer + 1 < FLEET_LAYERS ? "weight|run|limits"
-                                                        : OWN_KEYS;
+        const char *fleets = prefix[0] == '\0' && layer + 1 == FLEET_LAYERS ? OWN_KEYS : "";
         for (uint32_t i = 0; section != NULL && i < section->count && good; i++) {
             const char *key = section->children[i].key;
             good = mr_is_among(fleets, mr_slice_of(key)) || is_before(layers, layer, key) ||
@@ -175,7 +173,6 @@ static bool make_one(struct fleet *fleet, struct fleet_pipeline *pipeline)
     uint32_t errors = fleet->problems.errors;
     mr_fleet_mark(fleet, pipeline, &pipeline->text);
     struct fleet_layers layers = mr_fleet_layers(fleet, pipeline);
-    mr_fleet_take_terms(fleet, &layers, &pipeline->terms);
     if (fleet->problems.errors > errors || !add_section(fleet, pipeline, "", &layers)) {
         return false;
     }
