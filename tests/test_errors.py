@@ -127,7 +127,7 @@ def test_lost_slot(database, millrace):
             database.run("CHECKPOINT")
             return database.slot_row("wal_status") == "lost"
         eventually(lost, 60, "the loss of the slot")
-        assert not lacks(process, 10, "is lost", "rows since then are missing", "pg_drop_replication_slot")
+        assert not lacks(process, 10, "is lost", "rows since then are missing", "millrace recover")
     finally:
         database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
         database.run("SELECT pg_reload_conf()")

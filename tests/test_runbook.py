@@ -56,10 +56,10 @@ def test_every_exit_code_has_a_section():
 
 def test_every_alert_has_a_section_and_says_where():
     rules = read("grafana/prometheus/rules.yml")
-    alerts = dict(re.findall(r"- alert: (\w+)\n(?:(?!- alert).*\n)*? +runbook_url: (\S+)", rules))
+    alerts = dict(re.findall(r"- alert: (\w+)\n(?:(?!- alert).*\n)*? +runbook: (.+)", rules))
     assert sorted(alerts) == sorted(re.findall(r"- alert: (\w+)", rules)) == sorted(names_of("Alerts"))
-    for alert, url in alerts.items():
-        assert url.endswith(f"/docs/runbook.md#{alert.lower()}"), alert
+    for alert, command in alerts.items():
+        assert command == f"millrace help {alert}" and helped(alert).returncode == 0
 
 
 def test_every_cause_of_a_standstill_has_a_section():
@@ -107,7 +107,7 @@ def test_sections_say_what_to_do_and_what_is_lost(name):
 
 
 STATEMENTS = [statement for block in re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-              for statement in re.findall(r"[^;]+;", re.sub(r"--.*", "", block))]
+              for statement in re.findall(r"(?:'[^']*'|[^;'])+;", re.sub(r"--.*", "", block))]
 CHANGES_SERVER = ("ALTER SYSTEM", "SELECT pg_reload_conf", "SELECT pg_create_logical_replication_slot", "ALTER ROLE", "CREATE PUBLICATION",
                   "ALTER PUBLICATION", "GRANT USAGE ON SCHEMA public TO millrace", "GRANT SELECT ON public.orders")
 
@@ -119,6 +119,36 @@ def test_questions_of_the_page_are_answered(database):
     assert len(asked) >= 9
     for statement in asked:
         database.run(statement)
+
+
+def test_the_limit_is_raised_and_never_lowered(database, millrace):
+    """As printed, by the page and by `check`: after it a checkpoint leaves the slot alone. A literal that was once there ends it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    assert process.stop() == 0
+    kept = f"SELECT pg_current_wal_lsn() - restart_lsn FROM pg_replication_slots WHERE slot_name = '{database.slot}'"
+    (look,) = [statement for statement in STATEMENTS if "AS run" in statement]
+    try:
+        database.run("ALTER SYSTEM SET max_slot_wal_keep_size = '400MB'")
+        database.run("SELECT pg_reload_conf()")
+        while database.run(kept)[0][0] < 210e6:
+            database.run("SELECT pg_logical_emit_message(false, 'filler', repeat('x', 10000000))")
+        command = database.run(look)[0][0]
+        assert command == "ALTER SYSTEM SET max_slot_wal_keep_size = '1024MB';"
+        _, told = kit.check(process)
+        assert f"{command} SELECT pg_reload_conf();" in told, told
+        for statement, lost in ((command, False), ("ALTER SYSTEM SET max_slot_wal_keep_size = '50MB'", True)):
+            database.run(statement)
+            database.run("SELECT pg_reload_conf()")
+            kit.eventually(lambda: database.run("SHOW max_slot_wal_keep_size")[0][0] in statement.replace("1024MB", "1GB"), what="the limit")
+            for _ in range(2):
+                database.run("CHECKPOINT")
+            assert (database.slot_row("wal_status") == "lost") == lost
+        assert database.run(look)[0][0].startswith("ALTER SYSTEM SET max_slot_wal_keep_size = '1024MB'")
+    finally:
+        database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
+        database.run("SELECT pg_reload_conf()")
+    assert database.run(look) == []  # no limit: none to raise
 
 
 # ---- what the program shows ----

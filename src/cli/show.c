@@ -148,12 +148,21 @@ void mr_show_slot(const cJSON *status, FILE *to)
         fprintf(to, "   %s   keeps %s of WAL", mr_show_word(status, "slot.wal_status"),
                 MR_SHOW_BYTES(status, "slot.retained_bytes"));
     }
+    bool has_limit = mr_object_at(status, "slot.limit_bytes") != NULL;
+    double forecast = mr_object_number(status, "slot.forecast_seconds");
+    if (has_limit) {
+        fprintf(to, " of at most %s", MR_SHOW_BYTES(status, "slot.limit_bytes"));
+    }
     if (mr_object_at(status, "slot.safe_bytes") != NULL) {
-        double forecast = mr_object_number(status, "slot.forecast_seconds");
-        fprintf(to, "   lost in %s",
-                isfinite(forecast) ? mr_show_seconds(forecast).bytes : "(does not shrink)");
+        fprintf(to, isfinite(forecast) ? "   at this rate lost in %s" : "   not in danger",
+                mr_show_seconds(forecast).bytes);
     }
     fputc('\n', to);
+    if (has_limit &&
+        (isfinite(forecast) || strcmp(mr_show_word(status, "slot.wal_status"), "reserved") != 0)) {
+        fprintf(to, "           if PostgreSQL's disk has room for it: %s\n",
+                mr_show_word(status, "slot.raise"));
+    }
 }
 
 void mr_show_events(const cJSON *status, int shown, FILE *to)

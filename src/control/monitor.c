@@ -195,10 +195,10 @@ static void say_reason(struct mr_monitor_snapshot *now)
     if (now->danger.slot_is_lost_soon) {
         double left = now->slot.forecast_seconds;
         mr_text_format(&text,
-                       "%sat this rate the slot is lost in %.0f %s: raise max_slot_wal_keep_size "
-                       "if the disk has room",
+                       "%sat this rate the slot is lost in %.0f %s: if the disk has room, run %s",
                        text.data == NULL || text.data[0] == '\0' ? "" : ". ",
-                       left < 120 ? left : left / 60, left < 120 ? "s" : "min");
+                       left < 120 ? left : left / 60, left < 120 ? "s" : "min",
+                       mr_slot_raise(now->slot.limit_bytes, now->slot.retained_bytes).text);
     }
     snprintf(now->reason, sizeof(now->reason), "%s", text.data == NULL ? "" : text.data);
 }

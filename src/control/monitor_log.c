@@ -98,14 +98,15 @@ static void log_copy(struct mr_monitor_logged *logged, const struct mr_monitor_s
         return;
     }
     logged->copy_ns = now_ns;
-    mr_log(MR_LOG_WARN, "snapshot_wal",
-           "at this rate the slot is lost before existing rows are copied: raise "
-           "max_slot_wal_keep_size (ALTER SYSTEM SET max_slot_wal_keep_size = '…'; SELECT "
-           "pg_reload_conf()), or set it to -1 until the copy is done",
-           MR_LOG_INT("slot_seconds_left", now->slot.forecast_seconds),
-           MR_LOG_INT("copy_seconds_left", now->copies.snapshot.seconds_left),
-           MR_LOG_INT("retained_bytes", now->slot.retained_bytes),
-           MR_LOG_INT("safe_bytes", now->slot.safe_bytes));
+    mr_log(
+        MR_LOG_WARN, "snapshot_wal",
+        "at this rate the slot is lost before existing rows are copied: raise the limit if the "
+        "disk has room",
+        MR_LOG_STR("remedy", mr_slot_raise(now->slot.limit_bytes, now->slot.retained_bytes).text),
+        MR_LOG_INT("slot_seconds_left", now->slot.forecast_seconds),
+        MR_LOG_INT("copy_seconds_left", now->copies.snapshot.seconds_left),
+        MR_LOG_INT("retained_bytes", now->slot.retained_bytes),
+        MR_LOG_INT("safe_bytes", now->slot.safe_bytes));
 }
 
 /* One line every `log_ms`, so that a log alone shows whether memory grew. */

@@ -185,7 +185,12 @@ static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_
         cJSON_AddStringToObject(item, "state", mr_slot_copy_state_name(view->copies[i].state));
         cJSON_AddStringToObject(item, "reason", view->copies[i].reason);
     }
-    /* Both mean something only where max_slot_wal_keep_size sets a limit. */
+    if (view->limit_bytes >= 0) {
+        cJSON_AddNumberToObject(slot, "limit_bytes", (double)view->limit_bytes);
+        cJSON_AddStringToObject(slot, "raise",
+                                mr_slot_raise(view->limit_bytes, view->retained_bytes).text);
+    }
+    /* Only where max_slot_wal_keep_size sets a limit, and the slot is not lost. */
     if (view->has_limit) {
         cJSON_AddNumberToObject(slot, "safe_bytes", (double)view->safe_bytes);
         add_number(slot, "forecast_seconds", view->forecast_seconds);

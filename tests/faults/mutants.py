@@ -32,6 +32,9 @@ KAFKA = "src/sink/kafka/kafka.c"
 VERIFY = "src/verify/"
 RESOLVED, MARKER = "src/resolved/resolved.c", "    mr_lsn lsn = mr_port_published(resolved->base.port);"
 MUTANTS = [
+    Mutant("raises the slot's limit below what it keeps", "src/postgres/server/pg_slot.c",
+           "    uint64_t most = (uint64_t)limit_bytes > retained_bytes ? (uint64_t)limit_bytes : retained_bytes;",
+           "    uint64_t most = retained_bytes;", "unit pg_slot_test"),
     Mutant("confirms what it received", CONFIRM,
            "    mr_lsn lsn = mr_intake_published(intake);\n    MR_ASSERT(lsn >= intake->feedback.confirmed);",
            "    mr_lsn lsn = atomic_load(&pipeline->by_source.received);"),

@@ -80,7 +80,7 @@ def test_slot_invalidated_while_streaming(database, streamed):
         streamed.process.send_signal(signal.SIGCONT)
         database.run("ALTER SYSTEM RESET max_slot_wal_keep_size")
         database.run("SELECT pg_reload_conf()")
-    assert ends_with_a_gap(streamed, "is lost", "pg_drop_replication_slot")
+    assert ends_with_a_gap(streamed, "is lost", "millrace recover")
 
 
 def test_takeover_is_no_gap(database, streamed, millrace, topic):

@@ -2,12 +2,6 @@
 
 #include "event/checkpoint.h"
 
-/* Where the slot or the publication is there, and of no use. */
-#define RECIPE                                                                                     \
-    "1. drop the slot with SELECT pg_drop_replication_slot; 2. set snapshot.mode = "               \
-    "\"when_needed\"; 3. start millrace: it makes what is missing, and copies all rows as they "   \
-    "are now"
-
 /* First match wins; a part of a message narrows it. Codes: PostgreSQL documentation, appendix A. */
 static const struct {
     const char *sqlstates;
@@ -26,21 +20,23 @@ static const struct {
      * another process. */
     {"57P01|57P02|57P03|57P05|08*|53*|55P03|55006|40*", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,
-     "rows since the slot's position are gone; " RECIPE},
+     "rows since the slot's position are gone; " MR_RECIPE_OF_COPY},
     /* Of a copy's slot, which was lost a moment ago: the next attempt sees that (copy_replication_slot in slotfuncs.c). */
     {"55000", "cannot copy a replication slot that doesn't reserve WAL", MR_ERR_TRANSIENT, ""},
     {"55000", "cannot copy invalidated", MR_ERR_TRANSIENT, ""},
     {"55000", "can no longer", MR_ERR_HISTORY,
-     "the slot is invalidated and rows since its position are gone; " RECIPE},
+     "the slot is invalidated and rows since its position are gone; " MR_RECIPE_OF_COPY},
     {"55000", "cannot read from logical replication slot", MR_ERR_HISTORY,
-     "the slot is invalidated and rows since its position are gone; " RECIPE},
+     "the slot is invalidated and rows since its position are gone; " MR_RECIPE_OF_COPY},
     {"55000", "on the primary", MR_ERR_CONFIG,
      "set wal_level = logical on the primary, whose WAL the standby reads, and restart it"},
     {"55000", "wal_level", MR_ERR_CONFIG,
      "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {"42704", "publication", MR_ERR_HISTORY,
      "the publication is younger than the slot's position or was dropped, and the stream can't be "
-     "read without it; " RECIPE},
+     "read without it; 1. drop the slot with SELECT pg_drop_replication_slot; 2. set snapshot.mode "
+     "= \"when_needed\"; 3. start millrace: it makes what is missing, and copies all rows as they "
+     "are now"},
     {"42704", "replication slot", MR_ERR_HISTORY,
      "the slot is gone and with it the rows since its position; " MR_RECIPE_OF_COPY},
     {"42710", "replication slot", MR_ERR_CONFIG,

@@ -5,7 +5,8 @@
 #include "postgres/server/pg_setup.h"
 #include "postgres/server/pg_slot.h"
 
-enum { SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000 };
+enum { SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000, MB = 1024 * 1024 };
+#define UNLIMITED_LEAST (INT64_C(10) * 1024 * MB)
 
 /* The first minor of each major version that is free of the known ways in which logical decoding lost
  * changes: stale catalog after concurrent DDL (fixed in 15.13 and its siblings), restart or confirmed
@@ -95,31 +96,50 @@ static void check_room(struct mr_pg_reporter *to, const char *setting, int64_t u
     }
 }
 
+/* What another slot keeps counts too: the limit is the server's. */
+static void check_slot_limit(struct mr_pg_reporter *to, int64_t limit_bytes, int64_t kept_bytes)
+{
+    bool is_near = limit_bytes >= 0 && kept_bytes > limit_bytes / 2;
+    mr_pg_about(to, "max_slot_wal_keep_size");
+    if (limit_bytes < 0) {
+        int64_t least = kept_bytes > UNLIMITED_LEAST / 2 ? kept_bytes : UNLIMITED_LEAST / 2;
+        mr_pg_remedy(to,
+                     "if the disk has twice as much free, %s or more of it: what slots keep above "
+                     "the limit is lost",
+                     mr_slot_raise(least, 0).text);
+        MR_FOUND_WARNING(to,
+                         "unlimited: a slot without a reader fills the disk; slots keep %lld MB",
+                         (long long)kept_bytes / MB);
+    } else if (is_near) {
+        mr_pg_remedy(to, "if the disk has room for it, %s",
+                     mr_slot_raise(limit_bytes, (uint64_t)kept_bytes).text);
+        MR_FOUND_WARNING(to, "%lld MB, and a slot keeps %lld MB", (long long)limit_bytes / MB,
+                         (long long)kept_bytes / MB);
+    } else {
+        MR_FOUND_OK(to, "%lld MB, and slots keep at most %lld MB", (long long)limit_bytes / MB,
+                    (long long)kept_bytes / MB);
+    }
+}
+
 static mr_status check_limits(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"its limits", "nnnnnn", 1, 1};
+    static const struct mr_pg_shape shape = {"its limits", "nnnnnnn", 1, 1};
     const struct mr_pg_result *limits;
     MR_TRY(mr_pg_askf(
         conn, &shape, &limits, ret_error,
         "SELECT (SELECT count(*) FROM pg_replication_slots),"
         " current_setting('max_replication_slots'),"
         " (SELECT count(*) FROM pg_stat_replication), current_setting('max_wal_senders'),"
-        " (SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size'),"
-        " (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout')"));
+        " pg_size_bytes(current_setting('max_slot_wal_keep_size')),"
+        " (SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'),"
+        " (SELECT coalesce(max(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+        " ELSE pg_current_wal_lsn() END - restart_lsn), 0)::bigint FROM pg_replication_slots)"));
     check_room(to, "max_replication_slots", mr_pg_result_number(limits, 0, 0),
                mr_pg_result_number(limits, 0, 1), !mr_pg_slot_exists(facts));
     check_room(to, "max_wal_senders", mr_pg_result_number(limits, 0, 2),
                mr_pg_result_number(limits, 0, 3), mr_pg_fact(facts, MR_SLOT_PID) == NULL);
-    int64_t keep = mr_pg_result_number(limits, 0, 4);
-    mr_pg_about(to, "max_slot_wal_keep_size");
-    if (keep < 0) {
-        mr_pg_remedy(to,
-                     "ALTER SYSTEM SET max_slot_wal_keep_size = '50GB' (what the disk can spare)");
-        MR_FOUND_WARNING(to, "unlimited: a slot without a reader fills the disk");
-    } else {
-        MR_FOUND_OK(to, "%lld MB", (long long)keep);
-    }
+    check_slot_limit(to, mr_pg_result_number(limits, 0, 4), mr_pg_result_number(limits, 0, 6));
     int64_t timeout_ms = mr_pg_result_number(limits, 0, 5);
     if (timeout_ms > 0 && timeout_ms < SENDER_TIMEOUT_MIN_MS) {
         mr_pg_about(to, "wal_sender_timeout");

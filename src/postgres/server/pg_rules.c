@@ -1,5 +1,7 @@
 #include "postgres/server/pg_rules.h"
 
+#include "event/checkpoint.h"
+
 enum {
     TEXT_MAX = 1024,
     SERVER_VERSION_MIN = 140000,
@@ -635,11 +637,7 @@ static void rule_lost_slot(const struct rules *rules)
     if (replaced) {
         mr_pg_remedy(rules->to, "%s", prevention_of(reason));
     } else {
-        mr_pg_remedy(rules->to,
-                     "1. run SELECT pg_drop_replication_slot('%s'); 2. set snapshot.mode = "
-                     "\"when_needed\"; 3. start millrace: it makes the slot, and copies all rows "
-                     "as they are now; %s",
-                     rules->options->slot, prevention_of(reason));
+        mr_pg_remedy(rules->to, MR_RECIPE_OF_COPY "; %s", prevention_of(reason));
     }
     mr_pg_found(rules->to, replaced ? MR_FINDING_WARNING : MR_FINDING_ERROR, MR_ERR_HISTORY,
                 "is lost: the server has %s%s%s, so %s",
@@ -689,7 +687,8 @@ static void rule_slot(const struct rules *rules)
     } else if (mr_pg_slot_is_lost(rules->facts)) {
         rule_lost_slot(rules);
     } else if (status != NULL && strcmp(status, "unreserved") == 0) {
-        mr_pg_remedy(rules->to, "start millrace now, or raise max_slot_wal_keep_size");
+        mr_pg_remedy(rules->to,
+                     "start millrace now, or raise the limit: see max_slot_wal_keep_size");
         MR_FOUND_WARNING(rules->to, "will be lost at the next checkpoint");
     } else {
         const char *pid = mr_pg_fact(rules->facts, MR_SLOT_PID);

@@ -20,6 +20,7 @@ enum {
     FAR_BYTES = 1024 * 1024,
     OLD_TRANSACTIONS = 1000000,
     COPIES_INTERVALS = 6,
+    RAISED_LEAST_MB = 1024,
     COPIES_CONNECT_MS = 2000, /* a host that is silent takes as long, and other looks wait */
 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
@@ -155,6 +156,23 @@ double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
     return seconds > since ? seconds - since : 0;
 }
 
+/* Twice of what is allowed or kept already, whichever is more, since a lower limit than either
+ * would drop WAL at the next checkpoint (InvalidateObsoleteReplicationSlots in replication/slot.c).
+ * How much the disk has, SQL does not tell. */
+struct mr_slot_raise mr_slot_raise(int64_t limit_bytes, uint64_t retained_bytes)
+{
+    struct mr_slot_raise ret = {""};
+    uint64_t most = (uint64_t)limit_bytes > retained_bytes ? (uint64_t)limit_bytes : retained_bytes;
+    uint64_t to_mb = 2 * most / (1024 * 1024);
+    to_mb = to_mb < RAISED_LEAST_MB ? RAISED_LEAST_MB : to_mb > INT32_MAX ? INT32_MAX : to_mb;
+    if (limit_bytes >= 0) {
+        snprintf(ret.text, sizeof(ret.text),
+                 "ALTER SYSTEM SET max_slot_wal_keep_size = '%lluMB'; SELECT pg_reload_conf();",
+                 (unsigned long long)to_mb);
+    }
+    return ret;
+}
+
 enum column {
     LSN,
     WAL_STATUS,
@@ -174,13 +192,14 @@ enum column {
     SPILLED,
     SPILLED_TRANSACTIONS,
     BEGAN, /* the walsender, in seconds since 1970 */
+    LIMIT_BYTES,
 };
 
 /* A standby has no position to write at; it replays. */
 static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                        const struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBSNNNLNNNN", 1, 1};
+    static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBSNNNLNNNNn", 1, 1};
     return mr_pg_askf(conn, &shape, ret_result, ret_error,
                       "SELECT lsn, s.wal_status, s.safe_wal_size, "
                       "pg_catalog.pg_wal_lsn_diff(lsn, s.restart_lsn)::bigint, "
@@ -192,7 +211,9 @@ static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                       "s.active_pid::bigint, s.catalog_xmin::text::bigint, "
                       "pg_catalog.age(s.catalog_xmin)::bigint, r.sent_lsn, "
                       "t.total_bytes, t.spill_bytes, t.spill_txns, "
-                      "extract(epoch FROM r.backend_start)::bigint "
+                      "extract(epoch FROM r.backend_start)::bigint, "
+                      "pg_catalog.pg_size_bytes("
+                      "pg_catalog.current_setting('max_slot_wal_keep_size')) "
                       "FROM (SELECT CASE WHEN pg_catalog.pg_is_in_recovery() "
                       "THEN pg_catalog.pg_last_wal_replay_lsn() "
                       "ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS now "
@@ -252,6 +273,7 @@ static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *resu
     now->retained_bytes = retained > 0 ? (uint64_t)retained : 0;
     now->has_limit = mr_pg_result_value(result, 0, SAFE_BYTES) != NULL;
     now->safe_bytes = mr_pg_result_number(result, 0, SAFE_BYTES);
+    now->limit_bytes = mr_pg_result_number(result, 0, LIMIT_BYTES);
     take_cost(now, result);
     MR_HOLD(&slot->lock);
     bool is_still = slot->is_streamed && now->server_lsn == written_before &&

@@ -86,6 +86,7 @@ struct mr_slot_view {
     mr_lsn confirmed_lsn;
     uint64_t retained_bytes;
     int64_t safe_bytes;
+    int64_t limit_bytes;     /* max_slot_wal_keep_size; -1: there is none */
     double forecast_seconds; /* until it is lost; infinite: not at the current rate */
     double age_seconds;      /* since the last good look; NaN: none yet */
     uint64_t errors;
@@ -93,6 +94,12 @@ struct mr_slot_view {
     struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
     uint32_t copy_count;
 };
+
+/* The statements that raise the limit; "": there is none to raise. */
+struct mr_slot_raise {
+    char text[128];
+};
+struct mr_slot_raise mr_slot_raise(int64_t limit_bytes, uint64_t retained_bytes);
 
 struct mr_pg_slot_options {
     const struct mr_pg_options *connection;

@@ -172,9 +172,25 @@ static void test_rest_that_ends(void **state)
     }
 }
 
+/* Never lower than what is allowed or kept, which the next checkpoint would take; nothing to raise
+ * where there is no limit. */
+static void test_raise_never_lowers(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        mr_slot_raise(INT64_C(400) * MIB, (uint64_t)137 * MIB).text,
+        "ALTER SYSTEM SET max_slot_wal_keep_size = '1024MB'; SELECT pg_reload_conf();");
+    assert_non_null(strstr(mr_slot_raise(INT64_C(50000) * MIB, 1).text, "'100000MB'"));
+    assert_non_null(
+        strstr(mr_slot_raise(INT64_C(50000) * MIB, (uint64_t)60000 * MIB).text, "'120000MB'"));
+    assert_non_null(strstr(mr_slot_raise(INT64_C(2147483647) * MIB, 1).text, "'2147483647MB'"));
+    assert_string_equal(mr_slot_raise(-1, (uint64_t)1 << 40).text, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_raise_never_lowers),
         cmocka_unit_test(test_forecast_of_a_delivered_burst),
         cmocka_unit_test(test_forecast_of_a_steady_stream),
         cmocka_unit_test(test_pause_of_a_slot_that_rests),

@@ -158,11 +158,15 @@ static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *bat
     return MR_FULL;
 }
 
-/* A broker that gives no answer (librdkafka's own errors are negative) is no matter of the topic. */
+/* A broker that gives no answer (librdkafka's own errors are negative) is no matter of the topic,
+ * and said elsewhere. */
 static void log_wait(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err, const char *reason)
 {
     const char *name = topics->awaited->name;
-    if (err > RD_KAFKA_RESP_ERR_NO_ERROR || mr_kafka_is_missing(err)) {
+    if (err < RD_KAFKA_RESP_ERR_NO_ERROR && !mr_kafka_is_missing(err)) {
+        return;
+    }
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         char text[MR_CAUSE_TEXT_MAX];
         snprintf(text, sizeof(text), "Kafka topic \"%s\": %s; rows wait in PostgreSQL until then",
                  name, reason);
