@@ -86,7 +86,7 @@ def write_secret(path, text, mode=0o600):
 
 @pytest.mark.parametrize("watch", ["100ms", None])
 def test_a_file_that_changes(database, login, millrace, topic, tmp_path, watch):
-    """Passwords of the stream and of HTTP. Without secrets.watch those of the start are used on."""
+    """Passwords of the stream and of HTTP: the next login has the new one; with secrets.watch it is said before."""
     (tmp_path / "secrets").mkdir()
     files = [str(tmp_path / "secrets" / name) for name in ("postgres", "http")]
     for path in files:
@@ -105,14 +105,33 @@ def test_a_file_that_changes(database, login, millrace, topic, tmp_path, watch):
         assert {line["secret"] for line in process.log("secret_changed")} == {"PostgreSQL password", "HTTP password"}
     database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [login.role])
     database.run("INSERT INTO t VALUES (2)")
-    if watch:
-        assert reader.take(1)[0].json["after"]["id"] == 2
-    else:
-        eventually(lambda: "password authentication failed" in said(process), what="a refusal")
-    wanted = (401, 200) if watch else (200, 401)
-    assert (process.get("/status", user=f"u:{SECRET}").status, process.get("/status", user="u:canary two").status) == wanted
+    assert reader.take(1)[0].json["after"]["id"] == 2
+    assert (process.get("/status", user=f"u:{SECRET}").status, process.get("/status", user="u:canary two").status) == (401, 200)
+    assert len(process.log("secret_changed")) == 2
     process.stop()
-    assert "canary" not in said(process)
+    assert "canary" not in said(process) and "password authentication failed" not in said(process)
+
+
+@pytest.mark.parametrize("file_first", [True, False])
+def test_a_password_file_that_is_late(database, login, millrace, topic, tmp_path, file_first):
+    """Whichever is changed first: refused logins are tried again with what the file holds then. A reload says that it found a new one."""
+    path = str(tmp_path / "password")
+    write_secret(path, SECRET)
+    process = millrace(source__postgres__connection_env=None, source__postgres__connection=json.dumps(login.connection()),
+                       source__postgres__password_file=json.dumps(path), source__postgres__slot_interval='"0s"').start().streaming()
+    if file_first:
+        write_secret(path, "canary two")
+        done = subprocess.run([BINARY, "reload", "--config", process.path, "--address", process.address()], env=process.environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0 and "applied" in done.stdout and "PostgreSQL password" in done.stdout, done.stdout + done.stderr
+    login.change("canary two", program=False)
+    database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [login.role])
+    if not file_first:
+        eventually(lambda: "password authentication failed" in said(process), what="a refusal")
+        assert process.log("source_lost")[-1]["see"] == "millrace help E-password"
+        write_secret(path, "canary two")
+    database.run("INSERT INTO t VALUES (1)")
+    assert topic(database.topic("t")).take(1)
+    assert process.stop() == 0 and "canary" not in said(process)
 
 
 def test_a_file_that_is_no_secret_any_more(database, login, millrace, topic, tmp_path):

@@ -7,6 +7,8 @@ struct mr_secret {
     char *text;
     mr_secret_fn hear;
     void *context;
+    mr_secret_look_fn look; /* these two: set before others use it */
+    void *keeper;
 };
 
 struct mr_secret *mr_secret_new(char *text)
@@ -35,11 +37,23 @@ void mr_secret_free(struct mr_secret *secret)
     free(secret);
 }
 
+void mr_secret_keep(struct mr_secret *secret, mr_secret_look_fn look, void *context)
+{
+    secret->look = look;
+    secret->keeper = context;
+}
+
+bool mr_secret_look(struct mr_secret *secret)
+{
+    return secret != NULL && secret->look != NULL && secret->look(secret->keeper);
+}
+
 char *mr_secret_take(struct mr_secret *secret)
 {
     if (secret == NULL) {
         return NULL;
     }
+    (void)mr_secret_look(secret);
     MR_HOLD(&secret->lock);
     return MR_STRDUP(secret->text);
 }

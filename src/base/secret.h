@@ -11,7 +11,15 @@ struct mr_secret *mr_secret_new(char *text);
 /* Overwrites it, too. After the last use; NULL is fine. */
 void mr_secret_free(struct mr_secret *secret);
 
-/* What it is now, to be given to mr_secret_forget; NULL for NULL. */
+/* Whoever keeps it looks what it is now, and calls mr_secret_change; true: it has become another
+ * one. Any thread. */
+typedef bool (*mr_secret_look_fn)(void *context);
+void mr_secret_keep(struct mr_secret *secret, mr_secret_look_fn look, void *context);
+
+/* Has that done; false for NULL, and where nobody keeps it. */
+bool mr_secret_look(struct mr_secret *secret);
+
+/* What it is now, after a look, to be given to mr_secret_forget; NULL for NULL. */
 char *mr_secret_take(struct mr_secret *secret);
 
 /* Overwrites and frees; NULL is fine. */

@@ -47,10 +47,29 @@ static void test_listen_hears_of_now_and_of_each_change(void **state)
     mr_secret_free(secret);
 }
 
+static bool make_two(void *context)
+{
+    return mr_secret_change(context, "two");
+}
+
+static void test_who_keeps_it_looks_each_time_that_it_is_taken(void **state)
+{
+    (void)state;
+    struct mr_secret *secret = mr_secret_new(MR_STRDUP("one"));
+    assert_false(mr_secret_look(secret));
+    mr_secret_keep(secret, make_two, secret);
+    char *text = mr_secret_take(secret);
+    assert_string_equal(text, "two");
+    assert_false(mr_secret_look(secret));
+    mr_secret_forget(text);
+    mr_secret_free(secret);
+}
+
 static void test_none(void **state)
 {
     (void)state;
     assert_null(mr_secret_take(NULL));
+    assert_false(mr_secret_look(NULL));
     mr_secret_listen(NULL, hear, NULL);
     mr_secret_forget(NULL);
     mr_secret_free(NULL);
@@ -61,6 +80,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_take_is_a_copy),
         cmocka_unit_test(test_listen_hears_of_now_and_of_each_change),
+        cmocka_unit_test(test_who_keeps_it_looks_each_time_that_it_is_taken),
         cmocka_unit_test(test_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

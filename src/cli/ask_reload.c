@@ -24,6 +24,7 @@ static void print_outcome(const cJSON *answer, FILE *to)
     print_list(to, checked ? "would change:" : "changed:", answer, "changed");
     print_list(to, "tables added:", answer, "tables_added");
     print_list(to, "tables removed:", answer, "tables_removed");
+    print_list(to, "secrets read:", answer, "secrets_changed");
     print_list(to, "needs restart:", answer, "needs_restart");
     const char *problems = mr_show_word(answer, "problems");
     if (problems[0] != '\0') {

@@ -104,7 +104,7 @@ static void add_readable(struct paths *paths, const struct mr_config *config)
     }
     add_read(paths, "/proc/self/exe");
     add_read(paths, config->path); /* a reload reads it again */
-    for (uint32_t i = 0; config->values.secrets_watch > 0 && i < config->kept.files.count; i++) {
+    for (uint32_t i = 0; i < config->kept.files.count; i++) {
         add_read(paths, config->kept.files.items[i].path);
     }
     dl_iterate_phdr(add_library, paths);

@@ -14,13 +14,14 @@ enum list {
     CHANGED, /* options that change now */
     TABLES_ADDED,
     TABLES_REMOVED,
+    SECRETS, /* read anew */
     NEEDS_RESTART,
     PROBLEMS,
     LISTS
 };
 
-static const char *const list_names[] = {"changed", "tables_added", "tables_removed",
-                                         "needs_restart", "problems"};
+static const char *const list_names[] = {"changed",         "tables_added",  "tables_removed",
+                                         "secrets_changed", "needs_restart", "problems"};
 
 struct reading {
     struct mr_reload *reload;
@@ -243,6 +244,17 @@ static mr_status compare(struct reading *reading)
     return change_publication(reading, false);
 }
 
+/* Each connection reads its own again; a reload says what it finds. */
+static void look_at_secrets(struct reading *reading)
+{
+    const struct mr_secret_files *files = &reading->started->kept.files;
+    for (uint32_t i = 0; i < files->count; i++) {
+        if (mr_secret_look(files->items[i].secret)) {
+            add_name(&reading->lists[SECRETS], files->items[i].what);
+        }
+    }
+}
+
 static mr_status apply(struct reading *reading)
 {
     const struct mr_reload_options *options = &reading->reload->options;
@@ -351,6 +363,10 @@ static char *run_once(struct mr_reload *reload, bool applies, bool watched)
         outcome = applies ? "applied" : "checked";
         status = applies ? apply(&reading) : MR_OK;
         in_effect = applies && status == MR_OK;
+    }
+    if (status == MR_OK && applies) {
+        look_at_secrets(&reading);
+        outcome = has(&reading, SECRETS) ? "applied" : outcome;
     }
     outcome = status == MR_OK ? outcome : "refused";
     conclude(&reading, outcome, status, applies, watched);

@@ -19,13 +19,15 @@
 
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
 
-/* Files that hold secrets which may become others while millrace runs (secrets.watch). */
+/* Files that hold secrets which may become others while millrace runs: each is read again whenever
+ * its secret is asked for. */
 struct mr_secret_files {
     struct mr_secret_file {
         struct mr_secret *secret;
         const char *path;
-        const char *what; /* "Kafka password" */
-    } items[6];           /* an option each */
+        const char *what;        /* "Kafka password" */
+        _Atomic bool *is_faulty; /* it could not be read at the last look, which was said */
+    } items[6];                  /* an option each */
     uint32_t count;
 };
 
@@ -120,8 +122,9 @@ mr_status mr_config_reload(const struct mr_config *running, struct mr_config **r
 char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
                           struct mr_error *ret_error);
 
-/* Reads the files with secrets again every secrets.watch, on a thread of its own, until it is stopped; the configuration outlives it.
- * `*ret`: NULL where nothing is to be watched, which stop takes. */
+/* Looks at the files with secrets every secrets.watch too, on a thread of its own, until it is
+ * stopped; the configuration outlives it. `*ret`: NULL where nothing is to be watched, which stop
+ * takes. */
 struct mr_secrets_watch;
 mr_status mr_secrets_watch_start(const struct mr_config *config, struct mr_secrets_watch **ret,
                                  struct mr_error *ret_error);

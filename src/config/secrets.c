@@ -45,15 +45,63 @@ static bool others_may_read(const struct stat *about)
     return (about->st_mode & wrong) != 0;
 }
 
+#define CREDENTIALS "/run/credentials/"
+
+/* Of a unit's credential whose unit does not run (systemd.exec(5), "CREDENTIALS"): what gives a
+ * command the same one; by the units of the package, docs/deploy. */
+static void credential_hint(const char *path, char *ret, size_t size)
+{
+    const char *unit = path + strlen(CREDENTIALS);
+    const char *name = strrchr(path, '/') + 1;
+    int unit_len = (int)strcspn(unit, "/");
+    char source[256];
+    const char *at = memchr(unit, '@', (size_t)unit_len);
+    if (at != NULL) {
+        int len = unit_len - (int)(at + 1 - unit) - (int)strlen(".service");
+        snprintf(source, sizeof(source),
+                 "secrets:/etc/millrace/secrets/%.*s -p RuntimeDirectory=millrace/%.*s", len,
+                 at + 1, len, at + 1);
+    } else {
+        snprintf(source, sizeof(source), "%s:/etc/millrace/%s.password", name, name);
+    }
+    snprintf(
+        ret, size,
+        "; systemd has it there only while %.*s runs: put before the command sudo systemd-run -tP "
+        "--wait --collect -p DynamicUser=yes -p LoadCredential=%s",
+        unit_len, unit, source);
+}
+
+static bool is_credential(const char *path)
+{
+    static const char suffix[] = ".service/";
+    const char *end = strstr(path, suffix);
+    return strncmp(path, CREDENTIALS, strlen(CREDENTIALS)) == 0 && end != NULL &&
+           strchr(end + strlen(suffix), '/') == NULL;
+}
+
+/* One that systemd-run has given the command is in a folder of its own unit. */
+static const char *credential(struct mr_config *config, const char *path)
+{
+    const char *folder = getenv("CREDENTIALS_DIRECTORY");
+    return folder != NULL && is_credential(path) && access(path, F_OK) != 0
+               ? mr_config_text(config, "%s%s", folder, strrchr(path, '/'))
+               : path;
+}
+
 char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
                           struct mr_error *ret_error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe may have no writer yet */
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
+        char hint[512] = "";
+        int why = errno;
+        if (fd < 0 && is_credential(path)) {
+            credential_hint(path, hint, sizeof(hint));
+        }
         mr_error_set(ret_error, MR_ERR_CONFIG,
-                     "file %s, which should hold the %s, can't be read: %s", path, what,
-                     strerror(errno));
+                     "file %s, which should hold the %s, can't be read: %s%s", path, what,
+                     strerror(why), hint);
         if (fd >= 0) {
             close(fd);
         }
@@ -95,7 +143,7 @@ static const char *text_of(const struct mr_config *config, uint32_t option)
 static char *read_secret(struct mr_config *config, const char *what, uint32_t env, uint32_t file)
 {
     const char *variable = text_of(config, env);
-    const char *path = text_of(config, file);
+    const char *path = credential(config, text_of(config, file));
     uint32_t line = env == MR_NO_OPTION ? 0 : config->values.lines[env];
     line = line == 0 && file != MR_NO_OPTION ? config->values.lines[file] : line;
     if (variable[0] == '\0' && path[0] == '\0') {
@@ -127,6 +175,37 @@ static void free_secret(void *secret)
     mr_secret_free(secret);
 }
 
+static void tell_fault(struct mr_secret_file *file, const char *fault)
+{
+    if (!atomic_exchange(file->is_faulty, true)) {
+        mr_log(
+            MR_LOG_WARN, "secret_unreadable", fault,
+            MR_LOG_STR("remedy", "put the secret there again; until then the one before is used"));
+    }
+}
+
+/* mr_secret_look_fn. Half of a new secret that is being written is refused by the server, and the
+ * next connection reads it again. */
+static bool look_at_file(void *context)
+{
+    struct mr_secret_file *file = context;
+    struct mr_error error;
+    char *text = mr_secret_file_read(file->path, file->what, true, &error);
+    if (text == NULL) {
+        tell_fault(file, error.text);
+        return false;
+    }
+    atomic_store(file->is_faulty, false);
+    bool differs = mr_secret_change(file->secret, text);
+    if (differs) {
+        mr_log(MR_LOG_INFO, "secret_changed",
+               "a file with a secret has a new one, which is used from now on",
+               MR_LOG_STR("secret", file->what), MR_LOG_STR("file", file->path));
+    }
+    mr_secret_forget(text);
+    return differs;
+}
+
 struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
                                     uint32_t file)
 {
@@ -135,11 +214,14 @@ struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, 
         return NULL;
     }
     struct mr_secret *secret = mr_config_keep_until(config, mr_secret_new(text), free_secret);
-    const char *path = text_of(config, file);
+    const char *path = credential(config, text_of(config, file));
     struct mr_secret_files *files = &config->kept.files;
-    if (path[0] != '\0') {
+    if (path[0] != '\0' && !config->problems.without_secrets) {
         MR_ASSERT(files->count < MR_ARRAY_LEN(files->items));
-        files->items[files->count++] = (struct mr_secret_file){secret, path, what};
+        struct mr_secret_file *kept = &files->items[files->count++];
+        *kept = (struct mr_secret_file){secret, path, what,
+                                        mr_config_keep_until(config, MR_NEW(_Atomic bool), free)};
+        mr_secret_keep(secret, look_at_file, kept);
     }
     return secret;
 }

@@ -57,20 +57,6 @@ static void stand_back(void)
     }
 }
 
-/* Secrets are those of the start, unless their files are read again while millrace runs. */
-static void take_secrets(const struct mr_config *config)
-{
-    const struct mr_secret_files *files = &config->kept.files;
-    for (uint32_t i = 0; config->values.secrets_watch > 0 && i < files->count; i++) {
-        const struct mr_secret_file *file = &files->items[i];
-        char *text = mr_secret_file_read(file->path, file->what, true, NULL);
-        if (text != NULL) {
-            (void)mr_secret_change(file->secret, text);
-        }
-        mr_secret_forget(text);
-    }
-}
-
 /* What a reload has put into effect, as it and mr_encoder_change do: tables, and which of their operations are sent. */
 static mr_status take_reloaded(struct mr_config *config, const char *digest,
                                struct mr_error *ret_error)
@@ -117,7 +103,6 @@ static void prove(const struct mr_prover *prover)
     stand_back();
     enum mr_verify_verdict verdict;
     struct mr_error error = {0};
-    take_secrets(config);
     mr_status status = take_reloaded(config, prover->request, &error);
     prover->confine(config, false);
     status = MR_THEN(status, mr_verify(config, &options, prover->socket, to, &verdict, &error));
