@@ -1,5 +1,6 @@
 """`millrace move` on the cluster that is to be left (docs/upgrading-postgresql.md); faults/test_move.py goes on at others."""
 
+import re
 import subprocess
 import threading
 
@@ -10,6 +11,7 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 
 from faults.servers import Broker
 from kit import BINARY, BOOTSTRAP, Topic, check, dsn, eventually
+from test_docs import read
 
 
 def move(process, *arguments, wanted=0):
@@ -78,6 +80,28 @@ def test_messages_are_not_left_behind(database, millrace, topic):
     drained(process, database)
     assert "fenced" in move(process, "--fence")
     assert "fenced" in move(process, "--fence")
+
+
+def test_writes_are_held_back_and_let_in_as_printed(database, millrace):
+    """Each statement in the captured database, where new sessions are read-only by then; the page's and the program's are the same."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace().start().streaming()
+    drained(process, database)
+    said = move(process)
+    hold, let_in = (re.search(pattern, said)[0].replace('"', "") for pattern in (r"ALTER DATABASE \S+ SET .* = on", r"BEGIN READ WRITE;.*COMMIT;"))
+    page = read("docs/upgrading-postgresql.md").replace("shop", database.name)
+    assert f"{hold};\n" in page and f"{let_in}\n" in page
+    ended = re.findall(r"SELECT pg_terminate_backend\(pid\)[^;]*;", page)
+    assert len(ended) == 2 and ended[0] == ended[1]
+    database.run(hold)
+    with psycopg.connect(dsn(database.name), autocommit=True) as begun_meanwhile:
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            begun_meanwhile.execute("INSERT INTO t VALUES (1)")
+        database.run(let_in)
+        database.run(ended[1])
+        with pytest.raises(psycopg.OperationalError):
+            begun_meanwhile.execute("SELECT 1")
+    database.run("INSERT INTO t VALUES (2)")
 
 
 def test_a_writer_between_the_two_messages(database, millrace, topic):

@@ -196,8 +196,8 @@ static void say_steps(const struct move *move)
             " 3. millrace move --fence%s%s\n"
             " 4. upgrade, restore, or switch to the new cluster; make \"connection\" lead there\n"
             " 5. millrace move%s%s: it names the new cluster, and the command that accepts it\n"
-            " 6. start millrace; let writes in: ALTER DATABASE \"%s\" RESET "
-            "default_transaction_read_only\n",
+            " 6. start millrace; let writes in: BEGIN READ WRITE; ALTER DATABASE \"%s\" RESET "
+            "default_transaction_read_only; COMMIT; and end the sessions that began meanwhile\n",
             database, file, path, file, path, database);
     double look_s = (double)(mr_monotonic_ns() - move->begin_ns) / 1e9;
     fprintf(move->to,
