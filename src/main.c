@@ -122,7 +122,10 @@ static int run_command(const struct mr_arguments *arguments)
     mr_status status = mr_config_load(arguments->config_path, &config);
     mr_config_print_problems(config, stderr);
     if (status != MR_OK) {
-        mr_runbook_print_see(stderr, "see ", "", status);
+        const struct mr_problems *problems = &config->problems;
+        mr_runbook_print_see(stderr, "see ",
+                             problems->count == 0 ? "" : problems->items[problems->count - 1].text,
+                             status);
     } else {
         mr_log_configure(config->log_level, config->log_format);
         config->pipeline.stop_after_events = arguments->stop_after;

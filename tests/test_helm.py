@@ -11,8 +11,9 @@ import tomllib
 import pytest
 
 from kit import BINARY
-from prometheus import CONFIGURATION, ROOT
+from prometheus import CONFIGURATION, ROOT, free_port
 from test_fleet import TEMPLATE, flat, from_yaml
+from test_recover import Scene
 
 pytestmark = pytest.mark.skipif("MILLRACE_TEST_HELM" not in os.environ, reason="MILLRACE_TEST_HELM is not set")
 
@@ -116,6 +117,32 @@ def test_a_pair(tmp_path):
     parsed(objects, tmp_path)
 
 
+def test_a_job_recovers_in_place_of_the_pods(database, millrace, tmp_path):
+    """With what the pods have, and what they are selected by not; its command, run with its configuration, closes a gap."""
+    scene = Scene(database, millrace).lose("gone")
+    with open(scene.process.path, "rb") as file:
+        config = flat(tomllib.load(file))
+    objects = template(pair=True, secrets=["pg1"], config=config, pipelines={"a": {"recover": "differing"}, "b": {"recover": "look"}, "c": {}})
+    ran = {}
+    for name, way in (("a", "differing"), ("b", "look")):
+        deployment, job = objects["Deployment", f"rel-{name}"]["spec"], objects["Job", f"rel-{name}-recover-{way}"]["spec"]
+        pod, labels = job["template"]["spec"], job["template"]["metadata"]["labels"]
+        (container,), (theirs,) = pod["containers"], deployment["template"]["spec"]["containers"]
+        assert deployment["replicas"] == 0 and pod["restartPolicy"] == "Never" and job["backoffLimit"] == (0 if way == "look" else 6)
+        assert not deployment["selector"]["matchLabels"].items() <= labels.items()
+        assert objects["NetworkPolicy", "rel"]["spec"]["podSelector"]["matchLabels"].items() < labels.items()
+        assert {**container, "args": 0} == {key: value for key, value in {**theirs, "args": 0}.items() if "Probe" not in key and key != "ports"}
+        assert pod["volumes"] == deployment["template"]["spec"]["volumes"]
+        path = tmp_path / f"{name}.toml"
+        path.write_text(objects["ConfigMap", f"rel-{name}"]["data"]["config.toml"].replace(":9464", f":{free_port()}"))
+        ran[way] = [BINARY, *(word.replace("/etc/millrace/config.toml", str(path)) for word in container["args"])]
+    assert not any(kind == "Job" and "rel-c" in name for kind, name in objects)
+    for way, code, part in (("look", 10, "Nothing was changed."), ("differing", 0, "Done, and kept in the state topic")):
+        done = subprocess.run(ran[way], env=scene.process.environment, capture_output=True, text=True, timeout=240, check=False, stdin=subprocess.DEVNULL)
+        assert done.returncode == code and part in done.stdout, (done.stdout, done.stderr)
+    scene.goes_on(set())
+
+
 def test_pods_reach_what_they_need_alone():
     objects = template(pipelines={"a": {}}, networkPolicy={"postgres": [{"namespace": "db", "port": 5433}, {"cidr": "10.1.0.0/16", "port": 5432}],
                                                            "kafka": [], "egress": [{"ports": [{"port": 8081}]}]})
@@ -191,6 +218,7 @@ def test_what_means_new_pods():
     ({"pipelnes": {}}, "pipelnes"),
     ({"config": {"source": {"postgres": {"slot_name": "x"}}}}, "source"),
     ({"pipelines": {"a": {"replicas": 3}}}, "replicas"),
+    ({"pipelines": {"a": {"recover": "all"}}}, "recover"),
     ({"watch": 10}, "watch"),
     ({"pipelines": {"a b": {}}}, "a b"),
     ({"networkPolicy": {"kafka": [{"port": 9092}]}}, "kafka"),

@@ -9,7 +9,8 @@ import pytest
 
 from booted import Booted
 from kit import BOOTSTRAP, Database, cannot_try, dsn, eventually
-from prometheus import ROOT
+from prometheus import ROOT, free_port
+from test_docs import read
 
 PERSON = (10, 64, 65, 77, 78)  # what a restart does not mend: docs/runbook.md
 
@@ -205,3 +206,43 @@ def test_the_unit_of_one(system, two):
     for unit in ("millrace", "millrace@b"):
         assert (system.shown(unit, "ActiveState"), system.shown(unit, "Result")) == ("inactive", "success")
     assert system.systemctl("is-enabled", "millrace", codes=(1,)) == "disabled"
+
+
+@pytest.mark.parametrize("unit, name", [("millrace", "config"), ("millrace@a", "a")])
+def test_commands_while_the_unit_is_down(system, two, unit, name):
+    """Its credentials are gone, and each command's error says how it gets them; so a lost slot is recovered, and the unit streams again."""
+    database, path = two["a"], f"/etc/millrace/{name}.toml"
+    if name == "config":
+        configure(system, name, database, source__postgres__password_file='"/run/credentials/millrace.service/postgres"',
+                  http__address=f'":{free_port()}"')
+        system.write("/etc/millrace/postgres.password", url("x")["password"], 0o600)
+    system.systemctl("start", unit)
+    streams(database)
+    database.run("INSERT INTO t (v) VALUES ('kept'), ('deleted')")
+    end = database.run("SELECT pg_current_wal_lsn()")[0][0]
+    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
+    system.systemctl("stop", unit)
+    database.run("SELECT pg_drop_replication_slot(%s)", [database.slot])
+    database.run("DELETE FROM t WHERE v = 'deleted'; INSERT INTO t (v) VALUES ('missed')")
+    system.systemctl("start", unit, codes=None)
+    system.wait_for(unit, ActiveState="failed", ExecMainStatus="10")
+
+    refused = system.run("millrace", "recover", "--config", path, codes=(78,)).stderr
+    lead = re.search(r"put before the command sudo (systemd-run .*)", refused)[1]
+    assert "see millrace help E-credentials" in refused
+    page = " ".join(read("docs/runbook.md").replace("\\\n", "").split()).replace("secrets/shop", "secrets/a").replace("millrace/shop", "millrace/a")
+    assert f"sudo {lead} millrace recover --config " in page
+
+    def run(command, codes=(0,)):
+        return system.run("sh", "-c", f"{lead} millrace {command} --config {path}", codes=codes)
+    for command in ("check", "verify", "move"):
+        done = run(command, codes=None)
+        assert done.returncode != 78, (command, done)
+    said = run("recover", codes=(10,)).stdout
+    assert "Nothing was changed." in said and "E-slot-gone" in said, said
+    said = run("recover --choose differing --yes").stdout
+    assert "Done, and kept in the state topic" in said, said
+    system.systemctl("reset-failed", unit)
+    system.systemctl("start", unit)
+    streams(database)
+    assert "public.t: equal" in system.run("millrace", "verify", "--config", path).stdout

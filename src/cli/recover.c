@@ -222,6 +222,11 @@ static void stop_child(struct doing *doing)
     doing->code = code != 0 ? code : doing->code;
 }
 
+static void print_command(const struct mr_recover *recover, const char *what)
+{
+    printf("  millrace recover --config %s --choose %s --yes\n", recover->config->path, what);
+}
+
 static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery, enum mr_way way,
                        int signal_fd, int *ret_code, struct mr_error *ret_error)
 {
@@ -250,9 +255,12 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
          : doing.code == mr_verify_exit_code(MR_VERIFY_IN_PART)
              ? "Nothing differs, but not all could be compared, as the lines above say: the gap "
                "stays open.\nStart millrace and have those tables copied (millrace snapshot), or "
-               "leave them; then stop it, and\nsay so: millrace recover --choose gap --yes"
+               "leave them; then stop it, and\nsay so:"
              : "The stream can go on, but not all is repaired or proved, as the lines above say. "
                "Run it again, or\nstart millrace as usual.");
+    if (doing.code == mr_verify_exit_code(MR_VERIFY_IN_PART)) {
+        print_command(recover, "gap");
+    }
     return MR_OK;
 }
 
@@ -315,7 +323,8 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     }
     enum mr_way way = choose(recover, choice, yes, signal_fd);
     if (way == MR_WAYS) {
-        puts("Nothing was changed. To have it done: millrace recover --choose WHAT --yes");
+        puts("Nothing was changed. To have it done:");
+        print_command(recover, "WHAT");
         bool is_refused = choice != NULL && recover->refusals[way_of(choice)][0] != '\0';
         *ret_code =
             mr_status_exit_code(mr_recover_has_gap(recover) || is_refused ? MR_ERR_HISTORY : MR_OK);
@@ -323,7 +332,8 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     }
     const struct mr_http_options *http = &recover->config->http;
     const char *fault = !http->enabled ? "http is off (http.enabled)"
-                        : http->username == NULL && !mr_address_is_local(&http->address)
+                        : http->username == NULL && !mr_address_is_local(&http->address) &&
+                                !mr_address_is_any(&http->address)
                             ? "http.address takes no commands (set http.username and "
                               "http.password_file, or an address of this machine)"
                         : !http->address.is_unix && http->address.port == 0

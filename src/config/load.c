@@ -182,16 +182,25 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config)
     return path == NULL ? load_environment(ret_config) : load_file(path, build, false, ret_config);
 }
 
+/* It takes commands by HTTP: without a password from this machine alone. */
+static mr_status build_mending(struct mr_config *config, int64_t mode)
+{
+    config->values.snapshot_mode = mode;
+    mr_status status = build(config);
+    if (config->http.username == NULL && mr_address_is_any(&config->http.address)) {
+        snprintf(config->http.address.host, sizeof(config->http.address.host), "127.0.0.1");
+    }
+    return status;
+}
+
 static mr_status build_copying(struct mr_config *config)
 {
-    config->values.snapshot_mode = MR_MODE_WHEN_NEEDED;
-    return build(config);
+    return build_mending(config, MR_MODE_WHEN_NEEDED);
 }
 
 static mr_status build_leaving_gap(struct mr_config *config)
 {
-    config->values.snapshot_mode = MR_MODE_ACCEPT_GAP;
-    return build(config);
+    return build_mending(config, MR_MODE_ACCEPT_GAP);
 }
 
 mr_status mr_config_load_mending(const char *path, bool copies, struct mr_config **ret_config)

@@ -25,7 +25,7 @@ static void make_url(const struct mr_http_options *server, const char *path, cha
     const char *host = address->host;
     if (address->is_unix) {
         host = "localhost";
-    } else if (host[0] == '\0' || strcmp(host, "0.0.0.0") == 0) {
+    } else if (mr_address_is_any(&server->address)) {
         host = "127.0.0.1";
     } else if (strcmp(host, "::") == 0) {
         host = "::1";

@@ -78,6 +78,11 @@ bool mr_address_is_local(const struct mr_address *address)
     return inet_pton(AF_INET, address->host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
+bool mr_address_is_any(const struct mr_address *address)
+{
+    return !address->is_unix && (address->host[0] == '\0' || strcmp(address->host, "0.0.0.0") == 0);
+}
+
 static mr_status listen_on(const struct sockaddr *at, socklen_t len, int *ret_fd)
 {
     int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -25,6 +25,9 @@ mr_status mr_address_parse(const char *text, struct mr_address *ret, struct mr_e
 /* True when only this machine can reach it. */
 bool mr_address_is_local(const struct mr_address *address);
 
+/* All interfaces, of which a client takes 127.0.0.1. */
+bool mr_address_is_any(const struct mr_address *address);
+
 /* A listening, non-blocking socket, or MR_ERR_SYSTEM. A socket file that no process listens on is
  * replaced; the file is for the owner and the group. */
 mr_status mr_listen(const struct mr_address *address, int *ret_fd, struct mr_error *ret_error);

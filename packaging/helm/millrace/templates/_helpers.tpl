@@ -56,3 +56,82 @@ app.kubernetes.io/component: {{ .object | quote }}
     - {protocol: TCP, port: {{ .port }}}
 {{- end }}
 {{- end -}}
+
+{{/* The spec of a pod: of a Deployment, or of a Job that runs a command. The context is {root, own, object, pair, config, secrets, env, labels, args, job}. */}}
+{{- define "millrace.pod" -}}
+serviceAccountName: {{ $.root.Release.Name | quote }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- if $.job }}
+restartPolicy: Never
+{{- end }}
+# Longer than pipeline.shutdown_deadline, another of which so means new pods.
+terminationGracePeriodSeconds: {{ include "millrace.grace" $.config }}
+{{- with $.root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . | quote }}
+  {{- end }}
+{{- end }}
+tolerations:
+  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: {{ $.root.Values.tolerationSeconds }}}
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: {{ $.root.Values.tolerationSeconds }}}
+{{- if and $.pair (not $.job) }}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels:
+              {{- $.labels | nindent 14 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+containers:
+  - name: millrace
+    image: "{{ $.root.Values.image.repository }}:{{ $.root.Values.image.tag | default $.root.Chart.AppVersion }}"
+    args: {{ toJson $.args }}
+    {{- with $.env }}
+    env:
+      {{- range $variable, $from := . }}
+      - {name: {{ $variable | quote }}, valueFrom: {secretKeyRef: {name: {{ $from.secret | quote }}, key: {{ $from.key | quote }}}}}
+      {{- end }}
+    {{- end }}
+    {{- if not $.job }}
+    ports:
+      - {name: http, containerPort: 9464}
+    # Up means that the process works, also while PostgreSQL or Kafka is away. A pod that stands by is ready.
+    startupProbe: {httpGet: {path: /healthz, port: http}, periodSeconds: 1, failureThreshold: 60}
+    livenessProbe: {httpGet: {path: /healthz, port: http}, periodSeconds: 10, timeoutSeconds: 3, failureThreshold: 6}
+    readinessProbe: {httpGet: {path: /readyz, port: http}, periodSeconds: 5, timeoutSeconds: 3}
+    {{- end }}
+    resources:
+      {{- toYaml ($.own.resources | default $.root.Values.resources) | nindent 6 }}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities: {drop: [ALL]}
+    volumeMounts:
+      - {name: config, mountPath: /etc/millrace, readOnly: true}
+      - {name: tmp, mountPath: /var/tmp}
+      {{- range $number, $_ := $.secrets }}
+      - {name: secret-{{ $number }}, mountPath: /run/secrets/{{ . }}, readOnly: true}
+      {{- end }}
+volumes:
+  # As folders, not by subPath: so files follow a change.
+  - name: config
+    configMap: {name: {{ $.object | quote }}}
+  # For millrace verify.
+  - name: tmp
+    emptyDir: {sizeLimit: 4Gi}
+  {{- range $number, $_ := $.secrets }}
+  - name: secret-{{ $number }}
+    secret: {secretName: {{ . | quote }}, defaultMode: 0440}
+  {{- end }}
+{{- end -}}
