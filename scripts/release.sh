@@ -4,7 +4,8 @@
 # The steps of a release (docs/releasing.md). .github/workflows/release.yml runs them when a tag is pushed; all but push, index,
 # publish and fetch run on any machine, too. Folders are relative to the repository.
 #
-#   prepare VERSION [DATE]   by hand, before the tag: the version and the date (default: today) into the files that have them
+#   prepare VERSION [DATE]   by hand, before the tag: the version and the date (default: today) into the files that have them; the first
+#                            time also the repository, GITHUB_REPOSITORY=OWNER/NAME, in place of OWNER/millrace
 #   check TAG                the tag is the version, CHANGELOG.md has its date, no page says that nothing is released
 #   packages OUT [BUILD]     this system's .deb, .rpm and SBOM into OUT; BUILD: of that build, else a new one after the unit tests
 #   source OUT               the sources as a tarball
@@ -24,6 +25,7 @@ set -euo pipefail
 cd "$REPO_ROOT"
 
 ARCHITECTURES=(amd64 arm64)
+ADDRESSED=(docs/*.md docs/deploy mkdocs.yml) # pages and files with addresses of the repository
 
 version() { sed -n 's/^project(millrace VERSION \([0-9.]*\) .*/\1/p' CMakeLists.txt; }
 
@@ -34,7 +36,18 @@ prepare() {
     sed -i "s/^project(millrace VERSION [0-9.]* /project(millrace VERSION $version /" CMakeLists.txt
     sed -i "s/^## Unreleased\$/## $version - $date/" CHANGELOG.md
     sed -i "s/^#define MR_MAN_DATE .*/#define MR_MAN_DATE \"$date\"/" src/cli/reference.c
+    addresses
     say "now: git commit -am 'Version $version' && git tag -s v$version && git push origin main v$version"
+}
+
+# Names of images and sites have no capitals.
+addresses() {
+    local repository=${GITHUB_REPOSITORY:-} owner name
+    grep -qrw OWNER "${ADDRESSED[@]}" || return 0
+    [[ $repository == */* ]] || die "set GITHUB_REPOSITORY=OWNER/NAME: these have addresses without an owner:" "$(grep -lrw OWNER "${ADDRESSED[@]}")"
+    owner=${repository%%/*} name=${repository#*/}
+    grep -lrw OWNER "${ADDRESSED[@]}" | xargs sed -i -e "s|ghcr\.io/OWNER/millrace|ghcr.io/${repository,,}|g" \
+        -e "s|OWNER\.github\.io/millrace|${owner,,}.github.io/$name|g" -e "s|OWNER/millrace|$repository|g"
 }
 
 check() {
@@ -44,6 +57,8 @@ check() {
     grep -qE "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}\$" CHANGELOG.md || die "CHANGELOG.md has no section \"## $version - DATE\""
     pages=$(grep -lr --include='*.md' '<!-- until the first release' . || true)
     [ -z "$pages" ] || die "these pages have a text for the time before the first release:" "$pages"
+    pages=$(grep -lrw OWNER "${ADDRESSED[@]}" || true)
+    [ -z "$pages" ] || die "these have no owner's name yet:" "$pages"
 }
 
 packages() {

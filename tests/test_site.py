@@ -71,8 +71,8 @@ def target(page, link):
 def test_each_page_is_in_the_navigation(pages):
     names = {os.path.basename(path)[:-3] for path in files("docs/*.md")} - {"README"} | {"first-event"}
     assert {f"{name}/index.html" for name in names} | {"index.html", "404.html"} == set(pages)
-    home = read("docs/README.md")
-    assert [name for name in names - {"first-event"} if f"]({name}.md)" not in home] == []
+    for home, link in (("docs/README.md", "]({}.md)"), ("mkdocs.yml", ": {}.md\n")):
+        assert [name for name in names - {"first-event"} if link.format(name) not in read(home)] == [], home
 
 
 def test_no_link_leads_nowhere(site, pages):

@@ -118,7 +118,8 @@ def test_each_step_of_a_release_is_the_scripts():
 def copy(tmp_path):
     """What the steps look at, committed in a repository that may be changed."""
     folder = tmp_path / "copy"
-    for name in subprocess.run(["git", "-C", ROOT, "ls-files", "*.md", "CMakeLists.txt", "LICENSE", "scripts/release.sh", "scripts/lib/base.sh", "src/cli"],
+    for name in subprocess.run(["git", "-C", ROOT, "ls-files", "*.md", "CMakeLists.txt", "LICENSE", "scripts/release.sh", "scripts/lib/base.sh", "src/cli",
+                              "docs", "mkdocs.yml"],
                                capture_output=True, text=True, check=True).stdout.splitlines():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(os.path.join(ROOT, name), folder / name)
@@ -134,7 +135,14 @@ def release(folder, *words, **variables):
 
 def test_a_release_is_prepared_and_its_tag_checked(copy):
     assert release(copy, "prepare", "7.8").returncode == 1
+    nameless = subprocess.run(["git", "-C", copy, "grep", "-lw", "OWNER"], capture_output=True, text=True, check=False).stdout
+    if nameless:  # until the first release
+        assert "mkdocs.yml" in release(copy, "prepare", "7.8.9", "2031-02-03", GITHUB_REPOSITORY="").stderr
+        subprocess.run(["git", "-C", copy, "checkout", "--quiet", "."], check=True)
     assert release(copy, "prepare", "7.8.9", "2031-02-03").returncode == 0
+    assert "repository: https://github.com/Somebody/millrace\n" in (copy / "mkdocs.yml").read_text() or not nameless
+    assert "https://somebody.github.io/millrace/apt" in (copy / "docs/releasing.md").read_text() or not nameless
+    assert "image: ghcr.io/somebody/millrace:VERSION" in (copy / "docs/deploy/kubernetes.yaml").read_text() or not nameless
     assert "project(millrace VERSION 7.8.9 " in (copy / "CMakeLists.txt").read_text()
     assert "\n## 7.8.9 - 2031-02-03\n" in (copy / "CHANGELOG.md").read_text()
     assert '"2031-02-03"' in (copy / "src/cli/reference.c").read_text()
@@ -145,8 +153,10 @@ def test_a_release_is_prepared_and_its_tag_checked(copy):
     if early.returncode:  # until the first release
         assert "before the first release" in early.stderr
         for page in re.findall(r"\./\S+\.md", early.stderr):
-            (copy / page).write_text((copy / page).read_text().replace("<!-- until the first release", "<!-- "))
-        assert release(copy, "check", "v7.8.9").returncode == 0
+            text = re.sub(r"<!-- until the first release -->\n.*", "", (copy / page).read_text())
+            (copy / page).write_text(text.replace("<!-- until the first release", "<!-- "))
+        done = release(copy, "check", "v7.8.9")
+        assert done.returncode == 0, done.stderr
     notes = release(copy, "notes", "v7.8.9").stdout
     assert "### Added" in notes and "## 7.8.9" not in notes and "Versions follow" not in notes
 
