@@ -1,7 +1,6 @@
 """The units of docs/deploy on a real systemd (booted.py), with real servers: instances and their target, reload, stop, a crash, exit codes, credentials,
 the journal, what the sandbox leaves, and the scripts of the package."""
 
-import json
 import os
 import re
 
