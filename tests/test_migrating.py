@@ -106,8 +106,8 @@ def position(offset):
     return offsets["offsets"][0]["offset"]["lsn"] if "offsets" in offsets else offsets["lsn"]
 
 
-def take_over(database, worker, writers, millrace, offset):
-    """millrace on the connector's slot, until it has delivered all. Answers what Connect had sent behind its offset."""
+def take_over(database, worker, writers, millrace, offset, slot):
+    """millrace on that slot, until it has delivered all. Answers what Connect had sent behind its offset."""
     worker.stop()
     until_free(worker)
     sent = events(database)
@@ -115,24 +115,30 @@ def take_over(database, worker, writers, millrace, offset):
     path = os.path.join(worker.folder, "offset.json")
     with open(path, "w", encoding="utf-8") as file:
         file.write(offset)
-    process = millrace(tables=("t",), types='"debezium"', source__postgres__slot_name=json.dumps(worker.slot))
+    process = millrace(tables=("t",), types='"debezium"', source__postgres__slot_name=json.dumps(slot))
     process.start("--after-offset", path).streaming()
     writers.until_more(500)
     writers.stop()
     end = database.run("SELECT pg_current_wal_flush_lsn()")[0][0]
     eventually(lambda: database.run("SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s",
-                                    [end, worker.slot])[0][0], 120, "all is confirmed")
+                                    [end, slot])[0][0], 120, "all is confirmed")
     process.stop()
     assert process.log("offset_taken") and not process.log("offset_ignored")
     return behind
 
 
-@pytest.mark.parametrize("ended", [stopped, killed])
-def test_millrace_goes_on_where_debezium_stopped(database, millrace, taken, ended):
-    """No gap. What comes again is what Connect had sent behind the offset that it stored last, and nothing else."""
+@pytest.mark.parametrize("ended, own", [(stopped, False), (killed, False), (stopped, True)], ids=["stopped", "killed", "own-slot"])
+def test_millrace_goes_on_where_debezium_stopped(database, millrace, taken, ended, own):
+    """No gap. What comes again is what Connect had sent behind the offset that it stored last, and nothing else. On the connector's slot, or on
+    one that was made while the connector streamed, as where its plugin is another one."""
     worker, writers = taken
+    if own:
+        database.run("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [database.slot])
     writers.until_more(random.randrange(300, 3000))
-    behind = take_over(database, worker, writers, millrace, ended(worker))
+    if own:  # the connector confirms what its stored offset is past
+        eventually(lambda: database.run("SELECT theirs.confirmed_flush_lsn > ours.confirmed_flush_lsn FROM pg_replication_slots theirs, pg_replication_slots ours "
+                                        "WHERE theirs.slot_name = %s AND ours.slot_name = %s", [worker.slot, database.slot])[0][0], 90, "an offset past the slot")
+    behind = take_over(database, worker, writers, millrace, ended(worker), database.slot if own else worker.slot)
     found = events(database)
     repeats = []
     next_count = [0] * ROWS

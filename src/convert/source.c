@@ -81,10 +81,12 @@ static void convert_slot(struct mr_convert *c)
 {
     const char *plugin = mr_cv_value(c, "plugin.name");
     if (plugin == NULL || strcmp(plugin, "pgoutput") != 0) {
-        TO_DO(c, "plugin.name",
-              "the connector's slot was made with %s, and millrace reads pgoutput only; name a "
-              "slot of its own in source.postgres.slot_name (docs/migrating-from-debezium.md)",
-              plugin == NULL ? "decoderbufs, the default" : plugin);
+        TO_DO(
+            c, "plugin.name",
+            "the connector's slot was made with %s, and millrace reads pgoutput only; make a slot "
+            "while the connector streams, as docs/migrating-from-debezium.md says (A slot of "
+            "another plugin), and name it in source.postgres.slot_name",
+            plugin == NULL ? "decoderbufs, the default" : plugin);
     }
     const char *given = mr_cv_value(c, "publication.autocreate.mode");
     const char *mode = given == NULL ? "all_tables" : given;
