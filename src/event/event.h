@@ -156,9 +156,11 @@ struct mr_relation {
     uint32_t *key_columns;
     bool key_is_chosen; /* by the configuration, and may hold nulls */
     bool is_unlisted;   /* published, but not configured: none of its changes is passed on */
-    bool is_signal;     /* what is inserted into it asks for something */
-    bool is_narrowed;   /* its identity is what all its partitions' have of it; */
-    uint32_t narrows;   /* of a partition that has less of it the table's OID, else 0 */
+    mr_lsn
+        listed_until; /* what commits there or later is not passed on; 0: there is no such place */
+    bool is_signal;   /* what is inserted into it asks for something */
+    bool is_narrowed; /* its identity is what all its partitions' have of it; */
+    uint32_t narrows; /* of a partition that has less of it the table's OID, else 0 */
     enum mr_replica_identity told_identity; /* the server's word, whatever partitions have */
     struct mr_layout *layout; /* columns and key, shared with others; NULL: they are its own */
     size_t bytes;             /* of memory, without the layout */

@@ -232,7 +232,8 @@ uint64_t mr_relation_layout_number(const struct mr_relation *relation)
 
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation *view)
 {
-    return relation->is_unlisted == view->is_unlisted && relation->identity == view->identity &&
+    return relation->is_unlisted == view->is_unlisted &&
+           relation->listed_until == view->listed_until && relation->identity == view->identity &&
            relation->told_identity == view->told_identity &&
            relation->key_is_chosen == view->key_is_chosen &&
            strcmp(relation->schema, view->schema) == 0 &&

@@ -133,6 +133,7 @@ static void pg_source_change(struct mr_source *base, const void *options)
     MR_ASSERT(source->conn == NULL);
     mr_counted_pass(&source->options.captured.memory, wanted->captured.memory);
     source->options.captured = wanted->captured;
+    mr_pg_captured_done(&source->catalog.captured); /* which partitions were of which tables */
 }
 
 static mr_status pg_source_open(struct mr_source *base, const struct mr_checkpoint *stored,
@@ -356,7 +357,6 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     source->conn = NULL;
     mr_rejoin_end(&source->rejoin);
     end_asking(source);
-    mr_pg_captured_done(&source->catalog.captured);
     source->catalog.question = (struct mr_pg_question){0};
     source->pending = false;
     base->failed = (struct mr_failed_place){0};

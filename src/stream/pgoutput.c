@@ -43,6 +43,7 @@ struct mr_pgoutput {
     struct mr_position last; /* the end of what came last; positions only grow */
     mr_lsn last_commit_lsn;  /* end LSN of the last transaction that ended */
     struct mr_transaction transaction;
+    mr_lsn delist_at; /* the first place where a relation is not listed any more */
     char origin[ORIGIN_MAX];
     struct mr_datum before[MR_COLUMNS_MAX];
     struct mr_datum after[MR_COLUMNS_MAX];
@@ -66,6 +67,7 @@ struct mr_pgoutput *mr_pgoutput_new(void)
     struct mr_pgoutput *decoder = MR_NEW(struct mr_pgoutput);
     decoder->last = NOTHING_YET;
     decoder->relation_bytes_max = SIZE_MAX;
+    decoder->delist_at = UINT64_MAX;
     return decoder;
 }
 
@@ -103,6 +105,7 @@ void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handl
     decoder->last_commit_lsn = 0;
     decoder->type_names.count = 0;
     decoder->announced = decoder->announced_before = 0;
+    decoder->delist_at = UINT64_MAX;
     decoder->transaction = (struct mr_transaction){0};
 }
 
@@ -226,6 +229,36 @@ static mr_lsn read_lsn(struct mr_reader *reader)
     return mr_lsn_of_server(mr_reader_u64(reader));
 }
 
+static void replace_relation(struct decoding *decoding, struct mr_relation *relation)
+{
+    struct mr_relation *replaced = mr_relation_cache_put(&decoding->decoder->relations, relation);
+    if (replaced != NULL) {
+        decoding->handler->relation_end(decoding->handler->context, replaced);
+        mr_relation_free(&decoding->decoder->relations.layouts, replaced);
+    }
+}
+
+/* What was a partition is none any more; the server does not describe it again for that. */
+__attribute__((cold, noinline)) static void delist(struct decoding *decoding, mr_lsn commit_lsn)
+{
+    struct mr_pgoutput *decoder = decoding->decoder;
+    struct mr_relation_cache *cache = &decoder->relations;
+    decoder->delist_at = UINT64_MAX;
+    for (uint32_t i = 0; i < cache->by_oid.count; i++) {
+        struct mr_relation view = *cache->relations[i];
+        if (view.listed_until == 0) {
+            continue;
+        }
+        if (view.listed_until <= commit_lsn) {
+            view.is_unlisted = true;
+            view.listed_until = 0;
+            replace_relation(decoding, mr_relation_new(&cache->layouts, &view));
+        } else if (view.listed_until < decoder->delist_at) {
+            decoder->delist_at = view.listed_until;
+        }
+    }
+}
+
 /* Begin: Byte1('B') Int64(commit LSN) Int64(commit time, µs since 2000) Int32(xid)
  * Transactions come whole, in the order of their commit records (reorderbuffer.c, ReorderBufferCommit), whose beginnings
  * are the commit LSNs (decode.c, DecodeCommit: buf->origptr). */
@@ -256,6 +289,9 @@ static mr_status decode_begin(struct decoding *decoding)
     decoder->ordinal = 0;
     decoder->messages = 0;
     decoder->in_transaction = true;
+    if (MR_UNLIKELY(commit_lsn >= decoder->delist_at)) {
+        delist(decoding, commit_lsn);
+    }
     return MR_OK;
 }
 
@@ -411,15 +447,6 @@ static void name_types(struct type_names *names, const struct mr_relation *view)
     names->count = 0;
 }
 
-static void replace_relation(struct decoding *decoding, struct mr_relation *relation)
-{
-    struct mr_relation *replaced = mr_relation_cache_put(&decoding->decoder->relations, relation);
-    if (replaced != NULL) {
-        decoding->handler->relation_end(decoding->handler->context, replaced);
-        mr_relation_free(&decoding->decoder->relations.layouts, replaced);
-    }
-}
-
 static void narrow(const struct mr_relation_cache *cache, struct mr_relation *view)
 {
     for (uint32_t i = 0; i < cache->by_oid.count; i++) {
@@ -459,6 +486,9 @@ static mr_status take_relation(struct decoding *decoding, struct mr_relation *vi
             decoding->decoder->relation_bytes_max, cache->by_oid.count);
     }
     replace_relation(decoding, relation);
+    if (view->listed_until != 0 && view->listed_until < decoding->decoder->delist_at) {
+        decoding->decoder->delist_at = view->listed_until;
+    }
     return MR_OK;
 }
 

@@ -28,6 +28,7 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
     mr_pg_key_order_done(&catalog->order);
     mr_pg_captured_done(&catalog->captured);
     mr_by_oid_done(&catalog->types);
+    mr_text_done(&catalog->parent_columns);
 }
 
 static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind kind,
@@ -41,6 +42,11 @@ static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind k
         .transaction = {.commit_lsn = transaction->commit_lsn, .xid = transaction->xid},
     };
     snprintf(question->table, sizeof(question->table), "%s.%s", view->schema, view->table);
+    question->schema_len = (uint32_t)strlen(view->schema);
+    if (kind == MR_PG_ASK_PARENT) {
+        mr_text_done(&catalog->parent_columns);
+        mr_pg_captured_add_columns(view, &catalog->parent_columns);
+    }
     if (column != NULL) {
         question->type_oid = column->type_oid;
         snprintf(question->column, sizeof(question->column), "%s", column->name);
@@ -62,12 +68,19 @@ static mr_status ask_parent(struct mr_pg_catalog *catalog, struct mr_pg_conn *co
 {
     const struct mr_pg_question *question = &catalog->question;
     enum mr_pg_capture before = mr_pg_captured_find(&catalog->captured, question->oid);
-    MR_TRY(
-        mr_pg_captured_ask(&catalog->captured, conn, catalog->options, question->oid, ret_error));
+    char schema[sizeof(question->table)];
+    snprintf(schema, sizeof(schema), "%.*s", (int)question->schema_len, question->table);
+    const struct mr_pg_described described = {
+        .oid = question->oid,
+        .schema = schema,
+        .table = question->table + question->schema_len + 1,
+        .columns = catalog->parent_columns.len == 0 ? "" : catalog->parent_columns.data};
+    MR_TRY(mr_pg_captured_ask(&catalog->captured, conn, catalog->options, &described, ret_error));
     catalog->parent_oid = question->oid;
     catalog->parent_lsn = question->transaction.commit_lsn;
+    mr_lsn until;
     if (before != MR_PG_UNLISTED &&
-        mr_pg_captured_find(&catalog->captured, question->oid) != MR_PG_PARTITION) {
+        !mr_pg_captured_takes(&catalog->captured, question->oid, &question->transaction, &until)) {
         log_unlisted(question->table);
     }
     return MR_OK;
@@ -220,8 +233,7 @@ static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transac
 }
 
 /* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
- * publication sent besides when the stream was opened were logged then; one that comes later, or is renamed, is logged here. A
- * table that is gone can't be asked for its parent. */
+ * publication sent besides when the stream was opened were logged then; one that comes later, or is renamed, is logged here. */
 static mr_status find_listed(struct mr_pg_catalog *catalog,
                              const struct mr_transaction *transaction, struct mr_relation *view)
 {
@@ -246,9 +258,9 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
     if (!was_asked && mr_pg_captured_is_stale(&catalog->captured, view->oid, transaction)) {
         return leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
     }
-    enum mr_pg_capture kind = mr_pg_captured_find(&catalog->captured, view->oid);
-    view->is_unlisted = kind != MR_PG_PARTITION;
-    if (kind == MR_PG_CONFIGURED && !was_asked) {
+    view->is_unlisted =
+        !mr_pg_captured_takes(&catalog->captured, view->oid, transaction, &view->listed_until);
+    if (mr_pg_captured_find(&catalog->captured, view->oid) == MR_PG_CONFIGURED && !was_asked) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
         snprintf(name, sizeof(name), "%s.%s", view->schema, view->table);
         log_unlisted(name);

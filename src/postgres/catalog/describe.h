@@ -24,6 +24,7 @@ struct mr_pg_question {
     struct mr_transaction transaction; /* of the rows; numbers only */
     uint32_t oid, type_oid;
     char table[2 * MR_IDENTIFIER_MAX + 2]; /* schema.table */
+    uint32_t schema_len;                   /* of it */
     char column[MR_IDENTIFIER_MAX + 1];
     int64_t deadline_ns; /* 0: not asked yet */
 };
@@ -39,6 +40,7 @@ struct mr_pg_catalog {
     /* Whose parent was asked for last, and for which transaction. */
     uint32_t parent_oid;
     mr_lsn parent_lsn;
+    struct mr_text parent_columns; /* what the stream says of it */
 };
 
 /* Reads all that is known of the published tables. `is_of_rows`: as for mr_pg_horizon_read. */

@@ -5,38 +5,68 @@
 enum { TABLES_MAX = 1000 * 1000 }; /* of one publication: 8 MB */
 
 struct reading {
-    const struct mr_pg_captured *before;
     struct mr_pg_captured now;
     uint32_t last;
 };
+
+static struct mr_captured_table *table_of(const struct mr_pg_captured *captured, uint32_t oid)
+{
+    return mr_by_oid_find(&captured->tables, sizeof(struct mr_captured_table), oid);
+}
+
+static bool was_partition(const struct mr_captured_table *table)
+{
+    return table != NULL && (table->kind == MR_PG_PARTITION || table->kind == MR_PG_FORMER);
+}
 
 static mr_status take_table(void *context, const struct mr_pg_result *row,
                             struct mr_error *ret_error)
 {
     struct reading *reading = context;
     uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, 0);
-    enum mr_pg_capture kind = (enum mr_pg_capture)mr_pg_result_number(row, 0, 1);
     if (oid < reading->last || reading->now.tables.count == TABLES_MAX) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "the server was asked for the published tables and answers in another "
                        "order, or with more tables than there can be");
     }
     reading->last = oid;
-    bool was_partition = mr_pg_captured_find(reading->before, oid) == MR_PG_PARTITION;
     struct mr_captured_table *table = mr_by_oid_make(&reading->now.tables, sizeof(*table), oid);
-    table->kind = kind == MR_PG_UNLISTED && was_partition ? MR_PG_PARTITION : kind;
+    table->kind = (enum mr_pg_capture)mr_pg_result_number(row, 0, 1);
+    table->is_alone = mr_pg_result_true(row, 0, 2);
     return MR_OK;
+}
+
+/* What this process has seen as a partition, and is none now. */
+static void keep_former(struct mr_pg_captured *now, const struct mr_pg_captured *before)
+{
+    const struct mr_captured_table *tables = before->tables.items;
+    for (uint32_t i = 0; i < before->tables.count && now->tables.count < TABLES_MAX; i++) {
+        if (!was_partition(&tables[i])) {
+            continue;
+        }
+        struct mr_captured_table *table =
+            mr_by_oid_make(&now->tables, sizeof(*table), tables[i].oid);
+        if (table->kind == MR_PG_UNLISTED || table->kind == MR_PG_FORMER) {
+            bool is_alone = table->is_alone;
+            *table = tables[i];
+            table->kind = MR_PG_FORMER;
+            table->is_alone = is_alone;
+        }
+    }
 }
 
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                               const struct mr_pg_source_options *options,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the published tables", "nn", 0, UINT32_MAX};
-    struct reading reading = {.before = captured, .now = {.horizon = *horizon}};
+    static const struct mr_pg_shape shape = {"the published tables", "nnb", 0, UINT32_MAX};
+    struct reading reading = {.now = {.horizon = *horizon}};
     struct mr_text sql = {0};
     mr_sql_add_captured(&sql, options, mr_pg_server_version(conn));
     mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_table, &reading, ret_error);
+    if (status == MR_OK) {
+        keep_former(&reading.now, captured);
+    }
     mr_pg_captured_done(status == MR_OK ? captured : &reading.now);
     if (status == MR_OK) {
         *captured = reading.now;
@@ -53,31 +83,130 @@ void mr_pg_captured_add_oids(const struct mr_pg_captured *captured, struct mr_te
 }
 
 /* Rows that came into a table after its ATTACH waited for its lock: a list that knows their transaction knows the one that made
- * it a partition. So a stream that falls behind asks less, and a backlog seldom. ATTACH writes the table's row in pg_class
- * (StorePartitionBound, heap.c), which ends all that is cached of it (CacheInvalidateHeapTuple, inval.c), and pgoutput
- * describes it again before its next row (rel_sync_cache_relation_cb, pgoutput.c). */
+ * it a partition. So a stream that falls behind asks less, and a backlog seldom. ATTACH and DETACH write the table's row in pg_class
+ * (StorePartitionBound, heap.c; DetachPartitionFinalize, tablecmds.c), which ends all that is cached of it (CacheInvalidateHeapTuple,
+ * inval.c), and pgoutput describes it again before its next row (rel_sync_cache_relation_cb, pgoutput.c). A partition that is sent for
+ * its table's sake alone is not sent once it is none. */
 bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid,
                              const struct mr_transaction *transaction)
 {
-    enum mr_pg_capture kind = mr_pg_captured_find(captured, oid);
-    return kind == MR_PG_UNKNOWN ||
-           (kind != MR_PG_PARTITION && !mr_pg_horizon_covers(&captured->horizon, transaction));
+    const struct mr_captured_table *table = table_of(captured, oid);
+    bool covers = mr_pg_horizon_covers(&captured->horizon, transaction);
+    if (table == NULL) {
+        return true;
+    }
+    switch (table->kind) {
+    case MR_PG_PARTITION:
+        return table->is_alone && !covers;
+    case MR_PG_FORMER:
+        return table->until == 0 || (transaction->commit_lsn >= table->until && !covers);
+    default:
+        return !covers || !table->is_settled;
+    }
+}
+
+bool mr_pg_captured_takes(const struct mr_pg_captured *captured, uint32_t oid,
+                          const struct mr_transaction *transaction, mr_lsn *ret_until)
+{
+    const struct mr_captured_table *table = table_of(captured, oid);
+    bool is_former = table != NULL && table->kind == MR_PG_FORMER;
+    *ret_until = is_former && table->until != UINT64_MAX ? table->until : 0;
+    return table != NULL && (table->kind == MR_PG_PARTITION ||
+                             (is_former && transaction->commit_lsn < table->until));
+}
+
+void mr_pg_captured_add_columns(const struct mr_relation *view, struct mr_text *text)
+{
+    for (uint32_t i = 0; i < view->column_count; i++) {
+        const struct mr_column *column = &view->columns[i];
+        mr_sql_format(text, i == 0 ? "(%L, %u::oid, " : ", (%L, %u::oid, ", column->name,
+                      column->type_oid);
+        mr_text_format(text, "%d)", column->type_modifier);
+    }
+}
+
+struct look {
+    bool exists, is_partition, is_settled;
+    uint32_t written;
+    mr_lsn at; /* what commits there or later commits after all that the look saw */
+};
+
+static mr_status look_at(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                         uint32_t oid, struct look *ret_look, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a table of the stream", "lbbbN", 1, 1};
+    const struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    mr_sql_add_look(&sql, options, oid);
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
+    *ret_look = (struct look){.at = mr_pg_result_lsn(result, 0, 0),
+                              .exists = mr_pg_result_true(result, 0, 1),
+                              .is_partition = mr_pg_result_true(result, 0, 2),
+                              .is_settled = mr_pg_result_true(result, 0, 3),
+                              .written = (uint32_t)mr_pg_result_number(result, 0, 4)};
+    return MR_OK;
+}
+
+static void log_former(const struct mr_pg_described *described, const char *of)
+{
+    char table[2 * MR_IDENTIFIER_MAX + 2];
+    snprintf(table, sizeof(table), "%s.%s", described->schema, described->table);
+    mr_log(
+        MR_LOG_WARN, "partition_gone",
+        "a table that is gone, or is no partition any more, has the columns of one of \"tables\": "
+        "its rows of before are passed on as a partition's",
+        MR_LOG_STR("table", table), MR_LOG_STR("partitioned", of));
+}
+
+/* Whether it may have been a partition of one of ours. Where no table of ours has its columns, the publication can tell, as long as it
+ * sends nothing else: then it has sent this one for the sake of a table that is gone. */
+static mr_status look_for_kin(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              const struct mr_pg_described *described, bool *ret_is_kin,
+                              struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"a partition's table", "SbS", 1, 1};
+    const struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    mr_sql_add_kin(&sql, options, described->schema, described->oid, described->columns,
+                   mr_pg_server_version(conn));
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
+    const char *root = mr_pg_result_value(result, 0, 0);
+    const char *gone = mr_pg_result_true(result, 0, 1) ? mr_pg_result_value(result, 0, 2) : NULL;
+    *ret_is_kin = root != NULL || gone != NULL;
+    if (*ret_is_kin) {
+        log_former(described, root != NULL ? root : gone);
+    }
+    return MR_OK;
 }
 
 mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
-                             const struct mr_pg_source_options *options, uint32_t oid,
-                             struct mr_error *ret_error)
+                             const struct mr_pg_source_options *options,
+                             const struct mr_pg_described *described, struct mr_error *ret_error)
 {
-    int64_t is_partition;
-    MR_TRY(mr_pg_ask_number(
-        conn, "a partition", 'b', &is_partition, ret_error,
-        "SELECT EXISTS (SELECT FROM pg_class WHERE oid = %u AND relispartition)", oid));
-    if (is_partition) {
+    struct look look;
+    MR_TRY(look_at(conn, options, described->oid, &look, ret_error));
+    if (look.is_partition) {
         struct mr_pg_horizon horizon;
         MR_TRY(mr_pg_horizon_read(conn, false, &horizon, ret_error));
-        return mr_pg_captured_read(captured, conn, options, &horizon, ret_error);
+        MR_TRY(mr_pg_captured_read(captured, conn, options, &horizon, ret_error));
     }
-    mr_by_oid_make(&captured->tables, sizeof(struct mr_captured_table), oid); /* MR_PG_UNLISTED */
+    const struct mr_captured_table *known = table_of(captured, described->oid);
+    if (look.is_partition && known != NULL && known->kind == MR_PG_PARTITION) {
+        return MR_OK;
+    }
+    bool is_kin = was_partition(known);
+    if (!is_kin && !(look.exists && look.is_settled)) {
+        MR_TRY(look_for_kin(conn, options, described, &is_kin, ret_error));
+    }
+    struct mr_captured_table *table =
+        mr_by_oid_make(&captured->tables, sizeof(*table), described->oid);
+    /* One that was seen before, and was not attached and detached again since, stays none. */
+    bool is_as_seen =
+        table->kind == MR_PG_FORMER && table->until != 0 && table->written == look.written;
+    table->until = is_as_seen ? table->until : look.exists ? look.at : UINT64_MAX;
+    table->kind = is_kin ? MR_PG_FORMER : table->kind;
+    table->is_settled = true;
+    table->written = look.written;
     return MR_OK;
 }
 
@@ -89,6 +218,6 @@ void mr_pg_captured_done(struct mr_pg_captured *captured)
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid)
 {
-    const struct mr_captured_table *found = mr_by_oid_find(&captured->tables, sizeof(*found), oid);
+    const struct mr_captured_table *found = table_of(captured, oid);
     return found == NULL ? MR_PG_UNKNOWN : found->kind;
 }

@@ -321,10 +321,84 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
     add_tables(sql, options, version);
     mr_text_string(sql, CAPTURED
                    " SELECT a.oid::bigint,"
-                   " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END"
+                   " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END,"
+                   " a.oid IN (SELECT oid FROM chosen)"
                    " FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
                    " LEFT JOIN captured c ON c.oid = a.oid LEFT JOIN listed l ON l.oid = a.oid"
                    " ORDER BY 1");
+}
+
+/* Of a transaction that wrote a row of the catalog: it had ended before what the slot still holds began. One that is far behind is. */
+#define IS_BEFORE_SLOT(xmin)                                                                       \
+    "(age(" xmin ") NOT BETWEEN 0 AND 1000000000 OR age(" xmin ") > (SELECT age(catalog_xmin)"     \
+    " FROM pg_replication_slots WHERE slot_name = %L))"
+
+/* A column's row is as it was made with the table, whose row of tableoid (-6) is never written again. */
+#define IS_AS_MADE "a.xmin = o.xmin AND a.cmin = o.cmin"
+
+void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *options, uint32_t oid)
+{
+    mr_sql_format(
+        sql,
+        "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+        " ELSE pg_current_wal_insert_lsn() END, c.oid IS NOT NULL, coalesce(c.relispartition,"
+        " false), coalesce(x.settled, false), x.written FROM (SELECT) one"
+        " LEFT JOIN pg_class c ON c.oid = %u LEFT JOIN LATERAL (SELECT"
+        " bool_or(" IS_AS_MADE " OR " IS_BEFORE_SLOT(
+            "a.xmin") ") AS settled,"
+                      " (array_agg(a.xmin::text::bigint ORDER BY a.attnum))[1] AS written"
+                      " FROM pg_attribute o JOIN pg_attribute a ON a.attrelid = o.attrelid"
+                      " AND a.attnum > 0 AND NOT a.attisdropped"
+                      " WHERE o.attrelid = c.oid AND o.attnum = -6) x ON true",
+        oid, options->slot);
+}
+
+void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *options,
+                    const char *schema, uint32_t oid, const char *columns, int version)
+{
+    add_tables(sql, options, version);
+    mr_text_format(sql, CAPTURED ", at_that_time(name, type, modifier) AS MATERIALIZED (%s%s),",
+                   columns[0] == '\0' ? "SELECT NULL::text, NULL::oid, NULL::int WHERE false"
+                                      : "VALUES ",
+                   columns);
+    mr_sql_format(
+        sql,
+        " part AS MATERIALIZED (SELECT r.oid, a.attisdropped OR a.attgenerated <> ''"
+        " AS is_absent, " IS_AS_MADE " OR " IS_BEFORE_SLOT(
+            "a.xmin") " AS is_old,"
+                      " t.name IS NOT NULL AS is_found FROM listed l"
+                      " JOIN pg_class r ON r.oid = l.oid AND r.relkind = 'p'"
+                      " JOIN pg_attribute o ON o.attrelid = r.oid AND o.attnum = -6"
+                      " JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0"
+                      " LEFT JOIN at_that_time t ON NOT a.attisdropped AND t.name = a.attname"
+                      " AND t.type = a.atttypid AND t.modifier = a.atttypmod),"
+                      " kin AS (SELECT oid FROM part GROUP BY oid HAVING"
+                      " bool_or(is_found) AND NOT bool_or(is_old AND NOT is_absent"
+                      " AND NOT is_found) AND (SELECT count(*) FROM at_that_time)"
+                      " - count(*) FILTER (WHERE is_found)"
+                      " <= count(*) FILTER (WHERE NOT is_found AND NOT is_old)),",
+        options->slot);
+    mr_sql_format(sql,
+                  " gone AS (SELECT w.schema || '.' || w.name AS name FROM wanted w LEFT JOIN"
+                  " (SELECT l.n FROM listed l JOIN pg_attribute o ON o.attrelid = l.oid"
+                  " AND o.attnum = -6 WHERE " IS_BEFORE_SLOT("o.xmin") ") l USING (n)"
+                                                                       " WHERE l.n IS NULL)",
+                  options->slot);
+    mr_text_format(sql,
+                   " SELECT (SELECT min(n.nspname || '.' || c.relname) FROM kin JOIN pg_class c"
+                   " USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace),"
+                   " NOT EXISTS (SELECT oid FROM sent EXCEPT SELECT oid FROM captured)"
+                   " AND NOT EXISTS (SELECT FROM meant WHERE puballtables OR pubviaroot)"
+                   " AND %u NOT IN (SELECT oid FROM chosen)",
+                   oid);
+    if (version >= MR_PG_SHAPED_VERSION_MIN) {
+        mr_sql_format(sql,
+                      " AND NOT EXISTS (SELECT FROM meant m JOIN pg_publication_namespace p"
+                      " ON p.pnpubid = m.oid JOIN pg_namespace n ON n.oid = p.pnnspid"
+                      " WHERE n.nspname = %L)",
+                      schema);
+    }
+    mr_text_string(sql, ", (SELECT min(name) FROM gone)");
 }
 
 void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
@@ -378,32 +452,62 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
 #define FEW(of)                                                                                    \
     " (SELECT string_agg(name, ', ') FROM (SELECT name FROM " of " ORDER BY 1 LIMIT 5) few)"
 
+/* Tables that are listed, and that nothing of comes: neither they nor their partitions nor what they are partitions of are published. */
+#define UNPUBLISHED                                                                                \
+    ", unpublished AS MATERIALIZED (SELECT l.n, l.nspname || '.' || l.relname AS name FROM listed" \
+    " l JOIN pg_class c USING (oid) WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p'"      \
+    " AND EXISTS (SELECT FROM meant) AND l.oid NOT IN (SELECT oid FROM sent UNION ALL SELECT oid"  \
+    " FROM chosen UNION ALL SELECT t.root FROM tree t JOIN sent USING (oid) UNION ALL SELECT"      \
+    " t.oid FROM tree t JOIN chosen o ON o.oid = t.root))"
+
+void mr_sql_add_unpublished(struct mr_text *sql, const struct mr_pg_source_options *options,
+                            int version)
+{
+    add_tables(sql, options, version);
+    mr_text_string(sql,
+                   UNPUBLISHED " SELECT (SELECT count(*) FROM unpublished)," FEW("unpublished"));
+}
+
+#define IS_HELD(of)                                                                                \
+    of "relreplident IN ('f', 'i') OR " of "relreplident = 'd' AND " of "oid IN (SELECT indrelid"  \
+       " FROM pg_index WHERE indisprimary)"
+
 void mr_sql_add_meant(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     add_tables(sql, options, version);
     mr_text_string(
         sql, CAPTURED
         ","
-        " unlisted AS MATERIALIZED (SELECT c.oid, format('%I.%I', s.nspname, c.relname) AS name"
-        " FROM (SELECT oid FROM sent EXCEPT SELECT oid FROM captured) u JOIN pg_class c USING (oid)"
-        " JOIN pg_namespace s ON s.oid = c.relnamespace),"
-        " counted AS MATERIALIZED (SELECT sent.oid,"
-        " coalesce(pg_stat_get_tuples_inserted(sent.oid), 0)"
-        " + coalesce(pg_stat_get_tuples_updated(sent.oid), 0)"
-        " + coalesce(pg_stat_get_tuples_deleted(sent.oid), 0) AS changes FROM sent"
-        " WHERE EXISTS (SELECT FROM unlisted)),"
-        " fitting AS MATERIALIZED (SELECT nspname || '.' || relname AS name,"
-        " relreplident IN ('f', 'i') OR relreplident = 'd' AND oid IN (SELECT indrelid"
-        " FROM pg_index WHERE indisprimary) AS held FROM listed WHERE n IS NULL)"
-        " SELECT (SELECT count(*) FROM unlisted)," FEW(
-            "unlisted") ","
-                        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted JOIN unlisted "
-                        "USING (oid)),"
-                        " (SELECT coalesce(sum(changes), 0)::bigint FROM counted),"
-                        " (SELECT count(*) FROM fitting)," FEW(
-                            "fitting") ","
-                                       " (SELECT count(*) FROM fitting WHERE NOT held)," FEW(
-                                           "fitting WHERE NOT held"));
+        " unlisted AS MATERIALIZED (SELECT c.oid, format('%I.%I', s.nspname, c.relname) AS name,"
+        " c.relkind = 'p' OR " IS_HELD(
+            "c.") " AS held"
+                  " FROM (SELECT oid FROM sent EXCEPT SELECT oid FROM captured) u JOIN pg_class c "
+                  "USING (oid)"
+                  " JOIN pg_namespace s ON s.oid = c.relnamespace),"
+                  " counted AS MATERIALIZED (SELECT sent.oid,"
+                  " coalesce(pg_stat_get_tuples_inserted(sent.oid), 0)"
+                  " + coalesce(pg_stat_get_tuples_updated(sent.oid), 0)"
+                  " + coalesce(pg_stat_get_tuples_deleted(sent.oid), 0) AS changes FROM sent"
+                  " WHERE EXISTS (SELECT FROM unlisted)),"
+                  " fitting AS MATERIALIZED (SELECT nspname || '.' || relname AS name,"
+                  " " IS_HELD("") " AS held FROM listed WHERE n IS NULL)" UNPUBLISHED
+                                  " SELECT (SELECT count(*) FROM unlisted)," FEW(
+                                      "unlisted") ","
+                                                  " (SELECT coalesce(sum(changes), 0)::bigint FROM "
+                                                  "counted JOIN unlisted "
+                                                  "USING (oid)),"
+                                                  " (SELECT coalesce(sum(changes), 0)::bigint FROM "
+                                                  "counted),"
+                                                  " (SELECT count(*) FROM fitting)," FEW(
+                                                      "fitting") ","
+                                                                 " (SELECT count(*) FROM fitting "
+                                                                 "WHERE NOT held)," FEW(
+                                                                     "fitting WHERE NOT held") ",");
+    mr_text_string(sql,
+                   " (SELECT count(*) FROM unpublished WHERE n IS NULL)," FEW(
+                       "unpublished WHERE n IS NULL") ","
+                                                      " (SELECT count(*) FROM unlisted WHERE "
+                                                      "NOT held)," FEW("unlisted WHERE NOT held"));
 }
 
 void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options)

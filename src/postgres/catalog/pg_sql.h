@@ -127,7 +127,8 @@ enum mr_rule_column {
 
 /* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
  * their names; row changes that the server has counted in them, and in all that is sent (0 where there is no such table). Then
- * tables that patterns alone mean, some of their names; those of them without a replica identity, some names. */
+ * tables that patterns alone mean, some of their names; those of them without a replica identity, some names; those that the
+ * publication, which is there, does not send; and of the first those without a replica identity. */
 void mr_sql_add_meant(struct mr_text *sql, const struct mr_pg_source_options *options, int version);
 
 enum mr_meant_column {
@@ -139,14 +140,32 @@ enum mr_meant_column {
     MR_MEANT_NAMES,
     MR_MEANT_UNHELD_COUNT,
     MR_MEANT_UNHELD_NAMES,
+    MR_UNPUBLISHED_COUNT, /* of what patterns mean */
+    MR_UNPUBLISHED_NAMES,
+    MR_UNLISTED_UNHELD_COUNT,
+    MR_UNLISTED_UNHELD_NAMES,
 };
-#define MR_MEANT_SHAPE "nSnnnSnS"
+#define MR_MEANT_SHAPE "nSnnnSnSnSnS"
+
+/* One row: how many listed tables are there and not published, though there is a publication; some names. */
+void mr_sql_add_unpublished(struct mr_text *sql, const struct mr_pg_source_options *options,
+                            int version);
 
 /* A row for each table that is streamed, by ascending OIDs: OID, schema, name. */
 void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version);
 
 /* A row for each table that the publication sends, or that is configured or a partition of one that is, in the order of
- * OIDs: the OID, and which of these it is, as enum mr_pg_capture. */
+ * OIDs: the OID, which of these it is, as enum mr_pg_capture, and whether it would be sent if it were no partition. */
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version);
+
+/* One row: where the WAL has come to; whether there is a table of that OID; whether it is a partition; whether it can't have been one
+ * that was detached within what the slot holds; who wrote the description of its first column. */
+void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *options, uint32_t oid);
+
+/* One row, of a table that had these columns (mr_pg_captured_add_columns): a partitioned table of ours that has them, too, but for
+ * what was changed within what the slot holds; whether the publication sends nothing but what is listed, and this one for another
+ * table's sake; a listed table that is gone, or was made within that time. */
+void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *options,
+                    const char *schema, uint32_t oid, const char *columns, int version);
