@@ -555,6 +555,18 @@ def test_table_made_and_filled_in_one_transaction(database, millrace, topic):
     assert keys_of(records) == [KEY] * 3
 
 
+@pytest.mark.parametrize("semantics", ["at-least-once", "exactly-once"])
+def test_a_restore_beside_it(database, millrace, topic, semantics):
+    """As pg_restore does it: tables, then rows, then keys. Under DEFAULT the stream itself says that the rows had no key."""
+    database.run("CREATE SCHEMA shop; CREATE TABLE shop.seen (id int PRIMARY KEY)")
+    process = millrace(tables=("shop.*",), sink__kafka__delivery=f'"{semantics}"').start()
+    backlog(database, process, "CREATE TABLE shop.t (id int NOT NULL, v text)", "INSERT INTO shop.t VALUES (1, 'a'), (2, 'b')",
+            "ALTER TABLE ONLY shop.t ADD CONSTRAINT t_pkey PRIMARY KEY (id)", "UPDATE shop.t SET v = 'c' WHERE id = 1")
+    process.start().streaming()
+    assert keys_of(topic(f"{database.prefix}.shop.t").take(3)) == [None, None, KEY]
+    emptied(database, process)
+
+
 def test_chosen_key(database, millrace, topic):
     """key_columns: in its own order, quoted where need be, with nulls where the rows have some."""
     database.run('CREATE SCHEMA "s.1"; CREATE TABLE "s.1"."t:1" (id int PRIMARY KEY, b int, "a,b" text);'

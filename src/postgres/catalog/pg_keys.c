@@ -401,9 +401,22 @@ struct case_at_hand {
     struct mr_error *ret_error;
 };
 
+/* Under DEFAULT the key's columns are flagged, unless it is deferrable or not in the stream (RelationGetIndexList in
+ * utils/cache/relcache.c): rows without a flagged column had none, and were inserted, since nothing else can be done to them. */
+static bool tells_keyless(const struct case_at_hand *at_hand)
+{
+    const struct mr_key_facts *facts = at_hand->facts;
+    return at_hand->view->identity == MR_IDENTITY_DEFAULT && !facts->is_deferrable &&
+           facts->unsent == NULL;
+}
+
 static mr_status unknown(const struct case_at_hand *at_hand, const char *why, const char *name)
 {
-    const struct mr_relation *view = at_hand->view;
+    struct mr_relation *view = at_hand->view;
+    if (tells_keyless(at_hand)) {
+        view->key_count = 0;
+        return MR_OK;
+    }
     return mr_fail(at_hand->ret_error, MR_ERR_POISON,
                    "the key of table %s.%s at this place of the stream is not known: %s%s%s; its "
                    "replica identity does not name it, and the catalog tells of now only: set "
