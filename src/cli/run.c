@@ -17,6 +17,7 @@
 #include "control/snapshot.h"
 #include "copy/pg_server.h"
 #include "copy/signals.h"
+#include "flow/kept_columns.h"
 #include "ledger/ledger.h"
 #include "profiler/profiling.h"
 #include "resolved/resolved.h"
@@ -41,9 +42,11 @@ struct app {
     struct mr_encoder *encoder;
     const struct mr_copy_server *server; /* of copies */
     struct mr_copies *copies;
-    struct mr_resolved *resolved;                     /* NULL: no markers are wanted */
-    struct mr_ledger *ledger;                         /* NULL: none is kept */
-    struct mr_companion *companions[4];               /* of all three */
+    struct mr_resolved *resolved; /* NULL: no markers are wanted */
+    struct mr_ledger *ledger;     /* NULL: none is kept */
+    struct mr_hidden *hidden;     /* NULL: no rules for columns */
+    struct mr_kept_columns kept_columns;
+    struct mr_companion *companions[5];               /* of all four */
     struct mr_section_kind sections[MR_CLI_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
@@ -163,6 +166,9 @@ void mr_cli_know_sections(struct mr_config *config, struct mr_section_kind *kind
     if (config->ledger_topic != NULL) {
         kinds[count++] = mr_ledger_section_kind;
     }
+    if (config->encode.column_rule_count > 0) {
+        kinds[count++] = mr_kept_columns_section_kind;
+    }
     MR_ASSERT(count < MR_CLI_SECTIONS);
     kinds[count] = (struct mr_section_kind){0};
     config->kafka.sections = kinds;
@@ -202,6 +208,10 @@ static void companions_wire(struct app *app)
             .interval_ms = LEDGER_MS});
         app->companions[count++] = mr_ledger_companion(app->ledger);
     }
+    if (app->hidden != NULL) {
+        mr_kept_columns_init(&app->kept_columns, app->hidden);
+        app->companions[count++] = &app->kept_columns.base;
+    }
     pipeline->companions = app->companions;
     pipeline->companion_count = count;
 }
@@ -209,6 +219,12 @@ static void companions_wire(struct app *app)
 static void app_wire(struct app *app)
 {
     mr_cli_know_sections(app->config, app->sections);
+    if (app->config->encode.column_rule_count > 0) {
+        struct mr_encode_options *encode = &app->config->encode;
+        app->hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched, encode->column_rules,
+                                    encode->column_rule_count);
+        encode->hidden = app->hidden;
+    }
     app->source = mr_pg_source_new(&app->config->source);
     app->sink = make_sink(app->config);
     app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);
@@ -324,6 +340,7 @@ static void app_free(struct app *app)
     mr_pipeline_free(app->pipeline);
     mr_resolved_free(app->resolved);
     mr_ledger_free(app->ledger);
+    mr_hidden_free(app->hidden);
     mr_copies_free(app->copies);
     mr_pg_server_free(app->server);
     mr_encoder_free(app->encoder);

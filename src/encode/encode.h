@@ -232,8 +232,10 @@ struct mr_encode_options {
     uint32_t skipped_operations;
     const struct mr_column_rule *column_rules;
     uint32_t column_rule_count;
-    const char *hash_salt;         /* NULL: no rule hashes */
-    bool skip_unchanged;           /* updates after which all columns are as they were */
+    const char *hash_salt;    /* NULL: no rule hashes */
+    int unmatched;            /* enum mr_unmatched, of hidden.h */
+    struct mr_hidden *hidden; /* NULL: what the rules hide of tables that change is not looked at */
+    bool skip_unchanged;      /* updates after which all columns are as they were */
     const struct mr_route *routes; /* other tables are passed on with the defaults, unless … */
     uint32_t route_count;
     bool routes_only;                    /* … this is set: then only routed tables are */

@@ -1,6 +1,7 @@
 #include "encode/plan.h"
 
 #include "encode/forms/form.h"
+#include "encode/hidden.h"
 #include "encode/values/put.h"
 #include "event/relation.h"
 
@@ -377,12 +378,32 @@ static bool holds_key(const struct mr_plan *plan)
     return true;
 }
 
+/* No value goes out of a column that was hidden under another name. */
+static mr_status plan_hidden(const struct mr_plan *plan, const struct mr_encode_options *options,
+                             struct mr_error *ret_error)
+{
+    const struct mr_relation *relation = plan->relation;
+    if (options->hidden == NULL || options->column_rule_count == 0 || mr_is_message(relation)) {
+        return MR_OK;
+    }
+    bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        hides[i] = plan->columns[i].writer == MR_WRITE_ABSENT ||
+                   mr_shape_names(options, plan, relation->columns[i].name);
+    }
+    const char *topic = plan->route == NULL ? NULL : plan->route->topic;
+    mr_status status = mr_hidden_look(options->hidden, relation, topic, hides, ret_error);
+    free(hides);
+    return status;
+}
+
 static mr_status fill_plan(struct mr_encoder *encoder, struct mr_plan *plan,
                            struct mr_error *ret_error)
 {
     const struct mr_encode_options *options = &encoder->options;
     MR_TRY(plan_keys(plan, options, ret_error));
     MR_TRY(plan_columns(encoder, plan, ret_error));
+    MR_TRY(plan_hidden(plan, options, ret_error));
     plan_key_end(plan, options);
     MR_TRY(plan_topic(plan, options, encoder->topics, ret_error));
     if (!mr_plan_is_outbox(plan)) {
