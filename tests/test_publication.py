@@ -323,3 +323,33 @@ def test_a_table_that_is_locked_while_it_is_altered(database, millrace):
         code, text = reload(process)
         assert code != 0 and f"process {holder.info.backend_pid}" in text and "public.u" in text, text
     assert process.stop() == 0
+
+
+def test_children_are_other_tables(database, millrace, topic):
+    """Of INHERITS: published with their parent, one without a replica identity would have the application's UPDATE of that fail."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE t_2025 () INHERITS (t)")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1, 0); INSERT INTO t_2025 VALUES (2, 0); UPDATE t SET v = 1; DELETE FROM t WHERE id = 2")
+    records = topic(database.topic("t")).take(2)
+    assert [(record.json["op"], record.json_key["id"]) for record in records] == [("c", 1), ("u", 1)]
+    assert process.stop() == 0
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE ONLY t_2025")
+    code, text = check(process)
+    assert code == 0 and "also sends 1 table without a replica identity (public.t_2025)" in text, text
+
+
+def test_a_root_without_a_key_whose_partitions_have_theirs(database, millrace, topic):
+    """As pg_partman's templates make them. The application's UPDATE and DELETE work, and so does the stream."""
+    database.run("CREATE TABLE t (id int NOT NULL, v int) PARTITION BY RANGE (id);"
+                 "CREATE TABLE t_1 PARTITION OF t (PRIMARY KEY (id)) FOR VALUES FROM (0) TO (10)")
+    process = millrace()
+    code, text = check(process)
+    assert code == 0, text
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (1, 0); UPDATE t SET v = 1; DELETE FROM t")
+    records = topic(database.topic("t_1")).take(3)
+    assert [(record.json["op"], record.key) for record in records] == [(op, '{"id":1}') for op in "cud"]
+    assert process.stop() == 0
+    database.run("CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (10) TO (20)")
+    code, text = check(process)
+    assert code == 0 and "no replica identity" in text and '"t_2" REPLICA IDENTITY FULL' in text.replace("public.t_2 ", '"t_2" '), text

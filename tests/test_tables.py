@@ -67,6 +67,81 @@ def test_partitions_of_a_listed_table(database, millrace, topic):
     assert database.topic("other_1") not in database.topics()
 
 
+GONE = {
+    "detached": "ALTER TABLE t DETACH PARTITION jan",
+    "dropped": "DROP TABLE jan",
+    "altered": "ALTER TABLE t ADD w int; ALTER TABLE t DROP v; ALTER TABLE t DETACH PARTITION jan; DROP TABLE jan",
+    "all": "DROP TABLE t",
+}
+
+
+@pytest.mark.parametrize("semantics", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("how", GONE)
+def test_a_partition_that_is_gone_at_the_next_start(database, millrace, topic, how, semantics):
+    """Its rows of before come: it was a partition then. So do those of one that came and went meanwhile."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text) PARTITION BY LIST (id);"
+                 "CREATE TABLE jan PARTITION OF t FOR VALUES IN (1); CREATE TABLE rest PARTITION OF t DEFAULT")
+    process = millrace(sink__kafka__delivery=f'"{semantics}"').start().streaming()
+    database.run("INSERT INTO t VALUES (0, 'a')")
+    assert values(topic(database.topic("rest")).take(1)) == [0]
+    assert process.stop() == 0
+    database.run("INSERT INTO t VALUES (1, 'a'); CREATE TABLE may PARTITION OF t FOR VALUES IN (5); INSERT INTO t VALUES (5, 'a');"
+                 "DROP TABLE may; " + GONE[how])
+    process.start().streaming()
+    assert values(topic(database.topic("jan")).take(1)) == [1]
+    assert values(topic(database.topic("may")).take(1)) == [5]
+    assert not process.log("table_unlisted")
+    assert {line["table"] for line in process.log("partition_gone")} == {"public.jan", "public.may"}
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("how", ["DROP TABLE jan", "ALTER TABLE t DETACH PARTITION jan"])
+def test_a_partition_that_is_gone_after_a_reconnect(database, millrace, topic, how):
+    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY LIST (id); CREATE TABLE jan PARTITION OF t FOR VALUES IN (1, 2)")
+    process = millrace(pipeline__reconnect_max='"100ms"').start().streaming()
+    process.process.send_signal(signal.SIGSTOP)
+    database.run("INSERT INTO t VALUES (1)")
+    database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [database.slot])
+    database.run("INSERT INTO t VALUES (2)")
+    database.run(how)
+    process.process.send_signal(signal.SIGCONT)
+    assert values(topic(database.topic("jan")).take(2)) == [1, 2]
+    assert not process.log("table_unlisted")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["lives", "starts"])
+def test_a_partition_that_goes_on_as_a_table(database, millrace, topic, lives):
+    """Of a publication of all tables: its rows as a partition come, and no others; nor those of tables that never were one, whatever
+    columns they had."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text) PARTITION BY LIST (id); CREATE TABLE jan PARTITION OF t FOR VALUES IN (1, 2);"
+                 "CREATE TABLE rest PARTITION OF t DEFAULT; CREATE TABLE alike (LIKE t INCLUDING ALL);"
+                 "CREATE TABLE less (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES")
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    reader = topic(database.topic("jan"))
+    assert values(reader.take(1)) == [1]
+    if not lives:
+        assert process.stop() == 0
+    database.run("INSERT INTO t VALUES (2); INSERT INTO alike VALUES (7); INSERT INTO less VALUES (7); DROP TABLE less;"
+                 "ALTER TABLE t DETACH PARTITION jan")
+    if lives:
+        database.run("INSERT INTO jan VALUES (3)")  # it commits before that is seen
+    else:
+        process.start().streaming()
+    assert values(reader.take(1)) == [2]
+    for step in (10, 20):
+        database.run(f"INSERT INTO t VALUES ({step})")
+        assert values(topic(database.topic("rest")).take(1 if step == 10 else 2))[-1] == step
+        database.run(f"INSERT INTO jan VALUES ({step})")
+    database.run("INSERT INTO t VALUES (30)")
+    assert values(topic(database.topic("rest")).take(3))[-1] == 30
+    assert process.stop() == 0
+    assert values(reader.read()) in ([], [3])
+    assert not {database.topic("alike"), database.topic("less")} & set(database.topics())
+
+
 @contextlib.contextmanager
 def seen_by_nobody(database, text):
     """A transaction that is in the WAL; the server's own sessions see it once a synchronous standby has it, and there is none."""
@@ -407,6 +482,110 @@ def test_columns_are_shaped_wherever_a_row_is(database, millrace, topic):
         assert "plain-" not in f"{record.key}{record.value}{record.headers}"
     assert process.stop() == 0
     assert not any("plain-" in line or "pepper" in line for line in process.lines)
+
+
+RENAMED = {  # rules, statements, and whether millrace lives meanwhile
+    "column": ({"columns__mask": '["public.users:email=8"]'}, "ALTER TABLE users RENAME email TO mail", "users"),
+    "of-a-pattern": ({"columns__hash": '["*.*:e?mai[l]"]', "columns__hash_salt_env": '"SALT"'}, "ALTER TABLE users RENAME email TO post", "users"),
+    "excluded": ({"columns__exclude": '["public.users:email"]'}, "ALTER TABLE users RENAME email TO mail", "users"),
+    "table": ({"columns__mask": '["public.users:email=8"]'}, "ALTER TABLE users RENAME TO people", "people"),
+    "made-again": ({"columns__mask": '["public.users:email=8"]'},
+                   "DROP TABLE users; CREATE TABLE users (id int PRIMARY KEY, mail text)", "users"),
+    "dropped-beside": ({"columns__truncate": '["public.users:email=2"]'},
+                       "ALTER TABLE users RENAME email TO mail; ALTER TABLE users DROP note", "users"),
+}
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["lives", "starts"])
+@pytest.mark.parametrize("how", RENAMED)
+def test_a_hidden_column_is_never_shown(database, millrace, topic, how, lives, monkeypatch):
+    """Its rule fits nothing any more: nothing of the table goes out, until somebody has looked."""
+    monkeypatch.setenv("SALT", "salt")
+    rules, change, table = RENAMED[how]
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text)")
+    process = millrace(tables=("public.*",), **rules).start().streaming()
+    database.run("INSERT INTO users VALUES (1, 'hidden-1', 'seen')")
+    reader = topic(database.topic("users"))
+    assert "hidden-1" not in reader.take(1)[0].value
+    if not lives:
+        emptied(database)
+        assert process.stop() == 0
+    database.run(change)
+    database.run(f"INSERT INTO {table} VALUES (2, 'hidden-2')")
+    if not lives:
+        process.start()
+    assert process.ended(60) == 65
+    text = "".join(process.lines)
+    assert '"email\\"' in text and f"public.{table}" in text and "columns.unmatched" in text and "hidden-2" not in text, text
+    assert reader.read() == []
+    if table == "people":
+        assert database.topic("people") not in database.topics()
+    mended = {**rules, "columns__unmatched": '"warn"'}
+    process.configure(**mended)
+    process.start().streaming()
+    record = topic(database.topic(table)).take(2 if table == "users" else 1)[-1]
+    assert "hidden-2" in record.value
+    assert process.log("columns_unmatched")
+    assert process.stop() == 0
+
+
+def test_a_hidden_column_that_goes_stops_nothing(database, millrace, topic):
+    """What is dropped shows nothing, nor does a column that is added. Both names in one rule fit before and after."""
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, phone text)")
+    process = millrace(tables=("public.*",), columns__mask='["public.users:(email|mail)=8", "public.users:phone=4"]').start().streaming()
+    for text in ("INSERT INTO users VALUES (1, 'hidden', 'hidden')", "ALTER TABLE users ADD note text", "INSERT INTO users VALUES (2, 'hidden', 'hidden', 'a')",
+                 "ALTER TABLE users DROP phone", "INSERT INTO users VALUES (3, 'hidden', 'b')", "ALTER TABLE users RENAME email TO mail",
+                 "INSERT INTO users VALUES (4, 'hidden', 'c')"):
+        database.run(text)
+    records = topic(database.topic("users")).take(4)
+    assert not any("hidden" in record.value for record in records)
+    assert records[3].json["after"] == {"id": 4, "mail": "********", "note": "c"}
+    emptied(database)
+    assert process.stop() == 0
+    database.run("INSERT INTO users VALUES (5, 'hidden', 'd')")
+    process.start().streaming()
+    assert topic(database.topic("users")).take(5)[-1].json["after"]["mail"] == "********"
+    assert process.stop() == 0
+
+
+def emptied(database):
+    confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
+
+
+UNPUBLISHED = {
+    "swapped": "CREATE TABLE t_new (LIKE t INCLUDING ALL); ALTER TABLE t RENAME TO t_old; ALTER TABLE t_new RENAME TO t",
+    "made-again": "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY)",
+    "taken-out": "ALTER PUBLICATION {} DROP TABLE t",
+}
+
+
+@pytest.mark.parametrize("how", UNPUBLISHED)
+def test_a_listed_table_that_is_not_published_is_said(database, millrace, topic, how):
+    """While it runs, in check, and at the next start; and that is over once it is published again."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    process = millrace(tables=("t", "u")).start().streaming()
+    database.run(UNPUBLISHED[how].format(database.publication))
+    line = process.wait_for("standstill")
+    assert line["cause"] == "table_unpublished" and "public.t" in line["message"] and "public.u" not in line["message"], line
+    database.run("INSERT INTO u VALUES (1)")
+    assert values(topic(database.topic("u")).take(1)) == [1]
+    assert process.figure('millrace_standstill{cause="table_unpublished"}') == 1 and process.figure("millrace_ready") == 1
+    code, text = check(process)
+    assert code == 0 and "is not in publication" in text, text
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE t")
+    process.wait_for("standstill_over")
+    assert process.stop() == 0
+
+
+def test_patterns_that_match_what_is_not_published(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE u")
+    process = millrace(tables=("public.*",))
+    code, text = check(process)
+    assert code == 0 and f'match 1 table that is not in publication "{database.publication}" (public.t)' in text, text
+    process.start().streaming()
+    assert "public.t" in process.wait_for("standstill")["message"]
+    assert process.stop() == 0
 
 
 def test_locked_tables_hold_up_nobody_else(database, millrace, topic):

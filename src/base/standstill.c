@@ -13,6 +13,7 @@ static const char *const names[] = {
     [MR_CAUSE_REGISTRY_AWAY] = "registry_away",
     [MR_CAUSE_SINK_FAILS] = "sink_fails",
     [MR_CAUSE_SINK_SILENT] = "sink_silent",
+    [MR_CAUSE_TABLE_UNPUBLISHED] = "table_unpublished",
     [MR_CAUSE_ENDED] = "ended",
 };
 
@@ -51,12 +52,13 @@ void mr_standstill_forget(struct mr_standstill *standstill, enum mr_cause cause)
     atomic_fetch_and(&standstill->there, ~(UINT32_C(1) << cause));
 }
 
-/* Lower ranks are shown first: an end, then what ends millrace if it lasts, then what only waits. */
+/* Lower ranks are shown first: an end, then what ends millrace if it lasts, what only waits, and what is about one table. */
 static int rank_of(enum mr_cause cause)
 {
     return cause == MR_CAUSE_ENDED                                        ? 0
            : cause == MR_CAUSE_POISON || cause == MR_CAUSE_RECORD_REFUSED ? 1
-                                                                          : 2;
+           : mr_cause_stops_all(cause)                                    ? 2
+                                                                          : 3;
 }
 
 /* A silent sink is shown only where no other cause says more of the sink. */

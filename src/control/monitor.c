@@ -171,7 +171,7 @@ static enum mr_state state_of(const struct mr_monitor_snapshot *now)
         return cause == MR_CAUSE_KAFKA_AWAY ? MR_STATE_WAITING_FOR_SINK : MR_STATE_STANDBY;
     }
     if (now->copies.snapshot.state == MR_COPY_RUNNING && now->sink.connected &&
-        cause == MR_CAUSE_NONE) {
+        !mr_cause_stops_all(cause)) {
         return MR_STATE_SNAPSHOT;
     }
     return flow_state(now);
@@ -217,9 +217,9 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
     now->state_since_ms = now->time_ms - (now_ns - monitor->state_since_ns) / 1000000;
     now->ready =
         state == MR_STATE_STREAMING || state == MR_STATE_STANDBY || state == MR_STATE_SNAPSHOT;
-    now->bottleneck = now->standstill.cause == MR_CAUSE_NONE
-                          ? monitor->bottleneck
-                          : mr_bottleneck_of(now->standstill.cause);
+    now->bottleneck = mr_cause_stops_all(now->standstill.cause)
+                          ? mr_bottleneck_of(now->standstill.cause)
+                          : monitor->bottleneck;
     say_reason(now);
 }
 
@@ -251,7 +251,7 @@ static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_mon
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
     /* What a session held when it failed is in flight no more, and delivered no more. */
     bool delivered = pipeline->source.connected && now->sink.records_in_flight == 0 &&
-                     pipeline->in_flight_batches == 0 && now->standstill.cause == MR_CAUSE_NONE;
+                     pipeline->in_flight_batches == 0 && !mr_cause_stops_all(now->standstill.cause);
     if (pipeline->received_lsn < monitor->seen.server_lsn) {
         return;
     }
@@ -394,7 +394,7 @@ static enum mr_stage find_bottleneck(const struct mr_monitor *monitor,
 {
     const struct mr_monitor_mark *before = &monitor->mark;
     const struct mr_monitor_snapshot *now = monitor->now;
-    if (now->standstill.cause != MR_CAUSE_NONE) {
+    if (mr_cause_stops_all(now->standstill.cause)) {
         return mr_bottleneck_of(now->standstill.cause);
     }
     struct mr_flow flow = {

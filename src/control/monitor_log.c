@@ -44,7 +44,7 @@ static void log_standstill(struct mr_monitor_logged *logged, const struct mr_mon
 static void log_over(const struct mr_monitor_logged *logged, const struct mr_monitor_snapshot *now,
                      int64_t now_ns)
 {
-    bool flows = now->standstill.cause == MR_CAUSE_NONE;
+    bool flows = !mr_cause_stops_all(now->standstill.cause);
     mr_log(MR_LOG_INFO, "standstill_over",
            flows ? "what was in the way is gone; rows flow again"
                  : "what was in the way is gone; something else is",
@@ -80,7 +80,7 @@ static void follow_standstill(struct mr_monitor_logged *logged,
 static void log_danger(struct mr_monitor_logged *logged, const struct mr_monitor_snapshot *now,
                        int64_t now_ns)
 {
-    if (!now->danger.slot_is_lost_soon || now->standstill.cause != MR_CAUSE_NONE ||
+    if (!now->danger.slot_is_lost_soon || mr_cause_stops_all(now->standstill.cause) ||
         now->danger.slot_is_short || !is_due(logged->danger_ns, now_ns, AGAIN_NS)) {
         return;
     }

@@ -171,7 +171,7 @@ static void explain_slot(struct mr_text *text, const struct mr_slot_cost *cost)
 void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor_mix *mix)
 {
     MR_TEXT(text);
-    bool is_there = now->standstill.cause == MR_CAUSE_NONE && now->state != MR_STATE_STANDBY;
+    bool is_there = !mr_cause_stops_all(now->standstill.cause) && now->state != MR_STATE_STANDBY;
     switch (is_there ? now->bottleneck : MR_STAGE_OTHER) {
     case MR_STAGE_RECEIVE:
         explain_receive(&text, now, mix);

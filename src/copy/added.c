@@ -4,14 +4,15 @@
 #include "base/ticker.h"
 #include "postgres/catalog/pg_sql.h"
 
-enum { LOOK_MS = 5000, SOON_MS = 200 };
+enum { LOOK_MS = 5000, SOON_MS = 200, UNPUBLISHED_LOOKS = 2 };
 
 struct mr_added {
     struct mr_pipeline *pipeline;
     struct mr_copies *copies;
     struct mr_added_listener listener;
     struct mr_ticker ticker;
-    bool logged; /* that a look failed */
+    bool logged;    /* that a look failed */
+    uint32_t looks; /* so far */
     pthread_mutex_t lock;
     const struct mr_pg_source_options *source; /* in the memory that it says, */
     struct mr_counted *memory;                 /* which is held */
@@ -83,6 +84,33 @@ static mr_status query(struct mr_pg_conn *conn, const struct mr_pg_source_option
     return mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
 }
 
+/* What is listed and there, and not published: it was swapped for another one, made again, or taken out. */
+static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg_conn *conn,
+                                      struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the tables that are not published", "nS", 1, 1};
+    struct mr_standstill *standstill = mr_pipeline_standstill(added->pipeline);
+    const struct mr_pg_result *result;
+    struct mr_text sql = {0};
+    mr_sql_add_unpublished(&sql, added->source, mr_pg_server_version(conn));
+    MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
+    int64_t count = mr_pg_result_number(result, 0, 0);
+    if (count == 0) {
+        mr_standstill_end(standstill, MR_CAUSE_TABLE_UNPUBLISHED);
+        return MR_OK;
+    }
+    MR_TEXT(text);
+    mr_text_format(
+        &text,
+        "%lld listed %s not in publication \"%s\", so nothing comes of %s: %s%s; was it "
+        "made again, or swapped for another one? Run ALTER PUBLICATION … ADD TABLE ONLY …, "
+        "or take it out of \"tables\"; what was written meanwhile: millrace snapshot",
+        (long long)count, count == 1 ? "table is" : "tables are", added->source->publication,
+        count == 1 ? "it" : "them", mr_pg_result_value(result, 0, 1), count > 5 ? ", …" : "");
+    mr_standstill_begin(standstill, MR_CAUSE_TABLE_UNPUBLISHED, text.data);
+    return MR_OK;
+}
+
 static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
@@ -96,6 +124,9 @@ static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error
         status = mr_moved_look(&added->moved, conn, added->source, &moved, ret_error);
         /* Where partitions are only told of, tables need not wait for what could not be seen of them. */
         passes = status == MR_OK || (follows(added) & MR_FOLLOW_LEAVES) == 0;
+    }
+    if (status == MR_OK && added->looks++ % UNPUBLISHED_LOOKS == 0) {
+        status = look_for_unpublished(added, conn, ret_error);
     }
     mr_pg_close(conn);
     if (passes) {
@@ -124,16 +155,11 @@ static bool look(struct mr_added *added)
     return true;
 }
 
-static bool looks(const struct mr_added *added)
-{
-    return added->asks || added->listener.take != NULL || watches(added);
-}
-
 static int tick(void *context)
 {
     struct mr_added *added = context;
     MR_HOLD(&added->lock);
-    return looks(added) && !look(added) ? SOON_MS : LOOK_MS;
+    return look(added) ? LOOK_MS : SOON_MS;
 }
 
 /* With the lock, or before there is a thread. */
@@ -141,8 +167,7 @@ static void start(struct mr_added *added)
 {
     struct mr_error error;
     mr_copies_follow(added->copies, follows(added));
-    if (looks(added) && !added->ticker.runs &&
-        mr_ticker_start(&added->ticker, SOON_MS, &error) != MR_OK) {
+    if (!added->ticker.runs && mr_ticker_start(&added->ticker, SOON_MS, &error) != MR_OK) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
     }
 }

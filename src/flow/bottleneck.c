@@ -35,6 +35,7 @@ enum mr_stage mr_bottleneck_of(enum mr_cause cause)
     case MR_CAUSE_REGISTRY_AWAY:
         return MR_STAGE_PRODUCE;
     case MR_CAUSE_NONE:
+    case MR_CAUSE_TABLE_UNPUBLISHED:
     case MR_CAUSE_ENDED:
     case MR_CAUSE_COUNT:
         return MR_STAGE_NONE;

@@ -270,6 +270,15 @@ MUTANTS = [
            "items[ret[at - 1]].due_ns > items[i].due_ns", "items[ret[at - 1]].due_ns < items[i].due_ns", "unit schedule_test"),
     Mutant("the daemon's proof counts no row that differs", f"{VERIFY}schedule.c", "proof.differences += mr_said_number(said, mr_difference_names[i]);",
            "proof.differences += 0 * mr_said_number(said, mr_difference_names[i]);", "unit schedule_test"),
+    Mutant("drops the rows of a partition that is gone", "src/postgres/catalog/pg_captured.c",
+           "    *ret_is_kin = root != NULL || gone != NULL;", "    *ret_is_kin = false;",
+           "test_tables.py::test_a_partition_that_is_gone_at_the_next_start"),
+    Mutant("shows a column that was hidden under another name", "src/encode/hidden.c",
+           "    return column == NULL ? MR_OK : unmatched(hidden, now, before, column, ret_error);", "    return MR_OK;",
+           "test_tables.py::test_a_hidden_column_is_never_shown"),
+    Mutant("forgets at a start which columns were hidden", "src/flow/kept_columns.c",
+           "    if (section != NULL) {", "    if (section != NULL && section->json[0] == '\\0') {",
+           "test_tables.py::test_a_hidden_column_is_never_shown"),
 ]
 
 

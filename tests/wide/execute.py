@@ -179,9 +179,13 @@ class Executor:
             connection.execute("SELECT pg_replication_origin_create(%s)", [name])
         connection.execute(self.encoded(self.filled(self.plan.publication)))
         self.moments[0] = Moment(0, True, [info for info in self.catalog(connection) if info.published])
-        self.parents = {(self.decoded(cs), self.decoded(cn)): (self.decoded(ps), self.decoded(pn)) for ps, pn, cs, cn in connection.execute(PARENTS)}
+        self.note_parents(connection)
         for info in self.moments[0].infos:
             info.rows = self.rows(connection, info)
+
+    def note_parents(self, connection):
+        """Those of now; what was a partition stays one."""
+        self.parents |= {(self.decoded(cs), self.decoded(cn)): (self.decoded(ps), self.decoded(pn)) for ps, pn, cs, cn in connection.execute(PARENTS)}
 
     def configured(self):
         """Names for millrace's option `tables`, which refuses those whose rows can't be updated. Of partitioned ones the root or,
@@ -235,6 +239,8 @@ class Executor:
     def picture(self, connection, names, changed):
         """The marker's row, and what these tables are at this moment."""
         infos = self.catalog(connection, names)
+        if changed:
+            self.note_parents(connection)
         for info in infos:
             if info.published:
                 info.rows = self.rows(connection, info)

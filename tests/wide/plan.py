@@ -89,6 +89,7 @@ class Table:
     index: list = dataclasses.field(default_factory=list)  # names of the identity index's columns
     deferrable: bool = False
     leaves: list = dataclasses.field(default_factory=list)  # qualified names of partitions
+    bounds: list = dataclasses.field(default_factory=list)  # (leaf, FOR VALUES …) of those that are there now
     shared: bool = False
     published: bool = True
     fixed: bool = False       # no DDL: others depend on its form
@@ -537,6 +538,7 @@ class Generator:
             if identity == "FULL":
                 self.setup.append(f"ALTER TABLE {leaf.sql} REPLICA IDENTITY FULL")
             table.leaves.append(leaf.sql)
+            table.bounds.append((leaf.sql, form))
         self.tables[writer].append(table)
 
     def make_bytes_table(self, writer):
@@ -895,6 +897,8 @@ class Generator:
                 kinds += [(1.5, self.ddl_publication)]
             if self.has("drop"):
                 kinds += [(0.8, self.ddl_drop_table)]
+        if self.has("drop") and not self.options["via_root"] and any(table.bounds for table in self.tables[writer]):
+            kinds += [(3, self.ddl_partition)]
         for _ in range(10):
             table = self.chance.choice(candidates) if candidates else None
             change = self.pick(*kinds)
@@ -1066,6 +1070,23 @@ class Generator:
             if self.publication_kind == "tables" or self.publication_kind == "schemas" and again.schema not in self.schemas:
                 text += f"; ALTER PUBLICATION {{publication}} ADD TABLE {again.sql}"
         return text, [table.sql]
+
+    def ddl_partition(self, _table, writer):
+        """One that is detached or dropped; and mostly another one in its place, attached or made."""
+        table = self.chance.choice([table for table in self.tables[writer] if table.bounds])
+        leaf, form = table.bounds.pop(self.chance.randrange(len(table.bounds)))
+        text = self.chance.choice([f"DROP TABLE {leaf}", f"ALTER TABLE {table.sql} DETACH PARTITION {leaf}; DROP TABLE {leaf}",
+                                   f"ALTER TABLE {table.sql} DETACH PARTITION {leaf}"])
+        names = [table.sql, leaf]
+        if not table.bounds or self.maybe(0.8):
+            new = dataclasses.replace(table, name=self.new_name("leaf")).sql
+            text += "; " + self.chance.choice([
+                f"CREATE TABLE {new} PARTITION OF {table.sql} {form}",
+                f"CREATE TABLE {new} (LIKE {table.sql} INCLUDING ALL); ALTER TABLE {table.sql} ATTACH PARTITION {new} {form}"])
+            text += f"; ALTER TABLE {new} REPLICA IDENTITY FULL" if table.identity == "FULL" else ""
+            table.bounds.append((new, form))
+            names.append(new)
+        return text, names
 
     def ddl_enum(self, _table, _writer):
         """A value more; it may be used only behind this transaction, and isn't."""

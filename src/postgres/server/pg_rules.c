@@ -256,6 +256,22 @@ static void rule_unlisted(const struct rules *rules)
                          count > 5 ? ", …" : "",
                          all > 0 ? 100.0 * (double)changes / (double)all : 0.0);
     }
+    int64_t unheld = mr_pg_result_number(unlisted, 0, MR_UNLISTED_UNHELD_COUNT);
+    if (unheld > 0 && (mr_pg_result_true(rules->facts->server, 0, MR_PUBLICATION_UPDATE) ||
+                       mr_pg_result_true(rules->facts->server, 0, MR_PUBLICATION_DELETE))) {
+        mr_pg_remedy(rules->to,
+                     "take them out (ALTER PUBLICATION %I DROP TABLE ONLY …), or run ALTER TABLE … "
+                     "REPLICA IDENTITY FULL",
+                     rules->options->publication);
+        MR_FOUND_WARNING(
+            rules->to,
+            "also sends %lld %s without a replica identity (%s%s), where the "
+            "application's own UPDATE and DELETE fail, also those of a table that they "
+            "inherit from",
+            (long long)unheld, unheld == 1 ? "table" : "tables",
+            names_of(mr_pg_result_value(unlisted, 0, MR_UNLISTED_UNHELD_NAMES)),
+            unheld > 5 ? ", …" : "");
+    }
 }
 
 static void rule_publication(const struct rules *rules)
@@ -320,10 +336,14 @@ static char letter(const struct mr_pg_result *tables, uint32_t row, enum mr_tabl
     return value == NULL ? '\0' : value[0];
 }
 
+/* A partitioned table needs none where its partitions have theirs: what is done to its rows is done to these (CheckCmdReplicaIdentity in
+ * executor/execReplication.c). */
 static bool has_identity(const struct mr_pg_result *tables, uint32_t row)
 {
     char identity = letter(tables, row, MR_TABLE_IDENTITY);
-    return identity == 'f' || identity == 'i' || identity == 'd';
+    return identity == 'f' || identity == 'i' || identity == 'd' ||
+           (letter(tables, row, MR_TABLE_KIND) == 'p' &&
+            mr_pg_result_number(tables, row, MR_TABLE_LESSER) == 0);
 }
 
 /* An ALTER TABLE of the root changes no partition's identity, and new ones have the default. */
@@ -431,7 +451,7 @@ static void rule_table(const struct rules *rules, uint32_t row, const struct mr_
                !rules->options->captured.alter_publication &&
                !mr_pg_result_true(tables, row, MR_TABLE_PUBLISHED)) {
         mr_pg_remedy(rules->to,
-                     "run ALTER PUBLICATION %I ADD TABLE %T, set publication.alter = true, or "
+                     "run ALTER PUBLICATION %I ADD TABLE ONLY %T, set publication.alter = true, or "
                      "take it out of \"tables\"",
                      rules->options->publication, table);
         mr_pg_found(rules->to, level, MR_ERR_CONFIG, "is not in publication \"%s\"%s",
@@ -584,6 +604,18 @@ static void rule_meant(const struct rules *rules)
         MR_FOUND_OK(to, "match %lld %s now (%s%s)", (long long)count,
                     count == 1 ? "table" : "tables",
                     names_of(mr_pg_result_value(meant, 0, MR_MEANT_NAMES)), count > 5 ? ", …" : "");
+    }
+    int64_t unpublished = mr_pg_result_number(meant, 0, MR_UNPUBLISHED_COUNT);
+    if (unpublished > 0) {
+        mr_pg_remedy(to,
+                     "run ALTER PUBLICATION %I ADD TABLE ONLY …, or name them in excluded_tables",
+                     rules->options->publication);
+        MR_FOUND_WARNING(to, "match %lld %s not in publication \"%s\" (%s%s): nothing comes of %s",
+                         (long long)unpublished,
+                         unpublished == 1 ? "table that is" : "tables that are",
+                         rules->options->publication,
+                         names_of(mr_pg_result_value(meant, 0, MR_UNPUBLISHED_NAMES)),
+                         unpublished > 5 ? ", …" : "", unpublished == 1 ? "it" : "them");
     }
     if (unheld > 0) {
         mr_pg_remedy(to, "add primary keys, run ALTER TABLE … REPLICA IDENTITY FULL, or name them "
