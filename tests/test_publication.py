@@ -141,7 +141,7 @@ def test_somebody_elses_publication(database, millrace, topic):
     process.configure(**WHERE)
     code, text = check(process)
     assert code == 78 and f'ALTER PUBLICATION "{database.publication}" DROP TABLE "public"."t"; ' in text, text
-    assert 'ADD TABLE "public"."t" ("id", "open", "v") WHERE (open AND id <> 13' in text and "publication.alter" in text, text
+    assert 'ADD TABLE ONLY "public"."t" ("id", "open", "v") WHERE (open AND id <> 13' in text and "publication.alter" in text, text
     assert filters(database) == before
     process.configure(publication__where='["t: (((open)))"]', publication__columns='["t:v,open,id"]')  # in other words
     code, text = check(process)

@@ -271,6 +271,7 @@ static void http_wire(struct app *app)
         (enum mr_moved_policy)config->values.partitions_moved,
         (struct mr_added_listener){.take = app->resolved == NULL ? NULL : mr_resolved_take_tables,
                                    .context = app->resolved});
+    mr_pg_slot_invite(app->slot, mr_added_compare, app->added);
     app->reload = mr_reload_new(&(struct mr_reload_options){.started = config,
                                                             .pipeline = app->pipeline,
                                                             .copies = app->copies,

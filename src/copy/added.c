@@ -4,15 +4,14 @@
 #include "base/ticker.h"
 #include "postgres/catalog/pg_sql.h"
 
-enum { LOOK_MS = 5000, SOON_MS = 200, UNPUBLISHED_LOOKS = 2 };
+enum { LOOK_MS = 5000, SOON_MS = 200 };
 
 struct mr_added {
     struct mr_pipeline *pipeline;
     struct mr_copies *copies;
     struct mr_added_listener listener;
     struct mr_ticker ticker;
-    bool logged;    /* that a look failed */
-    uint32_t looks; /* so far */
+    bool logged; /* that a look failed */
     pthread_mutex_t lock;
     const struct mr_pg_source_options *source; /* in the memory that it says, */
     struct mr_counted *memory;                 /* which is held */
@@ -125,9 +124,6 @@ static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error
         /* Where partitions are only told of, tables need not wait for what could not be seen of them. */
         passes = status == MR_OK || (follows(added) & MR_FOLLOW_LEAVES) == 0;
     }
-    if (status == MR_OK && added->looks++ % UNPUBLISHED_LOOKS == 0) {
-        status = look_for_unpublished(added, conn, ret_error);
-    }
     mr_pg_close(conn);
     if (passes) {
         pass_on(added, result, &moved);
@@ -155,11 +151,16 @@ static bool look(struct mr_added *added)
     return true;
 }
 
+static bool looks(const struct mr_added *added)
+{
+    return added->asks || added->listener.take != NULL || watches(added);
+}
+
 static int tick(void *context)
 {
     struct mr_added *added = context;
     MR_HOLD(&added->lock);
-    return look(added) ? LOOK_MS : SOON_MS;
+    return looks(added) && !look(added) ? SOON_MS : LOOK_MS;
 }
 
 /* With the lock, or before there is a thread. */
@@ -167,7 +168,8 @@ static void start(struct mr_added *added)
 {
     struct mr_error error;
     mr_copies_follow(added->copies, follows(added));
-    if (!added->ticker.runs && mr_ticker_start(&added->ticker, SOON_MS, &error) != MR_OK) {
+    if (looks(added) && !added->ticker.runs &&
+        mr_ticker_start(&added->ticker, SOON_MS, &error) != MR_OK) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
     }
 }
@@ -248,6 +250,22 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     start(added);
     if (asks) {
         look(added);
+    }
+}
+
+void mr_added_compare(void *context, struct mr_pg_conn *conn)
+{
+    struct mr_added *added = context;
+    struct mr_error error;
+    struct mr_pipeline_stats stats = mr_pipeline_stats(added->pipeline);
+    if (stats.source.stands_by || !stats.source.was_connected ||
+        pthread_mutex_trylock(&added->lock) != 0) {
+        return; /* the next look */
+    }
+    mr_status status = look_for_unpublished(added, conn, &error);
+    pthread_mutex_unlock(&added->lock);
+    if (status != MR_OK && status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
+        mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);
     }
 }
 

@@ -29,5 +29,8 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
  * known. One thread at a time, which is not the source thread. */
 void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source, bool asks);
 
+/* For the slot's watcher (mr_pg_slot_invite): whether what is listed is published. A table that is not is a standstill of that table. */
+void mr_added_compare(void *added, struct mr_pg_conn *conn);
+
 /* Before the pipeline is freed. Takes NULL. */
 void mr_added_free(struct mr_added *added);

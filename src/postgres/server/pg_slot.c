@@ -30,6 +30,8 @@ enum {
 
 struct mr_pg_slot {
     struct mr_pg_slot_options options;
+    mr_pg_slot_guest_fn guest; /* NULL: none */
+    void *guest_context;
     struct mr_ticker ticker;
 
     /* The thread's own. */
@@ -439,7 +441,11 @@ static mr_status look(struct mr_pg_slot *slot, int64_t now_ns, struct mr_error *
     MR_TRY(look_for_holder(slot, conn, ret_error));
     MR_TRY(look_who_keeps(slot, conn, xid, ret_error));
     MR_TRY(look_at_walsender(slot, conn, pid, ret_error));
-    return look_at_tables(slot, conn, ret_error);
+    MR_TRY(look_at_tables(slot, conn, ret_error));
+    if (slot->guest != NULL) {
+        slot->guest(slot->guest_context, conn);
+    }
+    return MR_OK;
 }
 
 static void look_failed(struct mr_pg_slot *slot, int64_t now_ns, const struct mr_error *error)
@@ -533,6 +539,12 @@ struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options)
     mr_ticker_init(&slot->ticker, "mr-slot", tick, slot);
     pthread_mutex_init(&slot->lock, NULL);
     return slot;
+}
+
+void mr_pg_slot_invite(struct mr_pg_slot *slot, mr_pg_slot_guest_fn guest, void *context)
+{
+    slot->guest = guest;
+    slot->guest_context = context;
 }
 
 void mr_pg_slot_free(struct mr_pg_slot *slot)
