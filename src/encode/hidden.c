@@ -9,8 +9,9 @@
 #include "base/thread.h"
 #include "event/relation.h"
 
-/* The stored record must fit; a table takes some hundred bytes. */
-enum { STORED_BYTES_MAX = 64 * 1024 };
+/* The stored record must fit; a table takes some hundred bytes. Of tables that are made again and again under one name some are kept: one
+ * that was swapped for another may still be written to. */
+enum { STORED_BYTES_MAX = 64 * 1024, SAME_NAME_MAX = 4 };
 
 struct seen {
     uint32_t oid;
@@ -142,10 +143,11 @@ static const char *missing_of(const struct mr_hidden *hidden, const struct mr_re
     return NULL;
 }
 
+/* By its OID, or by its name (NULL: not) the one that was seen last. */
 static struct seen *find_seen(const struct mr_hidden *hidden, uint32_t oid, const char *name,
                               const char *topic)
 {
-    for (uint32_t i = 0; i < hidden->count; i++) {
+    for (uint32_t i = hidden->count; i-- > 0;) {
         struct seen *seen = &hidden->seen[i];
         bool is_it = name == NULL ? seen->oid == oid : strcmp(seen->name, name) == 0;
         if (is_it && strcmp(seen->topic, topic) == 0) {
@@ -165,15 +167,34 @@ static bool hides_any(const bool *hides, uint32_t count)
     return false;
 }
 
+static void drop_oldest(struct mr_hidden *hidden, const char *name, const char *topic)
+{
+    uint32_t same = 0, first = 0;
+    for (uint32_t i = hidden->count; i-- > 0;) {
+        const struct seen *seen = &hidden->seen[i];
+        if (strcmp(seen->name, name) == 0 && strcmp(seen->topic, topic) == 0) {
+            same++;
+            first = i;
+        }
+    }
+    if (same >= SAME_NAME_MAX) {
+        seen_done(&hidden->seen[first]);
+        hidden->count--;
+        memmove(&hidden->seen[first], &hidden->seen[first + 1],
+                (hidden->count - first) * sizeof(*hidden->seen));
+    }
+}
+
 static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now, const char *name,
                       const char *topic, const bool *hides)
 {
     struct seen *seen = find_seen(hidden, now->oid, NULL, topic);
-    seen = seen != NULL ? seen : find_seen(hidden, 0, name, topic);
-    if (seen == NULL && !hides_any(hides, now->column_count)) {
+    bool matters = hides_any(hides, now->column_count) || find_seen(hidden, 0, name, topic) != NULL;
+    if (seen == NULL && !matters) {
         return;
     }
     if (seen == NULL) {
+        drop_oldest(hidden, name, topic);
         MR_GROW(hidden->seen, hidden->room, hidden->count + 1);
         seen = &hidden->seen[hidden->count++];
         *seen = (struct seen){0};
