@@ -813,7 +813,10 @@ class Generator:
         step = self.steps(writer)
         kind = self.pick((3, "single"), (6, "transaction"), (1 if self.has("ddl") else 0, "ddl alone"),
                          (0.2, "maintenance"), (0.6 if self.options["messages"] else 0, "messages"),
-                         (0.7 if self.options["origin"] else 0, "origin"))
+                         (0.7 if self.options["origin"] else 0, "origin"),
+                         (0.5 if self.has("ddl") and self.has("drop") and self.left.get(writer) else 0, "restore"))
+        if kind == "restore":
+            return self.restore(writer)
         if kind == "single":
             return [step(self.dml(self.table_of(writer)))]
         if kind == "messages":
@@ -830,6 +833,23 @@ class Generator:
         if kind == "ddl alone":
             return [step("BEGIN"), *self.ddl(writer, step), step("COMMIT")]
         return self.transaction(writer, step)
+
+    def restore(self, writer):
+        """As pg_restore: a table, its rows, its key, each in a transaction of its own; under a name that is configured."""
+        schema, name = self.left[writer].pop()
+        table = Table(schema, name, [*self.other_columns(), self.key_column(["int8", "text"])], [])
+        table.key = [table.columns[-1].name]
+        made = self.create(dataclasses.replace(table, key=[]))
+        if self.publication_kind == "tables" or self.publication_kind == "schemas" and schema not in self.schemas:
+            made += f"; ALTER PUBLICATION {{publication}} ADD TABLE {table.sql}"
+        keyed = f"ALTER TABLE {table.sql} ADD PRIMARY KEY ({table.names(table.key)})"
+        filled = [self.insert(table, 3), self.insert(table)]
+        self.tables[writer].append(table)
+        units = []
+        for statements in ([(made, "ddl")], [(text, "sql") for text in filled], [(keyed, "ddl")]):
+            step = self.steps(writer)
+            units += [step("BEGIN"), *(step(text, kind, [table.sql] if kind == "ddl" else ()) for text, kind in statements), step("COMMIT")]
+        return units
 
     def transaction(self, writer, step):
         before = copy.deepcopy(self.tables[writer])
