@@ -918,7 +918,7 @@ class Generator:
             if self.has("drop"):
                 kinds += [(0.8, self.ddl_drop_table)]
         if self.has("drop") and not self.options["via_root"] and any(table.bounds for table in self.tables[writer]):
-            kinds += [(3, self.ddl_partition)]
+            kinds += [(8, self.ddl_partition)]
         for _ in range(10):
             table = self.chance.choice(candidates) if candidates else None
             change = self.pick(*kinds)
