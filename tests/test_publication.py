@@ -140,7 +140,7 @@ def test_somebody_elses_publication(database, millrace, topic):
     assert code == 0 and '"t": is published with only rows with open and only the columns id, open, v' in text, text
     process.configure(**WHERE)
     code, text = check(process)
-    assert code == 78 and f'ALTER PUBLICATION "{database.publication}" DROP TABLE "public"."t"; ' in text, text
+    assert code == 78 and f'ALTER PUBLICATION "{database.publication}" DROP TABLE ONLY "public"."t"; ' in text, text
     assert 'ADD TABLE ONLY "public"."t" ("id", "open", "v") WHERE (open AND id <> 13' in text and "publication.alter" in text, text
     assert filters(database) == before
     process.configure(publication__where='["t: (((open)))"]', publication__columns='["t:v,open,id"]')  # in other words
