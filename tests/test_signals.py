@@ -1,9 +1,10 @@
 """Signals in Debezium's form, from a table: what they ask for is done once, and nothing else."""
 
 import json
+import subprocess
 
 import pytest
-from kit import eventually
+from kit import BINARY, eventually
 from test_incremental import copies, is_done
 
 TABLE = "CREATE TABLE signal (id varchar(42) PRIMARY KEY, type varchar(32) NOT NULL, data varchar(2048));"
@@ -78,6 +79,31 @@ def test_a_signal_is_acted_on_once(database, streamed):
     eventually(lambda: [line for line in streamed.log("signal_log") if line["message"] == "behind"], what="the last signal")
     assert not [line for line in streamed.log("signal_taken") if line["type"] == EXECUTE]
     assert streamed.stop() == 0
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_conditions_that_would_fill_the_position(database, millrace, topic, delivery):
+    """Some characters take six bytes of the stored position, which is one record: what does not fit is refused, and the stream goes on."""
+    tables = [f"x_{number}" for number in range(65)]
+    database.run(TABLE.replace("varchar(2048)", "text") + ";".join(f"CREATE TABLE {table} (id int PRIMARY KEY)" for table in ["t", *tables]))
+    process = millrace(("t", "public.x_.*"), snapshot__signal_table='"public.signal"', sink__kafka__delivery=json.dumps(delivery)).start().streaming()
+    where = "id > 0 AND '" + "\x01" * 4000 + "' <> ''"
+    send(database, "pause-snapshot", {"type": "incremental"})
+    for table in tables[1:]:
+        send(database, EXECUTE, snapshot(f"public.{table}", **{"additional-conditions": [{"data-collection": f"public.{table}", "filter": where}]}))
+    send(database, "log", {"message": "that was all"})
+    process.wait_for("signal_log")
+    assert "too much of the stored position" in process.log("signal_ignored")[-1]["message"]
+    done = subprocess.run([BINARY, "snapshot", "public.x_0", "--where", where, "--config", process.path, "--address", process.address()],
+                          capture_output=True, text=True, timeout=60, env=process.environment, check=False)
+    assert done.returncode == 78 and "too much of the stored position" in done.stdout + done.stderr, done
+    database.run("INSERT INTO t VALUES (1)")
+    assert topic(database.topic("t")).take(1)[0].json["after"] == {"id": 1}
+    assert process.stop() == 0
+    process.start().streaming()
+    send(database, "resume-snapshot", {"type": "incremental"})
+    eventually(lambda: all(is_done(process, table) for table in copies(process)), what="what fitted")
+    assert process.stop() == 0
 
 
 def test_a_table_of_signals_that_is_streamed(database, millrace, topic):

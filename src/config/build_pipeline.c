@@ -3,6 +3,8 @@
 #include "config/build.h"
 #include "flow/memory.h"
 
+enum { STORED_MAX = 200000 };
+
 static double mib(uint64_t bytes)
 {
     return (double)bytes / (1 << 20);
@@ -144,6 +146,9 @@ void mr_config_build_pipeline(struct mr_config *config)
     config->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
                        values->profiling_recorder;
     config->source.copies = snapshot_modes[values->snapshot_mode];
+    /* A record of Kafka's default size has a fifth for what is asked, two for the names of tables, one for the ledger. */
+    uint64_t fifth = config->kafka.message_bytes_max / 5;
+    config->copies.stored_bytes_max = fifth < STORED_MAX ? fifth : STORED_MAX;
     config->copies.converts = config->encode.types != MR_TYPES_TEXT;
     build_memory(config);
     build_copy(config);

@@ -79,11 +79,9 @@ static void add_number(cJSON *json, const char *name, uint64_t number)
     cJSON_AddNumberToObject(json, name, (double)number);
 }
 
-static void add_table(cJSON *tables, const struct mr_asked_table *table)
+static void add_table(cJSON *json, const struct mr_asked_table *table)
 {
     const struct mr_asked_place *place = &table->place;
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddItemToArray(tables, json);
     add_number(json, "id", table->id);
     cJSON_AddStringToObject(json, "schema", table->schema);
     cJSON_AddStringToObject(json, "table", table->table);
@@ -110,7 +108,16 @@ static void add_table(cJSON *tables, const struct mr_asked_table *table)
     }
 }
 
-char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_kind kind)
+size_t mr_asked_table_size(const struct mr_asked_table *table)
+{
+    MR_OBJECT cJSON *json = cJSON_CreateObject();
+    add_table(json, table);
+    MR_FREED char *text = mr_object_text(json);
+    return strlen(text) + 1;
+}
+
+char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_kind kind,
+                            size_t bytes_max)
 {
     struct mr_text text = {0};
     uint32_t before = 0, added = 0;
@@ -125,7 +132,7 @@ char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_k
             before = oid;
         }
     }
-    if (kind == MR_KNOWN_LEAVES && added > MR_KNOWN_LEAVES_MAX) {
+    if ((kind == MR_KNOWN_LEAVES && added > MR_KNOWN_LEAVES_MAX) || text.len > bytes_max) {
         mr_text_done(&text);
         return NULL;
     }
@@ -172,7 +179,9 @@ char *mr_asked_stored_format(const struct mr_asked_stored *state)
     cJSON_AddBoolToObject(json, "paused", state->paused);
     cJSON *tables = cJSON_AddArrayToObject(json, "tables");
     for (uint32_t i = 0; i < state->count; i++) {
-        add_table(tables, &state->tables[i]);
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddItemToArray(tables, one);
+        add_table(one, &state->tables[i]);
     }
     for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
         if (state->known[i] != NULL) {

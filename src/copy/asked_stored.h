@@ -24,6 +24,9 @@ struct mr_asked_table {
     struct mr_asked_place place;
 };
 
+/* What it takes of the record: each character of a condition may take six. */
+size_t mr_asked_table_size(const struct mr_asked_table *table);
+
 void mr_asked_table_done(struct mr_asked_table *table);
 
 /* At that place. */
@@ -47,8 +50,9 @@ struct mr_asked_stored {
 };
 
 /* Of ids (mr_streamed_id), ascending, those of that kind: each OID as what it is above the one before, in hexadecimal, of partitions
- * with the mark: "4021,6,6,1f", "4027.8c1f03a2,6.7d". The caller's; NULL: there are too many. */
-char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_kind kind);
+ * with the mark: "4021,6,6,1f", "4027.8c1f03a2,6.7d". The caller's; NULL: there are too many, or they take more than `bytes_max`. */
+char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_kind kind,
+                            size_t bytes_max);
 
 /* Adds them to the caller's array. False: the text is not of that form. */
 bool mr_asked_known_parse(const char *text, enum mr_known_kind kind, uint64_t **ids,

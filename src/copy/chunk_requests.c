@@ -10,7 +10,7 @@
 enum {
     ENDED_KEPT = 32, /* that are at their ends */
     TOLD_INTERVAL_S = 10,
-    TEXT_MAX = 256 * 1024, /* of conditions and keys of all that are open: one record has them */
+    KEYS_MAX = 256 * 1024, /* bytes of keys to repair, of all that are open */
 };
 
 const char *mr_copy_request_state_name(enum mr_copy_request_state state)
@@ -51,8 +51,9 @@ void mr_chunk_requests_init(struct mr_chunk_requests *requests, struct mr_compan
     pthread_mutex_init(&requests->lock, NULL);
 }
 
-void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores)
+void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores, size_t stored_max)
 {
+    requests->stored_max = stored_max == 0 ? UINT32_MAX : stored_max;
     requests->stores = stores;
     atomic_store(&requests->adopted, !stores);
 }
@@ -136,11 +137,22 @@ static char *text_of(const char *text)
     return text == NULL || text[0] == '\0' ? NULL : MR_STRDUP(text);
 }
 
-static size_t text_size(const struct mr_chunk_request *request)
+/* With the lock. Whether it fits beside all that are open: the stored record has what they ask, but for keys. */
+static const char *room_fault(const struct mr_chunk_requests *requests,
+                              const struct mr_chunk_request *request)
 {
-    return (request->asked.where == NULL ? 0 : strlen(request->asked.where)) +
-           (request->asked.key == NULL ? 0 : strlen(request->asked.key)) +
-           (request->keys == NULL ? 0 : request->keys->bytes);
+    size_t stored = mr_asked_table_size(&request->asked);
+    size_t keys = request->keys == NULL ? 0 : request->keys->bytes;
+    for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
+        stored += is_open(one) ? mr_asked_table_size(&one->asked) : 0;
+        keys += is_open(one) && one->keys != NULL ? one->keys->bytes : 0;
+    }
+    return atomic_load(&requests->open) >= MR_COPY_REQUESTS_MAX - ENDED_KEPT || keys > KEYS_MAX
+               ? "too many tables wait for their copies; ask again later"
+           : stored > requests->stored_max
+               ? "the conditions and keys of all tables that wait for their copies would take too "
+                 "much of the stored position; ask again later, or with a shorter condition"
+               : NULL;
 }
 
 static bool is_named(const struct mr_chunk_request *request, const char *schema, const char *table)
@@ -173,17 +185,10 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
                                              .key = text_of(wish->key)};
     request->keys = wish->keys;
     request->repairs = wish->keys == NULL ? NULL : wish->keys->why;
-    size_t text = text_size(request);
-    for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        text += is_open(one) ? text_size(one) : 0;
-    }
-    bool has_room =
-        atomic_load(&requests->open) < MR_COPY_REQUESTS_MAX - ENDED_KEPT && text <= TEXT_MAX;
     const char *fault = !fits ? "no table has so long a name"
                         : request->repairs == NULL && is_asked(requests, wish->schema, wish->table)
                             ? "its rows are being copied, or wait for it, already"
-                        : !has_room ? "too many tables wait for their copies; ask again later"
-                                    : NULL;
+                            : room_fault(requests, request);
     if (fault != NULL) {
         request_free(request);
         return fault;
@@ -279,15 +284,20 @@ static void set_known(struct mr_chunk_requests *requests, uint32_t kinds, uint64
     requests->known_count = count;
     for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
         requests->known_texts[i] =
-            (kinds & 1U << i) == 0 ? NULL : mr_asked_known_format(known, count, i);
+            (kinds & 1U << i) == 0
+                ? NULL
+                : mr_asked_known_format(known, count, i, requests->stored_max * 3 / 2);
     }
 }
 
 /* With the lock. */
 static bool leaves_out(const struct mr_chunk_requests *requests)
 {
-    return (requests->known_kinds & MR_FOLLOW_LEAVES) != 0 &&
-           requests->known_texts[MR_KNOWN_LEAVES] == NULL;
+    bool leaves_out = false;
+    for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
+        leaves_out |= (requests->known_kinds & 1U << i) != 0 && requests->known_texts[i] == NULL;
+    }
+    return leaves_out;
 }
 
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
@@ -316,9 +326,9 @@ void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table
     pthread_mutex_unlock(&requests->lock);
     if (is_new) {
         mr_log(MR_LOG_WARN, "partitions_not_stored",
-               "there are more partitions than are stored: those that are attached while millrace "
-               "does not run are not copied",
-               MR_LOG_INT("most", MR_KNOWN_LEAVES_MAX),
+               "there are more tables or partitions than are stored: those that join while "
+               "millrace does not run are not copied",
+               MR_LOG_INT("most_partitions", MR_KNOWN_LEAVES_MAX),
                MR_LOG_STR("remedy", "after a restart have their tables copied: millrace snapshot"));
     }
     mr_port_want(requests->owner);
@@ -492,7 +502,7 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
         if (state == MR_REQUEST_DONE && request->repairs != NULL) {
             char name[2 * MR_IDENTIFIER_MAX + 2];
             name_of(request, name, sizeof(name));
-            mr_gap_count(requests->gap, name, request->done.rows);
+            mr_gap_count(requests, name, request->done.rows);
         }
         mr_chunk_keys_free(request->keys);
         request->keys = NULL;

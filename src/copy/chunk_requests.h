@@ -56,6 +56,7 @@ struct mr_chunk_requests {
     struct mr_held_up held;     /* the one that is copied */
     struct mr_companion *owner; /* that is to know of what is asked */
     bool stores;                /* the sink does */
+    size_t stored_max;          /* bytes of what is asked; of the rest in proportion */
     _Atomic uint64_t revision;
     uint64_t safe; /* the revision that is with the sink */
     enum mr_wish_state wish;
@@ -83,8 +84,8 @@ bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank);
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
                                 const struct mr_checkpoint *known, mr_lsn to, bool is_copied);
 
-/* With the lock: so many rows of the table were mended. NULL is fine. */
-void mr_gap_count(struct cJSON *gap, const char *table, uint64_t rows);
+/* With the lock: so many rows of the table were mended. */
+void mr_gap_count(struct mr_chunk_requests *requests, const char *table, uint64_t rows);
 void mr_chunk_requests_add_gap(struct mr_chunk_requests *requests,
                                struct mr_checkpoint *checkpoint);
 void mr_chunk_requests_adopt_gap(struct mr_chunk_requests *requests,
@@ -93,7 +94,7 @@ void mr_chunk_requests_adopt_gap(struct mr_chunk_requests *requests,
 void mr_chunk_requests_init(struct mr_chunk_requests *requests, struct mr_companion *owner);
 void mr_chunk_requests_done(struct mr_chunk_requests *requests);
 
-void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores);
+void mr_chunk_requests_attach(struct mr_chunk_requests *requests, bool stores, size_t stored_max);
 
 /* With the lock: what is to be stored has changed. The owner is to be told. */
 void mr_chunk_requests_note_wish(struct mr_chunk_requests *requests);

@@ -151,11 +151,10 @@ static void note_requests(struct mr_chunks *chunks)
 
 void mr_chunks_note_place(struct mr_chunks *chunks)
 {
-    size_t key_bytes = 0;
-    for (uint32_t i = 0; i < chunks->place.after_count; i++) {
-        key_bytes += strlen(chunks->place.after[i]);
-    }
-    if (key_bytes <= KEY_MAX || chunks->place.settled) {
+    char no_name[] = "";
+    const struct mr_asked_table place = {
+        .schema = no_name, .table = no_name, .place = chunks->place};
+    if (chunks->place.settled || mr_asked_table_size(&place) <= KEY_MAX) {
         note(chunks, chunks->current, &chunks->place);
     }
 }
@@ -425,7 +424,8 @@ static void stored(struct mr_companion *companion)
 static void attach(struct mr_companion *companion)
 {
     struct mr_chunks *chunks = chunks_of(companion);
-    mr_chunk_requests_attach(&chunks->requests, companion->port->stores);
+    mr_chunk_requests_attach(&chunks->requests, companion->port->stores,
+                             chunks->options.stored_bytes_max);
     mr_chunk_thread_init(&chunks->thread, chunks->options.server, companion->port);
 }
 

@@ -23,6 +23,7 @@ struct mr_copies_options {
     enum mr_copy_order order; /* of the tables */
     size_t change_bytes_max;  /* of one change's records */
     size_t row_bytes_max;     /* of a row that is copied while the stream runs; 0: no limit */
+    size_t stored_bytes_max;  /* of the stored record, for all that is asked; 0: no limit */
     /* A row was inserted into the table of signals; as in mr_companion_ops. NULL: there is no such table. */
     mr_status (*on_signal)(void *context, const struct mr_change *change,
                            struct mr_error *ret_error);

@@ -7,8 +7,6 @@
 #include "event/lsn.h"
 #include "flow/port.h"
 
-enum { TABLES_MAX = 500 }; /* that are named */
-
 bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank)
 {
     MR_OBJECT cJSON *gap = cJSON_Parse(json);
@@ -120,26 +118,42 @@ void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
     requests->gap_is_copied = is_copied;
 }
 
-/* With the lock. */
-static void add_rows(cJSON *gap, const char *table, double rows)
+/* Whether the record has room for one more name. */
+static bool has_room(const struct mr_chunk_requests *requests, const cJSON *tables,
+                     const char *table)
 {
+    enum { NUMBER = sizeof(",\"\":1000000000000000") }; /* and in a name a character may take six */
+    size_t size = strlen(table) * 6 + NUMBER;
+    const cJSON *one;
+    cJSON_ArrayForEach(one, tables)
+    {
+        size += strlen(one->string) * 6 + NUMBER;
+    }
+    return size <= requests->stored_max / 4;
+}
+
+/* With the lock. */
+static void add_rows(const struct mr_chunk_requests *requests, const char *table, double rows)
+{
+    cJSON *gap = requests->gap;
     cJSON *tables = cJSON_GetObjectItemCaseSensitive(gap, "tables");
     cJSON *item = cJSON_GetObjectItemCaseSensitive(tables, table);
-    if (item == NULL && cJSON_GetArraySize(tables) < TABLES_MAX) {
-        item = cJSON_AddNumberToObject(tables, table, 0);
-    } else if (item == NULL) { /* for all others */
-        item = cJSON_GetObjectItemCaseSensitive(gap, "others");
-        item = item == NULL ? cJSON_AddNumberToObject(gap, "others", 0) : item;
+    cJSON *others = cJSON_GetObjectItemCaseSensitive(gap, "others");
+    if (item == NULL && others == NULL) {
+        bool fits = has_room(requests, tables, table);
+        item = cJSON_AddNumberToObject(fits ? tables : gap, fits ? table : "others", 0);
+    } else if (item == NULL) {
+        item = others;
     }
     if (cJSON_IsNumber(item)) {
         cJSON_SetNumberValue(item, item->valuedouble + rows);
     }
 }
 
-void mr_gap_count(struct cJSON *gap, const char *table, uint64_t rows)
+void mr_gap_count(struct mr_chunk_requests *requests, const char *table, uint64_t rows)
 {
-    if (is_open(gap)) {
-        add_rows(gap, table, (double)rows);
+    if (is_open(requests->gap)) {
+        add_rows(requests, table, (double)rows);
     }
 }
 
@@ -194,7 +208,7 @@ bool mr_copies_describe_gap(struct mr_copies *copies, const cJSON *tables, const
     cJSON_ArrayForEach(table, tables)
     {
         if (gap != NULL && cJSON_IsString(table)) {
-            add_rows(gap, table->valuestring, 0);
+            add_rows(requests, table->valuestring, 0);
         }
     }
     if (gap != NULL && settled != NULL) {

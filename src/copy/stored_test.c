@@ -150,12 +150,13 @@ static void test_requests_are_read_as_they_were_written(void **state)
     };
     const uint64_t ids[] = {UINT64_C(1) << 32, UINT64_C(16384) << 32, UINT64_C(16384) << 32 | 7,
                             UINT64_C(16390) << 32 | UINT32_MAX, (uint64_t)UINT32_MAX << 32};
-    struct mr_asked_stored asked = {.step = 6,
-                                    .last_id = 4,
-                                    .tables = tables,
-                                    .count = 2,
-                                    .known = {mr_asked_known_format(ids, 5, MR_KNOWN_TABLES),
-                                              mr_asked_known_format(ids, 5, MR_KNOWN_LEAVES)}};
+    struct mr_asked_stored asked = {
+        .step = 6,
+        .last_id = 4,
+        .tables = tables,
+        .count = 2,
+        .known = {mr_asked_known_format(ids, 5, MR_KNOWN_TABLES, SIZE_MAX),
+                  mr_asked_known_format(ids, 5, MR_KNOWN_LEAVES, SIZE_MAX)}};
     char *text = mr_asked_stored_format(&asked);
     struct mr_asked_stored *read = mr_asked_stored_parse(text);
     struct mr_section_rank rank;
@@ -220,10 +221,11 @@ static void test_known_tables_and_partitions(void **state)
     for (; count <= MR_KNOWN_LEAVES_MAX; count++) {
         ids[count] = (uint64_t)(count + 1) << 32 | 1;
     }
-    char *text = mr_asked_known_format(ids, count - 1, MR_KNOWN_LEAVES);
+    char *text = mr_asked_known_format(ids, count - 1, MR_KNOWN_LEAVES, SIZE_MAX);
     assert_non_null(text);
     free(text);
-    assert_null(mr_asked_known_format(ids, count, MR_KNOWN_LEAVES));
+    assert_null(mr_asked_known_format(ids, count, MR_KNOWN_LEAVES, SIZE_MAX));
+    assert_null(mr_asked_known_format(ids, 5, MR_KNOWN_LEAVES, 18));
     free(ids);
 }
 
