@@ -49,7 +49,7 @@ NIGHTLY = (
     Nightly(tuple(f"test_debezium.py::test_debezium_equal[{variant}]" for variant in
                   ("double", "micro", "micros", "nanos", "headed", "transactions")), EVENTS, 80,
             "more ways to write times, numbers, bytes and headers, and counts of transactions; the default, and each form, run each time"),
-    Nightly(at_least_once("test_topics.py", "test_partitions_are_added_under_load", "test_a_topic_is_deleted_under_load",
+    Nightly(at_least_once("test_topics.py", "test_a_topic_is_deleted_under_load",
                           "test_the_state_topic_is_deleted_under_load"), CLUSTER, 35, "exactly once runs each time"),
     Nightly(("faults/test_cluster.py::test_brokers_lost[exactly-once]",), CLUSTER, 150,
             "three brokers on two processors; one that is killed, restarted and away runs each time"),

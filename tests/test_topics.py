@@ -9,7 +9,7 @@ import termios
 import time
 
 import pytest
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from kit import eventually
 from ledger import TABLE, Writers, size
@@ -47,6 +47,13 @@ def write_more(database, rows=2000):
     eventually(lambda: written(database) > before + rows, 60, "more rows")
 
 
+def limit_records(database, name, operation):
+    """A request of several records is too large, and the session ends."""
+    entry = ConfigEntry("max.message.bytes", "3000", incremental_operation=operation)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    eventually(lambda: database.admin.incremental_alter_configs([resource])[resource].result(10) is None, 30, "the topic's limit")
+
+
 def keys(records):
     return [(record.json_key["writer"], record.json_key["n"]) for record in records]
 
@@ -55,16 +62,19 @@ def delete(database, topic):
     eventually(lambda: database.admin.delete_topics([topic])[topic].result(10) is None, 30, f"the end of {topic}")
 
 
-@DELIVERIES
-def test_partitions_are_added_under_load(database, millrace, topic, options):
+def add_partitions(database, name, count):
+    eventually(lambda: database.admin.create_partitions([NewPartitions(name, count)])[name].result(10) is None, 30, "more partitions")
+
+
+def test_partitions_are_added_under_load(database, millrace, topic):
+    """Exactly once."""
     database.run(TABLE)
     name = database.make_topic("t")
-    process = millrace(**options, sink__kafka__properties='{ "topic.metadata.refresh.interval.ms" = "200" }').start().streaming()
+    process = millrace(sink__kafka__delivery='"exactly-once"', sink__kafka__properties='{ "topic.metadata.refresh.interval.ms" = "200" }').start().streaming()
     writers = Writers(database, count=3).start()
     for count in (2, 5, 12):
         write_more(database)
-        eventually(lambda: database.admin.create_partitions([NewPartitions(name, count)])[name].result(10) is None, 30,
-                   "more partitions")
+        add_partitions(database, name, count)
     # The brokers tell of them a little later, and a reader asks once.
     eventually(lambda: len(database.admin.list_topics(name, timeout=5).topics[name].partitions) == 12, 30, "12 partitions")
     reader = topic(name)
@@ -79,6 +89,40 @@ def test_partitions_are_added_under_load(database, millrace, topic, options):
     assert len(set(keys(records))) == len(records)
     assert reader.read() == []
     assert process.stop() == 0
+
+
+def test_partitions_are_added_and_sessions_lost(database, millrace, topic):
+    """At least once: who keeps the highest position of each partition has each change once. The new partitions are used after a start."""
+    database.run(TABLE)
+    name = database.make_topic("t", partitions=2)
+    process = millrace(sink__kafka__properties='{ "topic.metadata.refresh.interval.ms" = "200" }').start().streaming()
+    writers = Writers(database, count=4).start()
+    for lost, count in enumerate((3, 5, 12), 1):
+        write_more(database)
+        add_partitions(database, name, count)
+        process.wait_for("partitions_added")
+        write_more(database)
+        limit_records(database, name, AlterConfigOpType.SET)
+        process.wait_for("sink_session_lost", times=lost)
+        limit_records(database, name, AlterConfigOpType.DELETE)
+    write_more(database)
+    assert process.stop() == 0
+    process.start().streaming()
+    writers.finish()
+    reader, highest, taken, records = topic(name), {}, [], []
+
+    def all_there():
+        for record in reader.read():
+            records.append(record)
+            if record.position > highest.get(record.partition, ""):
+                highest[record.partition] = record.position
+                taken.append(record)
+        return len(taken) >= written(database) and len(highest) == 12
+    eventually(all_there, 120, "each change")
+    assert process.stop() == 0
+    all_there()
+    assert len(records) > len(taken), "no repeats: the test has lost no session in flight"
+    assert len(taken) == len(set(keys(taken))) == written(database)
 
 
 @DELIVERIES

@@ -92,6 +92,6 @@ mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_ba
                               uint32_t i, struct mr_kafka_topic **ret_topic,
                               struct mr_error *ret_error);
 
-/* It has that many partitions by now. */
+/* It has that many partitions by now; at least once those are used that it had first (mr_topic_settle_partitions). */
 void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic *topic,
                           int32_t partitions);
