@@ -32,6 +32,25 @@ def rows_arrive(database, reader, count=1000):
 
 # ---- descriptors ----
 
+@pytest.mark.parametrize("which, limit, words", [
+    (resource.RLIMIT_NOFILE, 20, "20 files and sockets (ulimit -n)"), (resource.RLIMIT_NOFILE, 35, "35 files"), (resource.RLIMIT_NOFILE, 64, None),
+    (resource.RLIMIT_AS, 120 << 20, "120 MiB of addresses (ulimit -v), and needs 192"), (resource.RLIMIT_AS, 192 << 20, None)])
+def test_low_limits_at_the_start(database, millrace, topic, which, limit, words):
+    """What can't run says so at once; what may start runs."""
+    if "MILLRACE_TEST_SANITIZED" in os.environ and which == resource.RLIMIT_AS:
+        cannot_try("a sanitizer needs more addresses")
+    database.run("CREATE TABLE t (id bigserial PRIMARY KEY, v text)")
+    database.make_topic("t")
+    process = millrace(pipeline__memory='"64MiB"').start(preexec_fn=lambda: resource.setrlimit(which, (limit, limit)))
+    if words is not None:
+        assert process.ended(60) == 71
+        assert words in process.log("stopped")[-1]["message"]
+        return
+    process.streaming()
+    rows_arrive(database, topic(database.topic("t")))
+    assert process.stop() == 0
+
+
 @pytest.mark.parametrize("spare", [2, 24])
 def test_descriptors_run_out(database, millrace, topic, spare):
     """A crowd of silent clients, few descriptors, and connections that are lost meanwhile: rows flow, nothing spins,

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 
 #include "base/clock.h"
@@ -34,6 +35,7 @@ enum {
 
 struct app {
     struct mr_config *config;
+    int leave_fd; /* takes in how many milliseconds the process is to be gone */
     struct mr_source *source;
     struct mr_sink *sink;
     struct mr_topics topics;
@@ -353,11 +355,15 @@ static void app_free(struct app *app)
 }
 
 /* A thread can be out of reach: libpq counts as many iterations of SCRAM as the server names, and a resolver
- * may be silent. All that is not confirmed comes again, so the process may leave at any time. */
+ * may be silent. All that is not confirmed comes again, so the process may leave at any time. The thread is there from the start: when it is
+ * needed there may be no memory for one. */
 static void *leave_main(void *context)
 {
-    int wait_ms = (int)(intptr_t)context;
-    poll(NULL, 0, wait_ms);
+    struct pollfd asked = {.fd = (int)(intptr_t)context, .events = POLLIN};
+    for (int wait_ms = -1; poll(&asked, 1, wait_ms) != 0;) {
+        eventfd_t within_ms;
+        wait_ms = eventfd_read(asked.fd, &within_ms) == 0 ? (int)within_ms : wait_ms;
+    }
     int code = mr_status_exit_code(MR_ERR_DEADLINE);
     mr_log(MR_LOG_ERROR, "stopped",
            "a thread did not end within pipeline.shutdown_deadline, and is left behind; nothing is "
@@ -367,12 +373,12 @@ static void *leave_main(void *context)
     _exit(code);
 }
 
-static void leave_after(uint32_t wait_ms)
+static mr_status leave_start(int leave_fd, struct mr_error *ret_error)
 {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, leave_main, (void *)(intptr_t)wait_ms) == 0) {
-        pthread_detach(thread);
-    }
+    MR_TRY(mr_thread_create(&thread, leave_main, (void *)(intptr_t)leave_fd, ret_error));
+    pthread_detach(thread);
+    return MR_OK;
 }
 
 static uint32_t next_signal(int signal_fd)
@@ -401,7 +407,8 @@ static void wait_for_end(const struct app *app, int signal_fd, int done_fd)
             mr_log(MR_LOG_INFO, "stopping", "asked to stop: delivering what was read",
                    MR_LOG_INT("signal", number));
             mr_pipeline_stop(app->pipeline);
-            leave_after((stopped ? 0 : mr_pipeline_shutdown_ms(app->pipeline)) + LEAVE_MS);
+            eventfd_write(app->leave_fd,
+                          (stopped ? 0 : mr_pipeline_shutdown_ms(app->pipeline)) + LEAVE_MS);
             stopped = true;
         }
     }
@@ -478,6 +485,7 @@ static void log_begin(const struct app *app, const struct mr_confinement *confin
 
 static mr_status app_start(struct app *app, int done_fd, struct mr_error *ret_error)
 {
+    MR_TRY(leave_start(app->leave_fd, ret_error));
     MR_TRY(mr_profiling_begin(app->config, app->http, ret_error));
     MR_TRY(watchers_start(app, ret_error));
     if (app->registry != NULL) {
@@ -499,16 +507,46 @@ static mr_status app_run(struct app *app, int signal_fd, int done_fd, struct mr_
     return status;
 }
 
+static uint64_t limit_of(int resource)
+{
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    getrlimit((__rlimit_resource_t)resource, &limit);
+    return limit.rlim_cur;
+}
+
+/* What runs into a limit later ends in the middle, some of it inside a library: so much is there from the start. Some thirty descriptors
+ * are open then, and each broker is one more; code and stacks of ten threads are 118 MiB of addresses beside the memory that is allowed. */
+static mr_status check_limits(const struct mr_config *config, struct mr_error *ret_error)
+{
+    enum { DESCRIPTORS_MIN = 64 };
+    uint64_t address_min = config->pipeline.memory_bytes + (UINT64_C(128) << 20);
+    uint64_t descriptors = limit_of(RLIMIT_NOFILE);
+    uint64_t addresses = limit_of(RLIMIT_AS);
+    if (descriptors < DESCRIPTORS_MIN) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM,
+                       "the process may open %llu files and sockets (ulimit -n), and needs %d or "
+                       "more: raise that limit",
+                       (unsigned long long)descriptors, DESCRIPTORS_MIN);
+    }
+    if (addresses < address_min) {
+        return mr_fail(ret_error, MR_ERR_SYSTEM,
+                       "the process may have %llu MiB of addresses (ulimit -v), and needs %llu: "
+                       "pipeline.memory and 128 MiB; raise that limit, or lower pipeline.memory",
+                       (unsigned long long)addresses >> 20, (unsigned long long)address_min >> 20);
+    }
+    return MR_OK;
+}
+
 mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
 {
-    struct app app = {.config = config};
+    struct app app = {.config = config, .leave_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     int signal_fd = mr_thread_signals(false);
     int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct mr_prover *prover = NULL;
-    mr_status status = MR_OK;
-    if (signal_fd < 0 || done_fd < 0) {
+    mr_status status = check_limits(config, ret_error);
+    if (status == MR_OK && (signal_fd < 0 || done_fd < 0 || app.leave_fd < 0)) {
         status = mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
-    } else if (config->values.verify_continuous > 0) {
+    } else if (status == MR_OK && config->values.verify_continuous > 0) {
         status = mr_prover_start(config, mr_confine_proof, &prover, ret_error);
     }
     if (status != MR_OK) {

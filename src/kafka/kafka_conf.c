@@ -78,7 +78,7 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     MR_TRY(conf_set_all(conf, fixed, MR_ARRAY_LEN(fixed), ret_error));
     if (options->exactly_once) {
         static const struct mr_kafka_property transactional[] = {
-            {"transaction.timeout.ms", "60000"},
+            {"transaction.timeout.ms", MR_KAFKA_TRANSACTION_MS},
             /* Must end before the transaction does. */
             {"message.timeout.ms", "55000"},
             /* The first records of a transaction wait until the broker knows that they come; by then they have waited

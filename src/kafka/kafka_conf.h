@@ -5,6 +5,9 @@
 
 #include "kafka/options.h"
 
+/* How long a transaction of the sink may take. */
+#define MR_KAFKA_TRANSACTION_MS "60000"
+
 /* What the promise stands on comes first, what the user set comes last; the configuration module refuses the
  * properties that would break the promise. MR_ERR_CONFIG names the property that librdkafka refuses. */
 mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_options *options,

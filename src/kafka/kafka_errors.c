@@ -79,6 +79,9 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
          "records carry the time of their commit, the stored position that of this machine: set "
          "the clock that is wrong, or raise the topic's message.timestamp.after.max.ms (an hour "
          "by default)"},
+        {RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT, MR_ERR_TRANSIENT,
+         "millrace's transactions may take a minute: set the brokers' transaction.max.timeout.ms "
+         "to 60000 or more"},
         {RD_KAFKA_RESP_ERR_INVALID_RECORD, MR_ERR_POISON,
          "a compacted topic takes no record without a key: if the topic is one, set key_columns "
          "for its table, skip truncates, or set its cleanup.policy to delete"},

@@ -56,6 +56,8 @@ static void test_classify_each_kind(void **state)
         {RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down", MR_ERR_TRANSIENT, ""},
         {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, "Invalid timestamp", MR_ERR_TRANSIENT,
          "message.timestamp.after.max.ms"},
+        {RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT, "too large", MR_ERR_TRANSIENT,
+         "transaction.max.timeout.ms"},
         {RD_KAFKA_RESP_ERR_INVALID_RECORD, "one or more are invalid", MR_ERR_POISON, "key_columns"},
         {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, "too large", MR_ERR_POISON,
          "sink.kafka.message_max"},

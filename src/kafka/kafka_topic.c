@@ -39,21 +39,21 @@ rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *
     return err;
 }
 
-enum { POLICY_TIMEOUT_MS = 5000 };
+enum { SETTING_TIMEOUT_MS = 5000 };
 
-void mr_kafka_topic_policy(rd_kafka_t *client, const char *topic, char *ret_policy, size_t size,
-                           char *ret_reason, size_t reason_size)
+void mr_kafka_setting(rd_kafka_t *client, rd_kafka_ResourceType_t type, const char *of,
+                      const char *setting, char *ret_value, size_t size, char *ret_reason,
+                      size_t reason_size)
 {
-    ret_policy[0] = '\0';
+    ret_value[0] = '\0';
     snprintf(ret_reason, reason_size, "no answer");
-    rd_kafka_ConfigResource_t *resource =
-        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic);
+    rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(type, of);
     rd_kafka_queue_t *answers = rd_kafka_queue_new(client);
     rd_kafka_AdminOptions_t *options =
         rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
-    rd_kafka_AdminOptions_set_request_timeout(options, POLICY_TIMEOUT_MS, NULL, 0);
+    rd_kafka_AdminOptions_set_request_timeout(options, SETTING_TIMEOUT_MS, NULL, 0);
     rd_kafka_DescribeConfigs(client, &resource, 1, options, answers);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(answers, POLICY_TIMEOUT_MS);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(answers, SETTING_TIMEOUT_MS);
     if (event != NULL && rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) {
         snprintf(ret_reason, reason_size, "%s", rd_kafka_event_error_string(event));
     } else if (event != NULL) {
@@ -69,9 +69,8 @@ void mr_kafka_topic_policy(rd_kafka_t *client, const char *topic, char *ret_poli
         }
         for (size_t i = 0; i < entry_count; i++) {
             const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-            if (value != NULL &&
-                strcmp(rd_kafka_ConfigEntry_name(entries[i]), "cleanup.policy") == 0) {
-                snprintf(ret_policy, size, "%s", value);
+            if (value != NULL && strcmp(rd_kafka_ConfigEntry_name(entries[i]), setting) == 0) {
+                snprintf(ret_value, size, "%s", value);
             }
         }
     }

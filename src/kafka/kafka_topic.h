@@ -17,6 +17,15 @@ rd_kafka_queue_t *mr_kafka_create_topics(rd_kafka_t *producer, rd_kafka_NewTopic
 rd_kafka_resp_err_t mr_kafka_create_result(rd_kafka_event_t *event, const char *awaited,
                                            int32_t partitions, char *reason, size_t reason_size);
 
-/* The topic's `cleanup.policy`; empty, with `ret_reason` filled, where the broker does not say. */
-void mr_kafka_topic_policy(rd_kafka_t *client, const char *topic, char *ret_policy, size_t size,
-                           char *ret_reason, size_t reason_size);
+/* A setting of a topic or broker (by its number); empty, with `ret_reason` filled, where the broker does not say. */
+void mr_kafka_setting(rd_kafka_t *client, rd_kafka_ResourceType_t type, const char *of,
+                      const char *setting, char *ret_value, size_t size, char *ret_reason,
+                      size_t reason_size);
+
+/* The topic's `cleanup.policy`. */
+static inline void mr_kafka_topic_policy(rd_kafka_t *client, const char *topic, char *ret_policy,
+                                         size_t size, char *ret_reason, size_t reason_size)
+{
+    mr_kafka_setting(client, RD_KAFKA_RESOURCE_TOPIC, topic, "cleanup.policy", ret_policy, size,
+                     ret_reason, reason_size);
+}

@@ -45,12 +45,38 @@ static bool is_cause(const struct mr_kafka_sink *kafka, mr_status status)
     }
 }
 
+/* A transaction that has failed purges what waits, and that may be reported before its cause, which librdkafka answers to a call in the wrong
+ * state (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error and rd_kafka_txn_require_states0). False: there is none. */
+static bool explain_purge(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
+                          struct mr_error *ret_failure)
+{
+    bool follows = err == RD_KAFKA_RESP_ERR__PURGE_QUEUE ||
+                   err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || err == RD_KAFKA_RESP_ERR__STATE;
+    if (!follows || !kafka->options.exactly_once || kafka->session != MR_KAFKA_SERVES) {
+        return false;
+    }
+    rd_kafka_error_t *error = rd_kafka_begin_transaction(kafka->producer);
+    bool is_known = error != NULL && rd_kafka_error_code(error) != RD_KAFKA_RESP_ERR__STATE;
+    if (is_known) {
+        mr_kafka_explain(kafka, rd_kafka_error_code(error), NULL, rd_kafka_error_string(error),
+                         ret_failure);
+        if (ret_failure->status == MR_ERR_POISON) {
+            ret_failure->status = MR_ERR_TRANSIENT; /* of another record, whose report is to come */
+        }
+    }
+    rd_kafka_error_destroy(error);
+    return is_known;
+}
+
 bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                            const char *text)
 {
     mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(err), 1);
     struct mr_error failure;
-    if (!is_cause(kafka, mr_kafka_explain(kafka, err, topic, text, &failure))) {
+    if (!explain_purge(kafka, err, &failure)) {
+        mr_kafka_explain(kafka, err, topic, text, &failure);
+    }
+    if (!is_cause(kafka, failure.status)) {
         return false;
     }
     kafka->session = MR_KAFKA_FAILED;
@@ -172,7 +198,9 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_
     if (kafka->producer == NULL) {
         /* The configuration is ours again, but librdkafka has freed its interceptors (those of the threads), and
          * would once more. It is left: the process ends with this error. */
-        return mr_fail(ret_error, MR_ERR_CONFIG, "Kafka producer can't be made: %s", reason);
+        bool lacks = rd_kafka_last_error() == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE;
+        return mr_fail(ret_error, lacks ? MR_ERR_SYSTEM : MR_ERR_CONFIG,
+                       "Kafka producer can't be made: %s", reason);
     }
     mr_kafka_token_begin(kafka->producer, &kafka->options);
     mr_secret_listen(kafka->options.password, take_password, kafka);

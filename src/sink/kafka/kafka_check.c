@@ -174,6 +174,26 @@ static void check_policy(struct kafka_check *check, rd_kafka_t *client, const ch
     }
 }
 
+/* A broker refuses a producer whose transactions may take longer than its limit. One that does not say is passed over. */
+static void check_timeout(const struct kafka_check *check, rd_kafka_t *client,
+                          const struct rd_kafka_metadata *metadata)
+{
+    for (int i = 0; i < metadata->broker_cnt; i++) {
+        char broker[16], limit[32], reason[256], subject[64];
+        snprintf(broker, sizeof(broker), "%d", metadata->brokers[i].id);
+        mr_kafka_setting(client, RD_KAFKA_RESOURCE_BROKER, broker, "transaction.max.timeout.ms",
+                         limit, sizeof(limit), reason, sizeof(reason));
+        if (limit[0] != '\0' && atoll(limit) < atoll(MR_KAFKA_TRANSACTION_MS)) {
+            char remedy[MR_KAFKA_REMEDY_MAX];
+            mr_status status = mr_kafka_error_classify(
+                RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT, "", check->options, remedy);
+            snprintf(subject, sizeof(subject), "broker %s", broker);
+            find(check, status, subject, remedy,
+                 "has transaction.max.timeout.ms = %s and will refuse exactly-once", limit);
+        }
+    }
+}
+
 /* mr_kafka_serve_fn */
 static mr_status is_in_time(void *context, struct mr_error *ret_error)
 {
@@ -224,6 +244,7 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
         check_stored(check, client, subject, ret_stored);
     }
     if (options->exactly_once) {
+        check_timeout(check, client, metadata);
         /* To initialise an id fences its user. */
         snprintf(subject, sizeof(subject), "transactional id %s", options->state_name);
         find(check, MR_OK, subject, NULL,
