@@ -121,6 +121,44 @@ class Copies(threading.Thread):
         eventually(lambda: not self.open(), limit_s, "the ends of the copies")
 
 
+class Reloads(threading.Thread):
+    """Reloads the file two to five times in a row, all the time: with a pattern of tables more or less (none has such a name), a number, the
+    level, a file that is refused, an option that needs a restart."""
+
+    def __init__(self, run, seed):
+        super().__init__(daemon=True)
+        self.run_, self.chance = run, random.Random(f"reloads {seed}")
+        self.stopping = threading.Event()
+        self.failure = None
+        with open(run.millrace.path, encoding="utf-8") as file:
+            self.good = self.with_pattern = file.read()
+        self.with_pattern = self.good.replace("tables = [", 'tables = ["nowhere.t_[0-9]+", ', 1)
+
+    def run(self):
+        try:
+            while not self.stopping.wait(self.chance.uniform(0.05, 0.4)):
+                with self.run_.lock:
+                    for _ in range(self.chance.randint(2, 5)):
+                        self.reload(self.chance.choice([self.good, self.with_pattern]) + self.chance.choice(
+                            ["", f'pipeline.latency = "{self.chance.randint(100, 900)}us"\n', 'log.level = "debug"\n', "nonsense = 1\n",
+                             'sink.kafka.compression = "none"\n']))
+                    self.reload(self.good)
+        except Exception as error:  # pylint: disable=broad-except # told by Run
+            self.failure = error
+
+    def reload(self, text):
+        with open(self.run_.millrace.path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(self.run_.millrace.path + ".new", self.run_.millrace.path)
+        if self.run_.millrace.process.poll() is None and self.run_.millrace.log("started"):
+            self.run_.millrace.process.send_signal(signal.SIGHUP)
+        self.stopping.wait(self.chance.choice([0, 0.01, 0.05]))
+
+    def finish(self):
+        self.stopping.set()
+        self.join(120)
+
+
 class Ended(Exception):
     """millrace did, and should not have."""
 
@@ -130,8 +168,8 @@ class Run:
     millrace besides."""
 
     def __init__(self, plan, delivery="at-least-once", kills=False, proxies=None, keep=None, ignore=(), limit_s=60,
-                 copies=False, initially=False, verifies=False, **more):
-        self.initially, self.verifies = initially, verifies
+                 copies=False, initially=False, verifies=False, reloads=False, **more):
+        self.initially, self.verifies, self.reloads = initially, verifies, reloads
         self.plan, self.delivery, self.kills, self.proxies, self.copies = plan, delivery, kills, proxies, copies
         self.keep, self.ignore, self.limit_s = keep, ignore, limit_s
         self.more = more
@@ -257,7 +295,7 @@ class Run:
         self.executor.prepare()
         # It waits for other databases' transactions; the database may be set to less patience.
         self.database.run(f"SET lock_timeout = 0; SELECT pg_create_logical_replication_slot('{self.database.name}_w', 'test_decoding')")
-        chaos, copies, opening, final = None, None, None, None
+        chaos, copies, opening, reloads, final = None, None, None, None, None
         try:
             if self.initially:
                 initial.publish(self.database)
@@ -271,8 +309,11 @@ class Run:
             if self.copies:
                 copies = Copies(self, self.plan.seed)
                 copies.start()
+            if self.reloads:
+                reloads = Reloads(self, self.plan.seed)
+                reloads.start()
             final = self.executor.run()
-            for thread in filter(None, (opening, copies, chaos)):
+            for thread in filter(None, (opening, copies, reloads, chaos)):
                 thread.finish()
                 if thread.failure:
                     raise thread.failure
@@ -290,7 +331,7 @@ class Run:
                 error = f"exit code {self.millrace.process.returncode}: {self.said()}"
             self.problems.append(("millrace does not run", str(error)[-1200:]))
         finally:
-            for thread in filter(None, (opening, copies, chaos)):
+            for thread in filter(None, (opening, copies, reloads, chaos)):
                 thread.finish()
         if self.problems or "types" in self.more:  # the judge knows the texts of PostgreSQL alone
             return Result(self.problems, statements=len(self.executor.done), errors=self.executor.errors)

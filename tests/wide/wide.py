@@ -35,6 +35,7 @@ def parsed_arguments():
     parser.add_argument("--copies", action="store_true")
     parser.add_argument("--initial", action="store_true")
     parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--reloads", action="store_true")
     parser.add_argument("--types", choices=["text", "debezium"], default="text")
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--units", type=int, default=14, help="transactions of a writer in a phase, at most")
@@ -69,7 +70,8 @@ class Runner:
     def run(self, plan, keep=None):
         more = {} if self.arguments.types == "text" else {"types": f'"{self.arguments.types}"'}
         return Run(plan, self.arguments.delivery, self.arguments.kills, self.proxies, keep, self.arguments.ignore.split(","),
-                   copies=self.arguments.copies, initially=self.arguments.initial, verifies=self.arguments.verify, **more).run()
+                   copies=self.arguments.copies, initially=self.arguments.initial, verifies=self.arguments.verify,
+                   reloads=self.arguments.reloads, **more).run()
 
     def seed(self, seed):
         """The line for a seed, and its result without what was judged."""
