@@ -4,6 +4,7 @@ stands still."""
 import array
 import collections
 import fcntl
+import signal
 import subprocess
 import termios
 import time
@@ -123,6 +124,20 @@ def test_partitions_are_added_and_sessions_lost(database, millrace, topic):
     all_there()
     assert len(records) > len(taken), "no repeats: the test has lost no session in flight"
     assert len(taken) == len(set(keys(taken))) == written(database)
+
+
+def test_the_cause_of_a_failed_transaction_is_told(database, millrace):
+    """What waits is purged for it, and may be reported first."""
+    database.run(TABLE)
+    database.make_topic("t", partitions=6, config={"message.timestamp.before.max.ms": "1000"})
+    process = millrace(sink__kafka__delivery='"exactly-once"').start().streaming()
+    assert process.stop() == 0
+    database.run("INSERT INTO t SELECT 1, g, repeat('x', 60) FROM generate_series(1, 20000) g; SELECT pg_sleep(1.5)")
+    process.start()
+    eventually(lambda: "INVALID_TIMESTAMP" in "".join(process.lines), what="the cause")
+    process.process.send_signal(signal.SIGTERM)
+    process.ended(60)
+    assert "PURGE" not in "".join(process.lines)
 
 
 @DELIVERIES
