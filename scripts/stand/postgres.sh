@@ -1,12 +1,22 @@
 # shellcheck shell=bash
-# The stand's PostgreSQL: made, started, stopped, killed. Sourced by stand.sh, whose settings it reads.
+# The stand's PostgreSQL: made, started, stopped, killed. Sourced by stand.sh, whose settings it reads; and by setup.sh, for which ones are there.
 
+# The system's, or what scripts/setup.sh has fetched.
+PG_SYSTEM=/usr/lib/postgresql
 pg_bin() {
-    if [ "$1" = 15 ]; then
-        echo /usr/lib/postgresql/15/bin
+    if [ "$1" = 15 ] || [ -x "$PG_SYSTEM/$1/bin/postgres" ]; then
+        echo "$PG_SYSTEM/$1/bin"
     else
         echo "$TOOLS_DIR/pg-$1/native/bin"
     fi
+}
+
+# The newest major version from 14 on that is here, the system's before others; nothing where none is.
+pg_newest() {
+    local major
+    for major in $(find "$PG_SYSTEM" -mindepth 1 -maxdepth 1 -name '[0-9]*' -printf '%f\n' 2>/dev/null | sort -rn) 18 17 16; do
+        if [ "$major" -ge 14 ] && [ -x "$(pg_bin "$major")/postgres" ]; then echo "$major" && return; fi
+    done
 }
 
 pg_pid() { head -n 1 "$PG_DATA/postmaster.pid" 2>/dev/null; }
@@ -20,7 +30,7 @@ pg_running() {
 
 pg_ctl() { as_server_user "$PG_BIN/pg_ctl" -D "$PG_DATA" "$@" 9>&-; }
 # The npm packages have no client programs: Debian's speak to every version.
-pg_answers() { /usr/lib/postgresql/15/bin/pg_isready -q -h 127.0.0.1 -p "$PG_PORT"; }
+pg_answers() { PATH=$PG_BIN:$PG_SYSTEM/15/bin:$PATH pg_isready -q -h 127.0.0.1 -p "$PG_PORT"; }
 
 pg_init() {
     local pwfile=$STAND_DIR/data/pwfile
