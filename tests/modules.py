@@ -15,7 +15,7 @@ README = os.path.join(TESTS, "README.md")
 BEGIN, END = "<!-- made by tests/modules.py --write -->\n", "<!-- end of what it makes -->\n"
 
 # What judges documents, packages, measurements and the tests themselves, and no module.
-OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_idle test_grafana test_hardening test_load test_packages test_pictures test_pr_check test_scripts
+OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_fresh_machine test_idle test_grafana test_hardening test_load test_packages test_pictures test_pr_check test_scripts
     test_site test_supply_chain test_verdict faults/test_checker faults/test_documents""".split()
 
 SYSTEM = {

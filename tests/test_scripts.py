@@ -157,6 +157,58 @@ def test_tests_need_no_git(script):
             assert not re.match(r"[^#]*\bgit ", line), line
 
 
+OFFERED = {  # what is looked at, as Ubuntu names its versions
+    "24.04": {"cmake": "3.28.3-1build7", "libpq-dev": "16.10-0ubuntu0.24.04.1", "libpcre2-dev": "10.42-4ubuntu2", "libmicrohttpd-dev": "1.0.1-2",
+              "libcurl4-openssl-dev": "8.5.0-2ubuntu10.6", "libseccomp-dev": "2.5.5-1ubuntu3", "libdw-dev": "0.190-1.1", "default-jre-headless": "2:1.21-75+exp1"},
+    "22.04": {"cmake": "3.22.1-1ubuntu1.22.04.2", "libpq-dev": "14.19-0ubuntu0.22.04.1", "libpcre2-dev": "10.39-3ubuntu0.1",
+              "libmicrohttpd-dev": "0.9.75-3", "libcurl4-openssl-dev": "7.81.0-1ubuntu1.20", "libseccomp-dev": "2.5.3-2ubuntu2", "libdw-dev": "0.186-1",
+              "default-jre-headless": "2:1.11-72build2"}}
+
+
+def set_up(tmp_path, offered, *arguments):
+    """scripts/setup.sh on a machine that has no package, and whose apt offers these: what it says, and what apt-get is asked for."""
+    programs = {"dpkg-query": "echo unknown", "apt-get": f'echo "$*" >>{tmp_path}/asked',
+                "apt-cache": 'case $2 in\n' + "".join(f"{name}) echo '  Candidate: {version}' ;;\n" for name, version in offered.items()) + "esac"}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run([os.path.join(ROOT, "scripts/setup.sh"), *arguments], capture_output=True, text=True, timeout=120, check=False,
+                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    asked = tmp_path / "asked"
+    return done, asked.read_text() if asked.exists() else ""
+
+
+def test_what_a_system_offers_is_looked_at_and_not_its_name(tmp_path):
+    done, asked = set_up(tmp_path, OFFERED["24.04"], "--build-only")
+    assert done.returncode == 0 and re.search(r"install .* cmake ", asked), done.stderr
+    (tmp_path / "asked").unlink()
+    done, asked = set_up(tmp_path, OFFERED["22.04"], "--build-only")
+    told = re.findall(r"^  (\S+) (\S+), and (\S+) or later is needed$", done.stderr, re.MULTILINE)
+    assert done.returncode == 1 and "install" not in asked, "nothing is installed"
+    assert [name for name, _, _ in told] == ["cmake", "libpq-dev", "libpcre2-dev", "libcurl4-openssl-dev", "libseccomp-dev", "libdw-dev"], done.stderr
+    assert ("cmake", "3.22.1-1ubuntu1.22.04.2", "3.25") in told
+    # What it says is what the build says.
+    text = "".join(modules.read(os.path.join(ROOT, name)) for name in ("CMakeLists.txt", "src/cmake/Profiler.cmake"))
+    names = {"libpq": "libpq-dev", "libpcre2-8": "libpcre2-dev", "libmicrohttpd": "libmicrohttpd-dev", "libcurl": "libcurl4-openssl-dev",
+             "libseccomp": "libseccomp-dev", "libdw": "libdw-dev"}
+    wanted = {("cmake", re.search(r"cmake_minimum_required\(VERSION (\S+)\)", text)[1]),
+              *((names[name], least) for name, least in re.findall(r"IMPORTED_TARGET ([\w-]+)>=([\d.]+)", text))}
+    kept = re.search(r'^NEEDED="(.*?)"', modules.read(os.path.join(ROOT, "scripts/setup.sh")), re.MULTILINE | re.DOTALL)[1].split()
+    assert set(zip(kept[::2], kept[1::2])) - {("default-jre-headless", "2:1.17")} == wanted
+
+
+@pytest.mark.parametrize("system,fetched,found", [((13, 15, 17), (), "17"), ((13,), (), ""), ((9, 14), (18,), "14"), ((13,), (18,), "18"), ((), (), "")])
+def test_the_newest_postgresql_from_14_on(tmp_path, system, fetched, found):
+    for major, folder in [*((one, f"system/{one}/bin") for one in system), *((one, f"tools/pg-{one}/native/bin") for one in fetched)]:
+        program = tmp_path / folder / "postgres"
+        program.parent.mkdir(parents=True)
+        program.touch(0o755)
+    (tmp_path / "system/99/bin").mkdir(parents=True)  # of a client
+    done = subprocess.run(["bash", "-euc", '. "$1/scripts/stand/postgres.sh"; PG_SYSTEM=$2/system TOOLS_DIR=$2/tools; pg_newest', "x", ROOT, tmp_path],
+                          capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == found
+
+
 def test_the_table_of_modules_is_that_of_the_sources():
     """`python3 tests/modules.py --write` makes it again; each room and each file of system tests has a line there."""
     rooms, _ = modules.sources()
