@@ -34,7 +34,8 @@ end() {
 
 build() {
     say "building millrace"
-    quietly cmake --preset release && quietly cmake --build --preset release --target millrace || die "millrace can't be built: see above"
+    quietly cmake --preset release || die "millrace can't be configured: see above"
+    quietly cmake --build --preset release --target millrace || die "millrace can't be built: see above"
 }
 
 main() {

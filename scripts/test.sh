@@ -7,8 +7,8 @@
 # run of the fuzzers, the checks of style (clang-format, clang-tidy for what has changed, shellcheck,
 # the direction of the includes), and instructions per event against the committed baseline. Tests that measure wait
 # until nothing runs beside them. Warnings are errors. tests/nightly.py says which system tests are left out unless what they
-# look at has changed. A test that fails is run once more; one that passes then is named in red at the end as flaky, and three of
-# those fail the run (tests/README.md; MILLRACE_TEST_RERUN=0 fails at once). The end says how long each step took, and names
+# look at has changed; README's commands are tried on a bare machine when what the set-up reads has changed. A test that
+# fails is run once more; one that passes then is named in red at the end as flaky, and three of those fail the run (tests/README.md; MILLRACE_TEST_RERUN=0 fails at once). The end says how long each step took, and names
 # the slowest tests; build/test-durations.txt has all. What the steps beside the system tests say is printed when they have ended.
 #
 #   --try     the set-up, the build that users run, and one system test: whether this machine can run the others

@@ -40,6 +40,7 @@
 #   MILLRACE_TEST_APICURIO  1: Avro beside Apicurio's registry, too (scripts/setup.sh --apicurio)
 #   MILLRACE_TEST_HELM      1: the Helm chart, too (scripts/setup.sh --helm)
 #   MILLRACE_TEST_KUBERNETES  1: it on Kubernetes' control plane, too (scripts/setup.sh --kubernetes)
+#   MILLRACE_TEST_FRESH    1, or the name of another Debian: README's commands on a bare machine, too (minutes, 4 GB)
 #   MILLRACE_TEST_OUTAGE   seconds that Kafka is away (default 8)
 #
 # After a failure the servers' logs are in build/test-logs. How long each test took is in build/test-durations.txt.
