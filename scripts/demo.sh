@@ -60,7 +60,8 @@ main() {
     build
     wait "$servers"
     eval "$(scripts/stand.sh env)"
-    MILLRACE_BIN=$REPO_ROOT/build/release/millrace "$MILLRACE_PYTHON" benchmarks/demo.py --rows "$rows" --events "$events" --folder "$MILLRACE_STAND_DIR"
+    MILLRACE_BIN=$REPO_ROOT/build/release/millrace \
+        "$MILLRACE_PYTHON" benchmarks/demo.py --rows "$rows" --events "$events" --folder "$MILLRACE_STAND_DIR"
 }
 
 main "$@"

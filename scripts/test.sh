@@ -8,8 +8,9 @@
 # the direction of the includes), and instructions per event against the committed baseline. Tests that measure wait
 # until nothing runs beside them. Warnings are errors. tests/nightly.py says which system tests are left out unless what they
 # look at has changed; README's commands are tried on a bare machine when what the set-up reads has changed. A test that
-# fails is run once more; one that passes then is named in red at the end as flaky, and three of those fail the run (tests/README.md; MILLRACE_TEST_RERUN=0 fails at once). The end says how long each step took, and names
-# the slowest tests; build/test-durations.txt has all. What the steps beside the system tests say is printed when they have ended.
+# fails is run once more; one that passes then is named in red at the end as flaky, and three of those fail the run
+# (tests/README.md; MILLRACE_TEST_RERUN=0 fails at once). The end says how long each step took, and names the slowest tests;
+# build/test-durations.txt has all. What the steps beside the system tests say is printed when they have ended.
 #
 #   --try     the set-up, the build that users run, and one system test: whether this machine can run the others
 #   --quick   unit tests under the sanitizers only
@@ -161,7 +162,8 @@ bare_machine() {
     local suite suites=(1)
     [ "$MODE" != full ] || suites+=(trixie)
     for suite in "${suites[@]}"; do
-        MILLRACE_TEST_FRESH=$suite MILLRACE_TEST_WORKERS=1 MILLRACE_TEST_NIGHTLY='' MILLRACE_BIN=$REPO_ROOT/build/ci/millrace tests/run.sh --timeout 3000 test_fresh_machine.py || return 1
+        MILLRACE_TEST_FRESH=$suite MILLRACE_TEST_WORKERS=1 MILLRACE_TEST_NIGHTLY='' MILLRACE_BIN=$REPO_ROOT/build/ci/millrace \
+            tests/run.sh --timeout 3000 test_fresh_machine.py || return 1
     done
 }
 
