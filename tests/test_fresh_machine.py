@@ -30,6 +30,7 @@ CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE---
 # Process 1 asks for what the servers' starts leave behind.
 FIRST = r"""
 mount -t proc proc "$1/proc"
+mount -t sysfs -o ro sysfs "$1/sys"
 mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"
 exec chroot "$1" bash -c 'sleep infinity & wait'
 """
@@ -103,7 +104,7 @@ class Machine:
         while not (found := children.read_text(encoding="ascii").split()) or os.readlink(f"/proc/{found[0]}/root") != self.folder:
             assert outer.poll() is None and time.monotonic() < deadline, "the machine does not start"
             time.sleep(0.05)
-        self.inside = ["nsenter", "--target", found[0], "--mount", "--pid", "--root", "--wd=/src/millrace"]
+        self.inside = ["nsenter", "--target", found[0], "--mount", "--pid", "--root", "--wdns=/src/millrace"]
 
     def run(self, command, code=0):
         """As root, in the copy of the tree, with nothing of this environment but settings."""
