@@ -21,12 +21,12 @@ cd "$REPO_ROOT"
 export MILLRACE_TOOLS_DIR=$TOOLS_DIR MILLRACE_STAND_DIR=$DEFAULT_STAND_DIR/demo
 PID=$MILLRACE_STAND_DIR/millrace.pid
 
-millrace_gone() { ! grep -qsF "$MILLRACE_STAND_DIR/demo.toml" "/proc/$(cat "$PID")/cmdline"; }
+stream_ended() { ! grep -qsF "$MILLRACE_STAND_DIR/demo.toml" "/proc/$(cat "$PID")/cmdline"; }
 
 end() {
-    if [ -s "$PID" ] && ! millrace_gone; then
+    if [ -s "$PID" ] && ! stream_ended; then
         kill -TERM "$(cat "$PID")"
-        wait_for 30 millrace_gone || kill -KILL "$(cat "$PID")"
+        wait_for 30 stream_ended || kill -KILL "$(cat "$PID")"
     fi
     if [ -d "$MILLRACE_STAND_DIR" ]; then scripts/stand.sh wipe; fi
     rm -rf "$MILLRACE_STAND_DIR"
