@@ -8,7 +8,7 @@
 FROM debian:13-slim@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a AS build
 WORKDIR /src
 # The list of packages is scripts/setup.sh's, and changes more rarely than the sources.
-COPY scripts/setup.sh scripts/librdkafka.sh scripts/
+COPY scripts/setup.sh scripts/librdkafka.sh scripts/librdkafka.patch scripts/
 COPY scripts/lib/base.sh scripts/lib/
 RUN scripts/setup.sh --build-only && rm -rf /var/lib/apt/lists/*
 COPY CMakeLists.txt CMakePresets.json ./

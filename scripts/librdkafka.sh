@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Usage: scripts/librdkafka.sh [--where|--version]
 #
-# Fetches the sources of the librdkafka that millrace links, and builds them once: a static
-# library with names and debug information, and a shared one for the thread sanitizer.
-# scripts/setup.sh calls it.
+# Fetches the sources of the librdkafka that millrace links, patches them (librdkafka.patch) and
+# builds them once: a static library with names and debug information, and a shared one for the
+# thread sanitizer. scripts/setup.sh calls it.
 #
 #   --where    only print the folder they go to, which holds include/ and lib/
 #   --version  only print the version
@@ -27,11 +27,14 @@ case $(uname -m) in
     aarch64) FLAGS+=" -mbranch-protection=standard" ;;
 esac
 
-# Another version or another recipe is another folder, so several checkouts can share the tools. The set-up may have
+# One function more; the file says why.
+PATCH=$REPO_ROOT/scripts/librdkafka.patch
+
+# Another version, patch or recipe is another folder, so several checkouts can share the tools. The set-up may have
 # run as root, whose tools may be elsewhere: whoever builds takes what is there.
 where() {
     local name place home=${MILLRACE_TOOLS_DIR:-$REPO_ROOT/.stand}
-    name=librdkafka-$VERSION-$(printf '%s' "$SHA512 $FLAGS" | cksum | cut -d' ' -f1)
+    name=librdkafka-$VERSION-$({ printf '%s' "$SHA512 $FLAGS" && cat "$PATCH"; } | cksum | cut -d' ' -f1)
     for place in "$TOOLS_DIR" "$REPO_ROOT/.stand"; do
         if [ -d "$place/$name" ]; then home=$place; fi
     done
@@ -48,6 +51,7 @@ fetch() { # FOLDER
     tar -xzf "${archives[0]}" -C "$1" --no-same-owner package/deps/librdkafka package/package.json
     grep -q "\"librdkafka\": \"$VERSION\"" "$1/package/package.json" ||
         die "$PACKAGE does not hold librdkafka $VERSION, which $0 names"
+    quietly patch -d "$1/package/deps/librdkafka" -p1 -i "$PATCH" || die "$PATCH does not fit: see above"
 }
 
 # build SOURCES FOLDER

@@ -66,8 +66,10 @@ def librdkafka(program, version):
     if any("librdkafka" in path for path in libraries(program)):
         return []
     purl = f"pkg:github/confluentinc/librdkafka@v{version}"
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "librdkafka.patch"), encoding="utf-8") as file:
+        patch = {"type": "unofficial", "diff": {"text": {"contentType": "text/x-diff", "content": file.read()}}}
     return [{"type": "library", "bom-ref": purl, "name": "librdkafka", "version": version, "purl": purl,
-             "licenses": [{"license": {"id": "BSD-2-Clause"}}]}]
+             "licenses": [{"license": {"id": "BSD-2-Clause"}}], "pedigree": {"patches": [patch]}}]
 
 
 def compiled_in(program):

@@ -38,7 +38,7 @@ BUILD_PACKAGES=(gcc g++ make cmake ninja-build pkg-config libpq-dev
     libjemalloc-dev libcmocka-dev libtoml11-dev libxxhash-dev libcjson-dev libpcre2-dev zlib1g-dev
     libssl-dev libmicrohttpd-dev libcurl4-openssl-dev ca-certificates
     libdw-dev libprotobuf-c-dev protobuf-c-compiler libseccomp-dev
-    liblz4-dev libzstd-dev libsasl2-dev)
+    liblz4-dev libzstd-dev libsasl2-dev patch)
 # What Debian's own programs in Python run with. The second has pip, which no bare machine's Python has.
 PYTHON_PACKAGES=(python3 python3-pip-whl)
 # libclang-rt-14-dev: the sanitizers' runtime for clang.

@@ -161,7 +161,7 @@ def test_units_are_what_systemd_takes(tmp_path):
 
 def test_image_is_built_with_the_pinned_librdkafka():
     text = read("Dockerfile")
-    assert "COPY scripts/setup.sh scripts/librdkafka.sh scripts/" in text and "scripts/setup.sh --build-only" in text
+    assert "COPY scripts/setup.sh scripts/librdkafka.sh scripts/librdkafka.patch scripts/" in text and "scripts/setup.sh --build-only" in text
     assert "MILLRACE_LIBRDKAFKA" not in text
 
 

@@ -356,6 +356,10 @@ def test_the_sbom_names_what_is_linked():
     by_name = {component["name"]: component for component in components}
     assert {"librdkafka", "libpq5", "libseccomp2", "libtoml11-dev", "libxxhash-dev"} <= set(by_name)
     assert by_name["librdkafka"]["version"] == librdkafka("--version")
+    (patch,) = by_name["librdkafka"]["pedigree"]["patches"]
+    assert patch["diff"]["text"]["content"] == read("scripts", "librdkafka.patch")
+    with open(os.path.join(librdkafka("--where"), "include", "librdkafka", "rdkafka.h"), encoding="utf-8") as file:
+        assert "rd_kafka_topic_send_now(" in file.read(), "what is built is patched"
     installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libpq5"], capture_output=True, text=True, check=True)
     assert by_name["libpq5"]["version"] == installed.stdout
     references = [component["bom-ref"] for component in components]

@@ -3,8 +3,17 @@
 # Only from 2.6.1 on it can log in to Kafka 4 by SCRAM (docs/packaging.md).
 set(MILLRACE_LIBRDKAFKA pinned CACHE STRING "pinned: of scripts/librdkafka.sh; system: the distribution's; or a folder with include/ and lib/")
 
+# Whether it has scripts/librdkafka.patch's function (src/kafka/kafka_now.c).
+function(millrace_look_for_send_now include)
+    file(STRINGS ${include}/librdkafka/rdkafka.h found REGEX "rd_kafka_topic_send_now\\(")
+    if(found)
+        target_compile_definitions(PkgConfig::RDKAFKA INTERFACE MILLRACE_RDKAFKA_SEND_NOW)
+    endif()
+endfunction()
+
 if(MILLRACE_LIBRDKAFKA STREQUAL "system")
     pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka>=2.4)
+    millrace_look_for_send_now(${RDKAFKA_INCLUDEDIR})
     return()
 endif()
 
@@ -21,6 +30,7 @@ endif()
 set(MILLRACE_LIBRDKAFKA_LICENSES ${folder}/LICENSES.txt)
 add_library(PkgConfig::RDKAFKA INTERFACE IMPORTED)
 target_include_directories(PkgConfig::RDKAFKA SYSTEM INTERFACE ${folder}/include)
+millrace_look_for_send_now(${folder}/include)
 if(MILLRACE_SANITIZE MATCHES thread)
     # It is not built with the sanitizer, which is told so by the library's name (tests/tsan.supp).
     target_link_libraries(PkgConfig::RDKAFKA INTERFACE ${folder}/lib/librdkafka.so)

@@ -22,6 +22,10 @@ enum {
     TURN_MS_MAX = 10000,
     /* A session that has nothing to do for so long does not fail. */
     SOUND_MS = 2000,
+    /* A sink that had no room is tried again. */
+    FULL_MS = 10,
+    /* Below it, epoll_wait's milliseconds are too coarse. */
+    EXACT_NS = 10000000,
 };
 
 /* How far delivery is: all that ends at or before `lsn`, with `last` as the last transaction of it that has rows, all batches up
@@ -91,10 +95,15 @@ struct delivery {
 
 /* Until somebody wakes the sink thread, or time is up. Edge-triggered: there is nothing to read away, which spares a system call
  * a wake-up (epoll(7), "Level-triggered and edge-triggered"). */
-static void wait_for_wake(const struct delivery *delivery, int timeout_ms)
+static void wait_for_wake(const struct delivery *delivery, int64_t timeout_ns)
 {
     struct epoll_event event;
-    epoll_wait(delivery->woken, &event, 1, timeout_ms);
+    if (timeout_ns > 0 && timeout_ns < EXACT_NS) {
+        struct pollfd woken = {.fd = delivery->woken, .events = POLLIN};
+        ppoll(&woken, 1, &(struct timespec){.tv_nsec = timeout_ns}, NULL);
+        timeout_ns = 0;
+    }
+    epoll_wait(delivery->woken, &event, 1, mr_timeout_ms(timeout_ns));
 }
 
 static int watch_wake(int sink_wake)
@@ -630,10 +639,17 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
     return end_due_ms(delivery) == 0 ? end_transaction(delivery, ret_error) : MR_OK;
 }
 
-/* Of two times to wait, of which -1 is none. */
-static int sooner(int a_ms, int b_ms)
+/* Of two times to wait; -1 milliseconds are none. */
+static int64_t sooner(int64_t a_ns, int b_ms)
 {
-    return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+    int64_t b_ns = b_ms < 0 ? INT64_MAX : b_ms * INT64_C(1000000);
+    return b_ns < a_ns ? b_ns : a_ns;
+}
+
+/* Records may wait for others for half of what latency may cost, while there are batches for those. */
+static int64_t gather_ns(struct mr_pipeline *pipeline)
+{
+    return mr_pool_has_batch(&pipeline->pool, 0) ? (int64_t)pipeline->options.latency_us * 500 : 0;
 }
 
 static bool must_leave(const struct mr_pipeline *pipeline)
@@ -667,6 +683,7 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
     for (;;) {
         atomic_store_explicit(&pipeline->by_sink.turn_ns, mr_monotonic_ns(), memory_order_relaxed);
         MR_TRY(send_batches(delivery, ret_error));
+        sink->gather_ns = gather_ns(pipeline);
         MR_TRY(poll_sink(sink, ret_error));
         mr_pool_lend(&pipeline->pool, sink->times);
         MR_TRY(advance(delivery, ret_error));
@@ -688,11 +705,12 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         if (!waits && may_take(delivery)) {
             continue; /* reports have made room */
         }
-        int timeout_ms = waits ? 10 : sink->ops->poll == NULL ? -1 : sink->ops->timeout_ms(sink);
-        timeout_ms = sooner(timeout_ms, store_due_ms(delivery));
-        timeout_ms = sooner(timeout_ms, end_due_ms(delivery));
-        timeout_ms = sooner(timeout_ms, proof_due_ms(delivery));
-        wait_for_wake(delivery, sooner(timeout_ms, turn_ms));
+        int64_t due_ns = sink->ops->poll == NULL ? INT64_MAX : sink->ops->due_in_ns(sink);
+        int64_t wait_ns = sooner(due_ns, waits ? FULL_MS : turn_ms);
+        wait_ns = sooner(wait_ns, store_due_ms(delivery));
+        wait_ns = sooner(wait_ns, end_due_ms(delivery));
+        wait_ns = sooner(wait_ns, proof_due_ms(delivery));
+        wait_for_wake(delivery, wait_ns);
     }
 }
 
@@ -830,7 +848,7 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
         if (sink_is_open) { /* errors are logged, and reports don't pile up, however long it takes */
             MR_TRY(poll_sink(sink, ret_error));
         }
-        wait_for_wake(delivery, TURN_MS_MAX);
+        wait_for_wake(delivery, TURN_MS_MAX * INT64_C(1000000));
     }
     return MR_OK;
 }

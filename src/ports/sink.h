@@ -45,8 +45,8 @@ struct mr_sink_ops {
     /* Serves what came back, without waiting. An error is the end of the session. NULL: all is done when `send` returns. */
     mr_status (*poll)(struct mr_sink *sink, struct mr_error *ret_error);
 
-    /* With `poll`: milliseconds after which it is to be called even without a wake-up; -1: never. */
-    int (*timeout_ms)(const struct mr_sink *sink);
+    /* With `poll`: nanoseconds after which it is to be called even without a wake-up; INT64_MAX: never. */
+    int64_t (*due_in_ns)(const struct mr_sink *sink);
 
     /* The next three only where something is stored (`storage` of the sink).
      *
@@ -113,6 +113,8 @@ struct mr_sink {
     bool is_half_ended;
     struct mr_position half_ended;
     uint32_t times; /* that the pool may be as large, for answers from far away. Sink thread */
+    /* Records may wait for so long for others; 0: none may. Set by the owner. Sink thread */
+    int64_t gather_ns;
     struct mr_standstill *standstill; /* the pipeline's; NULL: there is none */
 };
 

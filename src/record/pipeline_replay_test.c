@@ -228,9 +228,9 @@ static mr_status sink_send(struct mr_sink *sink, struct mr_batch *batch, struct 
     return sink_poll(sink, ret_error);
 }
 
-static int sink_timeout_ms(const struct mr_sink *sink)
+static int64_t sink_due_in_ns(const struct mr_sink *sink)
 {
-    return of_sink(sink)->held_count > 0 ? 1 : -1;
+    return of_sink(sink)->held_count > 0 ? 1000000 : INT64_MAX;
 }
 
 static void sink_close(struct mr_sink *sink)
@@ -340,7 +340,7 @@ static void check(const char *version, const char *restart, int beyond)
                                                 .open = sink_open,
                                                 .send = sink_send,
                                                 .poll = sink_poll,
-                                                .timeout_ms = sink_timeout_ms,
+                                                .due_in_ns = sink_due_in_ns,
                                                 .close = sink_close};
     struct theatre *theatre = MR_NEW(struct theatre);
     theatre->source.ops = &source_ops;

@@ -404,10 +404,10 @@ static void stage_prove(struct mr_sink *sink)
     pthread_mutex_unlock(&stage->lock);
 }
 
-static int stage_timeout_ms(const struct mr_sink *sink)
+static int64_t stage_due_in_ns(const struct mr_sink *sink)
 {
     (void)sink;
-    return 1;
+    return 1000000;
 }
 
 static void stage_close(struct mr_sink *sink)
@@ -434,7 +434,7 @@ int mr_stage_setup(void **state)
                                                 .open = stage_open,
                                                 .send = stage_send,
                                                 .poll = stage_poll,
-                                                .timeout_ms = stage_timeout_ms,
+                                                .due_in_ns = stage_due_in_ns,
                                                 .load = stage_load,
                                                 .store = stage_store,
                                                 .storing = stage_storing,

@@ -35,6 +35,8 @@ MUTANTS = [
     Mutant("raises the slot's limit below what it keeps", "src/postgres/server/pg_slot.c",
            "    uint64_t most = (uint64_t)limit_bytes > retained_bytes ? (uint64_t)limit_bytes : retained_bytes;",
            "    uint64_t most = retained_bytes;", "unit pg_slot_test"),
+    Mutant("forgets to say that a request is complete", "src/kafka/kafka_now.c",
+           "    (void)rd_kafka_topic_send_now(topic, partition);", "", "unit kafka_now_test"),
     Mutant("confirms what it received", CONFIRM,
            "    mr_lsn lsn = mr_intake_published(intake);\n    MR_ASSERT(lsn >= intake->feedback.confirmed);",
            "    mr_lsn lsn = atomic_load(&pipeline->by_source.received);"),

@@ -327,18 +327,21 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
     return may_commit(kafka) ? mr_kafka_transaction_end(kafka, ret_error) : MR_OK;
 }
 
-static int kafka_timeout_ms(const struct mr_sink *sink)
+static int64_t kafka_due_in_ns(const struct mr_sink *sink)
 {
     const struct mr_kafka_sink *kafka = (const struct mr_kafka_sink *)sink;
+    const int64_t ms = 1000000;
     if (kafka->ready.first != NULL || kafka->store == MR_KAFKA_STORE_WAITS) {
-        int settles_ms = mr_kafka_transaction_settles_in_ms(kafka);
-        return settles_ms > 0 ? settles_ms : MR_KAFKA_RETRY_MS; /* there was no room */
+        int64_t settles_ns = mr_kafka_transaction_settles_in_ns(kafka);
+        int64_t due_ns = kafka->ready.due_ns - mr_monotonic_ns();
+        due_ns = due_ns > settles_ns ? due_ns : settles_ns;
+        return due_ns > 0 ? due_ns : MR_KAFKA_RETRY_MS * ms; /* there was no room */
     }
     if (may_commit(kafka)) {
-        return MR_KAFKA_RETRY_MS;
+        return MR_KAFKA_RETRY_MS * ms;
     }
     /* Whatever else librdkafka has to say comes with a wake-up (rd_kafka_q_io_event). */
-    return kafka->reports.awaited > 0 ? POLL_INTERVAL_MS : -1;
+    return kafka->reports.awaited > 0 ? POLL_INTERVAL_MS * ms : INT64_MAX;
 }
 
 static void take_statistics(struct mr_kafka_sink *kafka)
@@ -397,7 +400,7 @@ struct mr_sink *mr_kafka_sink_new(const struct mr_kafka_options *options)
         .open = kafka_open,
         .send = mr_kafka_send,
         .poll = kafka_poll,
-        .timeout_ms = kafka_timeout_ms,
+        .due_in_ns = kafka_due_in_ns,
         .load = kafka_load,
         .store = kafka_store,
         .storing = kafka_storing,

@@ -7,8 +7,8 @@
  *   kafka_transaction.c  exactly once: begin, commit, and what a broker leaves half ended
  *
  * A record waits in its partition's queue (kafka_topics.h). A queue with records of which none is with librdkafka is ready.
- * mr_kafka_hand_over gives librdkafka as much of a ready queue as one request takes; when all of that is reported, the queue
- * is ready again, or empty. */
+ * mr_kafka_hand_over gives librdkafka as much of a ready queue as one request takes, once that is a full one or the request before
+ * set out long enough ago; when all of that is reported, the queue is ready again, or empty. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -156,8 +156,8 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
 void mr_kafka_transaction_prove(struct mr_sink *sink);
 void mr_kafka_transaction_take_proof(struct mr_kafka_sink *kafka, rd_kafka_event_t *event);
 
-/* Milliseconds until records of the next transaction may be handed over; 0: now. */
-int mr_kafka_transaction_settles_in_ms(const struct mr_kafka_sink *kafka);
+/* Nanoseconds until records of the next transaction may be handed over; 0 or less: now. */
+int64_t mr_kafka_transaction_settles_in_ns(const struct mr_kafka_sink *kafka);
 
 /* Before the producer goes away; the end of what is open is not waited for. */
 void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka);

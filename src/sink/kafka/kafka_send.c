@@ -1,6 +1,7 @@
 /* Records on their way: from a batch into the queue of their partition, and from there to librdkafka, without a copy. */
 
 #include "base/clock.h"
+#include "kafka/kafka_now.h"
 #include "sink/kafka/kafka_internal.h"
 #include "sink/kafka/kafka_place.h"
 
@@ -9,8 +10,6 @@ enum {
     /* Of a request: a record's own lengths at their longest, and our three headers. */
     RECORD_WIRE_BYTES = 32,
     HEADERS_WIRE_BYTES = 90,
-    /* rd_kafka_flush tells librdkafka's threads not to wait for more, for as long as it lasts. */
-    SET_OUT_MS = 1,
     FILL_US = 4000, /* less than linger.ms (kafka_conf.c), and half of it with exactly-once */
     LATE_RECORDS = 64,
     TIMESTAMP_AHEAD_MAX_MS = 1800000,
@@ -130,7 +129,8 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
     while (queue->first != NULL && queue->in_flight < most) {
         struct mr_record *record = queue->first;
         struct mr_record *next = record->next;
-        bytes += wire_bytes(kafka, record);
+        size_t record_bytes = wire_bytes(kafka, record);
+        bytes += record_bytes;
         queue->full = queue->in_flight > 0 && bytes > most_bytes;
         if (queue->full || (bytes > kafka->far.near && is_late(kafka, queue))) {
             break;
@@ -141,6 +141,8 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
             break;
         }
         queue->first = next;
+        queue->waiting--;
+        queue->waiting_bytes -= record_bytes;
         queue->in_flight++;
     }
     queue->last = queue->first == NULL ? &queue->first : queue->last;
@@ -160,8 +162,8 @@ static mr_status hand_over_state(struct mr_kafka_sink *kafka, struct mr_error *r
     return MR_OK;
 }
 
-/* Left to itself, librdkafka would send the first record of a queue alone, and the others would wait for its answer. The
- * first records of a transaction wait for the broker's word as it is (kafka_conf.c). */
+/* The first records of a transaction wait for the broker's word on it. They need not wait for linger.ms (kafka_conf.c) besides, but a
+ * flush would have ended by then. */
 static void set_out(struct mr_kafka_sink *kafka)
 {
     struct mr_kafka_transaction *transaction = &kafka->transaction;
@@ -169,31 +171,65 @@ static void set_out(struct mr_kafka_sink *kafka)
     if (transaction->state == MR_KAFKA_TRANSACTION_OPEN) {
         transaction->state = MR_KAFKA_TRANSACTION_BEGUN;
     } else {
-        rd_kafka_flush(kafka->producer, SET_OUT_MS);
+        mr_kafka_now_all(kafka->producer);
     }
 }
 
-mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+/* When the request that a queue would fill sets out (monotonic; in the past: now): a full one at once, another one once the last
+ * was so long ago, unless a transaction ends with it. */
+static int64_t queue_due_ns(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
 {
-    if (mr_kafka_transaction_settles_in_ms(kafka) > 0) {
-        return MR_OK;
-    }
+    bool is_full = queue->waiting_bytes >= mr_far_bytes(&kafka->far) ||
+                   queue->waiting >= MR_KAFKA_REQUEST_RECORDS * mr_far_times(&kafka->far);
+    return is_full || kafka->store != MR_KAFKA_STORE_NONE
+               ? 0
+               : queue->handed_ns + kafka->base.gather_ns;
+}
+
+/* Fills the requests that are due, and counts them; MR_FULL: some, there is no room for more. */
+static mr_status hand_over_ready(struct mr_kafka_sink *kafka, uint32_t *ret_count,
+                                 struct mr_error *ret_error)
+{
+    struct mr_kafka_ready *ready = &kafka->ready;
+    int64_t now_ns = mr_monotonic_ns();
+    int64_t due_ns = INT64_MAX;
     mr_status status = MR_OK;
-    bool any = false;
-    while (kafka->ready.first != NULL && status == MR_OK) {
-        struct mr_kafka_queue *queue = kafka->ready.first;
+    for (struct mr_kafka_queue **at = &ready->first; *at != NULL && status == MR_OK;) {
+        struct mr_kafka_queue *queue = *at;
+        int64_t its_ns = queue_due_ns(kafka, queue);
+        if (its_ns > now_ns) {
+            due_ns = its_ns < due_ns ? its_ns : due_ns;
+            at = &queue->next;
+            continue;
+        }
         status = fill_request(kafka, queue, ret_error);
         if (queue->in_flight == 0) {
             break; /* the reports of other queues make room */
         }
-        any = true;
-        mr_kafka_ready_take(&kafka->ready, queue);
+        (*ret_count)++;
+        mr_kafka_now(queue->handle, queue->partition);
+        mr_kafka_ready_take(ready, at);
+    }
+    ready->due_ns = status == MR_OK && due_ns != INT64_MAX ? due_ns : 0;
+    return status;
+}
+
+mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+{
+    if (mr_kafka_transaction_settles_in_ns(kafka) > 0) {
+        return MR_OK;
+    }
+    mr_status status = MR_OK;
+    uint32_t count = 0;
+    bool state = false;
+    if (kafka->ready.first != NULL) {
+        status = hand_over_ready(kafka, &count, ret_error);
     }
     if (kafka->store == MR_KAFKA_STORE_WAITS && status == MR_OK) {
         status = hand_over_state(kafka, ret_error);
-        any |= status == MR_OK;
+        state = status == MR_OK;
     }
-    if (any) {
+    if (count > 0 || state) {
         set_out(kafka);
     }
     return status == MR_FULL ? MR_OK : status;
@@ -248,6 +284,8 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
         }
         *queue->last = record;
         queue->last = &record->next;
+        queue->waiting++;
+        queue->waiting_bytes += wire_bytes(kafka, record);
         kafka->reports.awaited++;
         mr_sink_counts_sent(&kafka->counts, record->topic, queue->partition, partitions,
                             record->key_len + record->value_len);
@@ -265,10 +303,14 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
 mr_status mr_kafka_produce_state(struct mr_kafka_sink *kafka, const char *key, const char *value,
                                  size_t value_len, struct mr_error *ret_error)
 {
+    /* Another handle of the one there is. */
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(kafka->producer, kafka->options.state_topic, NULL);
     rd_kafka_resp_err_t err = rd_kafka_producev(
-        kafka->producer, RD_KAFKA_V_TOPIC(kafka->options.state_topic), RD_KAFKA_V_PARTITION(0),
+        kafka->producer, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_PARTITION(0),
         RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, strlen(key)),
         RD_KAFKA_V_VALUE((void *)(uintptr_t)value, value_len), RD_KAFKA_V_END);
+    mr_kafka_now(topic, 0);
+    rd_kafka_topic_destroy(topic);
     if (err == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
         return MR_FULL;
     }

@@ -16,6 +16,8 @@ struct mr_kafka_queue {
     rd_kafka_topic_t *handle;
     int32_t partition;
     _Atomic int32_t partitions; /* of the topic, as librdkafka saw it last */
+    uint32_t waiting;           /* records, */
+    size_t waiting_bytes;       /* of a request */
     uint32_t in_flight;
     bool full;         /* these are a request as large as it may be, */
     int64_t handed_ns; /* handed over then (monotonic) */
@@ -28,6 +30,7 @@ struct mr_kafka_queue {
 struct mr_kafka_ready {
     struct mr_kafka_queue *first;
     struct mr_kafka_queue **last;
+    int64_t due_ns; /* none of them sets out before (monotonic); 0: one may */
 };
 
 static inline void mr_kafka_ready_init(struct mr_kafka_ready *ready)
@@ -42,15 +45,17 @@ static inline void mr_kafka_ready_add(struct mr_kafka_ready *ready, struct mr_ka
     queue->next = NULL;
     *ready->last = queue;
     ready->last = &queue->next;
+    ready->due_ns = 0;
 }
 
-/* Its first queue, of which librdkafka has records by now. */
-static inline void mr_kafka_ready_take(struct mr_kafka_ready *ready, struct mr_kafka_queue *queue)
+/* The queue at `at`, of which librdkafka has records by now. */
+static inline void mr_kafka_ready_take(struct mr_kafka_ready *ready, struct mr_kafka_queue **at)
 {
-    MR_ASSERT(queue == ready->first && queue->in_flight > 0);
-    ready->first = queue->next;
-    if (ready->first == NULL) {
-        ready->last = &ready->first;
+    struct mr_kafka_queue *queue = *at;
+    MR_ASSERT(queue->in_flight > 0);
+    *at = queue->next;
+    if (queue->next == NULL) {
+        ready->last = at;
     }
 }
 

@@ -139,13 +139,13 @@ void mr_kafka_transaction_take_proof(struct mr_kafka_sink *kafka, rd_kafka_event
     note_proof(kafka, given);
 }
 
-int mr_kafka_transaction_settles_in_ms(const struct mr_kafka_sink *kafka)
+int64_t mr_kafka_transaction_settles_in_ns(const struct mr_kafka_sink *kafka)
 {
     if (kafka->transaction.committed_ns == 0) {
         return 0;
     }
     int64_t settled_ns = kafka->transaction.committed_ns + SETTLE_MS * INT64_C(1000000);
-    return mr_timeout_ms(settled_ns - mr_monotonic_ns());
+    return settled_ns - mr_monotonic_ns();
 }
 
 void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka)
