@@ -37,6 +37,7 @@ const struct mr_figure mr_figures[] = {
     FIGURE(SOURCE_CONNECTED, "source", "connected", pipeline.source.connected),
     STATUS("source", "left_alone", source_left_alone),
     FIGURE(SOURCE_STANDBY, "source", "standby", slot.is_standby),
+    FIGURE(SOURCE_BACKLOG, "source", "backlog", pipeline.source.backlog),
     FIGURE(SINK_CONNECTED, "sink", "connected", sink.connected),
     FIGURE_AS(LSN, RECEIVED_LSN, "positions", "received", pipeline.received_lsn),
     FIGURE_AS(LSN, SENT_LSN, "positions", "sent", slot.cost.sent_lsn),

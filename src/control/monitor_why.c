@@ -168,6 +168,14 @@ static void explain_slot(struct mr_text *text, const struct mr_slot_cost *cost)
     }
 }
 
+/* What follows from it is in flow/backlog.h. */
+static void add_backlog(struct mr_text *text, const struct mr_monitor_snapshot *now)
+{
+    if (now->pipeline.source.backlog && text->len > 0) {
+        mr_text_string(text, "; what comes is older than a second, so it is read in gulps");
+    }
+}
+
 void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor_mix *mix)
 {
     MR_TEXT(text);
@@ -175,6 +183,7 @@ void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor
     switch (is_there ? now->bottleneck : MR_STAGE_OTHER) {
     case MR_STAGE_RECEIVE:
         explain_receive(&text, now, mix);
+        add_backlog(&text, now);
         break;
     case MR_STAGE_DECODE:
     case MR_STAGE_ENCODE:

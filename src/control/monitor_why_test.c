@@ -95,6 +95,15 @@ static void test_explain_nothing(void **state)
     expect(now, &none, NULL);
 }
 
+static void test_a_backlog_is_read_in_gulps(void **state)
+{
+    (void)state;
+    const struct mr_monitor_mix none = {0};
+    struct mr_monitor_snapshot *now = snapshot_of(MR_STAGE_RECEIVE, "CPU");
+    now->pipeline.source.backlog = true;
+    expect(now, &none, "; what comes is older than a second, so it is read in gulps");
+}
+
 static void test_mix_of_wal_and_tables(void **state)
 {
     (void)state;
@@ -148,6 +157,7 @@ int main(void)
         cmocka_unit_test(test_explain_the_broker),
         cmocka_unit_test(test_explain_the_holder),
         cmocka_unit_test(test_explain_nothing),
+        cmocka_unit_test(test_a_backlog_is_read_in_gulps),
         cmocka_unit_test(test_mix_of_wal_and_tables),
         cmocka_unit_test(test_a_new_table_is_not_taken_for_another),
     };

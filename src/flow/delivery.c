@@ -58,6 +58,7 @@ struct open_transaction {
     int64_t begun_ns; /* when the first change in it was received, */
     int64_t added_ns; /* and its last batch was sent */
     uint64_t bytes;
+    bool copies;       /* existing rows are in it, which are a backlog */
     int64_t ending_ns; /* what the end of one takes lately */
     int64_t before_ns; /* how long the one before was open */
 };
@@ -548,7 +549,9 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
         delivery->transaction.begun_ns = batch->received_ns;
         delivery->transaction.before_ns = mr_pace_before_ns(
             delivery->transaction.before_ns, batch->received_ns - delivery->store.asked_ns);
+        delivery->transaction.copies = false;
     }
+    delivery->transaction.copies |= !is_stream;
     delivery->transaction.bytes += mr_batch_bytes(batch);
 }
 
@@ -582,9 +585,11 @@ static int end_due_ms(const struct delivery *delivery)
     }
     int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
     int64_t due_ns = delivery->transaction.begun_ns + latency_ns;
+    bool is_backlog =
+        delivery->transaction.copies || mr_backlog_is_there(&delivery->pipeline->backlog);
     int64_t full_ns = delivery->transaction.begun_ns +
                       mr_pace_open_ns(delivery->transaction.bytes, delivery->transaction.ending_ns,
-                                      delivery->transaction.before_ns);
+                                      delivery->transaction.before_ns, is_backlog);
     int64_t quiet_ns = delivery->transaction.added_ns + TRANSACTION_QUIET_MS * INT64_C(1000000);
     int64_t burst_ns = full_ns < quiet_ns ? full_ns : quiet_ns;
     int64_t left_ns = (due_ns > burst_ns ? due_ns : burst_ns) - mr_monotonic_ns();

@@ -87,6 +87,7 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
     mr_status status =
         pipeline->source->ops->receive(pipeline->source, &intake->handler, ret_error);
     note_heard(intake, lane->round.ns);
+    mr_backlog_judge(&pipeline->backlog);
     if (status == MR_FULL && !mr_intake_in_transaction(intake) &&
         mr_mailbox_wants_pause(&pipeline->mailbox)) {
         return MR_OK;

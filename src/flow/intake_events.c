@@ -195,6 +195,7 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
                                           .commit_lsn = transaction->commit_lsn,
                                           .changes_at_begin = intake->counts->changes,
                                           .bytes_at_begin = bytes_made(intake)};
+    mr_backlog_begin(&intake->pipeline->backlog, transaction->commit_time_us);
     if (MR_UNLIKELY(intake->pipeline->options.skip_commit_lsn != 0)) {
         mr_intake_skip_begin(intake, transaction->commit_lsn);
     }
@@ -355,6 +356,7 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
         .counts = &pipeline->by_source,
         .handler = {.context = intake,
                     .hold = &lane->room.hold,
+                    .sent_us = &pipeline->backlog.sent_us,
                     .begin = on_begin,
                     .change = on_change,
                     .message = on_message,

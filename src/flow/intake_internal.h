@@ -75,8 +75,15 @@ struct mr_failure {
     struct mr_position at; /* the item that failed; {0}: none at hand */
 };
 
+/* What lies between the server and us. */
+enum mr_socket {
+    MR_SOCKET_LARGE, /* megabytes, and it can wait for so many (SO_RCVLOWAT) */
+    MR_SOCKET_SMALL, /* some fifty kilobytes of small messages */
+};
+
 struct mr_wait {
-    int64_t pause_ns; /* the last wait left the socket alone for so long; 0: it did not */
+    enum mr_socket socket; /* of the stream that is open */
+    int64_t pause_ns;      /* the last wait left the socket alone for so long; 0: it did not */
     uint64_t bytes, transactions; /* received before that wait */
     bool in_transaction;          /* then */
     int64_t stalled_ns;           /* since when there has been no room; 0: there is */

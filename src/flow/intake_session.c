@@ -1,5 +1,6 @@
 /* The sink's sessions and PostgreSQL's connections: the source thread's steps of the handshake. */
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "flow/companions.h"
@@ -166,6 +167,16 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
                    "PostgreSQL connection: it was closed while it waited for the sink");
 }
 
+/* Of a stream: a Unix socket holds little, and has no low-water mark (net/unix/af_unix.c, unix_poll). */
+static enum mr_socket socket_kind(int fd)
+{
+    int domain = AF_UNSPEC;
+    socklen_t len = sizeof(domain);
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX
+               ? MR_SOCKET_SMALL
+               : MR_SOCKET_LARGE;
+}
+
 static void begin_stream(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -177,6 +188,8 @@ static void begin_stream(struct mr_intake *intake)
                              .heard_ns = now_ns,
                              .confirmed_ns = now_ns};
     intake->companions.are_mending = false;
+    intake->wait.socket = socket_kind(pipeline->source->ops->descriptor(pipeline->source));
+    mr_backlog_end(&pipeline->backlog);
     mr_standstill_end(&pipeline->standstill, MR_CAUSE_POSTGRESQL_AWAY);
     atomic_store_explicit(&pipeline->by_source.was_connected, true, memory_order_relaxed);
     if (pipeline->on_open.call != NULL) {

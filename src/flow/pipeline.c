@@ -241,6 +241,7 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .skipped_transactions = atomic_load(&pipeline->by_source.skipped_transactions),
         .commit_us_confirmed = atomic_load(&meter->commit_us_confirmed),
         .source.received_bytes = atomic_load(&pipeline->source->received_bytes),
+        .source.backlog = mr_backlog_is_there(&pipeline->backlog),
         .source.slot_adopted = atomic_load(&pipeline->source->slot_adopted),
         .bytes_acked = atomic_load(&meter->bytes_acked),
         .source.wait_ns = atomic_load(&meter->source_wait_ns),

@@ -103,6 +103,7 @@ struct mr_source_stats {
     bool connected;
     bool was_connected;      /* at least once */
     bool stands_by;          /* connected; another instance has the stream */
+    bool backlog;            /* what comes is old (flow/backlog.h) */
     bool slot_adopted;       /* it began where a slot stood, with no position stored */
     int tid;                 /* the kernel's number of the thread; 0: not yet */
     int64_t turn_ns;         /* monotonic: when the thread's loop last came round; 0: not yet */

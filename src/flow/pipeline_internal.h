@@ -6,6 +6,7 @@
 
 #include "base/standstill.h"
 #include "base/wake.h"
+#include "flow/backlog.h"
 #include "flow/handshake.h"
 #include "flow/lane.h"
 #include "flow/mailbox.h"
@@ -121,6 +122,7 @@ struct mr_pipeline {
     /* Set by the source thread before it sleeps for a batch or for the end of delivery. */
     _Alignas(64) _Atomic bool source_waits;
     _Alignas(64) struct mr_by_source by_source;
+    struct mr_backlog backlog; /* the source thread's; the sink thread asks */
 };
 
 /* Makes the change, on the source thread. */

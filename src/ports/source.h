@@ -12,6 +12,7 @@
 struct mr_source_handler {
     void *context;
     const bool *hold; /* true: hand over nothing more, `receive` answers MR_FULL; NULL: never */
+    int64_t *sent_us; /* when the server sent what is handed over; NULL: nobody wants to know */
     mr_status (*change)(void *context, const struct mr_change *change, struct mr_error *ret_error);
     mr_status (*message)(void *context, const struct mr_message_event *message,
                          struct mr_error *ret_error);

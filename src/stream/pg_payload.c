@@ -1,5 +1,6 @@
 #include "stream/pg_payload.h"
 
+#include "base/clock.h"
 #include "base/reader.h"
 #include "event/lsn.h"
 
@@ -15,8 +16,12 @@ mr_status mr_pg_payload_take(struct mr_pgoutput *decoder, mr_slice payload,
         const uint8_t *start = mr_reader_take(&reader, 3 * sizeof(uint64_t));
         mr_slice message = {.data = reader.at, .len = mr_reader_left(&reader)};
         if (!reader.failed) {
-            uint64_t place;
+            uint64_t place, sent;
             memcpy(&place, start, sizeof(place));
+            if (MR_LIKELY(handler->sent_us != NULL)) {
+                memcpy(&sent, start + 2 * sizeof(place), sizeof(sent));
+                *handler->sent_us = (int64_t)(__builtin_bswap64(sent) + MR_PG_EPOCH_US);
+            }
             mr_lsn lsn = mr_lsn_of_server(__builtin_bswap64(place));
             return mr_pgoutput_decode(decoder, lsn, message, handler, ret_error);
         }

@@ -150,6 +150,7 @@ const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
     rejoin->next = handler;
     rejoin->handler = (struct mr_source_handler){.context = rejoin,
                                                  .hold = handler->hold,
+                                                 .sent_us = handler->sent_us,
                                                  .change = on_change,
                                                  .message = on_message,
                                                  .begin = on_begin,
