@@ -377,13 +377,14 @@ struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
     return batch;
 }
 
-/* Of batches that are lent, while most are free or a large block waits. */
+/* Of batches that are lent, while most are free, there are more than may be, or a large block waits. */
 static bool give_up(struct mr_pool *pool, struct mr_batch *batch)
 {
     MR_HOLD(&pool->fillers);
     uint32_t lent = atomic_load(&pool->lent);
     bool most_are_free = mr_ring_count(&pool->free) >= (pool->count + lent) / 4 * 3;
-    if (lent == 0 || (!most_are_free && !atomic_load(&pool->crowded))) {
+    bool are_wanted = !most_are_free && lent <= atomic_load(&pool->lends);
+    if (lent == 0 || (are_wanted && !atomic_load(&pool->crowded))) {
         return false;
     }
     put_away(pool, batch);

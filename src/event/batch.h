@@ -237,7 +237,7 @@ static inline bool mr_batch_is_large(const struct mr_pool *pool, const struct mr
 }
 
 /* It may be `times` as large from now on, as far as `large_max` allows: its memory is borrowed from large blocks. Who needs a batch
- * takes one more; they are given up while most are free. Sink thread. */
+ * takes one more; they are given up while most are free, or there are more than that. Sink thread. */
 void mr_pool_lend(struct mr_pool *pool, uint32_t times);
 
 /* Whether there is a batch to acquire while so many are left to others. Any thread. */

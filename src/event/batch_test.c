@@ -125,6 +125,28 @@ static void test_lends_while_it_may_and_takes_back(void **state)
     mr_pool_done(&pool);
 }
 
+/* Also where none are free. */
+static void test_shrinks_once_it_may_lend_less(void **state)
+{
+    struct mr_pool pool;
+    struct mr_batch *batches[12];
+    mr_pool_init(&pool, 4, 12, 1024, 8192);
+    mr_pool_lend(&pool, 3);
+    assert_int_equal(acquire_all(&pool, batches), 12);
+    mr_pool_lend(&pool, 1);
+    for (uint32_t i = 0; i < 8; i++) {
+        mr_pool_release(&pool, batches[i]);
+        assert_null(mr_pool_acquire(&pool));
+    }
+    assert_int_equal(atomic_load(&pool.lent), 0);
+    assert_int_equal(atomic_load(&pool.arena_bytes), 4 * 1024);
+    for (uint32_t i = 8; i < 12; i++) {
+        mr_pool_release(&pool, batches[i]);
+    }
+    assert_int_equal(acquire_all(&pool, batches), 4);
+    mr_pool_done(&pool);
+}
+
 static void test_leaves_some_to_others(void **state)
 {
     struct mr_pool pool;
@@ -206,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_grow_up_to_the_maximum_and_back),
         cmocka_unit_test(test_large_blocks_wait_for_each_other),
         cmocka_unit_test(test_lends_while_it_may_and_takes_back),
+        cmocka_unit_test(test_shrinks_once_it_may_lend_less),
         cmocka_unit_test(test_leaves_some_to_others),
         cmocka_unit_test(test_lends_within_what_large_blocks_leave),
         cmocka_unit_test(test_a_large_block_calls_in_what_is_lent),

@@ -15,6 +15,7 @@
 
 #include "sink/kafka/kafka.h"
 #include "sink/kafka/kafka_far.h"
+#include "sink/kafka/kafka_spread.h"
 #include "sink/kafka/kafka_state.h"
 #include "sink/kafka/kafka_topics.h"
 #include "sink/record_headers.h"
@@ -98,6 +99,7 @@ struct mr_kafka_sink {
     struct mr_kafka_reports reports;
     struct mr_kafka_reach reach;
     struct mr_far far;
+    struct mr_spread spread;
     _Atomic size_t
         sent; /* bytes of the largest request with records since it was looked at, by librdkafka's threads */
     struct mr_sink_counts counts;
