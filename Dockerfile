@@ -14,7 +14,7 @@ RUN scripts/setup.sh --build-only && rm -rf /var/lib/apt/lists/*
 COPY CMakeLists.txt CMakePresets.json ./
 COPY src src
 COPY docs/runbook.md docs/
-RUN cmake --preset release -D MILLRACE_TESTS=OFF -D MILLRACE_LOAD=OFF -D MILLRACE_JEMALLOC=ON \
+RUN cmake --preset release -D MILLRACE_TESTS=OFF -D MILLRACE_LOAD=OFF \
     && cmake --build --preset release --target millrace
 COPY docker/rootfs.sh docker/
 RUN docker/rootfs.sh build/release/millrace /rootfs /debug

@@ -53,7 +53,7 @@ trap 'exit 130' INT TERM
 build() {
     progress "building $2 ($(git -C "$1" describe --always --dirty))"
     if ! { MILLRACE_TOOLS_DIR=$TOOLS_DIR "$1/scripts/librdkafka.sh" && MILLRACE_TOOLS_DIR=$TOOLS_DIR cmake -S "$1" \
-        -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_JEMALLOC=OFF -DMILLRACE_PROFILING=ON \
+        -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMILLRACE_JEMALLOC=ON -DMILLRACE_PROFILING=ON \
         -DMILLRACE_TESTS=OFF && cmake --build "$2"; } >"$out/build.log"; then
         tail -n 30 "$out/build.log" >&2
         die "$1 does not build"

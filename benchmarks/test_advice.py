@@ -111,7 +111,7 @@ class Advice(unittest.TestCase):
             self.assertNotIn("{", " ".join(said.values()))
 
     def test_no_wrong_advice(self):
-        """The flat format costs more instructions here; jemalloc is not the default of release."""
+        """The flat format costs more instructions here; which allocator is the default is not advice."""
         text = " ".join(sentence for case in CASES.values() for _, sentence in advice.rules(case[0]))
         self.assertNotIn("flat", text)
         self.assertNotIn("the default", text)

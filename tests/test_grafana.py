@@ -148,8 +148,6 @@ def prometheus(database, slot_limit, millrace, tmp_path):
     database.run("INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, 1000)")
     process = millrace(snapshot__mode='"initial"', source__postgres__slot_interval='"1s"',
                        sink__kafka__statistics_interval='"1s"', sink__kafka__partitions="2", verify__continuous='"1m"')
-    if not SANITIZED:  # a sanitizer brings its own allocator
-        process.environment["LD_PRELOAD"] = "libjemalloc.so.2"
     process.start().streaming()
     with contextlib.ExitStack() as stack:
         def started(made):

@@ -146,6 +146,14 @@ def test_deb_installs_keeps_the_configuration_and_purges(packages, tmp_path):
     assert run(*dpkg, "-i", package).returncode == 0
     config, password = root / "etc/millrace/config.toml", root / "etc/millrace/postgres.password"
     assert run(BINARY, "check", "--config", str(config)).returncode != 64  # it parses
+    # The profiler's first example, with what was installed: heap profiles are in it (Debian's jemalloc has them on amd64 alone).
+    installed = str(root / "usr/bin/millrace")
+    assert "allocator jemalloc" in run(installed, "--version").stdout
+    with open(os.path.join(ROOT, "docs", "built-in-profiler.md"), encoding="utf-8") as page:
+        config.write_text((before := config.read_text()) + re.search(r"```toml\n(.*?)```", page.read(), re.DOTALL)[1])
+    said = run(installed, "check", "--config", str(config)).stdout
+    assert ("heap profiles" in said) == (os.uname().machine == "aarch64"), said
+    config.write_text(before)
     config.write_text(config.read_text().replace("localhost:9092", "kafka:9092"))
     # As prerm does for all instances at once.
     enabled = root / "etc/systemd/system/multi-user.target.wants/millrace@shop.service"

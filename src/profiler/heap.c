@@ -22,10 +22,15 @@ mr_status mr_heap_available(struct mr_error *ret_error)
                        "heap profiles need jemalloc, and this millrace was built without it; "
                        "build with -DMILLRACE_JEMALLOC=ON");
     }
-    if (!read_flag("config.prof") || !read_flag("opt.prof")) {
+    if (!read_flag("config.prof")) {
+        return mr_fail(ret_error, MR_ERR_CONFIG,
+                       "the jemalloc that is linked has no heap profiles (Debian's for arm64 has "
+                       "none); leave profiling.heap out, or link one made with --enable-prof");
+    }
+    if (!read_flag("opt.prof")) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "jemalloc was started without heap profiling; take prof:false out of the "
-                       "environment variable MALLOC_CONF, or use a jemalloc that has profiling");
+                       "environment variable MALLOC_CONF");
     }
     return MR_OK;
 }
