@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 import uuid
 
 import psycopg
@@ -85,6 +86,7 @@ class Stand:
         self.kafka = AdminClient({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"]})
         self.topics, self.processes = [], []
         self.end_lsn = ""
+        self.tail = None  # a slot before the last of a backlog, how many changes those are, and the mix's id before them
 
     def launch(self, command, stderr=subprocess.DEVNULL, **environment):
         """A program on this database that `close` ends, if it has not ended by then."""
@@ -113,20 +115,33 @@ class Stand:
             for begin, end in blocks(count, ROWS_PER_TRANSACTION):
                 connection.execute(INSERT_SEVEN_COLUMNS, [first + begin, first + end])
 
+    def touch(self):
+        """A first change."""
+        with self.connected() as connection:
+            self.mix.touch(connection)
+
     def make_backlog(self):
-        """The mix behind a slot, which is copied for each reader."""
+        """The mix behind a slot, which is copied for each reader; and behind another its last tenth, for those that are slower by as much."""
         self.make_table()
         self.sql("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self.name])
+        before = None
         with self.connected() as connection:
-            self.mix.fill(connection)
+            for done, last in self.mix.fill(connection):
+                if before is None and self.mix.rows * 9 // 10 <= done < self.mix.rows:
+                    # What a slot begins to decode at is where all running transactions were last told of: a checkpoint tells of them.
+                    connection.execute("CHECKPOINT")
+                    before = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()[0], self.mix.rows - done, last
         self.end_lsn = self.sql("SELECT pg_current_wal_insert_lsn()")[0][0]
         # pg_recvlogical stops when it sees something at or behind the end.
         self.sql("SELECT txid_current()")
         self.sql("CHECKPOINT")
+        if before:
+            self.tail = self.copy_slot(), *before[1:]
+            self.sql("SELECT pg_replication_slot_advance(%s, %s)", [self.tail[0], before[0]])
 
-    def copy_slot(self):
+    def copy_slot(self, of=None):
         slot = f"{self.name}_{uuid.uuid4().hex[:6]}"
-        self.sql("SELECT pg_copy_logical_replication_slot(%s, %s)", [self.name, slot])
+        self.sql("SELECT pg_copy_logical_replication_slot(%s, %s)", [of or self.name, slot])
         return slot
 
     def make_slot(self):
@@ -160,6 +175,15 @@ class Stand:
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(f"{key} = {value}\n" for key, value in options.items())
         return path
+
+    def socket_url(self):
+        """The server by its Unix socket."""
+        (folder,), = self.sql("SHOW unix_socket_directories")
+        if not folder:
+            raise SystemExit("this stand has no Unix socket: the path of its folder is too long")
+        server, _, _ = dsn(self.name).partition("://")[2].rpartition("/")
+        return (f"postgresql://{server.rpartition('@')[0]}@/{self.name}?host={urllib.parse.quote(folder, safe='')}"
+                f"&port={server.rpartition(':')[2]}")
 
     def make_topic(self, prefix):
         """The topic of the mix's first table; those of the others are made too."""

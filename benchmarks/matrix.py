@@ -11,21 +11,26 @@ import re
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
-from bench_stand import Stand, counted, obey_sigterm, rotated, writable
-from builds import describe, machine
+import psycopg
+
+from bench_stand import Stand, counted, dsn, obey_sigterm, rotated, writable
+from builds import describe, getppid_ns, machine
 from figures import Figures, tables
 from mixes import MIXES, Two
-from open_loop import WARM_UP_S, percentiles_ms
-from peers import HERE, Failed, Peer, Topics, at_rate, check, drained, streaming
-from processes import Account, Watch, threads
+from open_loop import WARM_UP_S, Arrivals, percentiles_ms
+from peers import HERE, Failed, Peer, Topics, Waits, at_rate, check, drained, streaming
+from processes import Account, Watch, broker_pid, threads
 
 ROOT = os.path.dirname(HERE)
 FLOORS = ("librdkafka", "librdkafka-exactly-once")  # they have nothing to do but to send
 ALL = ("pg_recvlogical", "millrace", "millrace-exactly-once", "debezium", "debezium-tuned")
 TRANSACTIONS_PER_S = 100
 FIRST_RATE = 10000
+DRAIN_S, PILOT_ROWS = 15, 200000  # a backlog lasts at least so long for the fastest reader; what says how many rows that are
+RATES = (0, 100, 1000, 5000, 10000, 20000, 40000)
 
 
 # ---- loads ----
@@ -36,15 +41,25 @@ class Backlog:
     programs, copies, variables = ALL, False, {}
 
     def __init__(self, mix, rows):
-        self.mix = MIXES[mix](rows)
+        self.make_mix = MIXES[mix]
+        self.size(rows or PILOT_ROWS)
+
+    def size(self, rows):
+        self.mix = self.make_mix(rows)
         self.settings = {"rows": self.mix.rows}
+
+    def size_for(self, seconds):
+        """As many rows as the program under test takes so long for, by a short drain."""
+        self.size(PILOT_ROWS)
+        with self.opened() as bench:
+            rate = self.run(bench, Peer("millrace"))["rows_per_s"]
+        self.size(round(rate * seconds * 1.3 * PILOT_ROWS / self.mix.rows, -4))
 
     @contextlib.contextmanager
     def opened(self):
-        bench = Stand(self.mix)
+        bench, self.expected = Stand(self.mix), {}
         try:
             self.make(bench)
-            self.there = {table: bench.sql(f"SELECT id FROM {table}") for table in self.mix.tables}
             yield bench
         finally:
             bench.close()
@@ -52,25 +67,41 @@ class Backlog:
     def make(self, bench):
         bench.make_backlog()
 
-    def slot(self, bench):
-        return bench.copy_slot()
+    def slot(self, bench, tail):
+        return bench.copy_slot(tail)
 
     def run(self, bench, peer):
         watch = Watch()
-        slot = self.slot(bench)
+        tail, rows, after = bench.tail if peer.takes_the_tail and bench.tail else (None, self.mix.rows, 0)
+        slot = self.slot(bench, tail)
         topic = bench.make_topic(slot)
-        expected = {(f"{slot}.public.{table}", row) for table, rows in self.there.items() for row, in rows}
-        topics = None if peer.writes_no_topic else Topics([name for name in bench.topics if name.startswith(slot + ".")],
-                                                          self.mix.partitions)
+        topics = None if peer.writes_no_topic else Topics(slot, self.mix)
+        records = self.mix.records(rows)
         with peer.running(bench, slot, **self.variables) as process:
-            figures = drained(process, topics, self.mix, watch, self.copies)
+            figures = drained(process, topics, rows, records, watch, Waits(bench), self.copies)
             if topics:
-                check(topics, self.mix.records, expected)
+                self.judge(bench, topics, records, after)
         # While rows are copied a slot has another name: the last of them may be with Kafka before the copy has ended.
         for (name,) in bench.sql("SELECT slot_name FROM pg_replication_slots WHERE starts_with(slot_name, %s)", [slot]):
             bench.drop_slot(name)
         bench.drop_topic(topic)
         return figures
+
+    def judge(self, bench, topics, records, after):
+        if after not in self.expected:
+            with bench.connected() as connection:
+                self.expected[after] = self.mix.there(connection, after)
+        check(topics, records, self.expected[after])
+
+
+class Socket(Backlog):
+    """The same by the server's Unix socket, which holds less than TCP's. (Java's driver knows none.)"""
+
+    programs = ALL[:3]
+
+    def make(self, bench):
+        super().make(bench)
+        self.variables = {"PEER_PG_URL": bench.socket_url()}
 
 
 class Copy(Backlog):
@@ -82,10 +113,11 @@ class Copy(Backlog):
     def make(self, bench):
         bench.make_table()
         with bench.connected() as connection:
-            self.mix.fill(connection)
+            for _ in self.mix.fill(connection):
+                pass
         bench.sql("VACUUM ANALYZE benchmark_records")
 
-    def slot(self, bench):
+    def slot(self, bench, tail):
         return f"{bench.name}_{time.monotonic_ns() % 10**9}"
 
 
@@ -122,8 +154,8 @@ class Slots(Backlog):
     programs = ("pg_recvlogical",)
 
     def __init__(self, rows, count):
-        self.mix, self.count = Two(rows), count
-        self.settings = {"rows": self.mix.rows}
+        self.make_mix, self.count = Two, count
+        self.size(rows or PILOT_ROWS)
 
     def run(self, bench, peer):
         watch = Watch()
@@ -135,7 +167,7 @@ class Slots(Backlog):
                        for slot, publication in zip(slots, publications)]
             while any(reader.poll() is None for reader in readers):
                 now = Account(readers[0].pid, watch)
-                begin = begin or (now if now.streams else None)
+                begin = begin or (now if watch.sent else None)
                 time.sleep(0.01)
             end = Account(readers[0].pid, watch)
         if begin is None or any(reader.returncode for reader in readers):
@@ -143,7 +175,7 @@ class Slots(Backlog):
         for slot in slots:
             bench.drop_slot(slot)
         figures = begin.until(end, self.mix.rows)
-        return {key: figures[key] for key in ("rows_per_s", "sender_us", "server_us", "machine_busy")}
+        return {key: figures[key] for key in ("rows_per_s", "seconds", "sender_us", "server_us", "machine_idle")}
 
 
 class Steady:
@@ -243,16 +275,83 @@ class Sustained(Steady):
         return {**figures, "flat": late < 0.01 and last <= 2 * first + 0.02}
 
 
+class Lag(threading.Thread):
+    """How much WAL the server has that a slot's reader has not confirmed, from now on."""
+
+    def __init__(self, bench, slot):
+        super().__init__(daemon=True)
+        self.bench, self.slot, self.seen, self.ends = bench, slot, [], threading.Event()
+        self.start()
+
+    def run(self):
+        with self.bench.connected() as connection:
+            while not self.ends.wait(0.1):
+                self.seen += connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint "
+                                                "FROM pg_replication_slots WHERE slot_name = %s", [self.slot]).fetchone() or ()
+
+    def stop(self):
+        self.ends.set()
+        self.join()
+        return {"lag_mb": statistics.median(self.seen) / 1e6, "lag_most_mb": max(self.seen) / 1e6} if self.seen else {}
+
+
+class AtRate(Steady):
+    """pgbench at a fixed rate of transactions. A row is followed from its transaction's begin, which is in the line of history, so the
+    transaction itself counts, too; CPU is for each change."""
+
+    programs = ALL
+
+    def __init__(self, mix, rate, seconds):
+        super().__init__(rate, seconds)
+        self.mix = MIXES[mix](0)
+        self.settings |= {"clients": self.mix.clients, "scale": self.mix.scale}
+
+    @contextlib.contextmanager
+    def opened(self):
+        bench = Stand(self.mix)
+        try:
+            bench.make_table()
+            yield bench
+        finally:
+            bench.close()
+
+    def run(self, bench, peer):
+        watch, mix = Watch(), self.mix
+        bench.sql("TRUNCATE pgbench_history")
+        with streaming(bench, peer) as (process, topic), bench.connected() as connection:
+            def lines():
+                return connection.execute("SELECT count(*) FROM pgbench_history").fetchone()[0]
+            (slot,), = bench.sql("SELECT slot_name FROM pg_replication_slots WHERE active AND database = %s", [bench.name])
+            arrivals = topic and Arrivals(topic.rpartition(".")[0] + ".pgbench_history")
+            writer = mix.pgbench(connection, "-n", "-M", "prepared", "-b", mix.script, "-c", mix.clients, "-R", self.rate,
+                                 "-T", self.seconds + WARM_UP_S)
+            time.sleep(WARM_UP_S)
+            warm, begin, first, lag = time.time(), Account(process.pid, watch), lines(), Lag(bench, slot)
+            mix.ended(writer)
+            seen, last = Account(process.pid, watch), lines()
+            figures = {**begin.until(seen, (last - first) * len(mix.changed)), "transactions_per_s": (last - first) / (seen.time - begin.time),
+                       "rss_mb": seen.rss / 1e6, **lag.stop()}
+            pairs = arrivals.all(last, 60) if arrivals else []
+            if arrivals and len(pairs) < last:
+                raise Failed(f"only {len(pairs)} of {last} lines of history arrived")
+            if process.poll() is not None:
+                raise Failed(f"it ended with {process.returncode}")
+        return {**figures, **(percentiles_ms([pair for pair in pairs if pair[0] >= warm]) if pairs else {})}
+
+
 def loads(arguments):
-    """By name, those of --only; the last two only where they are asked for."""
-    found = {mix: Backlog(mix, arguments.rows) for mix in MIXES}
-    found |= {f"steady-{rate}": Steady(rate, arguments.seconds) for rate in (0, 100, 1000, 10000, 40000)}
-    found["copy"] = Copy("insert", arguments.rows * 4)
+    """By name, those of --only; the last ones only where they are asked for."""
+    rows = arguments.rows
+    found = {mix: Backlog(mix, rows) for mix in MIXES}
+    found["socket"] = Socket("insert", rows)
+    found["copy"] = Copy("insert", rows)
+    found |= {f"steady-{rate}": Steady(rate, arguments.seconds) for rate in RATES}
+    found |= {f"{mix}-at-{rate}": AtRate(mix, rate, arguments.seconds) for mix, rate in (("pgbench", 500), ("pgbench-n", 1000))}
     usual = list(found)
-    found |= {f"far-{MIXES[mix].partitions}-{delay}": Far(mix, arguments.rows // 5, delay)
+    found |= {f"far-{MIXES[mix].partitions}-{delay}": Far(mix, rows, delay)
               for mix in ("insert", "partitions") for delay in (0, 2, 20, 100)}
     found["sustained"] = Sustained(arguments.minutes)
-    found |= {f"slots-{count}": Slots(arguments.rows, count) for count in (1, 2)}
+    found |= {f"slots-{count}": Slots(rows, count) for count in (1, 2)}
     asked = arguments.only.split(",") if arguments.only else usual
     for word in asked:
         if not any(re.fullmatch(word + "(-.*)?", name) for name in found):
@@ -261,14 +360,6 @@ def loads(arguments):
 
 
 # ---- the file ----
-
-def system_call_ns():
-    """A read of one byte from /dev/zero and a write of it to /dev/null, per call."""
-    begin = os.times()
-    subprocess.run(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=1000000"], check=True, capture_output=True)
-    end = os.times()
-    return round((end.children_user + end.children_system - begin.children_user - begin.children_system) / 2e6 * 1e9)
-
 
 def surroundings(programs):
     """What a figure holds for. What differs can't go into one file."""
@@ -280,8 +371,18 @@ def surroundings(programs):
         build = hashlib.sha256(file.read()).hexdigest()[:12]
     here = machine()
     return {"machine": {**here, "kernel": here["kernel"].partition("-")[0]}, "versions": versions,
-            "millrace": {"build": build, **describe(os.environ["MILLRACE_BIN"])},
+            "millrace": {"build": build, **describe(os.environ["MILLRACE_BIN"])}, "servers": servers(),
             "settings": {name: list(peer.environment.values()) for name, peer in programs.items() if peer.environment}}
+
+
+def servers():
+    """How PostgreSQL is set where that is not its default or costs; and the heaps of what runs in Java."""
+    with psycopg.connect(dsn("postgres")) as connection:
+        found = dict(connection.execute("SELECT name, current_setting(name) FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit', "
+                                        "'full_page_writes', 'shared_buffers', 'max_wal_size', 'logical_decoding_work_mem') ORDER BY 1"))
+    with open(f"/proc/{broker_pid()}/cmdline", encoding="utf-8") as file:
+        found["Kafka"] = " ".join(re.findall(r"-Xm[sx]\w+", file.read()))
+    return {**found, "Debezium": os.environ.get("PEER_JAVA_OPTS", "-Xms256M -Xmx2G")}
 
 
 class File:
@@ -289,7 +390,7 @@ class File:
 
     def __init__(self, path, about):
         self.path, self.runs = path, []
-        self.about = {"begun": time.strftime("%Y-%m-%dT%H:%M:%S"), "system_call_ns": system_call_ns(), **about}
+        self.about = {"begun": time.strftime("%Y-%m-%dT%H:%M:%S"), "getppid_ns": getppid_ns(), **about}
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 old = json.load(file)
@@ -323,13 +424,18 @@ def rounded(value):
 
 def measure(name, load, peers, arguments, file):
     """The rounds of one load that the file lacks. Each that has not failed, in rotation."""
-    same = next((run["settings"] for run in file.runs if run["load"] == name), load.settings)
-    if same != load.settings:
+    same = next((run["settings"] for run in file.runs if run["load"] == name), None)
+    if isinstance(load, Backlog) and arguments.rows is None and same:
+        load.size(same["rows"])
+    if same not in (None, load.settings):
         raise SystemExit(f"{file.path} has {name} with {same}; name another file, or the same sizes")
     todo = [(number, peer) for number in range(1, arguments.rounds + 1) for peer in rotated(peers, number - 1)
             if not file.has(name, peer.name, number)]
     if not todo:
         return
+    if isinstance(load, Backlog) and arguments.rows is None and not same:
+        print(f"{name}: how many rows?", flush=True)
+        load.size_for(DRAIN_S)
     print(f"{name}: {load.settings}", flush=True)
     with load.opened() as bench:
         for number, peer in todo:
@@ -351,8 +457,8 @@ def main():
     parser.add_argument("--programs")
     parser.add_argument("--peer", action="append", default=[])
     parser.add_argument("--beside", action="append", default=[])
-    parser.add_argument("--rounds", type=counted, default=5)
-    parser.add_argument("--rows", type=counted, default=500000)
+    parser.add_argument("--rounds", type=counted, default=3)
+    parser.add_argument("--rows", type=counted)
     parser.add_argument("--seconds", type=counted, default=10)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--into", type=writable, required=True)

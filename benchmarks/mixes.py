@@ -1,5 +1,8 @@
 """What a backlog is made of. A mix says which tables there are, how they are filled, and what a reader must deliver."""
 
+import os
+import subprocess
+
 ROWS_PER_TRANSACTION = 10000
 
 # The seven-column table of Outboxx's own benchmark.
@@ -41,14 +44,14 @@ class Inserts:
     partitions = 1
     payload = PAYLOAD_128
     rows_per_transaction = ROWS_PER_TRANSACTION
+    keys = {}  # of a table whose key is not called id: its name
 
     def __init__(self, rows):
         self.rows = rows
 
-    @property
-    def records(self):
-        """Kafka records: one for each row."""
-        return self.rows
+    def records(self, rows):
+        """Kafka records of so many changes: one for each."""
+        return rows
 
     def make(self, connection):
         for name in self.tables:
@@ -58,8 +61,19 @@ class Inserts:
         """Rows that are there before the slot is."""
 
     def fill(self, connection):
+        """After each transaction: how many changes there are, and an id. What comes later changes no row up to that."""
         for first, last in blocks(self.rows, self.rows_per_transaction):
             connection.execute(INSERT.format(name=self.tables[0], payload=self.payload), [first, last])
+            yield last, last
+
+    def touch(self, connection):
+        """A change of each table that is followed."""
+        connection.execute(INSERT_SEVEN_COLUMNS, [1, 1])
+
+    def there(self, connection, after=0):
+        """(table, id) of the rows that are there in the end, of those behind an id."""
+        return {(table, row) for table in self.tables
+                for (row,) in connection.execute(f"SELECT id FROM {table} WHERE id > %s", [after])}
 
 
 class Mixed(Inserts):
@@ -69,10 +83,9 @@ class Mixed(Inserts):
     def __init__(self, rows):
         super().__init__(max(1, rows // ROWS_PER_TRANSACTION) * ROWS_PER_TRANSACTION)
 
-    @property
-    def records(self):
+    def records(self, rows):
         """A delete is followed by its tombstone."""
-        return self.rows + self.rows // 10
+        return rows + rows // 10
 
     def insert(self, connection, block):
         connection.execute(INSERT_SEVEN_COLUMNS, [block * self.half + 1, (block + 1) * self.half])
@@ -89,6 +102,7 @@ class Mixed(Inserts):
                                    "WHERE id > %s AND id <= %s", [before, before + self.half * 8 // 10])
                 connection.execute("DELETE FROM benchmark_records WHERE id > %s AND id <= %s",
                                    [before + self.half * 8 // 10, before + self.half])
+            yield block * ROWS_PER_TRANSACTION, block * self.half
 
 
 class Wide(Inserts):
@@ -111,6 +125,7 @@ class Tables(Inserts):
         inserts = [f"{name} AS ({INSERT.format(name=name, payload=self.payload)})" for name in self.tables]
         for block in blocks(self.rows // len(self.tables), 1):
             connection.execute(f"WITH {', '.join(inserts)} SELECT", list(block) * len(self.tables), prepare=True)
+            yield block[1] * len(self.tables), block[1]
 
 
 class Two(Inserts):
@@ -128,6 +143,7 @@ class Two(Inserts):
     def fill(self, connection):
         for at, (first, last) in enumerate(blocks(self.rows, self.rows_per_transaction)):
             connection.execute(INSERT.format(name=self.tables[at % 2], payload=self.payload), [first, last])
+            yield last, 0
 
 
 class Small(Inserts):
@@ -148,5 +164,61 @@ class Partitions(Inserts):
     partitions = 12
 
 
+class Bank(Inserts):
+    """pgbench's TPC-B, by pgbench itself: a transaction updates an account, a teller and a branch, and inserts a line of history."""
+    script = "tpcb-like"
+    tables = ("pgbench_accounts", "pgbench_tellers", "pgbench_branches", "pgbench_history")
+    keys = dict(zip(tables, ("aid", "tid", "bid", "aid")))
+    changed = tables  # by a transaction, one row each
+    scale, clients = 10, 4
+
+    def __init__(self, rows):
+        super().__init__(max(1, rows // len(self.changed)) * len(self.changed))
+
+    def pgbench(self, connection, *options):
+        """The program, with the standard scripts and options."""
+        return subprocess.Popen([os.path.join(os.environ["MILLRACE_PG_BIN"], "pgbench"), *map(str, options), connection.info.dbname],
+                                env={**os.environ, "PGHOST": connection.info.host, "PGPORT": str(connection.info.port),
+                                     "PGUSER": connection.info.user, "PGPASSWORD": connection.info.password},
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def ended(self, process):
+        said, _ = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"pgbench ended with {process.returncode}: {said}")
+
+    def transactions(self, connection, count, *options):
+        """So many, of several sessions."""
+        clients = min(self.clients, count)
+        for each, sessions in ((count // clients, clients), (count % clients, 1)):
+            if each:
+                self.ended(self.pgbench(connection, "-n", "-M", "prepared", "-b", self.script, "-c", sessions, "-t", each, *options))
+
+    def make(self, connection):
+        self.ended(self.pgbench(connection, "-i", "-q", "-s", self.scale))
+
+    def fill(self, connection):
+        count = self.rows // len(self.changed)
+        first = count - max(1, count // 10)
+        for part in (first, count - first):
+            self.transactions(connection, part)
+            (now,), = connection.execute("SELECT clock_timestamp()::timestamp::text")
+            yield len(self.changed) * (first if part == first else count), now
+
+    def touch(self, connection):
+        self.transactions(connection, 1)
+
+    def there(self, connection, after=0):
+        """The rows that were changed; history has what each transaction did."""
+        return {(table, row) for table in self.changed for (row,) in connection.execute(
+            f"SELECT DISTINCT {self.keys[table]} FROM pgbench_history WHERE mtime > %s", [after or "-infinity"])}
+
+
+class Accounts(Bank):
+    """pgbench -N: the account and the line of history alone, so that no two wait for a branch."""
+    script = "simple-update"
+    changed = ("pgbench_accounts", "pgbench_history")
+
+
 MIXES = {"insert": Inserts, "mixed": Mixed, "wide": Wide, "tables": Tables, "small": Small, "partitions": Partitions,
-         "transaction": Transaction}
+         "transaction": Transaction, "pgbench": Bank, "pgbench-n": Accounts}

@@ -1,5 +1,6 @@
 """Rows at a fixed rate, whoever reads them: an open loop. And how long each took to a consumer."""
 
+import datetime
 import re
 import threading
 import time
@@ -10,7 +11,14 @@ from mixes import INSERT_SEVEN_COLUMNS
 
 ROWS_PER_TRANSACTION = 10
 WARM_UP_S = 2
-ID = re.compile(rb'"id"\s*:\s*(\d+)')
+
+
+def id_called(name):
+    """Where a row's key of that name is in a key or a value."""
+    return re.compile(rb'"%s"\s*:\s*(\d+)' % name.encode())
+
+
+ID = id_called("id")
 FOLLOWED = 1_000_000  # of more rows, every n-th is followed; all must arrive
 
 
@@ -78,3 +86,35 @@ class Follower:
         found = sorted((row, arrival) for row, arrival in zip(self.rows, self.times))
         return [(commit, arrival) for commit, arrival in ((writer.commits[row // writer.size], arrival) for row, arrival in found)
                 if commit >= start]
+
+
+class Arrivals(threading.Thread):
+    """Reads pgbench's history as it comes: (begin of the transaction, arrival) of each line."""
+
+    MTIME = re.compile(rb'"mtime"\s*:\s*"?([^",}]+)')
+
+    def __init__(self, topic):
+        super().__init__(daemon=True)
+        self.topic, self.pairs, self.ends = topic, [], threading.Event()
+        self.start()
+
+    @staticmethod
+    def seconds(text):
+        """Of a timestamp without a zone, by a server whose zone is UTC: µs, or ISO 8601."""
+        return int(text) / 1e6 if text.isdecimal() else datetime.datetime.fromisoformat(text.removesuffix("Z") + "+00:00").timestamp()
+
+    def run(self):
+        consumer = consumer_of([(self.topic, 0)])
+        while not self.ends.is_set():
+            for message, now in as_they_come(consumer, 0.2):
+                self.pairs.append((self.seconds(self.MTIME.search(message.value())[1].decode()), now))
+        consumer.close()
+
+    def all(self, count, limit_s):
+        """In order of their transactions, once so many are there; or fewer after that time."""
+        deadline = time.monotonic() + limit_s
+        while len(self.pairs) < count and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.ends.set()
+        self.join()
+        return sorted(self.pairs)

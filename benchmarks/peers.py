@@ -1,5 +1,6 @@
 """The programs that are compared: how each is started and followed, and whether what it wrote is right."""
 
+import collections
 import concurrent.futures
 import contextlib
 import os
@@ -14,14 +15,15 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench_stand import dsn, end, program
 from consume import up_to_now
-from open_loop import ID, Follower, Writer
-from processes import Account, threads
+from open_loop import Follower, Writer, id_called
+from processes import Account, peak_rss, threads
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT_S = 600
 QUIET_S = 0.2
 LOOK_S = 0.05  # each look costs a millisecond of CPU, which a busy machine takes from the program
 DELETE = re.compile(rb'"op"\s*:\s*"d')
+WRITES = "WalSenderWriteData"  # a walsender waits for its reader to take what it has (WalSndWriteData in walsender.c)
 
 # Larger batches and requests, and no wait for a timer: by Debezium's and Kafka Connect's documents, on a machine with memory to spare.
 TUNED = """poll.interval.ms=5
@@ -49,10 +51,12 @@ class Failed(RuntimeError):
 
 
 class Topics:
-    """How many committed records some topics hold; the end of a transaction counts as one."""
+    """How many committed records a mix's topics hold; the end of a transaction counts as one."""
 
-    def __init__(self, names, partitions=1):
-        self.partitions = [TopicPartition(name, number) for name in names for number in range(partitions)]
+    def __init__(self, prefix, mix):
+        names = [f"{prefix}.public.{table}" for table in mix.tables]
+        self.ids = {name: id_called(mix.keys.get(table, "id")) for name, table in zip(names, mix.tables)}
+        self.partitions = [TopicPartition(name, number) for name in names for number in range(mix.partitions)]
         self.consumer = Consumer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP"], "group.id": "none"})
         # Asked for the ends of a topic that it does not know yet, librdkafka may sleep for half a second: that would be counted as
         # the program's.
@@ -66,29 +70,37 @@ class Topics:
             return 0  # a topic this young is not known everywhere yet
 
     def rows(self):
-        """The records' number, and (topic, id) of the rows that are there after the last record of each."""
+        """The records' number, and (table, id) of the rows that are there after the last record of each."""
         there, number = set(), 0
         for number, message in enumerate(up_to_now([(p.topic, p.partition) for p in self.partitions]), 1):
             key, value = message.key() or b"", message.value() or b""
-            found = ID.search(key) or ID.search(value)
+            pattern, table = self.ids[message.topic()], message.topic().rpartition(".")[2]
+            found = pattern.search(key) or pattern.search(value)
             if found and value and DELETE.search(value) is None:
-                there.add((message.topic(), int(found[1])))
+                there.add((table, int(found[1])))
             elif found:
-                there.discard((message.topic(), int(found[1])))
+                there.discard((table, int(found[1])))
         return number, there
 
 
 class Peer:
     def __init__(self, text, binary=None):
-        """`text`: a known name, or NAME=SCRIPT; `binary` is another build of millrace."""
+        """`text`: a known name, NAME=SCRIPT or NAME=BINARY,TEMPLATE; `binary` is another build of millrace."""
         self.name, _, script = text.partition("=")
+        script, _, template = script.partition(",")
         known = "millrace" if binary else self.name
-        if script:
+        if template:
+            self.script = os.path.join(HERE, "start-template.py")
+            self.environment = {"PEER_BINARY": program(script), "PEER_TEMPLATE": os.path.abspath(template)}
+            if not os.path.isfile(template):
+                raise SystemExit(f"{template} is not a file")
+        elif script:
             self.script, self.environment = program(script), {}
         elif known in KNOWN:
             self.script, self.environment = os.path.join(HERE, KNOWN[known][0]), dict(KNOWN[known][1])
         else:
-            raise SystemExit(f"{self.name}: not one of {', '.join(KNOWN)}; for a program of your own say --peer {self.name}=SCRIPT")
+            raise SystemExit(f"{self.name}: not one of {', '.join(KNOWN)}; for a program of your own say --peer {self.name}=SCRIPT "
+                             f"or {self.name}=BINARY,TEMPLATE")
         if binary:
             self.environment["MILLRACE_BIN"] = program(binary)
 
@@ -124,40 +136,67 @@ class Peer:
     def writes_no_topic(self):
         return self.name == "pg_recvlogical"
 
+    @property
+    def takes_the_tail(self):
+        """Of a backlog that lasts for the others, it drains the last tenth."""
+        return self.name.startswith("debezium")
 
-def drained(process, topics, mix, watch, copies):
+
+class Waits:
+    """What the walsenders wait for, one sample a look."""
+
+    def __init__(self, bench):
+        self.connection, self.seen = bench.connected(), collections.Counter()
+
+    def look(self, pids):
+        for pid in pids:
+            for (event,) in self.connection.execute("SELECT coalesce(wait_event, '') FROM pg_stat_get_activity(%s)", [pid], prepare=True):
+                self.seen[event or "runs"] += 1
+
+    def shares(self):
+        self.connection.close()
+        return {event: count / self.seen.total() for event, count in self.seen.most_common()}
+
+
+def has_ended(process):
+    """Without a wait for it: what it has used can be read still."""
+    return process.returncode is not None or bool(os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+
+
+def drained(process, topics, rows, records, watch, waits, copies=False):
     """Figures of the time from the server's START_REPLICATION, or where rows are copied from the first record, to the moment in
     which the topics grew for the last time. A program without topics ends by itself."""
     begin = Account(process.pid, watch)
     first = start = last = None
     before = {}
     count = early = rss = 0
-    records = mix.records
     while True:
-        now = Account(process.pid, watch)
-        rss = max(rss, now.rss)
+        now, ended = time.monotonic(), has_ended(process)
+        watch.sender_cpu()
+        rss = max(rss, peak_rss(process.pid))
         grown = topics.count() if topics else 0
-        if grown > count:
-            if first is None:
-                first, early = now, grown
-            count, last = grown, now
-        if start is None and (first if copies and topics else copies or now.streams):
-            start, before = now, threads(process.pid)
-        ended = process.poll()
-        if topics is None and ended == 0:
-            last = now
-        elif ended is not None or now.time - begin.time > LIMIT_S:
-            said = "was not done" if ended is None else f"ended with {ended}"
-            raise Failed(f"it {said} after {now.time - begin.time:.0f} s, with {count} of {records} records")
-        if last and (topics is None or count >= records and now.time - last.time > QUIET_S):
+        if grown > count and first is None:
+            first, early = now, grown
+        if start is None and (first if copies and topics else copies or watch.sent):
+            start, before = Account(process.pid, watch), threads(process.pid)
+        if grown > count and grown >= records or topics is None and ended:
+            last = Account(process.pid, watch)
+        count = max(count, grown)
+        waits.look(watch.senders() if start and not copies else ())
+        if ended and (topics or process.wait()) or now - begin.time > LIMIT_S:
+            said = f"ended with {process.wait()}" if ended else "was not done"
+            raise Failed(f"it {said} after {now - begin.time:.0f} s, with {count} of {records} records")
+        if last and (topics is None or now - last.time > QUIET_S):
             break
         time.sleep(0.01 if start is None else LOOK_S)
-    rows = mix.rows - early if copies else mix.rows
+    rows = rows - early if copies else rows
+    shares = waits.shares()
     by_thread = {name: (thread["cpu"] - before.get(name, {"cpu": 0})["cpu"]) / 1000 / max(1, rows)
                  for name, thread in threads(process.pid).items()}
-    return {**(start or begin).until(last, rows), "rss_mb": rss / 1e6,
+    return {**(start or begin).until(last, rows), "rows": rows, "rss_mb": rss / 1e6,
+            **({"sender_waits": shares.get(WRITES, 0.0), "waits": shares} if shares else {}),
             "threads_us": {name: us for name, us in by_thread.items() if us >= 0.01},
-            **({"start_s": first.time - begin.time} if first else {})}
+            **({"start_s": first - begin.time} if first else {})}
 
 
 def check(topics, records, expected):
@@ -193,9 +232,9 @@ def streaming(bench, peer, **more):
         return
     slot = bench.make_slot()
     topic = bench.make_topic(slot)
-    topics = Topics([topic])
+    topics = Topics(slot, bench.mix)
     with peer.running(bench, slot, **more) as process:
-        bench.add_rows(0, 1)
+        bench.touch()
         deadline = time.monotonic() + LIMIT_S
         while topics.count() == 0:
             if process.poll() is not None or time.monotonic() > deadline:

@@ -1,5 +1,6 @@
 """The benchmarks run, count what they should, and refuse a reader that loses rows. Short ones: no figure is judged."""
 
+import glob
 import json
 import os
 import re
@@ -35,26 +36,68 @@ def matrix(tmp_path):
 
 
 def test_matrix_measures_in_short_and_goes_on(matrix):
-    """With a load, a program, or a round more; what is there is not measured again. Not what other settings gave."""
+    """With a load, a program, or a round more; what is there is not measured again. Not what other settings gave. One whose name says that
+    it is slow drains the last tenth, and is held to that."""
     same = "same=" + os.environ["MILLRACE_BIN"]
+    slow = "debezium-like=" + os.path.join(BENCHMARKS, "start-millrace.sh")
     first = ("--programs", "pg_recvlogical,millrace,millrace-exactly-once", "--rows", "10000", "--rounds", "1")
     matrix("--only", "mixed,partitions", *first)
-    told, runs = matrix("--only", "mixed,partitions,tables,copy", *first, "--beside", same)
+    told, runs = matrix("--only", "mixed,partitions,tables,copy,socket", *first, "--beside", same, "--peer", slow)
     assert "mixed" in told and {len(rounds) for rounds in runs.values()} == {1}
-    assert set(runs) == {(load, program) for load in ("mixed", "partitions", "tables", "copy")
-                         for program in ("pg_recvlogical", "millrace", "millrace-exactly-once", "same")}
+    assert set(runs) == {(load, program) for load in ("mixed", "partitions", "tables", "copy", "socket")
+                         for program in ("pg_recvlogical", "millrace", "millrace-exactly-once", "same", "debezium-like")}
     for (load, program), (one,) in runs.items():
-        assert one["rows_per_s"] > 0 and one["rss_mb"] > 1 and 0 < one["machine_busy"] <= 1, (load, program)
+        assert one["rows_per_s"] > 0 and one["rss_mb"] > 1 and 0 <= one["machine_idle"] < 1 and one["seconds"] > 0, (load, program)
         assert ("start_s" in one) == (program != "pg_recvlogical")
+        assert one["rows"] <= 10000 and (one["rows"] == 1000) == (program == "debezium-like" and load == "tables"), (load, program, one["rows"])
+    assert any(0 <= one.get("sender_waits", -1) <= 1 for (load, _), (one,) in runs.items() if load != "copy")
     assert re.search(r"^\| rows/s \| [\d,]+ \| [\d,]+ ×[\d.]+ \|", told, re.MULTILINE)
+    assert "ns for a getppid" in told and "`fsync = " in told and "heaps of Kafka `-Xms" in told
     assert run("figures.py", matrix.path).stdout in told
     assert "name another file, or the same sizes" in run(
         "matrix.sh", "--only", "mixed", "--rows", "20000", "--programs", "millrace", "--into", matrix.path).stderr
 
 
+def test_pgbench_measures_in_short(matrix):
+    """As a backlog and at a rate: what pgbench changed is what must be there."""
+    told, runs = matrix("--only", "pgbench,pgbench-n", "--programs", "pg_recvlogical,millrace", "--peer",
+                        "debezium-like=" + os.path.join(BENCHMARKS, "start-millrace.sh"), "--rows", "2000", "--rounds", "1", "--seconds", "1")
+    assert len(runs) == 12 and all(one["rows_per_s"] > 0 for (one,) in runs.values())
+    assert {runs[load, "debezium-like"][0]["rows"] for load in ("pgbench", "pgbench-n")} == {200}
+    for load in ("pgbench-at-500", "pgbench-n-at-1000"):
+        (one,) = runs[load, "millrace"]
+        assert 0 < one["p50_ms"] <= one["p99_ms"] <= one["max_ms"] and one["transactions_per_s"] > 50 and one["lag_mb"] >= 0 < one["all_us"]
+    assert "| all processes, µs/row |" in told
+
+
+def test_a_program_with_a_template_takes_part(matrix, tmp_path):
+    """A binary and a file of configuration; and a variable that there is not."""
+    template = tmp_path / "mine.toml"
+    template.write_text("""# run: --config ${PEER_CONFIG}
+tables = ["public.${PEER_TABLE_NAME}"]  # ${PEER_USER} at ${PEER_HOST}:${PEER_PORT}/${PEER_DATABASE}, into ${PEER_TOPIC}
+topic_prefix = "${PEER_TOPIC_PREFIX}"
+source.postgres.connection_env = "PEER_PG_URL"
+source.postgres.slot_name = "${PEER_SLOT}"
+source.postgres.publication_name = "${PEER_PUBLICATION}"
+sink.kafka.brokers = ["${PEER_BOOTSTRAP}"]
+http.address = "127.0.0.1:0"
+""")
+    peer = ("--programs", "pg_recvlogical", "--peer", f"mine={os.environ['MILLRACE_BIN']},{template}", "--rows", "1000", "--rounds", "1")
+    _, runs = matrix("--only", "insert", *peer)
+    assert runs["insert", "mine"][0]["rows"] == 1000
+    for path in glob.glob(os.path.join(BENCHMARKS, "templates", "*")):
+        filled = subprocess.run([os.path.join(BENCHMARKS, "start-template.py")], capture_output=True, text=True, check=True, timeout=60, env={
+            **os.environ, "PEER_BINARY": "/bin/echo", "PEER_TEMPLATE": path, "PEER_FOLDER": str(tmp_path), "PEER_PG_URL": "postgresql://u:p@h:1/d",
+            **{f"PEER_{name}": "public.x" for name in ("SLOT", "PUBLICATION", "TABLE", "BOOTSTRAP", "TOPIC_PREFIX")}}).stdout
+        assert str(tmp_path) + "/config." in filled, path
+    template.write_text("${PEER_NOTHING}")
+    told, _ = matrix("--only", "socket", *peer, code=1)
+    assert "it ended with 1" in told
+
+
 def test_librdkafka_alone_in_short(matrix):
     """It is a peer whose records of a copy are checked, and it keeps the rate. One that can't go on has failed."""
-    both = ("--programs", "librdkafka,librdkafka-exactly-once", "--rounds", "1", "--seconds", "1", "--rows", "500")
+    both = ("--programs", "librdkafka,librdkafka-exactly-once", "--rounds", "1", "--seconds", "1", "--rows", "50000")
     matrix("--only", "steady-1000", *both)
     _, runs = matrix("--only", "copy", "--programs", "librdkafka", *both[2:])
     assert len(runs) == 3 and all(one["cpu_us"] > 0 for (one,) in runs.values())
@@ -130,6 +173,7 @@ def test_what_cannot_be_measured_is_refused_at_once(tmp_path):
             ("matrix.sh", "--rounds", "0", "--into", str(tmp_path / "figures.json"), "0 is not a whole number from 1 on"),
             ("matrix.sh", "--into", str(tmp_path / "missing" / "figures.json"), "can't be written"),
             ("matrix.sh", "--beside", f"mine={tmp_path / 'missing'}", "--into", str(tmp_path / "figures.json"), "missing is not a program"),
+            ("matrix.sh", "--peer", f"mine=/bin/true,{tmp_path}", "--into", str(tmp_path / "figures.json"), "is not a file"),
             ("matrix.sh", "--peer", f"mine={tmp_path}", "--into", str(tmp_path / "figures.json"), "is not a program"),
             ("matrix.sh", "--only", "drain", "--into", str(tmp_path / "figures.json"), "not one of insert, mixed"),
             ("latency.sh", "--json", str(tmp_path / "missing" / "figures.json"), "can't be written"),

@@ -1,5 +1,6 @@
 """What the kernel says of a process: CPU time, wake-ups, peak memory. And which processes belong to a run."""
 
+import contextlib
 import os
 import re
 import time
@@ -8,14 +9,26 @@ TICK = os.sysconf("SC_CLK_TCK")
 STREAMING = b"START_REPLICATION"  # in the title of a walsender once it streams (ps_status.c, walsender.c)
 
 
+def scheduled_ns(pid):
+    """{thread: its time on a processor}, to the nanosecond (schedstat, sched-stats.rst of the kernel)."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
+                found[thread] = int(file.read().split()[0])
+    return found
+
+
 def cpu_seconds(pid):
-    """User and system time of all threads, those that have ended included; 0 for a process that is gone."""
+    """Time on a processor of all threads; 0 for a process that is gone. Of those that have ended only stat knows, which counts whole
+    ticks and rounds down: it is taken where it says more."""
+    scheduled = sum(scheduled_ns(pid).values()) / 1e9
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rsplit(")", 1)[1].split()
     except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICK
+        return scheduled
+    return max(scheduled, (int(fields[11]) + int(fields[12])) / TICK)
 
 
 def family_cpu(pid):
@@ -129,7 +142,6 @@ class Account:
     def __init__(self, pid, watch):
         self.time = time.monotonic()
         self.sender = watch.sender_cpu()
-        self.streams = bool(watch.sent)
         self.cpu, self.rss = cpu_seconds(pid), peak_rss(pid)
         self.broker, self.server, self.benchmark = cpu_seconds(watch.broker), family_cpu(watch.server), time.process_time()
         self.ticks, self.idle = machine_ticks()
@@ -138,9 +150,10 @@ class Account:
         """Of the rows that passed meanwhile: how many a second, and CPU in µs for each. And the share of a core, and of the machine by
         all programs."""
         seconds = max(end.time - self.time, 0.001)
-        figures = {"rows_per_s": rows / seconds, "cpu_share": (end.cpu - self.cpu) / seconds,
-                   "machine_busy": 1 - (end.idle - self.idle) / max(1, end.ticks - self.ticks)}
+        idle = (end.idle - self.idle) / max(1, end.ticks - self.ticks)
+        figures = {"rows_per_s": rows / seconds, "seconds": seconds, "cpu_share": (end.cpu - self.cpu) / seconds, "machine_idle": idle}
         if rows > 0:
             figures |= {f"{name}_us": (getattr(end, name) - getattr(self, name)) / rows * 1e6
                         for name in ("cpu", "sender", "broker", "server", "benchmark")}
+            figures["all_us"] = (1 - idle) * seconds * os.cpu_count() / rows * 1e6
         return figures
