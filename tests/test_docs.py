@@ -68,11 +68,15 @@ def test_metrics_exist():
 
 
 @pytest.mark.parametrize("path", figures.PAGES)
-def test_figures_are_those_of_the_newest_file(path):
+def test_figures_are_those_of_the_file(path):
     """Each figure is in a marked place, and says what benchmarks/figures has."""
     text = read(path)
     assert figures.written(text, figures.recorded()) == text, f"{path}: run benchmarks/figures.py"
     assert figures.unmarked(path, text) == [], f"{path}: mark it, or say in figures.ELSEWHERE why not"
+
+
+def test_the_chart_is_that_of_the_file():
+    assert read(figures.CHART) == figures.svg(figures.recorded()), "run benchmarks/figures.py"
 
 
 def test_a_figure_outside_of_a_mark_is_found():
