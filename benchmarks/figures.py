@@ -165,13 +165,14 @@ def about(figures):
     kafka, debezium = servers.pop("Kafka"), servers.pop("Debezium")
     lasted = {load: min(run["seconds"] for run in figures.runs if run["load"] == load and "seconds" in run)
               for load in BACKLOGS if any(run["load"] == load and "seconds" in run for run in figures.runs)}
+    tail = "Debezium drains the last tenth of a backlog." if any("rows" in run for run in figures.runs if "debezium" in run["program"]) else ""
     short = f"The shortest drain lasted {number(min(lasted.values()))} s ({min(lasted, key=lasted.get)})." if lasted else ""
-    return paragraph(f"""Of {facts['begun'][:10]}: {m['cores']} cores ({m['cpu']}, {m['family']}, L3 {m['l3']}, virtual: {m['virtual']}),
-        {m['memory_mb'] // 1024} GiB, {m['kernel']}, {facts['getppid_ns']} ns for a getppid; {versions}, librdkafka
+    return paragraph(f"""Of {facts['begun'][:10]}: {m['cores']} cores ({m['cpu']}, {m.get('family', '–')}, L3 {m.get('l3', '–')}, virtual: {m.get('virtual', '–')}),
+        {m['memory_mb'] // 1024} GiB, {m['kernel']}, {facts.get('getppid_ns', '–')} ns for a getppid; {versions}, librdkafka
         {facts['millrace'].get('librdkafka', '–')}, {facts['millrace'].get('allocator', '–').partition('-')[0]}. PostgreSQL:
         {', '.join(f'`{name} = {value}`' for name, value in servers.items())}; heaps of Kafka `{kafka}`, of Kafka Connect `{debezium}`.
         PostgreSQL, Kafka, the program, the load and the consumer share the machine. Load average before a run:
-        {span([run['machine_load'] for run in figures.runs], '{:.1f}')}. {short} Debezium drains the last tenth of a backlog.""")
+        {span([run['machine_load'] for run in figures.runs], '{:.1f}')}. {short} {tail}""")
 
 
 def of_both(figures, key, load="insert"):
@@ -200,8 +201,8 @@ def losses(figures):
     """Where another program is better than millrace, of the loads that both have."""
     for other in (FLOOR, "debezium", "debezium-tuned"):
         for key, (words, sign) in BETTER.items():
-            beaten = [load for load in dict.fromkeys(run["load"] for run in figures.runs) if load != "copy" and
-                      figures.rounds(load, "millrace", key) and figures.rounds(load, other, key) and
+            beaten = [load for load in dict.fromkeys(run["load"] for run in figures.runs)
+                      if load != "copy" and (load in BACKLOGS or key != "rows_per_s") and figures.rounds(load, "millrace", key) and figures.rounds(load, other, key) and
                       sign * figures.median(load, "millrace", key) > sign * figures.median(load, other, key)]
             if beaten:
                 yield f"{PROGRAMS.get(other, other)} {words} ({', '.join(beaten)})"
@@ -210,16 +211,16 @@ def losses(figures):
 def result(figures):
     """Three sentences: a backlog, latency, losses."""
     floor, other = ratios_to(figures, "millrace", FLOOR), ratios_to(figures, "millrace", "debezium-tuned")
-    waits = [figures.median(load, "millrace", "sender_waits") for load in floor]
+    waits = [100 * figures.median(load, "millrace", "sender_waits") for load in floor if figures.rounds(load, "millrace", "sender_waits")]
     exact = ratios_to(figures, "millrace-exactly-once", FLOOR)
     ours, theirs = ([figures.median(load, program, "p99_ms") for load in AT_RATES if figures.rounds(load, program, "p99_ms")]
                     for program in ("millrace", "debezium-tuned"))
+    held = f"; the server was seen waiting for it in {span(waits, '{:.0f}')} % of samples" if waits else ""
+    beside = f", with tuned Debezium within {span(theirs, '{:,.0f}')} ms" if theirs else ""
     return paragraph(f"""Of a backlog millrace delivers {span(floor.values())} times as many rows a second as `pg_recvlogical` reads, exactly
-        once {span(exact.values())} times, and {span(other.values(), '{:.0f}')} times as many as tuned Debezium; the server was seen waiting for
-        it in {span([100 * share for share in waits], '{:.0f}')} % of samples.""") + "\n" + paragraph(f"""At equal load, 1,000 to 20,000
-        rows/s, 99 of 100 rows reach a consumer within {span(ours, '{:,.0f}')} ms of their COMMIT, with tuned Debezium within
-        {span(theirs, '{:,.0f}')} ms.""") + "\n" + paragraph(
-            f"What it loses: {'; '.join(losses(figures)) or 'nothing that was measured'}.")
+        once {span(exact.values())} times, and {span(other.values(), '{:.0f}')} times as many as tuned Debezium{held}.""") + "\n" + paragraph(
+        f"""At equal load, 1,000 to 20,000 rows/s, 99 of 100 rows reach a consumer within {span(ours, '{:,.0f}')} ms of their
+        COMMIT{beside}.""") + "\n" + paragraph(f"What it loses: {'; '.join(losses(figures)) or 'nothing that was measured'}.")
 
 
 def chart(_, above=""):
@@ -236,8 +237,9 @@ def headline(figures):
     limit = (f"PostgreSQL's walsender, which kept {share:.0%} of a core busy" if share > 0.85 else f"the machine, which was {idle} idle")
     load, cores = statistics.median(run["machine_load"] for run in figures.runs), figures.about["machine"]["cores"]
     beside = f"Other work ran beside, with a load average of {load:.0f} before a run: take it as a trial." if load > 2 * cores else ""
-    lines = [["", "millrace", "Debezium, tuned"], ["---", "---:", "---:"], *map(list, four(figures))]
-    return chart(figures) + "\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines) + "\n" + paragraph(f"""One run, all programs
+    lines = [["", "millrace", "Debezium, tuned"], ["---", "---:", "---:"], *(list(row) for row in four(figures) if row[1] != "–")]
+    drawn = chart(figures) + "\n" if figures.rounds(AT_RATES[0], "debezium-tuned", "p99_ms") else ""
+    return drawn + "".join("| " + " | ".join(line) + " |\n" for line in lines) + "\n" + paragraph(f"""One run, all programs
         in turns, on {cores} cores that they share with PostgreSQL, Kafka and the consumer. A backlog is {span(floor.values())} times as many
         rows a second as `{FLOOR}` reads; of inserts {number(of_inserts("rows_per_s"))} rows/s. What limits it: {limit}. {beside}""")
 
@@ -252,16 +254,6 @@ def memory(figures):
     peaks = [max([0, *(value for load in BACKLOGS for value in figures.rounds(load, program, "rss_mb").values())])
              for program in ("millrace", "millrace-exactly-once")]
     return paragraph(f"The highest peak of all backlogs was {peaks[0]:.0f} MB, exactly once {peaks[1]:.0f} MB.")
-
-
-def quiet(figures):
-    """What of a quiet day's cost is librdkafka's."""
-    def cost(program):
-        return figures.median("steady-1000", program, "cpu_us")
-    floor, alone, both = cost(FLOOR), cost("librdkafka"), cost("librdkafka-exactly-once")
-    return paragraph(f"""librdkafka alone takes {alone / max(floor, 0.01):.1f} times what `{FLOOR}` takes for a row, exactly once
-        {both / max(floor, 0.01):.1f} times. millrace does the work of both programs: {number(cost("millrace"))} µs, where the two take
-        {number(floor + alone)}; exactly once {number(cost("millrace-exactly-once"))}, where they take {number(floor + both)}.""")
 
 
 def settings(figures, program):
@@ -290,7 +282,7 @@ def tables(figures, loads=None):
     return "\n".join(parts)
 
 
-KINDS = {"headline": headline, "chart": chart, "result": result, "walsender": walsender, "memory": memory, "quiet": quiet, "settings": settings,
+KINDS = {"headline": headline, "chart": chart, "result": result, "walsender": walsender, "memory": memory, "settings": settings,
          "tables": tables}
 
 
