@@ -173,6 +173,7 @@ def drained(process, topics, rows, records, watch, waits, copies=False):
     while True:
         now, ended = time.monotonic(), has_ended(process)
         watch.sender_cpu()
+        watch.cpu(process.pid)
         rss = max(rss, peak_rss(process.pid))
         grown = topics.count() if topics else 0
         if grown > count and first is None:

@@ -9,6 +9,16 @@ TICK = os.sysconf("SC_CLK_TCK")
 STREAMING = b"START_REPLICATION"  # in the title of a walsender once it streams (ps_status.c, walsender.c)
 
 
+def cpu_seconds(pid):
+    """User and system time of all threads, those that have ended included, in ticks; 0 for a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
 def scheduled_ns(pid):
     """{thread: its time on a processor}, to the nanosecond (schedstat, sched-stats.rst of the kernel)."""
     found = {}
@@ -17,18 +27,6 @@ def scheduled_ns(pid):
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file:
                 found[thread] = int(file.read().split()[0])
     return found
-
-
-def cpu_seconds(pid):
-    """Time on a processor of all threads; 0 for a process that is gone. Of those that have ended only stat knows, which counts whole
-    ticks and rounds down: it is taken where it says more."""
-    scheduled = sum(scheduled_ns(pid).values()) / 1e9
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-    except OSError:
-        return scheduled
-    return max(scheduled, (int(fields[11]) + int(fields[12])) / TICK)
 
 
 def family_cpu(pid):
@@ -126,13 +124,20 @@ class Watch:
         self.server, self.broker = postmaster(), broker_pid()
         self.before = set(walsenders(self.server))
         self.sent = {}  # CPU seconds of each walsender, also of one that has ended
+        self.seen = {}  # by process: what each thread used, also of those that have ended since
 
     def senders(self):
         return [pid for pid in walsenders(self.server) if pid not in self.before]
 
+    def cpu(self, pid):
+        """Seconds on a processor of all threads that were there at a look."""
+        seen = self.seen.setdefault(pid, {})
+        seen.update(scheduled_ns(pid))
+        return sum(seen.values()) / 1e9
+
     def sender_cpu(self):
         for pid in self.senders():
-            self.sent[pid] = max(self.sent.get(pid, 0), cpu_seconds(pid))
+            self.sent[pid] = self.cpu(pid)
         return sum(self.sent.values())
 
 
@@ -142,8 +147,8 @@ class Account:
     def __init__(self, pid, watch):
         self.time = time.monotonic()
         self.sender = watch.sender_cpu()
-        self.cpu, self.rss = cpu_seconds(pid), peak_rss(pid)
-        self.broker, self.server, self.benchmark = cpu_seconds(watch.broker), family_cpu(watch.server), time.process_time()
+        self.cpu, self.rss = watch.cpu(pid), peak_rss(pid)
+        self.broker, self.server, self.benchmark = watch.cpu(watch.broker), family_cpu(watch.server), time.process_time()
         self.ticks, self.idle = machine_ticks()
 
     def until(self, end, rows):
