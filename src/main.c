@@ -9,10 +9,12 @@
 
 #include "base/thread.h"
 #include "cli/arguments.h"
+#include "cli/confinement.h"
 #include "cli/help.h"
 #include "cli/runbook.h"
 #include "cli/show.h"
 #include "fleet/fleet.h"
+#include "verify/every.h"
 
 static int end_with(mr_status status, const struct mr_error *error)
 {
@@ -42,7 +44,7 @@ static mr_status move(struct mr_config *config, const struct mr_move_wish *wish,
 }
 
 /* The verdict is the exit code where there is one. */
-static int verify(const struct mr_config *config, const struct mr_arguments *arguments)
+static int verify(struct mr_config *config, const struct mr_arguments *arguments)
 {
     struct mr_error error = {0};
     enum mr_verify_verdict verdict = MR_VERIFY_EQUAL;
@@ -51,6 +53,14 @@ static int verify(const struct mr_config *config, const struct mr_arguments *arg
     options.server = &config->http;
     int signal_fd = mr_thread_signals(false);
     mr_status status = mr_cli_take_shift(config, signal_fd, &error);
+    if (status == MR_OK && arguments->every != NULL) {
+        const struct mr_every_options every = {.interval_ms = arguments->every_ms,
+                                               .figures = arguments->figures};
+        mr_confine_verify(config, arguments->figures);
+        status = mr_verify_every(config, &options, &every, signal_fd, stdout, &error);
+        close(signal_fd);
+        return status == MR_AGAIN ? 0 : end_with(status, &error); /* it was to end */
+    }
     if (status == MR_OK) {
         status = mr_verify(config, &options, signal_fd, stdout, &verdict, &error);
     }

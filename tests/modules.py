@@ -51,7 +51,7 @@ SYSTEM = {
                   "faults/test_far_broker faults/test_hanging test_kerberos test_tokens",
     "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
               "lies/test_lies test_version_18",
-    "verify": "test_continuous test_verify test_verify_values test_repair test_recover faults/test_standby_verify",
+    "verify": "test_every test_verify test_verify_values test_repair test_recover faults/test_standby_verify",
 }
 
 

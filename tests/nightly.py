@@ -126,12 +126,6 @@ NIGHTLY = (
              *(f"test_verify_values.py::test_a_fault_in_a_value_of_each_type_is_found[{mode}]" for mode in ("strings", "doubles", "iso", "micros", "nanos")),
              "test_verify_values.py::test_keys_that_have_no_form_stay_apart", "test_wide.py::test_a_wide_workload_is_proved[text]"),
             ("src/verify/", "src/encode/values/"), 90, "other modes, and faults in them, run each time"),
-    Nightly(tuple(f"test_continuous.py::{test}" for test in (
-                "test_after_a_restart_all_is_proved_anew_and_off_there_is_nothing_of_it", "test_a_truncated_table_is_void_and_then_proved",
-                "test_the_proof_gives_way_to_the_stream",
-                "test_a_table_that_a_reload_adds_is_proved_and_one_that_is_gone_is_forgotten",
-                "test_a_proof_that_is_killed_touches_nothing_else")), ("src/verify/", "src/cli/reload.c"), 50,
-            "a planted fault runs each time"),
     Nightly((*at_least_once("test_repair.py", "test_a_kill_in_the_middle_leaves_nothing_wrong", "test_what_changes_after_it_was_named",
                             "test_writers_to_the_same_keys_are_never_overwritten"),
              *(f"test_repair.py::test_each_planted_difference_is_named_and_repaired[{how}]" for how in ("row-exactly-once", "debezium-at-least-once")),

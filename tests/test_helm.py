@@ -143,6 +143,22 @@ def test_a_job_recovers_in_place_of_the_pods(database, millrace, tmp_path):
     scene.goes_on(set())
 
 
+def test_a_proof_on_a_schedule():
+    """Of each pipeline that runs, with its configuration and secrets; none by default."""
+    values = {"secrets": ["pg1"], "pipelines": {"a": {}, "b": {"paused": True}}}
+    assert not [kind for kind, _ in template(**values) if kind == "CronJob"]
+    objects = template(**values, verify={"schedule": "0 3 * * *", "rate": 5000000})
+    ((_, name),) = [key for key in objects if key[0] == "CronJob"]
+    job = objects["CronJob", name]["spec"]
+    pod, deployed = job["jobTemplate"]["spec"]["template"]["spec"], objects["Deployment", "rel-a"]["spec"]["template"]
+    assert (name, job["schedule"], job["concurrencyPolicy"]) == ("rel-a-verify", "0 3 * * *", "Forbid")
+    (container,), (streams,) = pod["containers"], deployed["spec"]["containers"]
+    assert container["args"] == ["verify", "--json", "--rate", "5000000", "--config", "/etc/millrace/config.toml"]
+    assert (container["volumeMounts"], pod["volumes"]) == (streams["volumeMounts"], deployed["spec"]["volumes"])
+    assert (container["securityContext"], pod["securityContext"]) == (streams["securityContext"], deployed["spec"]["securityContext"])
+    assert job["jobTemplate"]["spec"]["template"]["metadata"]["labels"] != deployed["metadata"]["labels"]
+
+
 def test_pods_reach_what_they_need_alone():
     objects = template(pipelines={"a": {}}, networkPolicy={"postgres": [{"namespace": "db", "port": 5433}, {"cidr": "10.1.0.0/16", "port": 5432}],
                                                            "kafka": [], "egress": [{"ports": [{"port": 8081}]}]})

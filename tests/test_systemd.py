@@ -118,6 +118,21 @@ def test_a_crash(system, two):
     streams(two["a"])
 
 
+def test_tables_are_proved_beside_it(system, two):
+    """By the secrets of the instance, at the same paths."""
+    system.systemctl("start", "millrace@a")
+    streams(two["a"])
+    try:
+        system.systemctl("start", "millrace-verify@a")
+        figure = f'millrace_verify_proved_lsn{{slot="{two["a"].slot}",table="public.t"}}'
+        path = "/var/lib/millrace-verify-a/millrace.prom"
+        eventually(lambda: system.run("grep", "-F", figure, path, codes=None).returncode == 0, 60, "a proof")
+        assert float(system.run("grep", "-F", figure, path).stdout.split()[-1]) > 0
+        assert system.run("grep", "-F", "millrace_verify_void{", path, codes=(1,)).stdout == ""
+    finally:
+        system.systemctl("stop", "millrace-verify@a")
+
+
 @pytest.mark.parametrize("unit", ["millrace.service", "millrace@code.service"])
 def test_exit_codes(system, unit):
     """What a restart does not mend is left alone; after others it starts again."""

@@ -187,6 +187,13 @@ static mr_status take_tables(int argc, char **argv, struct mr_ask_snapshot *ret)
                         "--resume, or --stop with or without tables\n");
 }
 
+static bool take_interval(const char *text, int64_t *ret_ms)
+{
+    static const struct mr_option interval = {.kind = MR_KIND_DURATION};
+    return mr_option_parse(&interval, text, ret_ms) && *ret_ms >= 1000 &&
+           *ret_ms <= INT64_C(31) * 86400000;
+}
+
 static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
 {
     struct mr_verify_options *verify = &ret->verify;
@@ -195,6 +202,15 @@ static mr_status take_verified(int argc, char **argv, struct mr_arguments *ret)
     verify->json = ret->json;
     if (verify->yes && !verify->repairs) {
         return REFUSE("--yes wants --repair\n");
+    }
+    if (ret->every != NULL && !take_interval(ret->every, &ret->every_ms)) {
+        return REFUSE("--every wants a time from 1s to 31d, such as 24h, not \"%s\"\n", ret->every);
+    }
+    if (verify->repairs && ret->every != NULL) {
+        return REFUSE("--every repairs nothing; run it without --repair\n");
+    }
+    if (ret->figures != NULL && ret->every == NULL) {
+        return REFUSE("--figures wants --every\n");
     }
     char *end = NULL;
     verify->sample = ret->sample == NULL ? 0 : strtod(ret->sample, &end);

@@ -21,7 +21,8 @@ struct mr_arguments {
     struct mr_move_wish move;
     bool diff;
     struct mr_verify_options verify;
-    const char *sample; /* of verify */
+    const char *sample, *every, *figures; /* of verify */
+    int64_t every_ms;
     bool helm, checks, accepts_position;
     const char *choose;   /* of recover; NULL: nothing yet */
     const char *files[2]; /* what is compared or converted; of fleet the word, and the folder */

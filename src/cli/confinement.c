@@ -164,17 +164,22 @@ static void add_writable(struct paths *paths, const struct mr_config *config)
     }
 }
 
-static mr_confined confine_files(const struct mr_config *config, bool programs, const char *folder,
-                                 bool forks)
+/* What a proof writes besides temporary files. */
+struct proving {
+    const char *figures; /* NULL: nothing */
+};
+
+static mr_confined confine_files(const struct mr_config *config, bool programs,
+                                 const struct proving *proving)
 {
     struct paths paths = {0};
     add_readable(&paths, config);
     add_writable(&paths, config);
-    if (folder != NULL) {
-        add(&paths, folder, MR_CONFINE_READ | MR_CONFINE_WRITE);
-    }
-    if (forks) {
-        add(&paths, "/proc", MR_CONFINE_READ | MR_CONFINE_WRITE); /* self/oom_score_adj */
+    if (proving != NULL) {
+        add(&paths, mr_spill_folder(), MR_CONFINE_READ | MR_CONFINE_WRITE);
+        if (proving->figures != NULL) {
+            add_folder_of(&paths, proving->figures, MR_CONFINE_READ | MR_CONFINE_WRITE);
+        }
     }
     if (programs) {
         add(&paths, "/usr", MR_CONFINE_EXECUTE);
@@ -203,18 +208,17 @@ static const char *word(mr_confined result)
                                                : "not possible here";
 }
 
-/* `folder` may be written, too; NULL: none. */
-static struct mr_confinement confine(struct mr_config *config, const char *folder, bool forks)
+/* `proving`: NULL where nothing is proved. */
+static struct mr_confinement confine(struct mr_config *config, const struct proving *proving)
 {
     struct mr_confinement done = {.syscalls = "off", .files = "off"};
     bool programs = config->sink_kind == MR_SINK_KAFKA && mr_config_runs_kinit(config);
     if (config->values.hardening_files) {
-        done.files = word(confine_files(config, programs, folder, forks));
+        done.files = word(confine_files(config, programs, proving));
     }
     if (config->values.hardening_syscalls) {
-        mr_confined result = mr_confine_syscalls(programs ? MR_CONFINE_PROGRAMS
-                                                 : forks  ? MR_CONFINE_FORKS
-                                                          : MR_CONFINE_NO_PROCESSES);
+        mr_confined result =
+            mr_confine_syscalls(programs ? MR_CONFINE_PROGRAMS : MR_CONFINE_NO_PROCESSES);
         done.syscalls =
             result == MR_CONFINED && programs ? "yes, but kinit may be started" : word(result);
         if (config->http.enabled) {
@@ -228,11 +232,12 @@ static struct mr_confinement confine(struct mr_config *config, const char *folde
 
 struct mr_confinement mr_confine_process(struct mr_config *config)
 {
-    return confine(config, NULL, false);
+    return confine(config, NULL);
 }
 
-void mr_confine_proof(struct mr_config *config, bool forks)
+void mr_confine_verify(struct mr_config *config, const char *figures)
 {
+    const struct proving proving = {.figures = figures};
     config->http.enabled = false;
-    (void)confine(config, mr_spill_folder(), forks);
+    (void)confine(config, &proving);
 }

@@ -11,6 +11,5 @@ struct mr_confinement {
 /* Gives up files and system calls, and has the HTTP server give up listeners. Before the first thread. */
 struct mr_confinement mr_confine_process(struct mr_config *config);
 
-/* The same in a process that proves tables (verify/prover.h), which listens nowhere and may write temporary files; with `forks` in one that
- * forks those, which then say for themselves that they go first where memory runs out. */
-void mr_confine_proof(struct mr_config *config, bool forks);
+/* The same in a process that proves tables again and again, which listens nowhere, and writes temporary files and its figures (NULL: none). */
+void mr_confine_verify(struct mr_config *config, const char *figures);

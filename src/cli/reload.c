@@ -517,12 +517,6 @@ void mr_reload_show(void *context, cJSON *status)
     mr_config_show(reload->options.started, reload->newest, status);
 }
 
-struct mr_sha256_short mr_reload_digest(struct mr_reload *reload)
-{
-    MR_HOLD(&reload->lock);
-    return reload->newest == NULL ? (struct mr_sha256_short){""} : reload->newest->digest;
-}
-
 struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
 {
     struct mr_reload *reload = MR_NEW(struct mr_reload);

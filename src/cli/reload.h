@@ -26,9 +26,6 @@ struct mr_reload *mr_reload_new(const struct mr_reload_options *options);
 /* Asks for a reload and returns at once; the log has the outcome. Any thread. */
 void mr_reload_ask(struct mr_reload *reload);
 
-/* Of the file that a reload has put into effect; "": none has. Any thread. */
-struct mr_sha256_short mr_reload_digest(struct mr_reload *reload);
-
 /* Adds what is in effect to the object of /status; the context is the reload. Any thread. */
 void mr_reload_show(void *context, cJSON *status);
 

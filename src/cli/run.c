@@ -23,7 +23,6 @@
 #include "profiler/profiling.h"
 #include "resolved/resolved.h"
 #include "sink/kafka/kafka.h"
-#include "verify/continuous.h"
 
 enum {
     MONITOR_SAMPLE_MS = 1000,
@@ -61,7 +60,6 @@ struct app {
     struct mr_added *added;
     struct mr_snapshot_routes snapshot;
     struct mr_secrets_watch *secrets;
-    struct mr_continuous *continuous; /* NULL: tables are not proved all the time */
 };
 
 static mr_status take_signal_row(void *context, const struct mr_change *change,
@@ -96,34 +94,16 @@ static struct mr_pg_heartbeat *make_heartbeat(struct app *app)
         .context = app});
 }
 
-/* Of the stream, for the proof of tables. */
-static double lag_of(void *context)
-{
-    enum { SAMPLES = 8 };
-    const struct app *app = context;
-    struct mr_monitor_sample samples[SAMPLES];
-    int64_t after_ms = mr_wall_ns() / 1000000 - SAMPLES / 2 * MONITOR_SAMPLE_MS;
-    uint32_t count = mr_monitor_history(app->monitor, after_ms, samples, SAMPLES);
-    bool streams = count > 0 && samples[count - 1].state == MR_STATE_STREAMING;
-    return streams ? (double)samples[count - 1].lag_seconds : INFINITY;
-}
-
-static struct mr_sha256_short digest_of(void *context)
-{
-    return mr_reload_digest(((struct app *)context)->reload);
-}
-
 static void write_more_metrics(void *context, struct mr_buffer *out)
 {
+    (void)context;
     mr_profiling_metrics(out);
-    mr_continuous_metrics(((struct app *)context)->continuous, out);
 }
 
 static void show_more(void *context, cJSON *status)
 {
     const struct app *app = context;
     mr_reload_show(app->reload, status);
-    mr_continuous_show(app->continuous, status);
 }
 
 /* The database's name is known once the source is open. */
@@ -297,22 +277,6 @@ static void http_wire(struct app *app)
     mr_snapshot_routes_add(app->http, &app->snapshot);
 }
 
-/* `prover`: NULL where none is wanted. */
-static void continuous_wire(struct app *app, struct mr_prover *prover)
-{
-    const struct mr_config *config = app->config;
-    if (prover != NULL) {
-        app->continuous = mr_continuous_new(
-            &(struct mr_continuous_options){.prover = prover,
-                                            .interval_ms = config->values.verify_continuous,
-                                            .lag_max_ms = config->values.verify_lag_max,
-                                            .tables_max = config->metrics_tables_max,
-                                            .lag = lag_of,
-                                            .digest = digest_of,
-                                            .context = app});
-    }
-}
-
 /* What only looks. Started before the pipeline and stopped after it, so that it sees the whole run. */
 static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 {
@@ -324,7 +288,6 @@ static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 
 static void watchers_stop(struct app *app)
 {
-    mr_continuous_stop(app->continuous);
     mr_pg_heartbeat_stop(app->heartbeat);
     mr_http_free(app->http);
     mr_monitor_stop(app->monitor);
@@ -334,7 +297,6 @@ static void watchers_stop(struct app *app)
 
 static void app_free(struct app *app)
 {
-    mr_continuous_free(app->continuous);
     mr_reload_free(app->reload);
     mr_added_free(app->added);
     mr_monitor_free(app->monitor);
@@ -492,7 +454,6 @@ static mr_status app_start(struct app *app, int done_fd, struct mr_error *ret_er
         MR_TRY(mr_registry_start(app->registry, mr_pipeline_standstill(app->pipeline), ret_error));
     }
     MR_TRY(mr_pg_heartbeat_start(app->heartbeat, ret_error));
-    MR_TRY(mr_continuous_start(app->continuous, ret_error));
     return mr_pipeline_start(app->pipeline, done_fd, ret_error);
 }
 
@@ -542,12 +503,9 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     struct app app = {.config = config, .leave_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     int signal_fd = mr_thread_signals(false);
     int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct mr_prover *prover = NULL;
     mr_status status = check_limits(config, ret_error);
     if (status == MR_OK && (signal_fd < 0 || done_fd < 0 || app.leave_fd < 0)) {
         status = mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
-    } else if (status == MR_OK && config->values.verify_continuous > 0) {
-        status = mr_prover_start(config, mr_confine_proof, &prover, ret_error);
     }
     if (status != MR_OK) {
         mr_log(MR_LOG_ERROR, "stopped", ret_error->text,
@@ -559,7 +517,6 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
     mr_log_start();
     app_wire(&app);
     http_wire(&app);
-    continuous_wire(&app, prover);
     log_begin(&app, &confinement);
     status = app_run(&app, signal_fd, done_fd, ret_error);
     mr_registry_free(app.registry);

@@ -79,27 +79,6 @@ static void print_gap(const cJSON *status, FILE *to)
     }
 }
 
-/* What the daemon's own proof has come to, where it is on. */
-static void print_proofs(const cJSON *status, FILE *to)
-{
-    if (mr_object_at(status, "verify") == NULL) {
-        return;
-    }
-    double tables = mr_object_number(status, "verify.tables");
-    fprintf(to, "proofs     ");
-    if (tables > 0) {
-        fprintf(to, "%.1f %% of rows proved within %s   ",
-                mr_object_number(status, "verify.percent"),
-                MR_SHOW_SECONDS(status, "verify.interval"));
-    }
-    fprintf(to, "%s of %s tables   %s differ   %s could not be%s\n",
-            MR_SHOW_COUNT(status, "verify.proved"), mr_show_count(tables).bytes,
-            MR_SHOW_COUNT(status, "verify.different"), MR_SHOW_COUNT(status, "verify.void"),
-            mr_show_is(status, "verify.gone")     ? "   the process is gone"
-            : mr_show_is(status, "verify.paused") ? "   paused"
-                                                  : "");
-}
-
 static void print_figures(const cJSON *status, FILE *to)
 {
     fprintf(to, "rate       %s changes/s   %s acknowledged/s   %s/s   %s transactions/s\n",
@@ -123,7 +102,6 @@ static void print_figures(const cJSON *status, FILE *to)
     print_why(status, to);
     print_held_up(status, to);
     print_gap(status, to);
-    print_proofs(status, to);
     fprintf(to, "ends       PostgreSQL %s   %s %s   %s reconnects   %s rebuilds\n",
             mr_show_is(status, "source.connected")    ? "connected"
             : mr_show_is(status, "source.left_alone") ? "left alone"

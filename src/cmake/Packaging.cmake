@@ -10,7 +10,7 @@ endif()
 
 install(TARGETS millrace RUNTIME)
 install(FILES packaging/config.toml DESTINATION ${MILLRACE_CONFIG_DIR})
-install(FILES docs/deploy/millrace.service docs/deploy/millrace@.service docs/deploy/millrace.target
+install(FILES docs/deploy/millrace.service docs/deploy/millrace@.service docs/deploy/millrace-verify@.service docs/deploy/millrace.target
               docs/deploy/millrace.slice
         DESTINATION lib/systemd/system)
 install(FILES packaging/copyright README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

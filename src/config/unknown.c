@@ -164,6 +164,10 @@ static void unknown_key(const char *path, uint32_t line, struct mr_problems *pro
             known ? section : "options");
 }
 
+#define MR_GONE_PROVER                                                                             \
+    "tables are proved beside millrace now, by \"millrace verify --every 24h --rate 20000 "        \
+    "--figures FILE\" (docs/verify.md, \"On a schedule\")"
+
 /* What took the place of an option or section that is gone; NULL: it never was. */
 static const char *place_taken_by(const char *path)
 {
@@ -171,6 +175,9 @@ static const char *place_taken_by(const char *path)
         const char *path;
         const char *text;
     } gone[] = {
+        {"verify.continuous", MR_GONE_PROVER},
+        {"verify.rate", MR_GONE_PROVER},
+        {"verify.lag_max", MR_GONE_PROVER},
         {"profiling.capture",
          "profiling.path keeps a profile of each interval, and Prometheus has the metrics"},
         {"signal",

@@ -17,7 +17,6 @@ typedef enum mr_confined {
 /* Which processes it may start. */
 enum mr_confine_processes {
     MR_CONFINE_NO_PROCESSES,
-    MR_CONFINE_FORKS,    /* of itself */
     MR_CONFINE_PROGRAMS, /* any: Kerberos calls kinit */
 };
 

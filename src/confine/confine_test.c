@@ -66,27 +66,6 @@ static void give_up_all_but_programs(void)
     }
 }
 
-static void give_up_all_but_forks(void)
-{
-    if (mr_confine_syscalls(MR_CONFINE_FORKS) != MR_CONFINED) {
-        _exit(NOT_HERE);
-    }
-}
-
-/* The child gives up to fork, too. */
-static long try_fork_and_confine(void)
-{
-    int status = 0;
-    pid_t child = fork();
-    if (child == 0) {
-        give_up_syscalls();
-        pid_t other = fork();
-        _exit(other < 0 ? errno : 0);
-    }
-    return child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != EPERM ? -1
-                                                                                            : 0;
-}
-
 static long try_exec(void)
 {
     char name[] = "true";
@@ -209,12 +188,6 @@ static void test_confine_syscalls_programs(void **state)
     assert_true(answer == 0 || answer == NOT_HERE);
     answer = in_child(give_up_all_but_programs, try_keyctl);
     assert_true(answer == EPERM || answer == NOT_HERE);
-    answer = in_child(give_up_all_but_forks, try_keyctl);
-    assert_true(answer == EPERM || answer == NOT_HERE);
-    if (!SANITIZED && answer == EPERM) {
-        assert_int_equal(in_child(give_up_all_but_forks, try_fork_and_confine), 0);
-        assert_int_equal(in_child(give_up_all_but_forks, try_exec), EPERM);
-    }
 }
 
 static void *answer_one(void *context)

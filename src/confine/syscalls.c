@@ -82,9 +82,6 @@ static bool deny_processes(scmp_filter_ctx filter, enum mr_confine_processes pro
         return true;
     }
     bool good = deny_all(filter, "execve|execveat|ptrace");
-    if (processes == MR_CONFINE_FORKS) {
-        return good;
-    }
     good = deny_all(filter, "fork|vfork") && good;
     good = deny_if(filter, SCMP_SYS(clone), masked(0, CLONE_THREAD, 0)) && good;
     return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0 && good;

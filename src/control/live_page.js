@@ -271,17 +271,6 @@ function drawCopy(status) {
 }
 
 /* What the daemon's own proof has come to, where it is on. */
-function drawProofs(proofs) {
-  byId('proofs').hidden = !proofs;
-  if (!proofs) return;
-  byId('proofs').classList.toggle('bad', proofs.different > 0);
-  say(byId('proofs'), proofs.tables === 0 ? 'No table is proved yet.' :
-    `${proofs.percent.toFixed(1)} % of rows proved within ${text.seconds(proofs.interval)}, ` +
-    `${text.count(proofs.proved)} of ${text.count(proofs.tables)} tables` +
-    (proofs.different > 0 ? `; ${text.count(proofs.different)} differ` : '') +
-    (proofs.void > 0 ? `; ${text.count(proofs.void)} could not be proved` : '') + (proofs.paused ? '; paused' : '') + '.');
-}
-
 function drawFigures(status) {
   const totals = status.totals, slot = status.slot, pool = status.pool;
   figures('totals', [
@@ -298,7 +287,6 @@ function drawFigures(status) {
     ['reconnects, new sessions', `${text.count(totals.reconnects)}, ${text.count(totals.rebuilds)}`],
     ['up for', text.seconds(status.uptime)],
   ]);
-  drawProofs(status.verify);
   const forecast = slot.forecast_seconds;
   const risk = known(forecast) && forecast < 3600 ? 'bad' : known(forecast) && forecast < 86400 ? 'wait' : '';
   figures('slot', [

@@ -354,6 +354,7 @@ static void take_counted(struct comparison *comparison, const struct stored_even
         keep_large(bucket, &entry->large, large, stored->large_count);
     }
     entry->record = stored->record;
+    entry->is_older = entry->is_older || stored->is_older;
     entry->times += stored->is_gone ? -1 : 1;
     comparison->counts.events++;
 }
@@ -551,24 +552,42 @@ static int known_compare(const void *a, const void *b)
     return compared != 0 ? compared : mr_u64_compare(&one->known.high, &other->known.high);
 }
 
-static void vote_of_bucket(struct comparison *comparison)
+/* The rows without a key whose numbers differ, those together that are equal but for late columns. The caller frees the list. */
+static struct entry **left_over(struct bucket *bucket, uint32_t *ret_count)
 {
-    struct bucket *bucket = &comparison->bucket;
     uint32_t count = 0;
     struct entry **left = MR_NEW_ARRAY(struct entry *, bucket->index.count + 1);
     for (uint32_t i = 0; i < bucket->index.count; i++) {
-        if (comparison->fold->options.has_key) {
-            vote_of(comparison, &bucket->entries[i]);
-        } else if (bucket->entries[i].times != 0) {
+        if (bucket->entries[i].times != 0) {
             left[count++] = &bucket->entries[i];
         }
     }
     qsort(left, count, sizeof(struct entry *), known_compare);
-    for (uint32_t i = 0, next; i < count; i = next) {
-        for (next = i + 1; next < count && known_compare(&left[i], &left[next]) == 0;) {
-            next++;
-        }
-        if (next == i + 2) {
+    *ret_count = count;
+    return left;
+}
+
+/* How many of them, from the first on, are equal but for late columns. */
+static uint32_t group_of(struct entry *const *left, uint32_t count)
+{
+    uint32_t next = 1;
+    while (next < count && known_compare(&left[0], &left[next]) == 0) {
+        next++;
+    }
+    return next;
+}
+
+static void vote_of_bucket(struct comparison *comparison)
+{
+    struct bucket *bucket = &comparison->bucket;
+    for (uint32_t i = 0; comparison->fold->options.has_key && i < bucket->index.count; i++) {
+        vote_of(comparison, &bucket->entries[i]);
+    }
+    uint32_t count;
+    struct entry **left = left_over(bucket, &count); /* with a key, none */
+    for (uint32_t i = 0, next; i < count; i += next) {
+        next = group_of(&left[i], count - i);
+        if (next == 2) {
             vote_of_pair(comparison, &left[i]);
         }
     }
@@ -614,10 +633,7 @@ static void compare_gone(struct comparison *comparison, const struct entry *entr
 static void compare_entry(struct comparison *comparison, const struct entry *entry)
 {
     bool has_row = entry->chunk != NO_CHUNK;
-    if (entry->times != 0) {
-        differ(comparison, entry->times > 0 ? MR_DIFFERENCE_PHANTOM : MR_DIFFERENCE_MISSING, entry,
-               (uint64_t)llabs(entry->times));
-    } else if (has_row && entry->state == IS_THERE) {
+    if (has_row && entry->state == IS_THERE) {
         compare_values(comparison, entry);
     } else if (has_row) {
         comparison->counts.eventless += entry->record.offset < 0;
@@ -629,6 +645,31 @@ static void compare_entry(struct comparison *comparison, const struct entry *ent
     } else {
         compare_gone(comparison, entry);
     }
+}
+
+/* Of rows without a key. Where a column was renamed, what is left of its values is as much on both sides. */
+static void compare_counted(struct comparison *comparison)
+{
+    uint32_t count;
+    struct entry **left = left_over(&comparison->bucket, &count);
+    for (uint32_t i = 0, next; i < count; i += next) {
+        next = group_of(&left[i], count - i);
+        int64_t sum = 0;
+        uint64_t more = 0; /* than the table has */
+        bool is_older = false;
+        for (uint32_t k = i; k < i + next; k++) {
+            sum += left[k]->times;
+            more += left[k]->times > 0 ? (uint64_t)left[k]->times : 0;
+            is_older = is_older || left[k]->is_older;
+        }
+        bool is_form = is_older && sum == 0;
+        comparison->counts.older += is_form ? more : 0;
+        for (uint32_t k = i; k < i + next && !is_form; k++) {
+            differ(comparison, left[k]->times > 0 ? MR_DIFFERENCE_PHANTOM : MR_DIFFERENCE_MISSING,
+                   left[k], (uint64_t)llabs(left[k]->times));
+        }
+    }
+    free(left);
 }
 
 /* A head of that many bytes, and the large values after it. */
@@ -671,6 +712,10 @@ static mr_status compare_bucket(struct comparison *comparison, uint32_t number,
     MR_TRY(mr_spill_read(comparison->fold->events, number, take_events, comparison, ret_error));
     if (comparison->turns->is_vote) {
         vote_of_bucket(comparison);
+        return MR_OK;
+    }
+    if (!comparison->fold->options.has_key) {
+        compare_counted(comparison);
         return MR_OK;
     }
     for (uint32_t i = 0; i < bucket->index.count; i++) {
@@ -738,8 +783,7 @@ static mr_status pass(const struct comparison *comparison, struct mr_fold_counts
     struct comparison other = *comparison;
     pthread_t thread; /* where none is to be had, this one does all */
     atomic_store(&own.turns->next, 0);
-    bool is_helped = !own.fold->options.is_slow &&
-                     mr_thread_create(&thread, compare_buckets, &other, NULL) == MR_OK;
+    bool is_helped = mr_thread_create(&thread, compare_buckets, &other, NULL) == MR_OK;
     compare_buckets(&own);
     if (is_helped) {
         pthread_join(thread, NULL);

@@ -103,7 +103,6 @@ struct mr_fold_counts {
 
 struct mr_fold_options {
     bool has_key;
-    bool is_slow;        /* one thread compares */
     bool has_tombstones; /* a delete has one */
 };
 

@@ -409,6 +409,29 @@ static void test_late_columns(void **state)
     assert_int_equal(found.count, 0);
 }
 
+/* Of rows without a key: the values of a column that was renamed are not known, and what else differs is found. */
+static void test_a_renamed_column_of_rows_without_a_key(void **state)
+{
+    (void)state;
+    struct found found;
+    for (int is_wrong = 0; is_wrong < 2; is_wrong++) {
+        struct mr_fold *fold = new_fold(false);
+        for (int i = 0; i < 4; i++) {
+            const char late[] = {(char)('a' + i % 3), '\0'};
+            struct mr_verify_large room;
+            struct mr_verify_row of = late_row("same", NULL, &room);
+            of.is_older = true;
+            const struct mr_fold_event event = {
+                .record = {.place = {.commit_lsn = 1, .order = ++next << 4}, .xid = 5}, .row = &of};
+            assert_int_equal(mr_fold_add_event(fold, &event, NULL), MR_OK);
+            add_late_row(fold, "", 5, is_wrong != 0 && i == 3 ? "other" : "same", late);
+        }
+        struct mr_fold_counts counts = compare(fold, &found);
+        assert_int_equal(counts.older > 0, is_wrong == 0);
+        assert_int_equal(found.count > 0, is_wrong != 0);
+    }
+}
+
 static void add_events(struct mr_fold *fold, const char *key, const char *values, const char *xids)
 {
     for (; *values != '\0'; values++, xids++) {
@@ -496,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_rows_without_a_key_are_counted),
         cmocka_unit_test(test_repeats_of_rows_without_a_key),
         cmocka_unit_test(test_late_columns),
+        cmocka_unit_test(test_a_renamed_column_of_rows_without_a_key),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_compare_many),
     };

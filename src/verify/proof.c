@@ -51,17 +51,6 @@ mr_status mr_work_keep_rate(const struct mr_work *work, uint64_t done, struct mr
     return ahead_ms > 0 ? mr_work_wait(work, ahead_ms, ret_error) : MR_OK;
 }
 
-mr_status mr_work_pause(struct mr_work *work, struct mr_error *ret_error)
-{
-    const atomic_bool *paused = work->tools->options->paused;
-    int64_t from_ns = mr_monotonic_ns();
-    while (paused != NULL && atomic_load(paused)) {
-        MR_TRY(mr_work_wait(work, LOOK_MS, ret_error));
-    }
-    work->begun_ns += mr_monotonic_ns() - from_ns; /* or it would catch up afterwards */
-    return MR_OK;
-}
-
 void mr_work_show(const struct mr_work *work, const char *what, uint64_t done, uint64_t all)
 {
     const struct mr_verify_listed *listed = work->proof->listed;
@@ -190,8 +179,7 @@ static mr_status compare_both(struct mr_work *work, bool *ret_is_done, struct mr
     bool is_whole = false;
     const char *why = "";
     *ret_is_done = false;
-    for (int i = tools->options->paused != NULL ? VOID_TRIES - 1 : 0; i < VOID_TRIES && why != NULL;
-         i++) {
+    for (int i = 0; i < VOID_TRIES && why != NULL; i++) {
         MR_TRY(read_both(work, &is_whole, &why, ret_error));
     }
     if (why != NULL) {
@@ -262,9 +250,7 @@ static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
     }
     mr_work_judge(work);
     mr_repair_judge(&work->table, &tools->config->encode, proof);
-    if (tools->options->paused == NULL) {
-        mr_work_name(work);
-    }
+    mr_work_name(work);
     return MR_OK;
 }
 

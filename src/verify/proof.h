@@ -8,7 +8,6 @@
 #include "verify/verify.h"
 
 enum {
-    MR_VERIFY_PLACED_MAX = 10, /* of the daemon's own proof */
     MR_VERIFY_NAMED_MAX = 100,
     MR_VERIFY_REPAIRED_MAX = 10000 /* where they are to be repaired */
 };
@@ -72,7 +71,6 @@ extern const char *const mr_verdict_words[];    /* as a line has them */
 
 void mr_proof_print(const struct mr_proof *proof, FILE *to);
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to);
-void mr_listed_print_json(const struct mr_verify_listed *listed, FILE *to);
 
 /* Writes the object as a line, and frees it. */
 void mr_said_print(struct cJSON *object, FILE *to);

@@ -92,9 +92,6 @@ mr_status mr_work_wait(const struct mr_work *work, int64_t ms, struct mr_error *
 /* As many rows or records as `rate` says have been read since `begun_ns`. */
 mr_status mr_work_keep_rate(const struct mr_work *work, uint64_t done, struct mr_error *ret_error);
 
-/* Waits as long as the daemon's own proof is to pause. */
-mr_status mr_work_pause(struct mr_work *work, struct mr_error *ret_error);
-
 /* Shows in a terminal how far it is; `all` 0: it is not known how much there is. */
 void mr_work_show(const struct mr_work *work, const char *what, uint64_t done, uint64_t all);
 

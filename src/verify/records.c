@@ -163,7 +163,6 @@ static mr_status wait_for_last(struct mr_reading *topic)
 static mr_status read_on(struct mr_work *work, uint64_t *records, struct mr_error *ret_error)
 {
     struct mr_kafka_reader *reader = work->tools->reader;
-    bool is_daemon = work->tools->options->paused != NULL;
     struct mr_patience patience = {0};
     struct mr_kafka_read read;
     mr_status status;
@@ -173,18 +172,12 @@ static mr_status read_on(struct mr_work *work, uint64_t *records, struct mr_erro
             if (look_up(&work->topic, *records, work->extent.records) == MR_TOPIC_LEFT) {
                 return MR_AGAIN;
             }
-            if (is_daemon) { /* main does not look at begun_ns then */
-                MR_TRY(mr_work_pause(work, ret_error));
-            }
         }
         if (status == MR_OK) {
             ++*records;
             MR_TRY(take_record(work, &read, ret_error));
             if (work->topic.cause != NULL) {
                 return MR_OK;
-            }
-            if (is_daemon) {
-                MR_TRY(mr_work_keep_rate(work, *records, ret_error));
             }
         } else if (mr_patience_ends(&patience, *records)) {
             status = mr_fail(ret_error, MR_ERR_TRANSIENT,

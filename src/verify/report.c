@@ -110,15 +110,6 @@ void mr_said_print(cJSON *object, FILE *to)
     cJSON_Delete(object);
 }
 
-void mr_listed_print_json(const struct mr_verify_listed *listed, FILE *to)
-{
-    cJSON *object = cJSON_CreateObject();
-    cJSON_AddStringToObject(object, "schema", listed->schema);
-    cJSON_AddStringToObject(object, "table", listed->table);
-    cJSON_AddNumberToObject(object, "rows", (double)listed->rows);
-    mr_said_print(object, to);
-}
-
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to)
 {
     const struct mr_fold_counts *counts = &proof->counts;

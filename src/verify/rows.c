@@ -36,7 +36,6 @@ static void begin(struct mr_work *work, const struct mr_verify_table *table)
     const struct mr_encode_options *encode = &work->tools->config->encode;
     const struct mr_fold_options options = {
         .has_key = table->key_count > 0,
-        .is_slow = work->tools->options->paused != NULL,
         .has_tombstones = encode->format == MR_FORMAT_ROW
                               ? encode->bare.deletes == MR_DELETE_REWRITE_WITH_TOMBSTONE
                               : encode->tombstones};
@@ -120,8 +119,7 @@ static mr_status read_chunk_rows(struct mr_work *work, bool *ret_is_void,
     if (!is_same) {
         return MR_OK;
     }
-    /* The topic is read beside it, unless a rate is to be kept, of the daemon's own proof. */
-    if (work->tools->options->paused == NULL && !work->topic.is_begun) {
+    if (!work->topic.is_begun) { /* it is read beside the rows */
         MR_TRY(mr_work_topic_begin(work, ret_error));
     }
     work->chunk_rows = 0;
@@ -175,7 +173,6 @@ mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_e
     work->proof->rows = 0;
     work->begun_ns = mr_monotonic_ns();
     do {
-        MR_TRY(mr_work_pause(work, ret_error)); /* between two transactions */
         MR_TRY(read_chunk(work, ret_is_void, ret_error));
     } while (!*ret_is_void && work->proof->cause == NULL && work->chunk_max > 0 &&
              work->chunk_rows == work->chunk_max);

@@ -1,9 +1,10 @@
 #include "verify/verify.h"
 
+#include "base/clock.h"
 #include "postgres/server/pg_copying.h"
 #include "verify/repair.h"
 
-enum { REASON_MAX = 4096, CONFLICTS_MAX = 5 };
+enum { CONFLICTS_MAX = 5 };
 
 int mr_verify_exit_code(enum mr_verify_verdict verdict)
 {
@@ -28,9 +29,6 @@ static mr_status refuse_unknown(const struct mr_verify_tools *tools,
                                 const struct mr_verify_list *list, struct mr_error *ret_error)
 {
     const struct mr_verify_options *options = tools->options;
-    if (options->paused != NULL) { /* a table may be gone since it was listed */
-        return MR_OK;
-    }
     for (uint32_t i = 0; i < options->table_count; i++) {
         bool is_there = false;
         for (uint32_t j = 0; j < list->count && !is_there; j++) {
@@ -57,7 +55,7 @@ static bool is_wanted(const struct mr_verify_options *options,
     for (uint32_t i = 0; i < options->table_count && !is_wanted; i++) {
         is_wanted = is_named(listed, options->tables[i]);
     }
-    return is_wanted;
+    return is_wanted && (options->wants == NULL || options->wants(options->context, listed));
 }
 
 /* A standby may be behind, but not of another cluster. */
@@ -129,24 +127,18 @@ static mr_status prove_through_conflicts(struct mr_verify_tools *tools, struct m
 static mr_status prove(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
                        struct mr_error *ret_error)
 {
-    if (tools->options->paused != NULL) {
-        mr_listed_print_json(proof->listed, to); /* so that it is known with which one it ends */
-    }
-    mr_status status = prove_through_conflicts(tools, proof, ret_error);
-    if (status != MR_OK && status != MR_AGAIN && tools->options->paused != NULL) {
-        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "failed", "%s", ret_error->text);
-    } else if (status != MR_OK) {
-        return status;
-    }
-    if (tools->options->paused != NULL && proof->reasons.len > REASON_MAX) {
-        proof->reasons.data[REASON_MAX] = '\0'; /* a message to the daemon has a limit */
+    const struct mr_verify_options *options = tools->options;
+    int64_t begun_ns = mr_wall_ns();
+    MR_TRY(prove_through_conflicts(tools, proof, ret_error));
+    if (options->taken != NULL) {
+        options->taken(options->context, proof, begun_ns);
     }
     if (tools->shows_progress) {
         fputs("\r\033[K", stderr);
     }
     (tools->options->json ? mr_proof_print_json : mr_proof_print)(proof, to);
     fflush(to);
-    return status;
+    return MR_OK;
 }
 
 static mr_status repair(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
@@ -172,10 +164,6 @@ static mr_status verify_tables(struct mr_verify_tools *tools, const struct mr_ve
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < list->count && status == MR_OK; i++) {
         if (!is_wanted(tools->options, &list->tables[i])) {
-            continue;
-        }
-        if (tools->options->lists) {
-            mr_listed_print_json(&list->tables[i], to);
             continue;
         }
         struct mr_proof proof = {.listed = &list->tables[i]};
@@ -208,12 +196,10 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     struct mr_verify_tools tools = {.config = config,
                                     .options = options,
                                     .key = mr_digest_draw_key(),
-                                    .named_max = options->paused != NULL ? MR_VERIFY_PLACED_MAX
-                                                 : options->repairs      ? MR_VERIFY_REPAIRED_MAX
-                                                                         : MR_VERIFY_NAMED_MAX,
+                                    .named_max = options->repairs ? MR_VERIFY_REPAIRED_MAX
+                                                                  : MR_VERIFY_NAMED_MAX,
                                     .stop_fd = stop_fd,
-                                    .shows_progress =
-                                        options->paused == NULL && isatty(STDERR_FILENO) != 0};
+                                    .shows_progress = isatty(STDERR_FILENO) != 0};
     tools.avro = config->encode.format == MR_FORMAT_AVRO ? mr_avro_new(&config->registry) : NULL;
     mr_status status = connect_to_both(&tools, ret_error);
     status = MR_THEN(status, mr_kafka_reader_new(&config->kafka, &tools.reader, ret_error));

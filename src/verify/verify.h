@@ -7,11 +7,11 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "config/config.h"
 
 struct cJSON;
+struct mr_proof;
+struct mr_verify_listed;
 
 /* Asks the running millrace: a POST of `text`, or (NULL) a GET. `*ret_object` is the caller's. */
 typedef mr_status (*mr_verify_ask_fn)(const struct mr_http_options *server, const char *path,
@@ -27,10 +27,11 @@ struct mr_verify_options {
     bool json;     /* a JSON object a table */
     bool repairs;  /* what is named is to be repaired, … */
     bool yes;      /* … and not only said */
-    bool lists;    /* prints what would be proved, and proves nothing */
-    /* Of the daemon's own proof (continuous.h), which waits while it is set: records, too, are read at the rate, no key is asked
-     * for, and a table that can't be proved now is left for another time. NULL: somebody else's. */
-    const atomic_bool *paused;
+    /* Told of each table's proof, and when it began; NULL: nobody is. */
+    void (*taken)(void *context, const struct mr_proof *proof, int64_t begun_ns);
+    /* Whether it is to be proved; NULL: each is. */
+    bool (*wants)(void *context, const struct mr_verify_listed *listed);
+    void *context;
     mr_verify_ask_fn ask;
     const struct mr_http_options *server;
 };

@@ -281,12 +281,6 @@ MUTANTS = [
     Mutant("verify excuses what came after records with another key", f"{VERIFY}judge.c",
            "(strange->other_keys > 0 && strange->hard == 0)", "(strange->other_keys > 0)",
            "test_verify.py::test_records_with_another_key_count_for_no_row"),
-    Mutant("the daemon's proof never gives way", f"{VERIFY}proof.c", "while (paused != NULL && atomic_load(paused)) {",
-           "while (paused != NULL && atomic_load(paused) && false) {", "test_continuous.py::test_the_proof_gives_way_to_the_stream"),
-    Mutant("the daemon's proof begins with the table that was proved last", f"{VERIFY}schedule.c",
-           "items[ret[at - 1]].due_ns > items[i].due_ns", "items[ret[at - 1]].due_ns < items[i].due_ns", "unit schedule_test"),
-    Mutant("the daemon's proof counts no row that differs", f"{VERIFY}schedule.c", "proof.differences += mr_said_number(said, mr_difference_names[i]);",
-           "proof.differences += 0 * mr_said_number(said, mr_difference_names[i]);", "unit schedule_test"),
     Mutant("drops the rows of a partition that is gone", "src/postgres/catalog/pg_captured.c",
            "    *ret_is_kin = root != NULL || gone != NULL;", "    *ret_is_kin = false;",
            "test_tables.py::test_a_partition_that_is_gone_at_the_next_start"),
@@ -296,6 +290,8 @@ MUTANTS = [
     Mutant("forgets at a start which columns were hidden", "src/flow/kept_columns.c",
            "    if (section != NULL) {", "    if (section != NULL && section->json[0] == '\\0') {",
            "test_tables.py::test_a_hidden_column_is_never_shown"),
+    Mutant("a table without a verdict is not tried again", f"{VERIFY}every.c", "rounds->is_whole || is_void(known_of(rounds, listed))", "rounds->is_whole",
+           "test_every.py::test_what_came_to_nothing_is_tried_again_and_a_server_may_be_away"),
 ]
 
 

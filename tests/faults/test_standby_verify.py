@@ -82,7 +82,7 @@ def is_proved(code, said):
 
 @pytest.mark.parametrize("mode", [{}, EXACTLY_ONCE], ids=["at-least-once", "exactly-once"])
 def test_a_standby_is_proved_while_its_primary_is_written(read_from, mode):
-    pair, database, process = read_from(4000, **mode, verify__continuous='"1s"')
+    pair, database, process = read_from(4000, **mode)
     with written(database, 1000):
         for _ in range(3):
             code, said = of_t(process)
@@ -92,8 +92,6 @@ def test_a_standby_is_proved_while_its_primary_is_written(read_from, mode):
         assert is_proved(run.returncode, json.loads(run.stdout)), run.stdout
     code, said = of_t(process)  # of a primary that has become quiet
     assert code == EQUAL and said["rows"] == database.run("SELECT count(*) FROM t")[0][0]
-    eventually(lambda: process.figure('millrace_verify_proved_lsn{table="public.t"}') > 0, what="the daemon's own proof")
-    assert process.figure('millrace_verify_differences{table="public.t"}') == 0 and not process.log("verify_different")
     pair.promote()
     assert of_t(process)[0] == EQUAL  # by what a primary's snapshot says
     assert process.stop() == 0

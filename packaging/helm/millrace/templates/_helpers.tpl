@@ -112,7 +112,7 @@ containers:
     readinessProbe: {httpGet: {path: /readyz, port: http}, periodSeconds: 5, timeoutSeconds: 3}
     {{- end }}
     resources:
-      {{- toYaml ($.own.resources | default $.root.Values.resources) | nindent 6 }}
+      {{- toYaml ($.resources | default $.own.resources | default $.root.Values.resources) | nindent 6 }}
     securityContext:
       allowPrivilegeEscalation: false
       readOnlyRootFilesystem: true
