@@ -185,23 +185,23 @@ mr_status mr_verify_every(const struct mr_config *config, const struct mr_verify
     int64_t step_ms = every->interval_ms / TRIES + 1;
     int64_t whole_ns = 0; /* when the last round of all tables began; 0: none has come to its end */
     mr_status status;
-    bool goes_on;
+    bool passes;
     do {
         int64_t begun_ns = mr_monotonic_ns();
         rounds.is_whole = whole_ns == 0 || begun_ns - whole_ns >= every->interval_ms * 1000000;
         status = prove_round(&rounds, stop_fd, to, ret_error);
-        /* A server is away; or the tables that were named are. */
-        bool passes = status == MR_ERR_TRANSIENT || (status == MR_ERR_CONFIG && whole_ns != 0);
+        /* A server is away; or what has worked before. */
+        passes =
+            status == MR_ERR_TRANSIENT || (status != MR_OK && status != MR_AGAIN && whole_ns != 0);
         if (passes) {
             fprintf(stderr, "millrace: %s\n", ret_error->text);
         } else if (rounds.is_whole) {
             whole_ns = begun_ns;
         }
-        goes_on = (status == MR_OK || passes) && poll(&stop, 1, (int)step_ms) == 0;
-    } while (goes_on);
+    } while ((status == MR_OK || passes) && poll(&stop, 1, (int)step_ms) == 0);
     for (uint32_t i = 0; i < rounds.count; i++) {
         free(rounds.tables[i].name);
     }
     free(rounds.tables);
-    return status == MR_OK || status == MR_ERR_TRANSIENT ? MR_AGAIN : status;
+    return status == MR_OK || passes ? MR_AGAIN : status;
 }
