@@ -291,7 +291,7 @@ MUTANTS = [
            "    if (section != NULL) {", "    if (section != NULL && section->json[0] == '\\0') {",
            "test_tables.py::test_a_hidden_column_is_never_shown"),
     Mutant("a table without a verdict is not tried again", f"{VERIFY}every.c", "rounds->is_whole || is_void(known_of(rounds, listed))", "rounds->is_whole",
-           "test_every.py::test_what_came_to_nothing_is_tried_again_and_a_server_may_be_away"),
+           "test_every.py::test_what_came_to_nothing_is_tried_again_and_a_connection_may_be_lost"),
 ]
 
 
