@@ -31,6 +31,15 @@ const char *mr_status_name(mr_status status)
     return statuses[status].name;
 }
 
+static void error_fill(struct mr_error *error, mr_status status, const char *sqlstate,
+                       const char *format, va_list args)
+{
+    /* A text that is too long is cut; vsnprintf always terminates it. */
+    vsnprintf(error->text, sizeof(error->text), format, args);
+    snprintf(error->sqlstate, sizeof(error->sqlstate), "%s", sqlstate);
+    error->status = status;
+}
+
 void mr_error_set(struct mr_error *ret_error, mr_status status, const char *format, ...)
 {
     if (ret_error == NULL) {
@@ -38,8 +47,23 @@ void mr_error_set(struct mr_error *ret_error, mr_status status, const char *form
     }
     va_list args;
     va_start(args, format);
-    /* A text that is too long is cut; vsnprintf always terminates it. */
-    vsnprintf(ret_error->text, sizeof(ret_error->text), format, args);
+    error_fill(ret_error, status, "", format, args);
     va_end(args);
-    ret_error->status = status;
+}
+
+void mr_error_refused(struct mr_error *ret_error, mr_status status, const char *sqlstate,
+                      const char *format, ...)
+{
+    if (ret_error == NULL) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    error_fill(ret_error, status, sqlstate, format, args);
+    va_end(args);
+}
+
+bool mr_error_is(const struct mr_error *error, const char *sqlstates)
+{
+    return error->sqlstate[0] != '\0' && mr_is_among(sqlstates, mr_slice_of(error->sqlstate));
 }

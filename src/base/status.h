@@ -33,11 +33,12 @@ typedef enum mr_status {
 
 enum { MR_STATUS_COUNT = MR_ERR_DEADLINE + 1 };
 
-enum { MR_ERROR_TEXT_MAX = 1024 };
+enum { MR_ERROR_TEXT_MAX = 1024, MR_SQLSTATE_SIZE = 6 };
 
 /* `text` names thing, reason and remedy, in one or two sentences, without row data. */
 struct mr_error {
     mr_status status;
+    char sqlstate[MR_SQLSTATE_SIZE]; /* with which a server refused; "": it is not its refusal */
     char text[MR_ERROR_TEXT_MAX];
 };
 
@@ -53,7 +54,14 @@ const char *mr_status_name(mr_status status);
 void mr_error_set(struct mr_error *ret_error, mr_status status, const char *format, ...)
     MR_PRINTF(3, 4);
 
-/* The same, and answers `status`, so that a function can `return mr_fail(error, MR_ERR_…, "…")`. */
+/* The same of what a server refused with that code. */
+void mr_error_refused(struct mr_error *ret_error, mr_status status, const char *sqlstate,
+                      const char *format, ...) MR_PRINTF(4, 5);
+
+/* Whether a server refused with one of these codes ("42P01|3F000", "57*"; see mr_is_among). Code asks this and not the text. */
+bool mr_error_is(const struct mr_error *error, const char *sqlstates);
+
+/* mr_error_set, and answers `status`, so that a function can `return mr_fail(error, MR_ERR_…, "…")`. */
 #define mr_fail(ret_error, status, ...) (mr_error_set((ret_error), (status), __VA_ARGS__), (status))
 
 /* What comes next where something must be given up at the end: status = MR_THEN(status, read_rows(…)); */

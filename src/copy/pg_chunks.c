@@ -561,9 +561,7 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     if (status == MR_ERR_AUTH) {
         return may_not_read(reader, table, ret_error);
     }
-    bool is_missing = status == MR_ERR_CONFIG && (strstr(ret_error->text, "(42P01)") != NULL ||
-                                                  strstr(ret_error->text, "(3F000)") != NULL);
-    if (is_missing) { /* a table or a schema of that name */
+    if (status == MR_ERR_CONFIG && mr_error_is(ret_error, "42P01|3F000")) { /* a table or a schema of that name */
         return table_gone(reader, table, ret_error);
     }
     MR_TRY(status);

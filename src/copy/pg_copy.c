@@ -243,9 +243,7 @@ mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, const char *snapshot,
                                             BEGIN "; SET TRANSACTION SNAPSHOT %L", snapshot);
     /* What the server says once the snapshot's owner is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
      * file of that name until 16 and from 17 on, and with a file whose owner has just ended. */
-    bool is_gone = strstr(reason.text, "(22023)") != NULL ||
-                   strstr(reason.text, "(42704)") != NULL || strstr(reason.text, "(55000)") != NULL;
-    if (status == MR_ERR_CONFIG && is_gone) {
+    if (status == MR_ERR_CONFIG && mr_error_is(&reason, "22023|42704|55000")) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
                        "the snapshot of the rows to copy is gone with the connection that had it; "
                        "the next attempt has a new one: %s",
@@ -460,11 +458,7 @@ static bool is_view(const struct mr_pg_refusal *refusal)
  * that asks the catalog itself (has_table_privilege), no place. */
 static bool is_gone(const struct mr_pg_refusal *refusal, const char *text, const char *table)
 {
-    static const char *const codes[] = {"42P01", "42703", "3F000"};
-    bool is_missed = false;
-    for (size_t i = 0; i < MR_ARRAY_LEN(codes); i++) {
-        is_missed |= strcmp(refusal->sqlstate, codes[i]) == 0;
-    }
+    bool is_missed = mr_is_among("42P01|42703|3F000", mr_slice_of(refusal->sqlstate));
     return !refusal->has_context &&
            ((is_missed && refusal->has_place) || (is_view(refusal) && is_named(text, table)));
 }

@@ -119,9 +119,10 @@ static void clean_text(const char *text, char *to, size_t size)
 static mr_status fail_with(struct mr_error *ret_error, mr_status status, const char *subject,
                            const char *text, const char *sqlstate, const char *remedy)
 {
-    return mr_fail(ret_error, status, "%s: %s%s%s%s%s%s", subject, text,
-                   sqlstate[0] == '\0' ? "" : " (", sqlstate, sqlstate[0] == '\0' ? "" : ")",
-                   remedy[0] == '\0' ? "" : "; ", remedy);
+    mr_error_refused(ret_error, status, sqlstate, "%s: %s%s%s%s%s%s", subject, text,
+                     sqlstate[0] == '\0' ? "" : " (", sqlstate, sqlstate[0] == '\0' ? "" : ")",
+                     remedy[0] == '\0' ? "" : "; ", remedy);
+    return status;
 }
 
 /* A server's refusal reads "FATAL:  57P03: the database system is …", then lines that are left out. Answers where the

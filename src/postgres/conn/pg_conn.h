@@ -35,8 +35,6 @@ void mr_pg_each_file(const char *conninfo, void (*take)(void *context, const cha
  * that is called otherwise counts as another, and so does what can't be read. Any thread. */
 bool mr_pg_same_server(const char *a, const char *b, bool same_database);
 
-enum { MR_SQLSTATE_SIZE = 6 };
-
 /* Connects; with `replication`, as a walsender of the database. Settings that change output or end a waiting session are pinned
  * (pg_conn_open.c). Of several hosts each has the time-out for itself, and a standby is passed over (target_session_attrs=read-write
  * unless conninfo says otherwise). A server on another machine must prove who it is before it gets a password (pg_conn_trust.c). */

@@ -247,6 +247,7 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
                                       mr_pg_conninfo_value(attempt->parsed, "hostaddr"));
     MR_TEXT(said);
     mr_status answer = MR_ERR_TRANSIENT;
+    char code[MR_SQLSTATE_SIZE] = "";
     uint32_t first = attempt->only == ANY_HOST ? 0 : attempt->only;
     uint32_t end = attempt->only == ANY_HOST ? count : first + 1;
     for (uint32_t n = first; n < end; n++) {
@@ -257,10 +258,14 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
         }
         if (n == first || status == MR_ERR_TRANSIENT) {
             answer = status;
+            if (error.sqlstate[0] != '\0') {
+                memcpy(code, error.sqlstate, sizeof(code));
+            }
         }
         mr_text_format(&said, "%s%s", n == first ? "" : "; ", error.text);
     }
-    return mr_fail(ret_error, answer, "%s", said.data);
+    mr_error_refused(ret_error, answer, code, "%s", said.data);
+    return answer;
 }
 
 /* As it is now: one that a program prints may be good for minutes, and a file may have a new one. NULL: there is none. */

@@ -18,6 +18,16 @@ static const struct {
     {"3D000", NULL, MR_ERR_CONFIG, "check the database name in the connection settings"},
     /* 53: connections, slots, disk, memory, which may be there again later; 55P03: lock_timeout; 55006: the slot is held by
      * another process. */
+    {"53300", "max_wal_senders", MR_ERR_TRANSIENT,
+     "raise max_wal_senders, or end a walsender that nobody needs (pg_stat_replication)"},
+    {"53300", "for role", MR_ERR_TRANSIENT,
+     "raise it (ALTER ROLE … CONNECTION LIMIT), or end connections that nobody needs "
+     "(pg_stat_activity)"},
+    {"53300", "for database", MR_ERR_TRANSIENT,
+     "raise it (ALTER DATABASE … CONNECTION LIMIT), or end connections that nobody needs "
+     "(pg_stat_activity)"},
+    {"53300", NULL, MR_ERR_TRANSIENT,
+     "raise max_connections, or end connections that nobody needs (pg_stat_activity)"},
     {"57P01|57P02|57P03|57P05|08*|53*|55P03|55006|40*", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,
      "rows since the slot's position are gone; " MR_RECIPE_OF_COPY},
@@ -28,6 +38,8 @@ static const struct {
      "the slot is invalidated and rows since its position are gone; " MR_RECIPE_OF_COPY},
     {"55000", "cannot read from logical replication slot", MR_ERR_HISTORY,
      "the slot is invalidated and rows since its position are gone; " MR_RECIPE_OF_COPY},
+    {"55000", "is not currently accepting connections", MR_ERR_CONFIG,
+     "ALTER DATABASE … ALLOW_CONNECTIONS true"},
     {"55000", "on the primary", MR_ERR_CONFIG,
      "set wal_level = logical on the primary, whose WAL the standby reads, and restart it"},
     {"55000", "wal_level", MR_ERR_CONFIG,
@@ -100,47 +112,56 @@ mr_status mr_pg_stream_error_classify(const char *sqlstate, const char *message,
 }
 
 static const struct {
+    const char *sqlstates; /* NULL: any, or none, which is libpq's own text */
     const char *part;
     mr_status status;
     const char *remedy;
 } by_text[] = {
-    {"does not match host name", MR_ERR_AUTH,
+    {NULL, "does not match host name", MR_ERR_AUTH,
      "connect by a name that is in the server's certificate, or have one issued for this name"},
-    {"root certificate file", MR_ERR_CONFIG,
+    {NULL, "root certificate file", MR_ERR_CONFIG,
      "sslrootcert must name a readable file with the CA of the server's certificate"},
-    {"certificate verify failed", MR_ERR_AUTH,
+    {NULL, "certificate verify failed", MR_ERR_AUTH,
      "check that sslrootcert holds the CA of the server's certificate, and that the certificate is "
      "still valid"},
-    {"certificate", MR_ERR_AUTH, "check sslrootcert, sslcert and the server's certificate"},
-    {"password authentication failed", MR_ERR_AUTH, "check user and password"},
-    {"no password supplied", MR_ERR_AUTH,
+    {NULL, "certificate", MR_ERR_AUTH, "check sslrootcert, sslcert and the server's certificate"},
+    {NULL, "private key file", MR_ERR_CONFIG,
+     "sslkey must name the key of sslcert, in a file that only its owner may read"},
+    {NULL, "password authentication failed", MR_ERR_AUTH, "check user and password"},
+    {NULL, "no password supplied", MR_ERR_AUTH,
      "set password_env or password_file beside the connection, or a password in its variable"},
-    {"pg_hba.conf rejects", MR_ERR_AUTH,
+    {NULL, "pg_hba.conf rejects", MR_ERR_AUTH,
      "a line of pg_hba.conf with reject is before one that would let the role in"},
-    {"no pg_hba.conf entry", MR_ERR_AUTH,
+    {NULL, "no pg_hba.conf entry", MR_ERR_AUTH,
      "allow the role in pg_hba.conf; logical replication uses the line of the database"},
-    {"authentication failed", MR_ERR_AUTH, "check user and password"},
-    {"permission denied", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
-    {"must be superuser or replication role", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
-    {"is not permitted to log in", MR_ERR_AUTH, "ALTER ROLE … LOGIN"},
-    {"does not support SSL", MR_ERR_CONFIG,
+    {NULL, "authentication failed", MR_ERR_AUTH, "check user and password"},
+    {"42501", "for database", MR_ERR_AUTH, "GRANT CONNECT ON DATABASE … TO the role"},
+    {NULL, "permission denied", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
+    {NULL, "must be superuser or replication role", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
+    {NULL, "is not permitted to log in", MR_ERR_AUTH, "ALTER ROLE … LOGIN"},
+    {NULL, "does not support SSL", MR_ERR_CONFIG,
      "switch TLS on in the server, or choose a weaker sslmode on purpose"},
-    {"channel binding", MR_ERR_AUTH,
+    {NULL, "channel binding", MR_ERR_AUTH,
      "with sslmode=require the server must prove itself by SCRAM and channel binding; set "
      "password_encryption = scram-sha-256 and then the password again, or use sslmode=verify-full "
      "with the server's CA in sslrootcert"},
-    {"role \"", MR_ERR_AUTH, "check the user name; CREATE ROLE … LOGIN REPLICATION"},
-    {"database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},
-    {"unsupported startup parameter", MR_ERR_CONFIG,
+    {"28*|08*", "role \"", MR_ERR_AUTH, "check the user name; CREATE ROLE … LOGIN REPLICATION"},
+    {"3D*|08*", "database \"", MR_ERR_CONFIG, "check the database name in the connection settings"},
+    {NULL, "unsupported startup parameter", MR_ERR_CONFIG,
      "this is a pooler's answer (PgBouncer's): connect to PostgreSQL itself, docs/postgresql.md"},
-    {"invalid sslmode", MR_ERR_CONFIG, "see libpq's connection strings"},
+    {NULL, " value: \"", MR_ERR_CONFIG, "see libpq's connection strings"}, /* "invalid sslmode …" */
+    {NULL, "definition of service", MR_ERR_CONFIG,
+     "the service must be in the file that PGSERVICEFILE names, else in ~/.pg_service.conf"},
+    {NULL, "service file \"", MR_ERR_CONFIG, "PGSERVICEFILE must name a file that is there"},
 };
 
 mr_status mr_pg_connect_error_classify(const char *sqlstate, const char *message,
                                        const char **ret_remedy)
 {
     for (size_t i = 0; i < MR_ARRAY_LEN(by_text); i++) {
-        if (strstr(message, by_text[i].part) != NULL) {
+        const char *codes = by_text[i].sqlstates;
+        bool same = codes == NULL || mr_is_among(codes, mr_slice_of(sqlstate));
+        if (same && strstr(message, by_text[i].part) != NULL) {
             *ret_remedy = by_text[i].remedy;
             return by_text[i].status;
         }

@@ -90,7 +90,7 @@ static void rule_called(const struct copy_rules *rules, const struct mr_pg_resul
 
 static bool is_ended(mr_status status, const struct mr_error *error)
 {
-    return status == MR_ERR_TRANSIENT && strstr(error->text, "(57P01)") != NULL;
+    return status == MR_ERR_TRANSIENT && mr_error_is(error, "57P01");
 }
 
 /* Whether the server, if it takes another connection, ends that by the same command, too. */

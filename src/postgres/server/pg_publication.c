@@ -73,7 +73,7 @@ static const char via_root[] = "publish_via_partition_root = true";
 
 static bool is_locked(mr_status status, const struct mr_error *error)
 {
-    return status == MR_ERR_TRANSIENT && strstr(error->text, "(55P03)") != NULL;
+    return status == MR_ERR_TRANSIENT && mr_error_is(error, "55P03");
 }
 
 /* Adds to the error of a statement that waited for a lock in vain, and holds none any more, who has it. */
@@ -85,7 +85,7 @@ static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_option
     if (mr_pg_holder_of_tables(conn, options, &holder, &table, NULL) == MR_OK &&
         holder.who[0] != '\0') {
         struct mr_error reason = *error;
-        mr_error_set(error, reason.status, "%s; table %s is locked by %s, since %s: %s",
+        mr_error_refused(error, reason.status, reason.sqlstate, "%s; table %s is locked by %s, since %s: %s",
                      reason.text, table.data, holder.who,
                      holder.since[0] == '\0' ? "an unknown time" : holder.since, holder.remedy);
     }

@@ -452,7 +452,7 @@ static void look_failed(struct mr_pg_slot *slot, int64_t now_ns, const struct mr
 {
     /* 57P03, cannot_connect_now: it starts, or it shuts down (ProcessStartupPacket and BackendInitialize in src/backend/tcop). While
      * a stream runs it can only be the latter. */
-    if (strstr(error->text, "(57P03)") != NULL) {
+    if (mr_error_is(error, "57P03")) {
         atomic_store(&slot->seen.stops_ns, now_ns);
     }
     slot->now.errors++;
