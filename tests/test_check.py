@@ -194,6 +194,18 @@ def test_servers_away(database, millrace):
     assert "2 errors" in text and "Connection refused" in text
 
 
+def test_topic_that_kafka_does_not_tell_from_another(database, millrace):
+    database.run('CREATE TABLE a_b (id int PRIMARY KEY); CREATE SCHEMA public_a; CREATE TABLE public_a.b (id int PRIMARY KEY)')
+    process = millrace(tables=("a_b", "public_a.b"))
+    code, text = check(process)
+    assert code == 78 and text.count("Kafka does not tell . from _ in names, and has") == 1, text
+    database.create_topic(database.topic("a_b").replace(".public.", "_public_"))
+    process.tables = ("a_b",)
+    process.configure()
+    code, text = check(process)
+    assert code == 78 and "Kafka does not tell . from _ in names, and has" in text, text
+
+
 def test_topic_of_the_position(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     topic = database.prefix + ".state"

@@ -38,6 +38,24 @@ def copy(process, table, *arguments):
     return eventually(lambda: is_done(process, f"public.{table}"), 120, f"the copy of {table}")
 
 
+def test_names_as_options_have_them(database, millrace):
+    """A command finds what `tables` names, written the same way; a publication may have any name, which the first copy precedes."""
+    names = {'public."a:b"': 'public."a:b"', "Mixed": 'public."Mixed"', '"s.1"."A""\\b\'"': '"s.1"."A""\\b\'"', "s_2.t": "s_2.t"}
+    database.run('CREATE SCHEMA "s.1"; CREATE SCHEMA s_2;' + "".join(
+        f"CREATE TABLE {sql} (id int PRIMARY KEY); INSERT INTO {sql} VALUES (1), (2);" for sql in names.values()))
+    process = millrace(tables=tuple(names), snapshot__mode='"initial"',
+                       source__postgres__publication_name=json.dumps(f'{database.name}\\"x\' \\')).start().streaming()
+    for name, sql in names.items():
+        database.run(f"INSERT INTO {sql} VALUES (3)")
+        code, said = command(process, name)
+        assert code == 0 and "failed" not in said, (name, said)
+        proof = subprocess.run([BINARY, "verify", name, "--config", process.path], capture_output=True, text=True, timeout=120,
+                               env=process.environment, check=False)
+        assert proof.returncode == 0, (name, proof.stdout, proof.stderr)
+    eventually(lambda: [one["state"] for one in copies(process).values()] == ["done"] * len(names), what="the copies")
+    assert process.stop() == 0
+
+
 class Writers:
     """Rows whose n grows, all the time: inserts, updates of every 97th row, moves of keys, deletes."""
 

@@ -1,8 +1,10 @@
 """The key of a row is the same in its insert, update and delete, whatever the replica identity, and for ever."""
 
+import datetime
 import json
 import signal
 
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 import psycopg
 import pytest
 
@@ -236,6 +238,30 @@ def test_commit_time_that_events_cannot_tell(database, millrace, topic):
         behind_ms = now_ms - record.timestamp_ms
         assert -3_600_000 <= behind_ms <= 90_000_000, "what is from long ago would be gone with Kafka's next clean-up"
     assert len(process.log("commit_time_out_of_range")) == 4
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_topic_that_takes_no_record_of_then(database, millrace, topic, delivery):
+    """A commit that is older than the topic's message.timestamp.before.max.ms: the cause and the remedy are named, a stop
+    does not claim that it is delivered, and it comes once the topic takes it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    name = database.make_topic("t", config={"message.timestamp.before.max.ms": "3600000"})
+    process = millrace(sink__kafka__delivery=f'"{delivery}"').start().streaming()
+    then = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=3)
+    try:
+        set_commit_time(database, then.isoformat(), "INSERT INTO t SELECT generate_series(1, 3)")
+    finally:
+        database.run("SELECT pg_replication_origin_drop(%s)", [f"o_{database.name}"])
+    for lost in (process.wait_for("sink_session_lost", times=2), process.wait_for("standstill")):
+        assert "message.timestamp.before.max.ms" in lost["message"] and "PURGE" not in lost["message"], lost
+    assert process.stop() == 3
+    end = process.log("stopped")[-1]
+    assert end["exit_code"] == 3 and "delivered and confirmed" not in end["message"], end
+    database.admin.incremental_alter_configs([ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[ConfigEntry(
+        "message.timestamp.before.max.ms", "86400000", incremental_operation=AlterConfigOpType.SET)])])
+    process.start().streaming()
+    assert [record.json["after"]["id"] for record in topic(name).take(3)] == [1, 2, 3]
+    assert process.stop() == 0
 
 
 def test_transaction_with_such_a_time_can_be_skipped(database, millrace, topic):

@@ -96,6 +96,19 @@ def test_each_planted_difference_is_named_and_repaired(database, planted, delive
     assert process.stop() == 0
 
 
+def test_key_that_its_type_has_no_more(database, millrace):
+    """A label of an enum was renamed: no row can have the old one, so its event is deleted, and the new one's is sent."""
+    database.run("CREATE TYPE mood AS ENUM ('a', 'b'); CREATE TABLE t (id mood PRIMARY KEY, v text); INSERT INTO t VALUES ('a', 'x'), ('b', 'y')")
+    process = millrace(snapshot__mode='"initial"').start().streaming()
+    database.run("UPDATE t SET v = v")
+    assert of_t(process)[0] == EQUAL
+    database.run("ALTER TYPE mood RENAME VALUE 'a' TO 'c'")
+    code, first, done, second = repair(process)
+    assert kinds(first) == [("missing", '{"id":"c"}'), ("phantom", '{"id":"a"}')]
+    assert (done["keys"], done["sent"], done["fault"]) == (2, 2, "") and code == EQUAL and second["verdict"] == "equal"
+    assert process.stop() == 0
+
+
 def test_a_dry_run_names_and_changes_nothing(database, planted):
     process = planted()
     reader = Topic(database.topic("t"))

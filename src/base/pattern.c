@@ -146,3 +146,26 @@ enum mr_regex_result mr_regex_match(const struct mr_regex *regex, mr_slice name,
            : count == PCRE2_ERROR_NOMATCH || !is_text ? MR_REGEX_NO
                                                       : MR_REGEX_TOO_LONG;
 }
+
+bool mr_table_name_split(char *text, const char **ret_schema, const char **ret_table)
+{
+    char *to = text;
+    char *table = NULL;
+    bool quoted = false;
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '"' && quoted && at[1] == '"') {
+            *to++ = *at++;
+        } else if (*at == '"') {
+            quoted = !quoted;
+        } else if (*at == '.' && !quoted && table == NULL) {
+            *to++ = '\0';
+            table = to;
+        } else {
+            *to++ = *at;
+        }
+    }
+    *to = '\0';
+    *ret_schema = table == NULL ? "public" : text;
+    *ret_table = table == NULL ? text : table;
+    return !quoted && text[0] != '\0' && **ret_table != '\0';
+}

@@ -34,6 +34,11 @@ bool mr_table_pattern_matches(const struct mr_table_pattern *pattern, mr_slice s
 bool mr_table_patterns_match(const struct mr_table_pattern *patterns, uint32_t count,
                              mr_slice schema, mr_slice table);
 
+/* A table as commands, POST /api/snapshot and signals name it: in two parts, each bare or quoted, split at the first dot outside
+ * quotes; a name alone is of schema public. As options have them (config/names.h), and Debezium's signals. The parts are made in
+ * place, without their quotes. False: it is none. */
+bool mr_table_name_split(char *text, const char **ret_schema, const char **ret_table);
+
 enum mr_regex_result {
     MR_REGEX_NO,
     MR_REGEX_YES,

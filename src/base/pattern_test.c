@@ -129,12 +129,40 @@ static void test_regex_group_named(void **state)
     mr_regex_free(regex);
 }
 
+static void test_table_name_split(void **state)
+{
+    (void)state;
+    static const char *const samples[][3] = {
+        {"orders", "public", "orders"},
+        {"Mixed", "public", "Mixed"},
+        {"s.t", "s", "t"},
+        {"public.\"a:b\"", "public", "a:b"},
+        {"\"my.s\".\"a.b\"", "my.s", "a.b"},
+        {"\"a\"\"b\"", "public", "a\"b"},
+        {"s.\"\"", NULL, NULL},
+        {"s.\"t", NULL, NULL},
+        {"", NULL, NULL},
+        {".t", NULL, NULL},
+        {"\"Ж*\".\"a\\\"", "Ж*", "a\\"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
+        MR_FREED char *text = MR_STRDUP(samples[i][0]);
+        const char *schema, *table;
+        bool good = mr_table_name_split(text, &schema, &table);
+        assert_int_equal(good, samples[i][1] != NULL);
+        if (good) {
+            assert_string_equal(schema, samples[i][1]);
+            assert_string_equal(table, samples[i][2]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pattern_whole_names),  cmocka_unit_test(test_pattern_names),
         cmocka_unit_test(test_pattern_excess),       cmocka_unit_test(test_pattern_wrong),
         cmocka_unit_test(test_regex_match_too_long), cmocka_unit_test(test_regex_match_java),
-        cmocka_unit_test(test_regex_group_named)};
+        cmocka_unit_test(test_regex_group_named),    cmocka_unit_test(test_table_name_split)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

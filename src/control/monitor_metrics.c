@@ -196,7 +196,9 @@ static void expose_broker_counts(struct text *text)
 _Static_assert(offsetof(struct mr_sink_broker, rtt_p99) ==
                        offsetof(struct mr_sink_broker, rtt_avg) + sizeof(double) &&
                    offsetof(struct mr_sink_broker, queue_p99) ==
-                       offsetof(struct mr_sink_broker, queue_avg) + sizeof(double),
+                       offsetof(struct mr_sink_broker, queue_avg) + sizeof(double) &&
+                   offsetof(struct mr_sink_broker, throttle_p99) ==
+                       offsetof(struct mr_sink_broker, throttle_avg) + sizeof(double),
                "one after the other");
 static void expose_broker_times(struct text *text)
 {
@@ -267,6 +269,7 @@ static const struct family families[MR_METRIC_COUNT] = {
         WORDS(slot.invalidation, MR_INVALIDATION_COUNT, invalidation_word),
     [MR_METRIC_BROKER_UP] = OF_BROKERS(counts, up),
     [MR_METRIC_BROKER_RTT] = OF_BROKERS(times, rtt_avg),
+    [MR_METRIC_BROKER_THROTTLE] = OF_BROKERS(times, throttle_avg),
     [MR_METRIC_BROKER_QUEUE] = OF_BROKERS(times, queue_avg),
     [MR_METRIC_BROKER_REQUESTS] = OF_BROKERS(counts, requests_in_flight),
     [MR_METRIC_BROKER_TIMEOUTS] = OF_BROKERS(counts, timeouts),

@@ -1,27 +1,18 @@
 #include "control/snapshot.h"
 
 #include "base/object.h"
+#include "base/pattern.h"
 
 enum { TABLES_MAX = 100, WHERE_MAX = 4096 };
-
-/* "schema.table", or a table of schema public; both are parts of `name`. */
-static const char *split_name(char *name, const char **ret_schema)
-{
-    char *dot = strchr(name, '.');
-    *ret_schema = dot == NULL ? "public" : name;
-    if (dot == NULL) {
-        return name;
-    }
-    *dot = '\0';
-    return dot + 1;
-}
 
 static bool are_names(const cJSON *tables)
 {
     const cJSON *one;
+    const char *schema, *table;
     cJSON_ArrayForEach(one, tables)
     {
-        if (!cJSON_IsString(one) || one->valuestring[0] == '\0') {
+        MR_FREED char *name = cJSON_IsString(one) ? MR_STRDUP(one->valuestring) : NULL;
+        if (name == NULL || !mr_table_name_split(name, &schema, &table)) {
             return false;
         }
     }
@@ -50,7 +41,7 @@ static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, 
     cJSON_ArrayForEach(one, tables)
     {
         struct mr_copy_wish wish = {.where = where, .key = key};
-        wish.table = split_name(one->valuestring, &wish.schema);
+        (void)mr_table_name_split(one->valuestring, &wish.schema, &wish.table);
         ask(routes, &wish, answer);
     }
 }
@@ -96,8 +87,8 @@ static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, c
     const cJSON *one;
     cJSON_ArrayForEach(one, tables)
     {
-        const char *schema;
-        const char *table = split_name(one->valuestring, &schema);
+        const char *schema, *table;
+        (void)mr_table_name_split(one->valuestring, &schema, &table);
         count += mr_copies_stop(routes->copies, schema, table);
     }
     if (cJSON_GetArraySize(tables) == 0) {

@@ -276,6 +276,8 @@ static const struct {
     {"table.include.list=d.public.t\n", "name_your_tables_here", "pattern 1 does not name"},
     {"table.include.list=public.t.*,s\\\\..*,s.b\n",
      "tables = [\"s.b\", \"public.(t.*)\", \"s.*\"]", NULL},
+    {"table.include.list=public.*,^sales.*$\n", "tables = [\"public.*\", \"sales.*\"]",
+     "all tables of that schema"},
     {"table.include.list=public.t\\\\d\n", "name_your_tables_here", "pattern 1 does not name"},
     {"table.include.list=Public.t.*\n", "\"Public.(t.*)\"", "upper from lower"},
     {"table.exclude.list=s.tmp.*,s.t1\n",

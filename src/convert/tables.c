@@ -35,11 +35,23 @@ static bool spell_out(struct mr_convert *c, const char *pattern, struct mr_cv_li
     return good;
 }
 
+#define WORD_SIGNS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
 /* The pattern itself, where its tables can't be told from it. */
 static void add_pattern(struct mr_convert *c, const struct mr_cv_line *line, const char *pattern,
                         uint32_t nth)
 {
     const char *text = mr_cv_pattern(c, pattern, 2);
+    const char *all = text == NULL ? mr_cv_pattern(c, pattern, 1) : NULL;
+    size_t len = all == NULL ? 0 : strlen(all);
+    /* "public.*", the common way to say all tables of a schema: to Java, any name that begins with public. */
+    if (len > 4 && strcmp(all + len - 3, ".*)") == 0 && strspn(all + 1, WORD_SIGNS) == len - 4) {
+        text = mr_cv_text(c, "%.*s.*", (int)len - 4, all + 1);
+        TO_DO(c, line->given,
+              "pattern %u, %s, is taken for all tables of that schema; to Java its dot is any "
+              "character: if other schemas' names begin so, add their tables to \"tables\"",
+              nth, pattern);
+    }
     if (text == NULL) {
         TO_DO(c, line->given,
               "pattern %u does not name its tables one by one; add them, or a pattern as "

@@ -561,7 +561,8 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     if (status == MR_ERR_AUTH) {
         return may_not_read(reader, table, ret_error);
     }
-    if (status == MR_ERR_CONFIG && mr_error_is(ret_error, "42P01|3F000")) { /* a table or a schema of that name */
+    if (status == MR_ERR_CONFIG &&
+        mr_error_is(ret_error, "42P01|3F000")) { /* a table or a schema of that name */
         return table_gone(reader, table, ret_error);
     }
     MR_TRY(status);
@@ -824,6 +825,36 @@ static mr_status is_as_written(struct mr_chunk_reader *reader, const struct mr_c
                : status;
 }
 
+/* Whether a row may have the key. None has a value that its column's type does not take: a label of an enum that was renamed since, a number
+ * of a column that has become narrower. The server says so before it reads (class 22, of the literals' input functions), and the
+ * transaction goes on after it. */
+static mr_status ask_possible(struct mr_chunk_reader *reader, const struct mr_table_name *from,
+                              const char *const *texts, const uint32_t *columns, bool *ret_is,
+                              struct mr_error *ret_error)
+{
+    const struct mr_relation *relation = reader->relation;
+    struct mr_error error = {0};
+    MR_TEXT(sql);
+    mr_sql_format(&sql, "SAVEPOINT k; SELECT FROM %T", from);
+    for (uint32_t i = 0; i < relation->key_count; i++) {
+        mr_sql_format(&sql, "%s%I%s%L", i == 0 ? " WHERE " : " AND ",
+                      relation->columns[columns[i]].name, reader->equal.data, texts[i]);
+    }
+    mr_text_string(&sql, " LIMIT 0; RELEASE k");
+    mr_status status = mr_pg_command(reader->conn, sql.data, MR_PG_ANSWER_MS, &error);
+    *ret_is = status == MR_OK;
+    if (mr_error_is(&error, "22*")) {
+        return mr_pg_command(reader->conn, "ROLLBACK TO k", MR_PG_ANSWER_MS, ret_error);
+    }
+    if (status != MR_OK && error.sqlstate[0] != '\0') { /* its words may have the key */
+        mr_error_refused(ret_error, status, error.sqlstate, "the server refuses a key (%s)",
+                         error.sqlstate);
+    } else if (status != MR_OK) {
+        *ret_error = error;
+    }
+    return status;
+}
+
 static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                           const char *const *texts, const uint32_t *columns, struct mr_chunk *chunk,
                           struct mr_error *ret_error)
@@ -832,6 +863,12 @@ static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_
     const struct mr_table_name from = {.schema = wish->table->schema, .table = wish->table->table};
     uint32_t before = chunk->rows;
     size_t len = chunk->len;
+    bool is_possible;
+    MR_TRY(ask_possible(reader, &from, texts, columns, &is_possible, ret_error));
+    if (!is_possible) {
+        add_absent(chunk, texts, columns, relation->key_count, true);
+        return MR_OK;
+    }
     MR_TEXT(sql);
     mr_pg_columns_add_select(&sql, relation, NULL, &from, reader->is_root, reader->filter);
     for (uint32_t i = 0; i < relation->key_count; i++) {

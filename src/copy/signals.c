@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/object.h"
+#include "base/pattern.h"
 #include "stream/pg_source.h"
 
 enum {
@@ -43,30 +44,6 @@ static void ignored(struct signal *signal, const char *reason)
            MR_LOG_STR("channel", "source"), MR_LOG_STR("id", signal->id),
            MR_LOG_STR("type", signal->type));
     signal->told++;
-}
-
-/* The name's two parts without their quotes, in place; a name alone is of schema public. False: it is none. */
-static bool split(char *text, const char **ret_schema, const char **ret_table)
-{
-    char *to = text;
-    char *table = NULL;
-    bool quoted = false;
-    for (const char *at = text; *at != '\0'; at++) {
-        if (*at == '"' && quoted && at[1] == '"') {
-            *to++ = *at++;
-        } else if (*at == '"') {
-            quoted = !quoted;
-        } else if (*at == '.' && !quoted && table == NULL) {
-            *to++ = '\0';
-            table = to;
-        } else {
-            *to++ = *at;
-        }
-    }
-    *to = '\0';
-    *ret_schema = table == NULL ? "public" : text;
-    *ret_table = table == NULL ? text : table;
-    return !quoted && text[0] != '\0' && **ret_table != '\0';
 }
 
 typedef void (*table_fn)(struct signal *signal, const char *schema, const char *table);
@@ -139,7 +116,7 @@ static void each_table(struct signal *signal, const char *entry, const struct mr
     const char *table;
     if (strpbrk(text, EXPRESSION_SIGNS) != NULL) {
         each_match(signal, text, tables, act);
-    } else if (split(text, &schema, &table)) {
+    } else if (mr_table_name_split(text, &schema, &table)) {
         act(signal, schema, table);
     } else {
         ignored(signal, "data-collections has a name that is none; write \"schema.table\"");

@@ -233,8 +233,8 @@ static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *r
     struct mr_standstill_view standstill;
     mr_standstill_look(&pipeline->standstill, &standstill);
     return mr_fail(ret_error, MR_ERR_DEADLINE,
-                   "stopped before Kafka had acknowledged everything in flight; nothing is lost, "
-                   "but some rows will come twice after the next start%s%s",
+                   "stopped before Kafka had acknowledged everything that was read; nothing is "
+                   "lost, but some rows will come twice after the next start%s%s",
                    standstill.cause == MR_CAUSE_NONE ? "" : ". In the way was: ", standstill.text);
 }
 
@@ -282,6 +282,13 @@ static bool rows_are_confirmed(const struct mr_intake *intake)
     return last == 0 || (all_confirmed && !intake->feedback.was_lost);
 }
 
+/* Whether rows that an earlier session had, and lost, have not come again since: nothing is in flight, and yet not all is delivered. */
+static bool lost_rows_are_owed(const struct mr_intake *intake)
+{
+    mr_lsn last = intake->carry.last_row_before;
+    return last != 0 && last >= mr_intake_published(intake);
+}
+
 /* The last word to the server, and its answer. */
 static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_error)
 {
@@ -309,6 +316,9 @@ static mr_status run(struct mr_intake *intake, struct mr_error *ret_error)
         intake->stop_deadline_ns = mr_monotonic_ns(); /* the sink has ended: nothing to wait for */
     }
     MR_TRY(drain(intake, ret_error));
+    if (lost_rows_are_owed(intake)) {
+        return left_in_flight(intake->pipeline, ret_error);
+    }
     return confirm_end(intake, ret_error);
 }
 

@@ -28,6 +28,7 @@ struct mr_sink_broker {
     bool up;
     double rtt_avg, rtt_p99; /* seconds, of the last interval */
     double queue_avg, queue_p99;
+    double throttle_avg, throttle_p99; /* what a quota has asked to wait */
     uint64_t requests_in_flight;
     uint64_t requests; /* since the session began, as all that follow */
     uint64_t retries;

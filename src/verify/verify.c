@@ -1,6 +1,7 @@
 #include "verify/verify.h"
 
 #include "base/clock.h"
+#include "base/pattern.h"
 #include "postgres/server/pg_copying.h"
 #include "verify/repair.h"
 
@@ -16,13 +17,16 @@ int mr_verify_exit_code(enum mr_verify_verdict verdict)
     return codes[verdict];
 }
 
-/* "schema.table", or "table" in public. Either may have dots itself. */
+/* As every command has it, or as a report writes it, where either part may have dots. */
 static bool is_named(const struct mr_verify_listed *listed, const char *name)
 {
+    MR_FREED char *split = MR_STRDUP(name);
+    const char *schema, *table;
     size_t len = strlen(listed->schema);
     return (strncmp(listed->schema, name, len) == 0 && name[len] == '.' &&
             strcmp(name + len + 1, listed->table) == 0) ||
-           (strcmp(listed->schema, "public") == 0 && strcmp(name, listed->table) == 0);
+           (mr_table_name_split(split, &schema, &table) && strcmp(schema, listed->schema) == 0 &&
+            strcmp(table, listed->table) == 0);
 }
 
 static mr_status refuse_unknown(const struct mr_verify_tools *tools,

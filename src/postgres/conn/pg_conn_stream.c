@@ -19,15 +19,17 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
                                   struct mr_error *ret_error)
 {
     /* An identifier inside a literal inside the command: quoted twice. */
-    MR_TEXT(publications);
-    mr_sql_add_identifier(&publications, publication);
+    MR_TEXT(name);
+    MR_TEXT(names);
+    mr_sql_add_identifier(&name, publication);
+    mr_sql_add_option(&names, name.data);
     char at[24];
     snprintf(at, sizeof(at), MR_LSN_FORMAT, MR_LSN_ARGS(mr_lsn_at_server(start)));
     MR_TEXT(command);
     mr_sql_format(
         &command,
-        "START_REPLICATION SLOT %I LOGICAL %s (proto_version '1', publication_names %L%s)", slot,
-        at, publications.data, messages ? ", messages 'true'" : "");
+        "START_REPLICATION SLOT %I LOGICAL %s (proto_version '1', publication_names %s%s)", slot,
+        at, names.data, messages ? ", messages 'true'" : "");
     struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, MR_PG_ANSWER_MS);
     PGresult *result;
     mr_status status = mr_pg_run(conn, &limit, command.data, MR_PG_WHOLE, &result, ret_error);

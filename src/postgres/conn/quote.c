@@ -18,6 +18,13 @@ void mr_sql_add_literal(struct mr_text *sql, const char *value)
     mr_text_string(sql, "'");
 }
 
+void mr_sql_add_option(struct mr_text *command, const char *value)
+{
+    mr_text_string(command, "'");
+    add_doubled(command, value, '\'', false);
+    mr_text_string(command, "'");
+}
+
 void mr_sql_add_identifier(struct mr_text *sql, const char *name)
 {
     mr_text_string(sql, "\"");

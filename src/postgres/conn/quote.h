@@ -15,6 +15,10 @@ static inline bool mr_table_name_equal(const struct mr_table_name *a, const stru
     return strcmp(a->schema, b->schema) == 0 && strcmp(a->table, b->table) == 0;
 }
 
+/* A value in a replication command. Its scanner has neither E'' nor standard_conforming_strings: a backslash is one
+ * (src/backend/replication/repl_scanner.l, <q>). */
+void mr_sql_add_option(struct mr_text *command, const char *value);
+
 /* Quoted so that each server takes the text as it is, whatever standard_conforming_strings is
  * (PostgreSQL documentation, "Lexical Structure", String Constants with C-Style Escapes). */
 void mr_sql_add_literal(struct mr_text *sql, const char *value);

@@ -85,9 +85,10 @@ static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_option
     if (mr_pg_holder_of_tables(conn, options, &holder, &table, NULL) == MR_OK &&
         holder.who[0] != '\0') {
         struct mr_error reason = *error;
-        mr_error_refused(error, reason.status, reason.sqlstate, "%s; table %s is locked by %s, since %s: %s",
-                     reason.text, table.data, holder.who,
-                     holder.since[0] == '\0' ? "an unknown time" : holder.since, holder.remedy);
+        mr_error_refused(error, reason.status, reason.sqlstate,
+                         "%s; table %s is locked by %s, since %s: %s", reason.text, table.data,
+                         holder.who, holder.since[0] == '\0' ? "an unknown time" : holder.since,
+                         holder.remedy);
     }
 }
 

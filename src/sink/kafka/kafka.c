@@ -32,14 +32,21 @@ mr_status mr_kafka_explain(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_
                    rd_kafka_err2name(err), remedy[0] == '\0' ? "" : "; ", remedy);
 }
 
-/* What follows from a refused record (a transaction in the wrong state, what is purged) may be reported before it. */
-static bool is_cause(const struct mr_kafka_sink *kafka, mr_status status)
+/* What follows from a refused record or a lost transaction may be reported before it. */
+static bool only_follows(rd_kafka_resp_err_t err)
+{
+    return err == RD_KAFKA_RESP_ERR__PURGE_QUEUE || err == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT ||
+           err == RD_KAFKA_RESP_ERR__STATE || err == RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD;
+}
+
+static bool is_cause(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, mr_status status)
 {
     switch (kafka->session) {
     case MR_KAFKA_SERVES:
         return true;
     case MR_KAFKA_FAILED:
-        return status != MR_ERR_TRANSIENT && kafka->failure.status == MR_ERR_TRANSIENT;
+        return (status != MR_ERR_TRANSIENT && kafka->failure.status == MR_ERR_TRANSIENT) ||
+               (kafka->failure_follows && !only_follows(err));
     default:
         return false;
     }
@@ -73,22 +80,34 @@ bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
 {
     mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(err), 1);
     struct mr_error failure;
-    if (!explain_purge(kafka, err, &failure)) {
+    bool is_known = explain_purge(kafka, err, &failure);
+    if (!is_known) {
         mr_kafka_explain(kafka, err, topic, text, &failure);
     }
-    if (!is_cause(kafka, failure.status)) {
+    if (!is_cause(kafka, err, failure.status)) {
         return false;
     }
     kafka->session = MR_KAFKA_FAILED;
     kafka->failure = failure;
+    kafka->failure_follows = !is_known && only_follows(err);
     return true;
 }
 
 void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
                              const struct mr_record *record, bool alone)
 {
-    if (!mr_kafka_session_fail(kafka, err, record->topic->name, text) ||
-        kafka->failure.status != MR_ERR_POISON) {
+    if (!mr_kafka_session_fail(kafka, err, record->topic->name, text)) {
+        return;
+    }
+    int64_t age_s = mr_wall_ns() / 1000000000 - record->commit_time_us / 1000000;
+    if (err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP && age_s > 0) {
+        mr_error_set(&kafka->failure, MR_ERR_TRANSIENT,
+                     "Kafka topic \"%s\" takes no record of a commit of %lld s ago; raise its "
+                     "message.timestamp.before.max.ms (25 hours are always enough), or set "
+                     "its message.timestamp.type to LogAppendTime",
+                     record->topic->name, (long long)age_s);
+    }
+    if (kafka->failure.status != MR_ERR_POISON) {
         return;
     }
     kafka->session = MR_KAFKA_REFUSED;

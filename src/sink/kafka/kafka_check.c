@@ -20,8 +20,11 @@ struct kafka_check {
     const struct mr_kafka_options *options;
     mr_finding_fn report;
     void *context;
-    int64_t asked_ns; /* since when the position is being read */
-    int stop_fd;      /* ends that; of mr_kafka_look_at_stored */
+    int64_t asked_ns;                         /* since when the position is being read */
+    int stop_fd;                              /* ends that; of mr_kafka_look_at_stored */
+    const struct rd_kafka_metadata *metadata; /* of all topics; NULL: nobody answered */
+    const char *const *topics;                /* of the tables */
+    uint32_t topic_count;
     int brokers;
     rd_kafka_resp_err_t last_code; /* what librdkafka complained of while it tried */
     char last_error[TEXT_MAX];
@@ -114,9 +117,44 @@ static bool check_copies(const struct kafka_check *check, const char *subject)
     return false;
 }
 
+/* Kafka makes no topic whose name is another's but for . and _, which its metrics do not tell apart (Topic.hasCollision in
+ * clients/…/common/internals). */
+static bool collides(const char *name, const char *other)
+{
+    while (*name != '\0' && (*name == '.' ? '_' : *name) == (*other == '.' ? '_' : *other)) {
+        name++;
+        other++;
+    }
+    return *name == '\0' && *other == '\0';
+}
+
+/* The topic that is there, or that is made for a table before, with such a name; NULL: there is none. */
+static const char *find_collision(const struct kafka_check *check, const char *name)
+{
+    for (int i = 0; i < check->metadata->topic_cnt; i++) {
+        const char *other = check->metadata->topics[i].topic;
+        if (strcmp(name, other) != 0 && collides(name, other)) {
+            return other;
+        }
+    }
+    for (uint32_t i = 0; i < check->topic_count && strcmp(check->topics[i], name) != 0; i++) {
+        if (collides(name, check->topics[i])) {
+            return check->topics[i];
+        }
+    }
+    return NULL;
+}
+
 static void check_missing_topic(const struct kafka_check *check, const char *subject,
                                 const char *name)
 {
+    const char *other = find_collision(check, name);
+    if (other != NULL) {
+        find(check, MR_ERR_CONFIG, subject,
+             "give one of them another name (topic_prefix, routes), or delete the other topic",
+             "can't be made: Kafka does not tell . from _ in names, and has %s", other);
+        return;
+    }
     const struct mr_kafka_options *options = check->options;
     if (!options->create_topics) {
         char remedy[TEXT_MAX];
@@ -130,12 +168,11 @@ static void check_missing_topic(const struct kafka_check *check, const char *sub
     }
 }
 
-static void check_topic(const struct kafka_check *check, const struct rd_kafka_metadata *metadata,
-                        const char *name)
+static void check_topic(const struct kafka_check *check, const char *name)
 {
     char subject[300];
     snprintf(subject, sizeof(subject), "topic %s", name);
-    const struct rd_kafka_metadata_topic *topic = find_topic(metadata, name);
+    const struct rd_kafka_metadata_topic *topic = find_topic(check->metadata, name);
     if (topic == NULL) {
         check_missing_topic(check, subject, name);
         return;
@@ -277,7 +314,11 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
                     uint32_t topic_count, mr_finding_fn report, void *context,
                     struct mr_kafka_stored *ret_stored)
 {
-    struct kafka_check check = {.options = options, .report = report, .context = context};
+    struct kafka_check check = {.options = options,
+                                .report = report,
+                                .context = context,
+                                .topics = topics,
+                                .topic_count = topic_count};
     struct mr_error error;
     rd_kafka_t *client = client_new(&check, &error);
     if (client == NULL) {
@@ -291,11 +332,12 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
         check_unreachable(&check, client, err);
     } else {
+        check.metadata = metadata;
         check.brokers = metadata->broker_cnt;
         find(&check, MR_OK, "Kafka", NULL, "%d %s, answered by %s", metadata->broker_cnt,
              metadata->broker_cnt == 1 ? "broker" : "brokers", metadata->orig_broker_name);
         for (uint32_t i = 0; i < topic_count; i++) {
-            check_topic(&check, metadata, topics[i]);
+            check_topic(&check, topics[i]);
         }
         check_state(&check, client, metadata, ret_stored);
         rd_kafka_metadata_destroy(metadata);

@@ -16,15 +16,27 @@ enum {
     LOOKS_A_MINUTE = 60000 / (LOOK_MS + LOOK_ANSWER_MS),
 };
 
+/* Of a request with several records that a broker refuses, librdkafka gives each the code INVALID_RECORD, whatever is wrong with it
+ * (rdkafka_request.c, as in KIP-467); what it was is in the broker's text alone (validateTimestamp
+ * in storage/internals/log/LogValidator.java, since Kafka 2.4). */
+static rd_kafka_resp_err_t code_of(const rd_kafka_message_t *message)
+{
+    const char *said = rd_kafka_message_produce_errstr(message);
+    bool is_time = message->err == RD_KAFKA_RESP_ERR_INVALID_RECORD && said != NULL &&
+                   strstr(said, "is out of range. The timestamp") != NULL;
+    return is_time ? RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP : message->err;
+}
+
 static void report_failed(struct mr_kafka_sink *kafka, const rd_kafka_message_t *message,
                           bool alone)
 {
     const struct mr_record *record = kafka->session == MR_KAFKA_REFUSED ? NULL : message->_private;
-    const char *text = rd_kafka_err2str(message->err);
+    rd_kafka_resp_err_t err = code_of(message);
+    const char *text = rd_kafka_err2str(err);
     if (record == NULL) {
-        mr_kafka_session_fail(kafka, message->err, rd_kafka_topic_name(message->rkt), text);
+        mr_kafka_session_fail(kafka, err, rd_kafka_topic_name(message->rkt), text);
     } else {
-        mr_kafka_session_refuse(kafka, message->err, text, record, alone);
+        mr_kafka_session_refuse(kafka, err, text, record, alone);
     }
 }
 

@@ -90,6 +90,7 @@ struct mr_kafka_sink {
     rd_kafka_queue_t *events;
     enum mr_kafka_session session;
     struct mr_error failure; /* of a session that serves no more */
+    bool failure_follows;    /* from another, which is not known yet */
     struct mr_kafka_topics topics;
     struct mr_kafka_ready ready;
     uint32_t send_at; /* records of the batch at hand that are in queues already */

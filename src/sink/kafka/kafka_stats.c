@@ -28,6 +28,8 @@ static void parse_broker(const cJSON *item, struct mr_sink_broker *ret)
         .rtt_p99 = window(item, "rtt", "p99"),
         .queue_avg = window(item, "outbuf_latency", "avg"),
         .queue_p99 = window(item, "outbuf_latency", "p99"),
+        .throttle_avg = window(item, "throttle", "avg") * 1e3, /* in milliseconds there */
+        .throttle_p99 = window(item, "throttle", "p99") * 1e3,
         .requests_in_flight = count(item, "waitresp_cnt"),
         .requests = count(item, "tx"),
         .retries = count(item, "txretries"),
