@@ -34,6 +34,16 @@ def test_every_finding_at_once(database, millrace):
     assert state(database) == before
 
 
+def test_unlogged_table_under_a_pattern(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE UNLOGGED TABLE u (id int PRIMARY KEY)")
+    process = millrace(tables=("public.*",))
+    code, text = check(process)
+    assert code == 0 and "match 1 unlogged table (public.u), whose changes are not in the WAL: nothing comes of it" in text, text
+    process.configure(excluded_tables='["public.u"]')
+    code, text = check(process)
+    assert code == 0 and "unlogged" not in text, text
+
+
 def test_identities_that_are_none_or_hold_less(database, millrace):
     """Partitions are no better than their own identity; neither a deferrable key nor a dropped index is one; INCLUDE adds nothing."""
     database.run("CREATE TABLE d (id int PRIMARY KEY DEFERRABLE); CREATE TABLE x (id int PRIMARY KEY, v int NOT NULL UNIQUE);"

@@ -3,9 +3,11 @@
 import json
 import subprocess
 import threading
+import urllib.parse
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from kit import BINARY, connect, dsn, eventually
 from test_reload import reload, with_tables
@@ -39,14 +41,19 @@ def copy(process, table, *arguments):
 
 
 def test_names_as_options_have_them(database, millrace):
-    """A command finds what `tables` names, written the same way; a publication may have any name, which the first copy precedes."""
+    """A command finds what `tables` names, written the same way; a publication, a role and an application may have any name."""
     names = {'public."a:b"': 'public."a:b"', "Mixed": 'public."Mixed"', '"s.1"."A""\\b\'"': '"s.1"."A""\\b\'"', "s_2.t": "s_2.t"}
     database.run('CREATE SCHEMA "s.1"; CREATE SCHEMA s_2;' + "".join(
-        f"CREATE TABLE {sql} (id int PRIMARY KEY); INSERT INTO {sql} VALUES (1), (2);" for sql in names.values()))
+        f"CREATE TABLE {table} (id int PRIMARY KEY); INSERT INTO {table} VALUES (1), (2);" for table in names.values()))
+    role = f"{database.name} r'o\"l\\e"
+    database.run(f"CREATE ROLE {sql.Identifier(role).as_string()} SUPERUSER LOGIN PASSWORD 'pw'")
     process = millrace(tables=tuple(names), snapshot__mode='"initial"',
-                       source__postgres__publication_name=json.dumps(f'{database.name}\\"x\' \\')).start().streaming()
-    for name, sql in names.items():
-        database.run(f"INSERT INTO {sql} VALUES (3)")
+                       source__postgres__publication_name=json.dumps(f'{database.name}\\"x\' \\'))
+    process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{urllib.parse.quote(role)}:pw") \
+        + "?application_name=" + urllib.parse.quote("a'b\\\"c")
+    process.start().streaming()
+    for name, table in names.items():
+        database.run(f"INSERT INTO {table} VALUES (3)")
         code, said = command(process, name)
         assert code == 0 and "failed" not in said, (name, said)
         proof = subprocess.run([BINARY, "verify", name, "--config", process.path], capture_output=True, text=True, timeout=120,

@@ -472,6 +472,18 @@ void mr_sql_add_unpublished(struct mr_text *sql, const struct mr_pg_source_optio
     of "relreplident IN ('f', 'i') OR " of "relreplident = 'd' AND " of "oid IN (SELECT indrelid"  \
        " FROM pg_index WHERE indisprimary)"
 
+void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    mr_text_string(sql, "WITH fits AS (SELECT format('%I.%I', nspname, relname) AS name FROM"
+                        " (SELECT nspname, relname FROM pg_class JOIN pg_namespace s"
+                        " ON s.oid = relnamespace WHERE relkind = 'r' AND relpersistence = 'u'"
+                        " OFFSET 0) c WHERE ");
+    add_any_pattern(sql, options->captured.patterns, options->captured.pattern_count);
+    mr_text_string(sql, " AND NOT ");
+    add_any_pattern(sql, options->captured.excluded, options->captured.excluded_count);
+    mr_text_string(sql, ") SELECT (SELECT count(*) FROM fits)," FEW("fits"));
+}
+
 void mr_sql_add_meant(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
     add_tables(sql, options, version);

@@ -125,6 +125,9 @@ enum mr_rule_column {
 };
 #define MR_RULE_SHAPE "bb"
 
+/* One row: how many unlogged tables the patterns fit, whose changes are in no WAL, and the names of five ("nS"). */
+void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options);
+
 /* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
  * their names; row changes that the server has counted in them, and in all that is sent (0 where there is no such table). Then
  * tables that patterns alone mean, some of their names; those of them without a replica identity, some names; those that the

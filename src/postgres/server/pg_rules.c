@@ -45,6 +45,11 @@ static mr_status read_all(struct mr_pg_conn *conn, struct mr_pg_facts *facts,
         mr_sql_add_rules(&sql, options, facts->version);
         MR_TRY(mr_pg_query(conn, &sql, &rule, &facts->rules, ret_error));
     }
+    if (options->captured.pattern_count > 0) {
+        static const struct mr_pg_shape unlogged = {"unlogged tables", "nS", 1, 1};
+        mr_sql_add_unlogged(&sql, options);
+        MR_TRY(mr_pg_query(conn, &sql, &unlogged, &facts->unlogged, ret_error));
+    }
     mr_sql_add_meant(&sql, options, facts->version);
     return mr_pg_query(conn, &sql, &meant, &facts->meant, ret_error);
 }
@@ -75,6 +80,7 @@ void mr_pg_facts_done(struct mr_pg_facts *facts)
 {
     mr_pg_result_free(facts->server);
     mr_pg_result_free(facts->tables);
+    mr_pg_result_free(facts->unlogged);
     mr_pg_result_free(facts->keys);
     mr_pg_result_free(facts->rules);
     mr_pg_result_free(facts->meant);
@@ -586,6 +592,21 @@ static void rule_patterns(const struct rules *rules)
     }
 }
 
+static void rule_unlogged(const struct rules *rules)
+{
+    const struct mr_pg_result *unlogged = rules->facts->unlogged;
+    int64_t count = mr_pg_result_number(unlogged, 0, 0);
+    if (count > 0) {
+        mr_pg_remedy(rules->to, "run ALTER TABLE … SET LOGGED, or name them in excluded_tables");
+        MR_FOUND_WARNING(rules->to,
+                         "match %lld unlogged %s (%s%s), whose changes are not in the WAL: nothing "
+                         "comes of %s",
+                         (long long)count, count == 1 ? "table" : "tables",
+                         names_of(mr_pg_result_value(unlogged, 0, 1)), count > 5 ? ", …" : "",
+                         count == 1 ? "it" : "them");
+    }
+}
+
 /* What patterns mean can't be wrong; their writer wants to see it. */
 static void rule_meant(const struct rules *rules)
 {
@@ -627,6 +648,7 @@ static void rule_meant(const struct rules *rules)
                          names_of(mr_pg_result_value(meant, 0, MR_MEANT_UNHELD_NAMES)),
                          unheld > 5 ? ", …" : "");
     }
+    rule_unlogged(rules);
 }
 
 static void rule_missing_slot(const struct rules *rules)

@@ -93,19 +93,29 @@ bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
     return true;
 }
 
+/* One of the past is told apart from one of the future, which a wrong clock makes. */
+static void explain_age(struct mr_kafka_sink *kafka, const struct mr_record *record)
+{
+    int64_t own_ms = mr_headers_place(mr_record_headers(record)).time_ms;
+    int64_t at_ms = own_ms != 0 ? own_ms : record->commit_time_us / 1000;
+    int64_t age_s = (mr_wall_ns() / 1000000 - at_ms) / 1000;
+    if (age_s > 0) {
+        mr_error_set(&kafka->failure, MR_ERR_TRANSIENT,
+                     "Kafka topic \"%s\" takes no record that is %lld s old; raise its "
+                     "message.timestamp.before.max.ms (25 hours are always enough), or set its "
+                     "message.timestamp.type to LogAppendTime",
+                     record->topic->name, (long long)age_s);
+    }
+}
+
 void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
                              const struct mr_record *record, bool alone)
 {
     if (!mr_kafka_session_fail(kafka, err, record->topic->name, text)) {
         return;
     }
-    int64_t age_s = mr_wall_ns() / 1000000000 - record->commit_time_us / 1000000;
-    if (err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP && age_s > 0) {
-        mr_error_set(&kafka->failure, MR_ERR_TRANSIENT,
-                     "Kafka topic \"%s\" takes no record of a commit of %lld s ago; raise its "
-                     "message.timestamp.before.max.ms (25 hours are always enough), or set "
-                     "its message.timestamp.type to LogAppendTime",
-                     record->topic->name, (long long)age_s);
+    if (err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
+        explain_age(kafka, record);
     }
     if (kafka->failure.status != MR_ERR_POISON) {
         return;
