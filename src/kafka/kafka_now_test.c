@@ -78,11 +78,13 @@ static void await_reports(struct fixture *fixture, int count)
         mr_kafka_now_all(fixture->producer);
         rd_kafka_event_t *event = rd_kafka_queue_poll(fixture->events, 20);
         const rd_kafka_message_t *message;
-        while ((message = rd_kafka_event_message_next(event)) != NULL) {
+        while (event != NULL && (message = rd_kafka_event_message_next(event)) != NULL) {
             assert_int_equal(message->err, RD_KAFKA_RESP_ERR_NO_ERROR);
             fixture->reported++;
         }
-        rd_kafka_event_destroy(event);
+        if (event != NULL) {
+            rd_kafka_event_destroy(event);
+        }
     }
     assert_int_equal(fixture->reported, count);
 }
