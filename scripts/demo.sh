@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/demo.sh [--rows N] [--events N] [--end]
 #
-# From a bare Debian 12 or 13 to a running stream: installs what is missing (scripts/setup.sh --demo: compilers and libraries,
+# From a bare Debian to a running stream: installs what is missing (scripts/setup.sh --demo: compilers and libraries,
 # Java, Kafka's jars, a small Python environment, PostgreSQL where none from 14 on is
 # installed), builds millrace, starts a private PostgreSQL and a private single-node Kafka, fills a table, has its rows
 # copied, and then runs a burst of changes through all three. Prints what came out: rows copied and rows/s, events, events/s,
