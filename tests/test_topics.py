@@ -101,13 +101,13 @@ def test_partitions_are_added_and_sessions_lost(database, millrace, topic):
     for lost, count in enumerate((3, 5, 12), 1):
         write_more(database)
         add_partitions(database, name, count)
-        process.wait_for("partitions_added")
         write_more(database)
         limit_records(database, name, AlterConfigOpType.SET)
         process.wait_for("sink_session_lost", times=lost)
         limit_records(database, name, AlterConfigOpType.DELETE)
     write_more(database)
     assert process.stop() == 0
+    assert process.log("partitions_added")[0]["used"] == 2
     process.start().streaming()
     writers.finish()
     reader, highest, taken, records = topic(name), {}, [], []
