@@ -31,6 +31,7 @@ const char *mr_status_name(mr_status status)
     return statuses[status].name;
 }
 
+MR_PRINTF(4, 0)
 static void error_fill(struct mr_error *error, mr_status status, const char *sqlstate,
                        const char *format, va_list args)
 {

@@ -19,15 +19,15 @@ static const struct {
     /* 53: connections, slots, disk, memory, which may be there again later; 55P03: lock_timeout; 55006: the slot is held by
      * another process. */
     {"53300", "max_wal_senders", MR_ERR_TRANSIENT,
-     "raise max_wal_senders, or end a walsender that nobody needs (pg_stat_replication)"},
+     "raise max_wal_senders, or end an unused walsender (pg_stat_replication)"},
     {"53300", "for role", MR_ERR_TRANSIENT,
-     "raise it (ALTER ROLE … CONNECTION LIMIT), or end connections that nobody needs "
+     "raise it (ALTER ROLE … CONNECTION LIMIT), or end unused connections "
      "(pg_stat_activity)"},
     {"53300", "for database", MR_ERR_TRANSIENT,
-     "raise it (ALTER DATABASE … CONNECTION LIMIT), or end connections that nobody needs "
+     "raise it (ALTER DATABASE … CONNECTION LIMIT), or end unused connections "
      "(pg_stat_activity)"},
     {"53300", NULL, MR_ERR_TRANSIENT,
-     "raise max_connections, or end connections that nobody needs (pg_stat_activity)"},
+     "raise max_connections, or end unused connections (pg_stat_activity)"},
     {"57P01|57P02|57P03|57P05|08*|53*|55P03|55006|40*", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,
      "rows since the slot's position are gone; " MR_RECIPE_OF_COPY},
