@@ -24,9 +24,9 @@ QUESTIONS = {
                 None, None, None, None, "t", "t", "t", "f"]]),
     "slots": (r"^SELECT slot_name, confirmed_flush_lsn", [["shop", "0/1000", None]]),
     "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),
-    "unlisted": (r"FROM unlisted", [["0", None, "0", "0", "0", None, "0", None]]),
+    "unlisted": (r"FROM unlisted", [["0", None, "0", "0", "0", None, "0", None, "0", None, "0", None]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
-    "captured": (r"WHEN l\.oid", [["16385", "2"]]),
+    "captured": (r"WHEN l\.oid", [["16385", "2", "t"]]),
     "keys": (r"SELECT s\.\*, t\.\*", [["0/2000"] + [None] * 15]),
     "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),
 }

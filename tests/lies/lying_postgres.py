@@ -29,7 +29,7 @@ FRESH = {"state": [["logical", "UTF8", None, None, "4711", "t"] + [None] * (len(
 MADE = {"patience": (r"^SELECT least\(setting", [["1500"]])}
 COMMANDS = {"create publication": r"^(SET LOCAL lock_timeout = \d+; )?CREATE PUBLICATION", "create slot": r"^CREATE_REPLICATION_SLOT"}
 # What `millrace check` asks besides.
-CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000"]]),
+CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000", "4096"]]),
            "keys besides": (r"^SELECT k\.nspname, k\.relname", [["public", "t", "id,name", "name,id", "t"]]),
            "client's port": (r"^SELECT greatest\(inet_client_port", [["0"]]),
            "role": (r"^SELECT rolsuper", [["f", "t", "t"]]),
@@ -57,7 +57,7 @@ COPIED = {
     "slot dropped": (r"^SELECT pg_drop_replication_slot", [[""]], 1),
 }
 BROKEN_OFF = [["shop_snapshot_1", "0/2000", None, "t"]]
-TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2"], ["16390", "2"]]}
+TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2", "t"], ["16390", "2", "t"]]}
 # What is asked for by a row of the table of signals: a table is found, and copied in chunks while the stream runs.
 XID = 100_000
 SIGNALLED = {
