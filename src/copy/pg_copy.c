@@ -183,6 +183,14 @@ static mr_status make_relation(struct reading *reading, struct mr_error *ret_err
     };
     mr_status status =
         mr_pg_catalog_describe(reading->catalog, &copy->view.transaction, &view, ret_error);
+    struct mr_pg_question *question = &reading->catalog->question;
+    if (status == MR_FULL && question->kind == MR_PG_ASK_PARENT &&
+        mr_pg_captured_find(&reading->catalog->captured, view.oid) != MR_PG_PARTITION) {
+        /* What it was before matters to the stream; at the snapshot it is no partition. */
+        *question = (struct mr_pg_question){0};
+        view.is_unlisted = true;
+        status = MR_OK;
+    }
     if (status == MR_FULL) { /* all was read in this snapshot */
         return mr_fail(ret_error, MR_ERR_PROTOCOL,
                        "the server was asked for the columns to copy and for their types, and the "
