@@ -66,6 +66,42 @@ static void check_patterns(struct mr_config *config, const struct mr_published *
     }
 }
 
+static bool lists_column(const struct mr_published *entry, const char *column)
+{
+    for (uint32_t i = 0; i < entry->column_count; i++) {
+        if (strcmp(entry->columns[i], column) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A rule for a column that the publication does not send anyway finds none in the stream, and misses nothing. */
+static void mark_unsent(struct mr_config *config)
+{
+    struct mr_encode_options *encode = &config->encode;
+    const struct mr_pg_source_options *source = &config->source;
+    if (encode->column_rule_count == 0 || source->captured.published_count == 0) {
+        return;
+    }
+    struct mr_column_rule *rules =
+        KEPT_ARRAY(config, struct mr_column_rule, encode->column_rule_count);
+    for (uint32_t i = 0; i < encode->column_rule_count; i++) {
+        rules[i] = encode->column_rules[i];
+        for (uint32_t k = 0; k < source->captured.published_count; k++) {
+            const struct mr_published *entry = &source->captured.published[k];
+            rules[i].is_unsent |= entry->column_count > 0 &&
+                                  mr_pattern_is_name(&rules[i].table.schema) &&
+                                  mr_pattern_is_name(&rules[i].table.table) &&
+                                  mr_pattern_is_name(&rules[i].column) &&
+                                  strcmp(rules[i].table.schema.text, entry->table.schema) == 0 &&
+                                  strcmp(rules[i].table.table.text, entry->table.table) == 0 &&
+                                  !lists_column(entry, rules[i].column.text);
+        }
+    }
+    encode->column_rules = rules;
+}
+
 void mr_config_build_publication(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
@@ -88,4 +124,5 @@ void mr_config_build_publication(struct mr_config *config)
         }
     }
     check_patterns(config, entries);
+    mark_unsent(config);
 }

@@ -143,6 +143,7 @@ struct mr_column_rule {
     struct mr_pattern column;
     const char *topic; /* of the stream alone that goes there; NULL: of all */
     uint32_t length;
+    bool is_unsent; /* the publication's list of the table, as configured, lacks the column */
 };
 
 /* Topics that a value of an outbox's rows names. A value whose topic can't be is an error, or goes to the fallback. */

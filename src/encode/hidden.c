@@ -129,7 +129,7 @@ static const char *missing_of(const struct mr_hidden *hidden, const struct mr_re
 {
     for (uint32_t i = 0; i < hidden->rule_count; i++) {
         const struct mr_column_rule *rule = &hidden->rules[i];
-        bool is_about = rule->action != MR_COLUMN_INCLUDE &&
+        bool is_about = rule->action != MR_COLUMN_INCLUDE && !rule->is_unsent &&
                         (rule->topic == NULL || strcmp(rule->topic, topic) == 0) &&
                         mr_pattern_is_name(&rule->table.schema) &&
                         mr_pattern_is_name(&rule->table.table) && mr_pattern_is_name(&rule->column);
