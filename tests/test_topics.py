@@ -109,6 +109,7 @@ def test_partitions_are_added_and_sessions_lost(database, millrace, topic):
     assert process.stop() == 0
     assert process.log("partitions_added")[0]["used"] == 2
     process.start().streaming()
+    write_more(database)  # enough rows for each of the partitions that are used from here on
     writers.finish()
     reader, highest, taken, records = topic(name), {}, [], []
 
