@@ -90,13 +90,12 @@ static void mark_unsent(struct mr_config *config)
         rules[i] = encode->column_rules[i];
         for (uint32_t k = 0; k < source->captured.published_count; k++) {
             const struct mr_published *entry = &source->captured.published[k];
-            rules[i].is_unsent |= entry->column_count > 0 &&
-                                  mr_pattern_is_name(&rules[i].table.schema) &&
-                                  mr_pattern_is_name(&rules[i].table.table) &&
-                                  mr_pattern_is_name(&rules[i].column) &&
-                                  strcmp(rules[i].table.schema.text, entry->table.schema) == 0 &&
-                                  strcmp(rules[i].table.table.text, entry->table.table) == 0 &&
-                                  !lists_column(entry, rules[i].column.text);
+            rules[i].is_unsent |=
+                entry->column_count > 0 && mr_pattern_is_name(&rules[i].table.schema) &&
+                mr_pattern_is_name(&rules[i].table.table) && mr_pattern_is_name(&rules[i].column) &&
+                strcmp(rules[i].table.schema.text, entry->table.schema) == 0 &&
+                strcmp(rules[i].table.table.text, entry->table.table) == 0 &&
+                !lists_column(entry, rules[i].column.text);
         }
     }
     encode->column_rules = rules;
