@@ -74,15 +74,19 @@ SIGNALLED = {
 # And rules for columns by patterns are compared with what there is.
 DRAFTED = {"rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
            "draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id"]])}
+# What is asked about a table of the stream that is not listed: it may have been a partition of one that is.
+DETACHED = {"sees": (r"^SELECT q\.ago", [["t"]]),
+            "look": (r"^SELECT CASE WHEN pg_is_in_recovery.* c\.oid IS NOT NULL", [["0/2900", "t", "f", "f", "700"]]),
+            "kin": (r"at_that_time", [["public.t", "t", "public.gone"]])}
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.
 MORE_COMMANDS = {
     "signals": {"reader's settings": r"^RESET ALL; RESET ROLE; .*SET row_security", "chunk begin": r"^BEGIN ISOLATION.*LOCK TABLE ONLY", "chunk end": r"^COMMIT; RESET ALL"},
     "drafted": {"draft begin": r"^BEGIN$", "draft limit": r"^SET LOCAL lock_timeout", "draft made": r'^CREATE PUBLICATION "millrace_draft',
                 "draft of table": r'^ALTER PUBLICATION "millrace_draft', "draft end": r"^ROLLBACK$", "altered": r"^BEGIN; SET LOCAL"},
-    "heartbeat": {"heartbeat settings": r"^SET statement_timeout"},
+    "heartbeat": {"heartbeat settings": r"^SET statement_timeout"}, "detached": {},
 }
-BESIDE = {"signals": SIGNALLED, "drafted": DRAFTED, "heartbeat": BEATEN}
+BESIDE = {"signals": SIGNALLED, "drafted": DRAFTED, "heartbeat": BEATEN, "detached": DETACHED}
 NOTICE = b"SNOTICE\0C00000\0M" + b"x" * 4000 + b"\0\0"
 NOTIFICATION = struct.pack("!I", 1) + b"channel\0" + b"x" * 4000 + b"\0"
 
@@ -261,6 +265,14 @@ def signalled(commit_lsn):
     return commit_lsn + 0x30, [begin("signal begin", commit_lsn), columns, insert, commit("signal commit", commit_lsn)]
 
 
+def detached(commit_lsn):
+    """A transaction with a row of a table that was a partition then."""
+    end, messages = small("detached", commit_lsn, 2)
+    of_table, insert = messages[1:3]
+    of_table.fields[5].value, of_table.fields[7].value, insert.fields[5].value = SIGNAL_OID, "part", SIGNAL_OID
+    return end, messages
+
+
 FIRST, WIDE, LAST = small("first", 0x3000, 1), wide(0x4000), small("last", 0x6000, 3)
 ALONE = 0x5000
 # Each piece of the stream, and where it ends: one that ends at or before the start is not sent again.
@@ -272,6 +284,7 @@ STREAM = (FIRST, WIDE,
           LAST)
 END = LAST[0]
 SIGNAL_STREAM = (signalled(0x2800), FIRST)
+STREAMS = {"signals": SIGNAL_STREAM, "detached": (detached(0x2800), FIRST)}
 
 
 def greeting():
@@ -336,7 +349,7 @@ def all_messages():
     """Every message there is, with the login and the state of the server that it takes: [(message, login, state)]; a state
     is "", "fresh" (no slot and no publication yet), "copy" (likewise, and existing rows are copied), "copy again" (such a
     copy was broken off), "check" (`millrace check` asks), "resumed" (a position is stored), "signals" (a table of signals is read),
-    "drafted" (the publication is to have a filter), or "heartbeat" (queries are run)."""
+    "drafted" (the publication is to have a filter), "heartbeat" (queries are run), or "detached" (a table was a partition)."""
     found = [(SSL, "trust", "")]
     for how in ("cleartext", "md5", "scram"):
         found += [(message, how, "") for message in login(how)]
@@ -502,7 +515,7 @@ class LyingPostgres(Listener):
 
     def __init__(self, lie=None, stream=STREAM, patience_s=0, state=""):
         self.lie, self.state = lie, lie.state if lie else state
-        self.stream = stream = SIGNAL_STREAM if self.state == "signals" else stream
+        self.stream = stream = STREAMS.get(self.state, stream)
         self.patience_s = patience_s  # how long it waits for each transaction's confirmation before it sends the next
         self.end = stream[-1][0]
         self.told = threading.Event()

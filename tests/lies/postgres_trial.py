@@ -13,7 +13,7 @@ BY_STATE = {
                 "columns.mask": '["public.*:other.*=5"]'},
     "heartbeat": {"heartbeat.interval": '"20ms"', "heartbeat.query": '"SELECT heartbeat"'},
 }
-TOLD_ON_STDOUT = ("", "fresh", "signals", "drafted", "heartbeat")
+TOLD_ON_STDOUT = ("", "fresh", "signals", "drafted", "heartbeat", "detached")
 # What is asked on connections beside the stream's, which may be at its end by then.
 BESIDE_THE_STREAM = {"signals": ("names of", "table found", "transaction number", "chunk", "reader", "signal"), "heartbeat": ("heartbeat",)}
 INVENTED = ("chunk row", "signal")  # such a lie is about the rows themselves

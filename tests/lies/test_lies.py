@@ -88,7 +88,7 @@ def test_lies_that_ended_it_once(monkeypatch, name):
 
 
 @pytest.mark.parametrize("state,said", [
-    ("signals", "incremental_done"), ("drafted", "publication_altered"), ("heartbeat", "source_connected")])
+    ("signals", "incremental_done"), ("drafted", "publication_altered"), ("heartbeat", "source_connected"), ("detached", "partition_gone")])
 def test_honest_servers_of_other_states(monkeypatch, state, said):
     """What is lied about there is asked for, and no other question is left without an answer."""
     monkeypatch.setattr(trial, "LAUNCHER", Launcher())
