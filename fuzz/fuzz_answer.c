@@ -400,7 +400,10 @@ static mr_status ask_captured(struct asked *asked)
     mr_status status =
         mr_pg_captured_read(&captured, asked->conn, asked->options, &horizon, &asked->error);
     if (status == MR_OK) {
-        status = mr_pg_captured_ask(&captured, asked->conn, asked->options, 16385, &asked->error);
+        const struct mr_pg_described described = {
+            .oid = 16385, .schema = "s", .table = "t", .columns = "('c', 25, -1)"};
+        status =
+            mr_pg_captured_ask(&captured, asked->conn, asked->options, &described, &asked->error);
     }
     for (uint32_t oid = 16384; oid < 16388; oid++) {
         mr_pg_captured_is_stale(&captured, oid, &transaction);
