@@ -33,6 +33,11 @@ def follow(consumer, count, what):
     sys.exit(f"only {len(waits)} of {count} {what} arrived")
 
 
+def rate(count, seconds):
+    """A second's; few records may come in one answer of the broker, between whose first and last no time is measured."""
+    return f"{count / seconds:.0f}" if seconds > 0 else "–"
+
+
 def show(messages):
     for message in messages:
         headers = {name: value.decode() for name, value in message.headers()}
@@ -93,9 +98,9 @@ def run(stand, millrace, rows, events):
     latencies.sort()
     print("\nthe first rows and the first changes, as a consumer sees them:")
     show(copied[:1] + shown[:SAMPLES - 1])
-    print(f"\n  rows copied              {rows} in {copy_seconds:.1f} s, {rows / copy_seconds:.0f} rows/s"
+    print(f"\n  rows copied              {rows} in {copy_seconds:.1f} s, {rate(rows, copy_seconds)} rows/s"
           f"\n  events                   {len(latencies)}"
-          f"\n  events/s                 {len(latencies) / seconds:.0f}"
+          f"\n  events/s                 {rate(len(latencies), seconds)}"
           f"\n  commit to consumer       p50 {latencies[len(latencies) // 2] * 1e3:.1f} ms,"
           f" p99 {latencies[int(len(latencies) * .99)] * 1e3:.1f} ms"
           f"\n  CPU of millrace          {cpu_seconds(millrace.process.pid) / (events + rows) * 1e6:.1f} µs/event"
