@@ -1,6 +1,6 @@
 """A machine that has nothing: README's two commands, and its way from source, in a Debian as debootstrap makes it, with this machine's settings of
-packages, certificates and proxies, and nothing else of it. Only with MILLRACE_TEST_FRESH=1, as scripts/test.sh has it when a file that the set-up reads has
-changed, beside the other tests. MILLRACE_TEST_FRESH=trixie is Debian 13, for the demo.
+packages, certificates and proxies, and nothing else of it. Only with MILLRACE_TEST_FRESH=1, as scripts/test.sh --full has it.
+MILLRACE_TEST_FRESH=trixie is Debian 13, for the demo.
 
 What the demo leaves running goes away with the namespaces."""
 

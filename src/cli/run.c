@@ -47,7 +47,7 @@ struct app {
     struct mr_ledger *ledger;     /* NULL: none is kept */
     struct mr_hidden *hidden;     /* NULL: no rules for columns */
     struct mr_kept_columns kept_columns;
-    struct mr_companion *companions[5];               /* of all four */
+    struct mr_companion *companions[5];               /* of all five */
     struct mr_section_kind sections[MR_CLI_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
