@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/release.sh STEP [ARGUMENT...]
 #
-# The steps of a release (docs/releasing.md). .github/workflows/release.yml runs them when a tag is pushed; all but push, index,
+# The steps of a release (docs/dev/releasing.md). .github/workflows/release.yml runs them when a tag is pushed; all but push, index,
 # publish and fetch run on any machine, too. Folders are relative to the repository.
 #
 #   prepare VERSION [DATE]   by hand, before the tag: the version and the date (default: today) into the files that have them; the first
@@ -25,7 +25,7 @@ set -euo pipefail
 cd "$REPO_ROOT"
 
 ARCHITECTURES=(amd64 arm64)
-ADDRESSED=(docs/*.md docs/deploy mkdocs.yml) # pages and files with addresses of the repository
+ADDRESSED=(docs/*.md docs/dev/*.md docs/deploy mkdocs.yml) # pages and files with addresses of the repository
 
 version() { sed -n 's/^project(millrace VERSION \([0-9.]*\) .*/\1/p' CMakeLists.txt; }
 
@@ -90,7 +90,7 @@ source_tarball() {
 
 # A key ring for this step alone, in GNUPGHOME; a short path, for the agent's socket is in it.
 with_signing_key() {
-    [ -n "${MILLRACE_SIGNING_KEY:-}" ] || die "MILLRACE_SIGNING_KEY is not set: docs/releasing.md says how to make the key"
+    [ -n "${MILLRACE_SIGNING_KEY:-}" ] || die "MILLRACE_SIGNING_KEY is not set: docs/dev/releasing.md says how to make the key"
     GNUPGHOME=$(mktemp -d /tmp/release.XXXXXX)
     export GNUPGHOME
     trap 'gpgconf --kill all; rm -rf "$GNUPGHOME"' EXIT

@@ -17,7 +17,7 @@
 #
 # --every: a fault each so many seconds, of those that any program must stand, instead of one
 # soon after the other. --peer debezium: the
-# same for Debezium in Kafka Connect (docs/evidence.md, "Beside Debezium"); its log stays in
+# same for Debezium in Kafka Connect (docs/dev/evidence.md, "Beside Debezium"); its log stays in
 # build/peer-logs. With --every, one seed gives both the same faults.
 #
 #   MILLRACE_BIN        binary under test (default build/release/millrace)

@@ -37,7 +37,7 @@ def files(*patterns):
     return sorted(found)
 
 
-DOCUMENTS = sorted({*files("*.md", "docs/*.md", "*/README.md")})
+DOCUMENTS = sorted({*files("*.md", "docs/**/*.md", "*/README.md")})
 
 
 def printed(*arguments):
@@ -125,7 +125,7 @@ def test_every_logged_event_is_described():
 
 
 def test_every_folder_is_described_and_its_includes_are_checked():
-    table, checked = read("docs/architecture.md"), read("scripts/style.sh")
+    table, checked = read("docs/dev/architecture.md"), read("scripts/style.sh")
     for folder in os.listdir(os.path.join(ROOT, "src")):
         if os.path.isdir(os.path.join(ROOT, "src", folder)) and folder != "cmake":
             assert f"| `src/{folder}` |" in table, folder

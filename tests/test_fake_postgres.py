@@ -53,7 +53,7 @@ def test_an_honest_one_is_streamed_from(tmp_path):
         assert ends(process)[0] == 0
         assert all(any(re.search(pattern, asked) for asked in server.asked)
                    for pattern, _ in QUESTIONS.values()), "each question is one that millrace asks"
-        # What it looked up of a table before, a sender takes for what the table was in a backlog (docs/protocol.md).
+        # What it looked up of a table before, a sender takes for what the table was in a backlog (docs/dev/protocol.md).
         assert not [text for text in server.asked_of_sender if re.search("pg_class|pg_publication|pg_attribute|pg_index|pg_type", text)]
         assert len(server.asked_of_sender) >= 3
         assert "quote_all_identifiers=off" in " ".join(server.start_up[0])

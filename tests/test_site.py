@@ -169,7 +169,7 @@ def test_dark_and_light(opened, tmp_path):
 
 def test_nothing_is_asked_of_other_hosts(opened):
     browser, address = opened
-    for path in ("", "configuration/", "evidence/", "profiling/"):
+    for path in ("", "configuration/", "built-in-profiler/", "fleet/"):
         browser.driver.get(address + path)
         asked = browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
         assert asked and [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []

@@ -141,7 +141,7 @@ def test_a_release_is_prepared_and_its_tag_checked(copy):
         subprocess.run(["git", "-C", copy, "checkout", "--quiet", "."], check=True)
     assert release(copy, "prepare", "7.8.9", "2031-02-03").returncode == 0
     assert "repository: https://github.com/Somebody/millrace\n" in (copy / "mkdocs.yml").read_text() or not nameless
-    assert "https://somebody.github.io/millrace/apt" in (copy / "docs/releasing.md").read_text() or not nameless
+    assert "https://somebody.github.io/millrace/apt" in (copy / "docs/dev/releasing.md").read_text() or not nameless
     assert "image: ghcr.io/somebody/millrace:VERSION" in (copy / "docs/deploy/kubernetes.yaml").read_text() or not nameless
     assert "project(millrace VERSION 7.8.9 " in (copy / "CMakeLists.txt").read_text()
     assert "\n## 7.8.9 - 2031-02-03\n" in (copy / "CHANGELOG.md").read_text()

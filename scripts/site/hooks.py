@@ -1,11 +1,12 @@
-"""What MkDocs does not do itself: the version, the page "First event" out of README.md, and links out of docs/, which lead to the repository."""
+"""What MkDocs does not do itself: the version, the page "First event" out of README.md, and links out of docs/ or into docs/dev/, which lead to the
+repository."""
 
 import os
 import re
 
 from mkdocs.structure.files import File
 
-OUTSIDE = re.compile(r"\]\(\.\./([^)\s]+)\)")
+OUTSIDE = re.compile(r"\]\((?:\.\./|(?=dev/))([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -31,5 +32,8 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, config, files):  # pylint: disable=unused-argument
     markdown = markdown.replace("](../README.md#the-first-event)", "](first-event.md)")
     repository = f"{config.extra['repository']}/blob/main/"
-    return "".join(part if at % 2 else OUTSIDE.sub(lambda found: f"]({repository}{found[1]})", part)
+
+    def outside(found):
+        return f"]({repository}{'docs/' * found[1].startswith('dev/')}{found[1]})"
+    return "".join(part if at % 2 else OUTSIDE.sub(outside, part)
                    for at, part in enumerate(FENCE.split(markdown)))

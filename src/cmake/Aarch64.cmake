@@ -1,4 +1,4 @@
-# Toolchain file for a cross build on Debian; docs/contributing.md has the commands. What the build itself runs, and the unit
+# Toolchain file for a cross build on Debian; docs/dev/contributing.md has the commands. What the build itself runs, and the unit
 # tests, run under qemu, whose processor "max" has pointer authentication.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -1,7 +1,7 @@
 /* The HTTP server (libmicrohttpd's only user) and what a handler sees of a request.
  *
  * One thread at low priority accepts, reads requests and runs quick handlers; a slow handler (a profile of 30 seconds) gets a
- * thread of its own. The server never waits for the flow, nor the flow for the server. docs/architecture.md says why there is more
+ * thread of its own. The server never waits for the flow, nor the flow for the server. docs/dev/architecture.md says why there is more
  * here than libmicrohttpd has. */
 #pragma once
 

@@ -6,7 +6,7 @@
 
 #include "testing/test.h"
 
-/* All there are, as docs/architecture.md tells them; written down a second time on purpose. */
+/* All there are, as docs/dev/architecture.md tells them; written down a second time on purpose. */
 static const struct {
     enum mr_handshake_state from;
     enum mr_handshake_event event;

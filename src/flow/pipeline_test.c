@@ -136,7 +136,7 @@ static void test_rows_go_out_while_the_source_is_away(void **state)
     mr_stage_assert_values(stage, (const char *const[]){"a"}, 1);
 }
 
-/* A server that catches up says positions that are behind (docs/protocol.md). */
+/* A server that catches up says positions that are behind (docs/dev/protocol.md). */
 static void test_what_is_received_does_not_go_back(void **state)
 {
     struct mr_stage *stage = *state;

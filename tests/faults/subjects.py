@@ -121,7 +121,7 @@ class MillraceSubject:
 class DebeziumSubject:
     """Debezium's connector in a worker of Kafka Connect (distributed, one worker). The jars: start-debezium.sh --fetch.
 
-    Its settings are its defaults but for those in `_worker` and `_connector`; docs/evidence.md says why."""
+    Its settings are its defaults but for those in `_worker` and `_connector`; docs/dev/evidence.md says why."""
 
     is_millrace = False
     settle_limit_s = 420  # offsets are stored each minute, and the slot is confirmed behind that

@@ -223,7 +223,7 @@ def test_promotion_within_a_copy_beside_the_stream(pair, millrace_for, topic):
 
 
 def test_backlog_of_tables_that_were_altered(pair, millrace_for, topic):
-    """Rows are read by the table as it was, not as it is when millrace connects (from 16 on the server would, docs/protocol.md):
+    """Rows are read by the table as it was, not as it is when millrace connects (from 16 on the server would, docs/dev/protocol.md):
     after a start, and after a connection that was lost."""
     pair.start_primary()
     database = database_on(pair)

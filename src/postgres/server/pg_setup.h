@@ -34,7 +34,7 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
 
 /* Makes or verifies what START_REPLICATION needs: the publication before the slot, else the slot's first changes can't see it.
  * `conn` is the replication connection on which the stream is to run; `desk` is for questions about tables, which the server would
- * keep in the stream's session and read a backlog by (docs/protocol.md). Where `state` does not know the stream, a slot that exists
+ * keep in the stream's session and read a backlog by (docs/dev/protocol.md). Where `state` does not know the stream, a slot that exists
  * is adopted, which `ret_adopted` says, or refused. The first thing that is wrong is the answer.
  *
  * With `ret_copy`, for a copy: its slot is made, or an attempt that was broken off gets another number. When something is to be
