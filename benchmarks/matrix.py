@@ -53,7 +53,7 @@ class Backlog:
         self.size(PILOT_ROWS)
         with self.opened() as bench:
             rate = self.run(bench, Peer("millrace"))["rows_per_s"]
-        self.size(round(rate * seconds * 1.3 * PILOT_ROWS / self.mix.rows, -4))
+        self.size(int(round(rate * seconds * 1.3 * PILOT_ROWS / self.mix.rows, -4)))
 
     @contextlib.contextmanager
     def opened(self):
