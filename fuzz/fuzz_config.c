@@ -1,7 +1,7 @@
 /* Any bytes as a configuration: accepted, or refused with at least one error whose line exists. */
 #include <string.h>
 
-#include "config/config.h"
+#include "daemon/daemon.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         lines += data[i] == '\n';
     }
     struct mr_config *config = NULL;
-    mr_status status = mr_config_load_text("fuzz.toml", (const char *)data, size, &config);
+    mr_status status = mr_daemon_load_text("fuzz.toml", (const char *)data, size, &config);
     MR_ASSERT(status == MR_OK || status == MR_ERR_CONFIG);
     MR_ASSERT((status == MR_OK) == (config->problems.errors == 0));
     for (uint32_t i = 0; i < config->problems.count; i++) {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
-#include "config/values.h"
+#include "options/values.h"
 #include "testing/recording.h"
 #include "testing/stream_reader.h"
 

@@ -1,28 +1,27 @@
 /* Which command it is, and the exit status; the commands are in cli/. */
-#include <fcntl.h>
+#include <libgen.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
+#include "ask/client.h"
 #include "base/thread.h"
 #include "cli/arguments.h"
-#include "cli/confinement.h"
 #include "cli/help.h"
-#include "cli/runbook.h"
 #include "cli/show.h"
+#include "config/confinement.h"
+#include "daemon/daemon.h"
 #include "fleet/fleet.h"
+#include "terminal/runbook.h"
+#include "terminal/terminal.h"
 #include "verify/every.h"
+#include "verify/spill.h"
 
 static int end_with(mr_status status, const struct mr_error *error)
 {
-    if (status != MR_OK && error->text[0] != '\0') {
-        fprintf(stderr, "millrace: %s\n", error->text);
-        mr_runbook_print_see(stderr, "see ", error->text, status);
-    }
-    return mr_status_exit_code(status);
+    return mr_terminal_end("millrace", status, error);
 }
 
 static mr_status record(const struct mr_config *config, const struct mr_record_options *options,
@@ -43,20 +42,31 @@ static mr_status move(struct mr_config *config, const struct mr_move_wish *wish,
     return status;
 }
 
+/* It listens nowhere, and writes temporary files and its figures. */
+static void verify_confine(struct mr_config *config, const char *figures)
+{
+    MR_FREED char *copy = MR_STRDUP(figures == NULL ? "/" : figures);
+    const char *folder = dirname(copy);
+    config->http.enabled = false;
+    (void)mr_confine_process(
+        config,
+        (const char *const[]){mr_spill_folder(), strcmp(folder, "/") == 0 ? NULL : folder, NULL});
+}
+
 /* The verdict is the exit code where there is one. */
 static int verify(struct mr_config *config, const struct mr_arguments *arguments)
 {
     struct mr_error error = {0};
     enum mr_verify_verdict verdict = MR_VERIFY_EQUAL;
     struct mr_verify_options options = arguments->verify;
-    options.ask = mr_show_ask;
+    options.ask = mr_client_object;
     options.server = &config->http;
     int signal_fd = mr_thread_signals(false);
     mr_status status = mr_cli_take_shift(config, signal_fd, &error);
     if (status == MR_OK && arguments->every != NULL) {
         const struct mr_every_options every = {.interval_ms = arguments->every_ms,
                                                .figures = arguments->figures};
-        mr_confine_verify(config, arguments->figures);
+        verify_confine(config, arguments->figures);
         status = mr_verify_every(config, &options, &every, signal_fd, stdout, &error);
         close(signal_fd);
         return status == MR_AGAIN ? 0 : end_with(status, &error); /* it was to end */
@@ -83,6 +93,7 @@ static int fleet(const struct mr_arguments *arguments)
                            : strcmp(word, "plan") == 0 ? mr_fleet_plan
                                                        : mr_fleet_apply;
     const struct mr_fleet_options options = {
+        .load = mr_daemon_load_elsewhere,
         .path = arguments->config_path == NULL ? "fleet.toml" : arguments->config_path,
         .folder = command == mr_fleet_render ? arguments->profile.out : arguments->files[1],
         .helm = arguments->helm,
@@ -129,7 +140,7 @@ static int run_command(const struct mr_arguments *arguments)
         mr_cli_recover_begin(arguments->config_path, &recovery, &error) != MR_OK) {
         return end_with(error.status, &error);
     }
-    mr_status status = mr_config_load(arguments->config_path, &config);
+    mr_status status = mr_daemon_load(arguments->config_path, &config);
     mr_config_print_problems(config, stderr);
     if (status != MR_OK) {
         const struct mr_problems *problems = &config->problems;
@@ -138,8 +149,8 @@ static int run_command(const struct mr_arguments *arguments)
                              status);
     } else {
         mr_log_configure(config->log_level, config->log_format);
-        config->pipeline.stop_after_events = arguments->stop_after;
-        config->pipeline.skip_commit_lsn = arguments->skip_commit_lsn;
+        config->daemon->pipeline.stop_after_events = arguments->stop_after;
+        config->daemon->pipeline.skip_commit_lsn = arguments->skip_commit_lsn;
         status = mr_programs_start(&config->programs, &error);
         if (status == MR_OK && arguments->offset_path != NULL) {
             status = mr_cli_take_over(config, arguments->offset_path);
@@ -162,7 +173,7 @@ static int run_command(const struct mr_arguments *arguments)
         mr_config_free(config);
         return code;
     } else if (status == MR_OK) {
-        status = mr_cli_run(config, &error);
+        status = mr_daemon_run(config, &error);
         error.text[0] = '\0'; /* the log has it */
     }
     mr_config_free(config);
@@ -219,14 +230,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 4 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif
-    /* Else what is opened next would be standard error, and get the log: a socket, for instance. */
-    int fd;
-    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
-    }
-    close(fd);
-    prctl(PR_SET_NAME, "millrace"); /* also where it was started as /proc/self/exe */
-    /* A core file would hold rows. */
-    prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);
+    mr_terminal_begin("millrace");
     struct mr_arguments arguments = {0};
     mr_status status = mr_arguments_parse(argc, argv, &arguments);
     if (status != MR_OK) {

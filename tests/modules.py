@@ -19,14 +19,16 @@ OF_NO_MODULE = """test_benchmarks test_deploy test_docs test_fresh_machine test_
     test_site test_supply_chain test_verdict faults/test_checker faults/test_documents""".split()
 
 SYSTEM = {
+    "ask": "test_admin test_http_oddities test_profile_command",
     "base": "test_limits test_errors test_canary test_clock test_passwords",
-    "cli": "test_check test_recover test_runbook test_errors test_bad_inputs test_admin test_reload test_profile_command test_operations",
-    "config": "test_bad_inputs test_errors test_reload test_canary",
+    "cli": "test_check test_recover test_runbook test_admin test_profile_command test_operations",
+    "config": "test_bad_inputs test_errors test_confinement",
     "confine": "test_confinement",
     "control": "test_slot_cost test_admin test_http_oddities test_live_page test_metrics test_signals test_reload",
     "convert": "test_convert test_migrating test_there_and_back",
     "copy": "test_snapshot test_incremental test_moved test_repair test_recover test_signals test_reload test_copying_role test_beginning test_debezium_rows "
             "faults/test_copying_place test_wide",
+    "daemon": "test_reload test_operations test_profiler test_limits",
     "encode": "test_operations test_debezium test_debezium_rows test_formats test_outbox test_routing test_keys test_hostile_messages",
     "encode/forms": "test_debezium test_formats test_outbox",
     "encode/values": "test_types test_debezium faults/test_values",
@@ -37,6 +39,7 @@ SYSTEM = {
     "kafka": "test_security test_tokens test_kerberos test_state test_verify faults/test_hanging lies/test_lying_kafka lies/test_lies",
     "ledger": "test_ledger",
     "metrics": "test_metrics faults/test_standstill",
+    "options": "test_bad_inputs test_errors test_passwords test_reload test_canary",
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
     "postgres/conn": "test_pooler test_security test_passwords test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
@@ -51,6 +54,7 @@ SYSTEM = {
                   "faults/test_far_broker faults/test_hanging test_kerberos test_tokens",
     "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
               "lies/test_lies test_version_18",
+    "terminal": "test_runbook test_errors",
     "verify": "test_every test_verify test_verify_values test_repair test_recover faults/test_standby_verify",
 }
 

@@ -27,7 +27,7 @@ class Nightly(NamedTuple):
     why: str
 
 
-PROFILER = ("src/profiler/", "src/cli/profile.c", "tests/pprof_file.py")
+PROFILER = ("src/profiler/", "src/daemon/profil", "src/cli/profile.c", "tests/pprof_file.py")
 CLUSTER = ("src/kafka/", "src/sink/", "src/flow/", "src/ports/", "tests/faults/")
 COPIES = ("src/copy/", "src/flow/", "src/ports/")
 EVENTS = ("src/encode/", "src/stream/", "src/event/", "tests/debezium/")
@@ -60,7 +60,7 @@ NIGHTLY = (
              "test_managed.py::test_a_master_that_left_out_the_membership"), ("src/copy/", "src/postgres/catalog/pg_leaves.c"), 50,
             "what is seen of partitions, and the role of a managed service, run each time"),
     Nightly(("test_security.py::test_kafka_password_that_changes[None]", "test_passwords.py::test_a_file_that_changes[None]",
-             "test_passwords.py::test_a_file_that_is_no_secret_any_more"), ("src/config/watch.c", "src/config/secrets.c", "src/base/secret.c", "src/kafka/kafka_conf.c"),
+             "test_passwords.py::test_a_file_that_is_no_secret_any_more"), ("src/options/secrets_watch.c", "src/options/secrets.c", "src/base/secret.c", "src/kafka/kafka_conf.c"),
             8, "that a file is not read again unless it is asked for, and files at fault; a new password runs each time"),
     Nightly(("test_hostile_settings.py::test_no_setting_changes_an_event",), ("src/postgres/", "src/copy/", "src/encode/values/"), 100,
             "tries each setting of the server"),
@@ -80,7 +80,7 @@ NIGHTLY = (
     Nightly(("faults/test_standby_verify.py",), ("src/verify/",), 190,
             "a proof on a standby, for a minute beside writers; test_verify.py proves on a primary each time, and cut_test.c has a standby's rule"),
     Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[stopped]",
-             "test_migrating.py::test_millrace_goes_on_where_debezium_stopped[own-slot]"), ("src/convert/", "src/cli/"), 80,
+             "test_migrating.py::test_millrace_goes_on_where_debezium_stopped[own-slot]"), ("src/convert/", "src/cli/", "src/daemon/"), 80,
             "a Kafka Connect of its own; the killed one runs each time"),
     Nightly(("test_memory.py::test_large_rows_that_are_copied[384MiB-50-2-70000000]", "test_memory.py::test_value_of_a_hundred_megabytes",
              "test_memory.py::test_many_tables[256MiB]"), ("src/copy/", "src/flow/", "src/base/"), 30, "smaller rows and less memory run each time"),
@@ -173,7 +173,7 @@ NIGHTLY = (
     Nightly(("test_deploy.py::test_the_image_gets_all_that_its_build_needs",), ("Dockerfile", ".dockerignore", "scripts/setup.sh", "src/cmake/", "CMakeLists.txt"), 17,
             "builds from what the image's context holds"),
     Nightly(("test_hardening.py::test_every_unit_is_compiled_with_the_flags",), ("CMakeLists.txt", "CMakePresets.json", "src/cmake/"), 20, "reads the commands of the build"),
-    Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[killed]",), ("src/convert/", "src/cli/", "src/postgres/server/"), 47,
+    Nightly(("test_migrating.py::test_millrace_goes_on_where_debezium_stopped[killed]",), ("src/convert/", "src/cli/", "src/daemon/", "src/postgres/server/"), 47,
             "a Kafka Connect of its own; what pages promise of the way in runs each time"),
     Nightly(("test_tables.py::test_a_partition_that_no_session_sees_yet",), ("src/postgres/", "src/stream/"), 13, "waits for a session that is held"),
     Nightly(("test_verify.py::test_columns_that_come_go_and_are_renamed", "test_verify.py::test_partitions_of_a_configured_table_have_a_line_each",

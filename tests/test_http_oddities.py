@@ -22,7 +22,7 @@ ANY = (*range(100, 600), None)  # None: the connection is closed without an answ
 def addresses():
     """Those that the sources name, so that a new one is asked, too."""
     found = set()
-    for name in ("control/pages.c", "profiler/routes.c", "cli/reload.c", "control/snapshot.c"):
+    for name in ("control/pages.c", "daemon/profile_routes.c", "daemon/reload.c", "control/snapshot.c"):
         text = (SOURCES / name).read_text(encoding="utf-8")
         found.update(re.findall(r'(?:\{|\.path = )"(/[^" %]*)"', text))
     assert {"/", "/metrics", "/pprof/profile/report", "/api/reload", "/pprof/heap/reset", "/pprof/last-minute/flamegraph"} <= found, found

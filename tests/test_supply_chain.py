@@ -164,7 +164,7 @@ def test_a_release_is_prepared_and_its_tag_checked(copy):
 def test_a_tarball_has_the_sources(copy):
     assert release(copy, "source", "out").returncode == 0
     names = subprocess.run(["tar", "-tzf", copy / "out" / f"millrace-{version()}.tar.gz"], capture_output=True, text=True, check=True).stdout
-    assert f"millrace-{version()}/src/cli/run.c\n" in names and f"millrace-{version()}/LICENSE\n" in names and ".git/" not in names
+    assert f"millrace-{version()}/src/daemon/run.c\n" in names and f"millrace-{version()}/LICENSE\n" in names and ".git/" not in names
 
 
 def test_images_are_named_after_the_repository(copy, tmp_path):

@@ -5,6 +5,7 @@
 #include "base/nearest.h"
 #include "cli/help.h"
 #include "event/lsn.h"
+#include "terminal/terminal.h"
 
 enum { LONG_ONLY = 256, SMALL_MAX = 1000000 };
 

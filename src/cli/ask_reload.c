@@ -1,6 +1,7 @@
 /* `millrace reload`: asks a running one, and waits for what comes of it. */
 #include <poll.h>
 
+#include "ask/client.h"
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/show.h"
@@ -40,7 +41,7 @@ static mr_status await_outcome(const struct mr_http_options *server, double numb
     int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
     while (mr_monotonic_ns() < end_ns) {
         cJSON *answer = NULL;
-        MR_TRY(mr_show_ask(server, path, NULL, &answer, ret_error));
+        MR_TRY(mr_client_object(server, path, NULL, &answer, ret_error));
         if (mr_show_is(answer, "done")) {
             *ret = answer;
             return MR_OK;
@@ -59,7 +60,7 @@ static mr_status post(const struct mr_http_options *server, const char *path, bo
     MR_OBJECT cJSON *taken = NULL;
     snprintf(request, sizeof(request), "/api/reload?dry_run=%d&content=%s", dry_run,
              path == NULL ? "" : mr_config_digest(path).text);
-    MR_TRY(mr_show_ask(server, request, "", &taken, ret_error));
+    MR_TRY(mr_client_object(server, request, "", &taken, ret_error));
     const cJSON *other = mr_object_at(taken, "reads");
     *ret_number = mr_object_number(taken, "request");
     return other == NULL

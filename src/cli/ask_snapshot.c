@@ -1,6 +1,7 @@
 /* `millrace snapshot`: asks a running one for copies of existing rows, and prints how far they are. */
 #include <poll.h>
 
+#include "ask/client.h"
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/show.h"
@@ -88,7 +89,7 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
     bool asks = wish->pauses || wish->resumes || wish->stops || wish->table_count > 0;
     if (asks) {
         MR_FREED char *text = make_wish(wish);
-        MR_TRY(mr_show_ask(server, "/api/snapshot", text, &taken, ret_error));
+        MR_TRY(mr_client_object(server, "/api/snapshot", text, &taken, ret_error));
     }
     struct mr_error refused = {0};
     const cJSON *first = cJSON_GetArrayItem(mr_object_at(taken, "errors"), 0);
@@ -99,7 +100,7 @@ mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr
     cJSON *state = NULL;
     int64_t end_ns = mr_monotonic_ns() + PATIENCE_NS;
     mr_status status;
-    while ((status = mr_show_ask(server, "/api/snapshot/outcome", NULL, &state, ret_error)) ==
+    while ((status = mr_client_object(server, "/api/snapshot/outcome", NULL, &state, ret_error)) ==
                MR_OK &&
            !all_checked(state, numbers, &refused) && asks && mr_monotonic_ns() < end_ns) {
         cJSON_Delete(state);

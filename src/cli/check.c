@@ -1,11 +1,11 @@
 #include "cli/cli.h"
-#include "cli/runbook.h"
+#include "terminal/runbook.h"
 
 #include <fcntl.h>
 #include <libgen.h>
 
+#include "daemon/profiling.h"
 #include "postgres/server/pg_setup.h"
-#include "profiler/profiling.h"
 #include "sink/kafka/kafka_check.h"
 
 struct report {
@@ -124,8 +124,8 @@ static void check_servers(const struct mr_config *config, struct report *report)
     }
     fclose(kafka.to);
     mr_pg_check(&config->source, stored.found ? &stored.state : NULL, print_finding, report);
-    if (config->file.path != NULL && strcmp(config->file.path, "-") != 0) {
-        check_file(config->file.path, report);
+    if (config->file_path != NULL && strcmp(config->file_path, "-") != 0) {
+        check_file(config->file_path, report);
     }
     fputs(text, report->to);
     report->errors += kafka.errors;

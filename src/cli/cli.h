@@ -2,15 +2,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "control/http.h"
 #include "record/record.h"
-
-/* `millrace run`: streams until SIGTERM, or until all has failed that is tried again. */
-mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error);
-
-/* Has the sink know the sections of the stored position; `kinds`: MR_CLI_SECTIONS, the caller's, who keeps them. */
-enum { MR_CLI_SECTIONS = 8 };
-void mr_cli_know_sections(struct mr_config *config, struct mr_section_kind *kinds);
 
 /* `millrace check`: prints every finding at once, with its remedy, and changes nothing. Answers the status of the
  * worst: MR_OK when the stream could start. */

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "daemon/daemon.h"
 
 /* The file's text, to be wiped and freed by the caller; NULL: it can't be read, and standard error says so. */
 static char *read_input(const char *path, const char *name, size_t *ret_len)
@@ -44,7 +45,7 @@ static mr_status read_offset(const char *path, struct mr_handed_over *ret)
 
 mr_status mr_cli_take_over(struct mr_config *config, const char *path)
 {
-    MR_TRY(read_offset(path, &config->pipeline.handed_over));
+    MR_TRY(read_offset(path, &config->daemon->pipeline.handed_over));
     if (config->source.key_order == MR_KEY_ORDER_AUTO) {
         config->source.key_order = MR_KEY_ORDER_INDEX;
         mr_log(

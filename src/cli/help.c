@@ -1,32 +1,13 @@
 /* Texts for a terminal of 80 columns. */
 #include "cli/help.h"
 
-#include "base/jemalloc.h"
 #include "base/nearest.h"
-#include "cli/runbook.h"
 #include "config/config.h"
-#include "config/unknown.h"
+#include "options/unknown.h"
+#include "terminal/runbook.h"
+#include "terminal/terminal.h"
 
-enum { WIDTH = 80, OPTION_COLUMN = 26, OPTION_INDENT = 6 };
-
-void mr_help_wrap(FILE *to, const char *text, int at, int indent)
-{
-    while (*text != '\0') {
-        int word = (int)strcspn(text, " \n");
-        if (at > indent && at + 1 + word > WIDTH) {
-            fprintf(to, "\n%*s", indent, "");
-            at = indent;
-        } else if (at > indent) {
-            fputc(' ', to);
-            at++;
-        }
-        fprintf(to, "%.*s", word, text);
-        at += word;
-        text += word;
-        text += strspn(text, " \n");
-    }
-    fputc('\n', to);
-}
+enum { OPTION_COLUMN = 26, OPTION_INDENT = 6 };
 
 static void print_row(FILE *to, const char *label, int column, const char *text)
 {
@@ -36,7 +17,7 @@ static void print_row(FILE *to, const char *label, int column, const char *text)
     } else {
         fprintf(to, "%*s", column - used, "");
     }
-    mr_help_wrap(to, text, column, column);
+    mr_terminal_wrap(to, text, column, column);
 }
 
 static void print_option(FILE *to, enum mr_cli_option option)
@@ -70,7 +51,7 @@ void mr_help_print_command(enum mr_cli_command command, FILE *to)
     const struct mr_cli_command_text *text = &mr_cli_commands[command];
     fprintf(to, "usage: millrace %s%s%s [OPTION]…\n\n", text->name,
             text->operands[0] == '\0' ? "" : " ", text->operands);
-    mr_help_wrap(to, text->text, 0, 0);
+    mr_terminal_wrap(to, text->text, 0, 0);
     fputc('\n', to);
     for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
         if ((mr_cli_options[option].commands >> command & 1) != 0) {
@@ -99,7 +80,7 @@ static bool print_config_options(const char *name, bool (*has)(const char *path,
         fprintf(to, "  %s (%s%s%s)\n%*s", option->path, mr_kinds[option->kind].name,
                 option->fallback[0] == '\0' ? "" : ", default ", option->fallback, OPTION_INDENT,
                 "");
-        mr_help_wrap(to, text, OPTION_INDENT, OPTION_INDENT);
+        mr_terminal_wrap(to, text, OPTION_INDENT, OPTION_INDENT);
         found = true;
     }
     return found;
@@ -155,25 +136,4 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
     }
     tell_no_help(topic);
     return MR_ERR_USAGE;
-}
-
-struct mr_versions mr_versions(void)
-{
-    struct mr_versions versions = {.allocator = "libc"};
-    int libpq = mr_pg_library_version();
-    snprintf(versions.libpq, sizeof(versions.libpq), "%d.%d", libpq / 10000, libpq % 10000);
-    snprintf(versions.librdkafka, sizeof(versions.librdkafka), "%s", mr_kafka_library_version());
-    const char *jemalloc;
-    size_t len = sizeof(jemalloc);
-    if (mallctl != NULL && mallctl("version", &jemalloc, &len, NULL, 0) == 0) {
-        snprintf(versions.allocator, sizeof(versions.allocator), "jemalloc %s", jemalloc);
-    }
-    return versions;
-}
-
-void mr_versions_print(FILE *to)
-{
-    struct mr_versions versions = mr_versions();
-    fprintf(to, "millrace " MR_VERSION "\nlibpq %s\nlibrdkafka %s\nallocator %s\n", versions.libpq,
-            versions.librdkafka, versions.allocator);
 }

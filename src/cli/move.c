@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/wake.h"
 #include "copy/asked_stored.h"
+#include "daemon/daemon.h"
 #include "event/lsn.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_move.h"
@@ -23,7 +24,7 @@ struct move {
     int64_t begin_ns;
     struct mr_pg_conn *conn, *stream;
     struct mr_sink *sink; /* NULL: only a look */
-    struct mr_section_kind sections[MR_CLI_SECTIONS];
+    struct mr_section_kind sections[MR_DAEMON_SECTIONS];
     struct mr_checkpoint stored;
     struct mr_pg_move_view view;
 };
@@ -400,7 +401,7 @@ mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish,
                         .stop_fd = stop_fd,
                         .wake_fd = mr_wake_new(),
                         .begin_ns = mr_monotonic_ns()};
-    mr_cli_know_sections(config, move.sections);
+    mr_daemon_know_sections(config, move.sections);
     mr_status status = run(&move, wish, ret_error);
     if (status == MR_AGAIN) {
         status =

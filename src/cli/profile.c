@@ -6,8 +6,8 @@
 #include <spawn.h>
 #include <time.h>
 
+#include "ask/client.h"
 #include "cli/show.h"
-#include "control/client.h"
 #include "profiler/draw/flame.h"
 #include "profiler/files.h"
 
@@ -135,7 +135,7 @@ static mr_status fetch(const struct mr_http_options *server, const struct mr_ask
                        "millrace serves no profiles; set endpoints = true under [profiling] and "
                        "start it again");
     }
-    return mr_show_refusal(path, answer.http_status, body, ret_error);
+    return mr_client_refusal(path, answer.http_status, body, ret_error);
 }
 
 static mr_status write_graph(bool heap, const char *folded, size_t len, const struct place *place,

@@ -8,9 +8,11 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
+#include "ask/client.h"
 #include "base/object.h"
 #include "base/thread.h"
 #include "cli/show.h"
+#include "daemon/daemon.h"
 #include "postgres/catalog/pg_sql.h"
 #include "verify/verify.h"
 
@@ -35,13 +37,13 @@ static _Noreturn void child_main(const char *path, int choice_fd)
     close(choice_fd);
     struct mr_config *config = NULL;
     struct mr_error error = {0};
-    mr_status status = mr_config_load_mending(path, copies == 'c', &config);
+    mr_status status = mr_daemon_load_mending(path, copies == 'c', &config);
     if (status == MR_OK) {
         mr_log_configure(config->log_level, config->log_format);
         status = mr_programs_start(&config->programs, &error);
     }
     if (status == MR_OK) {
-        status = mr_cli_run(config, &error);
+        status = mr_daemon_run(config, &error);
     } else {
         mr_config_print_problems(config, stderr);
     }
@@ -136,7 +138,7 @@ static mr_status ask_child(const struct doing *doing, const char *path, const ch
                            const char *name, bool *ret_is, struct mr_error *ret_error)
 {
     MR_OBJECT cJSON *answer = NULL;
-    MR_TRY(mr_show_ask(&doing->recover->config->http, path, text, &answer, ret_error));
+    MR_TRY(mr_client_object(&doing->recover->config->http, path, text, &answer, ret_error));
     bool says = cJSON_IsBool(mr_object_at(answer, name));
     *ret_is = mr_show_is(answer, name);
     return says ? MR_OK
@@ -186,8 +188,10 @@ static mr_status keep(struct doing *doing, const char *settled, struct mr_error 
 static mr_status prove_and_repair(const struct doing *doing, enum mr_verify_verdict *ret_verdict,
                                   struct mr_error *ret_error)
 {
-    const struct mr_verify_options options = {
-        .repairs = true, .yes = true, .ask = mr_show_ask, .server = &doing->recover->config->http};
+    const struct mr_verify_options options = {.repairs = true,
+                                              .yes = true,
+                                              .ask = mr_client_object,
+                                              .server = &doing->recover->config->http};
     return mr_verify(doing->recover->config, &options, doing->signal_fd, stdout, ret_verdict,
                      ret_error);
 }

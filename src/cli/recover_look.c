@@ -2,13 +2,13 @@
 
 #include <time.h>
 
-#include "cli/help.h"
-#include "cli/runbook.h"
 #include "cli/show.h"
 #include "event/lsn.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_setup.h"
 #include "sink/kafka/kafka_check.h"
+#include "terminal/runbook.h"
+#include "terminal/terminal.h"
 #include "verify/proof.h"
 
 enum { NAMED_MAX = 10, NAME_WIDTH = 12 };
@@ -177,7 +177,7 @@ static MR_PRINTF(3, 4) void say(FILE *to, const char *name, const char *format, 
     mr_text_vformat(&text, format, arguments);
     va_end(arguments);
     fprintf(to, "%-*s", NAME_WIDTH, name);
-    mr_help_wrap(to, text.data, NAME_WIDTH, NAME_WIDTH);
+    mr_terminal_wrap(to, text.data, NAME_WIDTH, NAME_WIDTH);
 }
 
 static void say_tables(const struct mr_recover *recover, FILE *to)

@@ -4,10 +4,10 @@
  * fish (complete). */
 
 #include "cli/help.h"
-#include "cli/runbook.h"
 #include "config/config.h"
 #include "convert/convert.h"
 #include "metrics/metrics.h"
+#include "terminal/runbook.h"
 
 /* man(7) wants a date; that of the last change to what the pages say. */
 #define MR_MAN_DATE "2026-11-26"

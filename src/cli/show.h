@@ -2,15 +2,6 @@
 #pragma once
 
 #include "base/object.h"
-#include "control/http.h"
-
-/* Asks for a path of the server that answers with a JSON object, which the caller deletes; `text`: of a POST, NULL: GET. */
-mr_status mr_show_ask(const struct mr_http_options *server, const char *path, const char *text,
-                      cJSON **ret_object, struct mr_error *ret_error);
-
-/* The error of an answer with another status than 200. */
-mr_status mr_show_refusal(const char *path, long http_status, const char *body,
-                          struct mr_error *ret_error);
 
 /* What is at a path of names (base/object.h). */
 const char *mr_show_word(const cJSON *object, const char *path);

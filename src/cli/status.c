@@ -1,6 +1,6 @@
+#include "ask/client.h"
 #include "cli/cli.h"
 #include "cli/show.h"
-#include "control/client.h"
 #include "event/lsn.h"
 
 enum { TABLES_SHOWN = 12, EVENTS_SHOWN = 6 };
@@ -140,7 +140,7 @@ mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *t
                         struct mr_error *ret_error)
 {
     MR_OBJECT cJSON *status = NULL;
-    MR_TRY(mr_show_ask(server, "/status", NULL, &status, ret_error));
+    MR_TRY(mr_client_object(server, "/status", NULL, &status, ret_error));
     if (json) {
         MR_FREED char *text = mr_object_text(status);
         fprintf(to, "%s\n", text);

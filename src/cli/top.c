@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
+#include "ask/client.h"
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/show.h"
@@ -371,12 +372,12 @@ static void show(struct top *top, const struct mr_http_options *server, FILE *to
     MR_OBJECT cJSON *history = NULL;
     char path[64 + 3 * FILTER_BYTES_MAX];
     status_path(top, path, sizeof(path));
-    mr_status asked = mr_show_ask(server, path, NULL, &status, &error);
+    mr_status asked = mr_client_object(server, path, NULL, &status, &error);
     if (asked == MR_OK) {
         keep_answer(top, status);
         double newest_ms = mr_object_number(status, "time_ms");
         snprintf(path, sizeof(path), "/api/history?after=%.0f", newest_ms - (BARS + 2) * 1e3);
-        asked = mr_show_ask(server, path, NULL, &history, &error);
+        asked = mr_client_object(server, path, NULL, &history, &error);
     }
     if (asked == MR_OK) {
         print_all(top, status, history, page);

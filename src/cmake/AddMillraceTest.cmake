@@ -28,7 +28,7 @@ endfunction()
 function(millrace_test_target target)
     millrace_compile_options(${target})
     target_compile_definitions(${target} PRIVATE MR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-    target_link_libraries(${target} PRIVATE mr_resolved mr_ledger mr_profiler mr_record mr_draw mr_confine mr_convert mr_verify mr_fleet PkgConfig::CMOCKA)
+    target_link_libraries(${target} PRIVATE mr_cli PkgConfig::CMOCKA)
 endfunction()
 
 function(add_millrace_tests)

@@ -1,10 +1,8 @@
-# src/profiler: the profiler with what it is made of, or the one file that says it is not there; and what draws, which needs
-# no library. Our own text is the sampling; unwinding, packing and compression are libraries'.
+# src/profiler: the profiler with what it is made of; and what draws, which needs no library. Our own text is the sampling; unwinding, packing and compression are libraries'.
 add_millrace_module(profiler/draw NAME draw LINK mr_base)
 millrace_embed(draw profiler/draw flame.css flame.js)
 
 if(NOT MILLRACE_PROFILING)
-    add_millrace_module(profiler ONLY src/profiler/profiling_absent.c LINK mr_config)
     return()
 endif()
 
@@ -28,8 +26,8 @@ target_link_libraries(mr_profile_proto PUBLIC PkgConfig::PROTOBUF_C)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/profiler/*.c)
 # heap_conf.c is for the program alone.
-list(FILTER sources EXCLUDE REGEX "_test\\.c$|/heap_conf\\.c$|_absent\\.c$")
-add_millrace_module(profiler ONLY ${sources} LINK mr_config mr_draw mr_profile_proto PkgConfig::LIBDW PkgConfig::ZLIB PkgConfig::CURL)
+list(FILTER sources EXCLUDE REGEX "_test\\.c$|/heap_conf\\.c$")
+add_millrace_module(profiler ONLY ${sources} LINK mr_base mr_draw mr_profile_proto PkgConfig::LIBDW PkgConfig::ZLIB)
 
 # jemalloc complains at each start of options that it was built without: Debian's for arm64 has no heap profiles. What
 # can't be asked, because it is another machine's, is taken for one that has none.

@@ -1,5 +1,5 @@
-/* Values of options become the modules' option structs: what the files build_*.c share. Each fills in the options that its name
- * says, adds what is wrong with them to the problems, and calls only files that run before it. */
+/* Values of options become the modules' option structs: what the files build_*.c share, the daemon's too. Each fills in the options that
+ * its name says, adds what is wrong with them to the problems, and calls only files that run before it. */
 #pragma once
 
 #include "config/config.h"
@@ -17,18 +17,13 @@
 
 struct mr_config *mr_config_new(const char *name);
 
-enum { MR_NO_OPTION = MR_OPTION_COUNT };
-
-/* Words of snapshot.mode by their numbers in options.def. */
-enum { MR_MODE_WHEN_NEEDED = 6, MR_MODE_ACCEPT_GAP = 7 };
-
 /* The secret that two options say, `env` by the name of an environment variable, which is emptied, and `file` by the path of a
  * file that only its owner may read; MR_NO_OPTION: there is no such option. NULL when neither is set or something is wrong,
  * which is added to the problems. The configuration's. */
 const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
                              uint32_t file);
 
-/* The same, of a secret that may be read again from its file while millrace runs (config/watch.c). */
+/* The same, of a secret that may be read again from its file while millrace runs (options/secrets.h). */
 struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
                                     uint32_t file);
 
@@ -38,10 +33,6 @@ const struct mr_program *mr_config_program(struct mr_config *config, uint32_t op
 
 /* The same as mr_config_secret of a file that everybody may read: a certificate. */
 const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file);
-
-/* Whether a connection string holds a password, which a file must not; whether a property of librdkafka is a secret. */
-bool mr_secret_in_conninfo(const char *conninfo);
-bool mr_secret_property(const char *name);
 
 /* Adds what is wrong with a property of librdkafka to the problems; and with all of them together, once all are checked. */
 void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property);
@@ -77,7 +68,14 @@ bool mr_config_names_table(const struct mr_config *config, const struct mr_table
 void mr_config_check_streamed(struct mr_config *config, uint32_t option, const char *schema,
                               const char *table);
 
-/* Called in this order (load.c). */
+/* Puts the values where options.def says for which `places` (an item for each option) has a place in `to`; size 0: it has none. */
+struct mr_config_place {
+    size_t offset, size;
+};
+void mr_config_place_values(const struct mr_config_values *values,
+                            const struct mr_config_place *places, void *to);
+
+/* Called in this order (load.c); the daemon's builder comes before the last. */
 void mr_config_build_encode(struct mr_config *config);
 void mr_config_build_tables(struct mr_config *config);
 void mr_config_build_columns(struct mr_config *config);
@@ -89,5 +87,4 @@ void mr_config_build_source(struct mr_config *config);
 void mr_config_build_sink(struct mr_config *config);
 void mr_config_build_registry(struct mr_config *config);
 void mr_config_build_http(struct mr_config *config);
-void mr_config_build_pipeline(struct mr_config *config); /* its memory counts the tables */
-void mr_config_name_pipeline(struct mr_config *config);  /* what makes two instances the same one */
+void mr_config_name_pipeline(struct mr_config *config); /* what makes two instances the same one */

@@ -167,7 +167,6 @@ static void build_state(struct mr_config *config)
     struct mr_config_values *values = &config->values;
     config->kafka.exactly_once = values->delivery == 1;
     config->kafka.state_topic = mr_config_or_null(values->state_topic);
-    config->kafka.sections = mr_copy_section_kinds;
     config->source.position_is_stored = config->kafka.state_topic != NULL;
     if (config->kafka.exactly_once && config->kafka.state_topic == NULL) {
         PROBLEM(config, LINE(config, state_topic),
@@ -250,9 +249,6 @@ static void build_kafka(struct mr_config *config)
                 "sink.kafka.linger has no effect: records gather while a request is in flight; "
                 "remove the line");
     }
-    /* Who sets batch_size has said how large requests are. */
-    config->kafka.far_bytes =
-        LINE(config, kafka_batch_size) == 0 ? MR_SINK_TIMES_MAX * config->kafka.batch_bytes : 0;
     build_statistics(config);
     build_state(config);
     build_oversize(config);
@@ -304,6 +300,6 @@ void mr_config_build_sink(struct mr_config *config)
                " = \"binary\" needs headers, which only Kafka's records have; take "
                "\"structured\", or [sink.kafka]");
     }
-    config->file.path =
+    config->file_path =
         config->sink_kind == MR_SINK_FILE ? mr_config_or_null(values->file_path) : NULL;
 }

@@ -89,9 +89,22 @@ static bool slot_name_good(const char *name)
     return len > 0 && len <= MR_NAME_MAX && name[len] == '\0';
 }
 
+/* The words of snapshot.mode, in their order in options.def. */
+static const enum mr_pg_copies snapshot_modes[] = {
+    MR_COPIES_NOTHING,
+    MR_COPIES_INITIALLY,
+    MR_COPIES_ONLY,
+    MR_COPIES_NOTHING,
+    MR_COPIES_NOTHING,
+    MR_COPIES_ALWAYS,
+    [MR_MODE_WHEN_NEEDED] = MR_COPIES_WHEN_NEEDED,
+    [MR_MODE_ACCEPT_GAP] = MR_COPIES_ACCEPT_GAP,
+};
+
 void mr_config_build_source(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
+    config->source.copies = snapshot_modes[values->snapshot_mode];
     build_stream_connection(config);
     build_copying_connection(config);
     config->source.messages =

@@ -1,4 +1,4 @@
-#include "config/config.h"
+#include "daemon/daemon.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static mr_status load(const char *text, struct mr_config **ret)
     *ret = NULL;
     setenv("DATABASE_URL", "postgresql://u@h/d", 1);
     setenv("TEST_SECRET", "s", 1);
-    return mr_config_load_text("test.toml", text, strlen(text), ret);
+    return mr_daemon_load_text("test.toml", text, strlen(text), ret);
 }
 
 static bool has_problem(const struct mr_config *config, bool is_error, uint32_t line,
@@ -81,8 +81,8 @@ static void test_load_native_file(void **state)
     assert_int_equal(config->kafka.property_count, 3);
     assert_string_equal(config->kafka.properties[0].value, "PLAINTEXT");
     assert_string_equal(config->kafka.properties[2].value, "1000");
-    assert_int_equal(config->pipeline.latency_us, 250);
-    assert_int_equal(config->pipeline.batches, 8);
+    assert_int_equal(config->daemon->pipeline.latency_us, 250);
+    assert_int_equal(config->daemon->pipeline.batches, 8);
     assert_int_equal(config->log_format, MR_LOG_JSON);
     assert_int_equal(config->encode.format, MR_FORMAT_DEBEZIUM);
     assert_int_equal(config->encode.skipped_operations,
@@ -218,8 +218,8 @@ static void test_load_outboxx_file(void **state)
     assert_string_equal(getenv("TEST_SASL"), ""); /* read once, then emptied */
     assert_int_equal(config->problems.errors, 0);
     assert_int_equal(config->problems.count, 0);
-    assert_int_equal(config->copies.workers, 1); /* snapshot.mode = initial, */
-    assert_false(config->copies.only);
+    assert_int_equal(config->daemon->copies.workers, 1); /* snapshot.mode = initial, */
+    assert_false(config->daemon->copies.only);
     assert_true((config->encode.routes[0].operations & (1u << MR_OP_READ)) != 0); /* read */
     assert_true(config->http.enabled);
     assert_string_equal(config->http.address.host, "0.0.0.0");
@@ -534,7 +534,7 @@ static void test_load_file_cut_at_every_byte(void **state)
             struct mr_config *config = NULL;
             setenv("DATABASE_URL", "postgresql://u@h/d", 1);
             setenv("TEST_SASL", "pw", 1);
-            mr_status status = mr_config_load_text("cut.toml", texts[t], cut, &config);
+            mr_status status = mr_daemon_load_text("cut.toml", texts[t], cut, &config);
             assert_true(status == MR_OK || config->problems.errors > 0);
             mr_config_free(config);
         }

@@ -1,4 +1,6 @@
-/* A configuration's memory. */
+/* A configuration's memory: what is read or made for it, and freed with it. */
+
+#include <sys/stat.h>
 
 #include "config/build.h"
 
@@ -9,6 +11,7 @@ static void end_config(struct mr_counted *counted)
         config->kept.items[i].free(config->kept.items[i].item);
     }
     free(config->kept.items);
+    mr_secret_files_done(&config->secrets);
     mr_index_done(&config->tables_by_name);
     mr_rewrite_done(&config->outbox.route.rewrite);
     mr_rewrite_done(&config->routing.topic);
@@ -62,6 +65,62 @@ void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count
     }
     memset((char *)grown + count * size, 0, size);
     return grown;
+}
+
+static void forget(void *text)
+{
+    mr_secret_forget(text);
+}
+
+const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
+                             uint32_t file)
+{
+    char *text = mr_secret_read(&config->values, &config->problems, what, env, file);
+    return mr_config_keep_until(config, text, forget);
+}
+
+struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
+                                    uint32_t file)
+{
+    return mr_secret_files_add(&config->secrets, &config->values, &config->problems, what, env,
+                               file);
+}
+
+const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file)
+{
+    return mr_config_keep(config,
+                          mr_secret_public_read(&config->values, &config->problems, what, file));
+}
+
+/* Named by its path, because a PATH could lead to another program. */
+const struct mr_program *mr_config_program(struct mr_config *config, uint32_t option)
+{
+    const struct mr_strings *words = mr_value_of(&config->values, option);
+    const char *path = words->count == 0 ? "" : words->items[0];
+    struct stat about;
+    if (words->count == 0) {
+        return NULL;
+    }
+    if (path[0] != '/') {
+        REFUSE_AT(config, option,
+                  ": \"%s\" is not the absolute path of a program; no shell runs it, so each "
+                  "argument is an item of the list",
+                  path);
+        return NULL;
+    }
+    bool is_here = !config->problems.elsewhere;
+    if (is_here &&
+        (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || access(path, X_OK) != 0)) {
+        REFUSE_AT(config, option, ": %s is not a program that millrace's user may run", path);
+        return NULL;
+    }
+    const char **arguments = KEPT_ARRAY(config, const char *, words->count + 1);
+    memcpy(arguments, words->items, words->count * sizeof(*arguments));
+    uint8_t number = config->programs.count++;
+    MR_ASSERT(number < MR_PROGRAMS_MAX);
+    struct mr_program *program = &config->programs.items[number];
+    *program = (struct mr_program){mr_option_at(option)->path, arguments, -1, number};
+    return program;
 }
 
 const char *mr_config_or_null(const char *text)

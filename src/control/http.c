@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "base/wake.h"
 #include "control/http_internal.h"
+#include "control/listen.h"
 
 enum {
     TICK_MS = 1000,

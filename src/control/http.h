@@ -5,28 +5,11 @@
  * here than libmicrohttpd has. */
 #pragma once
 
-#include "base/secret.h"
-#include "control/listen.h"
+#include "ask/http_options.h"
 
 struct cJSON;
 struct mr_http;
 struct mr_http_request;
-
-/* Strings are the caller's and outlive the server. */
-struct mr_http_options {
-    bool enabled;
-    bool required; /* not being able to listen is an error, else a warning and tried again */
-    struct mr_address address;
-    const char *certificate; /* PEM text; NULL: no TLS */
-    const char *key;         /* PEM text */
-    const char *username;    /* NULL: no login */
-    struct mr_secret *password;
-    uint32_t connections; /* most at once */
-    /* Names of this server, for requests by name and without a password. */
-    const char *const *host_names;
-    uint32_t host_name_count;
-    void (*listening)(void); /* called once the address is listened on; may be NULL */
-};
 
 /* Fills the answer. Quick handlers run on the server's thread and must not block. */
 typedef void (*mr_http_handler_fn)(void *context, struct mr_http_request *request);

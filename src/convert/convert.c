@@ -1,7 +1,6 @@
 #include "convert/convert.h"
 
 #include "base/markdown.h"
-#include "config/config.h"
 #include "convert/convert_internal.h"
 
 enum fate { CARRIED, LISTED, MAPPED, SAME, WORKED, SILENT, IDLE, LOST, OLD };

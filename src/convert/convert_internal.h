@@ -5,8 +5,8 @@
 #pragma once
 
 #include "base/pattern.h"
-#include "config/values.h"
 #include "convert/convert.h"
+#include "options/values.h"
 
 /* One option of the input. */
 struct mr_cv_line {

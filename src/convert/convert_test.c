@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config.h"
 #include "convert/convert_internal.h"
+#include "daemon/daemon.h"
 #include "testing/test.h"
 
 #define CONNECTORS MR_SOURCE_DIR "/tests/connectors"
@@ -50,7 +50,7 @@ static struct mr_config *load(const char *toml)
         *at = 'N'; /* somebody names a table */
     }
     struct mr_config *config;
-    mr_status status = mr_config_load_text("converted", text, strlen(text), &config);
+    mr_status status = mr_daemon_load_text("converted", text, strlen(text), &config);
     free(text);
     if (status != MR_OK) {
         mr_config_print_problems(config, stderr);

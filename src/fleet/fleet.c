@@ -40,6 +40,7 @@ static mr_status begin(const struct mr_fleet_options *options, struct fleet *fle
 {
     mr_status status = MR_OK;
     mr_fleet_read(options->path, fleet);
+    fleet->asked = options;
     fleet->folder = options->folder;
     if (fleet->problems.errors == 0) {
         status = mr_fleet_folder_read(fleet, ret_error);

@@ -4,9 +4,12 @@
  * with it, and a database that is gone is found in it. Main thread. */
 #pragma once
 
-#include "base/base.h"
+#include "config/config.h"
 
 struct mr_fleet_options {
+    /* Reads a text that another machine will read, as the daemon does. */
+    mr_status (*load)(const char *name, const char *text, size_t len,
+                      struct mr_config **ret_config);
     const char *path;   /* of the definition: a file, or a folder with a file for each pipeline */
     const char *folder; /* of the configurations; NULL: none */
     bool helm;

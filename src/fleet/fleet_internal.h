@@ -39,6 +39,7 @@ struct fleet_list {
 };
 
 struct fleet {
+    const struct mr_fleet_options *asked;
     struct mr_toml_node *root; /* texts are its */
     const char *name;
     int64_t per_server_max;

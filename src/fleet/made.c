@@ -52,7 +52,7 @@ static void take_made(struct fleet *fleet, const char *name, const char *text, s
         mr_fleet_pipeline_done(&made);
         return;
     }
-    if (mr_config_load_elsewhere(made.name, text, len, &made.config) != MR_OK) {
+    if (fleet->asked->load(made.name, text, len, &made.config) != MR_OK) {
         mr_config_free(made.config);
         made.config = NULL;
     }

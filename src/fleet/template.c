@@ -176,8 +176,8 @@ static bool make_one(struct fleet *fleet, struct fleet_pipeline *pipeline)
     if (fleet->problems.errors > errors || !add_section(fleet, pipeline, "", &layers)) {
         return false;
     }
-    mr_status status = mr_config_load_elsewhere(pipeline->name, pipeline->text.data,
-                                                pipeline->text.len, &pipeline->config);
+    mr_status status = fleet->asked->load(pipeline->name, pipeline->text.data, pipeline->text.len,
+                                          &pipeline->config);
     const struct mr_problems *problems = &pipeline->config->problems;
     for (uint32_t i = 0; i < problems->count; i++) {
         if (problems->items[i].is_error) {

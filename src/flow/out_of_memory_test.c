@@ -14,7 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "config/config.h"
+#include "daemon/daemon.h"
+#include "sink/file.h"
 #include "stream/pg_payload.h"
 #include "testing/recording.h"
 #include "testing/test.h"
@@ -127,9 +128,9 @@ static mr_status stream(const struct mr_config *config, struct player *player)
 {
     struct mr_topics topics = {0};
     struct mr_encoder *encoder = mr_encoder_new(&config->encode, &topics);
-    struct mr_sink *sink = mr_file_sink_new(&config->file);
+    struct mr_sink *sink = mr_file_sink_new(&(struct mr_file_options){.path = config->file_path});
     struct mr_pipeline *pipeline =
-        mr_pipeline_new(&config->pipeline, &player->source, sink, encoder, NULL, NULL);
+        mr_pipeline_new(&config->daemon->pipeline, &player->source, sink, encoder, NULL, NULL);
     int done_fd = eventfd(0, EFD_CLOEXEC);
     struct mr_error error = {0};
     mr_status status = mr_pipeline_start(pipeline, done_fd, &error);
@@ -163,7 +164,7 @@ static int run(const char *path, _Atomic mr_lsn *confirmed)
                  "sink.type = \"file\"\nsink.file.path = \"%s\"\n",
                  path);
     struct mr_config *config;
-    mr_status status = mr_config_load_text("test", text, (size_t)len, &config);
+    mr_status status = mr_daemon_load_text("test", text, (size_t)len, &config);
     if (status == MR_OK) {
         struct player player = {
             .source = {.ops = &ops},
@@ -172,7 +173,7 @@ static int run(const char *path, _Atomic mr_lsn *confirmed)
             .confirmed = confirmed,
         };
         mr_log_configure(config->log_level, config->log_format);
-        config->pipeline.stop_after_events = ROWS;
+        config->daemon->pipeline.stop_after_events = ROWS;
         status = stream(config, &player);
         mr_pgoutput_free(player.decoder);
     } else {

@@ -5,9 +5,6 @@
 
 #include "profiler/profile.h"
 
-struct mr_http;
-struct mr_http_options;
-
 enum { MR_PROFILER_MINUTE_S = 60 };
 
 /* Strings are the caller's and outlive the profiler. */
@@ -52,9 +49,3 @@ struct mr_profiler_stats {
     struct mr_table_times table_times;
 };
 void mr_profiler_stats(struct mr_profiler_stats *ret);
-
-/* Adds the routes of profiles; the configuration has made sure that nobody reaches them from another machine without a
- * password. `name` (the title of flame graphs) outlives the server. `has_last_minute`: the profiler runs when nobody asks, and the live page
- * shows what it sees. routes.c. */
-void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options, const char *name,
-                  bool has_last_minute);

@@ -17,7 +17,7 @@ SANITIZED = "MILLRACE_TEST_SANITIZED" in os.environ
 SECRET = "fake-secret"
 MEMORY_MIB = 64
 DEADLINE_MS = 300
-LEAVE_MS = 5000  # src/cli/run.c: after its deadline a stop waits so long for a thread
+LEAVE_MS = 5000  # src/daemon/run.c: after its deadline a stop waits so long for a thread
 # What a busy machine adds. It separates "obeys" from "never", no more; `run.py` prints the longest stop.
 SLACK_S = 60
 CODES = (0, 3, 10, 65, 69, 70, 71, 77, 78)  # docs/runbook.md

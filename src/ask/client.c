@@ -1,6 +1,8 @@
-#include "control/client.h"
+#include "ask/client.h"
 
 #include <curl/curl.h>
+
+#include "base/object.h"
 
 enum { ANSWER_BYTES_MAX = 16 * 1024 * 1024, TIMEOUT_MS = 5000 };
 
@@ -101,4 +103,45 @@ mr_status mr_client_ask(const struct mr_http_options *server, const char *path, 
     }
     *ret = answer;
     return MR_OK;
+}
+
+mr_status mr_client_refusal(const char *path, long http_status, const char *body,
+                            struct mr_error *ret_error)
+{
+    if (http_status == MR_HTTP_UNAUTHORIZED) {
+        return mr_fail(ret_error, MR_ERR_AUTH,
+                       "millrace wants a user name and a password for %.*s; give its configuration "
+                       "with --config",
+                       (int)strcspn(path, "?"), path);
+    }
+    /* {"error":"…"}: the sentence is for people. */
+    MR_OBJECT cJSON *answer = cJSON_Parse(body);
+    const cJSON *error = mr_object_at(answer, "error");
+    bool may_pass = http_status >= MR_HTTP_INTERNAL || http_status == MR_HTTP_TOO_MANY;
+    mr_status status = may_pass                           ? MR_ERR_TRANSIENT
+                       : http_status == MR_HTTP_FORBIDDEN ? MR_ERR_CONFIG
+                                                          : MR_ERR_USAGE;
+    if (cJSON_IsString(error)) {
+        return mr_fail(ret_error, status, "%s", error->valuestring);
+    }
+    return mr_fail(ret_error, may_pass ? MR_ERR_TRANSIENT : MR_ERR_PROTOCOL,
+                   "%.*s is answered with HTTP status %ld, and not as millrace does; set "
+                   "--address or --config",
+                   (int)strcspn(path, "?"), path, http_status);
+}
+
+mr_status mr_client_object(const struct mr_http_options *server, const char *path, const char *text,
+                           cJSON **ret_object, struct mr_error *ret_error)
+{
+    struct mr_client_answer answer;
+    MR_TRY(mr_client_ask(server, path, text, 0, &answer, ret_error));
+    MR_FREED char *body = answer.body;
+    if (answer.http_status != MR_HTTP_OK) {
+        return mr_client_refusal(path, answer.http_status, body, ret_error);
+    }
+    *ret_object = cJSON_Parse(body);
+    return *ret_object != NULL
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_PROTOCOL,
+                         "what answers there is no millrace; set --address or --config");
 }

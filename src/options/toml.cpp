@@ -1,4 +1,4 @@
-#include "config/toml.h"
+#include "options/toml.h"
 
 #include <algorithm>
 #include <cstdio>

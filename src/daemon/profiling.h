@@ -1,9 +1,9 @@
-/* The door to the profiler: all that the daemon calls of it, from the configuration. A build without the profiler links
- * profiling_absent.c in place of the rest of this folder. */
+/* The profiler in the daemon: started from the configuration, its routes, its metrics. A build without the profiler has
+ * profiling_absent.c in place of profiling.c and profile_routes.c. */
 #pragma once
 
-#include "config/config.h"
 #include "control/http.h"
+#include "daemon/daemon.h"
 
 /* What the start would refuse; `millrace check` asks too. Changes nothing. */
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error);
@@ -21,3 +21,9 @@ double mr_profiling_seconds(void);
 
 /* The profiler's part of /metrics. Any thread. */
 void mr_profiling_metrics(struct mr_buffer *out);
+
+/* Adds the routes of profiles; the configuration has made sure that nobody reaches them from another machine without a
+ * password. `name` (the title of flame graphs) outlives the server. `has_last_minute`: the profiler runs when nobody asks, and the live page
+ * shows what it sees. profile_routes.c. */
+void mr_pprof_add(struct mr_http *http, const struct mr_http_options *options, const char *name,
+                  bool has_last_minute);

@@ -2,9 +2,9 @@
  * is the struct's. Before the first thread, or on the thread that reads the file again. */
 #pragma once
 
-#include "config/options.h"
-#include "config/problems.h"
-#include "config/toml.h"
+#include "options/options.h"
+#include "options/problems.h"
+#include "options/toml.h"
 
 struct mr_strings {
     char **items;
@@ -42,7 +42,7 @@ struct mr_property {
 
 struct mr_config_values {
 #define MR_OPTION(path, kind, field, ...) mr_value_##kind field;
-#include "config/options.def"
+#include "options/options.def"
 #undef MR_OPTION
     struct mr_property *properties;
     uint32_t property_count;

@@ -1,4 +1,4 @@
-#include "config/options.h"
+#include "options/options.h"
 
 /* CHOICE rows hold their words where the others hold the lower bound. */
 #define WORDS(low) _Generic((low), int : NULL, default : (low))
@@ -13,7 +13,7 @@ static const struct mr_option options[] = {
                   text_)                                                                           \
     {path_, MR_KIND_##kind_,     fallback_,       WORDS(low_), BOUND(low_),                        \
      high_, MR_RELOAD_##reload_, MR_PART_##part_, needs_,      text_},
-#include "config/options.def"
+#include "options/options.def"
 #undef MR_OPTION
 };
 

@@ -1,8 +1,9 @@
-#include "cli/reload.h"
+#include "daemon/reload.h"
 
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/wake.h"
+#include "daemon/daemon.h"
 #include "postgres/server/pg_setup.h"
 
 enum {
@@ -118,7 +119,7 @@ static void take_problems(struct reading *reading)
 static mr_status read_file(struct reading *reading)
 {
     const struct mr_config *newest = reading->reload->newest;
-    mr_status status = mr_config_reload(reading->started, &reading->wanted);
+    mr_status status = mr_daemon_reload(reading->started, &reading->wanted);
     take_problems(reading);
     MR_TRY(status);
     const char *fault = mr_config_reload_fault(reading->started, reading->wanted);
@@ -247,7 +248,7 @@ static mr_status compare(struct reading *reading)
 /* Each connection reads its own again; a reload says what it finds. */
 static void look_at_secrets(struct reading *reading)
 {
-    const struct mr_secret_files *files = &reading->started->kept.files;
+    const struct mr_secret_files *files = &reading->started->secrets;
     for (uint32_t i = 0; i < files->count; i++) {
         if (mr_secret_look(files->items[i].secret)) {
             add_name(&reading->lists[SECRETS], files->items[i].what);
@@ -265,7 +266,7 @@ static mr_status apply(struct reading *reading)
                        "then restart this one");
     }
     const struct mr_pipeline_change change = {
-        .options = &wanted->pipeline,
+        .options = &wanted->daemon->pipeline,
         .encode = &wanted->encode,
         .source = has_tables(reading) ? &wanted->source : NULL,
     };

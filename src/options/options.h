@@ -52,7 +52,7 @@ struct mr_option {
 
 enum mr_option_index {
 #define MR_OPTION(path, kind, field, ...) MR_INDEX_##field,
-#include "config/options.def"
+#include "options/options.def"
 #undef MR_OPTION
     MR_OPTION_COUNT
 };

@@ -9,20 +9,22 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/wake.h"
-#include "cli/cli.h"
-#include "cli/confinement.h"
-#include "cli/help.h"
-#include "cli/reload.h"
-#include "cli/runbook.h"
+#include "config/confinement.h"
 #include "control/pages.h"
 #include "control/snapshot.h"
 #include "copy/pg_server.h"
 #include "copy/signals.h"
+#include "daemon/daemon.h"
+#include "daemon/profiling.h"
+#include "daemon/reload.h"
 #include "flow/kept_columns.h"
 #include "ledger/ledger.h"
-#include "profiler/profiling.h"
 #include "resolved/resolved.h"
+#include "sink/file.h"
 #include "sink/kafka/kafka.h"
+#include "stream/pg_source.h"
+#include "terminal/runbook.h"
+#include "terminal/terminal.h"
 
 enum {
     MONITOR_SAMPLE_MS = 1000,
@@ -47,8 +49,8 @@ struct app {
     struct mr_ledger *ledger;     /* NULL: none is kept */
     struct mr_hidden *hidden;     /* NULL: no rules for columns */
     struct mr_kept_columns kept_columns;
-    struct mr_companion *companions[5];               /* of all five */
-    struct mr_section_kind sections[MR_CLI_SECTIONS]; /* that the stored position may have */
+    struct mr_companion *companions[5];                  /* of all five */
+    struct mr_section_kind sections[MR_DAEMON_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
     struct mr_pg_slot *slot;
@@ -124,7 +126,8 @@ static struct mr_sink *make_sink(const struct mr_config *config)
     case MR_SINK_FILE:
         break;
     }
-    return mr_file_sink_new(&config->file);
+    return mr_file_sink_new(
+        &(struct mr_file_options){.path = config->file_path, .sync = config->file_sync});
 }
 
 /* No table and no value may name a topic that millrace reads itself. */
@@ -139,7 +142,7 @@ static void reserve_topics(struct app *app)
     }
 }
 
-void mr_cli_know_sections(struct mr_config *config, struct mr_section_kind *kinds)
+void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *kinds)
 {
     uint32_t count = 0;
     for (; mr_copy_section_kinds[count].name != NULL; count++) {
@@ -151,15 +154,15 @@ void mr_cli_know_sections(struct mr_config *config, struct mr_section_kind *kind
     if (config->encode.column_rule_count > 0) {
         kinds[count++] = mr_kept_columns_section_kind;
     }
-    MR_ASSERT(count < MR_CLI_SECTIONS);
+    MR_ASSERT(count < MR_DAEMON_SECTIONS);
     kinds[count] = (struct mr_section_kind){0};
     config->kafka.sections = kinds;
 }
 
 static void copies_wire(struct app *app)
 {
-    struct mr_copies_options *options = &app->config->copies;
-    struct mr_pipeline_options *pipeline = &app->config->pipeline;
+    struct mr_copies_options *options = &app->config->daemon->copies;
+    struct mr_pipeline_options *pipeline = &app->config->daemon->pipeline;
     app->server = mr_pg_server_new(app->source);
     options->server = app->server;
     options->change_bytes_max = pipeline->change_bytes_max;
@@ -172,7 +175,7 @@ static void copies_wire(struct app *app)
 
 static void companions_wire(struct app *app)
 {
-    struct mr_pipeline_options *pipeline = &app->config->pipeline;
+    struct mr_pipeline_options *pipeline = &app->config->daemon->pipeline;
     copies_wire(app);
     uint32_t count;
     struct mr_companion *const *copies = mr_copies_companions(app->copies, &count);
@@ -200,7 +203,7 @@ static void companions_wire(struct app *app)
 
 static void app_wire(struct app *app)
 {
-    mr_cli_know_sections(app->config, app->sections);
+    mr_daemon_know_sections(app->config, app->sections);
     if (app->config->encode.column_rule_count > 0) {
         struct mr_encode_options *encode = &app->config->encode;
         app->hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched, encode->column_rules,
@@ -222,8 +225,8 @@ static void app_wire(struct app *app)
     reserve_topics(app);
     app->encoder = mr_encoder_new(&app->config->encode, &app->topics);
     companions_wire(app);
-    app->pipeline = mr_pipeline_new(&app->config->pipeline, app->source, app->sink, app->encoder,
-                                    source_opened, app);
+    app->pipeline = mr_pipeline_new(&app->config->daemon->pipeline, app->source, app->sink,
+                                    app->encoder, source_opened, app);
     app->slot =
         mr_pg_slot_new(&(struct mr_pg_slot_options){.connection = &app->config->source.connection,
                                                     .slot = app->config->source.slot,
@@ -271,7 +274,7 @@ static void http_wire(struct app *app)
         .show_more = show_more,
         .context = app,
         .last_events = config->values.http_last_events != 0 ? app->table_counts : NULL,
-        .profiler_seconds = config->profiles ? mr_profiling_seconds : NULL};
+        .profiler_seconds = config->daemon->profiles ? mr_profiling_seconds : NULL};
     mr_pages_add(app->http, &app->pages);
     app->snapshot = (struct mr_snapshot_routes){.pipeline = app->pipeline, .copies = app->copies};
     mr_snapshot_routes_add(app->http, &app->snapshot);
@@ -280,7 +283,9 @@ static void http_wire(struct app *app)
 /* What only looks. Started before the pipeline and stopped after it, so that it sees the whole run. */
 static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 {
-    MR_TRY(mr_secrets_watch_start(app->config, &app->secrets, ret_error));
+    MR_TRY(mr_secrets_watch_start(&app->config->secrets,
+                                  (uint32_t)app->config->values.secrets_watch, &app->secrets,
+                                  ret_error));
     MR_TRY(mr_pg_slot_start(app->slot, ret_error));
     MR_TRY(mr_monitor_start(app->monitor, ret_error));
     return app->http == NULL ? MR_OK : mr_http_start(app->http, ret_error);
@@ -480,7 +485,7 @@ static uint64_t limit_of(int resource)
 static mr_status check_limits(const struct mr_config *config, struct mr_error *ret_error)
 {
     enum { DESCRIPTORS_MIN = 64 };
-    uint64_t address_min = config->pipeline.memory_bytes + (UINT64_C(128) << 20);
+    uint64_t address_min = config->daemon->pipeline.memory_bytes + (UINT64_C(128) << 20);
     uint64_t descriptors = limit_of(RLIMIT_NOFILE);
     uint64_t addresses = limit_of(RLIMIT_AS);
     if (descriptors < DESCRIPTORS_MIN) {
@@ -498,7 +503,7 @@ static mr_status check_limits(const struct mr_config *config, struct mr_error *r
     return MR_OK;
 }
 
-mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
+mr_status mr_daemon_run(struct mr_config *config, struct mr_error *ret_error)
 {
     struct app app = {.config = config, .leave_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     int signal_fd = mr_thread_signals(false);
@@ -512,7 +517,7 @@ mr_status mr_cli_run(struct mr_config *config, struct mr_error *ret_error)
                MR_LOG_INT("exit_code", mr_status_exit_code(status)));
         return status;
     }
-    struct mr_confinement confinement = mr_confine_process(config);
+    struct mr_confinement confinement = mr_confine_process(config, (const char *const[]){NULL});
     mr_log_see = mr_runbook_see;
     mr_log_start();
     app_wire(&app);

@@ -1,6 +1,8 @@
-/* The pipeline's options, and how its memory is shared out. */
+/* What the daemon makes of a configuration for its own modules: the pipeline with its memory, and copies. */
 
 #include "config/build.h"
+#include "copy/copies.h"
+#include "daemon/daemon.h"
 #include "flow/memory.h"
 
 enum { STORED_MAX = 200000 };
@@ -79,7 +81,7 @@ static void build_memory(struct mr_config *config)
         .batch_bytes = (uint64_t)values->batch_size,
         .readers = readers_of(config),
         .patterns = config->source.captured.pattern_count > 0,
-        .profiles = config->profiles,
+        .profiles = config->daemon->profiles,
     };
     size_pool(config, &needs);
     uint64_t change_max = (uint64_t)values->change_max;
@@ -91,28 +93,16 @@ static void build_memory(struct mr_config *config)
         refuse_memory(config, &memory, change_max);
         return;
     }
-    config->pipeline.batches = (uint32_t)needs.batches;
-    config->pipeline.batches_most =
-        config->pipeline.batches * (LINE(config, batches) == 0 ? MR_SINK_TIMES_MAX : 1);
-    config->pipeline.memory_bytes = limit;
-    config->pipeline.change_bytes_max = change_max;
-    config->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max);
+    config->daemon->pipeline.batches = (uint32_t)needs.batches;
+    config->daemon->pipeline.batches_most =
+        config->daemon->pipeline.batches * (LINE(config, batches) == 0 ? MR_SINK_TIMES_MAX : 1);
+    config->daemon->pipeline.memory_bytes = limit;
+    config->daemon->pipeline.change_bytes_max = change_max;
+    config->daemon->copies.row_bytes_max = mr_memory_take_row(&memory, &needs, change_max);
     config->source.relation_bytes_max = mr_memory_take_relations(&memory, &needs);
-    config->pipeline.large_bytes_max = mr_memory_large(&memory, limit);
+    config->daemon->pipeline.large_bytes_max = mr_memory_large(&memory, limit);
     values->change_max = (int64_t)change_max; /* as it is shown */
 }
-
-/* The words of snapshot.mode, in their order in options.def. */
-static const enum mr_pg_copies snapshot_modes[] = {
-    MR_COPIES_NOTHING,
-    MR_COPIES_INITIALLY,
-    MR_COPIES_ONLY,
-    MR_COPIES_NOTHING,
-    MR_COPIES_NOTHING,
-    MR_COPIES_ALWAYS,
-    [MR_MODE_WHEN_NEEDED] = MR_COPIES_WHEN_NEEDED,
-    [MR_MODE_ACCEPT_GAP] = MR_COPIES_ACCEPT_GAP,
-};
 
 static void build_copy(struct mr_config *config)
 {
@@ -120,16 +110,17 @@ static void build_copy(struct mr_config *config)
     if (config->source.copies == MR_COPIES_NOTHING) {
         return;
     }
-    config->copies.workers = readers_of(config);
-    config->copies.only = config->source.copies == MR_COPIES_ONLY;
-    config->copies.when_needed = mr_pg_mends_gap(config->source.copies);
-    config->copies.accepts_gap = config->source.copies == MR_COPIES_ACCEPT_GAP;
-    config->copies.order = (enum mr_copy_order)values->snapshot_order;
-    config->pipeline.lanes_beside = config->copies.workers;
-    if (config->pipeline.batches != 0 && config->copies.workers > config->pipeline.batches / 2) {
+    config->daemon->copies.workers = readers_of(config);
+    config->daemon->copies.only = config->source.copies == MR_COPIES_ONLY;
+    config->daemon->copies.when_needed = mr_pg_mends_gap(config->source.copies);
+    config->daemon->copies.accepts_gap = config->source.copies == MR_COPIES_ACCEPT_GAP;
+    config->daemon->copies.order = (enum mr_copy_order)values->snapshot_order;
+    config->daemon->pipeline.lanes_beside = config->daemon->copies.workers;
+    if (config->daemon->pipeline.batches != 0 &&
+        config->daemon->copies.workers > config->daemon->pipeline.batches / 2) {
         REFUSE(config, snapshot_threads,
                " is %u, and pipeline.batches only %u; at most half as many threads as batches",
-               config->copies.workers, config->pipeline.batches);
+               config->daemon->copies.workers, config->daemon->pipeline.batches);
     }
     enum { SLOT_NAME_MAX = 63 - (sizeof("_snapshot_63") - 1) };
     if (strlen(values->slot_name) > SLOT_NAME_MAX) {
@@ -140,16 +131,40 @@ static void build_copy(struct mr_config *config)
     }
 }
 
-void mr_config_build_pipeline(struct mr_config *config)
+#define AT(place)                                                                                  \
+    {                                                                                              \
+        0                                                                                          \
+    }
+#define NOWHERE AT(none)
+#define DAEMON(place)                                                                              \
+    {                                                                                              \
+        offsetof(struct mr_daemon_options, place),                                                 \
+            sizeof(((struct mr_daemon_options *)NULL)->place)                                      \
+    }
+static const struct mr_config_place places[] = {
+#define MR_OPTION(path, kind, field, place, ...) place,
+#include "options/options.def"
+#undef MR_OPTION
+};
+
+static void build_daemon(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
-    config->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
+    struct mr_daemon_options *daemon = mr_config_keep(config, MR_NEW(struct mr_daemon_options));
+    config->daemon = daemon;
+    mr_config_place_values(values, places, daemon);
+    daemon->profiles = values->profiling_endpoints || values->profiling_path[0] != '\0' ||
                        values->profiling_recorder;
-    config->source.copies = snapshot_modes[values->snapshot_mode];
+    if (config->sink_kind == MR_SINK_KAFKA) {
+        /* Who sets batch_size has said how large requests are. */
+        config->kafka.far_bytes =
+            LINE(config, kafka_batch_size) == 0 ? MR_SINK_TIMES_MAX * config->kafka.batch_bytes : 0;
+        config->kafka.sections = mr_copy_section_kinds;
+    }
     /* A record of Kafka's default size has a fifth for what is asked, two for the names of tables, one for the ledger. */
     uint64_t fifth = config->kafka.message_bytes_max / 5;
-    config->copies.stored_bytes_max = fifth < STORED_MAX ? fifth : STORED_MAX;
-    config->copies.converts = config->encode.types != MR_TYPES_TEXT;
+    daemon->copies.stored_bytes_max = fifth < STORED_MAX ? fifth : STORED_MAX;
+    daemon->copies.converts = config->encode.types != MR_TYPES_TEXT;
     build_memory(config);
     build_copy(config);
     if (values->profiling_endpoints && config->http.username == NULL &&
@@ -158,4 +173,56 @@ void mr_config_build_pipeline(struct mr_config *config)
                ": profiles tell what runs inside, and other machines can reach http.address "
                "without a password; set http.username and a password, or a loopback address");
     }
+}
+
+mr_status mr_daemon_load(const char *path, struct mr_config **ret_config)
+{
+    return mr_config_read(&(struct mr_config_reading){.path = path, .build = build_daemon},
+                          ret_config);
+}
+
+mr_status mr_daemon_load_text(const char *name, const char *text, size_t len,
+                              struct mr_config **ret_config)
+{
+    const struct mr_config_reading reading = {
+        .name = name, .text = text, .len = len, .build = build_daemon};
+    return mr_config_read(&reading, ret_config);
+}
+
+mr_status mr_daemon_load_elsewhere(const char *name, const char *text, size_t len,
+                                   struct mr_config **ret_config)
+{
+    const struct mr_config_reading reading = {
+        .name = name, .text = text, .len = len, .elsewhere = true, .build = build_daemon};
+    return mr_config_read(&reading, ret_config);
+}
+
+mr_status mr_daemon_load_mending(const char *path, bool copies, struct mr_config **ret_config)
+{
+    const struct mr_config_reading reading = {.path = path,
+                                              .snapshot_mode =
+                                                  copies ? MR_MODE_WHEN_NEEDED : MR_MODE_ACCEPT_GAP,
+                                              .build = build_daemon};
+    mr_status status = mr_config_read(&reading, ret_config);
+    struct mr_http_options *http = &(*ret_config)->http;
+    /* It takes commands by HTTP: without a password from this machine alone. */
+    if (http->username == NULL && mr_address_is_any(&http->address)) {
+        snprintf(http->address.host, sizeof(http->address.host), "127.0.0.1");
+    }
+    return status;
+}
+
+mr_status mr_daemon_reload(const struct mr_config *running, struct mr_config **ret_config)
+{
+    if (running->path != NULL) {
+        const struct mr_config_reading reading = {
+            .path = running->path, .is_reload = true, .build = build_daemon};
+        return mr_config_read(&reading, ret_config);
+    }
+    *ret_config = mr_config_new("environment");
+    mr_values_read(&(*ret_config)->values, NULL, &(*ret_config)->problems);
+    PROBLEM(*ret_config, 0,
+            "there is no file to read again, for millrace was started without one; start it with "
+            "--config FILE");
+    return MR_ERR_CONFIG;
 }

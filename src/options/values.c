@@ -1,7 +1,7 @@
-#include "config/values.h"
+#include "options/values.h"
 
-#include "config/unknown.h"
 #include "event/batch.h"
+#include "options/unknown.h"
 
 #define PROBLEM(problems, line, ...) mr_problem_add((problems), true, (line), __VA_ARGS__)
 
@@ -9,7 +9,7 @@ static void *value_at(struct mr_config_values *values, uint32_t index)
 {
     static const size_t offsets[] = {
 #define MR_OPTION(path, kind, field, ...) offsetof(struct mr_config_values, field),
-#include "config/options.def"
+#include "options/options.def"
 #undef MR_OPTION
     };
     return (char *)values + offsets[index];

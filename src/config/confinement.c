@@ -1,11 +1,10 @@
-#include "cli/confinement.h"
+#include "config/confinement.h"
 
 #include <libgen.h>
 #include <link.h>
 #include <sys/stat.h>
 
 #include "confine/confine.h"
-#include "verify/spill.h"
 
 /* What the C library, OpenSSL, Kerberos and the profiler read of a system; no homes and no data of other services (/home,
  * /root, /var, /srv, /tmp). /proc shows of other processes what everybody may see; their memory and variables Landlock
@@ -104,8 +103,8 @@ static void add_readable(struct paths *paths, const struct mr_config *config)
     }
     add_read(paths, "/proc/self/exe");
     add_read(paths, config->path); /* a reload reads it again */
-    for (uint32_t i = 0; i < config->kept.files.count; i++) {
-        add_read(paths, config->kept.files.items[i].path);
+    for (uint32_t i = 0; i < config->secrets.count; i++) {
+        add_read(paths, config->secrets.items[i].path);
     }
     dl_iterate_phdr(add_library, paths);
     for (size_t i = 0; i < MR_ARRAY_LEN(variables); i++) {
@@ -154,7 +153,7 @@ static void add_writable(struct paths *paths, const struct mr_config *config)
     add_kerberos_cache(paths);
     add_profiles(paths, config->values.profiling_path);
     if (config->sink_kind == MR_SINK_FILE) {
-        add_file(paths, config->file.path, both); /* in the root folder it must be there before */
+        add_file(paths, config->file_path, both); /* in the root folder it must be there before */
     }
     if (config->http.enabled && config->http.address.is_unix) {
         add_folder_of(paths, config->http.address.path, MR_CONFINE_READ | MR_CONFINE_SOCKET);
@@ -164,22 +163,14 @@ static void add_writable(struct paths *paths, const struct mr_config *config)
     }
 }
 
-/* What a proof writes besides temporary files. */
-struct proving {
-    const char *figures; /* NULL: nothing */
-};
-
 static mr_confined confine_files(const struct mr_config *config, bool programs,
-                                 const struct proving *proving)
+                                 const char *const *written)
 {
     struct paths paths = {0};
     add_readable(&paths, config);
     add_writable(&paths, config);
-    if (proving != NULL) {
-        add(&paths, mr_spill_folder(), MR_CONFINE_READ | MR_CONFINE_WRITE);
-        if (proving->figures != NULL) {
-            add_folder_of(&paths, proving->figures, MR_CONFINE_READ | MR_CONFINE_WRITE);
-        }
+    for (; *written != NULL; written++) {
+        add(&paths, *written, MR_CONFINE_READ | MR_CONFINE_WRITE);
     }
     if (programs) {
         add(&paths, "/usr", MR_CONFINE_EXECUTE);
@@ -208,13 +199,12 @@ static const char *word(mr_confined result)
                                                : "not possible here";
 }
 
-/* `proving`: NULL where nothing is proved. */
-static struct mr_confinement confine(struct mr_config *config, const struct proving *proving)
+struct mr_confinement mr_confine_process(struct mr_config *config, const char *const *written)
 {
     struct mr_confinement done = {.syscalls = "off", .files = "off"};
     bool programs = config->sink_kind == MR_SINK_KAFKA && mr_config_runs_kinit(config);
     if (config->values.hardening_files) {
-        done.files = word(confine_files(config, programs, proving));
+        done.files = word(confine_files(config, programs, written));
     }
     if (config->values.hardening_syscalls) {
         mr_confined result =
@@ -228,16 +218,4 @@ static struct mr_confinement confine(struct mr_config *config, const struct prov
         }
     }
     return done;
-}
-
-struct mr_confinement mr_confine_process(struct mr_config *config)
-{
-    return confine(config, NULL);
-}
-
-void mr_confine_verify(struct mr_config *config, const char *figures)
-{
-    const struct proving proving = {.figures = figures};
-    config->http.enabled = false;
-    (void)confine(config, &proving);
 }

@@ -1,4 +1,4 @@
-#include "config/unknown.h"
+#include "options/unknown.h"
 
 #include "base/nearest.h"
 

@@ -1,17 +1,20 @@
-/* Secrets: read from an environment variable, or from a file that only its owner may read; or printed by a program later. */
+/* Secrets: read from an environment variable, or from a file that only its owner may read. */
+#include "options/secrets.h"
+
 #include <fcntl.h>
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "config/build.h"
-
 enum { SECRET_FILE_MAX = 64 * 1024 };
 
-static char *read_env(struct mr_config *config, const char *what, const char *name, uint32_t line)
+#define PROBLEM(problems, line, ...) mr_problem_add((problems), true, (line), __VA_ARGS__)
+
+static char *read_env(struct mr_problems *problems, const char *what, const char *name,
+                      uint32_t line)
 {
     char *value = getenv(name);
     if (value == NULL || value[0] == '\0') {
-        PROBLEM(config, line,
+        PROBLEM(problems, line,
                 "environment variable %s, which should hold the %s, is not set; export %s=…", name,
                 what, name);
         return NULL;
@@ -79,13 +82,13 @@ static bool is_credential(const char *path)
            strchr(end + strlen(suffix), '/') == NULL;
 }
 
-/* One that systemd-run has given the command is in a folder of its own unit. */
-static const char *credential(struct mr_config *config, const char *path)
+/* One that systemd-run has given the command is in a folder of its own unit. The caller's. */
+static char *credential(const char *path)
 {
     const char *folder = getenv("CREDENTIALS_DIRECTORY");
     return folder != NULL && is_credential(path) && access(path, F_OK) != 0
-               ? mr_config_text(config, "%s%s", folder, strrchr(path, '/'))
-               : path;
+               ? mr_formatted("%s%s", folder, strrchr(path, '/'))
+               : MR_STRDUP(path);
 }
 
 char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
@@ -123,61 +126,53 @@ char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
     return text;
 }
 
-static char *read_file(struct mr_config *config, const char *what, const char *path, bool is_secret,
-                       uint32_t line)
+static char *read_file(struct mr_problems *problems, const char *what, const char *path,
+                       bool is_secret, uint32_t line)
 {
     struct mr_error error;
     char *text = mr_secret_file_read(path, what, is_secret, &error);
     if (text == NULL) {
-        PROBLEM(config, line, "%s", error.text);
+        PROBLEM(problems, line, "%s", error.text);
     }
     return text;
 }
 
-static const char *text_of(const struct mr_config *config, uint32_t option)
+static const char *text_of(const struct mr_config_values *values, uint32_t option)
 {
-    return option == MR_NO_OPTION ? "" : *(char *const *)mr_value_of(&config->values, option);
+    return option == MR_NO_OPTION ? "" : *(char *const *)mr_value_of(values, option);
 }
 
-/* The caller's; NULL as of mr_config_secret. */
-static char *read_secret(struct mr_config *config, const char *what, uint32_t env, uint32_t file)
+char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *problems,
+                     const char *what, uint32_t env, uint32_t file)
 {
-    const char *variable = text_of(config, env);
-    const char *path = credential(config, text_of(config, file));
-    uint32_t line = env == MR_NO_OPTION ? 0 : config->values.lines[env];
-    line = line == 0 && file != MR_NO_OPTION ? config->values.lines[file] : line;
+    const char *variable = text_of(values, env);
+    MR_FREED char *path = credential(text_of(values, file));
+    uint32_t line = env == MR_NO_OPTION ? 0 : values->lines[env];
+    line = line == 0 && file != MR_NO_OPTION ? values->lines[file] : line;
     if (variable[0] == '\0' && path[0] == '\0') {
         return NULL;
     }
     if (variable[0] != '\0' && path[0] != '\0') {
-        PROBLEM(config, line, "the %s is given by a variable and by a file; keep one of the two",
+        PROBLEM(problems, line, "the %s is given by a variable and by a file; keep one of the two",
                 what);
         return NULL;
     }
-    return config->problems.without_secrets ? MR_STRDUP("")
-           : path[0] == '\0'                ? read_env(config, what, variable, line)
-                                            : read_file(config, what, path, true, line);
+    return problems->without_secrets ? MR_STRDUP("")
+           : path[0] == '\0'         ? read_env(problems, what, variable, line)
+                                     : read_file(problems, what, path, true, line);
 }
 
-static void forget(void *text)
+char *mr_secret_public_read(const struct mr_config_values *values, struct mr_problems *problems,
+                            const char *what, uint32_t file)
 {
-    mr_secret_forget(text);
-}
-
-const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
-                             uint32_t file)
-{
-    return mr_config_keep_until(config, read_secret(config, what, env, file), forget);
-}
-
-static void free_secret(void *secret)
-{
-    mr_secret_free(secret);
+    return problems->without_secrets
+               ? MR_STRDUP("")
+               : read_file(problems, what, text_of(values, file), false, values->lines[file]);
 }
 
 static void tell_fault(struct mr_secret_file *file, const char *fault)
 {
-    if (!atomic_exchange(file->is_faulty, true)) {
+    if (!atomic_exchange(&file->is_faulty, true)) {
         mr_log(
             MR_LOG_WARN, "secret_unreadable", fault,
             MR_LOG_STR("remedy", "put the secret there again; until then the one before is used"));
@@ -195,7 +190,7 @@ static bool look_at_file(void *context)
         tell_fault(file, error.text);
         return false;
     }
-    atomic_store(file->is_faulty, false);
+    atomic_store(&file->is_faulty, false);
     bool differs = mr_secret_change(file->secret, text);
     if (differs) {
         mr_log(MR_LOG_INFO, "secret_changed",
@@ -206,64 +201,33 @@ static bool look_at_file(void *context)
     return differs;
 }
 
-struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
-                                    uint32_t file)
+struct mr_secret *mr_secret_files_add(struct mr_secret_files *files,
+                                      const struct mr_config_values *values,
+                                      struct mr_problems *problems, const char *what, uint32_t env,
+                                      uint32_t file)
 {
-    char *text = read_secret(config, what, env, file);
+    char *text = mr_secret_read(values, problems, what, env, file);
+    const char *option = text_of(values, file);
     if (text == NULL) {
         return NULL;
     }
-    struct mr_secret *secret = mr_config_keep_until(config, mr_secret_new(text), free_secret);
-    const char *path = credential(config, text_of(config, file));
-    struct mr_secret_files *files = &config->kept.files;
-    if (path[0] != '\0' && !config->problems.without_secrets) {
-        MR_ASSERT(files->count < MR_ARRAY_LEN(files->items));
-        struct mr_secret_file *kept = &files->items[files->count++];
-        *kept = (struct mr_secret_file){secret, path, what,
-                                        mr_config_keep_until(config, MR_NEW(_Atomic bool), free)};
-        mr_secret_keep(secret, look_at_file, kept);
+    MR_ASSERT(files->count < MR_ARRAY_LEN(files->items));
+    struct mr_secret_file *kept = &files->items[files->count++];
+    *kept = (struct mr_secret_file){.secret = mr_secret_new(text), .what = what};
+    if (option[0] != '\0' && !problems->without_secrets) {
+        kept->path = credential(option);
+        mr_secret_keep(kept->secret, look_at_file, kept);
     }
-    return secret;
+    return kept->secret;
 }
 
-const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file)
+void mr_secret_files_done(struct mr_secret_files *files)
 {
-    const char *path = text_of(config, file);
-    char *text = config->problems.without_secrets
-                     ? MR_STRDUP("")
-                     : read_file(config, what, path, false, config->values.lines[file]);
-    return mr_config_keep(config, text);
-}
-
-/* Named by its path, because a PATH could lead to another program. */
-const struct mr_program *mr_config_program(struct mr_config *config, uint32_t option)
-{
-    const struct mr_strings *words = mr_value_of(&config->values, option);
-    const char *path = words->count == 0 ? "" : words->items[0];
-    struct stat about;
-    if (words->count == 0) {
-        return NULL;
+    for (uint32_t i = 0; i < files->count; i++) {
+        mr_secret_free(files->items[i].secret);
+        free(files->items[i].path);
     }
-    if (path[0] != '/') {
-        REFUSE_AT(config, option,
-                  ": \"%s\" is not the absolute path of a program; no shell runs it, so each "
-                  "argument is an item of the list",
-                  path);
-        return NULL;
-    }
-    bool is_here = !config->problems.elsewhere;
-    if (is_here &&
-        (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || access(path, X_OK) != 0)) {
-        REFUSE_AT(config, option, ": %s is not a program that millrace's user may run", path);
-        return NULL;
-    }
-    const char **arguments = KEPT_ARRAY(config, const char *, words->count + 1);
-    memcpy(arguments, words->items, words->count * sizeof(*arguments));
-    uint8_t number = config->programs.count++;
-    MR_ASSERT(number < MR_PROGRAMS_MAX);
-    struct mr_program *program = &config->programs.items[number];
-    *program = (struct mr_program){mr_option_at(option)->path, arguments, -1, number};
-    return program;
+    files->count = 0;
 }
 
 bool mr_secret_in_conninfo(const char *conninfo)

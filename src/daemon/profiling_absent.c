@@ -1,12 +1,12 @@
 /* A build without the profiler: who asks for it gets an error. */
-#include "profiler/profiling.h"
+#include "daemon/profiling.h"
 
 #include "metrics/metrics.h"
 
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)
 {
     const struct mr_config_values *values = &config->values;
-    if (config->profiles || values->profiling_heap) {
+    if (config->daemon->profiles || values->profiling_heap) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "[profiling] asks for the profiler, and this millrace was built without it; "
                        "take the section out, or build with -DMILLRACE_PROFILING=ON");

@@ -1,13 +1,14 @@
 /* Each row of options.def is tried: the ends of its range, what is one beyond, a value of another kind, a slip in its name, what it
  * needs, and what a reload says of another value. */
-#include "config/options.h"
+#include "options/options.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "config/config.h"
 #include "copy/pg_copy.h"
+#include "daemon/daemon.h"
+#include "stream/pg_source.h"
 #include "testing/page.h"
 #include "testing/test.h"
 
@@ -17,7 +18,7 @@ static struct mr_config *load(const char *text, mr_status *ret_status)
 {
     struct mr_config *config = NULL;
     setenv("DATABASE_URL", "postgresql://u@h/d", 1);
-    *ret_status = mr_config_load_text(TRIED, text, strlen(text), &config);
+    *ret_status = mr_daemon_load_text(TRIED, text, strlen(text), &config);
     return config;
 }
 

@@ -1,7 +1,7 @@
 /* Names that are not known: what is said of them, and what may have been meant. */
 #pragma once
 
-#include "config/values.h"
+#include "options/values.h"
 
 /* Adds the problem of a key or section that no option has. */
 void mr_config_unknown(const char *path, const struct mr_toml_node *node,

@@ -1,7 +1,7 @@
 /* Over HTTP: /pprof/… for people, /debug/pprof/… for `go tool pprof` and what scrapes like it. A CPU profile runs in the handler's own
  * thread for as long as it was asked for, one at a time, and ends when the client leaves. */
 #include "base/clock.h"
-#include "control/http.h"
+#include "daemon/profiling.h"
 #include "profiler/draw/flame.h"
 #include "profiler/heap.h"
 #include "profiler/profiler.h"

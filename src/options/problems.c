@@ -1,4 +1,4 @@
-#include "config/problems.h"
+#include "options/problems.h"
 
 void mr_problem_add(struct mr_problems *problems, bool is_error, uint32_t line, const char *format,
                     ...)

@@ -1,8 +1,9 @@
-#include "profiler/profiling.h"
+#include "daemon/profiling.h"
 
 #include "metrics/metrics.h"
 #include "profiler/files.h"
 #include "profiler/heap.h"
+#include "profiler/profiler.h"
 
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)
 {
@@ -25,7 +26,7 @@ mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *htt
         MR_TRY(mr_heap_set_active(true, ret_error));
         mr_log(MR_LOG_INFO, "heap_profiling", "allocations are sampled, one in 512 KiB");
     }
-    if (!config->profiles) {
+    if (!config->daemon->profiles) {
         return MR_OK;
     }
     struct mr_profiler_options options = {

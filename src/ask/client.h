@@ -1,7 +1,9 @@
 /* Asks a running millrace (libcurl). Any thread, one request at a time. */
 #pragma once
 
-#include "control/http.h"
+#include "ask/http_options.h"
+
+struct cJSON;
 
 enum {
     MR_HTTP_OK = 200,
@@ -22,3 +24,11 @@ struct mr_client_answer {
  * GET; `timeout_ms` 0: five seconds. MR_ERR_TRANSIENT: there is no answer. */
 mr_status mr_client_ask(const struct mr_http_options *server, const char *path, const char *text,
                         long timeout_ms, struct mr_client_answer *ret, struct mr_error *ret_error);
+
+/* Asks for a path of the server that answers with a JSON object, which the caller deletes; `text`: of a POST, NULL: GET. */
+mr_status mr_client_object(const struct mr_http_options *server, const char *path, const char *text,
+                           struct cJSON **ret_object, struct mr_error *ret_error);
+
+/* The error of an answer with another status than 200. */
+mr_status mr_client_refusal(const char *path, long http_status, const char *body,
+                            struct mr_error *ret_error);
