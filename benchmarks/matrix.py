@@ -76,7 +76,7 @@ class Backlog:
         slot = self.slot(bench, tail)
         topic = bench.make_topic(slot)
         topics = None if peer.writes_no_topic else Topics(slot, self.mix)
-        records = self.mix.records(rows)
+        records = self.mix.records(rows) if peer.tombstones else rows
         with peer.running(bench, slot, **self.variables) as process:
             figures = drained(process, topics, rows, records, watch, Waits(bench), self.copies)
             if topics:

@@ -50,7 +50,7 @@ class Inserts:
         self.rows = rows
 
     def records(self, rows):
-        """Kafka records of so many changes: one for each."""
+        """Kafka records of so many changes: one for each, and tombstones."""
         return rows
 
     def make(self, connection):

@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT_S = 600
 QUIET_S = 0.2
 LOOK_S = 0.05  # each look costs a millisecond of CPU, which a busy machine takes from the program
-DELETE = re.compile(rb'"op"\s*:\s*"d')
+DELETE = re.compile(rb'"op"\s*:\s*"[dD]')  # Debezium's "d", Outboxx' "DELETE"
 WRITES = "WalSenderWriteData"  # a walsender waits for its reader to take what it has (WalSndWriteData in walsender.c)
 
 # Larger batches and requests, and no wait for a timer: by Debezium's and Kafka Connect's documents, on a machine with memory to spare.
@@ -89,11 +89,14 @@ class Peer:
         self.name, _, script = text.partition("=")
         script, _, template = script.partition(",")
         known = "millrace" if binary else self.name
+        self.tombstones = True
         if template:
             self.script = os.path.join(HERE, "start-template.py")
             self.environment = {"PEER_BINARY": program(script), "PEER_TEMPLATE": os.path.abspath(template)}
             if not os.path.isfile(template):
                 raise SystemExit(f"{template} is not a file")
+            with open(template, encoding="utf-8") as file:
+                self.tombstones = "# tombstones: no\n" not in file.readlines()
         elif script:
             self.script, self.environment = program(script), {}
         elif known in KNOWN:
@@ -112,7 +115,7 @@ class Peer:
                        "PEER_PUBLICATION": "bench", "PEER_TABLE": ",".join(f"public.{table}" for table in bench.mix.tables),
                        "PEER_BOOTSTRAP": os.environ["KAFKA_BOOTSTRAP"], "PEER_TOPIC_PREFIX": slot,
                        "PEER_FOLDER": folder, "PEER_END_LSN": bench.end_lsn, **more}
-        with open(os.path.join(folder, "log"), "wb") as log:
+        with open(os.path.join(folder, "log"), "ab") as log:  # there are programs that write standard output from position 0 on
             process = subprocess.Popen([self.script], env=environment, stdout=log, stderr=log, start_new_session=True)
         failed = True
         try:

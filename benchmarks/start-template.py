@@ -4,7 +4,8 @@
 One of the programs that matrix.sh compares: one that reads a file of configuration. Started by `--peer NAME=BINARY,TEMPLATE`: PEER_BINARY
 and PEER_TEMPLATE say which. In the template ${PEER_SLOT} and so on are filled in: the variables of benchmarks/start-millrace.sh, and
 PEER_HOST, PEER_PORT, PEER_USER, PEER_PASSWORD and PEER_DATABASE of its URL, PEER_TABLE_NAME without the schema, PEER_TOPIC, and PEER_CONFIG,
-the file that comes of it. A line "# run: WORDS" has the program's arguments."""
+the file that comes of it. A line "# run: WORDS" has the program's arguments. The lines between "# for each table" and "# end" are there once
+for each table. (A line "# tombstones: no" is for peers.py: after a delete comes no other record.)"""
 
 import os
 import re
@@ -12,6 +13,10 @@ import shlex
 import string
 import sys
 import urllib.parse
+
+
+def of_table(peer, table):
+    return {"PEER_TABLE_NAME": table.partition(".")[2], "PEER_TOPIC": f"{peer['PEER_TOPIC_PREFIX']}.{table}"}
 
 
 def main():
@@ -24,8 +29,11 @@ def main():
     config = os.path.join(peer["PEER_FOLDER"], "config" + os.path.splitext(peer["PEER_TEMPLATE"])[1])
     peer |= {"PEER_HOST": url.hostname or "", "PEER_PORT": str(url.port or ""), "PEER_USER": url.username or "",
              "PEER_PASSWORD": urllib.parse.unquote(url.password or ""), "PEER_DATABASE": url.path[1:], "PEER_CONFIG": config,
-             "PEER_TABLE_NAME": peer["PEER_TABLE"].partition(".")[2], "PEER_TOPIC": f"{peer['PEER_TOPIC_PREFIX']}.{peer['PEER_TABLE']}"}
+             **of_table(peer, peer["PEER_TABLE"])}
     try:
+        text = re.sub(r"^# for each table\n(.*?)^# end$", lambda found: "".join(
+            string.Template(found[1]).substitute(peer | of_table(peer, table)) for table in peer["PEER_TABLE"].split(",")),
+                      text, flags=re.MULTILINE | re.DOTALL)
         text = string.Template(text).substitute(peer)
     except (KeyError, ValueError) as error:
         raise SystemExit(f"{peer['PEER_TEMPLATE']}: {error} is not one of {', '.join(sorted(peer))}") from None
