@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Usage: ledger_reader.py BROKERS LEDGER_TOPIC [--pipeline NAME] [--topic NAME]... [--from PLACE] [--to PLACE] [--exactly-once]
 
-Proves by the ledger (docs/ledger.md) that topics hold what millrace sent: nothing missing, changed, twice or out of order. It knows
+Proves by the ledger (docs/verify.md) that topics hold what millrace sent: nothing missing, changed, twice or out of order. It knows
 the topics alone: no table, no millrace. --pipeline: where several have their ledger in one topic. --topic: one that no range names.
 --from and --to: ranges between two places, as a range has them; by default all. --exactly-once: there must be no repeats.
 Connects in plain text; for another way call it from Python with a consumer of your own. Needs confluent-kafka and the library

@@ -207,7 +207,7 @@ def test_five_hundred(tmp_path):
 
 
 def test_what_means_new_pods():
-    """The hash is of what a running millrace does not take up: as docs/reload.md has it, which is made by the program."""
+    """The hash is of what a running millrace does not take up: as docs/upgrading.md has it, which is made by the program."""
     reference = subprocess.run([BINARY, "reference", "reload"], capture_output=True, text=True, check=True).stdout
     rows = [re.findall(r"`([a-z_.]+)`", row.split("|")[1]) for row in reference.splitlines() if row.startswith("| `")]
     with open(os.path.join(CHART, "templates", "_helpers.tpl"), encoding="utf-8") as file:

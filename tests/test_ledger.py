@@ -1,4 +1,4 @@
-"""The ledger (docs/ledger.md), read by a reader that knows the topics alone: it proves what was delivered under kills, takeovers, copies and
+"""The ledger (docs/verify.md), read by a reader that knows the topics alone: it proves what was delivered under kills, takeovers, copies and
 changes of tables and partitions, and names each fault that is placed, in the topics, in the ledger or in both."""
 
 import json

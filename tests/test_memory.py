@@ -79,7 +79,7 @@ def bounded(millrace):
 
 
 def judge(process, what, most_mb=None):
-    """The peak so far is within the budget (and `most_mb`); a line for the table in docs/memory.md."""
+    """The peak so far is within the budget (and `most_mb`); a line for the table in docs/sizing.md."""
     peak = peak_rss_mb(process)
     path = os.environ.get("MILLRACE_TEST_MEMORY")
     if path:

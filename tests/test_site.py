@@ -135,8 +135,8 @@ field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}));
 
 EXIT_CODES = re.findall(r"^### (E-exit-\d+)$", read("docs/runbook.md"), re.MULTILINE)
 SEARCHES = {**{f"exit {name.rpartition('-')[2]}": f"runbook/#{name.lower()}" for name in EXIT_CODES},
-            "first event": "first-event/#to-kafka", "add a table": "reload/#add-a-table", "slot grows": "nothing-flows/#a-slot-that-grows",
-            "PostgreSQL upgrade": "upgrading/#upgrade-postgresql", "shadow run": "shadow-run/#1-shadow-run",
+            "first event": "first-event/#to-kafka", "add a table": "upgrading/#add-a-table", "slot grows": "monitoring/#a-slot-that-grows",
+            "PostgreSQL upgrade": "upgrading-postgresql/#", "disk full": "runbook/#millraceslotunlimited", "exit code": "runbook/#exit-codes", "lag": "monitoring/#", "shadow run": "shadow-run/#1-shadow-run",
             "sink.kafka.message_max": "configuration/#sinkkafkamessage_max", "snapshot.mode": "configuration/#snapshotmode",
             "pipeline.latency": "configuration/#pipelinelatency", "millrace_lag_seconds": "metrics/#millrace_lag_seconds",
             "millrace_slot_forecast_seconds": "metrics/#millrace_slot_forecast_seconds", "slot lost": "runbook/#e-slot-lost",

@@ -128,6 +128,6 @@ void mr_config_differences(const struct mr_config *running, const struct mr_conf
                            const struct mr_config *wanted, mr_config_difference_fn take,
                            void *context);
 
-/* The sections of docs/configuration.md, and the table of docs/reload.md that says what a reload takes up. */
+/* The sections of docs/configuration.md, and the table of docs/upgrading.md that says what a reload takes up. */
 void mr_config_print_reference(FILE *to);
 void mr_config_print_reloads(FILE *to);

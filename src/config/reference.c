@@ -65,8 +65,8 @@ void mr_config_print_reloads(FILE *to)
 {
     fputs("| option | when it holds |\n|---|---|\n| ", to);
     print_reloads(MR_RELOAD_BETWEEN, to);
-    fputs(", of `[[streams]]` tables, topics and operations | from one transaction on: what "
-          "millrace received before is as the old file says, all after it as the new one does "
+    fputs(", of `[[streams]]` tables, topics and operations | from one transaction on: changes "
+          "received before the reload follow the old file, all after it the new one "
           "|\n| ",
           to);
     print_reloads(MR_RELOAD_PUBLICATION, to);

@@ -26,7 +26,7 @@ static void test_input_doubles(void **state)
     assert_int_equal(mr_memory_input(100000000), 128 * MIB);
 }
 
-/* What docs/memory.md says of the usual pool. */
+/* What docs/sizing.md says of the usual pool. */
 static void test_change_max_of_budgets(void **state)
 {
     (void)state;

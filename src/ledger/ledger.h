@@ -1,4 +1,4 @@
-/* The ledger (docs/ledger.md): what was delivered, in a topic of its own, so that a reader who knows only the topics finds what is
+/* The ledger (docs/dev/proofs.md): what was delivered, in a topic of its own, so that a reader who knows only the topics finds what is
  * missing, changed or twice. A companion of the flow (ports/companion.h).
  *
  * The sink thread sums what is sent (sums.h), and seals a range of it when a position is stored: once a second, or after 64 MiB. The

@@ -1,6 +1,6 @@
 /* What was sent, by topic and partition: how many records, and the sum of their digests. Sink thread only.
  *
- * A record's digest is of where it is and of what it holds; docs/ledger.md has the bytes. A sum does not depend on the order of its
+ * A record's digest is of where it is and of what it holds; docs/dev/proofs.md has the bytes. A sum does not depend on the order of its
  * records: their positions say that.
  *
  * Records are added to a segment as they are sent. A segment is folded into the range at hand when a position is about to be stored

@@ -448,7 +448,7 @@ static void test_pages_are_up_to_date(void **state)
     (void)state;
     /* If one fails: millrace reference config and millrace reference reload print the tables. */
     mr_assert_page_has("docs/configuration.md", mr_config_print_reference);
-    mr_assert_page_has("docs/reload.md", mr_config_print_reloads);
+    mr_assert_page_has("docs/upgrading.md", mr_config_print_reloads);
 }
 
 int main(void)

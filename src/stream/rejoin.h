@@ -5,7 +5,7 @@
  * where the slot stands before that place, the stream begins earlier: at the last transaction with rows that was delivered, which the
  * stored position names (struct mr_commit), or where the slot stands, if that is later. Up to the place just that transaction
  * may come again, and nothing else with rows; it is not handed on. A slot that stands at the place needs no comparison: our
- * confirmation has brought it there, in this history (or somebody has made it by hand: docs/backup-and-restore.md).
+ * confirmation has brought it there, in this history (or somebody has made it by hand: docs/upgrading-postgresql.md).
  *
  * Of a transaction that was delivered in part (exactly once), what lies before it may not have rows either.
  *

@@ -1,4 +1,4 @@
-"""A source that is restored from a backup (docs/backup-and-restore.md): what was delivered and is not on it any more ends a start, in
+"""A source that is restored from a backup (docs/upgrading-postgresql.md): what was delivered and is not on it any more ends a start, in
 words, and the printed steps bring the topic to the table."""
 
 import os

@@ -18,7 +18,7 @@
 {{- $name -}}
 {{- end -}}
 
-{{/* Options that a running millrace takes up (docs/reload.md): a change of them needs no new pod. With a pair those alone that hold at once, for it refuses
+{{/* Options that a running millrace takes up (docs/upgrading.md): a change of them needs no new pod. With a pair those alone that hold at once, for it refuses
      others while one stands by. A test compares both lists with the program's. */}}
 {{- define "millrace.atOnce" -}}
 pipeline.latency pipeline.coalesce pipeline.status_interval pipeline.shutdown_deadline pipeline.reconnect_max log.level snapshot.added_tables
