@@ -29,7 +29,13 @@ def on_files(files, config):
     return files
 
 
+# Pages that name everything once: a question in words of its own is answered elsewhere, a name is found there alone.
+REFERENCE = ("configuration.md", "debezium-options.md", "log-events.md")
+
+
 def on_page_markdown(markdown, page, config, files):  # pylint: disable=unused-argument
+    if page.file.src_uri in REFERENCE:
+        page.meta["search"] = {"boost": 0.5}
     markdown = markdown.replace("](../README.md#the-first-event)", "](first-event.md)")
     repository = f"{config.extra['repository']}/blob/main/"
 
