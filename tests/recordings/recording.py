@@ -1,4 +1,4 @@
-"""Recordings of a replication stream, read by somebody who knows nothing of millrace: files by docs/recording.md, messages
+"""Recordings of a replication stream, read by somebody who knows nothing of millrace: files by docs/dev/recordings.md, messages
 by PostgreSQL's manual ("Streaming Replication Protocol", "Logical Replication Message Formats").
 
     python recording.py FILE       what is in it, a line an event; the expectation of a recording is this text
