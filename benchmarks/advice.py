@@ -1,7 +1,7 @@
 """What a profile says, in words. Each rule looks at one thing, and test_advice.py has a profile that fires it and one that
 does not.
 
-Where the limits come from: docs/dev/profiling.md, "What the numbers are when all is well". A share of a stage counts without
+Where the limits come from: docs/dev/profiling.md, the table "when all is well". A share of a stage counts without
 the time that a thread only polled, for that is as much as there was time."""
 
 import re

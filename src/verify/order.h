@@ -1,7 +1,7 @@
 /* Whether a partition's records came in the order of their positions. A record at or before the highest position is a repeat: at least
  * once may send one after a failure, as it was, and goes on with each that came after it until the highest is passed. A run may end before
  * that only by another one, which begins at or before the place that is due. Copied rows, which come again at other places, are not due
- * (docs/dev/proofs.md, "Not covered"). One thread. */
+ * (docs/dev/proofs.md, "Why it is sound"). One thread. */
 #pragma once
 
 #include "verify/fold.h"
