@@ -331,18 +331,6 @@ def test_files_exist(path):
         assert os.path.exists(os.path.join(ROOT, name)), f"{path} names {name}"
 
 
-def test_pages_that_the_source_names_exist():
-    """In comments and messages: docs/page.md, and docs/page.md, "Section"."""
-    named = 0
-    for path in files("src/**/*.*", "grafana/**/*.*", "packaging/**/*", "scripts/**/*.*", "benchmarks/*.py", "tests/**/*.py"):
-        if path.endswith((".c", ".h", ".def", ".cpp", ".cmake", ".py", ".sh", ".sql", ".yml", ".yaml", ".tpl", ".toml")) and path != "tests/test_docs.py":
-            for page, section in re.findall(r'\b(docs/[\w/-]+\.md)(?:,? \\?"([A-Z][^"\\]*))?', read(path)):
-                assert exists(page), f"{path} names {page}"
-                assert not section or re.search(rf"(?:^#+ |\*\*){re.escape(section)}", read(page), re.MULTILINE), f"{path} names {page}, {section}"
-                named += 1
-    assert named > 100
-
-
 @pytest.mark.parametrize("path", sorted(glob.glob(os.path.join(ROOT, "docs", "images", "*.svg"))), ids=os.path.basename)
 def test_pictures_are_svg_that_needs_nothing_else(path):
     """Well-formed, of a size, ids once, and nothing that is fetched from elsewhere."""
