@@ -118,7 +118,7 @@ def test_each_step_of_a_release_is_the_scripts():
 def copy(tmp_path):
     """What the steps look at, committed in a repository that may be changed."""
     folder = tmp_path / "copy"
-    for name in subprocess.run(["git", "-C", ROOT, "ls-files", "*.md", "CMakeLists.txt", "LICENSE", "scripts/release.sh", "scripts/lib/base.sh", "src/cli",
+    for name in subprocess.run(["git", "-C", ROOT, "ls-files", "*.md", "CMakeLists.txt", "LICENSE", "scripts/release.sh", "scripts/lib/base.sh", "src/cli", "src/daemon",
                               "docs", "mkdocs.yml"],
                                capture_output=True, text=True, check=True).stdout.splitlines():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
