@@ -8,7 +8,7 @@
 #                 its sources, once (scripts/librdkafka.sh)
 #   --demo        also what scripts/demo.sh runs: Java, Kafka's jars, kcat, a small Python venv, and a PostgreSQL
 #                 where none from 14 on is installed
-#   --package     these, and what makes packages of it (docs/packaging.md)
+#   --package     these, and what makes packages of it (docs/dev/packaging.md)
 #   --kafka       only a Kafka broker and a client, without compilers: Java, Kafka's jars, kcat
 #   --site        only what builds the site of docs/ (scripts/site.sh); prints its folder
 #   --all         also the servers and tools of the test stand (the default):

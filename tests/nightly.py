@@ -112,7 +112,7 @@ NIGHTLY = (
             "pg_slot_test and monitor_why_test run each time, and a slow broker and a server at its limit"),
     Nightly(("faults/test_move.py",), ("src/cli/move.c", "src/postgres/server/pg_move.c", "src/event/lsn.h", "docs/upgrading-postgresql.md"), 150,
             "runs pg_upgrade three times, and restores; test_moving.py leaves a cluster each time, test_slot.py meets another"),
-    Nightly(("test_shadow_run.py",), ("docs/examples/", "docs/shadow-run.md"), 120, "compares topics with Debezium's; test_debezium.py does so each time"),
+    Nightly(("test_shadow_run.py",), ("docs/examples/", "docs/migrating-from-debezium.md"), 120, "compares topics with Debezium's; test_debezium.py does so each time"),
     Nightly(tuple(f"test_consumers.py::test_a_consumer_counts_each_change_once_though_it_is_killed[{language}]" for language in ("java", "go")),
             ("docs/examples/", "src/sink/kafka/"), 90,
             "the one in Python runs each time"),

@@ -1,4 +1,4 @@
-"""May a stream begin at a new slot? The lines of the table in docs/position.md ("May a new slot begin here?"): exit code 10,
+"""May a stream begin at a new slot? The lines of the table in docs/reliability.md ("May a new slot begin here?"): exit code 10,
 a copy, or a word of the user; and the remedies that are printed, followed to the letter."""
 
 import json

@@ -217,6 +217,52 @@ def test_house_words_stay_out_of_messages():
     assert {path: words for path, words in found.items() if words} == {}
 
 
+# Words of this house for known ones: duplicates, sent again, unreachable, continues, after. Pages for users; docs/dev/ is for those who know the house.
+PRIVATE_WORDS = re.compile(r"\b(?:comes? again|came again|(?:is|are|was|were) away|goes on|went on|a repeat|repeats (?!this|that)|is there no more)\b", re.IGNORECASE)
+READ_BY_USERS = ["README.md", *files("docs/*.md")]
+
+
+@pytest.mark.parametrize("path", READ_BY_USERS)
+def test_private_words_stay_away(path):
+    assert PRIVATE_WORDS.findall(documents.prose(read(path)).replace("\n", " ")) == []
+
+
+def words(text):
+    """Those that are read: without code, comments, and where links lead."""
+    return re.findall(r"\w[\w'’.-]*", re.sub(r"\]\([^)]*\)|<!--.*?-->", " ", documents.FENCE.sub("", text), flags=re.DOTALL))
+
+
+def test_pages_are_few_and_short():
+    assert len(words(read("README.md"))) <= 900
+    assert len(files("docs/*.md")) <= 32
+    assert sum(len(words(read(path))) for path in files("docs/*.md")) <= 60000
+
+
+# What people look for, and the pages with a door to it.
+DOORS = {"README.md": ("docs/verify.md", "docs/runbook.md#e-exit-10", "docs/upgrading-postgresql.md", "docs/monitoring.md#slow-but-flowing",
+                       "docs/monitoring.md#a-slot-that-grows", "docs/built-in-profiler.md", "docs/dev/profiling.md", "docs/kubernetes.md",
+                       "docs/migrating-from-debezium.md", "docs/consumers.md#dropping-duplicates", "docs/quick-start.md", "docs/snapshots.md",
+                       "docs/upgrading.md#add-a-table", "docs/managed-services.md", "docs/sizing.md", "docs/runbook.md"),
+         "docs/README.md": ("runbook.md#e-exit-10", "consumers.md#dropping-duplicates", "monitoring.md", "monitoring.md#a-slot-that-grows", "verify.md")}
+
+
+@pytest.mark.parametrize("page", DOORS)
+def test_doors_are_there(page):
+    assert [door for door in DOORS[page] if door not in documents.links(read(page))] == []
+
+
+def test_pages_that_the_source_names_exist():
+    """In comments and messages: docs/page.md, and docs/page.md, "Section"."""
+    named = 0
+    for path in files("src/**/*.*", "grafana/**/*.*", "packaging/**/*", "scripts/**/*.*", "benchmarks/*.py", "tests/**/*.py"):
+        if path.endswith((".c", ".h", ".def", ".cpp", ".cmake", ".py", ".sh", ".sql", ".yml", ".yaml", ".tpl", ".toml")) and path != "tests/test_docs.py":
+            for page, section in re.findall(r'\b(docs/[\w/-]+\.md)(?:,? \\?"([A-Z][^"\\]*))?', read(path)):
+                assert exists(page), f"{path} names {page}"
+                assert not section or re.search(rf"(?:^#+ |\*\*){re.escape(section)}", read(page), re.MULTILINE), f"{path} names {page}, {section}"
+                named += 1
+    assert named > 100
+
+
 # ---- commands ----
 
 BLOCKS = [block for path in DOCUMENTS for block in documents.blocks(path, read(path))]
@@ -289,9 +335,9 @@ def first(document, language, needle):
 
 
 def test_first_event_on_standard_output(database):
-    """README's shortest way: no file, no Kafka."""
+    """The shortest way of the quick start: no file, no Kafka."""
     database.run("CREATE TABLE orders (id bigserial PRIMARY KEY, v text)")
-    command = next(line for line in first("README.md", "sh", "MILLRACE_TABLES=").splitlines() if "MILLRACE_TABLES=" in line)
+    command = next(line for line in first("docs/quick-start.md", "sh", "MILLRACE_TABLES=").splitlines() if "MILLRACE_TABLES=" in line)
     words = shlex.split(command, comments=True)
     environment = dict(word.split("=", 1) for word in words if "=" in word)
     assert set(environment) == {"DATABASE_URL", "MILLRACE_TABLES"} and words[-1].endswith("millrace")
@@ -308,9 +354,9 @@ def test_first_event_on_standard_output(database):
 
 
 def test_first_event_in_kafka(database, millrace, topic):
-    """README's configuration: only server and broker are another."""
+    """The quick start's configuration: only server and broker are another."""
     database.run("CREATE TABLE orders (id bigserial PRIMARY KEY, v text)")
-    text = first("README.md", "toml", "topic_prefix").replace("localhost:9092", BOOTSTRAP)
+    text = first("docs/quick-start.md", "toml", "topic_prefix").replace("localhost:9092", BOOTSTRAP)
     assert 'topic_prefix = "shop"' in text
     text = text.replace('"shop"', f'"{database.prefix}"').replace("[source.postgres]", f"""[source.postgres]
 slot_name = "{database.slot}"

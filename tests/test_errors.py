@@ -250,7 +250,7 @@ def test_no_row_data_in_logs(database, millrace, topic):
 @pytest.mark.parametrize("has_publication", [True, False], ids=["publication", "none-yet"])
 @pytest.mark.parametrize("mode", ["no_data", "when_needed", "always"])
 def test_slot_of_another_database_is_left_alone(database, millrace, mode, has_publication):
-    """docs/many-databases.md: a second millrace with the default name. No remedy may drop the other pipeline's slot."""
+    """docs/fleet.md: a second millrace with the default name. No remedy may drop the other pipeline's slot."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
     if has_publication:
         database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t")

@@ -1,4 +1,4 @@
-"""A machine that has nothing: README's two commands, and its way from source, in a Debian as debootstrap makes it, with this machine's settings of
+"""A machine that has nothing: README's two commands, and the way from source, in a Debian as debootstrap makes it, with this machine's settings of
 packages, certificates and proxies, and nothing else of it. Only with MILLRACE_TEST_FRESH=1, as scripts/test.sh --full has it.
 MILLRACE_TEST_FRESH=trixie is Debian 13, for the demo.
 
@@ -147,7 +147,7 @@ def machine():
 
 
 def blocks(heading):
-    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "docs", "quick-start.md"), encoding="utf-8") as file:
         return re.findall(r"^```sh\n(.*?)^```", file.read().split(heading)[1], re.MULTILINE | re.DOTALL)
 
 
@@ -177,8 +177,8 @@ def test_the_demo(machine):
 
 
 def test_the_way_from_source(machine):
-    """README's lines, of which the last one needs a server: the program that they name is on PATH then."""
-    lines = blocks("### From source")[0].splitlines()
+    """The lines of docs/quick-start.md, of which the last one needs a server: the program that they name is on PATH then."""
+    lines = blocks("\n## From source\n")[0].splitlines()
     assert "MILLRACE_TABLES=" in lines[-1] and lines[-1].endswith(" millrace")
     said = machine.run("set -e\n" + "\n".join([*lines[:-1], "millrace --version"]))
     assert re.search(r"^millrace \d", said, re.MULTILINE)

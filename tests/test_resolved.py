@@ -1,4 +1,4 @@
-"""Resolved markers (docs/resolved.md): what one promises, judged by the commits that test_decoding, another output plugin, saw; and the examples
+"""Resolved markers (docs/consumers.md): what one promises, judged by the commits that test_decoding, another output plugin, saw; and the examples
 that build a view across topics from them."""
 
 import contextlib

@@ -1,4 +1,4 @@
-"""docs/shadow-run.md: millrace beside a connector, with its own slot and topics, and the comparison of both sets of topics."""
+"""docs/migrating-from-debezium.md: millrace beside a connector, with its own slot and topics, and the comparison of both sets of topics."""
 
 import os
 import subprocess

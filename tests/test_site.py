@@ -55,7 +55,7 @@ def pages(site):
                 path = os.path.join(folder, name)
                 with open(path, encoding="utf-8") as file:
                     found[os.path.relpath(path, site)] = Page(file.read())
-    assert len(found) > 40
+    assert len(found) > 30
     return found
 
 
@@ -69,10 +69,10 @@ def target(page, link):
 
 
 def test_each_page_is_in_the_navigation(pages):
-    names = {os.path.basename(path)[:-3] for path in files("docs/*.md")} - {"README"} | {"first-event"}
+    names = {os.path.basename(path)[:-3] for path in files("docs/*.md")} - {"README"}
     assert {f"{name}/index.html" for name in names} | {"index.html", "404.html"} == set(pages)
     for home, link in (("docs/README.md", "]({}.md)"), ("mkdocs.yml", ": {}.md\n")):
-        assert [name for name in names - {"first-event"} if link.format(name) not in read(home)] == [], home
+        assert [name for name in names if link.format(name) not in read(home)] == [], home
 
 
 def test_no_link_leads_nowhere(site, pages):
@@ -135,8 +135,8 @@ field.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true}));
 
 EXIT_CODES = re.findall(r"^### (E-exit-\d+)$", read("docs/runbook.md"), re.MULTILINE)
 SEARCHES = {**{f"exit {name.rpartition('-')[2]}": f"runbook/#{name.lower()}" for name in EXIT_CODES},
-            "first event": "first-event/#to-kafka", "add a table": "upgrading/#add-a-table", "slot grows": "monitoring/#a-slot-that-grows",
-            "PostgreSQL upgrade": "upgrading-postgresql/#", "disk full": "runbook/#millraceslotunlimited", "exit code": "runbook/#exit-codes", "lag": "monitoring/#", "shadow run": "shadow-run/#1-shadow-run",
+            "first event": "quick-start/#", "duplicates": "consumers/#dropping-duplicates", "add a table": "upgrading/#add-a-table", "slot grows": "monitoring/#a-slot-that-grows",
+            "PostgreSQL upgrade": "upgrading-postgresql/#", "disk full": "runbook/#millraceslotunlimited", "exit code": "runbook/#exit-codes", "lag": "monitoring/#", "shadow run": "migrating-from-debezium/#shadow-run",
             "sink.kafka.message_max": "configuration/#sinkkafkamessage_max", "snapshot.mode": "configuration/#snapshotmode",
             "pipeline.latency": "configuration/#pipelinelatency", "millrace_lag_seconds": "metrics/#millrace_lag_seconds",
             "millrace_slot_forecast_seconds": "metrics/#millrace_slot_forecast_seconds", "slot lost": "runbook/#e-slot-lost",
@@ -145,8 +145,9 @@ SEARCHES = {**{f"exit {name.rpartition('-')[2]}": f"runbook/#{name.lower()}" for
 
 @pytest.mark.parametrize("words", SEARCHES)
 def test_search_finds(opened, words):
-    found = [urllib.parse.urlsplit(link) for link in search(opened[0], words)[:20]]
-    assert SEARCHES[words] in [f"{parts.path.lstrip('/')}#{parts.fragment}" for parts in found], found
+    found = [urllib.parse.urlsplit(link) for link in search(opened[0], words)]
+    first = list(dict.fromkeys(parts.path for parts in found))[:5]  # pages; each shows its sections below it
+    assert SEARCHES[words] in [f"{parts.path.lstrip('/')}#{parts.fragment}" for parts in found if parts.path in first], first
 
 
 def scheme(browser):

@@ -33,7 +33,7 @@ def url(database):
 
 
 def configure(system, name, database, **options):
-    """/etc/millrace/NAME.toml, and its secret, as docs/many-databases.md says."""
+    """/etc/millrace/NAME.toml, and its secret, as docs/fleet.md says."""
     at = url(database.name)
     values = {"tables": '["public.t"]', "topic_prefix": f'"{database.prefix}"', "log.format": '"json"', "sink.kafka.brokers": f'["{BOOTSTRAP}"]',
               "source.postgres.connection": f'"host={at["host"]} port={at["port"]} user={at["user"]} dbname={database.name}"',

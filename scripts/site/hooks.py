@@ -1,10 +1,7 @@
-"""What MkDocs does not do itself: the version, the page "First event" out of README.md, and links out of docs/ or into docs/dev/, which lead to the
-repository."""
+"""What MkDocs does not do itself: the version, and links out of docs/ or into docs/dev/, which lead to the repository."""
 
 import os
 import re
-
-from mkdocs.structure.files import File
 
 OUTSIDE = re.compile(r"\]\((?:\.\./|(?=dev/))([^)\s]+)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -22,13 +19,6 @@ def on_config(config):
     return config
 
 
-def on_files(files, config):
-    section = re.search(r"^## (The first event$.*?)(?=^## )", read(config, "README.md"), re.MULTILINE | re.DOTALL)[1]
-    text = re.sub(r"^##(#+ )", r"\1", section, flags=re.MULTILINE)
-    files.append(File.generated(config, "first-event.md", content="# " + text.replace("](docs/", "](")))
-    return files
-
-
 # Pages that name everything once: a question in words of its own is answered elsewhere, a name is found there alone.
 REFERENCE = ("configuration.md", "debezium-options.md", "log-events.md")
 
@@ -36,7 +26,6 @@ REFERENCE = ("configuration.md", "debezium-options.md", "log-events.md")
 def on_page_markdown(markdown, page, config, files):  # pylint: disable=unused-argument
     if page.file.src_uri in REFERENCE:
         page.meta["search"] = {"boost": 0.5}
-    markdown = markdown.replace("](../README.md#the-first-event)", "](first-event.md)")
     repository = f"{config.extra['repository']}/blob/main/"
 
     def outside(found):

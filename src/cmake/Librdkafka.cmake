@@ -1,6 +1,6 @@
 # The Kafka client, as PkgConfig::RDKAFKA. By default it is the version that scripts/librdkafka.sh pins, linked statically, so
 # that profiles have its names. The distribution's shared library does from 2.4 on: before, its main thread polls without a pause.
-# Only from 2.6.1 on it can log in to Kafka 4 by SCRAM (docs/packaging.md).
+# Only from 2.6.1 on it can log in to Kafka 4 by SCRAM (docs/dev/packaging.md).
 set(MILLRACE_LIBRDKAFKA pinned CACHE STRING "pinned: of scripts/librdkafka.sh; system: the distribution's; or a folder with include/ and lib/")
 
 # Whether it has scripts/librdkafka.patch's function (src/kafka/kafka_now.c).

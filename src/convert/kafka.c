@@ -57,8 +57,7 @@ static void convert_login(struct mr_convert *c)
     const char *kind = mechanism == NULL ? "" : mechanism->value;
     bool known = mr_is_among("PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", mr_slice_of(kind));
     if (mechanism != NULL && !known) {
-        LOST(c, mechanism->given,
-             "docs/passwords.md (OAUTHBEARER) and docs/kerberos.md (GSSAPI) say how to set it");
+        LOST(c, mechanism->given, "docs/kafka.md says how to set it (OAUTHBEARER, GSSAPI)");
     }
     if (!known && jaas != NULL) {
         TO_DO(c, jaas->given, "logins of Java are not read; see [sink.kafka.sasl]");

@@ -154,7 +154,7 @@ bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *t
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
                         uint32_t count);
 
-/* The last gap (docs/position.md). */
+/* The last gap (docs/reliability.md). */
 struct mr_gap {
     bool is_open; /* nothing was done about it yet */
     mr_lsn from, to;
@@ -163,7 +163,7 @@ struct mr_gap {
 struct mr_gap mr_gap_stored(const struct mr_checkpoint *stored);
 struct mr_gap mr_copies_gap(struct mr_copies *copies);
 
-/* Adds to what is kept of the last gap (docs/position.md) the names of its tables (NULL: none), and what was done about it (NULL: nothing
+/* Adds to what is kept of the last gap (docs/reliability.md) the names of its tables (NULL: none), and what was done about it (NULL: nothing
  * yet). False: there was none. */
 bool mr_copies_describe_gap(struct mr_copies *copies, const struct cJSON *tables,
                             const char *settled);

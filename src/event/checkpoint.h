@@ -103,7 +103,7 @@ struct mr_server_position {
 /* May the stream go on at `stored` (NULL: nothing is stored), or begin where no slot is? MR_OK, or MR_ERR_HISTORY, with what
  * happened and what to do, when rows may be missing or may have been told of that the server does not have.
  *
- * The one rule (docs/position.md, "May a new slot begin here?"): a new slot begins without a copy of existing rows only where
+ * The one rule (docs/reliability.md, "May a new slot begin here?"): a new slot begins without a copy of existing rows only where
  * nothing was begun before: no stream, no copy that a stream is to follow, and nothing of another program's, which had delivered
  * what is before `handed_over` (0: there is none). */
 mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,

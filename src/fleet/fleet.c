@@ -5,7 +5,7 @@
 
 enum { FLEET_NOTHING = 0, FLEET_CHANGES = 2, FLEET_POSITION_CHANGES = 4 }; /* exit codes */
 
-/* What says where a pipeline is: with another one it begins anew, or is refused (docs/position.md). */
+/* What says where a pipeline is: with another one it begins anew, or is refused (docs/reliability.md). */
 static const char positions[] =
     "source.postgres.slot_name|source.postgres.publication_name|source.postgres.connection_env|"
     "sink.kafka.state_name|sink.kafka.state_topic|sink.kafka.brokers|topic_prefix";

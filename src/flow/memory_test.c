@@ -58,7 +58,7 @@ static void test_profiles_are_part_of_it(void **state)
     assert_int_equal(mr_memory_change_max(&needs), MIB / 2);
 }
 
-/* What docs/incremental.md says of rows that are copied while the stream runs. */
+/* What docs/snapshots.md says of rows that are copied while the stream runs. */
 static void test_copied_rows_are_part_of_it(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Resolved markers: records in every partition that say up to which LSN all commits are above them (docs/resolved.md has the
+/* Resolved markers: records in every partition that say up to which LSN all commits are above them (docs/consumers.md has the
  * argument). A companion of the flow (ports/companion.h), which appends them to the stream's lane, between two transactions.
  *
  * What a marker says is published when it is appended: each record of it is acknowledged, so it lies above, whatever becomes of the

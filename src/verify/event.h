@@ -23,7 +23,7 @@ struct mr_event {
     uint32_t xid;
 };
 
-/* A resolved marker (docs/resolved.md), which is no event; where it comes is no matter of order. */
+/* A resolved marker (docs/consumers.md), which is no event; where it comes is no matter of order. */
 bool mr_event_is_marker(const struct mr_kafka_read *record);
 
 /* NULL, or what is wrong with the record: a sentence without values of rows. */

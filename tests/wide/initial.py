@@ -7,7 +7,7 @@ import psycopg
 from judge import MARKER, UNAVAILABLE, Judge, as_text
 from kit import dsn
 
-# Keys that nobody knows, what may not be done to a table while it is copied (docs/incremental.md), what the making of a slot waits for,
+# Keys that nobody knows, what may not be done to a table while it is copied (docs/snapshots.md), what the making of a slot waits for,
 # and messages of before the stream.
 WITHOUT = ("no-key", "nothing", "ddl", "key-ddl", "identity-ddl", "publication-ddl", "rename", "drop", "drop-full", "prepared", "messages")
 HELD = ("w", "held")

@@ -294,7 +294,7 @@ class Judge:
             old = self.take_event(state, event, old)
 
     def take_read(self, state, name, group):
-        """A copied row is the row as the events have it at that place (docs/incremental.md): it goes out in
+        """A copied row is the row as the events have it at that place (docs/snapshots.md): it goes out in
         its newer form or not at all. Where only the table's form has changed since it was read, it may have the former one."""
         self.reads += 1
         event, source = group[0], group[0].value["source"]

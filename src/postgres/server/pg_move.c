@@ -277,14 +277,14 @@ mr_status mr_pg_move_verify(const struct mr_checkpoint *stored, const struct mr_
                        "from the fence: what was written before it was made can't be known. While "
                        "writes are held "
                        "back: SELECT pg_drop_replication_slot('%s'), and try again: this command "
-                       "makes it. After writes were let in: copy what differs (docs/position.md)",
+                       "makes it. After writes were let in: copy what differs (docs/verify.md)",
                        slot, slot);
     }
     if (!has_left(stored)) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
                        "the old cluster was left without a fence: rows that were written there "
                        "last may be missing here. If it can still run, start it, and run millrace "
-                       "move --fence against it; else copy what differs (docs/position.md)");
+                       "move --fence against it; else copy what differs (docs/verify.md)");
     }
     if (view->server.slot_exists &&
         (view->server.slot_confirmed <= stored->end_lsn || !numbers_go_on(stored, view))) {
