@@ -7,7 +7,7 @@
 #include "event/checkpoint.h"
 #include "fuzz.h"
 #include "ledger/entry.h"
-#include "sink/kafka/kafka_state.h"
+#include "kafka/kafka_state.h"
 
 static void assert_same(const struct mr_checkpoint *a, const struct mr_checkpoint *b)
 {

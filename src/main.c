@@ -1,12 +1,9 @@
 /* Which command it is, and the exit status; the commands are in cli/. */
-#include <libgen.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ask/client.h"
 #include "base/thread.h"
 #include "cli/arguments.h"
 #include "cli/help.h"
@@ -16,8 +13,6 @@
 #include "fleet/fleet.h"
 #include "terminal/runbook.h"
 #include "terminal/terminal.h"
-#include "verify/every.h"
-#include "verify/spill.h"
 
 static int end_with(mr_status status, const struct mr_error *error)
 {
@@ -40,50 +35,6 @@ static mr_status move(struct mr_config *config, const struct mr_move_wish *wish,
     mr_status status = mr_cli_move(config, wish, signal_fd, stdout, ret_error);
     close(signal_fd);
     return status;
-}
-
-/* It listens nowhere, and writes temporary files and its figures. */
-static void verify_confine(struct mr_config *config, const char *figures)
-{
-    MR_FREED char *copy = MR_STRDUP(figures == NULL ? "/" : figures);
-    const char *folder = dirname(copy);
-    config->http.enabled = false;
-    (void)mr_confine_process(
-        config,
-        (const char *const[]){mr_spill_folder(), strcmp(folder, "/") == 0 ? NULL : folder, NULL});
-}
-
-/* The verdict is the exit code where there is one. */
-static int verify(struct mr_config *config, const struct mr_arguments *arguments)
-{
-    struct mr_error error = {0};
-    enum mr_verify_verdict verdict = MR_VERIFY_EQUAL;
-    struct mr_verify_options options = arguments->verify;
-    options.ask = mr_client_object;
-    options.server = &config->http;
-    int signal_fd = mr_thread_signals(false);
-    mr_status status = mr_cli_take_shift(config, signal_fd, &error);
-    if (status == MR_OK && arguments->every != NULL) {
-        const struct mr_every_options every = {.interval_ms = arguments->every_ms,
-                                               .figures = arguments->figures};
-        verify_confine(config, arguments->figures);
-        status = mr_verify_every(config, &options, &every, signal_fd, stdout, &error);
-        close(signal_fd);
-        return status == MR_AGAIN ? 0 : end_with(status, &error); /* it was to end */
-    }
-    if (status == MR_OK) {
-        status = mr_verify(config, &options, signal_fd, stdout, &verdict, &error);
-    }
-    close(signal_fd);
-    int code = mr_verify_exit_code(verdict);
-    if (status == MR_AGAIN) {
-        fputs("millrace: interrupted; the tables that have no line are not proved\n", stderr);
-        code = mr_verify_exit_code(MR_VERIFY_NONE);
-    } else if (status != MR_OK) {
-        code = end_with(status, &error);
-    }
-    /* What differs does so, whatever came after it. */
-    return verdict == MR_VERIFY_DIFFERENT ? mr_verify_exit_code(verdict) : code;
 }
 
 static int fleet(const struct mr_arguments *arguments)
@@ -112,7 +63,7 @@ static int recover(const struct mr_config *config, const struct mr_arguments *ar
     struct mr_error error = {0};
     int code = 0;
     mr_status status =
-        mr_cli_recover(config, recovery, arguments->choose, arguments->verify.yes, &code, &error);
+        mr_cli_recover(config, recovery, arguments->choose, arguments->yes, &code, &error);
     return status == MR_OK ? code : end_with(status, &error);
 }
 
@@ -163,11 +114,6 @@ static int run_command(const struct mr_arguments *arguments)
         status = record(config, &arguments->record, &error);
     } else if (status == MR_OK && arguments->command == MR_COMMAND_MOVE) {
         status = move(config, &arguments->move, &error);
-    } else if (status == MR_OK && arguments->command == MR_COMMAND_VERIFY) {
-        status = take_address(config, arguments);
-        int code = status == MR_OK ? verify(config, arguments) : mr_status_exit_code(status);
-        mr_config_free(config);
-        return code;
     } else if (status == MR_OK && arguments->command == MR_COMMAND_RECOVER) {
         int code = recover(config, arguments, &recovery);
         mr_config_free(config);
@@ -222,14 +168,6 @@ static int ask_command(const struct mr_arguments *arguments)
 
 int main(int argc, char **argv)
 {
-#if defined(__GLIBC__) && !defined(MILLRACE_HAS_JEMALLOC)
-    /* An arena for each thread of librdkafka would be a megabyte and more for nothing: hardly any of them allocates. */
-    mallopt(M_ARENA_MAX, 2);
-    /* What a large row took is given back at once; left alone, glibc moves the limit up to 32 MiB after the first one.
-     * What is smaller stays: asking for the pages of librdkafka's requests again and again costs half of all CPU. */
-    mallopt(M_MMAP_THRESHOLD, 4 << 20);
-    mallopt(M_TRIM_THRESHOLD, 64 << 20);
-#endif
     mr_terminal_begin("millrace");
     struct mr_arguments arguments = {0};
     mr_status status = mr_arguments_parse(argc, argv, &arguments);
@@ -243,6 +181,8 @@ int main(int argc, char **argv)
         return mr_status_exit_code(mr_reference_print(arguments.topic, stdout));
     case MR_COMMAND_FLEET:
         return fleet(&arguments);
+    case MR_COMMAND_VERIFY:
+        return mr_cli_verify(argv);
     case MR_COMMAND_CONVERT:
         return mr_status_exit_code(mr_cli_convert(arguments.files[0], stdout));
     case MR_COMMAND_STATUS:

@@ -6,7 +6,8 @@
 #define V6_CHARACTERS   "0123456789abcdefABCDEF:.%"
 #define NAME_CHARACTERS "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_"
 
-static mr_status address_parse_unix(const char *path, struct mr_address *ret, struct mr_error *ret_error)
+static mr_status address_parse_unix(const char *path, struct mr_address *ret,
+                                    struct mr_error *ret_error)
 {
     size_t len = strlen(path);
     if (path[0] != '/' || len > MR_ADDRESS_PATH_MAX) {

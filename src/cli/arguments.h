@@ -3,7 +3,6 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
-#include "verify/verify.h"
 
 struct mr_arguments {
     enum mr_cli_command command;
@@ -20,9 +19,7 @@ struct mr_arguments {
     struct mr_ask_snapshot snapshot;
     struct mr_move_wish move;
     bool diff;
-    struct mr_verify_options verify;
-    const char *sample, *every, *figures; /* of verify */
-    int64_t every_ms;
+    bool yes;
     bool helm, checks, accepts_position;
     const char *choose;   /* of recover; NULL: nothing yet */
     const char *files[2]; /* what is compared or converted; of fleet the word, and the folder */

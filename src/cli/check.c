@@ -5,8 +5,8 @@
 #include <libgen.h>
 
 #include "daemon/profiling.h"
+#include "kafka/kafka_check.h"
 #include "postgres/server/pg_setup.h"
-#include "sink/kafka/kafka_check.h"
 
 struct report {
     FILE *to;

@@ -12,6 +12,8 @@ mr_status mr_check(const struct mr_config *config, FILE *to);
 struct mr_recovery {
     int pid;
     int choice_fd; /* takes the choice; once it is closed without one, the child ends */
+    char **
+        environment; /* as it was, for millrace-verify: reading the configuration empties variables with secrets */
 };
 
 /* Before the configuration is read, which empties variables with secrets, and before the first thread. */
@@ -33,10 +35,13 @@ struct mr_move_wish {
 mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish, int stop_fd,
                       FILE *to, struct mr_error *ret_error);
 
-/* For a command that compares places of the server with positions of records: what the latter are raised by since the stream moved from
- * another cluster. MR_ERR_AUTH: what is stored may not be read, so that is not known. */
-mr_status mr_cli_take_shift(const struct mr_config *config, int stop_fd,
-                            struct mr_error *ret_error);
+/* `millrace verify`: becomes millrace-verify, with all arguments but that word. Returns an exit code if there is no such program. */
+int mr_cli_verify(char **argv);
+
+/* Runs it beside us, with another environment (NULL: ours). `*ret_out`: the end of a pipe with what it prints; NULL: it prints where we do.
+ * Signals of the terminal are not for it. MR_ERR_SYSTEM: there is no such program, or no process. */
+mr_status mr_cli_verify_start(const char *const *arguments, char *const *environment, int *ret_pid,
+                              int *ret_out, struct mr_error *ret_error);
 
 /* `millrace convert`: a connector's configuration of Debezium's ("-": standard input) as ours. */
 mr_status mr_cli_convert(const char *path, FILE *to);

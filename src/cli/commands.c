@@ -1,5 +1,7 @@
 #include "cli/commands.h"
 
+#include "terminal/terminal.h"
+
 #define OF(id) (1u << MR_COMMAND_##id)
 #define OF_ALL UINT32_MAX
 

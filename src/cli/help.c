@@ -7,29 +7,7 @@
 #include "terminal/runbook.h"
 #include "terminal/terminal.h"
 
-enum { OPTION_COLUMN = 26, OPTION_INDENT = 6 };
-
-static void print_row(FILE *to, const char *label, int column, const char *text)
-{
-    int used = fprintf(to, "  %s", label);
-    if (used + 2 > column) {
-        fprintf(to, "\n%*s", column, "");
-    } else {
-        fprintf(to, "%*s", column - used, "");
-    }
-    mr_terminal_wrap(to, text, column, column);
-}
-
-static void print_option(FILE *to, enum mr_cli_option option)
-{
-    const struct mr_cli_option_text *text = &mr_cli_options[option];
-    char label[64];
-    char letter[] = "-x, ";
-    letter[1] = text->letter;
-    snprintf(label, sizeof(label), "%s--%s%s%s", text->letter != 0 ? letter : "    ", text->name,
-             text->argument != NULL ? " " : "", text->argument != NULL ? text->argument : "");
-    print_row(to, label, OPTION_COLUMN, text->text);
-}
+enum { OPTION_INDENT = 6 };
 
 void mr_help_print(FILE *to)
 {
@@ -37,7 +15,7 @@ void mr_help_print(FILE *to)
           "usage: millrace [COMMAND] [OPTION]…\n\n",
           to);
     for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
-        print_row(to, mr_cli_commands[command].name, 13, mr_cli_commands[command].summary);
+        mr_terminal_row(to, mr_cli_commands[command].name, 13, mr_cli_commands[command].summary);
     }
     fputs("\nmillrace --config FILE streams. millrace COMMAND --help has a command's options,\n"
           "millrace help options those of the configuration file, millrace help sink.kafka\n"
@@ -55,7 +33,8 @@ void mr_help_print_command(enum mr_cli_command command, FILE *to)
     fputc('\n', to);
     for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
         if ((mr_cli_options[option].commands >> command & 1) != 0) {
-            print_option(to, option);
+            const struct mr_cli_option_text *one = &mr_cli_options[option];
+            mr_terminal_option(to, one->name, one->letter, one->argument, one->text);
         }
     }
 }

@@ -7,10 +7,10 @@
 #include "copy/asked_stored.h"
 #include "daemon/daemon.h"
 #include "event/lsn.h"
+#include "kafka/kafka_check.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_move.h"
 #include "sink/kafka/kafka.h"
-#include "sink/kafka/kafka_check.h"
 
 enum { STORE_LOOK_MS = 10 };
 #define STORE_NS (INT64_C(60) * 1000000000)
@@ -416,16 +416,4 @@ mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish,
     config->kafka.sections = NULL;
     close(move.wake_fd);
     return status;
-}
-
-mr_status mr_cli_take_shift(const struct mr_config *config, int stop_fd, struct mr_error *ret_error)
-{
-    struct mr_kafka_stored stored;
-    if (config->sink_kind != MR_SINK_KAFKA || config->kafka.state_topic == NULL) {
-        return MR_OK;
-    }
-    MR_TRY(mr_kafka_look_at_stored(&config->kafka, stop_fd, &stored, ret_error));
-    mr_lsn_shift = stored.state.identity.moved.shift;
-    mr_checkpoint_done(&stored.state);
-    return MR_OK;
 }

@@ -14,7 +14,7 @@
 #include "cli/show.h"
 #include "daemon/daemon.h"
 #include "postgres/catalog/pg_sql.h"
-#include "verify/verify.h"
+#include "terminal/terminal.h"
 
 enum {
     LOOK_MS = 200,
@@ -51,6 +51,28 @@ static _Noreturn void child_main(const char *path, int choice_fd)
     exit(mr_status_exit_code(status));
 }
 
+/* A copy, with the secrets that variables hold. */
+static char **environment_copy(void)
+{
+    uint32_t count = 0;
+    while (environ[count] != NULL) {
+        count++;
+    }
+    char **copy = MR_NEW_ARRAY(char *, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        copy[i] = MR_STRDUP(environ[i]);
+    }
+    return copy;
+}
+
+static void environment_free(char **environment)
+{
+    for (char **one = environment; *one != NULL; one++) {
+        mr_secret_forget(*one);
+    }
+    free(environment);
+}
+
 mr_status mr_cli_recover_begin(const char *path, struct mr_recovery *ret,
                                struct mr_error *ret_error)
 {
@@ -68,7 +90,7 @@ mr_status mr_cli_recover_begin(const char *path, struct mr_recovery *ret,
         child_main(path, fds[0]);
     }
     close(fds[0]);
-    *ret = (struct mr_recovery){.pid = pid, .choice_fd = fds[1]};
+    *ret = (struct mr_recovery){.pid = pid, .choice_fd = fds[1], .environment = environment_copy()};
     return MR_OK;
 }
 
@@ -151,13 +173,13 @@ static mr_status ask_child(const struct doing *doing, const char *path, const ch
 static mr_status note(struct doing *doing, uint32_t from, const char *settled,
                       struct mr_error *ret_error)
 {
-    const struct mr_verify_list *list = &doing->recover->tables;
+    const struct mr_recover_tables *list = &doing->recover->tables;
     MR_OBJECT cJSON *wish = cJSON_CreateObject();
     cJSON_AddStringToObject(wish, "type", "gap");
     cJSON *names = cJSON_AddArrayToObject(wish, "tables");
     for (uint32_t i = from; i < list->count && i < from + NAMES_A_REQUEST; i++) {
         MR_TEXT(name);
-        mr_text_format(&name, "%s.%s", list->tables[i].schema, list->tables[i].table);
+        mr_text_format(&name, "%s.%s", list->items[i].schema, list->items[i].table);
         cJSON_AddItemToArray(names, cJSON_CreateString(name.data));
     }
     if (settled != NULL) {
@@ -185,28 +207,37 @@ static mr_status keep(struct doing *doing, const char *settled, struct mr_error 
                          "the record of the gap could not be stored within a minute; run it again");
 }
 
-static mr_status prove_and_repair(const struct doing *doing, enum mr_verify_verdict *ret_verdict,
+/* By millrace-verify, whose lines are for the person. MR_AGAIN: somebody has interrupted it. */
+static mr_status prove_and_repair(const struct doing *doing, int *ret_code,
                                   struct mr_error *ret_error)
 {
-    const struct mr_verify_options options = {.repairs = true,
-                                              .yes = true,
-                                              .ask = mr_client_object,
-                                              .server = &doing->recover->config->http};
-    return mr_verify(doing->recover->config, &options, doing->signal_fd, stdout, ret_verdict,
-                     ret_error);
+    const char *const arguments[] = {
+        "millrace-verify", "--repair", "--yes", "--config", doing->recover->config->path, NULL};
+    int pid;
+    int wait_status;
+    mr_status status = MR_OK;
+    MR_TRY(mr_cli_verify_start(arguments, doing->recovery->environment, &pid, NULL, ret_error));
+    while (waitpid(pid, &wait_status, WNOHANG) == 0 && status == MR_OK) {
+        status = wait_a_moment(doing, ret_error);
+    }
+    if (status != MR_OK) {
+        kill(pid, SIGTERM);
+        waitpid(pid, &wait_status, 0);
+        return status;
+    }
+    *ret_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+    return MR_OK;
 }
 
 static mr_status close_gap(struct doing *doing, enum mr_way way, struct mr_error *ret_error)
 {
-    enum mr_verify_verdict verdict = MR_VERIFY_EQUAL;
     MR_TRY(await_stream(doing, ret_error));
     if (way == MR_WAY_DIFFERING) {
         MR_TRY(keep(doing, NULL, ret_error));
-        MR_TRY(prove_and_repair(doing, &verdict, ret_error));
-        doing->code = mr_verify_exit_code(verdict);
+        MR_TRY(prove_and_repair(doing, &doing->code, ret_error));
     }
     /* What is proved in part may hide what differs. */
-    return verdict == MR_VERIFY_EQUAL ? keep(doing, mr_ways[way], ret_error) : MR_OK;
+    return doing->code == MR_VERIFY_CODE_EQUAL ? keep(doing, mr_ways[way], ret_error) : MR_OK;
 }
 
 /* In order: what was read is delivered, and where all is is stored. */
@@ -256,13 +287,13 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
     puts(doing.code == 0 && !doing.is_noted
              ? "Done; there is no gap to keep. Start millrace as usual."
          : doing.code == 0 ? "Done, and kept in the state topic (\"gap\"). Start millrace as usual."
-         : doing.code == mr_verify_exit_code(MR_VERIFY_IN_PART)
+         : doing.code == MR_VERIFY_CODE_IN_PART
              ? "Nothing differs, but not all could be compared, as the lines above say: the gap "
                "stays open.\nStart millrace and have those tables copied (millrace snapshot), or "
                "leave them; then stop it, and\nsay so:"
              : "The stream can go on, but not all is repaired or proved, as the lines above say. "
                "Run it again, or\nstart millrace as usual.");
-    if (doing.code == mr_verify_exit_code(MR_VERIFY_IN_PART)) {
+    if (doing.code == MR_VERIFY_CODE_IN_PART) {
         print_command(recover, "gap");
     }
     return MR_OK;
@@ -360,10 +391,12 @@ mr_status mr_cli_recover(const struct mr_config *config, struct mr_recovery *rec
     }
     int signal_fd = mr_thread_signals(false);
     struct mr_recover recover;
-    mr_status status = mr_recover_look(config, signal_fd, &recover, ret_error);
+    mr_status status =
+        mr_recover_look(config, recovery->environment, signal_fd, &recover, ret_error);
     status = MR_THEN(status,
                      recover_gap(&recover, recovery, choice, yes, signal_fd, ret_code, ret_error));
     mr_recover_done(&recover);
+    environment_free(recovery->environment);
     close(recovery->choice_fd);
     close(signal_fd);
     return status;

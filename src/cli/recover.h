@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "copy/copies.h"
-#include "verify/pg_side.h"
+#include "postgres/conn/pg_conn.h"
 
 enum mr_way {
     MR_WAY_DIFFERING,  /* go on at a new slot, and send what differs */
@@ -14,6 +14,18 @@ enum mr_way {
 };
 extern const char *const mr_ways[MR_WAYS]; /* as they are chosen, and called in docs/runbook.md */
 
+/* A table that is configured, as millrace-verify lists it. */
+struct mr_recover_table {
+    char *schema, *table;
+    bool is_published;
+    char *unprovable; /* why it can't be proved; NULL: it can */
+};
+
+struct mr_recover_tables {
+    struct mr_recover_table *items;
+    uint32_t count, room;
+};
+
 struct mr_recover {
     const struct mr_config *config;
     struct mr_pg_conn *conn;
@@ -21,14 +33,14 @@ struct mr_recover {
     struct mr_checkpoint stored;
     struct mr_gap gap; /* open: nothing was done about it yet */
     mr_lsn server_end;
-    struct mr_verify_list tables;
+    struct mr_recover_tables tables;
     char loss[MR_ERROR_TEXT_MAX]; /* why the stream can't go on; "": nothing is known against it */
     char refusals[MR_WAYS][MR_ERROR_TEXT_MAX]; /* why there is no such way; "": there is */
 };
 
 /* Changes nothing. MR_ERR_CONFIG: a millrace streams, or there is no stored position to go by. */
-mr_status mr_recover_look(const struct mr_config *config, int stop_fd, struct mr_recover *ret,
-                          struct mr_error *ret_error);
+mr_status mr_recover_look(const struct mr_config *config, char *const *environment, int stop_fd,
+                          struct mr_recover *ret, struct mr_error *ret_error);
 void mr_recover_done(struct mr_recover *recover);
 
 /* Whether something is to be done. */

@@ -1,15 +1,15 @@
 #include "cli/recover.h"
 
+#include <sys/wait.h>
 #include <time.h>
 
 #include "cli/show.h"
 #include "event/lsn.h"
+#include "kafka/kafka_check.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_setup.h"
-#include "sink/kafka/kafka_check.h"
 #include "terminal/runbook.h"
 #include "terminal/terminal.h"
-#include "verify/proof.h"
 
 enum { NAMED_MAX = 10, NAME_WIDTH = 12 };
 
@@ -106,7 +106,7 @@ static void find_ways(struct mr_recover *recover)
     uint32_t proved = 0;
     const char *why = NULL;
     for (uint32_t i = 0; i < recover->tables.count; i++) {
-        const char *fault = mr_unprovable(recover->config, &recover->tables.tables[i]);
+        const char *fault = recover->tables.items[i].unprovable;
         proved += fault == NULL;
         why = fault == NULL ? why : fault;
     }
@@ -119,14 +119,63 @@ static void find_ways(struct mr_recover *recover)
     }
 }
 
-static mr_status look(struct mr_recover *recover, int stop_fd, struct mr_error *ret_error)
+static char *text_of(const cJSON *object, const char *name)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+    return text == NULL ? NULL : MR_STRDUP(text);
+}
+
+/* False: the line is none of millrace-verify's. */
+static bool take_table(struct mr_recover_tables *tables, const char *line)
+{
+    MR_OBJECT cJSON *object = cJSON_Parse(line);
+    struct mr_recover_table table = {.schema = text_of(object, "schema"),
+                                     .table = text_of(object, "table"),
+                                     .is_published =
+                                         cJSON_IsTrue(mr_object_at(object, "published")),
+                                     .unprovable = text_of(object, "unprovable")};
+    MR_GROW(tables->items, tables->room, tables->count + 1);
+    tables->items[tables->count++] = table;
+    return table.schema != NULL && table.table != NULL;
+}
+
+/* What it prints on standard error is for the person. */
+static mr_status list_tables(struct mr_recover *recover, char *const *environment,
+                             struct mr_error *ret_error)
+{
+    const char *const arguments[] = {"millrace-verify",     "--list", "--json", "--config",
+                                     recover->config->path, NULL};
+    int pid;
+    int out;
+    int wait_status;
+    MR_TRY(mr_cli_verify_start(arguments, environment, &pid, &out, ret_error));
+    FILE *lines = fdopen(out, "r");
+    MR_FREED char *line = NULL;
+    size_t size = 0;
+    bool good = lines != NULL;
+    while (good && getline(&line, &size, lines) > 0) {
+        good = take_table(&recover->tables, line);
+    }
+    if (lines != NULL) {
+        fclose(lines);
+    }
+    good = waitpid(pid, &wait_status, 0) == pid && good && WIFEXITED(wait_status) &&
+           WEXITSTATUS(wait_status) == 0;
+    return good ? MR_OK
+                : mr_fail(ret_error, MR_ERR_TRANSIENT,
+                          "millrace-verify --list has failed, so the tables are not known; run it "
+                          "by hand, and then this again");
+}
+
+static mr_status look(struct mr_recover *recover, char *const *environment, int stop_fd,
+                      struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *source = &recover->config->source;
     int64_t end;
     MR_TRY(mr_pg_connect(&source->connection, false, stop_fd, &recover->conn, ret_error));
     MR_TRY(refuse_owner(recover, ret_error));
     MR_TRY(read_stored(recover, ret_error));
-    MR_TRY(mr_verify_list(recover->conn, recover->config, &recover->tables, ret_error));
+    MR_TRY(list_tables(recover, environment, ret_error));
     MR_TRY(mr_pg_ask_number(recover->conn, "the end of its WAL", 'l', &end, ret_error,
                             "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
                             " ELSE pg_current_wal_insert_lsn() END"));
@@ -138,17 +187,22 @@ static mr_status look(struct mr_recover *recover, int stop_fd, struct mr_error *
     return MR_OK;
 }
 
-mr_status mr_recover_look(const struct mr_config *config, int stop_fd, struct mr_recover *ret,
-                          struct mr_error *ret_error)
+mr_status mr_recover_look(const struct mr_config *config, char *const *environment, int stop_fd,
+                          struct mr_recover *ret, struct mr_error *ret_error)
 {
     *ret = (struct mr_recover){.config = config};
-    return look(ret, stop_fd, ret_error);
+    return look(ret, environment, stop_fd, ret_error);
 }
 
 void mr_recover_done(struct mr_recover *recover)
 {
     mr_checkpoint_done(&recover->stored);
-    mr_verify_list_free(&recover->tables);
+    for (uint32_t i = 0; i < recover->tables.count; i++) {
+        free(recover->tables.items[i].schema);
+        free(recover->tables.items[i].table);
+        free(recover->tables.items[i].unprovable);
+    }
+    free(recover->tables.items);
     mr_pg_close(recover->conn);
 }
 
@@ -185,7 +239,7 @@ static void say_tables(const struct mr_recover *recover, FILE *to)
     MR_TEXT(names);
     uint32_t count = 0;
     for (uint32_t i = 0; i < recover->tables.count; i++) {
-        const struct mr_verify_listed *one = &recover->tables.tables[i];
+        const struct mr_recover_table *one = &recover->tables.items[i];
         if (one->is_published && count++ < NAMED_MAX) {
             mr_text_format(&names, "%s%s.%s", count > 1 ? ", " : "", one->schema, one->table);
         }

@@ -28,7 +28,7 @@ endfunction()
 function(millrace_test_target target)
     millrace_compile_options(${target})
     target_compile_definitions(${target} PRIVATE MR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-    target_link_libraries(${target} PRIVATE mr_cli PkgConfig::CMOCKA)
+    target_link_libraries(${target} PRIVATE mr_cli mr_verify PkgConfig::CMOCKA)
 endfunction()
 
 function(add_millrace_tests)

@@ -5,7 +5,7 @@
 
 #include "copy/asked_stored.h"
 #include "copy/copies.h"
-#include "sink/kafka/kafka_state.h"
+#include "kafka/kafka_state.h"
 #include "testing/test.h"
 
 static const struct {

@@ -61,7 +61,7 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"queue.buffering.max.messages", "10000000"},
         {"queue.buffering.max.kbytes", "2097151"},
         {"allow.auto.create.topics", "false"},
-        /* Of the ends of a partition that are asked for (sink/kafka/kafka_state); nothing is read by a producer. */
+        /* Of the ends of a partition that are asked for (kafka/kafka_state); nothing is read by a producer. */
         {"isolation.level", "read_uncommitted"},
         /* The sink hands over whole requests and says when they set out; this is longer than handing over takes. */
         {"linger.ms", "5"},

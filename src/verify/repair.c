@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include "ask/client.h"
 #include "base/clock.h"
 #include "base/object.h"
 
@@ -129,12 +130,11 @@ static const char *fault_of(const cJSON *state, const cJSON *request, bool is_ov
 }
 
 /* Looks at the request once. True: there is nothing to wait for. */
-static bool look(const struct mr_verify_options *options, uint64_t id, const char *why,
+static bool look(const struct mr_http_options *server, uint64_t id, const char *why,
                  struct mr_repair *repair, uint64_t *ret_moved)
 {
     MR_OBJECT cJSON *state = NULL;
-    if (options->ask(options->server, "/api/snapshot/outcome", NULL, &state, &repair->fault) !=
-        MR_OK) {
+    if (mr_client_object(server, "/api/snapshot/outcome", NULL, &state, &repair->fault) != MR_OK) {
         return true; /* the next proof says how far it came */
     }
     const cJSON *request = find_request(state, id, why);
@@ -160,7 +160,7 @@ static mr_status wait_for(const struct mr_verify_tools *tools, uint64_t id, cons
     int64_t moved_ns = mr_monotonic_ns();
     uint64_t last = 0;
     uint64_t now = 0;
-    while (!look(tools->options, id, why, repair, &now)) {
+    while (!look(&tools->config->http, id, why, repair, &now)) {
         moved_ns = now == last ? moved_ns : mr_monotonic_ns();
         last = now;
         if (mr_monotonic_ns() - moved_ns > PATIENCE_NS) {
@@ -192,7 +192,7 @@ static mr_status ask(const struct mr_verify_tools *tools, const struct mr_proof 
     cJSON_Delete(object);
     MR_OBJECT cJSON *answer = NULL;
     mr_status status =
-        tools->options->ask(tools->options->server, "/api/snapshot", text, &answer, ret_error);
+        mr_client_object(&tools->config->http, "/api/snapshot", text, &answer, ret_error);
     cJSON_free(text);
     MR_TRY(status);
     const cJSON *number =

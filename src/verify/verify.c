@@ -1,20 +1,23 @@
 #include "verify/verify.h"
 
+#include <cjson/cJSON.h>
+
 #include "base/clock.h"
 #include "base/pattern.h"
 #include "postgres/server/pg_copying.h"
+#include "terminal/terminal.h"
 #include "verify/repair.h"
 
 enum { CONFLICTS_MAX = 5 };
 
 int mr_verify_exit_code(enum mr_verify_verdict verdict)
 {
-    static const int codes[] = {[MR_VERIFY_EQUAL] = 0,
-                                [MR_VERIFY_IN_PART] = 5,
-                                [MR_VERIFY_UNPROVABLE] = 5,
-                                [MR_VERIFY_NONE] = 6,
-                                [MR_VERIFY_DIFFERENT] = 4};
-    return codes[verdict];
+    static const enum mr_verify_code codes[] = {[MR_VERIFY_EQUAL] = MR_VERIFY_CODE_EQUAL,
+                                                [MR_VERIFY_IN_PART] = MR_VERIFY_CODE_IN_PART,
+                                                [MR_VERIFY_UNPROVABLE] = MR_VERIFY_CODE_IN_PART,
+                                                [MR_VERIFY_NONE] = MR_VERIFY_CODE_NONE,
+                                                [MR_VERIFY_DIFFERENT] = MR_VERIFY_CODE_DIFFERENT};
+    return (int)codes[verdict];
 }
 
 /* As every command has it, or as a report writes it, where either part may have dots. */
@@ -193,7 +196,7 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "verify compares with Kafka's topics, and sink.type is not \"kafka\"");
     }
-    if (options->yes && !options->server->enabled) {
+    if (options->yes && !config->http.enabled) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "http is off (http.enabled), and a repair asks the running millrace by it");
     }
@@ -213,6 +216,43 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     mr_verify_list_free(&list);
     mr_kafka_reader_free(tools.reader);
     mr_avro_free(tools.avro);
+    disconnect(&tools);
+    return status;
+}
+
+static void print_listed(const struct mr_verify_tools *tools, const struct mr_verify_listed *listed,
+                         FILE *to)
+{
+    const char *why = mr_unprovable(tools->config, listed);
+    if (tools->options->json) {
+        cJSON *object = cJSON_CreateObject();
+        cJSON_AddStringToObject(object, "schema", listed->schema);
+        cJSON_AddStringToObject(object, "table", listed->table);
+        cJSON_AddBoolToObject(object, "published", listed->is_published);
+        cJSON_AddItemToObject(object, "unprovable",
+                              why == NULL ? cJSON_CreateNull() : cJSON_CreateString(why));
+        mr_said_print(object, to);
+    } else {
+        why = why == NULL && !listed->is_published ? "it is not in the publication" : why;
+        fprintf(to, "%s.%s%s%s\n", listed->schema, listed->table,
+                why == NULL ? "" : ": cannot be proved: ", why == NULL ? "" : why);
+    }
+}
+
+mr_status mr_verify_print_list(const struct mr_config *config,
+                               const struct mr_verify_options *options, int stop_fd, FILE *to,
+                               struct mr_error *ret_error)
+{
+    struct mr_verify_tools tools = {.config = config, .options = options, .stop_fd = stop_fd};
+    struct mr_verify_list list = {0};
+    mr_status status = connect_to_both(&tools, ret_error);
+    status = MR_THEN(status, mr_verify_list(tools.conn, config, &list, ret_error));
+    for (uint32_t i = 0; i < list.count && status == MR_OK; i++) {
+        if (is_wanted(options, &list.tables[i])) {
+            print_listed(&tools, &list.tables[i], to);
+        }
+    }
+    mr_verify_list_free(&list);
     disconnect(&tools);
     return status;
 }

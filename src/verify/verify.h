@@ -9,14 +9,8 @@
 
 #include "config/config.h"
 
-struct cJSON;
 struct mr_proof;
 struct mr_verify_listed;
-
-/* Asks the running millrace: a POST of `text`, or (NULL) a GET. `*ret_object` is the caller's. */
-typedef mr_status (*mr_verify_ask_fn)(const struct mr_http_options *server, const char *path,
-                                      const char *text, struct cJSON **ret_object,
-                                      struct mr_error *ret_error);
 
 struct mr_verify_options {
     const char *const
@@ -32,8 +26,6 @@ struct mr_verify_options {
     /* Whether it is to be proved; NULL: each is. */
     bool (*wants)(void *context, const struct mr_verify_listed *listed);
     void *context;
-    mr_verify_ask_fn ask;
-    const struct mr_http_options *server;
 };
 
 /* From good to bad. Of several tables the worst holds: a difference stays true, whatever could not be proved besides. */
@@ -45,7 +37,7 @@ enum mr_verify_verdict {
     MR_VERIFY_DIFFERENT,
 };
 
-/* The documented exit code (docs/runbook.md). */
+/* The documented exit code (docs/verify.md). */
 int mr_verify_exit_code(enum mr_verify_verdict verdict);
 
 /* Prints a line for each table and each difference to `to`; progress to standard error, if that is a terminal. `*ret_verdict`: the worst,
@@ -53,3 +45,9 @@ int mr_verify_exit_code(enum mr_verify_verdict verdict);
 mr_status mr_verify(const struct mr_config *config, const struct mr_verify_options *options,
                     int stop_fd, FILE *to, enum mr_verify_verdict *ret_verdict,
                     struct mr_error *ret_error);
+
+/* Prints the tables that would be proved, and why one can't be: a line each, or (`json`) an object with schema, table, published and
+ * unprovable (null: it can be proved). */
+mr_status mr_verify_print_list(const struct mr_config *config,
+                               const struct mr_verify_options *options, int stop_fd, FILE *to,
+                               struct mr_error *ret_error);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/finding.h"
-#include "sink/kafka/kafka_state.h"
+#include "kafka/kafka_state.h"
 
 /* `topics`: names the configured tables go to. Main thread. */
 void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,

@@ -1,4 +1,4 @@
-#include "sink/kafka/kafka_check.h"
+#include "kafka/kafka_check.h"
 
 #include <poll.h>
 

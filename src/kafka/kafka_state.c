@@ -1,4 +1,4 @@
-#include "sink/kafka/kafka_state.h"
+#include "kafka/kafka_state.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,4 @@
-/* The state record: how far a pipeline is, in a compacted topic, keyed by the pipeline's name. Inside sink/ only;
- * sink thread.
- */
+/* The state record: how far a pipeline is, in a compacted topic, keyed by the pipeline's name. Sink thread, or a command. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>

@@ -1,5 +1,5 @@
 /* The record of the state topic: written, read back, and what is none. */
-#include "sink/kafka/kafka_state.h"
+#include "kafka/kafka_state.h"
 
 #include <stdlib.h>
 #include <string.h>
