@@ -17,7 +17,7 @@ COPY docs/runbook.md docs/
 RUN cmake --preset release -D MILLRACE_TESTS=OFF -D MILLRACE_LOAD=OFF \
     && cmake --build --preset release --target millrace
 COPY docker/rootfs.sh docker/
-RUN docker/rootfs.sh build/release/millrace /rootfs /debug
+RUN docker/rootfs.sh /rootfs /debug build/release/millrace build/release/millrace-verify
 
 FROM debian:13-slim@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a AS profiling
 COPY --from=build /rootfs/var/lib/dpkg/status.d /tmp/libraries
@@ -26,7 +26,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
         linux-perf strace valgrind bpftrace libc6-dbg procps ca-certificates $(ls /tmp/libraries) \
     && rm -rf /var/lib/apt/lists/* /tmp/libraries
 COPY --from=build /debug /
-COPY --from=build /rootfs/usr/bin/millrace /usr/bin/millrace
+COPY --from=build /rootfs/usr/bin/ /usr/bin/
 COPY docker/millrace.toml /etc/millrace/config.toml
 ENTRYPOINT ["/usr/bin/millrace"]
 CMD ["--config", "/etc/millrace/config.toml"]

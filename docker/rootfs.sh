@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Usage: docker/rootfs.sh PROGRAM ROOT DEBUG
+# Usage: docker/rootfs.sh ROOT DEBUG PROGRAM...
 #
-# Lays out ROOT as a root file system that holds PROGRAM, the shared libraries it links and the
-# few files they read, and DEBUG with the program's debug symbols. For the Dockerfile.
+# Lays out ROOT as a root file system that holds each PROGRAM, the shared libraries they link and the
+# few files they read, and DEBUG with the programs' debug symbols. For the Dockerfile.
 set -euo pipefail
-program=$1 root=$2 debug=$3
-name=${program##*/}
+root=$1 debug=$2
+programs=("${@:3}")
 
 copy() { # FILE: to the same place in ROOT, links followed
     mkdir -p "$root${1%/*}"
     cp -L "$1" "$root$1"
 }
 
-libraries() { ldd "$program" | grep -o '/[^ ]*'; }
+libraries() { for program in "${programs[@]}"; do ldd "$program"; done | grep -o '/[^ ]*' | sort -u; }
 
 # dpkg knows a library by its place before or after the merge of /lib into /usr/lib.
 package_of() {
@@ -22,12 +22,14 @@ package_of() {
 mkdir -p "$root/usr/bin" "$root/etc" "$root/var/lib/dpkg/status.d"
 install -d -m 1777 "$root/tmp"
 
-# The symbol table stays in the program: profiles name functions by it.
-id=$(readelf -n "$program" | sed -n 's/.*Build ID: //p')
-symbols=$debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
-mkdir -p "${symbols%/*}"
-objcopy --only-keep-debug "$program" "$symbols"
-objcopy --strip-debug "$program" "$root/usr/bin/$name"
+# The symbol table stays in the programs: profiles name functions by it.
+for program in "${programs[@]}"; do
+    id=$(readelf -n "$program" | sed -n 's/.*Build ID: //p')
+    symbols=$debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
+    mkdir -p "${symbols%/*}"
+    objcopy --only-keep-debug "$program" "$symbols"
+    objcopy --strip-debug "$program" "$root/usr/bin/${program##*/}"
+done
 
 for library in $(libraries); do
     copy "$library"

@@ -6,8 +6,8 @@
 #include "copy/copies.h"
 #include "event/checkpoint.h"
 #include "fuzz.h"
-#include "ledger/entry.h"
 #include "kafka/kafka_state.h"
+#include "ledger/entry.h"
 
 static void assert_same(const struct mr_checkpoint *a, const struct mr_checkpoint *b)
 {

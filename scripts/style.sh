@@ -45,12 +45,12 @@ declare -A MAY_INCLUDE=(
     [config]="base confine event options ask postgres/conn postgres/catalog encode encode/values encode/forms registry kafka"
     [terminal]="base event postgres/conn kafka"
     [convert]="base encode flow options"
-    [verify]="base event metrics encode registry postgres/conn postgres/server kafka ask config"
+    [verify]="base event metrics encode registry postgres/conn postgres/server kafka ask options config terminal"
     [fleet]="base postgres/conn options config"
     [profiler/draw]="base"
     [profiler]="base profiler/draw"
     [daemon]="base event ports metrics registry kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream encode flow copy resolved ledger control ask options config profiler profiler/draw terminal"
-    [cli]="base convert verify fleet event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control ask options config profiler profiler/draw daemon terminal"
+    [cli]="base convert fleet event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control ask options config profiler profiler/draw daemon terminal"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.

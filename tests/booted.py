@@ -31,9 +31,10 @@ rm -rf etc/systemd/system/*.wants etc/fstab etc/millrace
 for name in sysctl binfmt modules-load udevd udev-trigger update-utmp timesyncd logind networkd; do ln -s /dev/null "etc/systemd/system/systemd-$name.service"; done
 for name in timers.target dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount sys-fs-fuse-connections.mount \
     proc-sys-fs-binfmt_misc.automount; do ln -s /dev/null "etc/systemd/system/$name"; done
-rm -f usr/bin/millrace
+rm -f usr/bin/millrace usr/bin/millrace-verify
 cp "$binary" usr/bin/millrace
-chmod 755 usr/bin/millrace
+cp "$binary-verify" usr/bin/millrace-verify
+chmod 755 usr/bin/millrace usr/bin/millrace-verify
 cp "$units"/* lib/systemd/system
 mkdir -p etc/millrace/secrets was
 for place in run tmp dev; do mount -t tmpfs -o mode=755 tmpfs $place; done

@@ -55,7 +55,7 @@ SYSTEM = {
     "stream": "test_operations test_schema_changes test_logical_messages test_tables test_keys test_hostile_role test_fake_postgres "
               "lies/test_lies test_version_18",
     "terminal": "test_runbook test_errors",
-    "verify": "test_every test_verify test_verify_values test_repair test_recover faults/test_standby_verify",
+    "verify": "test_every test_programs test_verify test_verify_values test_repair test_recover faults/test_standby_verify",
 }
 
 

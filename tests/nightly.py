@@ -105,7 +105,7 @@ NIGHTLY = (
             "exactly once runs each time"),
     Nightly(("test_passwords.py::test_a_program_at_fault_later[hangs]", "test_passwords.py::test_a_program_at_fault_later[prints nothing]"),
             ("src/base/program.c", "src/base/secret.c", "src/postgres/conn/"), 20, "one that fails, or prints two lines, runs each time"),
-    Nightly(("test_moving.py::test_verify_by_a_user_who_may_not_see_the_position",), ("src/cli/move.c", "src/kafka/kafka_check.c"), 20,
+    Nightly(("test_moving.py::test_verify_by_a_user_who_may_not_see_the_position",), ("src/cli/move.c", "src/kafka/kafka_check.c", "src/verify/main.c"), 20,
             "a broker of its own; test_verify.py reads the position each time"),
     Nightly(("test_slot_cost.py::test_rest_ends_when_the_stream_moves_or_breaks", "test_slot_cost.py::test_a_slow_consumer_and_a_hot_table"),
             ("src/postgres/server/pg_slot.c", "src/base/ticker.c", "src/control/monitor.c", "src/control/monitor_why.c"), 45,

@@ -132,7 +132,7 @@ def test_unit_leaves_room_for_what_is_configured():
     """A folder to write to, and a limit of memory above the budget."""
     unit = dict(line.split("=", 1) for line in read("docs", "deploy", "millrace.service").splitlines() if re.match(r"\w+=", line))
     assert unit["StateDirectory"] == "millrace"
-    budget = re.search(r'"pipeline\.memory", SIZE, memory, NOWHERE, "(\d+)MiB"', read("src", "config", "options.def"))[1]
+    budget = re.search(r'"pipeline\.memory", SIZE, memory, NOWHERE, "(\d+)MiB"', read("src", "options", "options.def"))[1]
     assert int(unit["MemoryMax"].rstrip("M")) > int(unit["MemoryHigh"].rstrip("M")) > int(budget)
 
 

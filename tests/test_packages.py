@@ -29,7 +29,13 @@ def declared(kind):
         return re.findall(rf'^{kind}\(\w+, "([a-z-]+)"', file.read(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("part", ["man", "man-config"])
+def declared_of_verify():
+    """Names in verify.def."""
+    with open(os.path.join(ROOT, "src", "terminal", "verify.def"), encoding="utf-8") as file:
+        return re.findall(r'^MR_VERIFY_OPTION\(\w+, "([a-z-]+)"', file.read(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("part", ["man", "man-verify", "man-config"])
 def test_manual_pages(part, tmp_path):
     page = tmp_path / "page"
     page.write_text(reference(part))
@@ -37,7 +43,8 @@ def test_manual_pages(part, tmp_path):
     assert lint.returncode == 0, lint.stdout
     text = run("mandoc", "-T", "utf8", str(page)).stdout
     text = re.sub(".\b", "", text)  # bold and underlined, as a terminal of paper does it
-    for name in declared("MR_COMMAND") if part == "man" else ("sink.kafka.brokers", "pipeline.memory"):
+    names = {"man": declared("MR_COMMAND"), "man-verify": declared_of_verify(), "man-config": ("sink.kafka.brokers", "pipeline.memory")}
+    for name in names[part]:
         assert name in text
     for section in ("FILES", "EXAMPLES", "SEE ALSO", *(["EXIT STATUS"] if part == "man" else [])):
         assert f"\n{section}\n" in text
@@ -50,7 +57,7 @@ def test_completions_know_the_commands(shell, tmp_path):
     script.write_text(reference(shell))
     checked = run(shell, "-n", str(script))
     assert checked.returncode == 0, checked.stderr
-    for name in declared("MR_COMMAND") + declared("MR_CLI_OPTION"):
+    for name in declared("MR_COMMAND") + declared("MR_CLI_OPTION") + declared_of_verify():
         assert name in script.read_text()
 
 
@@ -59,6 +66,7 @@ def test_completions_know_the_commands(shell, tmp_path):
     (("millrace", "profile", "--"), {"--heap", "--out"}, {"--blank"}),
     (("millrace", "record", "--b"), {"--blank", "--blank-names"}, {"--heap"}),
     (("millrace", "reference", "f"), {"fish"}, {"bash"}),
+    (("millrace-verify", "--"), {"--sample", "--list", "--config"}, {"--blank"}),
 ])
 def test_bash_offers(words, offered, not_offered, tmp_path):
     script = tmp_path / "completion"
@@ -100,7 +108,7 @@ def packages(tmp_path_factory):
     return folder
 
 
-EXPECTED = {"/etc/millrace/config.toml", "/usr/bin/millrace",
+EXPECTED = {"/etc/millrace/config.toml", "/usr/bin/millrace", "/usr/bin/millrace-verify", "/usr/share/man/man1/millrace-verify.1.gz",
             *(f"/usr/lib/systemd/system/millrace{end}" for end in (".service", "@.service", ".target", ".slice")), "/usr/share/man/man1/millrace.1.gz",
             "/usr/share/man/man5/millrace.toml.5.gz", "/usr/share/bash-completion/completions/millrace",
             "/usr/share/zsh/vendor-completions/_millrace", "/usr/share/fish/vendor_completions.d/millrace.fish",

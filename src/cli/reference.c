@@ -16,8 +16,8 @@
     ".SH FILES\n.TP\n.I /etc/millrace/config.toml\nread by the unit of the packages\n"             \
     ".SH EXAMPLES\n.EX\n"
 
-static const char *const parts[] = {"config",     "reload", "metrics", "debezium", "man",
-                                    "man-config", "bash",   "zsh",     "fish"};
+static const char *const parts[] = {"config",     "reload",     "metrics", "debezium", "man",
+                                    "man-verify", "man-config", "bash",    "zsh",      "fish"};
 
 static bool takes(enum mr_cli_command command, enum mr_cli_option option)
 {
@@ -103,7 +103,32 @@ static void print_man(FILE *to)
           "millrace \\-\\-config config.toml           # streams\n"
           "millrace snapshot public.orders         # copies the rows that are there\n"
           "millrace help E\\-slot\\-lost             # what to do\n.EE\n"
-          ".SH SEE ALSO\n.BR millrace.toml (5),\n.BR pg_recvlogical (1)\n",
+          ".SH SEE ALSO\n.BR millrace\\-verify (1),\n.BR millrace.toml (5),\n.BR pg_recvlogical "
+          "(1)\n",
+          to);
+}
+
+/* The program that the command becomes. */
+static void print_man_verify(FILE *to)
+{
+    const struct mr_cli_command_text *text = &mr_cli_commands[MR_COMMAND_VERIFY];
+    fprintf(to,
+            ".TH MILLRACE\\-VERIFY 1 \"" MR_MAN_DATE "\" \"millrace " MR_VERSION
+            "\" \"User Commands\"\n.SH NAME\nmillrace\\-verify \\- %s\n"
+            ".SH SYNOPSIS\n.B millrace\\-verify\n[\\fITABLE\\fR...] [\\fIOPTION\\fR]...\n"
+            ".SH DESCRIPTION\n",
+            text->summary);
+    put_roff_line(to, text->text);
+    fputs("\\fBmillrace verify\\fR runs it.\n.SH OPTIONS\n", to);
+    for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
+        if (takes(MR_COMMAND_VERIFY, option)) {
+            put_man_option(to, option);
+        }
+    }
+    fputs(MAN_FILES
+          "millrace\\-verify \\-\\-config config.toml                    # all tables, once\n"
+          "millrace\\-verify \\-\\-every 24h \\-\\-figures millrace.prom # again and again\n.EE\n"
+          ".SH SEE ALSO\n.BR millrace (1),\n.BR millrace.toml (5)\n",
           to);
 }
 
@@ -159,6 +184,7 @@ static void print_bash(FILE *to)
     fputs("# Completion of millrace for bash.\n_millrace()\n{\n"
           "    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} "
           "command=run words i\n"
+          "    [[ ${COMP_WORDS[0]} == *millrace-verify ]] && command=verify\n"
           "    for ((i = 1; i < COMP_CWORD; i++)); do\n        case ${COMP_WORDS[i]} in\n          "
           "  ",
           to);
@@ -188,7 +214,7 @@ static void print_bash(FILE *to)
           to);
     put_command_names(to, " ");
     fputs("\" -- \"$word\")); else COMPREPLY=($(compgen -f -- \"$word\")); fi ;;\n"
-          "    esac\n}\ncomplete -F _millrace millrace\n",
+          "    esac\n}\ncomplete -F _millrace millrace millrace-verify\n",
           to);
 }
 
@@ -206,7 +232,7 @@ static void put_quoted(FILE *to, const char *text, const char *special)
 
 static void print_zsh(FILE *to)
 {
-    fputs("#compdef millrace\n# Completion of millrace for zsh.\n_millrace() {\n"
+    fputs("#compdef millrace millrace-verify\n# Completion of millrace for zsh.\n_millrace() {\n"
           "    local -a commands=(\n",
           to);
     for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
@@ -214,7 +240,9 @@ static void print_zsh(FILE *to)
         put_quoted(to, mr_cli_commands[command].summary, "");
         fputs("'\n", to);
     }
-    fputs("    )\n    if ((CURRENT == 2)) && [[ $words[2] != -* ]]; then\n"
+    fputs("    )\n    if [[ $service == millrace-verify ]]; then\n"
+          "        words=(millrace verify ${words[2,-1]}); ((CURRENT++))\n    fi\n"
+          "    if ((CURRENT == 2)) && [[ $words[2] != -* ]]; then\n"
           "        _describe command commands\n        return\n    fi\n    case $words[2] in\n",
           to);
     for (enum mr_cli_command command = 0; command < MR_COMMAND_COUNT; command++) {
@@ -270,6 +298,15 @@ static void print_fish(FILE *to)
         put_quoted(to, text->text, "\\");
         fputs("'\n", to);
     }
+    for (enum mr_cli_option option = 0; option < MR_CLI_OPTION_COUNT; option++) {
+        const struct mr_cli_option_text *text = &mr_cli_options[option];
+        if (takes(MR_COMMAND_VERIFY, option)) {
+            fprintf(to, "complete -c millrace-verify -l %s%s -d '", text->name,
+                    text->argument != NULL ? " -r" : "");
+            put_quoted(to, text->text, "\\");
+            fputs("'\n", to);
+        }
+    }
     fputs("complete -c millrace -n '__fish_seen_subcommand_from reference' -f -a '", to);
     put_parts(to);
     fputs("'\n", to);
@@ -282,6 +319,7 @@ mr_status mr_reference_print(const char *part, FILE *to)
                                                mr_metrics_print_reference,
                                                mr_convert_print_reference,
                                                print_man,
+                                               print_man_verify,
                                                print_man_config,
                                                print_bash,
                                                print_zsh,

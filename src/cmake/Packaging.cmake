@@ -8,7 +8,7 @@ else()
     set(MILLRACE_CONFIG_DIR etc/millrace)
 endif()
 
-install(TARGETS millrace RUNTIME)
+install(TARGETS millrace millrace-verify RUNTIME)
 install(FILES packaging/config.toml DESTINATION ${MILLRACE_CONFIG_DIR})
 install(FILES docs/deploy/millrace.service docs/deploy/millrace@.service docs/deploy/millrace-verify@.service docs/deploy/millrace.target
               docs/deploy/millrace.slice
@@ -29,7 +29,7 @@ install(FILES grafana/prometheus/rules.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/
 if(NOT CMAKE_CROSSCOMPILING)
     set(reference ${CMAKE_BINARY_DIR}/reference)
     set(outputs)
-    foreach(part man man-config bash zsh fish)
+    foreach(part man man-verify man-config bash zsh fish)
         add_custom_command(OUTPUT ${reference}/${part} DEPENDS millrace
             COMMAND ${CMAKE_COMMAND} -E make_directory ${reference}
             COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0
@@ -39,10 +39,13 @@ if(NOT CMAKE_CROSSCOMPILING)
     endforeach()
     add_custom_target(reference ALL DEPENDS ${outputs})
     install(FILES ${reference}/man.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME millrace.1.gz)
+    install(FILES ${reference}/man-verify.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME millrace-verify.1.gz)
     install(FILES ${reference}/man-config.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 RENAME millrace.toml.5.gz)
     install(FILES ${reference}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME millrace)
+    install(FILES ${reference}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME millrace-verify)
     install(FILES ${reference}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _millrace)
     install(FILES ${reference}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME millrace.fish)
+    install(FILES ${reference}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME millrace-verify.fish)
 endif()
 
 set(CPACK_PACKAGE_NAME millrace)

@@ -5,63 +5,6 @@
 #include "encode/values/put.h"
 #include "event/relation.h"
 
-/* One `_` for each of Java's characters, of which a sign above U+FFFF is two (Debezium's AbstractTopicNamingStrategy,
- * sanitizedTopicName; Kafka's own rule is org.apache.kafka.common.internals.Topic). What is no UTF-8 is one a byte. */
-static void sanitize(char *name)
-{
-    char *to = name;
-    size_t left = strlen(name);
-    for (const char *c = name; left > 0;) {
-        bool allowed = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                       (*c >= '0' && *c <= '9') || *c == '.' || *c == '_' || *c == '-';
-        size_t len = mr_utf8_sequence((const uint8_t *)c, left);
-        len = len == 0 ? 1 : len;
-        *to++ = allowed ? *c : '_';
-        if (len == 4) {
-            *to++ = '_';
-        }
-        c += len;
-        left -= len;
-    }
-    *to = '\0';
-}
-
-char *mr_topic_name(const char *prefix, const char *delimiter, const char *schema,
-                    const char *table)
-{
-    delimiter = delimiter == NULL ? "." : delimiter;
-    size_t size = strlen(prefix) + strlen(schema) + strlen(table) + 2 * strlen(delimiter) + 1;
-    char *name = MR_ALLOC(size);
-    snprintf(name, size, "%s%s%s%s%s", prefix, prefix[0] == '\0' ? "" : delimiter, schema,
-             schema[0] == '\0' ? "" : delimiter, table);
-    sanitize(name);
-    return name;
-}
-
-/* What a rewriting makes of a name; the caller frees it. What it makes too long is cut, which is longer than Kafka takes too. */
-static char *rewritten(const struct mr_rewrite *rewrite, const char *name)
-{
-    uint8_t bytes[MR_REWRITE_BYTES_MAX + 1];
-    struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes) - 1);
-    if (!mr_rewrite_apply(rewrite, mr_slice_of(name), &out)) {
-        memset(out.at, '-', (size_t)(out.end - out.at));
-        out.at = out.end;
-    }
-    *out.at = '\0';
-    return MR_STRDUP((const char *)bytes);
-}
-
-char *mr_table_topic(const struct mr_encode_options *options, const char *schema, const char *table)
-{
-    char *name = mr_topic_name(options->topic_prefix, options->topic_delimiter, schema, table);
-    if (options->routing == NULL || options->routing->topic.regex == NULL) {
-        return name;
-    }
-    char *routed = rewritten(&options->routing->topic, name);
-    free(name);
-    return routed;
-}
-
 struct mr_buffer mr_text_begin(struct mr_bytes *text, size_t size)
 {
     if (text->capacity < size) {
@@ -290,7 +233,7 @@ static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *o
                                          plan->relation->schema, plan->relation->table);
     if (mr_regex_match(routing->topic.regex, mr_slice_of(topic), NULL) == MR_REGEX_YES) {
         char *value =
-            routing->key.regex == NULL ? MR_STRDUP(topic) : rewritten(&routing->key, topic);
+            routing->key.regex == NULL ? MR_STRDUP(topic) : mr_name_rewritten(&routing->key, topic);
         enum { AROUND = 32 };
         size_t size = json_bytes(routing->key_field) + json_bytes(value) + strlen(value) + AROUND;
         plan->key.tail = MR_ALLOC(size);

@@ -141,3 +141,6 @@ static inline bool mr_plan_is_key(const struct mr_plan *plan, uint32_t column)
 struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation *relation,
                             struct mr_error *ret_error);
 void mr_plan_free(struct mr_encoder *encoder, struct mr_plan *plan);
+
+/* What a rewriting makes of a name (names.c); the caller frees it. What it makes too long is cut, which is longer than Kafka takes too. */
+char *mr_name_rewritten(const struct mr_rewrite *rewrite, const char *name);

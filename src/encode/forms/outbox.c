@@ -22,13 +22,6 @@ struct mr_outbox_columns {
     uint32_t fields[]; /* as the options have them */
 };
 
-bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, const char *table)
-{
-    return options->outbox != NULL &&
-           mr_table_patterns_match(options->outbox->tables, options->outbox->table_count,
-                                   mr_slice_of(schema), mr_slice_of(table));
-}
-
 static uint32_t column_of(const struct mr_plan *plan, const char *name)
 {
     uint32_t column;

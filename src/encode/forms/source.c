@@ -2,54 +2,6 @@
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 
-#define FIELD(part, name, attribute, is_text, nullable)                                            \
-    {                                                                                              \
-        part, name, ",\"" name "\":", "ce_iodebezium" attribute, is_text, nullable                 \
-    }
-
-/* The envelope's own, then the source block in Debezium's order (its SourceInfo and LegacyV1 makers; docs/events.md). */
-const struct mr_source_field mr_source_fields[] = {
-    [MR_FIELD_OP] = FIELD("", "op", "op", true, false),
-    [MR_FIELD_TS_MS] = FIELD("", "ts_ms", "tsms", false, true),
-    [MR_FIELD_TS_US] = FIELD("", "ts_us", "tsus", false, true),
-    [MR_FIELD_TS_NS] = FIELD("", "ts_ns", "tsns", false, true),
-    [MR_FIELD_SOURCE_VERSION] = FIELD("source", "version", "version", true, false),
-    [MR_FIELD_SOURCE_CONNECTOR] = FIELD("source", "connector", "connector", true, false),
-    [MR_FIELD_SOURCE_NAME] = FIELD("source", "name", "name", true, false),
-    [MR_FIELD_SOURCE_TS_MS] = FIELD("source", "ts_ms", "tsms", false, false),
-    [MR_FIELD_SOURCE_SNAPSHOT] = FIELD("source", "snapshot", "snapshot", true, true),
-    [MR_FIELD_SOURCE_DB] = FIELD("source", "db", "db", true, false),
-    [MR_FIELD_SOURCE_SEQUENCE] = FIELD("source", "sequence", "sequence", true, true),
-    [MR_FIELD_SOURCE_TS_US] = FIELD("source", "ts_us", "tsus", false, true),
-    [MR_FIELD_SOURCE_TS_NS] = FIELD("source", "ts_ns", "tsns", false, true),
-    [MR_FIELD_SOURCE_SCHEMA] = FIELD("source", "schema", "schema", true, false),
-    [MR_FIELD_SOURCE_TABLE] = FIELD("source", "table", "table", true, false),
-    [MR_FIELD_SOURCE_TXID] = FIELD("source", "txId", "txid", false, true),
-    [MR_FIELD_SOURCE_LSN] = FIELD("source", "lsn", "lsn", false, true),
-    [MR_FIELD_SOURCE_XMIN] = FIELD("source", "xmin", "xmin", false, true),
-    [MR_FIELD_SOURCE_ORIGIN] = FIELD("source", "origin", "origin", true, true),
-    [MR_FIELD_SOURCE_ORIGIN_LSN] = FIELD("source", "origin_lsn", "originlsn", false, true),
-};
-
-bool mr_event_field_find(mr_slice text, enum mr_event_field *ret_field, bool *ret_has_part)
-{
-    const uint8_t *dot = memchr(text.data, '.', text.len);
-    size_t part_len = dot == NULL ? 0 : (size_t)(dot - text.data);
-    mr_slice part = {.data = text.data, .len = part_len};
-    mr_slice name = {.data = text.data + part_len + (dot != NULL),
-                     .len = text.len - part_len - (dot != NULL)};
-    for (size_t i = 0; i < MR_ARRAY_LEN(mr_source_fields); i++) {
-        const struct mr_source_field *field = &mr_source_fields[i];
-        bool fits = dot == NULL || mr_slice_equal(part, mr_slice_of(field->part));
-        if (fits && mr_slice_equal(name, mr_slice_of(field->name))) {
-            *ret_field = (enum mr_event_field)i;
-            *ret_has_part = dot != NULL;
-            return true;
-        }
-    }
-    return false;
-}
-
 static const char *mark_text(enum mr_copy_mark mark)
 {
     static const char *const texts[] = {

@@ -13,10 +13,10 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include "kafka/kafka_state.h"
 #include "sink/kafka/kafka.h"
 #include "sink/kafka/kafka_far.h"
 #include "sink/kafka/kafka_spread.h"
-#include "kafka/kafka_state.h"
 #include "sink/kafka/kafka_topics.h"
 #include "sink/record_headers.h"
 #include "sink/sink_counts.h"

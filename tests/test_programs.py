@@ -1,0 +1,58 @@
+"""No program has another's objects: the archives on each link line, and what the linker took of them (its map)."""
+
+import os
+import re
+import subprocess
+
+from kit import BINARY
+
+BUILD = os.path.dirname(BINARY)
+LIBRARY = {"base", "ask", "confine", "config", "encode", "event", "kafka", "metrics", "options", "postgres", "registry", "terminal"}
+DAEMON = {"stream", "flow", "copy", "sink", "resolved", "ledger", "control", "record", "daemon", "cli", "convert", "fleet"}
+PROFILER = {"profiler", "draw", "profile_proto"}
+MAY_HAVE = {"millrace": LIBRARY | DAEMON | PROFILER, "millrace-verify": LIBRARY | {"verify"}}
+
+
+def link_command(target):
+    """As Ninja runs it."""
+    lines = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", target], capture_output=True, text=True, check=True).stdout.splitlines()
+    return re.search(rf"&& (.* -o {target} .*) && :$", next(line for line in lines if f" -o {target} " in line))[1]
+
+
+def modules_linked(command):
+    return set(re.findall(r"\blibmr_(\w+)\.a\b", command))
+
+
+def modules_taken(path):
+    """Of which archives the map has members, and of which folders objects of the program's own."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    own = set(re.findall(r"^LOAD CMakeFiles/[\w-]+\.dir/src/(\S+)\.o$", text, re.MULTILINE))
+    return set(re.findall(r"^libmr_(\w+)\.a\(", text, re.MULTILINE)), own
+
+
+def strangers(target, linked, taken):
+    return (linked | taken) - MAY_HAVE[target]
+
+
+def test_each_program_has_its_own_objects_alone():
+    for target, own_sources in (("millrace", {"main.c", "profiler/heap_conf.c"}), ("millrace-verify", {"verify/main.c"})):
+        taken, own = modules_taken(os.path.join(BUILD, f"{target}.map"))
+        assert strangers(target, modules_linked(link_command(target)), taken) == set() and own <= own_sources, own
+        assert {"base", "config", "postgres"} <= taken  # the map is read
+
+
+def test_the_proof_reads_rows_by_code_of_its_own():
+    """Of the encoder it has what options say of names, and nothing that writes a value."""
+    with open(os.path.join(BUILD, "millrace-verify.map"), encoding="utf-8", errors="replace") as file:
+        assert set(re.findall(r"^libmr_encode\.a\(([\w.]+)\)", file.read(), re.MULTILINE)) == {"names.c.o"}
+
+
+def test_an_object_of_the_flow_in_the_proof_is_seen(tmp_path):
+    """A fault placed on purpose: the program linked once more, with one function of the flow."""
+    command = link_command("millrace-verify").replace(" -o millrace-verify ", f" -o {tmp_path}/faulty ")
+    command = re.sub(r"-Map=\S+", f"-Map={tmp_path}/faulty.map", command)
+    subprocess.run(f"{command} -Wl,-u,mr_memory_sum libmr_flow.a", shell=True, check=True, cwd=BUILD)
+    taken, _ = modules_taken(tmp_path / "faulty.map")
+    assert strangers("millrace-verify", modules_linked(command), taken) == {"flow"}
+    assert strangers("millrace-verify", modules_linked(command + " libmr_copy.a"), taken) == {"flow", "copy"}
