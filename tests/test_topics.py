@@ -50,7 +50,7 @@ def write_more(database, rows=2000):
 
 def limit_records(database, name, operation):
     """A request of several records is too large, and the session ends."""
-    entry = ConfigEntry("max.message.bytes", "3000", incremental_operation=operation)
+    entry = ConfigEntry("max.message.bytes", "800", incremental_operation=operation)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
     eventually(lambda: database.admin.incremental_alter_configs([resource])[resource].result(10) is None, 30, "the topic's limit")
 
@@ -92,38 +92,58 @@ def test_partitions_are_added_under_load(database, millrace, topic):
     assert process.stop() == 0
 
 
-def test_partitions_are_added_and_sessions_lost(database, millrace, topic):
-    """At least once: who keeps the highest position of each partition has each change once. The new partitions are used after a start."""
+def lose_session(process, database, name):
+    lost = len(process.log("sink_session_lost"))
+    limit_records(database, name, AlterConfigOpType.SET)
+    process.wait_for("sink_session_lost", times=lost + 1)
+    limit_records(database, name, AlterConfigOpType.DELETE)
+
+
+def kill(process, *_):
+    process.kill()
+    process.start().streaming()
+
+
+@pytest.mark.parametrize("lose", [lose_session, kill])
+def test_partitions_are_added_and_what_was_sent_comes_again(database, millrace, topic, lose):
+    """At least once: who keeps the highest position of each partition has each change once, whenever partitions were added."""
     database.run(TABLE)
     name = database.make_topic("t", partitions=2)
-    process = millrace(sink__kafka__properties='{ "topic.metadata.refresh.interval.ms" = "200" }').start().streaming()
+    process = millrace(pipeline__status_interval='"300ms"',
+                       sink__kafka__properties='{ "topic.metadata.refresh.interval.ms" = "200" }').start().streaming()
     writers = Writers(database, count=4).start()
-    for lost, count in enumerate((3, 5, 12), 1):
-        write_more(database)
-        add_partitions(database, name, count)
-        write_more(database)
-        limit_records(database, name, AlterConfigOpType.SET)
-        process.wait_for("sink_session_lost", times=lost)
-        limit_records(database, name, AlterConfigOpType.DELETE)
     write_more(database)
-    assert process.stop() == 0
-    assert process.log("partitions_added")[0]["used"] == 2
+    add_partitions(database, name, 3)
+    lose(process, database, name)  # before they are used
+    process.wait_for("partitions_added")
+    write_more(database)
+    lose(process, database, name)
+    for count in (5, 9):
+        write_more(database)
+        seen = len(process.log("partitions_added"))
+        add_partitions(database, name, count)
+        process.wait_for("partitions_added", times=seen + 1)
+        lose(process, database, name)  # the moment they are
+        write_more(database)
+        lose(process, database, name)
+    process.kill()
+    add_partitions(database, name, 12)  # while it is down
     process.start().streaming()
-    write_more(database)  # enough rows for each of the partitions that are used from here on
-    writers.finish()
     reader, highest, taken, records = topic(name), {}, [], []
 
-    def all_there():
+    def read():
         for record in reader.read():
             records.append(record)
             if record.position > highest.get(record.partition, ""):
                 highest[record.partition] = record.position
                 taken.append(record)
-        return len(taken) >= written(database) and len(highest) == 12
-    eventually(all_there, 120, "each change")
+        return len(highest) == 12
+    eventually(read, 120, "rows in all partitions")
+    writers.finish()
+    eventually(lambda: read() and len(taken) >= written(database), 120, "each change")
     assert process.stop() == 0
-    all_there()
-    assert len(records) > len(taken), "no repeats: the test has lost no session in flight"
+    read()
+    assert len(records) > len(taken), "no repeats: the test has lost nothing in flight"
     assert len(taken) == len(set(keys(taken))) == written(database)
 
 

@@ -17,7 +17,7 @@
 #include "daemon/daemon.h"
 #include "daemon/profiling.h"
 #include "daemon/reload.h"
-#include "flow/kept_columns.h"
+#include "flow/kept.h"
 #include "ledger/ledger.h"
 #include "resolved/resolved.h"
 #include "sink/file.h"
@@ -48,8 +48,9 @@ struct app {
     struct mr_resolved *resolved; /* NULL: no markers are wanted */
     struct mr_ledger *ledger;     /* NULL: none is kept */
     struct mr_hidden *hidden;     /* NULL: no rules for columns */
-    struct mr_kept_columns kept_columns;
-    struct mr_companion *companions[5];                  /* of all five */
+    struct mr_placings *placings; /* NULL: what comes again was never seen */
+    struct mr_keeper kept_columns, kept_placings;
+    struct mr_companion *companions[6];                  /* of all six */
     struct mr_section_kind sections[MR_DAEMON_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
@@ -152,7 +153,10 @@ void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *k
         kinds[count++] = mr_ledger_section_kind;
     }
     if (config->encode.column_rule_count > 0) {
-        kinds[count++] = mr_kept_columns_section_kind;
+        kinds[count++] = mr_kept_columns_kind;
+    }
+    if (!config->kafka.exactly_once) {
+        kinds[count++] = mr_kept_placings_kind;
     }
     MR_ASSERT(count < MR_DAEMON_SECTIONS);
     kinds[count] = (struct mr_section_kind){0};
@@ -197,6 +201,10 @@ static void companions_wire(struct app *app)
         mr_kept_columns_init(&app->kept_columns, app->hidden);
         app->companions[count++] = &app->kept_columns.base;
     }
+    if (app->placings != NULL) {
+        mr_kept_placings_init(&app->kept_placings, app->placings);
+        app->companions[count++] = &app->kept_placings.base;
+    }
     pipeline->companions = app->companions;
     pipeline->companion_count = count;
 }
@@ -209,6 +217,10 @@ static void app_wire(struct app *app)
         app->hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched, encode->column_rules,
                                     encode->column_rule_count);
         encode->hidden = app->hidden;
+    }
+    if (app->config->sink_kind == MR_SINK_KAFKA && !app->config->kafka.exactly_once) {
+        app->placings = mr_placings_new(app->config->kafka.state_topic != NULL);
+        app->config->kafka.placings = app->placings;
     }
     app->source = mr_pg_source_new(&app->config->source);
     app->sink = make_sink(app->config);
@@ -311,6 +323,7 @@ static void app_free(struct app *app)
     mr_resolved_free(app->resolved);
     mr_ledger_free(app->ledger);
     mr_hidden_free(app->hidden);
+    mr_placings_free(app->placings);
     mr_copies_free(app->copies);
     mr_pg_server_free(app->server);
     mr_encoder_free(app->encoder);

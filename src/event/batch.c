@@ -64,24 +64,6 @@ void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions)
     atomic_store(&own->partitions, partitions);
 }
 
-int32_t mr_topic_settle_partitions(const struct mr_topic *topic, int32_t partitions)
-{
-    struct mr_topic *own = (struct mr_topic *)(uintptr_t)topic;
-    if (own->settled == 0 || partitions < own->settled) { /* fewer: somebody has made it anew */
-        own->settled = partitions;
-    }
-    if (partitions > own->settled && !own->told) {
-        own->told = true;
-        mr_log(MR_LOG_WARN, "partitions_added",
-               "the topic has more partitions than at the start; they are used from the next start "
-               "on, because a repeat must go where the record went before: stop millrace with "
-               "SIGTERM, and start it",
-               MR_LOG_STR("topic", own->name), MR_LOG_INT("partitions", partitions),
-               MR_LOG_INT("used", own->settled));
-    }
-    return own->settled;
-}
-
 const char *mr_topic_fault(const char *name)
 {
     enum { TOPIC_MAX = 249 };

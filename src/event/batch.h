@@ -26,8 +26,6 @@ struct mr_topic {
     bool by_value; /* a value in a row named it */
     uint32_t index;
     _Atomic int32_t partitions; /* as the sink knows in this session; 0: not known */
-    int32_t settled; /* of the sink thread: the number that it places by in all sessions; 0: none */
-    bool told;       /* the same: that there are more */
 };
 
 struct mr_topics {
@@ -53,10 +51,6 @@ const struct mr_topic *mr_topics_at(struct mr_topics *topics, uint32_t index);
 
 /* The sink thread sets it, any reads it. */
 void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions);
-
-/* Where what comes again must go where it went before: the number to place by, of `partitions` that there are now. It is that of the
- * first call, unless there are fewer by now. Sink thread. */
-int32_t mr_topic_settle_partitions(const struct mr_topic *topic, int32_t partitions);
 
 /* What keeps a text from being the name of a topic; NULL: nothing. Kafka's rule (org.apache.kafka.common.internals.Topic). */
 const char *mr_topic_fault(const char *name);

@@ -396,7 +396,8 @@ static void add_sections(struct delivery *delivery, struct mr_checkpoint *state)
                              .position = state->position,
                              .steps = delivery->store.steps,
                              .sequences = delivery->store.sequences,
-                             .lanes = pipeline->lane_count};
+                             .lanes = pipeline->lane_count,
+                             .server_end = atomic_load(&pipeline->source->server_end)};
     MR_EACH_COMPANION(pipeline, section)
     {
         companion->ops->section(companion, &reach, state);
@@ -421,6 +422,18 @@ static mr_status store(struct delivery *delivery, const struct mr_checkpoint *to
     mr_checkpoint_done(&state);
     delivery->store.owes_sections = delivery->store.owes_sections && status != MR_OK;
     return status;
+}
+
+/* Not before anything of the stream is: a record of it says that it has begun. */
+static void follow_debts(struct delivery *delivery)
+{
+    if (delivery->stream->ack.acknowledged == 0) {
+        return;
+    }
+    MR_EACH_COMPANION(delivery->pipeline, owes)
+    {
+        delivery->store.owes_sections |= companion->ops->owes(companion);
+    }
 }
 
 /* Milliseconds until what is acknowledged may be stored; 0: now, -1: there is nothing to store, or it goes on. */
@@ -460,6 +473,7 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
         wake_source(delivery->pipeline);
     }
     take_proof(delivery);
+    follow_debts(delivery);
     if (store_due_ms(delivery) != 0) {
         return MR_OK;
     }

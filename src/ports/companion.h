@@ -23,6 +23,7 @@ struct mr_reach {
     const uint64_t *steps;     /* by lane; 0: none yet */
     const uint64_t *sequences; /* by lane: of the last batch that is among it */
     uint32_t lanes;
+    mr_lsn server_end; /* of the server's log when the stream was opened; 0: not known */
 };
 
 enum mr_loss {
@@ -89,6 +90,9 @@ struct mr_companion_ops {
 
     /* All batches of the lane up to one that carries the step are with the sink. Steps only grow. */
     void (*safe)(struct mr_companion *companion, uint32_t lane, uint64_t step);
+
+    /* Whether `section` has something that no batch brings along, and that is to be stored soon. */
+    bool (*owes)(const struct mr_companion *companion);
 
     /* Adds to `checkpoint`, which is about to be stored, the sections that tell of `reach`. */
     void (*section)(struct mr_companion *companion, const struct mr_reach *reach,

@@ -76,6 +76,7 @@ struct mr_source {
     /* The source counts, anybody reads. */
     mr_counter received_bytes;          /* of messages */
     _Atomic uint64_t message_bytes_max; /* the longest since the stream was opened */
+    _Atomic mr_lsn server_end;          /* of the server's log when the stream was opened last */
     _Atomic bool slot_adopted;          /* read on from a slot without a stored position */
     _Atomic bool stands_by;             /* connected, and waits until another instance ends */
 };

@@ -89,6 +89,7 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     source->server_stops_ns = 0;
     MR_TRY(mr_pg_source_identify(&source->base, stored, start, &server, ret_error));
     source->was_standby = server.identity.is_standby;
+    atomic_store_explicit(&source->base.server_end, server.flushed, memory_order_relaxed);
     *ret_identity = server.identity;
     MR_TRY(mr_pg_home_read(&source->home, source->conn, options, ret_error));
     struct mr_pg_conn *desk;

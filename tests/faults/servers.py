@@ -208,6 +208,12 @@ class Broker:
     def client(self):
         return AdminClient({"bootstrap.servers": self.direct, "log_level": 0})
 
+    def configure_clients(self, quota):
+        """A quota of each client: "producer_byte_rate=20000"."""
+        done = subprocess.run(self._java("kafka.admin.ConfigCommand", "--bootstrap-server", self.direct, "--alter", "--entity-type", "clients",
+                                         "--entity-default", "--add-config", quota), capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def serves(self):
         if not port_open(self.direct_port):
             return False

@@ -10,7 +10,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
 from consume import up_to_now
-from kit import cannot_try, dsn, eventually
+from kit import cannot_try, check, dsn, eventually
 from servers import Broker
 
 
@@ -84,6 +84,37 @@ def test_acknowledgements_cut_off(database, millrace):
         checker.check_transactions()
         checker.report.expect_clean()
         assert checker.report.events == 1000 and checker.report.duplicates == 0
+    finally:
+        broker.close()
+
+
+def test_limits_that_a_broker_sets(database, millrace):
+    """Transactions of less than a minute are named by check and by the stream; a quota slows it, and a metric says that it does."""
+    broker = Broker(transaction_max_timeout_ms=30000)
+    try:
+        database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        topic = database.topic("t")
+        broker.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+        options = {"sink__kafka__brokers": f'["{broker.direct}"]', "sink__kafka__compression": '"none"',
+                   "sink__kafka__statistics_interval": '"500ms"'}
+        process = millrace(**options, sink__kafka__delivery='"exactly-once"')
+        code, text = check(process)
+        assert code != 0 and "transaction.max.timeout.ms = 30000 and will refuse exactly-once" in text, text
+        lost = process.start().wait_for("sink_session_lost")["message"]
+        assert "set the brokers' transaction.max.timeout.ms to 60000 or more" in lost
+        assert process.stop() == 0
+        process.configure(**options)
+        assert check(process)[0] == 0
+        broker.configure_clients("producer_byte_rate=20000")
+        process.start().streaming()
+        database.run("INSERT INTO t SELECT g, repeat('x', 20000) FROM generate_series(1, 30) g")
+        throttle = 'millrace_kafka_broker_throttle_seconds{broker="1",stat="p99"}'
+        eventually(lambda: process.figure(throttle) > 0, 60, "a quota's wait", (KeyError,))  # once there is a report
+        broker.configure_clients("producer_byte_rate=100000000")
+        eventually(lambda: keys_of(broker, topic) == list(range(1, 31)), 60, "all rows")
+        eventually(lambda: process.figure(throttle) == 0, 60, "the end of it")
+        assert process.stop() == 0
+        assert keys_of(broker, topic) == list(range(1, 31)) and not process.log("sink_session_lost")
     finally:
         broker.close()
 

@@ -16,7 +16,7 @@ import values
 
 FEATURES = ("messages", "origin", "ddl", "key-ddl", "identity-ddl", "publication-ddl", "rename", "drop", "drop-full", "prepared", "toast-key",
             "composite-order", "index-with-key", "swap", "encoding", "settings", "full", "no-key", "nothing", "truncate", "partitions",
-            "names", "large", "filter", "schemas", "generated", "virtual", "temporal", "not-valid", "nulls-not-distinct")
+            "names", "large", "filter", "schemas", "again", "generated", "virtual", "temporal", "not-valid", "nulls-not-distinct")
 UNPUBLISHED_SCHEMAS = ("w",)  # markers and types; the marker table is published all the same
 
 SETUP = """
@@ -158,6 +158,7 @@ class Generator:
         self.open_prepared = []
         self.bases = set()  # of generated columns of a key
         self.schemas = []   # published whole
+        self.again = f"Again {seed}" if "again" not in self.without and random.Random(f"again {seed}").random() < 0.4 else ""  # goes and comes back
         self.left = {}    # writer -> (schema, name) that its tables had
         self.options = {}
         self.enum_values = 0
@@ -229,6 +230,8 @@ class Generator:
             self.tables[writer] = []
             for _ in range(chance.choice([2, 3, 4])):
                 self.make_table(writer)
+            if self.again and self.has("drop"):
+                self.shape_again(writer)
         if self.options.get("encoding"):
             self.make_bytes_table("w1")
         shared = self.plain_table("shared", [Column("k", "int4"), Column("n", "int4"), Column("v", "text")], ["k"])
@@ -343,6 +346,15 @@ class Generator:
         else:
             names.sort(key=[column.name for column in columns].index)
         return names
+
+    def shape_again(self, writer):
+        """Its schema, which nothing else is in, is dropped and made again with it now and then."""
+        schema = f"{self.again} {writer}"
+        self.setup.append(f"CREATE SCHEMA {quote(schema)}")
+        table = Table(schema, "t", [*self.other_columns(), self.key_column(["int8", "text"])], [], chooses=self.chooses,
+                      sent="s" if self.options["generated"] else "")
+        table.key, table.fixed = [table.columns[-1].name], True
+        self.add(writer, table)
 
     def shape_composite(self, writer):
         columns = self.other_columns()
@@ -814,7 +826,10 @@ class Generator:
         kind = self.pick((3, "single"), (6, "transaction"), (1 if self.has("ddl") else 0, "ddl alone"),
                          (0.2, "maintenance"), (0.6 if self.options["messages"] else 0, "messages"),
                          (0.7 if self.options["origin"] else 0, "origin"),
-                         (0.5 if self.has("ddl") and self.has("drop") and self.left.get(writer) else 0, "restore"))
+                         (0.5 if self.has("ddl") and self.has("drop") and self.left.get(writer) else 0, "restore"),
+                         (0.7 if self.has("ddl") and self.has("drop") and self.again else 0, "schema"))
+        if kind == "schema":
+            return self.schema_again(writer)
         if kind == "restore":
             return self.restore(writer)
         if kind == "single":
@@ -849,6 +864,22 @@ class Generator:
         for statements in ([(made, "ddl")], [(text, "sql") for text in filled], [(keyed, "ddl")]):
             step = self.steps(writer)
             units += [step("BEGIN"), *(step(text, kind, [table.sql] if kind == "ddl" else ()) for text, kind in statements), step("COMMIT")]
+        return units
+
+    def schema_again(self, writer):
+        """In one transaction or two; the table has another form then."""
+        old = next(table for table in self.tables[writer] if table.schema.startswith(self.again))
+        new = dataclasses.replace(old, columns=[*self.other_columns(), self.key_column(["int8", "text"])])
+        new.key = [new.columns[-1].name]
+        self.tables[writer][self.tables[writer].index(old)] = new
+        made = f"CREATE SCHEMA {quote(new.schema)}; {self.create(new)}"
+        if self.publication_kind != "all":
+            made += f"; ALTER PUBLICATION {{publication}} ADD TABLE {new.sql}"
+        statements = [f"DROP SCHEMA {quote(old.schema)} CASCADE", made]
+        units = []
+        for statement in ["; ".join(statements)] if self.maybe(0.5) else statements:
+            step = self.steps(writer)
+            units += [step("BEGIN"), step(statement, "ddl", [new.sql]), step("COMMIT")]
         return units
 
     def transaction(self, writer, step):

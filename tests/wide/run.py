@@ -68,10 +68,19 @@ class Chaos(threading.Thread):
             while not self.opening and self.confirmed() == self.begun and not self.stopping.wait(0.05):
                 pass
             while not self.stopping.wait(self.chance.uniform(0.1, 0.7)):
-                self.chance.choice([self.run_.kill, self.run_.kill, self.run_.stop_and_start, self.run_.cut_backend, *self.run_.cuts()])()
+                self.chance.choice([self.run_.kill, self.run_.kill, self.run_.stop_and_start, self.stay_down, self.run_.cut_backend, *self.run_.cuts()])()
                 self.count += 1
         except Exception as error:  # pylint: disable=broad-except # told by Run
             self.failure = error
+
+    def stay_down(self):
+        """Killed, and away while the workload goes on: tables, partitions and schemas come and go meanwhile."""
+        with self.run_.lock:
+            self.run_.end(signal.SIGKILL)
+            until, limit = len(self.run_.executor.done) + self.chance.randint(5, 40), time.monotonic() + 2
+            while len(self.run_.executor.done) < until and time.monotonic() < limit and not self.stopping.wait(0.02):
+                pass
+            self.run_.millrace.start()
 
     def finish(self):
         self.stopping.set()
@@ -228,11 +237,14 @@ class Run:
                 self.ended()
                 self.millrace.start()
 
+    def end(self, number):
+        self.revive()
+        self.millrace.process.send_signal(number)
+        self.ended((-signal.SIGKILL,) if number == signal.SIGKILL else ORDERLY)
+
     def kill(self):
         with self.lock:
-            self.revive()
-            self.millrace.process.kill()
-            self.ended((-signal.SIGKILL,))
+            self.end(signal.SIGKILL)
             self.millrace.start()
 
     def stop_and_start(self):

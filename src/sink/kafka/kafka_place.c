@@ -4,13 +4,13 @@
 #include "sink/kafka/kafka_topics.h"
 
 int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
-                       int32_t count, enum mr_null_keys null_keys)
+                       int32_t count, int32_t present, enum mr_null_keys null_keys)
 {
     int64_t own = mr_headers_place(mr_record_headers(record)).partition;
     bool if_there = own < -1;
     own -= if_there ? INT32_MIN : 0;
     if (MR_UNLIKELY(own >= 0 && (own < count || !if_there))) {
-        return own < count ? (int32_t)own : -1;
+        return own < present ? (int32_t)own : -1;
     }
     if (count == 1) {
         return 0;

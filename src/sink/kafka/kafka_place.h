@@ -14,6 +14,6 @@
  * `flight`, and note there how many partitions the topic has. NULL as rd_kafka_topic_new. */
 rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic);
 
-/* The partition of `record`, of `count`; -1: it asks for one that is not there. Any thread. */
+/* The partition of `record`, of `count`, while there are `present`; -1: it asks for one that is not there. Any thread. */
 int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *record,
-                       int32_t count, enum mr_null_keys null_keys);
+                       int32_t count, int32_t present, enum mr_null_keys null_keys);

@@ -237,7 +237,7 @@ mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_e
     return status == MR_FULL ? MR_OK : status;
 }
 
-/* The queue in which the `i`-th record of the batch waits. MR_FULL: its topic is not known yet. */
+/* The queue in which the `i`-th record of the batch waits. MR_FULL: its topic is not known yet, or how it is placed. */
 static mr_status queue_of(struct mr_kafka_sink *kafka, const struct mr_batch *batch, uint32_t i,
                           struct mr_kafka_queue **ret_queue, int32_t *ret_partitions,
                           struct mr_error *ret_error)
@@ -245,8 +245,13 @@ static mr_status queue_of(struct mr_kafka_sink *kafka, const struct mr_batch *ba
     struct mr_kafka_topic *topic;
     MR_TRY(mr_kafka_topics_get(&kafka->topics, batch, i, &topic, ret_error));
     const struct mr_record *record = mr_batch_record(batch, i);
+    int32_t count = topic->placing == NULL ? topic->queue_count
+                                           : mr_placing_count(topic->placing, record->position);
+    if (MR_UNLIKELY(count == 0)) {
+        return MR_FULL;
+    }
     int32_t partition =
-        mr_kafka_place(topic->handle, record, topic->queue_count, kafka->options.null_keys);
+        mr_kafka_place(topic->handle, record, count, topic->queue_count, kafka->options.null_keys);
     if (MR_UNLIKELY(partition < 0)) {
         return mr_fail(ret_error, MR_ERR_CONFIG,
                        "Kafka topic \"%s\" has %d partitions, and a row wants partition %d; add "
@@ -257,6 +262,14 @@ static mr_status queue_of(struct mr_kafka_sink *kafka, const struct mr_batch *ba
     *ret_queue = topic->queues[partition];
     *ret_partitions = topic->queue_count;
     return MR_OK;
+}
+
+static void note_placed(const struct mr_kafka_sink *kafka, const struct mr_batch *batch)
+{
+    if (kafka->options.placings != NULL && batch->record_count > 0) {
+        mr_placings_note_sent(kafka->options.placings,
+                              mr_batch_record(batch, batch->record_count - 1)->position);
+    }
 }
 
 /* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as anything waits there after
@@ -273,6 +286,7 @@ mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_
     }
     if (kafka->send_at == 0) {
         batch->pending = batch->record_count;
+        note_placed(kafka, batch);
     }
     for (; kafka->send_at < batch->record_count; kafka->send_at++) {
         struct mr_kafka_queue *queue;

@@ -222,11 +222,6 @@ void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic 
     if (partitions <= item->queue_count) {
         return;
     }
-    /* At least once a session that is lost leaves repeats, which consumers know by their partition's highest position. */
-    if (!topics->options->exactly_once &&
-        (partitions = mr_topic_settle_partitions(topic, partitions)) <= item->queue_count) {
-        return;
-    }
     item->queues = MR_REALLOC(item->queues, (size_t)partitions * sizeof(*item->queues));
     for (; item->queue_count < partitions; item->queue_count++) {
         struct mr_kafka_queue *queue = MR_NEW(struct mr_kafka_queue);
@@ -235,7 +230,11 @@ void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic 
         queue->last = &queue->first;
         item->queues[item->queue_count] = queue;
     }
-    mr_topic_set_partitions(topic, partitions);
+    if (topics->options->placings != NULL) {
+        item->placing = mr_placings_see(topics->options->placings, topic, partitions);
+    } else {
+        mr_topic_set_partitions(topic, partitions);
+    }
 }
 
 /* For topics that patterns and rows name. Where the configuration names many, config/build_sink.c turns the figures off. */

@@ -8,6 +8,7 @@
 #include <librdkafka/rdkafka.h>
 #include <stdatomic.h>
 
+#include "event/placing.h"
 #include "kafka/options.h"
 #include "ports/sink.h"
 
@@ -63,6 +64,7 @@ struct mr_kafka_topic {
     rd_kafka_topic_t *handle;
     struct mr_kafka_queue **queues;
     int32_t queue_count;
+    const struct mr_placing *placing; /* NULL: by the number of queues */
 };
 
 struct mr_kafka_topics {
@@ -97,6 +99,6 @@ mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_ba
                               uint32_t i, struct mr_kafka_topic **ret_topic,
                               struct mr_error *ret_error);
 
-/* It has that many partitions by now; at least once those are used that it had first (mr_topic_settle_partitions). */
+/* It has that many partitions by now. */
 void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic *topic,
                           int32_t partitions);

@@ -1,0 +1,81 @@
+#include "flow/kept.h"
+
+#define COLUMNS  "columns"
+#define PLACINGS "partitions"
+
+static bool rank_kept(const char *json, struct mr_section_rank *ret_rank)
+{
+    (void)json;
+    *ret_rank = (struct mr_section_rank){0};
+    return true;
+}
+
+const struct mr_section_kind mr_kept_columns_kind = {COLUMNS, 0, rank_kept};
+const struct mr_section_kind mr_kept_placings_kind = {PLACINGS, 0, rank_kept};
+
+static void *what_of(const struct mr_companion *companion)
+{
+    return ((const struct mr_keeper *)companion)->what;
+}
+
+static void add_kept(struct mr_checkpoint *checkpoint, const char *name, char *json)
+{
+    if (json != NULL) {
+        mr_checkpoint_add(checkpoint, name, json, &(struct mr_section_rank){0});
+    }
+}
+
+static void adopt_columns(struct mr_companion *companion, const struct mr_checkpoint *stored)
+{
+    const struct mr_section *section = mr_checkpoint_section(stored, COLUMNS);
+    if (section != NULL) {
+        mr_hidden_take(what_of(companion), section->json);
+    }
+}
+
+static void add_columns(struct mr_companion *companion, const struct mr_reach *reach,
+                        struct mr_checkpoint *checkpoint)
+{
+    (void)reach;
+    add_kept(checkpoint, COLUMNS, mr_hidden_format(what_of(companion)));
+}
+
+void mr_kept_columns_init(struct mr_keeper *kept, struct mr_hidden *hidden)
+{
+    static const struct mr_companion_ops ops = {
+        .name = COLUMNS, .adopt = adopt_columns, .section = add_columns};
+    *kept = (struct mr_keeper){.base.ops = &ops, .what = hidden};
+}
+
+static void adopt_placings(struct mr_companion *companion, const struct mr_checkpoint *stored)
+{
+    const struct mr_section *section = mr_checkpoint_section(stored, PLACINGS);
+    mr_placings_take(what_of(companion), section == NULL ? NULL : section->json);
+}
+
+static bool placings_owe(const struct mr_companion *companion)
+{
+    return ((const struct mr_placings *)what_of(companion))->owes;
+}
+
+static void add_placings(struct mr_companion *companion, const struct mr_reach *reach,
+                         struct mr_checkpoint *checkpoint)
+{
+    add_kept(checkpoint, PLACINGS,
+             mr_placings_format(what_of(companion), reach->end_lsn, reach->server_end));
+}
+
+static void placings_stored(struct mr_companion *companion)
+{
+    mr_placings_settle(what_of(companion));
+}
+
+void mr_kept_placings_init(struct mr_keeper *kept, struct mr_placings *placings)
+{
+    static const struct mr_companion_ops ops = {.name = PLACINGS,
+                                                .adopt = adopt_placings,
+                                                .owes = placings_owe,
+                                                .section = add_placings,
+                                                .stored = placings_stored};
+    *kept = (struct mr_keeper){.base.ops = &ops, .what = placings};
+}
