@@ -147,6 +147,8 @@ class Reloads(threading.Thread):
         try:
             while not self.stopping.wait(self.chance.uniform(0.05, 0.4)):
                 with self.run_.lock:
+                    if not self.run_.millrace.log("started"):
+                        continue  # it reads the file
                     for _ in range(self.chance.randint(2, 5)):
                         self.reload(self.chance.choice([self.good, self.with_pattern]) + self.chance.choice(
                             ["", f'pipeline.latency = "{self.chance.randint(100, 900)}us"\n', 'log.level = "debug"\n', "nonsense = 1\n",
@@ -159,7 +161,7 @@ class Reloads(threading.Thread):
         with open(self.run_.millrace.path + ".new", "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(self.run_.millrace.path + ".new", self.run_.millrace.path)
-        if self.run_.millrace.process.poll() is None and self.run_.millrace.log("started"):
+        if self.run_.millrace.process.poll() is None:
             self.run_.millrace.process.send_signal(signal.SIGHUP)
         self.stopping.wait(self.chance.choice([0, 0.01, 0.05]))
 
