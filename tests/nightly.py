@@ -27,7 +27,7 @@ class Nightly(NamedTuple):
     why: str
 
 
-PROFILER = ("src/profiler/", "src/daemon/profil", "src/cli/profile.c", "tests/pprof_file.py")
+PROFILER = ("src/profiler/", "src/daemon/profile_routes.c", "src/daemon/profiling.c", "src/cli/profile.c", "tests/pprof_file.py")
 CLUSTER = ("src/kafka/", "src/sink/", "src/flow/", "src/ports/", "tests/faults/")
 COPIES = ("src/copy/", "src/flow/", "src/ports/")
 EVENTS = ("src/encode/", "src/stream/", "src/event/", "tests/debezium/")

@@ -16,7 +16,7 @@ PARTS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.MULTILINE))
 SECTIONS = dict(re.findall(r"^### (\S+)\n((?:(?!##).*\n)*)", PAGE, re.MULTILINE))
 SEEN = {name: re.findall(r"^- seen as `([^`\n]+)`(.*)$", text, re.MULTILINE) for name, text in SECTIONS.items()}
 STRING = r'"(?:[^"\\\n]|\\.)*"'
-VERDICTS = {int(code) for code in re.findall(r"\[MR_VERIFY_\w+\] = (\d+)", read("src/verify/verify.c"))} - {0}
+VERDICTS = {int(code) for code in re.findall(r"\bMR_VERIFY_CODE_\w+ = (\d+)", read("src/terminal/terminal.h"))} - {0}
 # An abort is no exit code of millrace's own, an orderly end is what no error says.
 NEVER_LOGGED = {"E-exit-0", "E-exit-1", "E-exit-134"} | {f"E-exit-{code}" for code in VERDICTS}
 
