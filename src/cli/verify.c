@@ -27,10 +27,12 @@ static struct place verify_place(void)
     char self[PATH_MAX];
     struct place place;
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    /* Without /proc no folder is known, and the current one, which dirname says of "", is anybody's. */
     self[len < 0 ? 0 : len] = '\0';
-    snprintf(place.folder, sizeof(place.folder), "%s", dirname(self));
+    snprintf(place.folder, sizeof(place.folder), "%s",
+             len < 0 ? "millrace's folder" : dirname(self));
     place.path = mr_formatted("%s/" PROGRAM, place.folder);
-    if (access(place.path, X_OK) != 0) {
+    if (len < 0 || access(place.path, X_OK) != 0) {
         free(place.path);
         place.path = MR_STRDUP(PROGRAM);
     }
