@@ -4,6 +4,8 @@ import os
 import random
 import time
 
+import pytest
+
 from kit import connect, eventually
 from ledger import TABLE, Check, Writers, confirmed_past, peak_rss_mb, size
 from processes import threads
@@ -18,6 +20,16 @@ def test_concurrent_writers_arrive_once_and_in_order(database, millrace, topic):
     check = Check(topic(database.topic("t"))).expect_all(database, 300)
     assert check.repeats == 0 and check.total == changes // 8 * 8
     assert process.stop() == 0
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_stop_does_not_wait_for_the_next_status_update(database, millrace, topic, delivery):
+    """What is delivered is stored at once."""
+    database.run(TABLE)
+    process = millrace(sink__kafka__delivery=f'"{delivery}"', pipeline__status_interval='"30s"').start().streaming()
+    database.run("INSERT INTO t SELECT 1, i FROM generate_series(1, 50) i")
+    topic(database.topic("t")).take(50)
+    assert process.stop(6) == 0  # of the 10 s after which a server is told of what is stored anyhow
 
 
 def test_sigterm_under_load_loses_and_repeats_nothing(database, millrace, topic):

@@ -418,6 +418,22 @@ def test_a_table_that_is_renamed_for_a_moment(database, millrace, topic):
     assert process.stop() == 0
 
 
+def test_a_table_that_leaves_the_publication_meanwhile(database, millrace):
+    """Its copy fails after some seconds, and no other waits behind it."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 3000) i;"
+                 "CREATE TABLE u (a int PRIMARY KEY)")
+    process = millrace(tables=("t", "u")).start().streaming()
+    gate = Gate(database)
+    assert command(process, "t", "--where", behind_gate(1000))[0] == 0 and command(process, "u")[0] == 0
+    gate.reached()
+    database.run(f"ALTER PUBLICATION {database.publication} DROP TABLE t")
+    gate.open()
+    process.wait_for("incremental_waits")
+    assert "taken out of the publication" in process.wait_for("incremental_failed", 30)["message"]
+    eventually(lambda: is_done(process, "public.u"), 60, "the copy of u")
+    assert process.stop() == 0
+
+
 @pytest.mark.parametrize("by", ["leaf", "root"])
 def test_a_partition_that_is_attached_meanwhile(database, millrace, by):
     """Of its rows nobody tells: it is named. One that is made as a partition has none that the stream does not have."""

@@ -1,10 +1,13 @@
-"""No program has another's objects: the archives on each link line, and what the linker took of them (its map)."""
+"""No program has another's objects: the archives on each link line, and what the linker took of them (its map). And one finds the other."""
 
 import os
 import re
+import shutil
 import subprocess
 
-from kit import BINARY
+import pytest
+
+from kit import BINARY, cannot_try
 
 BUILD = os.path.dirname(BINARY)
 LIBRARY = {"base", "ask", "confine", "config", "encode", "event", "kafka", "metrics", "options", "postgres", "registry", "terminal"}
@@ -40,6 +43,24 @@ def test_each_program_has_its_own_objects_alone():
         taken, own = modules_taken(os.path.join(BUILD, f"{target}.map"))
         assert strangers(target, modules_linked(link_command(target)), taken) == set() and own <= own_sources, own
         assert {"base", "config", "postgres"} <= taken  # the map is read
+
+
+@pytest.mark.parametrize("hides", ["", "mount -t tmpfs none /proc && "])
+def test_a_proof_that_is_not_there_is_missed(tmp_path, hides):
+    """Beside a program that is alone in its folder, or does not know its folder; the current one is anybody's, and nothing of it is run."""
+    alone, planted = tmp_path / "millrace", tmp_path / "here" / "millrace-verify"
+    shutil.copy(BINARY, alone)
+    planted.parent.mkdir()
+    planted.write_text("#!/bin/sh\necho planted\n")
+    planted.chmod(0o755)
+    inside = ["unshare", "--mount", "--propagation", "private", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])] if hides else []
+    done = subprocess.run([*inside, "sh", "-c", f'{hides}exec "$0" verify', BINARY if hides else alone], cwd=planted.parent,
+                          env={**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, capture_output=True, text=True, timeout=60)
+    if "unshare:" in done.stderr or "mount:" in done.stderr:
+        cannot_try(done.stderr)
+    folder = "millrace's folder" if hides else str(tmp_path)
+    assert done.returncode == 71 and f"millrace-verify is neither in {folder} nor in PATH" in done.stderr, done
+    assert done.stdout == ""
 
 
 def test_the_proof_reads_rows_by_code_of_its_own():

@@ -67,10 +67,25 @@ static bool lacks_value(const struct mr_change *change)
     return false;
 }
 
+/* A table that was made anew under the copied one's name, or has taken it, is in its topic now: rows of the former one that were
+ * read before and go out after would take the place of its. */
+static void look_at_another(struct mr_chunks *chunks, const struct mr_relation *relation)
+{
+    const struct mr_chunk_table *table = mr_chunks_table(chunks);
+    if (strcmp(relation->table, table->table) == 0 &&
+        strcmp(relation->schema, table->schema) == 0) {
+        mr_chunk_window_reshape(chunks->window);
+    }
+}
+
 void mr_chunks_change(struct mr_companion *companion, const struct mr_change *change, bool is_new)
 {
     struct mr_chunks *chunks = (struct mr_chunks *)companion;
-    if (chunks->window == NULL || change->relation->oid != mr_chunks_table(chunks)->oid) {
+    if (chunks->window == NULL) {
+        return;
+    }
+    if (change->relation->oid != mr_chunks_table(chunks)->oid) {
+        look_at_another(chunks, change->relation);
         return;
     }
     chunks->changed = true;

@@ -291,6 +291,15 @@ static void test_row_that_came_in_one_of_two_streams(void **state)
     assert_all_rows_go_out(stage);
 }
 
+/* What was read before another table took the name would take the place of its rows. */
+static void test_a_table_that_takes_the_name_meanwhile(void **state)
+{
+    struct mr_stage *stage = *state;
+    stage->relation.oid = OID + 1;
+    assert_all_rows_go_out(stage);
+    assert_int_equal(atomic_load(&reader.reads), 2);
+}
+
 /* Where stream and catalog never agree, the copy ends and says so; where they do in time, it goes on. */
 static void test_a_form_that_never_agrees(void **state)
 {
@@ -431,6 +440,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_keys_are_repaired, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_that_came_without_a_large_value, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_that_came_in_one_of_two_streams, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_table_that_takes_the_name_meanwhile, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_a_form_that_never_agrees, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_companions_in_one_flow, setup, teardown),
     };

@@ -590,10 +590,13 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     if (mr_pg_result_value(result, 0, 2) == NULL) {
         return table_gone(reader, table, ret_error);
     }
-    reader->gone = 0;
     bool is_known = reader->oid == table->oid && reader->version == version &&
                     is_same_text(reader->by, wish->key);
-    return is_known ? MR_OK : describe(reader, table, wish->key, &version, ret_error);
+    if (!is_known) {
+        MR_TRY(describe(reader, table, wish->key, &version, ret_error));
+    }
+    reader->gone = 0; /* it is there, and published */
+    return MR_OK;
 }
 
 static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,

@@ -139,6 +139,7 @@ void mr_pipeline_stop_in_order(struct mr_pipeline *pipeline)
 {
     int expected = MR_STOP_NONE;
     atomic_compare_exchange_strong(&pipeline->ending.level, &expected, MR_STOP_ORDERLY);
+    mr_wake(pipeline->wakes.sink); /* what waits for pipeline.status_interval is stored now */
 }
 
 void mr_pipeline_stop(struct mr_pipeline *pipeline)

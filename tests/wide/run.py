@@ -386,6 +386,8 @@ class Run:
                    "roots": parents if self.plan.options["via_root"] else {}, "tables": set(self.tables),
                    "keys_unknown": {(line["schema"], line["table"]) for line in
                                     (json.loads(text) for text in self.lines if '"event":"key_unknown"' in text)},
+                   "taken_for_partitions": {tuple(json.loads(text)["table"].rsplit(".", 1)) for text in self.lines
+                                            if '"event":"partition_gone"' in text},
                    "prefixes": self.plan.options["prefixes"]}
         given = capture, self.executor.moments, self.executor.marker_rows(), self.executor.messages, promise, witness
         attempts = 0
