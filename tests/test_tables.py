@@ -70,6 +70,7 @@ def test_partitions_of_a_listed_table(database, millrace, topic):
 GONE = {
     "detached": "ALTER TABLE t DETACH PARTITION jan",
     "dropped": "DROP TABLE jan",
+    "killed": "DROP TABLE jan",
     "altered": "ALTER TABLE t ADD w int; ALTER TABLE t DROP v; ALTER TABLE t DETACH PARTITION jan; DROP TABLE jan",
     "all": "DROP TABLE t",
 }
@@ -84,7 +85,11 @@ def test_a_partition_that_is_gone_at_the_next_start(database, millrace, topic, h
     process = millrace(sink__kafka__delivery=f'"{semantics}"').start().streaming()
     database.run("INSERT INTO t VALUES (0, 'a')")
     assert values(topic(database.topic("rest")).take(1)) == [0]
-    assert process.stop() == 0
+    if how == "killed":
+        emptied(database)  # a start that has stored nothing refuses tables that are gone
+        process.kill()
+    else:
+        assert process.stop() == 0
     database.run("INSERT INTO t VALUES (1, 'a'); CREATE TABLE may PARTITION OF t FOR VALUES IN (5); INSERT INTO t VALUES (5, 'a');"
                  "DROP TABLE may; " + GONE[how])
     process.start().streaming()
@@ -588,6 +593,19 @@ def test_patterns_that_match_what_is_not_published(database, millrace):
     assert code == 0 and f'match 1 table that is not in publication "{database.publication}" (public.t)' in text, text
     process.start().streaming()
     assert "public.t" in process.wait_for("standstill")["message"]
+    assert process.stop() == 0
+
+
+def test_a_schema_that_is_made_again_is_not_published(database, millrace):
+    """The publication of its tables lost it."""
+    database.run("CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY)")
+    process = millrace(tables=("shop.*",)).start().streaming()
+    assert process.stop() == 0
+    database.run("DROP SCHEMA shop CASCADE; CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY)")
+    code, text = check(process)
+    assert code == 0 and "match 1 table that is not in publication" in text and "(shop.t)" in text, text
+    process.start().streaming()
+    assert "shop.t" in process.wait_for("standstill")["message"]
     assert process.stop() == 0
 
 
