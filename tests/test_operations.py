@@ -264,11 +264,17 @@ def test_partitioner_is_that_of_java(database, millrace, topic):
     assert {r.partition for r in records} == set(range(7))
 
 
-def codec_on_disk(topic):
-    """Of the first record batch in the broker's file: bits of the attributes, which stand at byte 21."""
+def codecs_on_disk(topic):
+    """Of the record batches in the broker's file: bits of the attributes, which stand at byte 21; byte 8 begins a batch's length, without the 12
+    bytes up to its end."""
     folder = os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "kafka", "logs", f"{topic}-0")
     with open(os.path.join(folder, "00000000000000000000.log"), "rb") as file:
-        return struct.unpack_from(">h", file.read(23), 21)[0] & 7
+        log = file.read()
+    at, codecs = 0, []
+    while at < len(log):
+        codecs.append(struct.unpack_from(">h", log, at + 21)[0] & 7)
+        at += 12 + struct.unpack_from(">i", log, at + 8)[0]
+    return codecs
 
 
 @pytest.mark.parametrize("codec,number", [("none", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])
@@ -279,7 +285,26 @@ def test_each_compression_is_read(database, millrace, topic, codec, number):
     records = topic(database.topic("t")).take(100)
     assert process.stop() == 0
     assert [r.json["after"]["id"] for r in records] == list(range(1, 101))
-    assert codec_on_disk(database.topic("t")) == number
+    assert codecs_on_disk(database.topic("t"))[0] == number
+
+
+def test_compression_only_where_it_pays(database, millrace, topic):
+    """Events of random digits stay as they are, which lz4 makes a seventh smaller; and what can be compressed soon is again."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    consumer = topic(database.make_topic("t"))
+    process = millrace().start().streaming()
+    for i in range(20):
+        database.run("INSERT INTO t SELECT %s + g, (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 128) WHERE g > 0)"
+                     " FROM generate_series(1, 20) g", [i * 20])
+        consumer.take(20)
+    random_batches = codecs_on_disk(database.topic("t"))
+    assert len(random_batches) >= 20 and set(random_batches) == {0}
+    for i in range(20):
+        database.run("INSERT INTO t SELECT %s + g, repeat('x', 4096) FROM generate_series(1, 20) g", [1000 + i * 20])
+        consumer.take(20)
+    assert process.stop() == 0
+    rest = codecs_on_disk(database.topic("t"))[len(random_batches):]
+    assert rest.index(3) < 16 and set(rest[rest.index(3):]) == {3}
 
 
 def test_librdkafka_properties_pass_through(database, millrace):
