@@ -49,8 +49,8 @@ declare -A MAY_INCLUDE=(
     [fleet]="base postgres/conn options config"
     [profiler/draw]="base"
     [profiler]="base profiler/draw"
-    [daemon]="base event ports metrics registry kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream encode flow copy resolved ledger control ask options config profiler profiler/draw terminal"
-    [cli]="base convert fleet event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control ask options config profiler profiler/draw daemon terminal"
+    [daemon]="base event ports metrics registry kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream encode flow copy resolved ledger control ask options config profiler terminal"
+    [cli]="base convert fleet event registry ports kafka sink sink/kafka postgres/conn postgres/catalog postgres/server stream copy resolved ledger record metrics flow control ask options config profiler daemon terminal"
 )
 
 # sources FOLDER SUFFIX...: files there, by find, for a source archive has no git.
@@ -85,8 +85,12 @@ check_includes() {
     done
     included libpq-fe src/postgres/conn/pg_conn || wrong=1
     included librdkafka 'src/\(sink/\)\?kafka/kafka' || wrong=1
-    included microhttpd src/control/http || wrong=1
+    included microhttpd 'src/\(control/http\|profiler/example\)' || wrong=1
     included xxhash src/ledger/sums || wrong=1
+    if grep -rn '^#include "profiler/' src | grep -v -e '^src/profiler/' -e '"profiler/profiler\.h"'; then
+        say "the profiler's door is profiler/profiler.h"
+        wrong=1
+    fi
     return "$wrong"
 }
 

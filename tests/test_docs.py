@@ -37,7 +37,7 @@ def files(*patterns):
     return sorted(found)
 
 
-DOCUMENTS = sorted({*files("*.md", "docs/**/*.md", "*/README.md")})
+DOCUMENTS = sorted({*files("*.md", "docs/**/*.md", "*/README.md", "src/*/README.md")})
 
 
 def printed(*arguments):
@@ -375,6 +375,11 @@ def test_files_exist(path):
     """Files of this repository that a document names by their path."""
     for name in re.findall(r"(?<![\w./…-])(?:scripts|tests|benchmarks|load|docker|grafana|fuzz|src)/[\w./-]*\w\.\w+", read(path)):
         assert os.path.exists(os.path.join(ROOT, name)), f"{path} names {name}"
+    if path == "src/README.md":
+        named = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.\w+)?)`", read(path))
+        assert len(named) > 20
+        for name in named:
+            assert any(os.path.exists(os.path.join(ROOT, top, name)) for top in ("src", "")), name
 
 
 @pytest.mark.parametrize("path", sorted(glob.glob(os.path.join(ROOT, "docs", "images", "*.svg"))), ids=os.path.basename)

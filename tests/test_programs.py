@@ -4,16 +4,18 @@ import os
 import re
 import shutil
 import subprocess
+import urllib.request
 
 import pytest
 
-from kit import BINARY, cannot_try
+from kit import BINARY, cannot_try, eventually
+from prometheus import free_port
 
 BUILD = os.path.dirname(BINARY)
 LIBRARY = {"base", "ask", "confine", "config", "encode", "event", "kafka", "metrics", "options", "postgres", "registry", "terminal"}
 DAEMON = {"stream", "flow", "copy", "sink", "resolved", "ledger", "control", "record", "daemon", "cli", "convert", "fleet"}
 PROFILER = {"profiler", "draw", "profile_proto"}
-MAY_HAVE = {"millrace": LIBRARY | DAEMON | PROFILER, "millrace-verify": LIBRARY | {"verify"}}
+MAY_HAVE = {"millrace": LIBRARY | DAEMON | PROFILER, "millrace-verify": LIBRARY | {"verify"}, "profiler-example": {"base"} | PROFILER}
 
 
 def link_command(target):
@@ -43,6 +45,20 @@ def test_each_program_has_its_own_objects_alone():
         taken, own = modules_taken(os.path.join(BUILD, f"{target}.map"))
         assert strangers(target, modules_linked(link_command(target)), taken) == set() and own <= own_sources, own
         assert {"base", "config", "postgres"} <= taken  # the map is read
+    assert strangers("profiler-example", modules_linked(link_command("profiler-example")), set()) == set()
+
+
+def test_the_profiler_serves_another_program():
+    """src/profiler/example.c, which has nothing else of ours in it."""
+    port = free_port()
+    process = subprocess.Popen([os.path.join(BUILD, "profiler-example"), str(port)])
+    try:
+        picture = eventually(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60).read().decode(), not_yet=OSError)
+        shares = re.findall(r"<title>burn \(\d+ nanoseconds, ([0-9.]+) %", picture)
+        assert len(shares) == 1 and float(shares[0]) > 90
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("hides", ["", "mount -t tmpfs none /proc && "])

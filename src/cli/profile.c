@@ -8,8 +8,7 @@
 
 #include "ask/client.h"
 #include "cli/show.h"
-#include "profiler/draw/flame.h"
-#include "profiler/files.h"
+#include "profiler/profiler.h"
 
 enum {
     SECONDS_DEFAULT = 10,

@@ -26,8 +26,12 @@ target_link_libraries(mr_profile_proto PUBLIC PkgConfig::PROTOBUF_C)
 
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/profiler/*.c)
 # heap_conf.c is for the program alone.
-list(FILTER sources EXCLUDE REGEX "_test\\.c$|/heap_conf\\.c$")
-add_millrace_module(profiler ONLY ${sources} LINK mr_base mr_draw mr_profile_proto PkgConfig::LIBDW PkgConfig::ZLIB)
+list(FILTER sources EXCLUDE REGEX "_test\\.c$|/heap_conf\\.c$|/example\\.c$")
+add_millrace_module(profiler ONLY ${sources} LINK mr_base mr_draw mr_profile_proto PkgConfig::LIBDW PkgConfig::ZLIB m)
+
+add_executable(profiler-example ${CMAKE_SOURCE_DIR}/src/profiler/example.c)
+millrace_compile_options(profiler-example)
+target_link_libraries(profiler-example PRIVATE mr_profiler PkgConfig::MICROHTTPD)
 
 # jemalloc complains at each start of options that it was built without: Debian's for arm64 has no heap profiles. What
 # can't be asked, because it is another machine's, is taken for one that has none.

@@ -2,8 +2,6 @@
  * thread for as long as it was asked for, one at a time, and ends when the client leaves. */
 #include "base/clock.h"
 #include "daemon/profiling.h"
-#include "profiler/draw/flame.h"
-#include "profiler/heap.h"
 #include "profiler/profiler.h"
 
 enum {

@@ -1,8 +1,6 @@
 #include "daemon/profiling.h"
 
 #include "metrics/metrics.h"
-#include "profiler/files.h"
-#include "profiler/heap.h"
 #include "profiler/profiler.h"
 
 mr_status mr_profiling_check(const struct mr_config *config, struct mr_error *ret_error)

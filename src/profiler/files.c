@@ -1,4 +1,4 @@
-#include "profiler/files.h"
+#include "profiler/profiler.h"
 
 #include <dirent.h>
 #include <fcntl.h>

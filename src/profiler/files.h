@@ -2,7 +2,9 @@
  * and a flame graph for each interval, of which the oldest are removed. */
 #pragma once
 
-#include "profiler/profiler.h"
+#include "profiler/profile.h"
+
+struct mr_profiler_options;
 
 /* Writes a file under another name and renames it: a reader sees all of it or nothing. Any thread. */
 mr_status mr_file_write_whole(const char *folder, const char *name, const void *bytes, size_t len,

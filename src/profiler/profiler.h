@@ -3,7 +3,12 @@
  * thread, unless said otherwise. */
 #pragma once
 
+/* The door: all that others include. */
+#include "profiler/draw/flame.h"
+#include "profiler/files.h"
+#include "profiler/heap.h"
 #include "profiler/profile.h"
+#include "profiler/sampler.h"
 
 enum { MR_PROFILER_MINUTE_S = 60 };
 
