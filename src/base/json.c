@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <ctype.h>
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -302,6 +304,42 @@ void mr_json_base64(struct mr_buffer *out, const uint8_t *bytes, size_t len)
     MR_BUFFER_LITERAL(out, "\"");
     put_base64(out, bytes, len);
     MR_BUFFER_LITERAL(out, "\"");
+}
+
+/* Bytes of the escape that begins after its backslash; 0: there is none. */
+static size_t escape_length(const uint8_t *text, size_t len)
+{
+    enum { DIGITS = 4 };
+    if (len == 0 || text[0] == '\0' || strchr("\"\\/bfnrtu", text[0]) == NULL) {
+        return 0;
+    }
+    if (text[0] != 'u') {
+        return 1;
+    }
+    size_t digits = 0;
+    while (digits < DIGITS && 1 + digits < len && isxdigit(text[1 + digits])) {
+        digits++;
+    }
+    return digits == DIGITS ? 1 + DIGITS : 0;
+}
+
+size_t mr_json_string_length(const uint8_t *text, size_t len)
+{
+    size_t at = 1;
+    if (len == 0 || text[0] != '"') {
+        return 0;
+    }
+    while (at < len && text[at] != '"') {
+        bool is_escape = text[at] == '\\';
+        at += is_escape;
+        size_t taken = is_escape ? escape_length(text + at, len - at)
+                                 : mr_utf8_sequence(text + at, len - at);
+        if (taken == 0 || (!is_escape && text[at] < 0x20)) {
+            return 0;
+        }
+        at += taken;
+    }
+    return at < len ? at + 1 : 0;
 }
 
 static uint32_t hex_unit(const uint8_t *text)

@@ -18,6 +18,10 @@ void mr_json_plain(struct mr_buffer *out, const uint8_t *text, size_t len);
 /* The text escaped, without quotes: for a string that is written in parts. */
 void mr_json_escaped(struct mr_buffer *out, const uint8_t *text, size_t len);
 
+/* The length of the JSON string at the beginning of `text`, with its quotes (RFC 8259, section 7); 0: there is none, or it
+ * holds what is no UTF-8. */
+size_t mr_json_string_length(const uint8_t *text, size_t len);
+
 /* The text of a JSON string's `len` bytes between its quotes, which are known to be right; `to` has room for as many, and may
  * be where they are. Half a pair of surrogates becomes U+FFFD. Answers the length. */
 size_t mr_json_unescape(uint8_t *to, const uint8_t *text, size_t len);

@@ -85,6 +85,7 @@ void mr_config_build_topics(struct mr_config *config); /* no two tables have one
 void mr_config_build_publication(struct mr_config *config);
 void mr_config_build_source(struct mr_config *config);
 void mr_config_build_sink(struct mr_config *config);
+void mr_config_build_context(struct mr_config *config);
 void mr_config_build_registry(struct mr_config *config);
 void mr_config_build_http(struct mr_config *config);
 void mr_config_name_pipeline(struct mr_config *config); /* what makes two instances the same one */

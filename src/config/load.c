@@ -82,6 +82,7 @@ static void build(struct mr_config *config, const struct mr_config_reading *read
     mr_config_build_publication(config);
     mr_config_build_source(config);
     mr_config_build_sink(config);
+    mr_config_build_context(config);
     mr_config_build_registry(config);
     mr_config_build_http(config);
     if (reading->build != NULL) {

@@ -165,9 +165,21 @@ static void expose_oversize(struct text *text)
 {
     static const char *const words[] = {[MR_OVERSIZE_FAIL] = "fail",
                                         [MR_OVERSIZE_PLACEHOLDER] = "placeholder",
-                                        [MR_OVERSIZE_DEAD_LETTER] = "dead-letter"};
+                                        [MR_OVERSIZE_DEAD_LETTER] = "dead-letter",
+                                        [MR_OVERSIZE_BARE] = "without-context"};
     for (unsigned i = 0; i < MR_OVERSIZE_COUNT; i++) {
         mr_expose_u64(&text->out, ONE(words[i]), text->now->pipeline.oversize[i]);
+    }
+}
+
+static void expose_contexts(struct text *text)
+{
+    static const char *const words[] = {[MR_CONTEXT_TAKEN] = "taken",
+                                        [MR_CONTEXT_ALONE] = "not_transactional",
+                                        [MR_CONTEXT_TOO_LARGE] = "too_large",
+                                        [MR_CONTEXT_MALFORMED] = "malformed"};
+    for (unsigned i = 0; i < MR_CONTEXT_OUTCOMES; i++) {
+        mr_expose_u64(&text->out, ONE(words[i]), text->now->pipeline.source.contexts[i]);
     }
 }
 
@@ -262,6 +274,7 @@ static const struct family families[MR_METRIC_COUNT] = {
     [MR_METRIC_KAFKA_ERRORS] = {.expose = expose_kafka_errors},
     [MR_METRIC_KAFKA_RETRIES] = OF_BROKERS(counts, retries),
     [MR_METRIC_OVERSIZE] = {.expose = expose_oversize},
+    [MR_METRIC_CONTEXTS] = {.expose = expose_contexts},
     [MR_METRIC_PARTITIONS_MOVED] = {.expose = expose_moved},
     [MR_METRIC_SLOT_WAL_STATUS] = WORDS(slot.wal_status, MR_WAL_STATUS_COUNT, wal_word),
     [MR_METRIC_SLOT_COPY_READY] = {.expose = expose_copies},

@@ -41,8 +41,22 @@ static bool is_wanted(const struct mr_chunks *chunks)
     return keys == NULL || is_absent(&chunks->thread.chunk, chunks->out.at) == keys->deletes;
 }
 
+/* Why a key is repaired. */
+static mr_slice row_headers(const struct mr_chunks *chunks, uint8_t *room, size_t size)
+{
+    struct mr_buffer out = mr_buffer_init(room, size);
+    if (chunks->current->repairs != NULL) {
+        mr_header_append(&out, MR_HEADER_REPAIR, mr_slice_of(chunks->current->repairs));
+    }
+    MR_ASSERT(!out.full);
+    return (mr_slice){.data = room, .len = (size_t)(out.at - room)};
+}
+
 static mr_status send_row(struct mr_chunks *chunks, struct mr_error *ret_error)
 {
+    uint8_t room[64];
+    struct mr_transaction transaction = chunks->transaction;
+    transaction.headers = row_headers(chunks, room, sizeof(room));
     const struct mr_chunk *chunk = &chunks->thread.chunk;
     const struct mr_datum *values = mr_chunk_row(chunk, chunks->out.at);
     struct mr_change change = {
@@ -50,11 +64,10 @@ static mr_status send_row(struct mr_chunks *chunks, struct mr_error *ret_error)
         .copy_mark = MR_COPY_INCREMENTAL,
         .lsn = chunks->transaction.end_lsn,
         .position = {.commit_lsn = chunks->transaction.commit_lsn, .ordinal = chunks->ordinal + 1},
-        .transaction = &chunks->transaction,
+        .transaction = &transaction,
         .relation = chunk->relation,
         .after = {.kind = MR_TUPLE_NEW, .values = values},
     };
-    chunks->transaction.repairs = chunks->current->repairs;
     if (is_absent(chunk, chunks->out.at)) {
         change.op = MR_OP_DELETE;
         change.before = (struct mr_tuple){.kind = MR_TUPLE_KEY, .values = values};

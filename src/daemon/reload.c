@@ -141,6 +141,12 @@ static bool has_tables(const struct reading *reading)
            reading->publication;
 }
 
+static bool has_context(const struct reading *reading)
+{
+    return !mr_strings_equal(&reading->running->values.context_headers,
+                             &reading->wanted->values.context_headers);
+}
+
 /* Lists those of `tables` that `others` lack, and copies them into `ret` (NULL: not wanted). */
 static uint32_t list_beyond(struct mr_text *to, const struct mr_pg_source_options *tables,
                             const struct mr_pg_source_options *others, struct mr_table_name *ret)
@@ -268,7 +274,7 @@ static mr_status apply(struct reading *reading)
     const struct mr_pipeline_change change = {
         .options = &wanted->daemon->pipeline,
         .encode = &wanted->encode,
-        .source = has_tables(reading) ? &wanted->source : NULL,
+        .source = has_tables(reading) || has_context(reading) ? &wanted->source : NULL,
     };
     if (has_tables(reading) &&
         mr_copies_stats(options->copies).state != MR_COPY_RUNNING) { /* else it is refused */

@@ -503,6 +503,9 @@ static bool prefix_listed(const char *const *prefixes, uint32_t count, mr_slice 
 static bool message_wanted(const struct mr_encoder *encoder, const struct mr_message_event *message)
 {
     const struct mr_encode_options *options = &encoder->options;
+    if (message->is_context) {
+        return false;
+    }
     if (mr_is_outbox_message(options, message)) {
         return true;
     }

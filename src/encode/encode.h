@@ -204,6 +204,7 @@ enum mr_oversize {
     MR_OVERSIZE_FAIL,        /* it is an error */
     MR_OVERSIZE_PLACEHOLDER, /* its large values are left out */
     MR_OVERSIZE_DEAD_LETTER, /* a record in another topic tells of it, and nothing else */
+    MR_OVERSIZE_BARE, /* no policy: it fits without what its transaction says of itself, and comes so */
     MR_OVERSIZE_COUNT
 };
 

@@ -17,6 +17,7 @@ struct fixture {
     uint32_t key_columns[4];
     struct mr_relation relation;
     struct mr_transaction transaction;
+    uint8_t said[256];
     struct mr_record records[MR_RECORDS_PER_CHANGE_MAX];
     uint32_t count;
     struct mr_error error;
@@ -480,7 +481,7 @@ static void test_heartbeat_is_never_oversize(void **state)
             assert_int_equal(oversizer.way, again == 0 ? MR_ITEM_AS_IT_IS : MR_ITEM_TOO_LARGE);
             mr_oversizer_kept(&oversizer, &item);
             assert_int_equal(mr_item_bytes(&item), 0);
-            if (!mr_oversizer_no_block(&oversizer)) {
+            if (!mr_oversizer_no_block(&oversizer, &item)) {
                 assert_true(again == 1 || policies[i] == MR_OVERSIZE_FAIL);
                 break;
             }
@@ -1194,6 +1195,181 @@ static void test_message_event(void **state)
                      "\"message\":{\"prefix\":\"p\\\"\",\"content\":\"Zm9vYmFy\"}}");
 }
 
+static void open_cloud(struct fixture *fixture, struct mr_cloud_options cloud)
+{
+    fixture->options.format = MR_FORMAT_CLOUDEVENTS;
+    fixture->options.cloud = cloud;
+    fixture->options.types = MR_TYPES_DEBEZIUM;
+    fixture_open(fixture);
+}
+
+/* What a transaction says of itself, as the decoder has it. */
+static void say(struct fixture *fixture, const char *name, const char *value)
+{
+    struct mr_buffer out = mr_buffer_init(fixture->said, sizeof(fixture->said));
+    mr_header_append(&out, name, mr_slice_of(value));
+    assert_false(out.full);
+    fixture->transaction.headers =
+        (mr_slice){.data = fixture->said, .len = (size_t)(out.at - fixture->said)};
+}
+
+static const char *const trace[] = {"traceparent", "00-\"a\"-01"};
+
+static void assert_said_last(const struct mr_record *record)
+{
+    struct mr_header last = {0};
+    size_t at = 0;
+    while (mr_header_next(mr_record_headers(record), &at, &last)) {
+    }
+    assert_true(mr_slice_equal(last.name, mr_slice_of(trace[0])));
+    assert_true(mr_slice_equal(last.value, mr_slice_of(trace[1])));
+}
+
+/* In each form, each record of a row has it: of a changed key the delete, the tombstone and the create. */
+static void test_context_in_each_form(void **state)
+{
+    struct fixture *fixture = *state;
+    static const enum mr_format formats[] = {MR_FORMAT_DEBEZIUM, MR_FORMAT_FLAT, MR_FORMAT_ROW,
+                                             MR_FORMAT_CLOUDEVENTS};
+    struct mr_datum key[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {text("2"), text("a"), null, null};
+    fixture->options.bare.deletes = MR_DELETE_REWRITE_WITH_TOMBSTONE;
+    fixture->options.types = MR_TYPES_DEBEZIUM;
+    for (size_t i = 0; i < MR_ARRAY_LEN(formats); i++) {
+        fixture->options.format = formats[i];
+        fixture_open(fixture);
+        say(fixture, trace[0], trace[1]);
+        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+        assert_int_equal(fixture->count, formats[i] == MR_FORMAT_FLAT ? 1 : 3);
+        for (uint32_t k = 0; k < fixture->count; k++) {
+            assert_said_last(&fixture->records[k]);
+        }
+        fixture->transaction.headers = (mr_slice){0};
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_int_equal(fixture->records[0].has_headers, formats[i] == MR_FORMAT_CLOUDEVENTS);
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+    }
+}
+
+/* A CloudEvent has it as an attribute, too; of a copied row it is no context. */
+static void test_context_of_cloud_events(void **state)
+{
+    struct fixture *fixture = *state;
+    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    for (unsigned mode = MR_CLOUD_STRUCTURED; mode <= MR_CLOUD_BINARY; mode++) {
+        open_cloud(fixture, (struct mr_cloud_options){.mode = (enum mr_cloud_mode)mode});
+        say(fixture, trace[0], trace[1]);
+        for (unsigned copied = 0; copied < 2; copied++) {
+            struct mr_change change =
+                change_of(fixture, copied ? MR_OP_READ : MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+            change.copy_mark = copied ? MR_COPY_INCREMENTAL : MR_COPY_NONE;
+            struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+            assert_int_equal(mr_encode_change(fixture->encoder, &change, &buffer, fixture->records,
+                                              &fixture->count, &fixture->error),
+                             MR_OK);
+            const struct mr_record *record = &fixture->records[0];
+            assert_said_last(record);
+            bool has_attribute = false;
+            struct mr_header header;
+            for (size_t at = 0; mr_header_next(mr_record_headers(record), &at, &header);) {
+                has_attribute |= mr_slice_equal(header.name, MR_SLICE("ce_traceparent"));
+            }
+            if (mode == MR_CLOUD_STRUCTURED) {
+                char *value = strndup((const char *)record->value, record->value_len);
+                has_attribute =
+                    strstr(value, ",\"traceparent\":\"00-\\\"a\\\"-01\",\"data\":{") != NULL;
+                free(value);
+            }
+            assert_int_equal(has_attribute, !copied);
+        }
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+    }
+}
+
+/* Messages of the transaction have it; that which says it is not passed on, whatever prefixes are. */
+static void test_context_of_messages(void **state)
+{
+    struct fixture *fixture = *state;
+    static const enum mr_format formats[] = {MR_FORMAT_DEBEZIUM, MR_FORMAT_CLOUDEVENTS};
+    for (size_t i = 0; i < MR_ARRAY_LEN(formats); i++) {
+        fixture->options.format = formats[i];
+        fixture_open(fixture);
+        say(fixture, trace[0], trace[1]);
+        struct mr_message_event message = {.lsn = 7936,
+                                           .position = {.commit_lsn = 7936, .ordinal = 1},
+                                           .transaction = &fixture->transaction,
+                                           .prefix = MR_SLICE("p"),
+                                           .content = MR_SLICE("foobar")};
+        for (int again = 0; again < 2; again++) {
+            message.is_context = again == 1;
+            struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+            assert_int_equal(mr_encode_message(fixture->encoder, &message, &buffer,
+                                               fixture->records, &fixture->count, &fixture->error),
+                             MR_OK);
+            assert_int_equal(fixture->count, 1 - again);
+        }
+        assert_said_last(&fixture->records[0]);
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+    }
+}
+
+/* A row that fits without it is not the worse for it, whatever the policy is. */
+static void test_context_makes_nothing_too_large(void **state)
+{
+    struct fixture *fixture = *state;
+    static const enum mr_oversize policies[] = {MR_OVERSIZE_FAIL, MR_OVERSIZE_PLACEHOLDER,
+                                                MR_OVERSIZE_DEAD_LETTER};
+    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    fixture->options.dead_letter_topic = "letters";
+    for (size_t i = 0; i < MR_ARRAY_LEN(policies); i++) {
+        _Atomic uint64_t counts[MR_OVERSIZE_COUNT] = {0};
+        fixture->options.oversize = policies[i];
+        fixture->options.record_bytes_max = 0;
+        fixture_open(fixture);
+        say(fixture, trace[0], trace[1]);
+        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        size_t with = mr_record_bytes(&fixture->records[0]);
+        struct mr_change change = change_of(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+        const struct mr_item item = {.change = &change};
+        for (size_t limit = with; limit >= with - 1; limit--) {
+            struct mr_oversizer oversizer;
+            mr_oversizer_init(&oversizer, fixture->encoder, 1 << 20, counts);
+            oversizer.limit = limit;
+            mr_oversizer_next(&oversizer);
+            struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
+            assert_int_equal(mr_oversizer_encode(&oversizer, &item, &buffer, fixture->records,
+                                                 &fixture->count, &fixture->error),
+                             MR_OK);
+            mr_oversizer_kept(&oversizer, &item);
+            assert_int_equal(fixture->count, 1);
+            assert_int_equal(fixture->records[0].kind, MR_RECORD_EVENT);
+            assert_int_equal(fixture->records[0].has_headers, limit == with);
+            assert_int_equal(counts[MR_OVERSIZE_BARE], limit < with);
+        }
+        /* Nor does it where no block holds both. */
+        struct mr_oversizer oversizer;
+        mr_oversizer_init(&oversizer, fixture->encoder, 1 << 20, counts);
+        mr_oversizer_next(&oversizer);
+        struct mr_buffer buffer = mr_buffer_init(fixture->bytes, with + 4);
+        assert_int_equal(mr_oversizer_encode(&oversizer, &item, &buffer, fixture->records,
+                                             &fixture->count, &fixture->error),
+                         MR_FULL);
+        assert_true(mr_oversizer_no_block(&oversizer, &item));
+        buffer = mr_buffer_init(fixture->bytes, with + 4);
+        assert_int_equal(mr_oversizer_encode(&oversizer, &item, &buffer, fixture->records,
+                                             &fixture->count, &fixture->error),
+                         MR_OK);
+        assert_false(fixture->records[0].has_headers);
+        assert_int_equal(mr_oversizer_no_block(&oversizer, &item), policies[i] != MR_OVERSIZE_FAIL);
+        assert_int_equal(counts[policies[i]], 0);
+        mr_encoder_free(fixture->encoder);
+        fixture->encoder = NULL;
+    }
+}
+
 static void test_many_relations_come_and_go(void **state)
 {
     enum { MANY = 500 };
@@ -1317,14 +1493,6 @@ static void test_placeholder_keeps_headers(void **state)
         assert_int_equal(at, mr_headers_bytes(mr_record_headers(record)));
         assert_int_equal(mr_record_bytes(record), record->key_len + record->value_len + at);
     }
-}
-
-static void open_cloud(struct fixture *fixture, struct mr_cloud_options cloud)
-{
-    fixture->options.format = MR_FORMAT_CLOUDEVENTS;
-    fixture->options.cloud = cloud;
-    fixture->options.types = MR_TYPES_DEBEZIUM;
-    fixture_open(fixture);
 }
 
 /* As docs/formats.md shows it. */
@@ -1869,6 +2037,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bare_name_is_taken, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bare_rows_list_what_is_not_known, setup, teardown),
         cmocka_unit_test_setup_teardown(test_message_event, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_context_in_each_form, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_context_of_cloud_events, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_context_of_messages, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_context_makes_nothing_too_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_relations_come_and_go, setup, teardown),
         cmocka_unit_test_setup_teardown(test_placeholder_leaves_out_what_is_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_placeholder_cuts_the_old_row_too, setup, teardown),

@@ -30,6 +30,7 @@ bool mr_refused_add(struct mr_refused_list *list, struct mr_refused refused, mr_
 /* How the item at hand is encoded. */
 enum mr_oversize_way {
     MR_ITEM_AS_IT_IS,
+    MR_ITEM_BARE,      /* the context of its transaction would make it too large: without it */
     MR_ITEM_PLACED,    /* a record of it is too large: what the policy puts in its place */
     MR_ITEM_TOO_LARGE, /* the same, because no block holds the item itself */
 };
@@ -56,7 +57,7 @@ mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_it
                               uint32_t *ret_count, struct mr_error *ret_error);
 
 /* No block holds the item: it is encoded again, in another form. False: there is none. */
-bool mr_oversizer_no_block(struct mr_oversizer *oversizer);
+bool mr_oversizer_no_block(struct mr_oversizer *oversizer, const struct mr_item *item);
 
 static inline void mr_oversizer_next(struct mr_oversizer *oversizer)
 {

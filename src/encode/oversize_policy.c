@@ -220,11 +220,75 @@ encode_placed(struct mr_oversizer *oversizer, const struct mr_item *item, struct
                               ret_error);
 }
 
+/* What the item's transaction says of itself. */
+static bool has_context(const struct mr_item *item)
+{
+    const struct mr_transaction *transaction = NULL;
+    if (item->kind == MR_ITEM_CHANGE && item->change->copy_mark == MR_COPY_NONE) {
+        transaction = item->change->transaction;
+    } else if (item->kind == MR_ITEM_MESSAGE) {
+        transaction = item->message->transaction;
+    }
+    return transaction != NULL && transaction->headers.len > 0;
+}
+
+/* An item without its context. */
+struct bare {
+    struct mr_transaction transaction;
+    union {
+        struct mr_change change;
+        struct mr_message_event message;
+    };
+    struct mr_item item;
+};
+
+static const struct mr_item *bare_item(const struct mr_item *item, struct bare *ret)
+{
+    if (!has_context(item)) {
+        return item;
+    }
+    ret->item.kind = item->kind;
+    if (item->kind == MR_ITEM_CHANGE) {
+        ret->change = *item->change;
+        ret->transaction = *item->change->transaction;
+        ret->change.transaction = &ret->transaction;
+        ret->item.change = &ret->change;
+    } else {
+        ret->message = *item->message;
+        ret->transaction = *item->message->transaction;
+        ret->message.transaction = &ret->transaction;
+        ret->item.message = &ret->message;
+    }
+    ret->transaction.headers = (mr_slice){0};
+    return &ret->item;
+}
+
+/* Any way but as it is. Once an item is placed it stays so when it comes again for want of room. */
+__attribute__((cold)) static mr_status
+encode_otherwise(struct mr_oversizer *oversizer, const struct mr_item *item,
+                 struct mr_buffer *buffer, struct mr_record *ret_records, uint32_t *ret_count,
+                 struct mr_error *ret_error)
+{
+    struct bare room;
+    const struct mr_item *bare = bare_item(item, &room);
+    if (oversizer->way != MR_ITEM_TOO_LARGE) {
+        struct mr_buffer begin = *buffer;
+        mr_status status =
+            mr_encode(oversizer->encoder, bare, buffer, ret_records, ret_count, ret_error);
+        if (status != MR_OK || !applies(oversizer, bare, ret_records, *ret_count)) {
+            return status;
+        }
+        *buffer = begin;
+        oversizer->way = MR_ITEM_PLACED;
+    }
+    return encode_placed(oversizer, bare, buffer, ret_records, ret_count, ret_error);
+}
+
 mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_item *item,
                               struct mr_buffer *buffer, struct mr_record *ret_records,
                               uint32_t *ret_count, struct mr_error *ret_error)
 {
-    if (MR_LIKELY(oversizer->way != MR_ITEM_TOO_LARGE)) {
+    if (MR_LIKELY(oversizer->way == MR_ITEM_AS_IT_IS)) {
         struct mr_buffer begin = *buffer;
         mr_status status =
             mr_encode(oversizer->encoder, item, buffer, ret_records, ret_count, ret_error);
@@ -232,13 +296,17 @@ mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_it
             return status;
         }
         *buffer = begin;
-        oversizer->way = MR_ITEM_PLACED;
+        oversizer->way = has_context(item) ? MR_ITEM_BARE : MR_ITEM_PLACED;
     }
-    return encode_placed(oversizer, item, buffer, ret_records, ret_count, ret_error);
+    return encode_otherwise(oversizer, item, buffer, ret_records, ret_count, ret_error);
 }
 
-bool mr_oversizer_no_block(struct mr_oversizer *oversizer)
+bool mr_oversizer_no_block(struct mr_oversizer *oversizer, const struct mr_item *item)
 {
+    if (oversizer->way == MR_ITEM_AS_IT_IS && has_context(item)) {
+        oversizer->way = MR_ITEM_BARE;
+        return true;
+    }
     if (policy_of(oversizer) == MR_OVERSIZE_FAIL || oversizer->way == MR_ITEM_TOO_LARGE) {
         return false;
     }
@@ -248,7 +316,8 @@ bool mr_oversizer_no_block(struct mr_oversizer *oversizer)
 
 void mr_oversizer_log(struct mr_oversizer *oversizer, const struct mr_item *item)
 {
-    enum mr_oversize policy = policy_of(oversizer);
+    enum mr_oversize policy =
+        oversizer->way == MR_ITEM_BARE ? MR_OVERSIZE_BARE : policy_of(oversizer);
     atomic_fetch_add_explicit(&oversizer->counts[policy], 1, memory_order_relaxed);
     oversizer->unlogged++;
     int64_t now_ns = mr_monotonic_ns();
@@ -259,7 +328,10 @@ void mr_oversizer_log(struct mr_oversizer *oversizer, const struct mr_item *item
     char name[MR_ITEM_NAME_MAX];
     struct mr_position position = item_position(item);
     mr_log(MR_LOG_WARN, "record_oversize",
-           policy == MR_OVERSIZE_PLACEHOLDER
+           policy == MR_OVERSIZE_BARE
+               ? "a change was too large with the context of its transaction and is passed on "
+                 "without it"
+           : policy == MR_OVERSIZE_PLACEHOLDER
                ? "a change was too large and is passed on without its large values"
                : "a change was too large and is reported in the dead-letter topic only",
            MR_LOG_STR("table", mr_item_name(item, name)),

@@ -94,7 +94,9 @@ struct mr_transaction {
     bool has_rows;   /* at Commit: more came of it than messages */
     mr_slice origin; /* replication origin's name; empty for a local transaction */
     mr_lsn origin_lsn;
-    const char *repairs; /* why copied rows, or their ends, are sent again; NULL: it is no repair */
+    /* What each record of it has besides its own headers, as event/headers.h writes them: of the stream what the transaction has said
+     * so far (event/context.h), of copied rows why they are sent again. Good for the call. */
+    mr_slice headers;
 };
 
 /* FirstNormalObjectId (access/transam.h): types from here on are not built in. */
@@ -212,4 +214,5 @@ struct mr_message_event {
     const struct mr_transaction *transaction; /* NULL for a non-transactional message */
     mr_slice prefix;
     mr_slice content;
+    bool is_context; /* it was heard (event/context.h), and is not passed on */
 };

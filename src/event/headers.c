@@ -90,12 +90,12 @@ mr_slice mr_headers_all(const uint8_t *block)
                : (mr_slice){.data = block + sizeof(struct head), .len = mr_headers_bytes(block)};
 }
 
-bool mr_header_next(const uint8_t *block, size_t *at, struct mr_header *ret)
+bool mr_header_in(mr_slice headers, size_t *at, struct mr_header *ret)
 {
-    if (*at >= mr_headers_bytes(block)) {
+    if (*at >= headers.len) {
         return false;
     }
-    const uint8_t *entry = block + sizeof(struct head) + *at;
+    const uint8_t *entry = headers.data + *at;
     uint16_t name_len;
     uint32_t value_len;
     memcpy(&name_len, entry, NAME_LEN);
@@ -107,4 +107,9 @@ bool mr_header_next(const uint8_t *block, size_t *at, struct mr_header *ret)
     ret->value = (mr_slice){.data = is_null ? NULL : entry + name_len, .len = value_len};
     *at += NAME_LEN + VALUE_LEN + (size_t)name_len + value_len;
     return true;
+}
+
+bool mr_header_next(const uint8_t *block, size_t *at, struct mr_header *ret)
+{
+    return mr_header_in(mr_headers_all(block), at, ret);
 }

@@ -58,5 +58,8 @@ static inline size_t mr_headers_bytes(const uint8_t *block)
 /* All headers of a block, as they lie in it; NULL: none. */
 mr_slice mr_headers_all(const uint8_t *block);
 
+/* The header at `*at` bytes into such bytes, which is then at the next one; false: there is none. `*at` is 0 at first. */
+bool mr_header_in(mr_slice headers, size_t *at, struct mr_header *ret);
+
 /* The header at `*at` bytes into the block, which is then at the next one; false: there is none. `*at` is 0 at first. */
 bool mr_header_next(const uint8_t *block, size_t *at, struct mr_header *ret);

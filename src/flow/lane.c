@@ -179,7 +179,8 @@ void mr_lane_give_up(struct mr_lane *lane)
 }
 
 /* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
-static mr_status make_room(struct mr_lane *lane, struct mr_error *ret_error)
+static mr_status make_room(struct mr_lane *lane, const struct mr_item *item,
+                           struct mr_error *ret_error)
 {
     struct mr_pool *pool = &lane->pipeline->pool;
     if (mr_lane_has_records(lane)) {
@@ -189,7 +190,7 @@ static mr_status make_room(struct mr_lane *lane, struct mr_error *ret_error)
     size_t size = lane->filling->block_size;
     size_t most = pool->block_size_max;
     if (size >= most) {
-        if (mr_oversizer_no_block(&lane->oversizer)) {
+        if (mr_oversizer_no_block(&lane->oversizer, item)) {
             return MR_OK;
         }
         return mr_fail(
@@ -268,6 +269,6 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
         if (status != MR_OK && status != MR_FULL) {
             return status;
         }
-        MR_TRY(make_room(lane, ret_error));
+        MR_TRY(make_room(lane, item, ret_error));
     }
 }

@@ -263,6 +263,9 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         stats.bytes += atomic_load(&lane->counts.bytes);
         stats.in_flight_batches += handed > stored ? (uint32_t)(handed - stored) : 0;
     }
+    for (size_t i = 0; i < MR_CONTEXT_OUTCOMES; i++) {
+        stats.source.contexts[i] = atomic_load(&pipeline->source->contexts[i]);
+    }
     for (size_t i = 0; i < MR_OVERSIZE_COUNT; i++) {
         stats.oversize[i] = atomic_load(&pipeline->by_source.oversize[i]);
     }

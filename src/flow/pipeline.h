@@ -109,6 +109,7 @@ struct mr_source_stats {
     int64_t turn_ns;         /* monotonic: when the thread's loop last came round; 0: not yet */
     uint64_t wait_ns;        /* spent waiting for the source */
     uint64_t received_bytes; /* of replication messages */
+    uint64_t contexts[MR_CONTEXT_OUTCOMES];
     uint64_t reconnects;
     uint64_t errors[MR_STATUS_COUNT]; /* by status */
 };

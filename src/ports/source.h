@@ -6,6 +6,7 @@
 
 #include "base/counter.h"
 #include "event/checkpoint.h"
+#include "event/context.h"
 
 /* What the pipeline does with the stream. Every function that answers may be called again with the same arguments
  * after it answered MR_FULL; positions tell what was done already, and a begin or commit that was full was not. */
@@ -78,5 +79,6 @@ struct mr_source {
     _Atomic uint64_t message_bytes_max; /* the longest since the stream was opened */
     _Atomic mr_lsn server_end;          /* of the server's log when the stream was opened last */
     _Atomic bool slot_adopted;          /* read on from a slot without a stored position */
+    mr_counter contexts[MR_CONTEXT_OUTCOMES]; /* messages of that kind, by what became of them */
     _Atomic bool stands_by;             /* connected, and waits until another instance ends */
 };

@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/reader.h"
+#include "event/context.h"
 #include "event/lsn.h"
 
 enum {
@@ -40,6 +41,9 @@ struct mr_pgoutput {
     bool in_transaction;
     uint64_t ordinal;        /* of the last change that the handler took, */
     uint64_t messages;       /* and how many of them were messages */
+    bool passes_messages;    /* they have places among changes */
+    mr_counter *contexts;
+    struct mr_context context;
     struct mr_position last; /* the end of what came last; positions only grow */
     mr_lsn last_commit_lsn;  /* end LSN of the last transaction that ended */
     struct mr_transaction transaction;
@@ -66,6 +70,7 @@ struct mr_pgoutput *mr_pgoutput_new(void)
 {
     struct mr_pgoutput *decoder = MR_NEW(struct mr_pgoutput);
     decoder->last = NOTHING_YET;
+    decoder->passes_messages = true;
     decoder->relation_bytes_max = SIZE_MAX;
     decoder->delist_at = UINT64_MAX;
     return decoder;
@@ -81,6 +86,16 @@ void mr_pgoutput_set_describe(struct mr_pgoutput *decoder, mr_pgoutput_describe_
 void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max)
 {
     decoder->relation_bytes_max = bytes_max;
+}
+
+void mr_pgoutput_set_messages(struct mr_pgoutput *decoder,
+                              const struct mr_pgoutput_messages *messages)
+{
+    MR_ASSERT(!decoder->in_transaction);
+    decoder->passes_messages = messages->are_passed_on;
+    decoder->context.names = messages->context_names;
+    decoder->context.name_count = messages->context_count;
+    decoder->contexts = messages->contexts;
 }
 
 void mr_pgoutput_free(struct mr_pgoutput *decoder)
@@ -749,18 +764,37 @@ static mr_status decode_truncate(struct decoding *decoding)
     return hand_over_truncate(decoding, oids);
 }
 
-/* Takes its place among the transaction's changes. */
+static void count_context(const struct mr_pgoutput *decoder, enum mr_context_outcome outcome)
+{
+    if (decoder->contexts != NULL) {
+        mr_counter_add(&decoder->contexts[outcome], 1);
+    }
+}
+
+/* Takes its place among the transaction's changes, unless messages have none: then rows have the places that they have where the
+ * server does not send any, so a stream can go on in a transaction whichever it was before. A context is heard again with the
+ * rest of its transaction, however much of that was delivered. */
 static mr_status hand_over_in_transaction(struct decoding *decoding,
                                           struct mr_message_event *message)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
     MR_TRY(expect_transaction(decoding));
-    message->position = next_position(decoder);
-    message->transaction = &decoder->transaction;
-    const struct mr_source_handler *handler = decoding->handler;
-    MR_TRY(handler->message(handler->context, message, decoding->ret_error));
-    decoder->ordinal++;
-    decoder->messages++;
+    enum mr_context_outcome outcome = MR_CONTEXT_TAKEN;
+    if (message->is_context) {
+        outcome = mr_context_read(&decoder->context, message->content,
+                                  &decoder->transaction.headers);
+    }
+    if (decoder->passes_messages) {
+        message->position = next_position(decoder);
+        message->transaction = &decoder->transaction;
+        const struct mr_source_handler *handler = decoding->handler;
+        MR_TRY(handler->message(handler->context, message, decoding->ret_error));
+        decoder->ordinal++;
+        decoder->messages++;
+    }
+    if (message->is_context) {
+        count_context(decoder, outcome);
+    }
     return MR_OK;
 }
 
@@ -781,8 +815,15 @@ static mr_status hand_over_alone(struct decoding *decoding, struct mr_message_ev
                          MR_LSN_ARGS(message->lsn), MR_LSN_ARGS(decoder->last.commit_lsn));
     }
     const struct mr_source_handler *handler = decoding->handler;
-    MR_TRY(handler->message(handler->context, message, decoding->ret_error));
-    decoder->last = message->position;
+    if (decoder->passes_messages) {
+        MR_TRY(handler->message(handler->context, message, decoding->ret_error));
+        decoder->last = message->position;
+    } else {
+        handler->keepalive(handler->context, message->lsn, false); /* all before it was sent */
+    }
+    if (message->is_context) {
+        count_context(decoder, MR_CONTEXT_ALONE);
+    }
     return MR_OK;
 }
 
@@ -795,6 +836,8 @@ static mr_status decode_message(struct decoding *decoding)
     message.lsn = read_lsn(reader);
     message.prefix = mr_reader_string(reader);
     message.content = mr_reader_slice(reader, mr_reader_u32(reader));
+    message.is_context = decoding->decoder->context.name_count > 0 &&
+                         mr_slice_equal(message.prefix, MR_SLICE(MR_CONTEXT_PREFIX));
     require(decoding, flags <= MESSAGE_TRANSACTIONAL, "unknown flags");
     MR_TRY(expect_end(decoding));
     return flags == MESSAGE_TRANSACTIONAL ? hand_over_in_transaction(decoding, &message)

@@ -25,6 +25,18 @@ void mr_pgoutput_set_describe(struct mr_pgoutput *decoder, mr_pgoutput_describe_
 /* Relations may take so many bytes of memory; without it there is no limit but their number. */
 void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
 
+/* What becomes of logical messages. */
+struct mr_pgoutput_messages {
+    bool are_passed_on; /* each has a place among the changes of its transaction */
+    const char *const *context_names; /* of members of contexts (event/context.h), the caller's; … */
+    uint32_t context_count;           /* … 0: none is one */
+    mr_counter *contexts;             /* counted there, by their outcome; NULL: nowhere */
+};
+
+/* Outside a transaction. Without it all are passed on, and none is a context. */
+void mr_pgoutput_set_messages(struct mr_pgoutput *decoder,
+                              const struct mr_pgoutput_messages *messages);
+
 /* Frees relations without a word to anyone. Takes NULL. */
 void mr_pgoutput_free(struct mr_pgoutput *decoder);
 

@@ -24,7 +24,8 @@ struct seen {
     struct mr_pgoutput *decoder;
     struct mr_error error;
 
-    unsigned begins, commits, changes, messages, relation_ends;
+    unsigned begins, commits, changes, messages, relation_ends, keepalives;
+    mr_lsn server_end; /* of the last keepalive */
     unsigned full_transactions; /* so many begins and commits are full */
     unsigned calls;             /* of change and message, whatever they answered */
     unsigned full_at;           /* this call answers `answer`; 0: none */
@@ -1198,6 +1199,135 @@ static void test_decode_message_between_transactions(void **state)
     }
 }
 
+static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+{
+    struct seen *seen = context;
+    assert_false(reply_requested);
+    seen->keepalives++;
+    seen->server_end = server_end;
+}
+
+static mr_counter contexts[MR_CONTEXT_OUTCOMES];
+
+static void hear(struct seen *seen, bool passes_on)
+{
+    static const char *const names[] = {"user"};
+    seen->handler.keepalive = on_keepalive;
+    memset(contexts, 0, sizeof(contexts));
+    mr_pgoutput_set_messages(seen->decoder, &(struct mr_pgoutput_messages){
+                                                .are_passed_on = passes_on,
+                                                .context_names = names,
+                                                .context_count = 1,
+                                                .contexts = contexts,
+                                            });
+}
+
+static void say(struct seen *seen, bool transactional, uint64_t lsn, const char *prefix,
+                const char *content)
+{
+    struct mr_wire wire;
+    mr_wire_message(&wire, transactional, lsn, prefix, content);
+    assert_ok(seen, &wire);
+}
+
+/* The next row comes with this user (NULL: without a context), at this place. */
+static void assert_row(struct seen *seen, const char *user, uint64_t ordinal)
+{
+    struct mr_wire wire;
+    mr_wire_insert(&wire, OID, row, 2);
+    assert_ok(seen, &wire);
+    assert_int_equal(seen->change.position.ordinal, ordinal);
+    mr_slice headers = seen->change.transaction->headers;
+    struct mr_header header;
+    size_t at = 0;
+    assert_int_equal(mr_header_in(headers, &at, &header), user != NULL);
+    if (user != NULL) {
+        assert_slice(header.name, "user");
+        assert_slice(header.value, user);
+        assert_int_equal(at, headers.len);
+    }
+}
+
+/* The last context before a row is its own, of its transaction alone; what is dropped changes nothing. */
+static void test_decode_context(void **state)
+{
+    struct seen *seen = *state;
+    for (unsigned passes_on = 0; passes_on < 2; passes_on++) {
+        mr_lsn commit_lsn = COMMIT_LSN + passes_on * 0x1000;
+        hear(seen, passes_on == 1);
+        seen->messages = 0;
+        begin(seen, commit_lsn);
+        struct mr_wire wire;
+        mr_wire_relation(&wire, OID, 'd', "t", columns, 2);
+        assert_ok(seen, &wire);
+        unsigned step = passes_on; /* that a message takes */
+        assert_row(seen, NULL, 1);
+        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
+        assert_row(seen, "a", 2 + step);
+        assert_row(seen, "a", 3 + step);
+        say(seen, true, 0x1100, "other", "{\"user\":\"x\"}");
+        say(seen, true, 0x1100, MR_CONTEXT_PREFIX "s", "{\"user\":\"x\"}");
+        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"secret\",}");
+        assert_row(seen, "a", 4 + 4 * step);
+        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"b\"}");
+        assert_row(seen, "b", 5 + 5 * step);
+        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{}");
+        assert_row(seen, NULL, 6 + 6 * step);
+        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"c\"}");
+        commit(seen, commit_lsn);
+        assert_int_equal(seen->messages, passes_on ? 7 : 0);
+        assert_int_equal(seen->message.is_context, passes_on);
+        begin(seen, commit_lsn + 0x100);
+        assert_row(seen, NULL, 1);
+        commit(seen, commit_lsn + 0x100);
+        assert_int_equal(contexts[MR_CONTEXT_TAKEN], 4);
+        assert_int_equal(contexts[MR_CONTEXT_MALFORMED], 1);
+        assert_int_equal(contexts[MR_CONTEXT_TOO_LARGE] + contexts[MR_CONTEXT_ALONE], 0);
+    }
+    assert_false(seen->transaction.headers.len > 0);
+}
+
+/* Outside a transaction it belongs to no rows. Where such messages have no places, they still tell how far the server is. */
+static void test_decode_context_alone(void **state)
+{
+    struct seen *seen = *state;
+    hear(seen, false);
+    say(seen, false, 0x1800, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
+    say(seen, false, 0x1900, "other", "x");
+    assert_int_equal(seen->calls, 0);
+    assert_int_equal(seen->keepalives, 2);
+    assert_int_equal(seen->server_end, 0x1900);
+    assert_int_equal(contexts[MR_CONTEXT_ALONE], 1);
+    open_transaction(seen);
+    assert_row(seen, NULL, 1);
+    struct mr_wire wire;
+    mr_wire_message(&wire, false, 0x1950, MR_CONTEXT_PREFIX, "{\"user\":\"secret\"}");
+    assert_wrong(seen, &wire, "it is not transactional, but a transaction is open");
+    commit(seen, COMMIT_LSN);
+    hear(seen, true);
+    say(seen, false, 0x3000, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
+    assert_true(seen->message.is_context);
+    assert_int_equal(seen->message.position.commit_lsn, 0x3000);
+    assert_int_equal(contexts[MR_CONTEXT_ALONE], 1);
+}
+
+/* A message that comes again for want of room counts once. */
+static void test_decode_context_full(void **state)
+{
+    struct seen *seen = *state;
+    hear(seen, true);
+    open_transaction(seen);
+    struct mr_wire wire;
+    mr_wire_message(&wire, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
+    seen->calls = 0;
+    seen->full_at = 1;
+    assert_int_equal(decode(seen, &wire), MR_FULL);
+    assert_int_equal(contexts[MR_CONTEXT_TAKEN], 0);
+    assert_ok(seen, &wire);
+    assert_int_equal(contexts[MR_CONTEXT_TAKEN], 1);
+    assert_row(seen, "a", 2);
+}
+
 enum { SCRIPT_LEN = 16 };
 
 /* Two transactions and messages between them, with everything that has a position. */
@@ -1682,6 +1812,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_decode_transaction),
+        TEST(test_decode_context),
+        TEST(test_decode_context_alone),
+        TEST(test_decode_context_full),
         TEST(test_decode_begin_out_of_place),
         TEST(test_decode_begin_time_range),
         TEST(test_decode_full_begin_and_commit_come_again),

@@ -201,6 +201,7 @@ static bool avro_message(struct mr_encoder *encoder, const struct mr_message_eve
     out->nullable = false;
     mr_message_envelope(out, encoder, message);
     record.value_len = (uint32_t)(out->at - record.value);
+    mr_transaction_headers(out, message->transaction, &record);
     out->is_avro = false;
     bool good = !out->misfit;
     out->misfit = false;

@@ -6,6 +6,7 @@
  * headers, the id first. */
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
+#include "event/context.h"
 
 enum {
     ID_MAX = 1024,
@@ -16,6 +17,7 @@ struct cloud_event {
     struct mr_source source;
     struct mr_position position;
     uint32_t part;
+    mr_slice context; /* headers of the transaction, which are attributes too */
 };
 
 /* An event's attributes, one after the other. */
@@ -145,6 +147,19 @@ static void put_extensions(struct attributes *to, const struct cloud_event *even
     put(to, "ce_iodebeziumtxdatacollectionorder", null);
 }
 
+/* Extensions, one of which the specification knows: extensions/distributed-tracing.md. It leaves the headers of the transport as they
+ * are, by which Kafka's clients go on with a trace. */
+static void put_context(struct attributes *to, mr_slice context)
+{
+    enum { PREFIX_LEN = 3 };
+    struct mr_header header;
+    char name[PREFIX_LEN + MR_CONTEXT_NAME_MAX + 1];
+    for (size_t at = 0; mr_header_in(context, &at, &header);) {
+        snprintf(name, sizeof(name), "ce_%.*s", MR_SLICE_ARGS(header.name));
+        put(to, name, header.value);
+    }
+}
+
 static void put_attributes(struct attributes *to, const struct mr_encoder *encoder,
                            const struct cloud_event *event)
 {
@@ -167,6 +182,7 @@ static void put_attributes(struct attributes *to, const struct mr_encoder *encod
     if (encoder->options.cloud.extensions) {
         put_extensions(to, event);
     }
+    put_context(to, event->context);
 }
 
 /* A value up to its data. */
@@ -210,9 +226,13 @@ static void write_headers(struct mr_buffer *out, const struct mr_encoder *encode
 static struct cloud_event event_of(const struct mr_encoder *encoder, const struct mr_change *change,
                                    const struct mr_event *event)
 {
-    return (struct cloud_event){.source = mr_source_of_change(encoder, change, event->op),
+    struct cloud_event cloud = {.source = mr_source_of_change(encoder, change, event->op),
                                 .position = change->position,
                                 .part = event->part};
+    if (change->copy_mark == MR_COPY_NONE) {
+        cloud.context = change->transaction->headers;
+    }
+    return cloud;
 }
 
 static void cloud_value(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
@@ -253,8 +273,10 @@ static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_ev
                           struct mr_buffer *out, struct mr_record *ret_record)
 {
     struct mr_record record = mr_message_record(encoder, message);
+    mr_slice context = message->transaction == NULL ? null : message->transaction->headers;
     const struct cloud_event event = {.source = mr_source_of_message(encoder, message),
-                                      .position = message->position};
+                                      .position = message->position,
+                                      .context = context};
     mr_message_key(out, message, &record);
     begin_value(out, encoder, &event);
     MR_BUFFER_LITERAL(out, "{\"message\":");
@@ -264,6 +286,7 @@ static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_ev
     record.value_len = (uint32_t)(out->at - record.value);
     uint8_t *block = mr_headers_begin(out, NULL);
     write_headers(out, encoder, &event, &record);
+    mr_buffer_slice(out, context);
     mr_headers_end(out, block);
     record.has_headers = true;
     *ret_record = record;

@@ -162,6 +162,7 @@ bool mr_debezium_message(struct mr_encoder *encoder, const struct mr_message_eve
     mr_message_key(out, message, &record);
     mr_message_envelope(out, encoder, message);
     record.value_len = (uint32_t)(out->at - record.value);
+    mr_transaction_headers(out, message->transaction, &record);
     *ret_record = record;
     return true;
 }

@@ -82,6 +82,19 @@ void mr_source_put(struct mr_buffer *out, const struct mr_source *source, enum m
 /* The text of `sequence` up to the event's LSN, which `"]` follows: `["22305072","` */
 mr_slice mr_source_sequence(uint8_t room[MR_SEQUENCE_MAX], mr_lsn last_commit_lsn);
 
+/* Where the form writes no headers of its own: those of the transaction (NULL: there is none), after the value. */
+static inline void mr_transaction_headers(struct mr_buffer *out,
+                                          const struct mr_transaction *transaction,
+                                          struct mr_record *record)
+{
+    if (MR_UNLIKELY(transaction != NULL && transaction->headers.len > 0)) {
+        uint8_t *block = mr_headers_begin(out, NULL);
+        mr_buffer_slice(out, transaction->headers);
+        mr_headers_end(out, block);
+        record->has_headers = true;
+    }
+}
+
 /* The record of a message without its key and value. */
 struct mr_record mr_message_record(const struct mr_encoder *encoder,
                                    const struct mr_message_event *message);

@@ -387,6 +387,7 @@ static void write_headers(struct mr_buffer *out, const struct row *row)
     if (columns->timestamp != NO_COLUMN) {
         place.time_ms = time_of(row, columns->timestamp);
     }
+    mr_buffer_slice(out, row->change->transaction->headers);
     mr_headers_end(out, block);
     if (!out->full) {
         mr_headers_set_place(block, place);

@@ -11,7 +11,7 @@ struct mr_event {
     enum mr_op op;
     uint32_t part;
     const struct mr_tuple *before, *after;
-    /* A header of its own: the key that the row has elsewhere, or why it is repaired. NULL: it has none. */
+    /* A header of its own: the key that the row has elsewhere. NULL: it has none. */
     const char *own_name;
     mr_slice own_value;
     bool is_tombstone; /* that follows its delete */
@@ -89,22 +89,13 @@ static inline void mr_append_own(struct mr_buffer *out, const struct mr_event *e
     }
 }
 
-static inline void mr_tell_repair(const struct mr_change *change, struct mr_event *event)
-{
-    const char *repairs = change->transaction->repairs;
-    if (MR_UNLIKELY(repairs != NULL)) {
-        event->own_name = MR_HEADER_REPAIR;
-        event->own_value = mr_slice_of(repairs);
-    }
-}
-
 MR_SKELETON void mr_skeleton_headers(const struct mr_skeleton *form,
                                      const struct mr_encoder *encoder,
                                      const struct mr_change *change, const struct mr_event *event,
                                      struct mr_buffer *out, struct mr_record *record)
 {
     bool has_own = form->headers != NULL && form->has_headers(encoder, record);
-    if (MR_LIKELY(!has_own && event->own_name == NULL)) {
+    if (MR_LIKELY(!has_own && event->own_name == NULL && change->transaction->headers.len == 0)) {
         return;
     }
     uint8_t *block = mr_headers_begin(out, NULL);
@@ -113,6 +104,7 @@ MR_SKELETON void mr_skeleton_headers(const struct mr_skeleton *form,
     } else {
         mr_append_own(out, event);
     }
+    mr_buffer_slice(out, change->transaction->headers);
     mr_headers_end(out, block);
     record->has_headers = true;
 }
@@ -146,7 +138,6 @@ MR_SKELETON uint32_t mr_skeleton_delete(const struct mr_skeleton *form, struct m
         return 0;
     }
     struct mr_event event = {.op = MR_OP_DELETE, .before = &change->before, .after = &mr_no_tuple};
-    mr_tell_repair(change, &event);
     if (moved) {
         event.own_name = MR_HEADER_NEW_KEY;
         event.own_value = mr_other_key(out, encoder, plan, change, false);
@@ -195,8 +186,6 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
             event.own_name = MR_HEADER_OLD_KEY;
             event.own_value = mr_other_key(out, encoder, plan, change, true);
         }
-    } else if (event.op == MR_OP_READ) {
-        mr_tell_repair(change, &event);
     }
     mr_slice key = mr_skeleton_key(form, out, encoder, plan, change, false);
     struct mr_record *record = &ret_records[event.part];

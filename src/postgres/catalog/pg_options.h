@@ -100,6 +100,8 @@ struct mr_pg_captured_options {
     const struct mr_published *published;
     uint32_t published_count;
     bool alter_publication; /* to have the tables, as `published` says */
+    const char *const *context_names; /* of what transactions say of themselves: event/context.h */
+    uint32_t context_count;
 };
 
 /* What options name, for the rules to look at (pg_rules.h). */
@@ -130,7 +132,7 @@ struct mr_pg_source_options {
     bool create_slot;
     bool slot_must_exist; /* another program has delivered what is before its position */
     bool create_publication;
-    bool messages;           /* logical messages are asked for, too */
+    bool messages;           /* logical messages are passed on, too */
     bool failover;           /* FAILOVER slot on 17 and later */
     bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
     bool adopt_slot;         /* and read on from nevertheless */
