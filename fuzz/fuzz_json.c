@@ -1,9 +1,11 @@
-/* Any bytes as a JSON string: the output is strict JSON, and unescaped it is the input with what is no UTF-8
+/* Any bytes as what a transaction says of itself, in a block of exactly their size: what is taken are named headers of valid UTF-8 without
+ * control characters. And as a JSON string: the output is strict JSON, and unescaped it is the input with what is no UTF-8
  * replaced. The same for base64 and numbers, and for a buffer that is too small. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "event/context.h"
 #include "fuzz.h"
 #include "strict_json.h"
 
@@ -68,8 +70,37 @@ static void check_number(const uint8_t *data, size_t size)
     MR_ASSERT(strtoll((const char *)out, NULL, 10) == number);
 }
 
+static void check_context(const uint8_t *data, size_t size)
+{
+    static const char *const names[] = {"a", "user", "traceparent"};
+    static struct mr_context context = {.names = names, .name_count = 3};
+    uint8_t *copy = malloc(size + (size == 0));
+    memcpy(copy, data, size);
+    mr_slice headers = {0};
+    enum mr_context_outcome outcome =
+        mr_context_read(&context, (mr_slice){.data = copy, .len = size}, &headers);
+    free(copy);
+    MR_ASSERT((outcome == MR_CONTEXT_TOO_LARGE) == (size > MR_CONTEXT_BYTES_MAX));
+    MR_ASSERT(outcome != MR_CONTEXT_TAKEN || strict_json_valid((mr_slice){data, size}));
+    MR_ASSERT(outcome == MR_CONTEXT_TAKEN || headers.len == 0);
+    MR_ASSERT(headers.len <= size);
+    struct mr_header header;
+    for (size_t at = 0; mr_header_in(headers, &at, &header);) {
+        MR_ASSERT(at <= headers.len && mr_is_utf8(header.value.data, header.value.len));
+        bool is_named = false;
+        for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
+            is_named |= mr_slice_equal(header.name, mr_slice_of(names[i]));
+        }
+        MR_ASSERT(is_named);
+        for (size_t i = 0; i < header.value.len; i++) {
+            MR_ASSERT(header.value.data[i] >= ' ' && header.value.data[i] != 0x7F);
+        }
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    check_context(data, size);
     check_string(data, size);
     check_base64(data, size);
     check_number(data, size);

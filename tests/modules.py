@@ -32,7 +32,7 @@ SYSTEM = {
     "encode": "test_operations test_debezium test_debezium_rows test_formats test_outbox test_routing test_keys test_hostile_messages",
     "encode/forms": "test_debezium test_formats test_outbox",
     "encode/values": "test_types test_debezium faults/test_values",
-    "event": "test_state test_delivery",
+    "event": "test_state test_delivery test_context",
     "fleet": "test_fleet test_systemd faults/test_hosts test_helm test_kubernetes_plane",
     "flow": "test_delivery test_state test_faults test_memory test_topics test_wide test_heartbeat faults/test_policies faults/test_storm "
             "faults/test_standstill",

@@ -250,7 +250,7 @@ def test_each_fuzz_target_runs_at_night():
 
 
 def test_python_packages_have_hashes():
-    for folder in (("tests",), ("scripts", "site")):
+    for folder in (("tests",), ("tests", "telemetry"), ("scripts", "site")):
         lines = [line for line in read(*folder, "requirements.txt").splitlines() if line and not line.startswith(("#", " "))]
         assert lines and all(re.fullmatch(r"[\w.-]+==[\w.]+ \\", line) for line in lines)
     assert "--require-hashes" in read("scripts", "setup.sh")
