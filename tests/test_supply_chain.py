@@ -291,7 +291,7 @@ def test_an_image_without_digest_is_seen():
 def test_somebody_asks_for_newer_ones():
     """Of each kind of what is pinned; of the images of workflows Dependabot does not, scripts/pin-images.sh does."""
     watched = re.findall(r"package-ecosystem: (\S+)", read(".github", "dependabot.yml"))
-    assert sorted(watched) == ["docker", "docker-compose", "github-actions", "pip", "pip"]
+    assert sorted(watched) == ["docker", "docker-compose", "github-actions", "pip", "pip", "pip"]
 
 
 def test_images_can_be_pinned(tmp_path):
