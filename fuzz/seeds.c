@@ -253,8 +253,9 @@ int main(int argc, char **argv)
     write_states();
     write_file("fuzz_json", "text",
                MR_SLICE("plain \"quoted\" \\ \t \x01 \xC3\xA9 \xF0\x9F\x98\x80 \xFF"));
-    write_file("fuzz_json", "context",
-               MR_SLICE("{\"traceparent\":\"00-4b-00-01\",\"us\\u0065r\":\"\\ud83d\\ude00\",\"a\":null}"));
+    write_file(
+        "fuzz_json", "context",
+        MR_SLICE("{\"traceparent\":\"00-4b-00-01\",\"us\\u0065r\":\"\\ud83d\\ude00\",\"a\":null}"));
     write_file("fuzz_verify", "update",
                MR_SLICE("{\"before\":null,\"after\":{\"a\":1.5,\"b\":\"\\u00e9u\",\"c\":true},"
                         "\"op\":\"u\",\"source\":{\"lsn\":[1,{}]}}"));

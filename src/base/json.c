@@ -332,8 +332,8 @@ size_t mr_json_string_length(const uint8_t *text, size_t len)
     while (at < len && text[at] != '"') {
         bool is_escape = text[at] == '\\';
         at += is_escape;
-        size_t taken = is_escape ? escape_length(text + at, len - at)
-                                 : mr_utf8_sequence(text + at, len - at);
+        size_t taken =
+            is_escape ? escape_length(text + at, len - at) : mr_utf8_sequence(text + at, len - at);
         if (taken == 0 || (!is_escape && text[at] < 0x20)) {
             return 0;
         }

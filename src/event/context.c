@@ -8,8 +8,8 @@ struct text {
 
 static void skip_space(struct text *text)
 {
-    while (text->at < text->end && (*text->at == ' ' || *text->at == '\t' || *text->at == '\n' ||
-                                    *text->at == '\r')) {
+    while (text->at < text->end &&
+           (*text->at == ' ' || *text->at == '\t' || *text->at == '\n' || *text->at == '\r')) {
         text->at++;
     }
 }

@@ -141,7 +141,8 @@ static void test_read_sizes(void **state)
         bool fits = len <= MR_CONTEXT_BYTES_MAX;
         assert_int_equal(take(fixture, content, len),
                          fits ? MR_CONTEXT_TAKEN : MR_CONTEXT_TOO_LARGE);
-        size_t want = (fits ? len : MR_CONTEXT_BYTES_MAX) - 11; /* what is too large changes nothing */
+        size_t want =
+            (fits ? len : MR_CONTEXT_BYTES_MAX) - 11; /* what is too large changes nothing */
         assert_int_equal(strlen(fixture->text), strlen("user=;") + want);
     }
     static const char *const many[] = {"a", "b", "c", "d", "e", "f", "g", "h",

@@ -80,5 +80,5 @@ struct mr_source {
     _Atomic mr_lsn server_end;          /* of the server's log when the stream was opened last */
     _Atomic bool slot_adopted;          /* read on from a slot without a stored position */
     mr_counter contexts[MR_CONTEXT_OUTCOMES]; /* messages of that kind, by what became of them */
-    _Atomic bool stands_by;             /* connected, and waits until another instance ends */
+    _Atomic bool stands_by;                   /* connected, and waits until another instance ends */
 };

@@ -104,13 +104,12 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     source->database = MR_STRDUP(mr_pg_database(source->conn));
     bool is_first = source->handler == NULL; /* nothing was received in this process */
     source->start = mr_rejoin_begin(&source->rejoin, stored, &server, start, is_first);
-    mr_pgoutput_set_messages(source->decoder,
-                             &(struct mr_pgoutput_messages){
-                                 .are_passed_on = options->messages,
-                                 .context_names = options->captured.context_names,
-                                 .context_count = options->captured.context_count,
-                                 .contexts = source->base.contexts,
-                             });
+    mr_pgoutput_set_messages(source->decoder, &(struct mr_pgoutput_messages){
+                                                  .are_passed_on = options->messages,
+                                                  .context_names = options->captured.context_names,
+                                                  .context_count = options->captured.context_count,
+                                                  .contexts = source->base.contexts,
+                                              });
     return mr_pg_start_replication(source->conn, options->slot, options->publication,
                                    options->messages || options->captured.context_count > 0,
                                    source->start, ret_error);

@@ -39,9 +39,9 @@ struct mr_pgoutput {
     void *describe_context;
     size_t relation_bytes_max;
     bool in_transaction;
-    uint64_t ordinal;        /* of the last change that the handler took, */
-    uint64_t messages;       /* and how many of them were messages */
-    bool passes_messages;    /* they have places among changes */
+    uint64_t ordinal;     /* of the last change that the handler took, */
+    uint64_t messages;    /* and how many of them were messages */
+    bool passes_messages; /* they have places among changes */
     mr_counter *contexts;
     struct mr_context context;
     struct mr_position last; /* the end of what came last; positions only grow */
@@ -781,8 +781,8 @@ static mr_status hand_over_in_transaction(struct decoding *decoding,
     MR_TRY(expect_transaction(decoding));
     enum mr_context_outcome outcome = MR_CONTEXT_TAKEN;
     if (message->is_context) {
-        outcome = mr_context_read(&decoder->context, message->content,
-                                  &decoder->transaction.headers);
+        outcome =
+            mr_context_read(&decoder->context, message->content, &decoder->transaction.headers);
     }
     if (decoder->passes_messages) {
         message->position = next_position(decoder);

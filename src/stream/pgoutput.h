@@ -28,9 +28,10 @@ void mr_pgoutput_limit_relations(struct mr_pgoutput *decoder, size_t bytes_max);
 /* What becomes of logical messages. */
 struct mr_pgoutput_messages {
     bool are_passed_on; /* each has a place among the changes of its transaction */
-    const char *const *context_names; /* of members of contexts (event/context.h), the caller's; … */
-    uint32_t context_count;           /* … 0: none is one */
-    mr_counter *contexts;             /* counted there, by their outcome; NULL: nowhere */
+    const char *const
+        *context_names;     /* of members of contexts (event/context.h), the caller's; … */
+    uint32_t context_count; /* … 0: none is one */
+    mr_counter *contexts;   /* counted there, by their outcome; NULL: nowhere */
 };
 
 /* Outside a transaction. Without it all are passed on, and none is a context. */

@@ -25,7 +25,7 @@ struct seen {
     struct mr_error error;
 
     unsigned begins, commits, changes, messages, relation_ends, keepalives;
-    mr_lsn server_end; /* of the last keepalive */
+    mr_lsn server_end;          /* of the last keepalive */
     unsigned full_transactions; /* so many begins and commits are full */
     unsigned calls;             /* of change and message, whatever they answered */
     unsigned full_at;           /* this call answers `answer`; 0: none */

@@ -99,7 +99,7 @@ struct mr_pg_captured_options {
     bool signal_is_hidden; /* signal_table is among them for its signals alone, and not passed on */
     const struct mr_published *published;
     uint32_t published_count;
-    bool alter_publication; /* to have the tables, as `published` says */
+    bool alter_publication;           /* to have the tables, as `published` says */
     const char *const *context_names; /* of what transactions say of themselves: event/context.h */
     uint32_t context_count;
 };
