@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 
 import witness
 from faults.servers import OtherServer, Proxy
-from kit import BINARY, check, dsn, eventually
+from kit import BINARY, Millrace, check, dsn, eventually
 from prometheus import free_port
 from test_docs import read
 from test_repair import repairs_in
@@ -194,6 +194,34 @@ def test_refused_beside_a_running_one(scene):
     scene.process.configure(**scene.options, format='"flat"')
     code, said, _ = scene.recover("--choose", "differing", "--yes")
     assert code == 10 and "differing Not now: its format is none of" in said and scene.gap() is None, said
+
+
+def test_an_address_that_somebody_else_has(scene, tmp_path):
+    """Of two pipelines with one http.address: nothing is sent for the other one. And the failed millrace itself, which stays up."""
+    taken = {**scene.options, "http__address": f'"127.0.0.1:{free_port()}"'}
+    scene.lose("gone")
+    scene.process.configure(**taken, pipeline__stay_up="true")
+    scene.process.start().wait_for("stays_up")
+    code, _, errors = scene.recover("--choose", "differing", "--yes")
+    assert code == 78 and "pipeline.stay_up" in errors and "stop it" in errors, errors
+    scene.process.stop()
+
+    (tmp_path / "other").mkdir()
+    other = Millrace(scene.database, tmp_path / "other", ("t", "u"),
+                     **{**taken, "topic_prefix": '"other"', "sink__kafka__state_topic": '""', "source__postgres__slot_name": '"other"'})
+    try:
+        other.start().streaming()
+        code, _, errors = scene.recover("--choose", "differing", "--yes")
+        assert code == 78 and "somebody else answers at http.address" in errors and scene.gap() is None, errors
+        done = subprocess.run([BINARY, "verify", "t", "--repair", "--yes", "--config", scene.process.path], env=scene.process.environment,
+                              capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode != 0 and not other.log("repair_asked"), done
+    finally:
+        other.stop()
+        scene.database.run("SELECT pg_drop_replication_slot('other')")
+    scene.process.configure(**taken)
+    assert scene.recover("--choose", "differing", "--yes")[0] == 0
+    scene.goes_on(set())
 
 
 def test_nothing_is_missing(scene):

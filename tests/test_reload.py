@@ -494,3 +494,34 @@ def test_another_file_is_refused(database, millrace, tmp_path):
         other.write_text(file.read())
     assert of_other("--dry-run") == (0, "unchanged\n")
     assert process.stop() == 0
+
+
+def test_commands_for_another_pipeline_are_refused(database, millrace):
+    """Two pipelines with one http.address by mistake: no command of one reaches the other, and a copy of the file finds its own."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    process = millrace().start().streaming()
+    own = f"{process.folder}/own.toml"
+
+    def asked(path, *arguments):
+        done = subprocess.run([BINARY, *arguments, "-c", path], capture_output=True, text=True, timeout=120, env=process.environment, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def files(**options):
+        """Whose content is not the running one's."""
+        with open(own, "w", encoding="utf-8") as file:
+            file.write(process.native(["t"], {"http.address": json.dumps(process.address()), **options}))
+        return own
+    files()
+    for arguments in (["status"], ["health"], ["snapshot"], ["reload", "--dry-run"]):
+        assert "runs another pipeline" not in asked(own, *arguments)[1]
+    copies = process.get("/api/snapshot/outcome").json
+    for option in ({"source.postgres.slot_name": '"other"'}, {"topic_prefix": '"other"'}):
+        files(**option)
+        for arguments in (["status"], ["snapshot"], ["snapshot", "public.t"], ["snapshot", "--pause"], ["reload"],
+                          ["profile", "--seconds", "1"], ["health"], ["health", "--ready"]):
+            code, said = asked(own, *arguments)
+            assert code == (1 if arguments[0] == "health" else 78), (arguments, said)
+            assert "runs another pipeline" in said and process.path in said and "nothing was asked or done" in said, said
+    assert process.get("/api/snapshot/outcome").json == copies and not process.log("reloaded")
+    assert process.get("/status").status == 200  # whoever has no file is not asked for it
+    assert process.stop() == 0

@@ -3,6 +3,7 @@
 #include <curl/curl.h>
 
 #include "base/object.h"
+#include "base/text.h"
 
 enum { ANSWER_BYTES_MAX = 16 * 1024 * 1024, TIMEOUT_MS = 5000 };
 
@@ -86,12 +87,20 @@ mr_status mr_client_ask(const struct mr_http_options *server, const char *path, 
     if (text != NULL) {
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
     }
+    struct curl_slist *headers = NULL;
+    if (server->pipeline.path != NULL) {
+        MR_FREED char *mark =
+            mr_formatted(MR_PIPELINE_HEADER ": %s", mr_pipeline_mark(&server->pipeline).text);
+        headers = curl_slist_append(NULL, mark);
+        curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    }
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
     CURLcode code = curl_easy_perform(curl);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer.http_status);
     curl_easy_cleanup(curl);
+    curl_slist_free_all(headers);
     if (code != CURLE_OK) {
         free(answer.body);
         return mr_fail(
@@ -118,9 +127,8 @@ mr_status mr_client_refusal(const char *path, long http_status, const char *body
     MR_OBJECT cJSON *answer = cJSON_Parse(body);
     const cJSON *error = mr_object_at(answer, "error");
     bool may_pass = http_status >= MR_HTTP_INTERNAL || http_status == MR_HTTP_TOO_MANY;
-    mr_status status = may_pass                           ? MR_ERR_TRANSIENT
-                       : http_status == MR_HTTP_FORBIDDEN ? MR_ERR_CONFIG
-                                                          : MR_ERR_USAGE;
+    bool is_theirs = http_status == MR_HTTP_FORBIDDEN || http_status == MR_HTTP_MISDIRECTED;
+    mr_status status = may_pass ? MR_ERR_TRANSIENT : is_theirs ? MR_ERR_CONFIG : MR_ERR_USAGE;
     if (cJSON_IsString(error)) {
         return mr_fail(ret_error, status, "%s", error->valuestring);
     }

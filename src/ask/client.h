@@ -10,8 +10,10 @@ enum {
     MR_HTTP_UNAUTHORIZED = 401,
     MR_HTTP_FORBIDDEN = 403,
     MR_HTTP_NOT_FOUND = 404,
+    MR_HTTP_MISDIRECTED = 421, /* another pipeline's millrace answers */
     MR_HTTP_TOO_MANY = 429,
-    MR_HTTP_INTERNAL = 500
+    MR_HTTP_INTERNAL = 500,
+    MR_HTTP_UNAVAILABLE = 503
 };
 
 struct mr_client_answer {

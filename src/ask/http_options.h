@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ask/address.h"
+#include "ask/pipeline.h"
 #include "base/secret.h"
 
 /* Strings are the caller's and outlive the server. */
@@ -14,6 +15,7 @@ struct mr_http_options {
     const char *username;    /* NULL: no login */
     struct mr_secret *password;
     uint32_t connections; /* most at once */
+    struct mr_pipeline_name pipeline;
     /* Names of this server, for requests by name and without a password. */
     const char *const *host_names;
     uint32_t host_name_count;

@@ -59,7 +59,7 @@ static mr_status post(const struct mr_http_options *server, const char *path, bo
     char request[160];
     MR_OBJECT cJSON *taken = NULL;
     snprintf(request, sizeof(request), "/api/reload?dry_run=%d&content=%s", dry_run,
-             path == NULL ? "" : mr_config_digest(path).text);
+             path == NULL ? "" : mr_file_digest(path).text);
     MR_TRY(mr_client_object(server, request, "", &taken, ret_error));
     const cJSON *other = mr_object_at(taken, "reads");
     *ret_number = mr_object_number(taken, "request");

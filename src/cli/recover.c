@@ -345,6 +345,24 @@ static enum mr_way choose(const struct mr_recover *recover, const char *choice, 
     return yes ? way : MR_WAYS;
 }
 
+/* The one that is started wants the address for itself. */
+static mr_status find_address_free(const struct mr_http_options *http, struct mr_error *ret_error)
+{
+    struct mr_client_answer answer;
+    if (mr_client_ask(http, "/healthz", NULL, 0, &answer, NULL) != MR_OK) {
+        return MR_OK;
+    }
+    free(answer.body);
+    bool is_own = answer.http_status == MR_HTTP_OK || answer.http_status == MR_HTTP_UNAVAILABLE;
+    return mr_fail(ret_error, MR_ERR_CONFIG, "%s",
+                   is_own ? "the millrace of this configuration still answers at http.address, so "
+                            "it has failed and stays (pipeline.stay_up): stop it, and run this "
+                            "again"
+                          : "somebody else answers at http.address, which recover needs: another "
+                            "pipeline's millrace, or another program (ss -ltnp). Give this "
+                            "one another http.address, and run this again");
+}
+
 static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *recovery,
                              const char *choice, bool yes, int signal_fd, int *ret_code,
                              struct mr_error *ret_error)
@@ -379,6 +397,7 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
                        "%s, and recover asks the millrace that it starts by HTTP", fault);
     }
     fflush(stdout);
+    MR_TRY(find_address_free(http, ret_error));
     return do_it(recover, recovery, way, signal_fd, ret_code, ret_error);
 }
 

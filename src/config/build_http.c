@@ -50,11 +50,35 @@ static void build_password(struct mr_config *config)
     }
 }
 
+/* The NUL belongs to it, so that "a", "b" is not "ab". */
+static void add_part(struct mr_text *text, const char *part)
+{
+    mr_text_add(text, part, strlen(part) + 1);
+}
+
+/* Of what the file says alone: who asks a running one need not have its variables. */
+static void name_pipeline(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    struct mr_pipeline_name *name = &config->http.pipeline;
+    MR_TEXT(stream);
+    add_part(&stream, values->slot_name);
+    add_part(&stream, values->topic_prefix);
+    add_part(&stream, values->state_name);
+    mr_pg_server_text(values->connection, true, &stream);
+    name->stream = mr_sha256_short((mr_slice){(const uint8_t *)stream.data, stream.len});
+    name->path = config->path;
+    name->words = mr_config_text(config, "its file is %s, its slot \"%s\", its topics \"%s.…\"",
+                                 config->path == NULL ? "none" : config->path, values->slot_name,
+                                 values->topic_prefix);
+}
+
 void mr_config_build_http(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
     struct mr_http_options *http = &config->http;
     struct mr_error error = {0};
+    name_pipeline(config);
     http->host_names = (const char *const *)values->http_host_names.items;
     http->host_name_count = values->http_host_names.count;
     if (mr_address_parse(wanted_address(config), &http->address, &error) != MR_OK) {

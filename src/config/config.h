@@ -95,9 +95,6 @@ mr_status mr_config_load(const char *path, struct mr_config **ret_config);
 /* Reads a file for the sake of `http` alone (NULL path: the defaults), so that no other part's secret needs to be there. */
 mr_status mr_config_load_http(const char *path, struct mr_config **ret_config);
 
-/* What tells a file's content from another's, in hexadecimal; "" where it can't be read. */
-struct mr_sha256_short mr_config_digest(const char *path);
-
 /* Takes NULL. Who holds it as `captured.memory` or `encode.memory` keeps it until that is released. */
 void mr_config_free(struct mr_config *config);
 

@@ -121,15 +121,6 @@ static void read_environment(struct mr_config *config)
     }
 }
 
-struct mr_sha256_short mr_config_digest(const char *path)
-{
-    size_t len;
-    const char *reason;
-    MR_FREED char *text = mr_file_read(path, &len, &reason);
-    return text == NULL ? (struct mr_sha256_short){""}
-                        : mr_sha256_short((mr_slice){(const uint8_t *)text, len});
-}
-
 static void read_file(struct mr_config *config, const char *path)
 {
     size_t len;

@@ -297,11 +297,31 @@ static bool admit_form(const struct mr_http_options *options, const char *method
                   "these, or set http.host_names or http.username");
 }
 
+static bool admit_pipeline(const struct mr_http_options *options, struct mr_http_request *request)
+{
+    const struct mr_pipeline_name *own = &options->pipeline;
+    const char *mark =
+        MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, MR_PIPELINE_HEADER);
+    if (mr_pipeline_is_meant(own, mark)) {
+        return true;
+    }
+    bool is_told = options->username == NULL || (request->route != NULL && !request->route->open);
+    mr_http_fail(request, MHD_HTTP_MISDIRECTED_REQUEST,
+                 "the millrace that answers at this http.address runs another pipeline%s%s, so "
+                 "nothing was asked or done; give each millrace of a machine an http.address of "
+                 "its own, and start yours again",
+                 is_told ? ": " : "", is_told ? own->words : "");
+    return false;
+}
+
 bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
                    const char *method, bool ending, struct mr_http_request *request)
 {
     if (!admit_form(options, method, request) ||
         !admit_login(options, logins, request->connection, request)) {
+        return false;
+    }
+    if (!admit_pipeline(options, request)) {
         return false;
     }
     enum { PARAMETERS_MAX = 8 };

@@ -205,7 +205,8 @@ mr_status mr_daemon_load_mending(const char *path, bool copies, struct mr_config
                                               .build = build_daemon};
     mr_status status = mr_config_read(&reading, ret_config);
     struct mr_http_options *http = &(*ret_config)->http;
-    /* It takes commands by HTTP: without a password from this machine alone. */
+    /* It takes commands by HTTP, so without it nothing goes on; without a password from this machine alone. */
+    http->required = true;
     if (http->username == NULL && mr_address_is_any(&http->address)) {
         snprintf(http->address.host, sizeof(http->address.host), "127.0.0.1");
     }

@@ -390,7 +390,7 @@ static char *run_once(struct mr_reload *reload, bool applies, bool watched)
  * written. */
 static bool file_has_changed(struct mr_reload *reload)
 {
-    struct mr_sha256_short now = mr_config_digest(reload->options.started->path);
+    struct mr_sha256_short now = mr_file_digest(reload->options.started->path);
     bool stays = strcmp(now.text, reload->watch.seen.text) == 0;
     reload->watch.seen = now;
     return stays && strcmp(now.text, reload->watch.settled.text) != 0;
@@ -468,7 +468,7 @@ static bool means_other_file(const char *path, const char *digest)
     if (digest == NULL || digest[0] == '\0' || path == NULL) {
         return false;
     }
-    struct mr_sha256_short own = mr_config_digest(path);
+    struct mr_sha256_short own = mr_file_digest(path);
     return own.text[0] != '\0' && strcmp(own.text, digest) != 0;
 }
 

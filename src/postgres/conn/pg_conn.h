@@ -31,6 +31,9 @@ struct mr_pg_options {
 void mr_pg_each_file(const char *conninfo, void (*take)(void *context, const char *path),
                      void *context);
 
+/* Adds which server a connection string (NULL: an empty one) names, as it stands, each part ended by a NUL; false: it can't be read. */
+bool mr_pg_server_text(const char *conninfo, bool with_database, struct mr_text *ret);
+
 /* Whether two connection strings (NULL: an empty one) name one server, and with `same_database` one database of it, as they stand: a host
  * that is called otherwise counts as another, and so does what can't be read. Any thread. */
 bool mr_pg_same_server(const char *a, const char *b, bool same_database);

@@ -28,20 +28,25 @@ const char *mr_pg_conninfo_value(const PQconninfoOption *parsed, const char *nam
     return NULL;
 }
 
-bool mr_pg_same_server(const char *a, const char *b, bool same_database)
+bool mr_pg_server_text(const char *conninfo, bool with_database, struct mr_text *ret)
 {
     static const char *const names[] = {"host", "hostaddr", "port", "service", "dbname"};
-    PQconninfoOption *one = PQconninfoParse(a == NULL ? "" : a, NULL);
-    PQconninfoOption *other = PQconninfoParse(b == NULL ? "" : b, NULL);
-    bool is_same = one != NULL && other != NULL;
-    for (size_t i = 0; i < MR_ARRAY_LEN(names) - !same_database && is_same; i++) {
-        const char *first = mr_pg_conninfo_value(one, names[i]);
-        const char *second = mr_pg_conninfo_value(other, names[i]);
-        is_same = strcmp(first == NULL ? "" : first, second == NULL ? "" : second) == 0;
+    PQconninfoOption *parsed = PQconninfoParse(conninfo == NULL ? "" : conninfo, NULL);
+    for (size_t i = 0; i < MR_ARRAY_LEN(names) - !with_database && parsed != NULL; i++) {
+        const char *value = mr_pg_conninfo_value(parsed, names[i]);
+        mr_text_add(ret, value == NULL ? "" : value, value == NULL ? 1 : strlen(value) + 1);
     }
-    PQconninfoFree(one);
-    PQconninfoFree(other);
-    return is_same;
+    PQconninfoFree(parsed);
+    return parsed != NULL;
+}
+
+bool mr_pg_same_server(const char *a, const char *b, bool same_database)
+{
+    MR_TEXT(one);
+    MR_TEXT(other);
+    return mr_pg_server_text(a, same_database, &one) &&
+           mr_pg_server_text(b, same_database, &other) && one.len == other.len &&
+           memcmp(one.data, other.data, one.len) == 0;
 }
 
 /* As libpq looks it up. Files of services are not looked into: what they say does not count here. */
