@@ -213,6 +213,11 @@ def set_commit_time(database, time, statement):
                  f"SELECT pg_replication_origin_xact_setup('0/1', '{time}'); COMMIT")
 
 
+def drop_origin(database):
+    """Once the session that used it is gone."""
+    eventually(lambda: database.run("SELECT pg_replication_origin_drop(%s)", [f"o_{database.name}"]), 30, "the end of the origin", (psycopg.errors.ObjectInUse,))
+
+
 def test_commit_time_that_events_cannot_tell(database, millrace, topic):
     """Clamped, with a warning; Kafka, which takes no record from the future and keeps none from long ago, gets a time of these days."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
@@ -225,7 +230,7 @@ def test_commit_time_that_events_cannot_tell(database, millrace, topic):
         records = topic(database.topic("t")).take(len(times) + 1)
         emptied(database, process)
     finally:
-        database.run("SELECT pg_replication_origin_drop(%s)", [f"o_{database.name}"])
+        drop_origin(database)
     assert [record.json["after"]["id"] for record in records] == [0, 1, 2, 3, 4, 5, 100]
     most = (2**63 - 1) // 1000
     assert [record.json["source"]["ts_us"] for record in records[:6]] == [
@@ -251,7 +256,7 @@ def test_topic_that_takes_no_record_of_then(database, millrace, topic, delivery)
     try:
         set_commit_time(database, then.isoformat(), "INSERT INTO t SELECT generate_series(1, 3)")
     finally:
-        database.run("SELECT pg_replication_origin_drop(%s)", [f"o_{database.name}"])
+        drop_origin(database)
     for lost in (process.wait_for("sink_session_lost", times=2), process.wait_for("standstill")):
         assert "message.timestamp.before.max.ms" in lost["message"] and "PURGE" not in lost["message"], lost
     assert process.stop() == 3
@@ -271,7 +276,7 @@ def test_transaction_with_such_a_time_can_be_skipped(database, millrace, topic):
     try:
         set_commit_time(database, "infinity", "INSERT INTO t VALUES (1)")
     finally:
-        database.run("SELECT pg_replication_origin_drop(%s)", [f"o_{database.name}"])
+        drop_origin(database)
     database.run("INSERT INTO t VALUES (2)")
     ((begin,),) = database.run("SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', "
                                "'1', 'publication_names', %s) WHERE get_byte(data, 0) = 66 LIMIT 1",

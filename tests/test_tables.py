@@ -100,6 +100,29 @@ def test_a_partition_that_is_gone_at_the_next_start(database, millrace, topic, h
     assert process.stop() == 0
 
 
+@pytest.mark.parametrize("semantics", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("how", ["ALTER TABLE t DETACH PARTITION spring", "ALTER TABLE t RENAME TO u", "CREATE SCHEMA s; ALTER TABLE t SET SCHEMA s",
+                                 "DROP TABLE spring"])
+def test_what_a_partition_belongs_to_is_another_at_the_next_start(database, millrace, topic, how, semantics):
+    """It is one still, of a table that is none any more, or has another name. Those of a table that was never listed are not taken for ours."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY LIST (id);"
+                 "CREATE TABLE spring PARTITION OF t FOR VALUES IN (4, 5) PARTITION BY LIST (id); CREATE TABLE may PARTITION OF spring DEFAULT;"
+                 "CREATE TABLE alike (LIKE t INCLUDING ALL) PARTITION BY LIST (id); CREATE TABLE alike_1 PARTITION OF alike DEFAULT")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t, alike")
+    process = millrace(sink__kafka__delivery=f'"{semantics}"').start().streaming()
+    database.run("INSERT INTO t VALUES (4)")
+    reader = topic(database.topic("may"))
+    assert values(reader.take(1)) == [4]
+    emptied(database)
+    assert process.stop() == 0
+    database.run("INSERT INTO t VALUES (5); INSERT INTO alike VALUES (7);" + how)
+    process.start().streaming()
+    assert values(reader.take(1)) == [5]
+    emptied(database)
+    assert process.stop() == 0
+    assert database.topic("alike_1") not in database.topics()
+
+
 @pytest.mark.parametrize("how", ["DROP TABLE jan", "ALTER TABLE t DETACH PARTITION jan"])
 def test_a_partition_that_is_gone_after_a_reconnect(database, millrace, topic, how):
     database.run("CREATE TABLE t (id int PRIMARY KEY) PARTITION BY LIST (id); CREATE TABLE jan PARTITION OF t FOR VALUES IN (1, 2)")

@@ -76,9 +76,11 @@ mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
          "raise sink.kafka.message_max, the broker's message.max.bytes and the topic's "
          "max.message.bytes"},
         {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, MR_ERR_TRANSIENT,
-         "records carry the time of their commit, the stored position that of this machine: set "
-         "the clock that is wrong, or raise the topic's message.timestamp.after.max.ms (an hour "
-         "by default)"},
+         "records carry the time of their commit, the stored position that of this machine: if "
+         "that "
+         "is long ago, raise the topic's message.timestamp.before.max.ms; else set the clock that "
+         "is "
+         "wrong, or raise message.timestamp.after.max.ms (an hour by default)"},
         {RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT, MR_ERR_TRANSIENT,
          "millrace's transactions may take a minute: set the brokers' transaction.max.timeout.ms "
          "to 60000 or more"},

@@ -83,7 +83,7 @@ static void judge_rest(const struct mr_work *work)
         {order.forgotten, "records repeat one of long ago, and are not compared with it"},
         {order.elsewhere, "records repeat one of another partition"},
         {strange->other_keys,
-         "records have the key of another form of the table, and count for no row"},
+         "records have the key of another form of the table, or none, and count for no row"},
         {strange->foreign, "records are from before millrace, and count for no row"},
         {strange->lossy, "records were too large to be whole"},
         {counts->buried, "rows have a tombstone and no delete, which compaction has taken"},

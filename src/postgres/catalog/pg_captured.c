@@ -126,7 +126,10 @@ void mr_pg_captured_add_columns(const struct mr_relation *view, struct mr_text *
 }
 
 struct look {
-    bool exists, is_partition, is_settled;
+    bool exists, is_partition;
+    bool
+        is_settled; /* neither it nor what it is a partition of was attached or detached since the slot's place */
+    bool is_renamed; /* what it is a partition of may have another name since */
     uint32_t written;
     mr_lsn at; /* what commits there or later commits after all that the look saw */
 };
@@ -134,7 +137,7 @@ struct look {
 static mr_status look_at(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          uint32_t oid, struct look *ret_look, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a table of the stream", "lbbbN", 1, 1};
+    static const struct mr_pg_shape shape = {"a table of the stream", "lbbbbN", 1, 1};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_sql_add_look(&sql, options, oid);
@@ -143,7 +146,8 @@ static mr_status look_at(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                               .exists = mr_pg_result_true(result, 0, 1),
                               .is_partition = mr_pg_result_true(result, 0, 2),
                               .is_settled = mr_pg_result_true(result, 0, 3),
-                              .written = (uint32_t)mr_pg_result_number(result, 0, 4)};
+                              .is_renamed = mr_pg_result_true(result, 0, 4),
+                              .written = (uint32_t)mr_pg_result_number(result, 0, 5)};
     return MR_OK;
 }
 
@@ -151,24 +155,25 @@ static void log_former(const struct mr_pg_described *described, const char *of)
 {
     char table[2 * MR_IDENTIFIER_MAX + 2];
     snprintf(table, sizeof(table), "%s.%s", described->schema, described->table);
-    mr_log(
-        MR_LOG_WARN, "partition_gone",
-        "a table that is gone, or is no partition any more, has the columns of one of \"tables\": "
-        "its rows of before are passed on as a partition's",
-        MR_LOG_STR("table", table), MR_LOG_STR("partitioned", of));
+    mr_log(MR_LOG_WARN, "partition_gone",
+           "a table was a partition of one of \"tables\", as far as the catalog tells, and is none "
+           "any "
+           "more: its rows of before are passed on as a partition's",
+           MR_LOG_STR("table", table), MR_LOG_STR("partitioned", of));
 }
 
 /* Whether it may have been a partition of one of ours. Where no table of ours has its columns, the publication can tell, as long as it
- * sends nothing else: then it has sent this one for the sake of a table that is gone. */
+ * sends nothing else, or has what it is a partition of by another name: then it has sent this one for the sake of a table that is
+ * gone. */
 static mr_status look_for_kin(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                              const struct mr_pg_described *described, bool *ret_is_kin,
-                              struct mr_error *ret_error)
+                              const struct mr_pg_described *described, bool was_attached,
+                              bool *ret_is_kin, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"a partition's table", "SbS", 1, 1};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_sql_add_kin(&sql, options, described->schema, described->oid, described->columns,
-                   mr_pg_server_version(conn));
+                   was_attached, mr_pg_server_version(conn));
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     const char *root = mr_pg_result_value(result, 0, 0);
     const char *gone = mr_pg_result_true(result, 0, 1) ? mr_pg_result_value(result, 0, 2) : NULL;
@@ -195,8 +200,9 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
         return MR_OK;
     }
     bool is_kin = was_partition(known);
-    if (!is_kin && !(look.exists && look.is_settled)) {
-        MR_TRY(look_for_kin(conn, options, described, &is_kin, ret_error));
+    bool was_attached = !look.exists || !look.is_settled;
+    if (!is_kin && (was_attached || look.is_renamed)) {
+        MR_TRY(look_for_kin(conn, options, described, was_attached, &is_kin, ret_error));
     }
     struct mr_captured_table *table =
         mr_by_oid_make(&captured->tables, sizeof(*table), described->oid);

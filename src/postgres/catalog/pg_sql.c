@@ -336,31 +336,46 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
 /* A column's row is as it was made with the table, whose row of tableoid (-6) is never written again. */
 #define IS_AS_MADE "a.xmin = o.xmin AND a.cmin = o.cmin"
 
+/* The table, what it is a partition of, and so on. */
+#define UP                                                                                         \
+    "up(oid) AS (SELECT %u::oid UNION ALL SELECT i.inhparent FROM up JOIN pg_class c"              \
+    " ON c.oid = up.oid AND c.relispartition JOIN pg_inherits i ON i.inhrelid = c.oid)"
+
+/* ATTACH and DETACH write all columns of the table that they are about, an other name only its row in pg_class. */
 void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *options, uint32_t oid)
 {
     mr_sql_format(
         sql,
-        "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
-        " ELSE pg_current_wal_insert_lsn() END, c.oid IS NOT NULL, coalesce(c.relispartition,"
-        " false), coalesce(x.settled, false), x.written FROM (SELECT) one"
-        " LEFT JOIN pg_class c ON c.oid = %u LEFT JOIN LATERAL (SELECT"
+        "WITH RECURSIVE " UP " SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+        " ELSE pg_current_wal_insert_lsn() END, count(x.oid) > 0, coalesce(bool_or(x.is_partition)"
+        " FILTER (WHERE x.oid = %u), false), coalesce(bool_and(x.is_settled), false),"
+        " coalesce(bool_or(NOT x.is_old) FILTER (WHERE x.oid <> %u), false),"
+        " sum(x.written)::bigint FROM (SELECT c.oid, c.relispartition AS is_partition,"
         " bool_or(" IS_AS_MADE " OR " IS_BEFORE_SLOT(
-            "a.xmin") ") AS settled,"
-                      " (array_agg(a.xmin::text::bigint ORDER BY a.attnum))[1] AS written"
-                      " FROM pg_attribute o JOIN pg_attribute a ON a.attrelid = o.attrelid"
-                      " AND a.attnum > 0 AND NOT a.attisdropped"
-                      " WHERE o.attrelid = c.oid AND o.attnum = -6) x ON true",
-        oid, options->slot);
+            "a.xmin") ") AS is_settled,"
+                      " bool_or(" IS_BEFORE_SLOT(
+                          "c.xmin") ") AS is_old,"
+                                    " (array_agg(a.xmin::text::bigint ORDER BY a.attnum))[1] AS "
+                                    "written"
+                                    " FROM up JOIN pg_class c ON c.oid = up.oid JOIN pg_attribute "
+                                    "o ON o.attrelid = c.oid"
+                                    " AND o.attnum = -6 LEFT JOIN pg_attribute a ON a.attrelid = "
+                                    "c.oid AND a.attnum > 0"
+                                    " AND NOT a.attisdropped GROUP BY c.oid, c.relispartition) x",
+        oid, oid, oid, options->slot, options->slot);
 }
 
 void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *options,
-                    const char *schema, uint32_t oid, const char *columns, int version)
+                    const char *schema, uint32_t oid, const char *columns, bool was_attached,
+                    int version)
 {
     add_tables(sql, options, version);
-    mr_text_format(sql, CAPTURED ", at_that_time(name, type, modifier) AS MATERIALIZED (%s%s),",
-                   columns[0] == '\0' ? "SELECT NULL::text, NULL::oid, NULL::int WHERE false"
-                                      : "VALUES ",
-                   columns);
+    mr_text_format(
+        sql,
+        CAPTURED ", ancestors AS MATERIALIZED (WITH RECURSIVE " UP
+                 " SELECT oid FROM up), at_that_time(name, type, modifier) AS MATERIALIZED (%s%s),",
+        oid, columns[0] == '\0' ? "SELECT NULL::text, NULL::oid, NULL::int WHERE false" : "VALUES ",
+        columns);
     mr_sql_format(
         sql,
         " part AS MATERIALIZED (SELECT r.oid, a.attisdropped OR a.attgenerated <> ''"
@@ -372,12 +387,16 @@ void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *opti
                       " JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0"
                       " LEFT JOIN at_that_time t ON NOT a.attisdropped AND t.name = a.attname"
                       " AND t.type = a.atttypid AND t.modifier = a.atttypmod),"
-                      " kin AS (SELECT oid FROM part GROUP BY oid HAVING"
+                      " kin AS (SELECT oid FROM part GROUP BY oid HAVING %s AND"
                       " bool_or(is_found) AND NOT bool_or(is_old AND NOT is_absent"
                       " AND NOT is_found) AND (SELECT count(*) FROM at_that_time)"
                       " - count(*) FILTER (WHERE is_found)"
-                      " <= count(*) FILTER (WHERE NOT is_found AND NOT is_old)),",
-        options->slot);
+                      " <= count(*) FILTER (WHERE NOT is_found AND NOT is_old)),"
+                      " renamed AS (SELECT FROM ancestors a JOIN pg_class c USING (oid)"
+                      " JOIN pg_publication_rel r ON r.prrelid = a.oid JOIN meant m"
+                      " ON m.oid = r.prpubid WHERE a.oid NOT IN (SELECT oid FROM captured)"
+                      " AND NOT " IS_BEFORE_SLOT("c.xmin") "),",
+        options->slot, was_attached ? "true" : "false", options->slot);
     mr_sql_format(sql,
                   " gone AS (SELECT w.schema || '.' || w.name AS name FROM wanted w LEFT JOIN"
                   " (SELECT l.n FROM listed l JOIN pg_attribute o ON o.attrelid = l.oid"
@@ -387,7 +406,8 @@ void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *opti
     mr_text_format(sql,
                    " SELECT (SELECT min(n.nspname || '.' || c.relname) FROM kin JOIN pg_class c"
                    " USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace),"
-                   " NOT EXISTS (SELECT oid FROM sent EXCEPT SELECT oid FROM captured)"
+                   " (EXISTS (SELECT FROM renamed) OR"
+                   " NOT EXISTS (SELECT oid FROM sent EXCEPT SELECT oid FROM captured))"
                    " AND NOT EXISTS (SELECT FROM meant WHERE puballtables OR pubviaroot)"
                    " AND %u NOT IN (SELECT oid FROM chosen)",
                    oid);

@@ -163,12 +163,15 @@ void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options 
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version);
 
-/* One row: where the WAL has come to; whether there is a table of that OID; whether it is a partition; whether it can't have been one
- * that was detached within what the slot holds; who wrote the description of its first column. */
+/* One row: where the WAL has come to; whether there is a table of that OID; whether it is a partition; whether within what the slot
+ * holds neither it nor what it is a partition of can have been attached or detached; whether the latter may have got another name;
+ * who wrote the descriptions of their first columns. */
 void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *options, uint32_t oid);
 
 /* One row, of a table that had these columns (mr_pg_captured_add_columns): a partitioned table of ours that has them, too, but for
- * what was changed within what the slot holds; whether the publication sends nothing but what is listed, and this one for another
- * table's sake; a listed table that is gone, or was made within that time. */
+ * what was changed within what the slot holds (asked only if it `was_attached`, or detached, meanwhile); whether the publication sends
+ * nothing but what is listed, or names what it is a partition of, which may have got another name, and this one for another table's
+ * sake; a listed table that is gone, or was made within that time. */
 void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *options,
-                    const char *schema, uint32_t oid, const char *columns, int version);
+                    const char *schema, uint32_t oid, const char *columns, bool was_attached,
+                    int version);
