@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -126,6 +127,91 @@ def test_killed_in_the_middle_and_switched(database, millrace, topic, delivery, 
         assert len(seen) == rows + 1
     groups = [bool(said(record)) for record in seen if record.json["after"]["id"] >= 0]
     assert [one for one, before in zip(groups, [None, *groups]) if one != before] == [True, False, True]
+    assert process.stop() == 0
+
+
+class RandomWriter(threading.Thread):
+    """Transactions of rows, contexts, what is none, and savepoints, of which some are rolled back; knows what each row that stays must have.
+    Between levels something else is written (the test below says why)."""
+
+    def __init__(self, database, number, transactions):
+        super().__init__()
+        self.database, self.chance, self.transactions = database, random.Random(number), transactions
+        self.next, self.wanted = number * 1000000, {}
+
+    def part(self, connection, user, depth=0):
+        """Answers the user that the next row has, and the rows of this part, {id: user}."""
+        rows = {}
+        for _ in range(self.chance.randint(1, 7)):
+            what = self.chance.choice(["row", "row", "row", "say", "say", "nothing", "malformed", "alone", "savepoint" if depth < 3 else "row"])
+            if what == "row":
+                connection.execute("INSERT INTO t VALUES (%s)", [self.next])
+                rows[self.next] = user
+                self.next += 1
+            elif what == "say":
+                user = f"u{self.chance.getrandbits(40)}"
+                say(connection, {"user": user})
+            elif what == "nothing":
+                user = None
+                say(connection, self.chance.choice(["{}", '{"user":null}', '{"other":"x"}']))
+            elif what == "malformed":
+                say(connection, self.chance.choice(["", "x", '{"user":1}', '{"user":"x"', '{"user":"' + "x" * 5000 + '"}']))
+            elif what == "alone":
+                say(connection, {"user": "alone"}, transactional=False)
+            else:
+                connection.execute("SELECT pg_logical_emit_message(false, 'between', '')")
+                with connection.transaction() as savepoint:
+                    after, inner = self.part(connection, user, depth + 1)
+                    connection.execute("SELECT pg_logical_emit_message(false, 'between', '')")
+                    if self.chance.random() < 0.5:
+                        raise psycopg.Rollback(savepoint)
+                    user, rows = after, {**rows, **inner}
+        return user, rows
+
+    def run(self):
+        with connect(self.database.name) as connection:
+            for _ in range(self.transactions):
+                with connection.transaction() as transaction:
+                    _, rows = self.part(connection, None)
+                    if self.chance.random() < 0.2:
+                        raise psycopg.Rollback(transaction)
+                    self.wanted.update(rows)
+
+
+@DELIVERIES
+def test_random_transactions_and_kills(database, millrace, topic, delivery):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(context__headers='["user"]', sink__kafka__delivery=json.dumps(delivery)).start().streaming()
+    writers = [RandomWriter(database, number, 400) for number in range(1, 4)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        process.kill()
+        process.start().streaming()
+    wanted = {row: user for writer in writers for row, user in writer.wanted.items()}
+    assert len(wanted) > 1000 and 0.3 < sum(user is not None for user in wanted.values()) / len(wanted) < 0.9
+    reader, seen = topic(database.topic("t")), {}
+    while len(seen) < len(wanted):
+        for record in reader.take(1) + reader.read(0.05):
+            row = record.json["after"]["id"]
+            assert said(record).get("user") == wanted[row], row
+            assert delivery == "at-least-once" or row not in seen
+            seen[row] = record
+    assert process.stop() == 0
+
+
+def test_a_row_of_another_savepoint_may_come_first(database, millrace, topic):
+    """A message's LSN is where its record ends, a row's where its own begins, and the server sorts by them: it is counted."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(context__headers='["user"]').start().streaming()
+    with connect(database.name) as connection, connection.transaction():
+        with connection.transaction():
+            say(connection, {"user": "u"})
+        connection.execute("INSERT INTO t VALUES (1)")
+        connection.execute("INSERT INTO t VALUES (2)")
+    records = topic(database.topic("t")).take(2)
+    assert said(records[1]) == {"user": "u"}
+    assert outcomes(process) == ({"taken": 1} if said(records[0]) else {"late": 1})
     assert process.stop() == 0
 
 

@@ -18,6 +18,7 @@ enum {
 /* What became of a message with that prefix. */
 enum mr_context_outcome {
     MR_CONTEXT_TAKEN,
+    MR_CONTEXT_LATE,  /* taken, and a row that was written after it has come before it */
     MR_CONTEXT_ALONE, /* not transactional: it belongs to no rows */
     MR_CONTEXT_TOO_LARGE,
     MR_CONTEXT_MALFORMED,
@@ -31,7 +32,7 @@ struct mr_context {
     unsigned at;
 };
 
-/* Reads a content. Only if it is taken, `*ret_headers` is what each record has, as event/headers.h writes headers: the context's, and
+/* Reads a content: taken, too large or malformed. Only if it is taken, `*ret_headers` is what each record has, as event/headers.h writes headers: the context's, and
  * good until another one is taken. No allocation. */
 enum mr_context_outcome mr_context_read(struct mr_context *context, mr_slice content,
                                         mr_slice *ret_headers);

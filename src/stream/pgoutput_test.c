@@ -1262,18 +1262,18 @@ static void test_decode_context(void **state)
         assert_ok(seen, &wire);
         unsigned step = passes_on; /* that a message takes */
         assert_row(seen, NULL, 1);
-        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
+        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
         assert_row(seen, "a", 2 + step);
         assert_row(seen, "a", 3 + step);
-        say(seen, true, 0x1100, "other", "{\"user\":\"x\"}");
-        say(seen, true, 0x1100, MR_CONTEXT_PREFIX "s", "{\"user\":\"x\"}");
-        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"secret\",}");
+        say(seen, true, 0x1300, "other", "{\"user\":\"x\"}");
+        say(seen, true, 0x1300, MR_CONTEXT_PREFIX "s", "{\"user\":\"x\"}");
+        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"secret\",}");
         assert_row(seen, "a", 4 + 4 * step);
-        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"b\"}");
+        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"b\"}");
         assert_row(seen, "b", 5 + 5 * step);
-        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{}");
+        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{}");
         assert_row(seen, NULL, 6 + 6 * step);
-        say(seen, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"c\"}");
+        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"c\"}");
         commit(seen, commit_lsn);
         assert_int_equal(seen->messages, passes_on ? 7 : 0);
         assert_int_equal(seen->message.is_context, passes_on);
@@ -1309,6 +1309,22 @@ static void test_decode_context_alone(void **state)
     assert_true(seen->message.is_context);
     assert_int_equal(seen->message.position.commit_lsn, 0x3000);
     assert_int_equal(contexts[MR_CONTEXT_ALONE], 1);
+}
+
+/* The record of a row begins where that of the message ends, and the server has sent the row first. */
+static void test_decode_context_late(void **state)
+{
+    struct seen *seen = *state;
+    hear(seen, false);
+    open_transaction(seen);
+    say(seen, true, RECORD_LSN, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}"); /* before any row */
+    assert_int_equal(contexts[MR_CONTEXT_TAKEN], 1);
+    assert_row(seen, "a", 1);
+    say(seen, true, RECORD_LSN, MR_CONTEXT_PREFIX, "{\"user\":\"b\"}");
+    say(seen, true, RECORD_LSN + 1, MR_CONTEXT_PREFIX, "{\"user\":\"c\"}");
+    assert_row(seen, "c", 2);
+    assert_int_equal(contexts[MR_CONTEXT_LATE], 1);
+    assert_int_equal(contexts[MR_CONTEXT_TAKEN], 2);
 }
 
 /* A message that comes again for want of room counts once. */
@@ -1815,6 +1831,7 @@ int main(void)
         TEST(test_decode_context),
         TEST(test_decode_context_alone),
         TEST(test_decode_context_full),
+        TEST(test_decode_context_late),
         TEST(test_decode_begin_out_of_place),
         TEST(test_decode_begin_time_range),
         TEST(test_decode_full_begin_and_commit_come_again),
