@@ -18,8 +18,8 @@ struct mr_buffer {
     /* How encode/values/put.h writes values. */
     bool is_avro;  /* not in JSON */
     bool nullable; /* the Avro type at hand has a null: a mark comes before the value */
-    bool misfit;   /* a value did not fit its Avro type */
-    bool spare;    /* eight flags are set by one instruction */
+    bool misfit;   /* a value did not fit its type in the schema */
+    bool is_typed; /* JSON that a schema tells the types of: a value is one of its type, or null */
 };
 
 static inline struct mr_buffer mr_buffer_init(uint8_t *begin, size_t size)
@@ -33,7 +33,7 @@ static inline struct mr_buffer mr_buffer_init(uint8_t *begin, size_t size)
                               .is_avro = false,
                               .nullable = false,
                               .misfit = false,
-                              .spare = false};
+                              .is_typed = false};
 }
 
 /* Room for `len` bytes that the caller fills, or NULL when they don't fit. */

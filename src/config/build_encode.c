@@ -152,6 +152,39 @@ static void build_bare(struct mr_config *config)
         build_fields(config, MR_INDEX_row_headers, values->row_headers_prefix, &bare->header_count);
 }
 
+/* A reader that wants schemas ends at a record without one: what has none is refused where it would read it. */
+static void build_schemas(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    const struct mr_encode_options *encode = &config->encode;
+    bool has_key = (encode->json_schemas & MR_JSON_KEY_SCHEMA) != 0;
+    bool has_value = (encode->json_schemas & MR_JSON_VALUE_SCHEMA) != 0;
+    if (encode->json_schemas == MR_JSON_BARE) {
+        return;
+    }
+    if (encode->format != MR_FORMAT_DEBEZIUM && encode->format != MR_FORMAT_ROW) {
+        REFUSE(config, json_schemas,
+               ": this format has no such schemas; set format = \"debezium\" or \"row\", or "
+               "\"none\" here");
+    }
+    if (values->schema_topic[0] != '\0') {
+        REFUSE(config, schema_topic,
+               ": its records have no schema around them; take it out, or set json.schemas = "
+               "\"none\"");
+    }
+    if (has_key && values->resolved_interval != 0) {
+        REFUSE(config, resolved_interval,
+               ": keys of markers have no schema around them; take it out, or set json.schemas = "
+               "\"value\"");
+    }
+    if ((has_key && values->outbox_key_format != 0) ||
+        (has_value && values->outbox_value_format != 0)) {
+        REFUSE(config, json_schemas,
+               ": JSON of an outbox has no schema around it; set outbox.key_format and "
+               "outbox.value_format to \"text\", or \"none\" here");
+    }
+}
+
 void mr_config_build_encode(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -172,6 +205,7 @@ void mr_config_build_encode(struct mr_config *config)
     check_delimiter(config);
     build_transactions(config);
     build_heartbeat(config);
+    build_schemas(config);
     build_bare(config);
     check_prefix(config);
     encode->kept_topic = mr_config_or_null(values->state_topic);

@@ -312,6 +312,18 @@ static void test_load_tells_each_error_with_its_line(void **state)
         {T "context.headers = [\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\","
            "\"l\",\"m\",\"n\",\"o\",\"p\",\"q\"]\n" K,
          2, "has more than 16 names"},
+        {T "json.schemas = \"both\"\n", 2, "types = \"debezium\""},
+        {T "types = \"debezium\"\njson.schemas = \"all\"\n", 3, "must be one of none|key|value|both"},
+        {T "types = \"debezium\"\nformat = \"flat\"\njson.schemas = \"key\"\n", 4,
+         "set format = \"debezium\" or \"row\""},
+        {T "types = \"debezium\"\njson.schemas = \"key\"\nschema_topic = \"a\"\n", 4,
+         "its records have no schema"},
+        {T "types = \"debezium\"\njson.schemas = \"key\"\nresolved.interval = \"1s\"\n"
+           "[sink.kafka]\nbrokers = [\"a:1\"]\n",
+         4, "set json.schemas = \"value\""},
+        {T "types = \"debezium\"\njson.schemas = \"value\"\n[outbox]\ntables = [\"t\"]\n"
+           "value_format = \"json\"\n",
+         3, "JSON of an outbox"},
         {T "format = \"avro\"\n", 2, "has Debezium's types"},
         {T "format = \"avro\"\ntypes = \"debezium\"\n", 2, "needs a schema registry"},
         {T "format = \"avro\"\ntypes = \"debezium\"\n[schema_registry]\nurl = [\"a:1\"]\n", 5,

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "encode/forms/connect.h"
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 
@@ -42,6 +43,13 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     mr_counted_hold(options->memory);
     encoder->topics = topics;
     encoder->form = forms[options->format];
+    if (options->json_schemas != MR_JSON_BARE) {
+        bool is_row = options->format == MR_FORMAT_ROW;
+        MR_ASSERT(is_row || options->format == MR_FORMAT_DEBEZIUM);
+        MR_ASSERT(options->types == MR_TYPES_DEBEZIUM);
+        encoder->form = is_row ? &mr_form_row : &mr_form_wrapped;
+        encoder->around = mr_connect_around();
+    }
     encoder->message_avro.value = MR_NO_SCHEMA;
     if (options->counts != NULL) {
         encoder->messages = mr_table_counts_messages(options->counts);
@@ -52,7 +60,8 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options, struc
     free(message_topic);
     encoder->names.schema = intern(topics, options->schema_topic);
     encoder->names.heartbeat = intern(topics, options->heartbeat_topic);
-    mr_transaction_init(&encoder->transaction, intern(topics, options->transaction_topic));
+    mr_transaction_init(&encoder->transaction, intern(topics, options->transaction_topic),
+                        options->json_schemas);
     if (options->outbox != NULL && options->outbox->messages != NULL) {
         encoder->outbox_message = mr_outbox_message_new(options->outbox);
     }
@@ -89,6 +98,7 @@ void mr_encoder_free(struct mr_encoder *encoder)
     mr_outbox_message_free(encoder->outbox_message);
     mr_scratch_done(&encoder->scratch);
     free(encoder->stamp.clock.data);
+    free(encoder->around.data);
     mr_counted_release(encoder->options.memory);
     free(encoder);
 }
@@ -654,13 +664,18 @@ struct mr_record mr_encoder_heartbeat(const struct mr_encoder *encoder, int64_t 
                                       struct mr_buffer *buffer)
 {
     struct mr_record record = {.topic = encoder->names.heartbeat, .commit_time_us = wall_ns / 1000};
+    enum mr_json_schemas schemas = encoder->options.json_schemas;
     const uint8_t *begin = buffer->at;
+    mr_connect_begin(buffer, schemas & MR_JSON_KEY_SCHEMA, mr_connect_heartbeat(true));
     MR_BUFFER_LITERAL(buffer, "{\"serverName\":");
     mr_put_slice(buffer, mr_slice_of(encoder->options.topic_prefix));
     MR_BUFFER_LITERAL(buffer, "}");
+    mr_connect_end(buffer, schemas & MR_JSON_KEY_SCHEMA);
     mr_record_set_key(&record, mr_text_since(buffer, begin));
     begin = buffer->at;
+    mr_connect_begin(buffer, schemas & MR_JSON_VALUE_SCHEMA, mr_connect_heartbeat(false));
     mr_buffer_format(buffer, "{\"ts_ms\":%" PRId64 "}", wall_ns / 1000000);
+    mr_connect_end(buffer, schemas & MR_JSON_VALUE_SCHEMA);
     mr_record_set_value(&record, mr_text_since(buffer, begin));
     return record;
 }

@@ -1,6 +1,6 @@
 /* From a change to the records a consumer reads: one plan a relation version (plan.h) holds what does not differ from row to row, then
  * keys and values are written once, straight into the batch. Source thread. The form of `debezium` events is that of Debezium 3.7
- * for PostgreSQL without schemas; `flat` is Outboxx's. */
+ * for PostgreSQL; `flat` is Outboxx's. */
 #pragma once
 
 #include "base/counted.h"
@@ -18,6 +18,9 @@ enum mr_format {
     MR_FORMAT_CLOUDEVENTS,
     MR_FORMAT_ROW, /* a row and nothing else: what Debezium's ExtractNewRecordState makes of its events */
 };
+
+/* Of JSON: what comes with a schema around it, as Kafka Connect's JsonConverter writes it. Bits. */
+enum mr_json_schemas { MR_JSON_BARE, MR_JSON_KEY_SCHEMA, MR_JSON_VALUE_SCHEMA, MR_JSON_SCHEMAS };
 
 /* The subject of a schema, in a registry. */
 enum mr_subject_strategy {
@@ -221,6 +224,7 @@ struct mr_encode_options {
         *memory; /* what mr_encoder_change takes over points into it; NULL: it stays */
     enum mr_format format;
     enum mr_types types;
+    enum mr_json_schemas json_schemas; /* of MR_FORMAT_DEBEZIUM and _ROW, with MR_TYPES_DEBEZIUM */
     enum mr_invalid_utf8 invalid_utf8;
     struct mr_cloud_options cloud;
     struct mr_schemas *schemas; /* of MR_FORMAT_AVRO: where its schemas get their ids; else NULL */

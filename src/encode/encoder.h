@@ -62,6 +62,7 @@ struct mr_encoder {
         const struct mr_topic *heartbeat, *schema, *dead_letter; /* NULL: not wanted */
     } names;
     struct mr_avro_pair message_avro; /* MR_NO_SCHEMA: no message was seen yet */
+    struct mr_bytes around;           /* of JSON with schemas: mr_connect_around */
     struct mr_table_line *messages;   /* where messages are counted; NULL: nowhere */
     struct mr_value_topics value_topics;
     struct mr_tally ignored; /* rows of an outbox */

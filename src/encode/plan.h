@@ -96,6 +96,7 @@ struct mr_avro_pair {
 
 struct mr_form_ops;
 struct mr_outbox_columns;
+struct mr_connect;
 
 struct mr_plan {
     const struct mr_relation *relation;
@@ -108,6 +109,7 @@ struct mr_plan {
     union { /* what the form needs */
         struct mr_outbox_columns *outbox;
         struct mr_avro_pair avro;
+        struct mr_connect *connect;
     };
     struct mr_plan_layout *layout;
     const struct mr_plan_column *columns; /* the layout's */

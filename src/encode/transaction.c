@@ -1,5 +1,6 @@
 #include "encode/transaction.h"
 
+#include "encode/forms/connect.h"
 #include "encode/forms/form.h"
 #include "encode/values/put.h"
 
@@ -15,9 +16,10 @@ struct mr_transaction_table {
 
 enum { NAMES_MIN = 1024 };
 
-void mr_transaction_init(struct mr_transaction_counts *counts, const struct mr_topic *topic)
+void mr_transaction_init(struct mr_transaction_counts *counts, const struct mr_topic *topic,
+                         enum mr_json_schemas schemas)
 {
-    *counts = (struct mr_transaction_counts){.topic = topic, .number = 1};
+    *counts = (struct mr_transaction_counts){.topic = topic, .schemas = schemas, .number = 1};
 }
 
 void mr_transaction_done(struct mr_transaction_counts *counts)
@@ -170,12 +172,17 @@ void mr_transaction_record(struct mr_buffer *out, struct mr_transaction_counts *
         .part = ends ? PART_END : PART_BEGIN,
         .kind = MR_RECORD_TRANSACTION,
     };
+    bool wraps_key = (counts->schemas & MR_JSON_KEY_SCHEMA) != 0;
+    bool wraps_value = (counts->schemas & MR_JSON_VALUE_SCHEMA) != 0;
     const uint8_t *begin = out->at;
+    mr_connect_begin(out, wraps_key, mr_connect_transaction(true));
     MR_BUFFER_LITERAL(out, "{\"id\":");
     put_id(out, transaction->xid, lsn);
     MR_BUFFER_LITERAL(out, "}");
+    mr_connect_end(out, wraps_key);
     mr_record_set_key(&record, mr_text_since(out, begin));
     begin = out->at;
+    mr_connect_begin(out, wraps_value, mr_connect_transaction(false));
     mr_buffer_slice(out, ends ? MR_SLICE("{\"status\":\"END\",\"id\":")
                               : MR_SLICE("{\"status\":\"BEGIN\",\"id\":"));
     put_id(out, transaction->xid, lsn);
@@ -187,6 +194,7 @@ void mr_transaction_record(struct mr_buffer *out, struct mr_transaction_counts *
     MR_BUFFER_LITERAL(out, ",\"ts_ms\":");
     mr_json_i64(out, mr_floor_div(transaction->commit_time_us, 1000));
     MR_BUFFER_LITERAL(out, "}");
+    mr_connect_end(out, wraps_value);
     mr_record_set_value(&record, mr_text_since(out, begin));
     *ret_record = record;
 }

@@ -12,6 +12,7 @@ struct mr_transaction_table;
 
 struct mr_transaction_counts {
     const struct mr_topic *topic; /* NULL: none of this is wanted */
+    enum mr_json_schemas schemas; /* of that topic's records */
     struct mr_position last;      /* that was counted: an item may come again */
     mr_lsn begin_lsn;
     uint64_t number;  /* of the transaction at hand; slots of another one are void */
@@ -25,7 +26,8 @@ struct mr_transaction_counts {
     struct mr_transaction_slot messages;
 };
 
-void mr_transaction_init(struct mr_transaction_counts *counts, const struct mr_topic *topic);
+void mr_transaction_init(struct mr_transaction_counts *counts, const struct mr_topic *topic,
+                         enum mr_json_schemas schemas);
 void mr_transaction_done(struct mr_transaction_counts *counts);
 
 /* Forgets what was counted. */

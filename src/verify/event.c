@@ -90,6 +90,20 @@ static const char *read_bare(mr_slice value, struct mr_event *ret)
     return NULL;
 }
 
+mr_slice mr_event_payload(mr_slice text)
+{
+    static const char begin[] = "{\"schema\":{\"type\":\"struct\",";
+    struct mr_scan scan = mr_scan_shallow(text);
+    struct mr_scanned name;
+    struct mr_scanned schema;
+    struct mr_scanned payload;
+    bool is_wrapped = text.len > sizeof(begin) - 1 &&
+                      memcmp(text.data, begin, sizeof(begin) - 1) == 0 &&
+                      mr_scan_member(&scan, &name, &schema) &&
+                      mr_scan_member(&scan, &name, &payload) && is_text(&name, MR_SLICE("payload"));
+    return is_wrapped ? payload.text : text;
+}
+
 bool mr_event_is_marker(const struct mr_kafka_read *record)
 {
     return mr_slice_equal(record->key, MR_SLICE("{\"mr-resolved\":true}"));

@@ -26,6 +26,9 @@ struct mr_event {
 /* A resolved marker (docs/consumers.md), which is no event; where it comes is no matter of order. */
 bool mr_event_is_marker(const struct mr_kafka_read *record);
 
+/* Of a key or a value that comes with its schema (docs/formats.md, "JSON with schemas"): the payload. What has none stays as it is. */
+mr_slice mr_event_payload(mr_slice text);
+
 /* NULL, or what is wrong with the record: a sentence without values of rows. */
 const char *mr_event_read(enum mr_format format, const struct mr_kafka_read *record,
                           struct mr_event *ret_event);

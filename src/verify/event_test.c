@@ -19,8 +19,31 @@ static void test_a_marker_is_no_event(void **state)
     assert_non_null(mr_event_read(MR_FORMAT_DEBEZIUM, &other, &event));
 }
 
+static void test_payload(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *payload;
+    } cases[] = {
+        {"{\"schema\":{\"type\":\"struct\",\"fields\":[]},\"payload\":{\"id\":1}}", "{\"id\":1}"},
+        {"{\"schema\":{\"type\":\"struct\",\"doc\":\"}\"},\"payload\":null}", "null"},
+        {"{\"id\":1}", "{\"id\":1}"},
+        {"{\"schema\":\"public\",\"payload\":1}", NULL},
+        {"{\"schema\":{\"type\":\"struct\",\"fields\":[]},\"other\":1}", NULL},
+        {"{\"schema\":{\"type\":\"struct\",", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        mr_slice text = mr_slice_of(cases[i].text);
+        mr_slice want = cases[i].payload == NULL ? text : mr_slice_of(cases[i].payload);
+        assert_true(mr_slice_equal(mr_event_payload(text), want));
+    }
+    assert_null(mr_event_payload((mr_slice){0}).data);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_marker_is_no_event)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_marker_is_no_event),
+                                       cmocka_unit_test(test_payload)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -334,15 +334,15 @@ static uint32_t scale_of(const struct mr_verify_type *type)
 
 /* An array of a type that has this form. */
 static struct mr_verify_form array_of(struct mr_verify_form form, const struct row *row,
-                                      bool is_compared, bool is_avro)
+                                      bool is_compared, bool has_schema)
 {
     /* As the server writes it, and not as JSON that it is. */
     static const char as_text[] = "CASE WHEN @ IS NOT NULL THEN format('%s', @) END";
     if (row->array == NULL) {
         form.shape = is_compared ? MR_SHAPE_ABSENT : MR_SHAPE_UNKNOWN;
-    } else if (is_avro && form.shape != MR_SHAPE_LEAF && row->array[0] != '\0') {
+    } else if (has_schema && form.shape != MR_SHAPE_LEAF && row->array[0] != '\0') {
         form.shape = MR_SHAPE_UNKNOWN;
-    } else if (is_avro || row->array[0] == '\0') {
+    } else if (has_schema || row->array[0] == '\0') {
         form.sql = row->sql != NULL ? row->sql : form.leaf == MR_LEAF_TEXT ? as_text : "@";
         form.shape = MR_SHAPE_FLAT;
     } else {
@@ -353,8 +353,15 @@ static struct mr_verify_form array_of(struct mr_verify_form form, const struct r
     return form;
 }
 
+/* Whether events with a schema have null for a value that an update left alone: its type can't hold the placeholder. */
+static bool holds_no_text(const struct row *row)
+{
+    return row->leaf == MR_LEAF_DECIMAL || row->leaf == MR_LEAF_REAL8 ||
+           row->shape == MR_SHAPE_TREE || row->choice == BIT_COUNT;
+}
+
 struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
-                                        const struct mr_verify_type *type, bool is_avro)
+                                        const struct mr_verify_type *type, bool has_schema)
 {
     /* As text: to_json would call a cast to json that the type's owner made (json_categorize_type in
      * src/backend/utils/adt/jsonfuncs.c). */
@@ -376,13 +383,13 @@ struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
         .is_scaled = type->modifier < 0 && strcmp(type->name, "numeric") == 0,
         .is_text = row->leaf == MR_LEAF_TEXT && row->sql == NULL &&
                    !is_word("uuid inet cidr macaddr macaddr8", type->name),
-        .is_hidden = is_of_extension,
+        .is_hidden = is_of_extension || (has_schema && holds_no_text(row)),
         .digits = type->modifier > 0 && type->modifier < 6 ? type->modifier : 6,
         .sql = row->sql,
         .back = type->is_array    ? NULL
                 : row == &of_enum ? ""
                                   : find_back(row, type)};
-    return type->is_array ? array_of(form, row, !is_of_extension, is_avro) : form;
+    return type->is_array ? array_of(form, row, !is_of_extension, has_schema) : form;
 }
 
 /* `sql` with `value` for each @. */

@@ -44,9 +44,9 @@ struct mr_verify_type {
     int32_t modifier; /* -1: none */
 };
 
-/* With `types = "debezium"`; `is_avro`: events have an array's elements in one list, whatever dimensions it has. */
+/* With `types = "debezium"`; `has_schema`: events have an array's elements in one list, whatever dimensions it has. */
 struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
-                                        const struct mr_verify_type *type, bool is_avro);
+                                        const struct mr_verify_type *type, bool has_schema);
 
 /* Adds to `sql` what makes the value of an event's text, which is SQL of type text; not where `back` is NULL. */
 void mr_verify_form_back_sql(const struct mr_verify_form *form, const char *text,

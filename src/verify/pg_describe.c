@@ -140,7 +140,8 @@ static struct mr_verify_form form_of(const struct mr_encode_options *encode,
         .is_built_in = mr_pg_result_true(result, row, DESCRIBED_IS_BUILT_IN),
         .is_array = mr_pg_result_true(result, row, DESCRIBED_IS_ARRAY),
         .modifier = (int32_t)strtol(mr_pg_result_value(result, row, DESCRIBED_MODIFIER), NULL, 10)};
-    return mr_verify_form_of(&encode->modes, &type, encode->format == MR_FORMAT_AVRO);
+    bool has_schema = encode->format == MR_FORMAT_AVRO || encode->json_schemas != MR_JSON_BARE;
+    return mr_verify_form_of(&encode->modes, &type, has_schema);
 }
 
 /* What the type makes of what the configuration does. A value that is treated is a text. */

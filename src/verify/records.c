@@ -100,7 +100,12 @@ static mr_status take_record(struct mr_work *work, struct mr_kafka_read *read,
         work->topic.cause = "registry";
         return MR_OK;
     }
-    what = what == NULL ? mr_event_read(work->tools->config->encode.format, read, &event) : what;
+    const struct mr_encode_options *encode = &work->tools->config->encode;
+    if (encode->json_schemas != MR_JSON_BARE) {
+        read->key = mr_event_payload(read->key);
+        read->value = mr_event_payload(read->value);
+    }
+    what = what == NULL ? mr_event_read(encode->format, read, &event) : what;
     if (what != NULL) {
         refuse_record(work, read, what);
         return MR_OK;

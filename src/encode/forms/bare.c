@@ -1,5 +1,6 @@
 /* Rows without an envelope: what Debezium's ExtractNewRecordState makes of its events (3.7, ExtractNewRecordState.doApply,
  * DefaultDeleteHandlingStrategy), with fields of the envelope added to value and headers. */
+#include "encode/forms/connect.h"
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 
@@ -39,12 +40,6 @@ static void add_header(struct mr_buffer *out, const struct mr_added_field *field
     mr_header_end(out, header);
 }
 
-static bool rewrites(const struct mr_bare_options *options)
-{
-    return options->deletes == MR_DELETE_REWRITE ||
-           options->deletes == MR_DELETE_REWRITE_WITH_TOMBSTONE;
-}
-
 /* MR_ERR_CONFIG: a column has the name of an added field. */
 static mr_status bare_plan(struct mr_encoder *encoder, struct mr_plan *plan,
                            struct mr_error *ret_error)
@@ -54,7 +49,7 @@ static mr_status bare_plan(struct mr_encoder *encoder, struct mr_plan *plan,
     plan->operations &= ~(1u << MR_OP_TRUNCATE); /* which has no row */
     for (uint32_t i = 0; i < relation->column_count; i++) {
         const char *name = relation->columns[i].name;
-        bool taken = rewrites(bare) && strcmp(name, "__deleted") == 0;
+        bool taken = mr_bare_rewrites(bare) && strcmp(name, "__deleted") == 0;
         for (uint32_t k = 0; k < bare->field_count; k++) {
             taken |= strcmp(name, bare->fields[k].name) == 0;
         }
@@ -66,7 +61,20 @@ static mr_status bare_plan(struct mr_encoder *encoder, struct mr_plan *plan,
                            name, relation->schema, relation->table);
         }
     }
+    if (encoder->options.json_schemas != MR_JSON_BARE) {
+        plan->connect = mr_connect_new(&encoder->options, plan);
+    }
     return MR_OK;
+}
+
+static void bare_key(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
+                     const struct mr_tuple *row, const struct mr_tuple *old)
+{
+    if (MR_UNLIKELY(plan->connect != NULL)) {
+        mr_wrapped_key(out, encoder, plan, row, old);
+    } else {
+        mr_row_key_object(out, encoder, plan, row, old);
+    }
 }
 
 /* The row with the added fields: of a delete the old one. */
@@ -75,15 +83,19 @@ static void bare_value(struct mr_buffer *out, struct mr_encoder *encoder, struct
 {
     const struct mr_bare_options *options = &encoder->options.bare;
     bool deletes = event->op == MR_OP_DELETE;
+    bool wraps = MR_UNLIKELY(plan->connect != NULL) &&
+                 (encoder->options.json_schemas & MR_JSON_VALUE_SCHEMA) != 0;
     if (deletes && options->deletes == MR_DELETE_NULL) {
-        MR_BUFFER_LITERAL(out, "null");
+        mr_buffer_slice(out, wraps ? plan->connect->end : MR_SLICE("null"));
         return;
     }
+    mr_connect_begin(out, wraps, wraps ? plan->connect->row : MR_SLICE(""));
+    out->is_typed = plan->connect != NULL;
     uint8_t *begin = out->at;
     mr_row_columns(out, encoder, plan, deletes ? &change->before : &change->after,
                    deletes ? NULL : &change->before);
     mr_row_missing(out, encoder, plan);
-    if (rewrites(options)) {
+    if (mr_bare_rewrites(options)) {
         mr_buffer_slice(out, deletes ? MR_SLICE(",\"__deleted\":\"true\"")
                                      : MR_SLICE(",\"__deleted\":\"false\""));
     }
@@ -92,6 +104,8 @@ static void bare_value(struct mr_buffer *out, struct mr_encoder *encoder, struct
         add_field(out, &options->fields[i], &source);
     }
     mr_row_close(out, begin);
+    mr_connect_end(out, wraps);
+    out->is_typed = false;
 }
 
 static bool has_headers(const struct mr_encoder *encoder,
@@ -124,8 +138,20 @@ static struct mr_delete_form bare_deletes(const struct mr_encode_options *option
                          (mode == MR_DELETE_REWRITE_WITH_TOMBSTONE && options->tombstones)};
 }
 
-MR_SKELETON_CHANGE(bare_change, .value = bare_value, .headers = bare_headers,
+/* Its messages have their envelope. */
+static bool bare_message(struct mr_encoder *encoder, const struct mr_message_event *message,
+                         struct mr_buffer *out, struct mr_record *ret_record)
+{
+    return (encoder->options.json_schemas == MR_JSON_BARE ? mr_debezium_message
+                                                          : mr_wrapped_message)(
+        encoder, message, out, ret_record);
+}
+
+MR_SKELETON_CHANGE(bare_change, .key = bare_key, .value = bare_value, .headers = bare_headers,
                    .has_headers = has_headers, .deletes = bare_deletes)
 
-const struct mr_form_ops mr_form_row = {
-    .ends_rows = true, .plan = bare_plan, .change = bare_change, .message = mr_debezium_message};
+const struct mr_form_ops mr_form_row = {.ends_rows = true,
+                                        .plan = bare_plan,
+                                        .forget = mr_wrapped_forget,
+                                        .change = bare_change,
+                                        .message = bare_message};

@@ -1,7 +1,8 @@
-/* Debezium's change events, without schemas: `before, after, source, transaction, op, ts_ms, ts_us, ts_ns`.
+/* Debezium's change events: `before, after, source, transaction, op, ts_ms, ts_us, ts_ns`.
  *
  * The order of fields and the form of each are those of Debezium 3.7 for PostgreSQL with Kafka Connect's
- * JsonConverter and schemas.enable=false. What does not differ between rows is written by the same functions in Avro. */
+ * JsonConverter and schemas.enable=false. What does not differ between rows is written by the same functions in Avro, and what is
+ * between a schema and its end (wrapped.c) is the same. */
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 
@@ -74,8 +75,9 @@ __attribute__((cold)) void mr_event_transaction(struct mr_buffer *out, struct mr
     mr_put_json(out, MR_SLICE(",\"op\":\""));
 }
 
-static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
-                           const struct mr_change *change, const struct mr_event *event)
+MR_SKELETON void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder,
+                                struct mr_plan *plan, const struct mr_change *change,
+                                const struct mr_event *event)
 {
     MR_BUFFER_LITERAL(out, "{\"before\":");
     mr_row_or_null(out, encoder, plan, event->before, NULL);
@@ -96,7 +98,13 @@ static void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder, st
     mr_buffer_append(out, encoder->stamp.clock.data, encoder->stamp.clock.len);
 }
 
-MR_SKELETON_CHANGE(debezium_change, .value = write_envelope)
+MR_SKELETON_CHANGE(debezium_change, .key = mr_row_key_object, .value = write_envelope)
+
+void mr_debezium_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
+                          const struct mr_change *change, const struct mr_event *event)
+{
+    write_envelope(out, encoder, plan, change, event);
+}
 
 struct mr_record mr_message_record(const struct mr_encoder *encoder,
                                    const struct mr_message_event *message)

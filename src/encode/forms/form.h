@@ -21,6 +21,7 @@ struct mr_form_ops {
 };
 
 extern const struct mr_form_ops mr_form_debezium;
+extern const struct mr_form_ops mr_form_wrapped;
 extern const struct mr_form_ops mr_form_avro;
 extern const struct mr_form_ops mr_form_flat;
 extern const struct mr_form_ops mr_form_cloudevents;
@@ -109,6 +110,19 @@ void mr_message_content(struct mr_buffer *out, const struct mr_encoder *encoder,
 
 void mr_message_envelope(struct mr_buffer *out, struct mr_encoder *encoder,
                          const struct mr_message_event *message);
+
+/* Whether rows that are there say so, as those that are gone do. */
+static inline bool mr_bare_rewrites(const struct mr_bare_options *options)
+{
+    return options->deletes == MR_DELETE_REWRITE ||
+           options->deletes == MR_DELETE_REWRITE_WITH_TOMBSTONE;
+}
+
+struct mr_event;
+
+/* The value of a change. */
+void mr_debezium_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
+                          const struct mr_change *change, const struct mr_event *event);
 
 /* Writes a message with an envelope in the form at hand. */
 bool mr_debezium_message(struct mr_encoder *encoder, const struct mr_message_event *message,

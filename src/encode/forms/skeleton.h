@@ -201,7 +201,7 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
                           struct mr_record *ret_records, uint32_t *ret_count,                      \
                           __attribute__((unused)) struct mr_error *ret_error)                      \
     {                                                                                              \
-        static const struct mr_skeleton form = {.key = mr_row_key_object, __VA_ARGS__};            \
+        static const struct mr_skeleton form = {__VA_ARGS__};                                      \
         *ret_count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);           \
         return MR_OK;                                                                              \
     }

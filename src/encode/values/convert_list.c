@@ -1,7 +1,7 @@
 /* Arrays.
  *
- * A PostgreSQL array has as many dimensions as its value, and its type does not say how many; a type of Avro does. So all elements come
- * in one list there, in the order of unnest() (manual, 9.19, "Array Functions and Operators"). */
+ * A PostgreSQL array has as many dimensions as its value, and its type does not say how many; a schema does. So where there is one, all
+ * elements come in one list, in the order of unnest() (manual, 9.19, "Array Functions and Operators"). */
 
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
@@ -54,6 +54,14 @@ static bool write_element(struct mr_buffer *out, const struct mr_conversion *how
     return text.len > 0 && how->element->write(out, how->element, text, scratch);
 }
 
+/* Around a list that is so deep. */
+static void put_bracket(struct mr_buffer *out, unsigned depth, mr_slice bracket)
+{
+    if (MR_LIKELY(depth == 1 || !out->is_typed)) {
+        mr_put_json(out, bracket);
+    }
+}
+
 /* The lists and their elements; answers how many these are, -1: it is no array. */
 static int64_t write_lists(struct mr_buffer *out, const struct mr_conversion *how,
                            struct mr_cursor *cursor, struct mr_scratch *scratch)
@@ -65,23 +73,27 @@ static int64_t write_lists(struct mr_buffer *out, const struct mr_conversion *ho
     do {
         if (!first) {
             bool goes_on = mr_cursor_take(cursor, delimiter);
-            mr_put_json(out, goes_on ? MR_SLICE(",") : MR_SLICE("]"));
             if (!goes_on) {
+                put_bracket(out, depth, MR_SLICE("]"));
                 depth--;
                 if (!mr_cursor_take(cursor, '}')) {
                     return -1;
                 }
                 continue;
             }
+            mr_put_json(out, MR_SLICE(","));
         }
         if (mr_cursor_take(cursor, '{')) {
-            mr_put_json(out, MR_SLICE("["));
+            put_bracket(out, ++depth, MR_SLICE("["));
             first = true;
-            if (++depth > DIMENSIONS_MAX) {
+            if (depth > DIMENSIONS_MAX) {
                 return -1;
             }
             if (mr_cursor_take(cursor, '}')) {
-                mr_put_json(out, MR_SLICE("]"));
+                if (depth > 1 && out->is_typed) {
+                    return -1; /* only the whole array has no elements (array_in) */
+                }
+                put_bracket(out, depth, MR_SLICE("]"));
                 depth--;
                 first = false;
             }

@@ -90,6 +90,10 @@ MR_CONVERT(sparse_vector)
         !mr_cursor_number(&cursor, 1, 10, &dimensions) || !mr_cursor_ended(&cursor)) {
         return false;
     }
+    if (out->is_typed && dimensions > INT16_MAX) { /* Debezium's schema has 16 bits for each index */
+        mr_put_null(out);
+        return true;
+    }
     const uint32_t *order = mr_java_order(hashes, count, buckets_for(count));
     mr_put_record(out, MR_SLICE("{\"dimensions\":"), false);
     mr_put_int(out, dimensions);

@@ -223,6 +223,10 @@ static bool is_same_datum(const struct mr_datum *a, const struct mr_datum *b)
                                   (a->len == b->len && memcmp(a->data, b->data, a->len) == 0));
 }
 
+#define FAULT_KEY                                                                                  \
+    "it is part of the key, and its schema can't hold what the row has there (text that is not "   \
+    "UTF-8, not-a-number, an infinity); leave it out of the key with key_columns"
+
 /* Not-a-number and the infinities of a numeric, and times that the nanoseconds of 64 bits don't reach, are null in a value. In a
  * key they would all be one row. */
 static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
@@ -236,6 +240,9 @@ static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
     if (MR_LIKELY(len != sizeof(null) - 1 || memcmp(begin, null, len) != 0) ||
         plan->columns[column].form == NULL || plan->columns[column].rule == MR_RULE_JSON) {
         return;
+    }
+    if (out->is_typed) {
+        latch(encoder, column, FAULT_KEY);
     }
     out->at = begin;
     MR_BUFFER_LITERAL(out, "{\"text\":");
@@ -297,6 +304,7 @@ void mr_row_key_text(struct mr_buffer *out, const uint8_t *text, size_t len)
         return;
     }
     out->met_bytes = true;
+    out->misfit = out->is_typed;
     static const char digits[] = "0123456789abcdef";
     MR_BUFFER_LITERAL(out, "{\"hex\":\"");
     for (size_t i = 0; i < len; i++) {
@@ -317,6 +325,10 @@ void mr_row_key_object(struct mr_buffer *out, struct mr_encoder *encoder,
         } else if (plan->columns[plan->key.columns[i]].writer == MR_WRITE_STRING ||
                    plan->columns[plan->key.columns[i]].writer == MR_WRITE_ABSENT) {
             mr_row_key_text(out, value->data, value->len);
+            if (MR_UNLIKELY(out->misfit)) {
+                out->misfit = false;
+                latch(encoder, plan->key.columns[i], FAULT_KEY);
+            }
         } else {
             write_key_text(out, encoder, plan, plan->key.columns[i], value);
         }

@@ -253,14 +253,14 @@ struct mr_type_form mr_type_form(const struct mr_encode_options *options,
                         : family_form(options, type, is_array, modifier);
 }
 
-/* Where a type of Avro can't hold the text, it is null. */
+/* Where a type of a schema can't hold the text, it is null. */
 static void write_unknown(struct mr_buffer *out, enum mr_rule rule, const char *text)
 {
     enum mr_unknown form = mr_rules[rule].unknown;
     if (form == MR_UNKNOWN_BYTES) {
         mr_convert_binary(out, (enum mr_binary_mode)mr_rules[rule].detail, (const uint8_t *)text,
                           strlen(text));
-    } else if (out->is_avro && form != MR_UNKNOWN_TEXT) {
+    } else if ((out->is_avro || out->is_typed) && form != MR_UNKNOWN_TEXT) {
         mr_put_null(out);
     } else {
         mr_put_slice(out, mr_slice_of(text));
@@ -270,6 +270,10 @@ static void write_unknown(struct mr_buffer *out, enum mr_rule rule, const char *
 /* As Debezium: lists of numbers have the bytes of the text. */
 static void write_unknown_list(struct mr_buffer *out, enum mr_rule element, const char *text)
 {
+    if (out->is_typed && mr_rules[element].unknown == MR_UNKNOWN_OTHER) {
+        mr_put_null(out);
+        return;
+    }
     bool is_number = mr_rules[element].unknown == MR_UNKNOWN_NUMBER;
     size_t count = is_number ? strlen(text) : 1;
     uint8_t *list = mr_put_list(out, MR_SLICE("["));
