@@ -1,9 +1,11 @@
 """`types = "debezium"`, judged by Debezium itself: its connector in Kafka Connect and millrace read the same statements of one
 database, each by a slot of its own, and every record is compared byte for byte."""
 
+import base64
 import json
 import os
 import re
+import subprocess
 import sys
 
 import pytest
@@ -102,8 +104,30 @@ VARIANTS = {
 }
 
 
+def described(*sides):
+    """Schemas around keys, values, or both, as Connect has them unless it is told otherwise."""
+    return {**{f"{side}.converter": connect.CONVERTER for side in ("key", "value")},
+            **{f"{side}.converter.schemas.enable": str(side in sides).lower() for side in ("key", "value")}}
+
+
+# JSON with schemas: of every type in every mode, in both forms of events that have them.
+VARIANTS |= {
+    "described": ({**described("key", "value"), **VARIANTS["transactions"][0], "skipped.operations": "none"},
+                  {"json__schemas": '"both"', **VARIANTS["transactions"][1], "skipped_operations": "[]"}),
+    "describedtext": ({**described("value"), **VARIANTS["text"][0]}, {"json__schemas": '"value"', **VARIANTS["text"][1]}),
+    "describeddouble": ({**described("key", "value"), **VARIANTS["double"][0]}, {"json__schemas": '"both"', **VARIANTS["double"][1]}),
+    "describedcolumns": ({**described("key", "value"), **VARIANTS["micros"][0]}, {"json__schemas": '"both"', **VARIANTS["micros"][1]}),
+    "describedkeys": ({**described("key"), **VARIANTS["micro"][0]}, {"json__schemas": '"key"', **VARIANTS["micro"][1]}),
+    "describedrows": ({**described("key", "value"), **VARIANTS["rows"][0], **VARIANTS["nanos"][0]},
+                       {"json__schemas": '"both"', **VARIANTS["rows"][1], **VARIANTS["nanos"][1]}),
+    "describednulls": ({**described("value"), **unwrap("tombstone")},
+                        {"json__schemas": '"value"', "format": '"row"', "row__delete_tombstone_handling_mode": '"tombstone"',
+                         "messages__prefixes": '["*"]'}),
+}
+
+
 # Those that have the tables of odd.py, too: Debezium takes long to make so many topics.
-WITH_ODD = ("default", "transactions")
+WITH_ODD = ("default", "transactions", "described")
 
 
 class Run:
@@ -189,7 +213,8 @@ class Run:
 @pytest.fixture(scope="module")
 def both(request, tmp_path_factory):
     """The records of Debezium and of millrace, by variant: of those that this run has chosen, and the default's."""
-    chosen = {item.callspec.params["variant"] for item in request.session.items if item.originalname == "test_debezium_equal"}
+    chosen = {item.callspec.params["variant"] for item in request.session.items
+              if item.originalname in ("test_debezium_equal", "test_connect_reads_what_has_schemas")}
     yield from connect.both(Run(tmp_path_factory.mktemp("debezium"), {"default", *chosen}))
 
 
@@ -225,14 +250,58 @@ def columns_apart(theirs, ours):
                 yield f"{part}.{name}", a.get(name, "(absent)"), b.get(name, "(absent)")
 
 
+# The beginning of each topic's name, which is in the names of schemas.
+OWN_PREFIX = re.compile(r'"name":"t_[0-9a-f]{10}(?:dbz|mr)')
+
+
+def unwrapped(text):
+    """Schema and payload of a key or value, as they are written; no schema: it comes without."""
+    if text is None or not text.startswith('{"schema":{'):
+        return None, text
+    end = json.JSONDecoder().raw_decode(text, len('{"schema":'))[1]
+    assert text[end:].startswith(',"payload":') and text[-1] == "}", text
+    return OWN_PREFIX.sub('"name":"', text[len('{"schema":'):end]), text[end + len(',"payload":'):-1]
+
+
+def columns_of(schema):
+    """The schemas of a row's columns, and of `before` and `after`, wherever the row is."""
+    for field in schema["fields"]:
+        if field.get("field") in ("before", "after") and field["type"] == "struct":
+            yield from field["fields"]
+        else:
+            yield field
+
+
+def schemas_apart(topic, theirs, ours):
+    """What differs between two schemas."""
+    if theirs == ours:
+        return
+    if theirs is None or ours is None:
+        yield f"schema {theirs} {ours}"
+        return
+    theirs, ours = json.loads(theirs), json.loads(ours)
+    for left, right in zip(columns_of(theirs), columns_of(ours)):
+        if left != right:
+            kind = cases.type_of(topic.replace("-", "."), f"after.{left['field']}")
+            cases.excuse(kind, left, right)
+    a, b = json.dumps(theirs, ensure_ascii=False), json.dumps(ours, ensure_ascii=False)
+    if a != b:
+        at = next(i for i, (left, right) in enumerate(zip(a + "!", b + "?")) if left != right)
+        yield f"schema: Debezium …{a[max(0, at - 300):at + 200]}\n    millrace …{b[max(0, at - 300):at + 200]}"
+
+
 def told(topic, at, theirs, ours):
     """What differs between two records, a line each."""
     place = f"{topic} record {at} key {theirs.key}"
-    if theirs.key != ours.key:
+    (key_schema, key), (our_key_schema, our_key) = unwrapped(theirs.key), unwrapped(ours.key)
+    (schema, value), (our_schema, our_value) = unwrapped(theirs.value), unwrapped(ours.value)
+    for what, left, right in (("key", key_schema, our_key_schema), ("value", schema, our_schema)):
+        yield from (f"{place}: {what} {line}" for line in schemas_apart(topic, left, right))
+    if key != our_key:
         yield f"{place}: key {ours.key}"
     if headers_apart(theirs.headers, our_headers(ours)):
         yield f"{place}: headers {theirs.headers} {our_headers(ours)}"
-    a, b = normal(theirs.value), normal(ours.value)
+    a, b = normal(value), normal(our_value)
     if "LOGICAL_DECODING_MESSAGE" in (a or "") and "data_collections" in a:  # whose place among the tables is that of its address
         a, b = (re.sub(r'(?<=data_collections":)\[.*\]', lambda found: json.dumps(sorted(json.loads(found[0]), key=str)), value)
                 for value in (a, b))
@@ -289,3 +358,41 @@ def test_debezium_judge_sees(both):
                         ("value", record.value.replace('"op":"c"', '"op": "c"')), ("headers", {"a": "b"})]:
         changed = type("Changed", (Other,), {name: fault})
         assert fault != getattr(Other, name) and list(told("public.numbers", 0, record, changed)), name
+
+
+def read_by_connect(texts):
+    """What Kafka Connect's own converter says of keys and values with schemas, a line each."""
+    said = subprocess.run(["java", "-XX:TieredStopAtLevel=1", "-cp", connect.jars(),
+                           os.path.join(connect.ROOT, "tests", "debezium", "Reader.java")],
+                          input="".join(base64.b64encode(text.encode()).decode() + "\n" for text in texts), capture_output=True,
+                          encoding="utf-8", timeout=240, check=True)
+    return said.stdout.splitlines()
+
+
+def countable(text):
+    """Connect's reader takes what is no number for 0, and has no sign of it: JsonConverter's FLOAT64 is Jackson's doubleValue()."""
+    return re.sub(r'"(?:NaN|-?Infinity)"|-0\.0(?=[,}\]])', "0.0", text)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant.startswith("described")])
+def test_connect_reads_what_has_schemas(both, variant):
+    """Connect's converter takes each record, with the schema's types, and writes the same again: those that differ from Debezium's,
+    too."""
+    texts = [text for records in both[variant][1].by_topic.values() for record in records for text in (record.key, record.value)
+             if text is not None and text.startswith('{"schema":')]
+    found = read_by_connect(texts)
+    assert len(found) == len(texts) >= cases.LEAST_RECORDS[variant]
+    wrong = [f"{text[-600:]}: {line[:20]} … {line[-600:]}" for text, line in zip(texts, found)
+             if line != "same" and countable(line) != "other: " + countable(text)]
+    assert not wrong, f"{len(wrong)} of {len(texts)}:\n" + "\n".join(wrong[:10])
+
+
+def test_connects_reader_sees():
+    """It refuses, or writes otherwise, what does not fit the schema."""
+    column = '{"type":"%s","optional":%s,"field":"a"}'
+    text = '{"schema":{"type":"struct","fields":[' + column + '],"optional":false},"payload":{"a":%s}}'
+    good = [text % ("int32", "true", "null"), text % ("int32", "false", "1"), text % ("string", "false", '"x"')]
+    bad = [text % ("int32", "false", "null"), text % ("int32", "true", "[1]"), text % ("string", "true", "1"),
+           text % ("bytes", "true", "{}"), '{"a":1}', good[0].replace("payload", "pay"), good[1].replace('"a":1', '"a":1,"b":2')]
+    assert [line == "same" for line in read_by_connect(good + bad)] == [True] * len(good) + [False] * len(bad)

@@ -134,6 +134,37 @@ def apart(place, told, read):
         yield f"{place}: JSON {json.dumps(told)[:100]}, Avro {json.dumps(read)[:100]}"
 
 
+def test_json_with_schemas_follows_the_table(database, millrace, topic):
+    """Copied rows, the stream's, and those after a kill have one schema; a new column is in it from its first row on."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'copied')")
+    process = millrace(types='"debezium"', json__schemas='"both"', **SNAPSHOT).start().streaming()
+    database.run("INSERT INTO t VALUES (2, 'streamed')")
+    database.run("BEGIN; INSERT INTO t VALUES (3, 'before'); ALTER TABLE t ADD n numeric(5,2); INSERT INTO t VALUES (4, 'after', 1.1); COMMIT")
+    source = topic(database.topic("t"))
+    records = source.take(4)
+    process.kill()
+    process.start().streaming()
+    database.run("UPDATE t SET v = NULL WHERE id = 4")
+    database.run("DELETE FROM t WHERE id = 4")
+    records += source.take(3)
+    assert records.pop().value is None
+    values = [record.json for record in records]
+    assert [(value["payload"]["op"], value["payload"]["after"]) for value in values] == [
+        ("r", {"id": 1, "v": "copied"}), ("c", {"id": 2, "v": "streamed"}), ("c", {"id": 3, "v": "before"}),
+        ("c", {"id": 4, "v": "after", "n": "bg=="}), ("u", {"id": 4, "v": None, "n": "bg=="}), ("d", None)]
+    schemas = [value["schema"] for value in values]
+    assert schemas[0] == schemas[1] == schemas[2] != schemas[3] == schemas[4] == schemas[5]
+    for schema, wanted in ((schemas[0], ["id", "v"]), (schemas[3], ["id", "v", "n"])):
+        before, after = schema["fields"][:2]
+        assert [field["field"] for field in before["fields"]] == wanted and before["fields"] == after["fields"]
+        assert (before["field"], after["field"], before["name"]) == ("before", "after", f"{database.prefix}.public.t.Value")
+        assert [field["optional"] for field in before["fields"]] == [False] + [True] * (len(wanted) - 1)
+    assert all(record.json_key == {"schema": records[0].json_key["schema"], "payload": {"id": number}}
+               for record, number in zip(records, (1, 2, 3, 4, 4, 4)))
+    assert process.stop() == 0
+
+
+
 def test_avro_says_what_json_says(database, registry, tmp_path):
     """Every statement of the comparison with Debezium, in both formats from one database: the same records in the same order."""
     with connect(database.name) as connection:

@@ -19,6 +19,7 @@ extern const struct micro_bench micro_decode;
 extern const struct micro_bench micro_encode_debezium;
 extern const struct micro_bench micro_encode_flat;
 extern const struct micro_bench micro_encode_typed;
+extern const struct micro_bench micro_encode_schemas;
 extern const struct micro_bench micro_encode_avro;
 extern const struct micro_bench micro_flow;
 extern const struct micro_bench micro_batch;

@@ -165,13 +165,15 @@ static mr_status keep_change(void *context, const struct mr_change *change,
     return on_change(context, change, ret_error);
 }
 
-static struct rows *encode_open(enum mr_format format, enum mr_types types)
+static struct rows *encode_open(enum mr_format format, enum mr_types types,
+                                enum mr_json_schemas json_schemas)
 {
     struct rows *rows = rows_new();
     rows->schemas = format == MR_FORMAT_AVRO ? mr_schemas_new() : NULL;
     const struct mr_encode_options options = {
         .format = format,
         .types = types,
+        .json_schemas = json_schemas,
         .schemas = rows->schemas,
         .topic_prefix = "bench",
         .unavailable_value = "__debezium_unavailable_value",
@@ -183,9 +185,10 @@ static struct rows *encode_open(enum mr_format format, enum mr_types types)
     return rows;
 }
 
-static void *encode_kept_open(enum mr_format format, enum mr_types types)
+static void *encode_kept_open(enum mr_format format, enum mr_types types,
+                              enum mr_json_schemas json_schemas)
 {
-    struct rows *rows = encode_open(format, types);
+    struct rows *rows = encode_open(format, types, json_schemas);
     rows->kept = MR_NEW_ARRAY(struct kept, ROWS);
     rows->handler.change = keep_change;
     play(rows, ROWS);
@@ -194,22 +197,27 @@ static void *encode_kept_open(enum mr_format format, enum mr_types types)
 
 static void *encode_debezium_open(void)
 {
-    return encode_kept_open(MR_FORMAT_DEBEZIUM, MR_TYPES_TEXT);
+    return encode_kept_open(MR_FORMAT_DEBEZIUM, MR_TYPES_TEXT, MR_JSON_BARE);
 }
 
 static void *encode_flat_open(void)
 {
-    return encode_kept_open(MR_FORMAT_FLAT, MR_TYPES_TEXT);
+    return encode_kept_open(MR_FORMAT_FLAT, MR_TYPES_TEXT, MR_JSON_BARE);
 }
 
 static void *encode_typed_open(void)
 {
-    return encode_kept_open(MR_FORMAT_DEBEZIUM, MR_TYPES_DEBEZIUM);
+    return encode_kept_open(MR_FORMAT_DEBEZIUM, MR_TYPES_DEBEZIUM, MR_JSON_BARE);
+}
+
+static void *encode_schemas_open(void)
+{
+    return encode_kept_open(MR_FORMAT_DEBEZIUM, MR_TYPES_DEBEZIUM, MR_JSON_SCHEMAS);
 }
 
 static void *encode_avro_open(void)
 {
-    return encode_kept_open(MR_FORMAT_AVRO, MR_TYPES_DEBEZIUM);
+    return encode_kept_open(MR_FORMAT_AVRO, MR_TYPES_DEBEZIUM, MR_JSON_BARE);
 }
 
 /* The hash takes length and ends of the value; going over all of it would drown what is measured. */
@@ -238,12 +246,17 @@ const struct micro_bench micro_encode_flat = {.name = "encode_flat",
                                               .open = encode_flat_open,
                                               .run = encode_run,
                                               .close = rows_close};
-/* The same values in JSON and in Avro. */
+/* The same values in JSON, in JSON with schemas, and in Avro. */
 const struct micro_bench micro_encode_typed = {.name = "encode_typed",
                                                .event = "row",
                                                .open = encode_typed_open,
                                                .run = encode_run,
                                                .close = rows_close};
+const struct micro_bench micro_encode_schemas = {.name = "encode_schemas",
+                                                 .event = "row",
+                                                 .open = encode_schemas_open,
+                                                 .run = encode_run,
+                                                 .close = rows_close};
 const struct micro_bench micro_encode_avro = {.name = "encode_avro",
                                               .event = "row",
                                               .open = encode_avro_open,
@@ -270,7 +283,7 @@ static mr_status flow_change(void *context, const struct mr_change *change,
 
 static void *flow_open(void)
 {
-    struct rows *rows = encode_open(MR_FORMAT_DEBEZIUM, MR_TYPES_TEXT);
+    struct rows *rows = encode_open(MR_FORMAT_DEBEZIUM, MR_TYPES_TEXT, MR_JSON_BARE);
     mr_pool_init(&rows->pool, 2, 2, BATCH_BYTES, BATCH_BYTES);
     rows->batch = mr_pool_acquire(&rows->pool);
     rows->handler.change = flow_change;

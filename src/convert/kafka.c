@@ -176,6 +176,21 @@ static void convert_avro(struct mr_convert *c, const char *java)
     convert_names(c, "field.name.adjustment.mode");
 }
 
+/* JsonConverter has schemas unless it is told otherwise (its JsonConverterConfig). */
+static void take_schemas(struct mr_convert *c, const char *side, const char *given)
+{
+    const struct mr_cv_line *values = mr_cv_find(c, "value.converter");
+    bool is_cloud = values != NULL && mr_cv_is_class(values->value, "CloudEventsConverter");
+    if (c->has_outbox || is_cloud) {
+        LOST(c, given,
+             "%s have no schema around them: consumers find what stood in \"payload\" at the top",
+             c->has_outbox ? "events of an outbox" : "keys of CloudEvents");
+        return;
+    }
+    c->schemas |=
+        strcmp(side, "key") == 0 ? (uint32_t)MR_JSON_KEY_SCHEMA : (uint32_t)MR_JSON_VALUE_SCHEMA;
+}
+
 /* What the converter's class says of the events; `schemas` is its schemas.enable. */
 static void note_converter(struct mr_convert *c, const char *side, const struct mr_cv_line *line,
                            const struct mr_cv_line *schemas)
@@ -194,16 +209,12 @@ static void note_converter(struct mr_convert *c, const char *side, const struct 
               "is in the Connect worker's configuration; %s",
               c->has_outbox
                   ? "where it is StringConverter, take outbox.key_format or outbox.value_format out"
-                  : "see that it is JsonConverter with schemas.enable = false, which is what "
-                    "millrace writes");
+                  : "see that it is JsonConverter; where its schemas.enable is not false, set "
+                    "json.schemas (docs/formats.md)");
     } else if (is_json && (schemas == NULL || strcmp(schemas->value, "false") != 0)) {
-        LOST(c, schemas != NULL ? schemas->given : line->given,
-             "events have no schema around them: consumers find what stood in \"payload\" at the "
-             "top");
+        take_schemas(c, side, schemas != NULL ? schemas->given : line->given);
     } else if (!is_json && !is_bare) {
-        LOST(c, line->given,
-             "events are JSON without schemas, as JsonConverter with schemas.enable = false writes "
-             "them; let consumers read that");
+        LOST(c, line->given, "events are JSON, as JsonConverter writes it; let consumers read that");
     } else if (is_bare && c->outboxes.count > 0 && c->outboxes.count < c->tables.count) {
         LOST(c, line->given,
              "holds for events of the outbox; those of other tables are JSON, which this converter "
@@ -255,6 +266,10 @@ void mr_cv_kafka(struct mr_convert *c)
     } else {
         convert_side(c, "key");
         convert_side(c, "value");
+        if (c->schemas != MR_JSON_BARE) {
+            static const char *const words[] = {"none", "key", "value", "both"};
+            mr_cv_set(c, "json.schemas", words[c->schemas]);
+        }
     }
     note_unwrapped(c);
 }

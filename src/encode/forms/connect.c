@@ -189,11 +189,12 @@ static void put_column(struct mr_buffer *out, const struct mr_encode_options *op
     put(out, "}");
 }
 
-/* The stream does not say which columns may not be null, but for those of a key. */
+/* The stream does not say which columns may not be null, but for those of a key. Of them an old row has those in the identity. */
 static bool may_be_null(const struct mr_plan *plan, uint32_t column)
 {
-    return plan->key.may_be_null || !mr_plan_is_key(plan, column) ||
-           !plan->relation->columns[column].in_identity;
+    bool is_held = plan->relation->columns[column].in_identity ||
+                   plan->relation->identity == MR_IDENTITY_NOTHING;
+    return plan->key.may_be_null || !mr_plan_is_key(plan, column) || !is_held;
 }
 
 static void put_name(struct mr_buffer *out, const char *space, const char *name)
