@@ -31,6 +31,7 @@ PROFILER = ("src/profiler/", "src/daemon/profile_routes.c", "src/daemon/profilin
 CLUSTER = ("src/kafka/", "src/sink/", "src/flow/", "src/ports/", "tests/faults/")
 COPIES = ("src/copy/", "src/flow/", "src/ports/")
 EVENTS = ("src/encode/", "src/stream/", "src/event/", "tests/debezium/")
+DESCRIBED = tuple(f"described{what}" for what in ("text", "double", "columns", "keys", "nulls"))
 
 
 def at_least_once(path, *functions):
@@ -46,8 +47,10 @@ NIGHTLY = (
                           "test_rows_come_in_their_newest_form", "test_tables_that_come"), COPIES, 75, "exactly once runs each time"),
     Nightly(("test_debezium_rows.py",), ("src/copy/", *EVENTS), 110, "existing rows in Debezium's form; test_debezium.py runs each time"),
     Nightly(("test_outbox.py::test_outbox_equal",), EVENTS, 150, "a Kafka Connect of its own; what a page promises of outboxes runs each time"),
+    Nightly(tuple(f"test_debezium.py::test_connect_reads_what_has_schemas[{variant}]" for variant in DESCRIBED), EVENTS, 20,
+            "JSON with schemas in each mode; the default and both forms run each time"),
     Nightly(tuple(f"test_debezium.py::test_debezium_equal[{variant}]" for variant in
-                  ("double", "micro", "micros", "nanos", "headed", "transactions")), EVENTS, 80,
+                  ("double", "micro", "micros", "nanos", "headed", "transactions", *DESCRIBED)), EVENTS, 120,
             "more ways to write times, numbers, bytes and headers, and counts of transactions; the default, and each form, run each time"),
     Nightly(at_least_once("test_topics.py", "test_a_topic_is_deleted_under_load",
                           "test_the_state_topic_is_deleted_under_load"), CLUSTER, 35, "exactly once runs each time"),

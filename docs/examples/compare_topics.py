@@ -13,9 +13,15 @@ import sys
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 
+def payload(text):
+    """What stands in a schema, which names the topic's prefix."""
+    return json.loads(text)["payload"] if text is not None and text.startswith(b'{"schema":') else text
+
+
 def normal(value):
     """An envelope without what is the program's own."""
-    envelope = json.loads(value)
+    envelope = payload(value)
+    envelope = json.loads(value) if envelope is value else envelope
     for member in ("ts_ms", "ts_us", "ts_ns"):
         envelope.pop(member, None)
     for member in ("version", "name", "sequence"):
@@ -38,7 +44,7 @@ def read(brokers, topic):
                     raise KafkaException(message.error())
                 envelope = None if message.value() is None else normal(message.value())
                 lsn = lsn if envelope is None else envelope["source"]["lsn"]
-                records.append((lsn, message.key(), envelope))
+                records.append((lsn, payload(message.key()), envelope))
     consumer.close()
     return found
 

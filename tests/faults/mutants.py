@@ -31,7 +31,17 @@ DELIVERY, CHECKPOINT = "src/flow/delivery.c", "src/event/checkpoint.c"
 KAFKA = "src/sink/kafka/kafka.c"
 VERIFY = "src/verify/"
 RESOLVED, MARKER = "src/resolved/resolved.c", "    mr_lsn lsn = mr_port_published(resolved->base.port);"
+FORMS = "src/encode/forms/"
 MUTANTS = [
+    Mutant("a schema in which a key may be null", FORMS + "connect.c",
+           "    return plan->key.may_be_null || !mr_plan_is_key(plan, column) || !is_held;", "    (void)is_held;\n    return true;",
+           "unit wrapped_test"),
+    Mutant("lists in lists beside a schema of one", "src/encode/values/convert_list.c", "depth == 1 || !out->is_typed", "true",
+           "unit wrapped_test"),
+    Mutant("sends a key that its schema can't hold", "src/encode/values/row.c",
+           "    if (out->is_typed) {\n        latch(encoder, column, FAULT_KEY);\n    }\n", "", "unit wrapped_test"),
+    Mutant("proves a schema, not what is in it", VERIFY + "event.c", "is_wrapped ? payload.text : text", "is_wrapped ? schema.text : text",
+           "unit event_test"),
     Mutant("raises the slot's limit below what it keeps", "src/postgres/server/pg_slot.c",
            "    uint64_t most = (uint64_t)limit_bytes > retained_bytes ? (uint64_t)limit_bytes : retained_bytes;",
            "    uint64_t most = retained_bytes;", "unit pg_slot_test"),
