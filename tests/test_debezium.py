@@ -370,8 +370,9 @@ def read_by_connect(texts):
 
 
 def countable(text):
-    """Connect's reader takes what is no number for 0, and has no sign of it: JsonConverter's FLOAT64 is Jackson's doubleValue()."""
-    return re.sub(r'"(?:NaN|-?Infinity)"|-0\.0(?=[,}\]])', "0.0", text)
+    """Connect's reader takes what is no number for 0, and has no sign of it (JsonConverter's FLOAT64 is Jackson's doubleValue()); its maps
+    have another order."""
+    return json.loads(re.sub(r'"(?:NaN|-?Infinity)"|-0\.0(?=[,}\]])', "0.0", text))
 
 
 @pytest.mark.timeout(900)
@@ -384,7 +385,7 @@ def test_connect_reads_what_has_schemas(both, variant):
     found = read_by_connect(texts)
     assert len(found) == len(texts) >= cases.LEAST_RECORDS[variant]
     wrong = [f"{text[-600:]}: {line[:20]} … {line[-600:]}" for text, line in zip(texts, found)
-             if line != "same" and countable(line) != "other: " + countable(text)]
+             if line != "same" and not (line.startswith("other: ") and countable(line[len("other: "):]) == countable(text))]
     assert not wrong, f"{len(wrong)} of {len(texts)}:\n" + "\n".join(wrong[:10])
 
 

@@ -223,30 +223,29 @@ def payload(raw):
     return text[end:-1]
 
 
+def without_witness(process, *tables):
+    done = subprocess.run([BINARY, "verify", *tables, "--json", "--config", process.path], env=process.environment, capture_output=True,
+                          text=True, timeout=240, check=False)
+    return done.returncode, {line["table"]: line for line in map(json.loads, done.stdout.splitlines())}
+
+
 @pytest.mark.parametrize("form", ["debezium", "row"])
 def test_values_with_schemas_are_proved(database, millrace, form):
-    """Each type, what an update left alone, and a value that is a little different."""
+    """Each type, and a value that is a little different. The witness knows envelopes only."""
     for statement in cases.setup():
         database.run(statement)
-    tables = (*cases.GROUPS, "large")
-    process = millrace(tables=tables, **options_of({"json__schemas": "both", "format": form})).start().streaming()
-    modes = {"avro": payload}
+    process = millrace(tables=tuple(cases.GROUPS), **options_of({"json__schemas": "both", "format": form})).start().streaming()
     fill(database)
-    kept = ", ".join(value for name, _, value in cases.LARGE if name not in ("ge", "gg", "ve", "sp", "gea", "ha"))
-    database.run(f"ALTER TABLE large DROP ge, DROP gg, DROP ve, DROP sp, DROP gea, DROP ha; INSERT INTO large VALUES (1, 1, {kept});"
-                 "UPDATE large SET n = 2")
-    code, said = verified(process, modes)
-    assert set(said) == set(tables) and code == IN_PART
-    for name, line in said.items():
-        assert line["verdict"] == ("equal in part" if name in IN_PARTS else "equal") and not line["differences"], line
-    record = copied(database.topic("numbers"), lambda record: '"i2":1,' in (record.value or ""))[0][0]
-    producer = Producer({"bootstrap.servers": BOOTSTRAP, "log_level": 0})
-    last = copied(database.topic("numbers"), lambda record: True)[-1][0].position
-    head, ordinal, part = last.split("-")
-    producer.produce(database.topic("numbers"), record.value.replace('"i2":1,', '"i2":2,'), record.key, partition=0,
-                     headers=[("mr-pos", f"{head}-{int(ordinal, 16) + 1:010X}-{part}"), ("mr-xid", record.headers["mr-xid"])])
-    assert producer.flush(30) == 0
-    code, said = verified(process, modes, "public.numbers")
+    code, said = verified(process, {"avro": payload}) if form == "debezium" else without_witness(process)
+    assert set(said) == set(cases.GROUPS) and code == IN_PART
+    for name, line in said.items():  # lists of hstore are not compared, as with Avro
+        assert line["verdict"] == ("equal in part" if name in {*IN_PARTS, "arrays"} else "equal") and not line["differences"], line
+    records = [record for record, _ in copied(database.topic("numbers"), lambda record: True)]
+    record = next(record for record in records if '"i2":1,' in (record.value or ""))
+    head, ordinal, part = records[-1].position.split("-")
+    produce(database.topic("numbers"), record.key, record.value.replace('"i2":1,', '"i2":2,'),
+            [("mr-pos", f"{head}-{int(ordinal, 16) + 1:010X}-{part}"), ("mr-xid", record.headers["mr-xid"])])
+    code, said = without_witness(process, "public.numbers")
     assert code == DIFFERENT and [one["kind"] for one in said["numbers"]["differences"]] == ["altered"]
 
 

@@ -11,9 +11,10 @@
 #include "micro.h"
 
 static const struct micro_bench *const benches[] = {
-    &micro_decode,       &micro_encode_debezium, &micro_encode_flat, &micro_encode_typed,
-    &micro_encode_schemas, &micro_encode_avro,   &micro_flow,        &micro_batch,
-    &micro_ring,         &micro_ack,             &micro_headers,     &micro_escape,
+    &micro_decode,       &micro_encode_debezium, &micro_encode_flat,
+    &micro_encode_typed, &micro_encode_schemas,  &micro_encode_avro,
+    &micro_flow,         &micro_batch,           &micro_ring,
+    &micro_ack,          &micro_headers,         &micro_escape,
     &micro_ledger,
 };
 

@@ -39,7 +39,7 @@ struct mr_convert {
     bool has_router;                      /* a router became [routing] */
     bool has_outbox;                      /* an EventRouter became [outbox] */
     bool unwraps_outboxes;                /* before an EventRouter would see their events */
-    uint32_t schemas;     /* of keys and values, enum mr_json_schemas */
+    uint32_t schemas;                     /* of keys and values, enum mr_json_schemas */
     const char *unwraps; /* the option that names ExtractNewRecordState; NULL: there is none */
 };
 

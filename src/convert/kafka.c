@@ -214,7 +214,8 @@ static void note_converter(struct mr_convert *c, const char *side, const struct 
     } else if (is_json && (schemas == NULL || strcmp(schemas->value, "false") != 0)) {
         take_schemas(c, side, schemas != NULL ? schemas->given : line->given);
     } else if (!is_json && !is_bare) {
-        LOST(c, line->given, "events are JSON, as JsonConverter writes it; let consumers read that");
+        LOST(c, line->given,
+             "events are JSON, as JsonConverter writes it; let consumers read that");
     } else if (is_bare && c->outboxes.count > 0 && c->outboxes.count < c->tables.count) {
         LOST(c, line->given,
              "holds for events of the outbox; those of other tables are JSON, which this converter "

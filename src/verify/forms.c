@@ -353,13 +353,6 @@ static struct mr_verify_form array_of(struct mr_verify_form form, const struct r
     return form;
 }
 
-/* Whether events with a schema have null for a value that an update left alone: its type can't hold the placeholder. */
-static bool holds_no_text(const struct row *row)
-{
-    return row->leaf == MR_LEAF_DECIMAL || row->leaf == MR_LEAF_REAL8 ||
-           row->shape == MR_SHAPE_TREE || row->choice == BIT_COUNT;
-}
-
 struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
                                         const struct mr_verify_type *type, bool has_schema)
 {
@@ -383,7 +376,7 @@ struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
         .is_scaled = type->modifier < 0 && strcmp(type->name, "numeric") == 0,
         .is_text = row->leaf == MR_LEAF_TEXT && row->sql == NULL &&
                    !is_word("uuid inet cidr macaddr macaddr8", type->name),
-        .is_hidden = is_of_extension || (has_schema && holds_no_text(row)),
+        .is_hidden = is_of_extension,
         .digits = type->modifier > 0 && type->modifier < 6 ? type->modifier : 6,
         .sql = row->sql,
         .back = type->is_array    ? NULL

@@ -142,9 +142,9 @@ static struct mr_delete_form bare_deletes(const struct mr_encode_options *option
 static bool bare_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                          struct mr_buffer *out, struct mr_record *ret_record)
 {
-    return (encoder->options.json_schemas == MR_JSON_BARE ? mr_debezium_message
-                                                          : mr_wrapped_message)(
-        encoder, message, out, ret_record);
+    return (encoder->options.json_schemas == MR_JSON_BARE
+                ? mr_debezium_message
+                : mr_wrapped_message)(encoder, message, out, ret_record);
 }
 
 MR_SKELETON_CHANGE(bare_change, .key = bare_key, .value = bare_value, .headers = bare_headers,

@@ -266,8 +266,8 @@ static void cloud_headers(struct mr_buffer *out, const struct mr_encoder *encode
     mr_append_own(out, event);
 }
 
-MR_SKELETON_CHANGE(cloud_change, .key = mr_row_key_object, .value = cloud_value, .headers = cloud_headers,
-                   .has_headers = has_headers)
+MR_SKELETON_CHANGE(cloud_change, .key = mr_row_key_object, .value = cloud_value,
+                   .headers = cloud_headers, .has_headers = has_headers)
 
 static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                           struct mr_buffer *out, struct mr_record *ret_record)

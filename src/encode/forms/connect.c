@@ -28,34 +28,30 @@ enum { TYPE_MAX = 768, AROUND_MAX = 4096 };
 static const struct {
     const char *begin, *end;
 } shapes[] = {
-    [MR_AVRO_SCALED] = {STRUCT(FIELD("int32", "false", "scale") "," FIELD("bytes", "false",
-                                                                          "value")),
+    [MR_AVRO_SCALED] = {STRUCT(
+                            FIELD("int32", "false", "scale") "," FIELD("bytes", "false", "value")),
                         ",\"name\":\"io.debezium.data.VariableScaleDecimal\",\"version\":1,"
                         "\"doc\":\"Variable scaled decimal\""},
     [MR_AVRO_POINT] = {POINT, "," POINT_NAME},
-    [MR_AVRO_CIRCLE] = {STRUCT(POINT "false," POINT_NAME ",\"field\":\"center\"}," FIELD(
-                            "double", "false", "radius")),
+    [MR_AVRO_CIRCLE] = {STRUCT(POINT "false," POINT_NAME
+                                     ",\"field\":\"center\"}," FIELD("double", "false", "radius")),
                         ",\"name\":\"" GEOMETRY
                         "Circle\",\"version\":1,\"doc\":\"Geometry (CIRCLE)\""},
-    [MR_AVRO_LINE] = {STRUCT(FIELD("double", "false",
-                                   "a") "," FIELD("double", "false",
-                                                  "b") "," FIELD("double", "false", "c")),
+    [MR_AVRO_LINE] = {STRUCT(FIELD("double", "false", "a") "," FIELD(
+                          "double", "false", "b") "," FIELD("double", "false", "c")),
                       ",\"name\":\"" GEOMETRY "Line\",\"version\":1,\"doc\":\"Geometry (LINE)\""},
-    [MR_AVRO_GEOMETRY] = {STRUCT(FIELD("bytes", "false", "wkb") "," FIELD(
-                              "int32", "true",
-                              "srid") "," MAP("string",
-                                              "string") "false},\"optional\":true,\"field\":"
-                                                        "\"extensions\"}"),
-                          ",\"name\":\"" GEOMETRY
-                          "Geometry\",\"version\":2,\"doc\":\"Geometry\""},
-    [MR_AVRO_GEOGRAPHY] = {STRUCT(FIELD("bytes", "false", "wkb") "," FIELD("int32", "true",
-                                                                           "srid")),
+    [MR_AVRO_GEOMETRY] =
+        {STRUCT(FIELD("bytes", "false", "wkb") "," FIELD("int32", "true", "srid") "," MAP(
+             "string", "string") "false},\"optional\":true,\"field\":"
+                                 "\"extensions\"}"),
+         ",\"name\":\"" GEOMETRY "Geometry\",\"version\":2,\"doc\":\"Geometry\""},
+    [MR_AVRO_GEOGRAPHY] = {STRUCT(
+                               FIELD("bytes", "false", "wkb") "," FIELD("int32", "true", "srid")),
                            ",\"name\":\"" GEOMETRY
                            "Geography\",\"version\":1,\"doc\":\"Geography\""},
-    [MR_AVRO_SPARSE] = {STRUCT(FIELD("int16", "false",
-                                     "dimensions") "," MAP("int16",
-                                                           "double") "false},\"optional\":false,"
-                                                                     "\"field\":\"vector\"}"),
+    [MR_AVRO_SPARSE] = {STRUCT(FIELD("int16", "false", "dimensions") "," MAP(
+                            "int16", "double") "false},\"optional\":false,"
+                                               "\"field\":\"vector\"}"),
                         ",\"name\":\"io.debezium.data.SparseDoubleVector\",\"version\":1,"
                         "\"doc\":\"Sparse double vector\""},
     [MR_AVRO_DOUBLES] = {"{\"type\":\"array\",\"items\":{\"type\":\"double\",\"optional\":false},"
@@ -141,8 +137,8 @@ static void put_value(struct mr_buffer *out, const struct mr_encode_options *opt
                       bool optional)
 {
     static const char *const names[] = {
-        [MR_AVRO_TEXT] = "string", [MR_AVRO_BOOLEAN] = "boolean", [MR_AVRO_INT] = "int32",
-        [MR_AVRO_LONG] = "int64",  [MR_AVRO_FLOAT] = "float",     [MR_AVRO_DOUBLE] = "double",
+        [MR_AVRO_TEXT] = "string",   [MR_AVRO_BOOLEAN] = "boolean", [MR_AVRO_INT] = "int32",
+        [MR_AVRO_LONG] = "int64",    [MR_AVRO_FLOAT] = "float",     [MR_AVRO_DOUBLE] = "double",
         [MR_AVRO_STRING] = "string", [MR_AVRO_BYTES] = "bytes",
     };
     enum mr_avro_type type = mr_rules[rule].avro;
@@ -247,8 +243,8 @@ static void put_row(struct mr_buffer *out, const struct mr_encode_options *optio
 
 /* Its values come from an enum of Debezium's (SchemaFactory.snapshotRecordSchema). */
 #define SNAPSHOT                                                                                   \
-    "{\"type\":\"string\",\"optional\":true,\"name\":\"io.debezium.data.Enum\",\"version\":1,"        \
-    "\"parameters\":{\"allowed\":\"true,first,first_in_data_collection,"                            \
+    "{\"type\":\"string\",\"optional\":true,\"name\":\"io.debezium.data.Enum\",\"version\":1,"     \
+    "\"parameters\":{\"allowed\":\"true,first,first_in_data_collection,"                           \
     "last_in_data_collection,last,false,incremental\"}"
 
 /* Fields that are added to a row may be null, and have no default (ExtractNewRecordState.updateSchema). */
@@ -314,7 +310,8 @@ static size_t room_for(const struct mr_encode_options *options, const struct mr_
     const struct mr_relation *relation = plan->relation;
     const char *field = plan->key.tail == NULL ? "" : options->routing->key_field;
     size_t size = 2 * TYPE_MAX + 3 * (6 * strlen(space)) + 6 * strlen(field);
-    for (uint32_t i = 0; i < relation->column_count; i++) { /* in the key, in a row, in an old row */
+    for (uint32_t i = 0; i < relation->column_count;
+         i++) { /* in the key, in a row, in an old row */
         size += 3 * (6 * strlen(relation->columns[i].name) + TYPE_MAX);
     }
     for (uint32_t i = 0; i < options->bare.field_count; i++) {
@@ -350,8 +347,8 @@ struct mr_connect *mr_connect_new(const struct mr_encode_options *options,
     connect = MR_REALLOC(connect, sizeof(*connect) + len);
     connect->key = (mr_slice){.data = connect->text, .len = key_len};
     connect->row = (mr_slice){.data = connect->text + key_len, .len = row_len};
-    connect->end = (mr_slice){.data = connect->text + key_len + row_len,
-                              .len = len - key_len - row_len};
+    connect->end =
+        (mr_slice){.data = connect->text + key_len + row_len, .len = len - key_len - row_len};
     return connect;
 }
 
@@ -375,10 +372,9 @@ static void put_source(struct mr_buffer *out)
     put_fields(out, MR_FIELD_SOURCE_VERSION, MR_FIELD_SOURCE_ORIGIN_LSN);
     put(out, "],\"optional\":false,\"name\":\"io.debezium.connector.postgresql.Source\","
              "\"version\":1,\"field\":\"source\"},");
-    put(out, STRUCT(FIELD("string", "false",
-                          "id") "," FIELD("int64", "false",
-                                          "total_order") "," FIELD("int64", "false",
-                                                                   "data_collection_order")));
+    put(out,
+        STRUCT(FIELD("string", "false", "id") "," FIELD("int64", "false", "total_order") "," FIELD(
+            "int64", "false", "data_collection_order")));
     put(out, "true,\"name\":\"event.block\",\"version\":1,\"field\":\"transaction\"}");
 }
 
@@ -403,11 +399,10 @@ mr_slice mr_connect_heartbeat(bool is_key)
 }
 
 #define COLLECTIONS                                                                                \
-    "{\"type\":\"array\",\"items\":" STRUCT(                                                       \
-        FIELD("string", "false", "data_collection") "," FIELD(                                     \
-            "int64", "false",                                                                      \
-            "event_count")) "true,\"name\":\"event.collection\",\"version\":1},\"optional\":true," \
-                            "\"field\":\"data_collections\"}"
+    "{\"type\":\"array\",\"items\":" STRUCT(FIELD("string", "false", "data_collection") "," FIELD( \
+        "int64", "false",                                                                          \
+        "event_count")) "true,\"name\":\"event.collection\",\"version\":1},\"optional\":true,"     \
+                        "\"field\":\"data_collections\"}"
 
 mr_slice mr_connect_transaction(bool is_key)
 {

@@ -38,7 +38,8 @@ static inline void mr_connect_end(struct mr_buffer *out, bool wraps)
 mr_slice mr_connect_transaction(bool is_key);
 mr_slice mr_connect_heartbeat(bool is_key);
 
-void mr_connect_message(struct mr_buffer *out, const struct mr_encode_options *options, bool is_key);
+void mr_connect_message(struct mr_buffer *out, const struct mr_encode_options *options,
+                        bool is_key);
 
 /* Of the forms that have schemas: the key, with its schema where the options want one; a plan's end; a message. */
 void mr_wrapped_key(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,

@@ -59,7 +59,7 @@ void mr_wrapped_forget(struct mr_plan *plan)
 }
 
 bool mr_wrapped_message(struct mr_encoder *encoder, const struct mr_message_event *message,
-                            struct mr_buffer *out, struct mr_record *ret_record)
+                        struct mr_buffer *out, struct mr_record *ret_record)
 {
     bool wraps_key = has(encoder, MR_JSON_KEY_SCHEMA) && !encoder->placing.writes_letter;
     bool wraps_value = has(encoder, MR_JSON_VALUE_SCHEMA);

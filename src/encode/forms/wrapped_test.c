@@ -28,8 +28,8 @@ static int setup(void **state)
                                                   .topic_prefix = "srv",
                                                   .unavailable_value = "__u",
                                                   .tombstones = true};
-    fixture->columns[0] = (struct mr_column){
-        .name = "id", .type_oid = 23, .type_modifier = -1, .in_identity = true};
+    fixture->columns[0] =
+        (struct mr_column){.name = "id", .type_oid = 23, .type_modifier = -1, .in_identity = true};
     fixture->columns[1] = (struct mr_column){.name = "v", .type_oid = 25, .type_modifier = -1};
     fixture->relation = (struct mr_relation){.oid = 1,
                                              .schema = "public",
@@ -182,8 +182,9 @@ static void test_tombstone_has_none(void **state)
     free(key);
 }
 
-#define NAMED(type, name) "{\"type\":\"" type "\",\"optional\":true,\"name\":\"" name "\",\"version\":1"
-#define LIST(of)          "{\"type\":\"array\",\"items\":" of "},\"optional\":true"
+#define NAMED(type, name)                                                                          \
+    "{\"type\":\"" type "\",\"optional\":true,\"name\":\"" name "\",\"version\":1"
+#define LIST(of) "{\"type\":\"array\",\"items\":" of "},\"optional\":true"
 
 static const struct {
     uint32_t oid;
@@ -266,8 +267,8 @@ static void test_types_of_connect(void **state)
     fixture->options.modes.time = MR_TIME_CONNECT;
     assert_int_equal(encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
     char *value = value_of(fixture, 0);
-    assert_non_null(strstr(value, NAMED("int64", "org.apache.kafka.connect.data.Timestamp")
-                           ",\"field\":\"v\"}"));
+    assert_non_null(strstr(
+        value, NAMED("int64", "org.apache.kafka.connect.data.Timestamp") ",\"field\":\"v\"}"));
     free(value);
 }
 
@@ -278,7 +279,7 @@ static void test_unknown_value_fits_its_type(void **state)
     static const struct {
         uint32_t oid;
         const char *value;
-    } cases[] = {{25, "\"__u\""}, {1700, "null"}, {1231, "null"}, {17, "\"X191\""},
+    } cases[] = {{25, "\"__u\""},       {1700, "null"},      {1231, "null"}, {17, "\"X191\""},
                  {1007, "[95,95,117]"}, {1009, "[\"__u\"]"}, {604, "null"}};
     fixture->after[0] = datum("7");
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
@@ -380,11 +381,11 @@ static void test_row_without_an_envelope(void **state)
     assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
     char *value = value_of(fixture, 0), *key = key_of(fixture, 0);
     assert_string_equal(key, KEY_SCHEMA "{\"id\":7}}");
-    assert_string_equal(
-        value, BARE_COLUMNS ",{\"type\":\"string\",\"optional\":true,\"field\":\"__op\"},{\"type\":"
-                            "\"int64\",\"optional\":true,\"field\":\"__lsn\"}],\"optional\":false,"
-                            "\"name\":\"srv.public.t.Value\"},\"payload\":{\"id\":7,\"v\":\"a\","
-                            "\"__op\":\"c\",\"__lsn\":7936}}");
+    assert_string_equal(value, BARE_COLUMNS
+                        ",{\"type\":\"string\",\"optional\":true,\"field\":\"__op\"},{\"type\":"
+                        "\"int64\",\"optional\":true,\"field\":\"__lsn\"}],\"optional\":false,"
+                        "\"name\":\"srv.public.t.Value\"},\"payload\":{\"id\":7,\"v\":\"a\","
+                        "\"__op\":\"c\",\"__lsn\":7936}}");
     free(key);
     free(value);
     assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_DELETE), MR_OK);

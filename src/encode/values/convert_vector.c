@@ -90,7 +90,8 @@ MR_CONVERT(sparse_vector)
         !mr_cursor_number(&cursor, 1, 10, &dimensions) || !mr_cursor_ended(&cursor)) {
         return false;
     }
-    if (out->is_typed && dimensions > INT16_MAX) { /* Debezium's schema has 16 bits for each index */
+    if (out->is_typed &&
+        dimensions > INT16_MAX) { /* Debezium's schema has 16 bits for each index */
         mr_put_null(out);
         return true;
     }
