@@ -16,7 +16,7 @@ unsigned fuzz_stream_refused;
 
 struct model {
     struct mr_source_handler handler;
-    struct mr_encoder *encoders[5];
+    struct mr_encoder *encoders[7];
     struct mr_topics topics;
     mr_slice payload;
     bool in_transaction;
@@ -195,10 +195,12 @@ static void model_open(struct model *model)
             .message_prefixes = all_messages,
             .message_prefix_count = 1,
             .message_bytes_max = SIZE_MAX,
-            .format = i == 0   ? MR_FORMAT_DEBEZIUM
-                      : i == 1 ? MR_FORMAT_FLAT
-                      : i == 4 ? MR_FORMAT_ROW
-                               : MR_FORMAT_CLOUDEVENTS,
+            .format = i == 0 || i == 5   ? MR_FORMAT_DEBEZIUM
+                      : i == 1           ? MR_FORMAT_FLAT
+                      : i == 4 || i == 6 ? MR_FORMAT_ROW
+                                         : MR_FORMAT_CLOUDEVENTS,
+            .types = i >= 5 ? MR_TYPES_DEBEZIUM : MR_TYPES_TEXT,
+            .json_schemas = i >= 5 ? MR_JSON_SCHEMAS : MR_JSON_BARE,
             .cloud = {.mode = i == 2 ? MR_CLOUD_STRUCTURED : MR_CLOUD_BINARY, .extensions = true},
             .bare = {.deletes = MR_DELETE_REWRITE,
                      .fields = &added,

@@ -337,9 +337,9 @@ struct mr_connect *mr_connect_new(const struct mr_encode_options *options,
     bool is_bare = options->format == MR_FORMAT_ROW;
     (is_bare ? put_bare : put_row)(&out, options, plan, space);
     size_t row_len = (size_t)(out.at - connect->text) - key_len;
-    if (is_bare) {
+    if (is_bare && options->bare.deletes == MR_DELETE_NULL) {
         put_bare_null(&out, options, plan, space);
-    } else {
+    } else if (!is_bare) {
         put_envelope_end(&out, space);
     }
     MR_ASSERT(!out.full);
