@@ -250,7 +250,7 @@ static void put_row(struct mr_buffer *out, const struct mr_encode_options *optio
 /* Fields that are added to a row may be null, and have no default (ExtractNewRecordState.updateSchema). */
 static void put_added(struct mr_buffer *out, const char *name, bool is_snapshot, bool is_text)
 {
-    put(out, ",");
+    put(out, out->at[-1] == '[' ? "" : ","); /* the table may have no columns */
     if (is_snapshot) {
         put(out, SNAPSHOT);
     } else {

@@ -399,6 +399,29 @@ static void test_row_without_an_envelope(void **state)
     free(value);
 }
 
+static void test_table_without_columns(void **state)
+{
+    struct fixture *fixture = *state;
+    static const struct mr_added_field field = {MR_FIELD_OP, "__op"};
+    fixture->relation.column_count = 0;
+    fixture->relation.key_count = 0;
+    fixture->options.format = MR_FORMAT_ROW;
+    fixture->options.bare = (struct mr_bare_options){.fields = &field, .field_count = 1};
+    assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
+    char *value = value_of(fixture, 0);
+    assert_string_equal(
+        value, "{\"schema\":{\"type\":\"struct\",\"fields\":[{\"type\":\"string\",\"optional\":"
+               "true,\"field\":\"__op\"}],\"optional\":false,\"name\":\"srv.public.t.Value\"},"
+               "\"payload\":{\"__op\":\"c\"}}");
+    free(value);
+    fixture->options.format = MR_FORMAT_DEBEZIUM;
+    assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
+    assert_null(fixture->records[0].key);
+    value = value_of(fixture, 0);
+    assert_non_null(strstr(value, "\"fields\":[{\"type\":\"struct\",\"fields\":[],"));
+    free(value);
+}
+
 static void test_records_of_no_table(void **state)
 {
     struct fixture *fixture = *state;
@@ -488,6 +511,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_chosen_key_may_be_null, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shaped_columns_say_so, setup, teardown),
         cmocka_unit_test_setup_teardown(test_row_without_an_envelope, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_table_without_columns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_records_of_no_table, setup, teardown),
         cmocka_unit_test_setup_teardown(test_change_that_does_not_fit, setup, teardown),
     };
