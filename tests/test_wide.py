@@ -31,11 +31,13 @@ def test_what_the_topics_make_of_the_tables(seed, delivery):
     assert result.events > 10 and result.pictures > 5
 
 
-@pytest.mark.parametrize("types", ["text", "debezium"])
+@pytest.mark.parametrize("types", ["text", "debezium", "schemas"])
 def test_a_wide_workload_is_proved(types):
     """`millrace verify` finds no difference after it."""
     plan = Generator(7, without=(*OPEN, "ddl", "encoding")).plan()  # types and defaults that change do so without events
-    more = {} if types == "text" else {"types": f'"{types}"'}
+    more = {} if types == "text" else {"types": '"debezium"'}
+    if types == "schemas":
+        more["json__schemas"] = '"both"'
     result = Run(plan, verifies=True, **more).run()
     assert not result.problems, f"{result.problems[:5]}\n{listing(plan)}"
     assert result.verdicts["equal"] > 3

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: tests/wide.sh [--seed N | --seeds A..B | --minutes M [--seed N]] [--kills] [--copies] [--initial] [--verify] [--reloads] [--types text|debezium]
+# Usage: tests/wide.sh [--seed N | --seeds A..B | --minutes M [--seed N]] [--kills] [--copies] [--initial] [--verify] [--reloads] [--types text|debezium|schemas]
 #                      [--delivery exactly-once] [--pg 15|16|17|18] [--units N] [--jobs N]
 #                      [--without FEATURES] [--ignore KINDS] [--replay FILE] [--self-test]
 #
@@ -14,7 +14,8 @@
 # --initial: existing rows are copied first; millrace starts when a third of the workload is done, and the copy is held
 # up until two thirds are. Tables are not altered meanwhile. With --kills only what is left of each key at the end counts.
 # --reloads: the file is reloaded two to five times in a row, all the time, not beside --initial.
-# --verify: at the end `millrace verify` must find no difference. --types debezium: values in Debezium's form, which it alone judges.
+# --verify: at the end `millrace verify` must find no difference. --types debezium: values in Debezium's form, which it alone judges;
+# schemas: with their schemas.
 # --units: transactions of a writer in a phase, at most (default 14). --without leaves out
 # parts of the workload, --ignore kinds of deviations (both comma-separated), for looking at
 # the rest. With --kills, --without key-ddl,identity-ddl,swap leaves out what docs/keys.md has limits
