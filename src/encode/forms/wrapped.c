@@ -80,6 +80,7 @@ bool mr_wrapped_message(struct mr_encoder *encoder, const struct mr_message_even
     mr_message_envelope(out, encoder, message);
     mr_connect_end(out, wraps_value);
     mr_record_set_value(&record, mr_text_since(out, begin));
+    mr_transaction_headers(out, message->transaction, &record);
     *ret_record = record;
     return true;
 }

@@ -426,6 +426,7 @@ static void test_records_of_no_table(void **state)
 {
     struct fixture *fixture = *state;
     static const char *const prefixes[] = {"*"};
+    uint8_t room[64];
     fixture->options.heartbeat_topic = "hb";
     fixture->options.json_schemas = MR_JSON_SCHEMAS;
     fixture->options.message_prefixes = prefixes;
@@ -447,7 +448,12 @@ static void test_records_of_no_table(void **state)
                "{\"ts_ms\":1700000001234}}");
     free(key);
     free(value);
+    struct mr_buffer headers = mr_buffer_init(room, sizeof(room));
+    mr_header_append(&headers, "user", MR_SLICE("u-17"));
+    const struct mr_transaction transaction = {
+        .commit_lsn = 0x2000, .headers = {.data = room, .len = (size_t)(headers.at - room)}};
     const struct mr_message_event message = {.lsn = 0x1F00,
+                                             .transaction = &transaction,
                                              .position = {.commit_lsn = 0x2000},
                                              .prefix = MR_SLICE("p\xff"),
                                              .content = MR_SLICE("c")};
@@ -466,6 +472,10 @@ static void test_records_of_no_table(void **state)
                                   "\"version\":1},\"payload\":{\"op\":\"m\","));
     assert_string_equal(value + strlen(value) - sizeof("\"content\":\"Yw==\"}}}") + 1,
                         "\"content\":\"Yw==\"}}}");
+    size_t at = 0;
+    struct mr_header header;
+    assert_true(mr_header_next(mr_record_headers(&fixture->records[0]), &at, &header));
+    assert_true(mr_slice_equal(header.name, MR_SLICE("user")));
     free(key);
     free(value);
     mr_encoder_free(encoder);
