@@ -11,7 +11,7 @@ struct mr_connect {
     /* The schema of a row, up to the name of the field that has it: `{…,"field":"`. Without an envelope (MR_FORMAT_ROW) all of it,
      * with the added fields, up to the payload. */
     mr_slice row;
-    mr_slice end; /* of an envelope's, up to the payload; else all of what tells a delete, if null does */
+    mr_slice end; /* of an envelope's, up to the payload; else what tells a delete, if null does */
     uint8_t text[];
 };
 
