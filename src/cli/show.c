@@ -111,13 +111,18 @@ void mr_show_slot(const cJSON *status, FILE *to)
     if (has_limit) {
         fprintf(to, " of at most %s", MR_SHOW_BYTES(status, "slot.limit_bytes"));
     }
+    bool is_near = mr_object_number(status, "slot.retained_bytes") >
+                   mr_object_number(status, "slot.limit_bytes") * 3 / 4;
     if (mr_object_at(status, "slot.safe_bytes") != NULL) {
-        fprintf(to, isfinite(forecast) ? "   at this rate lost in %s" : "   not in danger",
+        fprintf(to,
+                isfinite(forecast) ? "   at this rate lost in %s"
+                : is_near          ? "   near its limit"
+                                   : "   not in danger",
                 mr_show_seconds(forecast).bytes);
     }
     fputc('\n', to);
-    if (has_limit &&
-        (isfinite(forecast) || strcmp(mr_show_word(status, "slot.wal_status"), "reserved") != 0)) {
+    if (has_limit && (isfinite(forecast) || is_near ||
+                      strcmp(mr_show_word(status, "slot.wal_status"), "reserved") != 0)) {
         fprintf(to, "           if PostgreSQL's disk has room for it: %s\n",
                 mr_show_word(status, "slot.raise"));
     }

@@ -131,7 +131,8 @@ static void look_for_standstill(struct mr_monitor *monitor, struct mr_monitor_sn
     now->source_left_alone = pipeline->source.was_connected && !pipeline->source.connected &&
                              !standstill->postgresql_away && mr_cause_is_of_sink(standstill->cause);
     now->danger.slot_is_lost_soon =
-        now->slot.known && now->slot.has_limit && now->slot.forecast_seconds < MR_MONITOR_DANGER_S;
+        now->slot.known && now->slot.has_limit &&
+        (now->slot.forecast_seconds < MR_MONITOR_DANGER_S || mr_slot_is_near(&now->slot));
 }
 
 /* The cause decides; without one, a side that is not there yet, or between two sessions. */
@@ -194,10 +195,15 @@ static void say_reason(struct mr_monitor_snapshot *now)
     }
     if (now->danger.slot_is_lost_soon) {
         double left = now->slot.forecast_seconds;
-        mr_text_format(&text,
-                       "%sat this rate the slot is lost in %.0f %s: if the disk has room, run %s",
-                       text.data == NULL || text.data[0] == '\0' ? "" : ". ",
-                       left < 120 ? left : left / 60, left < 120 ? "s" : "min",
+        mr_text_string(&text, text.data == NULL || text.data[0] == '\0' ? "" : ". ");
+        if (left < MR_MONITOR_DANGER_S) {
+            mr_text_format(&text, "at this rate the slot is lost in %.0f %s",
+                           left < 120 ? left : left / 60, left < 120 ? "s" : "min");
+        } else {
+            mr_text_format(&text, "the slot is lost after %lld MB more",
+                           (long long)now->slot.safe_bytes / 1000000);
+        }
+        mr_text_format(&text, ": if the disk has room, run %s",
                        mr_slot_raise(now->slot.limit_bytes, now->slot.retained_bytes).text);
     }
     snprintf(now->reason, sizeof(now->reason), "%s", text.data == NULL ? "" : text.data);

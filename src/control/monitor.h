@@ -16,9 +16,9 @@
 #include "postgres/server/pg_slot.h"
 
 enum {
-    MR_MONITOR_SAMPLES = 900, /* seconds of history */
-    MR_MONITOR_EVENTS = 64,   /* log records kept: state changes and errors */
-    MR_MONITOR_TEXT_MAX = 240,
+    MR_MONITOR_SAMPLES = 900,  /* seconds of history */
+    MR_MONITOR_EVENTS = 64,    /* log records kept: state changes and errors */
+    MR_MONITOR_TEXT_MAX = 768, /* a reason with the command at its end */
     MR_MONITOR_REASON_MAX = MR_CAUSE_TEXT_MAX + 256,
     MR_MONITOR_WHY_MAX = 512,
 };
@@ -104,7 +104,7 @@ struct mr_monitor_snapshot {
     char why
         [MR_MONITOR_WHY_MAX]; /* which part is the bottleneck, or keeps WAL, and what shows it; "": none */
     struct mr_monitor_danger {
-        bool slot_is_lost_soon; /* at the present rate */
+        bool slot_is_lost_soon; /* at the present rate, or after little more */
         bool slot_is_short; /* it is lost, at the present rate, before existing rows are copied */
     } danger;
 

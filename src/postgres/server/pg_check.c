@@ -106,7 +106,7 @@ static void check_slot_limit(struct mr_pg_reporter *to, int64_t limit_bytes, int
         mr_pg_remedy(to,
                      "if the disk has twice as much free, %s or more of it: what slots keep above "
                      "the limit is lost",
-                     mr_slot_raise(least, 0).text);
+                     mr_slot_raise(least, (uint64_t)least).text);
         MR_FOUND_WARNING(to,
                          "unlimited: a slot without a reader fills the disk; slots keep %lld MB",
                          (long long)kept_bytes / MB);

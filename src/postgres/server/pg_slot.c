@@ -20,11 +20,13 @@ enum {
     FAR_BYTES = 1024 * 1024,
     OLD_TRANSACTIONS = 1000000,
     COPIES_INTERVALS = 6,
-    RAISED_LEAST_MB = 1024,
+    MB = 1024 * 1024,
+    RAISED_LEAST_MB = 64,
     COPIES_CONNECT_MS = 2000, /* a host that is silent takes as long, and other looks wait */
 };
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
 #define FORECAST_HELD_NS   (INT64_C(45) * 1000000000)
+#define FORECAST_PAUSE_NS  (INT64_C(15) * 1000000000)
 /* A slot that is lost so soon is looked at each second: much may have changed since the last look. */
 #define FORECAST_SOON_S 60
 
@@ -114,23 +116,29 @@ static int64_t restart_of(const struct mr_forecast_sample *sample)
     return (int64_t)sample->server_lsn - sample->retained_bytes;
 }
 
-/* Bytes that were used up between two looks by what keeps the slot back; 0: nothing does. */
+/* Bytes that were used up between two looks by what keeps the slot back; 0: nothing does. Of WAL alone: the limit may be set anew in
+ * between. Near the end looks are a second apart, and writers pause for longer, so no single look decides. */
 static int64_t used_bytes(const struct mr_forecast *forecast,
                           const struct mr_forecast_sample *newest,
                           const struct mr_forecast_sample *oldest)
 {
     bool moved = false;
-    bool grew = true;
+    int64_t most = unconfirmed(newest);
+    mr_lsn before =
+        newest->server_lsn; /* what the server had written a pause ago, or at the look before */
     const struct mr_forecast_sample *sample;
     for (uint32_t back = 1; (sample = sample_at(forecast, back)) != NULL; back++) {
+        bool is_before = newest->time_ns - sample->time_ns <= FORECAST_PAUSE_NS || back == 1;
         moved = moved || restart_of(sample) != restart_of(newest);
-        grew = grew && unconfirmed(sample) < unconfirmed(newest);
+        most = unconfirmed(sample) > most ? unconfirmed(sample) : most;
+        before = is_before ? sample->server_lsn : before;
     }
-    int64_t lag_bytes = grew ? unconfirmed(newest) - unconfirmed(oldest) : 0;
-    /* A burst that is over shrinks nothing more. */
-    bool shrinks = sample_at(forecast, 1)->safe_bytes > newest->safe_bytes;
-    bool is_held = !moved && shrinks && newest->time_ns - oldest->time_ns >= FORECAST_HELD_NS;
-    int64_t held_bytes = is_held ? oldest->safe_bytes - newest->safe_bytes : 0;
+    bool shrinks = unconfirmed(newest) < most - most / 8;
+    int64_t lag_bytes = shrinks ? 0 : unconfirmed(newest) - unconfirmed(oldest);
+    /* A burst that is over uses up nothing more. */
+    bool is_held = !moved && before < newest->server_lsn &&
+                   newest->time_ns - oldest->time_ns >= FORECAST_HELD_NS;
+    int64_t held_bytes = is_held ? newest->retained_bytes - oldest->retained_bytes : 0;
     return lag_bytes > held_bytes ? lag_bytes : held_bytes;
 }
 
@@ -158,21 +166,32 @@ double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns)
     return seconds > since ? seconds - since : 0;
 }
 
-/* Twice of what is allowed or kept already, whichever is more, since a lower limit than either
- * would drop WAL at the next checkpoint (InvalidateObsoleteReplicationSlots in replication/slot.c).
- * How much the disk has, SQL does not tell. */
+static uint64_t distance(mr_lsn from, mr_lsn to)
+{
+    return from != 0 && to > from ? to - from : 0;
+}
+
+/* By what is kept already, so that what is near its end has twice as much, and who raises again each time he is told so does not
+ * double it each time. Never lower than either, which would drop WAL at the next checkpoint (InvalidateObsoleteReplicationSlots in
+ * replication/slot.c). How much the disk has, SQL does not tell. */
 struct mr_slot_raise mr_slot_raise(int64_t limit_bytes, uint64_t retained_bytes)
 {
     struct mr_slot_raise ret = {""};
-    uint64_t most = (uint64_t)limit_bytes > retained_bytes ? (uint64_t)limit_bytes : retained_bytes;
-    uint64_t to_mb = 2 * most / (1024 * 1024);
-    to_mb = to_mb < RAISED_LEAST_MB ? RAISED_LEAST_MB : to_mb > INT32_MAX ? INT32_MAX : to_mb;
+    uint64_t kept_mb = (retained_bytes + MB - 1) / MB;
+    uint64_t to_mb =
+        (uint64_t)limit_bytes / MB + (kept_mb < RAISED_LEAST_MB ? RAISED_LEAST_MB : kept_mb);
     if (limit_bytes >= 0) {
         snprintf(ret.text, sizeof(ret.text),
                  "ALTER SYSTEM SET max_slot_wal_keep_size = '%lluMB'; SELECT pg_reload_conf();",
-                 (unsigned long long)to_mb);
+                 (unsigned long long)(to_mb > INT32_MAX ? INT32_MAX : to_mb));
     }
     return ret;
+}
+
+bool mr_slot_is_near(const struct mr_slot_view *view)
+{
+    return view->has_limit && view->confirmed_lsn != 0 &&
+           distance(view->confirmed_lsn, view->server_lsn) > (uint64_t)view->limit_bytes / 4 * 3;
 }
 
 enum column {
@@ -232,11 +251,6 @@ static uint64_t count_of(const struct mr_pg_result *result, enum column column)
 {
     int64_t number = mr_pg_result_number(result, 0, column);
     return number > 0 ? (uint64_t)number : 0;
-}
-
-static uint64_t distance(mr_lsn from, mr_lsn to)
-{
-    return from != 0 && to > from ? to - from : 0;
 }
 
 /* All but the holder and the wait, which are asked for after it. */

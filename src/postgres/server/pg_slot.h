@@ -101,6 +101,9 @@ struct mr_slot_raise {
 };
 struct mr_slot_raise mr_slot_raise(int64_t limit_bytes, uint64_t retained_bytes);
 
+/* More than three quarters of what the limit allows wait to be confirmed: in danger, though nobody writes for now. */
+bool mr_slot_is_near(const struct mr_slot_view *view);
+
 struct mr_pg_slot_options {
     const struct mr_pg_options *connection;
     const char *slot;

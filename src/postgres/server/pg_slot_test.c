@@ -70,6 +70,39 @@ static void test_forecast_of_a_slot_that_is_held(void **state)
     assert_true(fabs(mr_forecast_seconds(&forecast, 60 * SECOND) - 51.0 / 12 * 60) < 1e-6);
 }
 
+/* A writer that pauses for longer than a look: near the end looks are a second apart. */
+static void test_forecast_of_a_writer_that_pauses(void **state)
+{
+    (void)state;
+    struct mr_forecast lagging = {0}, held = {0};
+    for (int64_t s = 0; s <= 150; s++) {
+        int64_t server = (1 + s / 12) * 4 * MIB;
+        look(&lagging, s, server, MIB, MIB);
+        look(&held, s, server, server, MIB);
+        double left = mr_forecast_seconds(&lagging, s * SECOND);
+        assert_true(s < 12 || isfinite(left));
+        assert_true(s < 60 || isfinite(mr_forecast_seconds(&held, s * SECOND)));
+        assert_true(s < 60 || fabs(left / (double)(67 * MIB - server) * (4 * MIB) - 12) < 4);
+    }
+}
+
+/* Of the same WAL, whatever the limit has become meanwhile. */
+static void test_forecast_after_another_limit(void **state)
+{
+    (void)state;
+    struct mr_forecast forecast = {0};
+    for (int64_t s = 0; s <= 60; s += 10) {
+        int64_t server = (s + 1) * MIB;
+        int64_t limit = (s < 60 ? 1000 : 400) * INT64_C(1048576);
+        mr_forecast_add(&forecast, &(struct mr_forecast_sample){.time_ns = s * SECOND,
+                                                                .safe_bytes = limit - server + MIB,
+                                                                .retained_bytes = server - MIB,
+                                                                .server_lsn = (mr_lsn)server,
+                                                                .confirmed_lsn = (mr_lsn)server});
+    }
+    assert_true(fabs(mr_forecast_seconds(&forecast, 60 * SECOND) - 340) < 1e-6);
+}
+
 /* What waits is delivered faster than it grows: nothing is lost, though safe bytes were used in this minute. */
 static void test_forecast_of_a_backlog_that_shrinks(void **state)
 {
@@ -179,24 +212,47 @@ static void test_raise_never_lowers(void **state)
     (void)state;
     assert_string_equal(
         mr_slot_raise(INT64_C(400) * MIB, (uint64_t)137 * MIB).text,
-        "ALTER SYSTEM SET max_slot_wal_keep_size = '1024MB'; SELECT pg_reload_conf();");
-    assert_non_null(strstr(mr_slot_raise(INT64_C(50000) * MIB, 1).text, "'100000MB'"));
+        "ALTER SYSTEM SET max_slot_wal_keep_size = '537MB'; SELECT pg_reload_conf();");
+    assert_non_null(strstr(mr_slot_raise(0, (uint64_t)70 * MIB + 1).text, "'71MB'"));
+    assert_non_null(strstr(mr_slot_raise(INT64_C(50000) * MIB, 1).text, "'50064MB'"));
     assert_non_null(
-        strstr(mr_slot_raise(INT64_C(50000) * MIB, (uint64_t)60000 * MIB).text, "'120000MB'"));
+        strstr(mr_slot_raise(INT64_C(50000) * MIB, (uint64_t)60000 * MIB).text, "'110000MB'"));
     assert_non_null(strstr(mr_slot_raise(INT64_C(2147483647) * MIB, 1).text, "'2147483647MB'"));
     assert_string_equal(mr_slot_raise(-1, (uint64_t)1 << 40).text, "");
+}
+
+/* Not for what is delivered, nor where there is no limit. */
+static void test_slot_near_its_limit(void **state)
+{
+    (void)state;
+    struct mr_slot_view view = {.has_limit = true,
+                                .limit_bytes = INT64_C(100) * MIB,
+                                .confirmed_lsn = MIB,
+                                .server_lsn = (mr_lsn)77 * MIB};
+    assert_true(mr_slot_is_near(&view));
+    view.server_lsn = (mr_lsn)76 * MIB;
+    assert_false(mr_slot_is_near(&view));
+    view.server_lsn = (mr_lsn)99 * MIB;
+    view.confirmed_lsn = (mr_lsn)90 * MIB;
+    assert_false(mr_slot_is_near(&view));
+    view.confirmed_lsn = MIB;
+    view.has_limit = false;
+    assert_false(mr_slot_is_near(&view));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_raise_never_lowers),
+        cmocka_unit_test(test_slot_near_its_limit),
         cmocka_unit_test(test_forecast_of_a_delivered_burst),
         cmocka_unit_test(test_forecast_of_a_steady_stream),
         cmocka_unit_test(test_pause_of_a_slot_that_rests),
         cmocka_unit_test(test_rest_that_ends),
         cmocka_unit_test(test_forecast_of_a_slot_that_is_held),
         cmocka_unit_test(test_forecast_of_a_backlog_that_shrinks),
+        cmocka_unit_test(test_forecast_of_a_writer_that_pauses),
+        cmocka_unit_test(test_forecast_after_another_limit),
         cmocka_unit_test(test_forecast_needs_two_samples),
         cmocka_unit_test(test_forecast_is_the_rest_by_the_rate),
         cmocka_unit_test(test_forecast_looks_at_the_last_minute_only),
