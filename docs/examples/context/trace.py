@@ -3,8 +3,12 @@
     python trace.py write "dbname=shop" "INSERT INTO orders (id) VALUES (1)"
     python trace.py read localhost:9092 shop.public.orders
 
-Needs psycopg, confluent-kafka, opentelemetry-sdk and opentelemetry-instrumentation-confluent-kafka, and context.headers = ["traceparent", "user"].
-Each prints its spans: the consumer's have the writer's trace_id, the instrumentation's own as a link."""
+Needs context.headers = ["traceparent", "user"], and
+
+    pip install --pre psycopg[binary] confluent-kafka opentelemetry-sdk opentelemetry-instrumentation-confluent-kafka
+
+(without --pre pip takes an instrumentation that is too old for the client). Each prints its spans: "handle" has the writer's trace_id, and the
+instrumentation's own span a link to it."""
 
 import json
 import sys
