@@ -239,6 +239,9 @@ static void test_keys_are_repaired(void **state)
         {"{\"why\":\"missing\",\"columns\":[\"v\"],\"keys\":[[\"003\"],[\"020\"],[\"999\"]]}", 1,
          2},
         {"{\"why\":\"stale\",\"columns\":[\"v\"],\"keys\":[[\"001\"],[\"002\"],[\"003\"]]}", 3, 0},
+        {"{\"why\":\"stale\",\"columns\":[\"v\"],\"keys\":[[\"001\"],[\"002\"],[\"003\"],[\"004\"],"
+         "[\"005\"]]}",
+         5, 0},
         {"{\"why\":\"phantom\",\"columns\":[\"v\"],\"keys\":[[\"003\"],[\"020\"],[\"999\"]]}", 1,
          2},
     };
@@ -253,8 +256,8 @@ static void test_keys_are_repaired(void **state)
         assert_int_equal(end.state, MR_REQUEST_DONE);
         assert_int_equal(end.rows, cases[i].rows);
         assert_int_equal(end.passed_over, cases[i].passed_over);
-        assert_int_equal(end.rows_estimated, 3);
-        assert_int_equal(end.chunks, 2);
+        assert_int_equal(end.rows_estimated, cases[i].rows + cases[i].passed_over);
+        assert_int_equal(end.chunks, (end.rows_estimated + 1) / 2);
     }
     stop(stage);
 }
