@@ -323,7 +323,8 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
     case MR_COPIES_NOTHING:
         return false;
     case MR_COPIES_INITIALLY:
-        return !exists && (was_begun || !state->is_known);
+        /* A slot that is not where an offset says is a wrong name, or a gap: not a reason to send all rows again. */
+        return !exists && (was_begun || (!state->is_known && !facts->options->slot_must_exist));
     case MR_COPIES_ONLY:
     case MR_COPIES_ALWAYS:
         return true;
