@@ -215,9 +215,9 @@ def test_a_row_of_another_savepoint_may_come_first(database, millrace, topic):
     assert process.stop() == 0
 
 
-@pytest.mark.parametrize("options", [{}, {"format": '"flat"'}, {"format": '"row"'}, {"format": '"avro"'},
+@pytest.mark.parametrize("options", [{}, {"json__schemas": '"both"', "types": '"debezium"'}, {"format": '"flat"'}, {"format": '"row"'}, {"format": '"avro"'},
                                      {"format": '"cloudevents"'}, {"format": '"cloudevents"', "cloudevents__mode": '"binary"'}],
-                         ids=["debezium", "flat", "row", "avro", "cloudevents", "cloudevents-binary"])
+                         ids=["debezium", "schemas", "flat", "row", "avro", "cloudevents", "cloudevents-binary"])
 def test_each_form(database, millrace, topic, options):
     """Each record of a row: an insert, a changed key, a delete with its tombstone, a message."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
