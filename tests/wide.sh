@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: tests/wide.sh [--seed N | --seeds A..B | --minutes M [--seed N]] [--kills] [--copies] [--initial] [--verify] [--reloads] [--types text|debezium|schemas]
+# Usage: tests/wide.sh [--seed N | --seeds A..B | --minutes M [--seed N]] [--kills] [--copies] [--initial] [--verify] [--reloads] [--reselect] [--types text|debezium|schemas]
 #                      [--delivery exactly-once] [--pg 15|16|17|18] [--units N] [--jobs N]
 #                      [--without FEATURES] [--ignore KINDS] [--replay FILE] [--self-test]
 #
@@ -14,6 +14,7 @@
 # --initial: existing rows are copied first; millrace starts when a third of the workload is done, and the copy is held
 # up until two thirds are. Tables are not altered meanwhile. With --kills only what is left of each key at the end counts.
 # --reloads: the file is reloaded two to five times in a row, all the time, not beside --initial.
+# --reselect: values that updates did not touch are read again; those that are not marked must be the row's.
 # --verify: at the end `millrace verify` must find no difference. --types debezium: values in Debezium's form, which it alone judges;
 # schemas: with their schemas.
 # --units: transactions of a writer in a phase, at most (default 14). --without leaves out

@@ -159,6 +159,28 @@ static void name_columns(struct mr_config *config, const struct columns *all,
     }
 }
 
+static void build_reselect(struct mr_config *config)
+{
+    const struct mr_config_values *values = &config->values;
+    const struct columns columns = {.option = "columns.reselect",
+                                    .action = MR_COLUMN_INCLUDE,
+                                    .texts = &values->columns_reselect,
+                                    .line = LINE(config, columns_reselect)};
+    struct rules rules = {
+        .items = KEPT_ARRAY(config, struct mr_column_rule, columns_max(columns.texts))};
+    build_columns(config, &columns, &rules);
+    struct mr_column_pattern *patterns = KEPT_ARRAY(config, struct mr_column_pattern, rules.count);
+    for (uint32_t i = 0; i < rules.count; i++) {
+        patterns[i] = (struct mr_column_pattern){.table = rules.items[i].table,
+                                                 .column = rules.items[i].column};
+    }
+    config->source.reselect =
+        (struct mr_pg_reselect_options){.columns = patterns,
+                                        .column_count = rules.count,
+                                        .keeps_placeholder = values->columns_reselect_later == 1,
+                                        .wait_ms = (uint32_t)values->columns_reselect_wait};
+}
+
 static void build_wheres(struct mr_config *config)
 {
     const struct mr_strings *texts = &config->values.snapshot_where;
@@ -234,5 +256,6 @@ void mr_config_build_columns(struct mr_config *config)
     config->encode.column_rule_count = rules.count;
     name_columns(config, all, &rules);
     take_salt(config);
+    build_reselect(config);
     build_wheres(config);
 }

@@ -87,6 +87,7 @@ const struct mr_figure mr_figures[] = {
     STATUS("totals", "rebuilds", pipeline.sink.rebuilds),
     FIGURE_AS(NS, BACKPRESSURE, "totals", "backpressure_seconds", pipeline.backpressure_ns),
     FIGURE_AS(NS, SOURCE_WAIT, NULL, NULL, pipeline.source.wait_ns),
+    FIGURE_AS(NS, RESELECT_WAIT, NULL, NULL, pipeline.source.reselect_wait_ns),
     FIGURE(SNAPSHOT_TABLES, "snapshot", "tables", copies.snapshot.tables),
     FIGURE(SNAPSHOT_TABLES_DONE, "snapshot", "tables_done", copies.snapshot.tables_done),
     FIGURE(SNAPSHOT_ROWS, "snapshot", "rows", copies.snapshot.rows),

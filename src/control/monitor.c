@@ -472,6 +472,9 @@ static int sample(void *context)
         monitor->bottleneck = find_bottleneck(monitor, &mark);
         monitor->now->bottleneck = monitor->bottleneck;
         add_sample(monitor, &mark);
+        monitor->now->reselect_waited = rate(mark.pipeline.source.reselect_wait_ns,
+                                             monitor->mark.pipeline.source.reselect_wait_ns,
+                                             (double)(mark.time_ns - monitor->mark.time_ns));
         mr_monitor_mix_add(&monitor->mix, monitor->now, mark.time_ns);
         mr_monitor_explain(monitor->now, &monitor->mix);
     }

@@ -101,6 +101,8 @@ struct mr_monitor_snapshot {
     double standstill_seconds;            /* 0: nothing is */
     bool source_left_alone;               /* on purpose: the sink takes nothing */
     enum mr_stage bottleneck;
+    float
+        reselect_waited; /* part of the last second: changes waited for values that are read again */
     char why
         [MR_MONITOR_WHY_MAX]; /* which part is the bottleneck, or keeps WAL, and what shows it; "": none */
     struct mr_monitor_danger {

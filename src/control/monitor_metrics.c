@@ -161,6 +161,14 @@ static void expose_kafka_errors(struct text *text)
     }
 }
 
+static void expose_reselected(struct text *text)
+{
+    for (int i = 0; i < MR_RESELECTED_COUNT; i++) {
+        mr_expose_u64(&text->out, ONE(mr_reselected_name((enum mr_reselected)i)),
+                      text->now->pipeline.source.reselected[i]);
+    }
+}
+
 static void expose_oversize(struct text *text)
 {
     static const char *const words[] = {[MR_OVERSIZE_FAIL] = "fail",
@@ -274,6 +282,7 @@ static const struct family families[MR_METRIC_COUNT] = {
     [MR_METRIC_SOURCE_ERRORS] = {.expose = expose_source_errors},
     [MR_METRIC_KAFKA_ERRORS] = {.expose = expose_kafka_errors},
     [MR_METRIC_KAFKA_RETRIES] = OF_BROKERS(counts, retries),
+    [MR_METRIC_RESELECTED] = {.expose = expose_reselected},
     [MR_METRIC_OVERSIZE] = {.expose = expose_oversize},
     [MR_METRIC_CONTEXTS] = {.expose = expose_contexts},
     [MR_METRIC_PARTITIONS_MOVED] = {.expose = expose_moved},

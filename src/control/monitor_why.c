@@ -176,6 +176,18 @@ static void add_backlog(struct mr_text *text, const struct mr_monitor_snapshot *
     }
 }
 
+static void add_reselect(struct mr_text *text, const struct mr_monitor_snapshot *now)
+{
+    enum { MUCH_PERCENT = 30 };
+    uint32_t waited = (uint32_t)(now->reselect_waited * 100);
+    if (waited >= MUCH_PERCENT) {
+        mr_text_format(text,
+                       "%schanges waited %u %% of the last second for values that are read again "
+                       "(columns.reselect)",
+                       text->len > 0 ? "; " : "", waited);
+    }
+}
+
 void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor_mix *mix)
 {
     MR_TEXT(text);
@@ -200,6 +212,9 @@ void mr_monitor_explain(struct mr_monitor_snapshot *now, const struct mr_monitor
         break;
     default:
         break;
+    }
+    if (is_there && now->bottleneck != MR_STAGE_NONE) {
+        add_reselect(&text, now);
     }
     snprintf(now->why, sizeof(now->why), "%s", text.data == NULL ? "" : text.data);
 }

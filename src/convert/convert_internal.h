@@ -112,5 +112,6 @@ bool mr_cv_class_line(struct mr_convert *c, struct mr_cv_line *line, const char 
 void mr_cv_source(struct mr_convert *c);
 void mr_cv_tables(struct mr_convert *c);
 void mr_cv_columns(struct mr_convert *c);
+void mr_cv_processors(struct mr_convert *c);
 void mr_cv_transforms(struct mr_convert *c); /* after the tables, before Kafka */
 void mr_cv_kafka(struct mr_convert *c);

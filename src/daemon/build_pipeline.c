@@ -82,6 +82,7 @@ static void build_memory(struct mr_config *config)
         .readers = readers_of(config),
         .patterns = config->source.captured.pattern_count > 0,
         .profiles = config->daemon->profiles,
+        .reselects = config->source.reselect.column_count > 0,
     };
     size_pool(config, &needs);
     uint64_t change_max = (uint64_t)values->change_max;

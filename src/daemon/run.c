@@ -84,6 +84,11 @@ static void send_beat(void *context)
     (void)sent;
 }
 
+static bool shows_column(void *context, const struct mr_relation *relation, uint32_t column)
+{
+    return mr_encoder_shows(((struct app *)context)->encoder, relation, column);
+}
+
 static struct mr_pg_heartbeat *make_heartbeat(struct app *app)
 {
     const struct mr_config *config = app->config;
@@ -223,6 +228,9 @@ static void app_wire(struct app *app)
         app->config->kafka.placings = app->placings;
     }
     app->source = mr_pg_source_new(&app->config->source);
+    if (app->config->source.reselect.column_count > 0) {
+        mr_pg_source_reselect(app->source, shows_column, app);
+    }
     app->sink = make_sink(app->config);
     app->table_counts = mr_table_counts_new(app->config->metrics_tables_max);
     if (app->config->http.enabled && app->config->values.http_last_events != 0) {

@@ -402,6 +402,20 @@ bool mr_encoder_passes_by(struct mr_encoder *encoder, const struct mr_change *ch
     return plan != NULL;
 }
 
+bool mr_encoder_shows(struct mr_encoder *encoder, const struct mr_relation *relation,
+                      uint32_t column)
+{
+    struct mr_plan *plan = NULL;
+    if (mr_plan_for(encoder, relation, &plan, NULL) != MR_OK) {
+        return false; /* who encodes it says why */
+    }
+    while (plan != NULL &&
+           (plan->topic == NULL || plan->columns[column].writer == MR_WRITE_ABSENT)) {
+        plan = plan->next;
+    }
+    return plan != NULL;
+}
+
 /* What comes before a change's first record: `first` is the plan of its table's first stream. */
 static uint32_t tell_before(struct mr_encoder *encoder, const struct mr_plan *first,
                             const struct mr_change *change, struct mr_buffer *buffer,

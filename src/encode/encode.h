@@ -309,6 +309,10 @@ mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation 
                            enum mr_op op, const struct mr_topic **ret_topic,
                            struct mr_error *ret_error);
 
+/* Whether events show the column, in whatever form. It makes the relation's plan. */
+bool mr_encoder_shows(struct mr_encoder *encoder, const struct mr_relation *relation,
+                      uint32_t column);
+
 /* Whether a stream that has the copied rows of the change's table has nothing of the change. The relation has its plan. */
 bool mr_encoder_passes_by(struct mr_encoder *encoder, const struct mr_change *change);
 

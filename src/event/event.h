@@ -83,6 +83,12 @@ enum {
 /* Events tell times in nanoseconds since 1970, so these are the last that they can tell, and with a minus the first. */
 #define MR_EVENT_TIME_US_MAX (INT64_MAX / 1000)
 
+/* Columns of a new row whose values were read later, so that a later change may have made them. */
+struct mr_later {
+    uint32_t count;
+    uint32_t columns[MR_COLUMNS_MAX];
+};
+
 /* The transaction a change belongs to. */
 struct mr_transaction {
     mr_lsn begin_lsn;       /* of the Begin message itself */
@@ -97,6 +103,7 @@ struct mr_transaction {
     /* What each record of it has besides its own headers, as event/headers.h writes them: of the stream what the transaction has said
      * so far (event/context.h), of copied rows why they are sent again. Good for the call. */
     mr_slice headers;
+    const struct mr_later *later; /* of the change at hand; NULL: all of it is as it was then */
 };
 
 /* FirstNormalObjectId (access/transam.h): types from here on are not built in. */

@@ -15,6 +15,9 @@
 /* Of the records of a changed key, where values are Debezium's: the key that the row has now, and had before. */
 #define MR_HEADER_NEW_KEY "__debezium.newkey"
 #define MR_HEADER_OLD_KEY "__debezium.oldkey"
+/* Of a row with values that were read again later: "later", and the columns. */
+#define MR_HEADER_RESELECTED         "mr-reselected"
+#define MR_HEADER_RESELECTED_COLUMNS "mr-reselected-columns"
 /* Of a record that a repair sends: what was found in the topic before. */
 #define MR_HEADER_REPAIR "mr-repair"
 

@@ -25,6 +25,9 @@ enum {
     CHUNK_FACTOR = 8,
     CHUNK_BYTES_MIN = 64 * 1024,
     CHUNK_BYTES_MAX = 1024 * 1024,
+    /* What is held back and read again (stream/reselect.c, pg_reselect.h): the window, two rounds of questions with their values, a row
+     * that libpq holds, a message that is written anew. */
+    RESELECT_BYTES = 32 * 1024 * 1024,
     CHANGE_BYTES_MIN = 64 * 1024,
     CHANGE_BYTES_DEFAULT = 64 * 1024 * 1024,
 };
@@ -59,7 +62,7 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
     /* Records are larger than the row they are of by more than a message is. */
     uint64_t message = change_bytes_max - MESSAGE_ROOM;
     return (struct mr_memory){
-        .own = OWN_BYTES + tables_bytes(needs),
+        .own = OWN_BYTES + tables_bytes(needs) + (needs->reselects ? RESELECT_BYTES : 0),
         .profiler = needs->profiles ? PROFILER_BYTES : 0,
         .pool = needs->batches * needs->batch_bytes * POOL_FACTOR,
         .input = needs->readers == 0 ? mr_memory_input(message)

@@ -2,8 +2,8 @@
  *
  * The sum is of the worst moments, each counted as what is really resident then:
  *
- *   own      the program, its libraries, plans of tables, metrics, HTTP. Each table counts as
- *            one that sends rows, up to a quarter of the budget in all; or as one that sends none, where that is more
+ *   own      the program, its libraries, plans of tables, metrics, HTTP; what is held back while values are read again. Each table
+ *            counts as one that sends rows, up to a quarter of the budget in all; or as one that sends none, where that is more
  *   profiler where profiles may be taken: rings, names, profiles
  *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
  *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts. While
@@ -41,6 +41,7 @@ struct mr_memory_needs {
     uint64_t readers; /* that copy existing rows; 0: none are copied */
     bool patterns;    /* name tables, too: how many is not known here */
     bool profiles;    /* may be taken */
+    bool reselects;   /* values are read again */
 };
 
 /* What these and a change of at most `change_bytes_max` need. */

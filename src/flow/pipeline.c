@@ -244,6 +244,7 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
         .source.received_bytes = atomic_load(&pipeline->source->received_bytes),
         .source.backlog = mr_backlog_is_there(&pipeline->backlog),
         .source.slot_adopted = atomic_load(&pipeline->source->slot_adopted),
+        .source.reselect_wait_ns = atomic_load(&pipeline->source->reselect_wait_ns),
         .bytes_acked = atomic_load(&meter->bytes_acked),
         .source.wait_ns = atomic_load(&meter->source_wait_ns),
         .memory.batches = pipeline->pool.count + atomic_load(&pipeline->pool.lent),
@@ -265,6 +266,9 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
     }
     for (size_t i = 0; i < MR_CONTEXT_OUTCOMES; i++) {
         stats.source.contexts[i] = atomic_load(&pipeline->source->contexts[i]);
+    }
+    for (size_t i = 0; i < MR_RESELECTED_COUNT; i++) {
+        stats.source.reselected[i] = atomic_load(&pipeline->source->reselected[i]);
     }
     for (size_t i = 0; i < MR_OVERSIZE_COUNT; i++) {
         stats.oversize[i] = atomic_load(&pipeline->by_source.oversize[i]);

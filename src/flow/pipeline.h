@@ -101,11 +101,14 @@ mr_status mr_pipeline_join(struct mr_pipeline *pipeline, struct mr_error *ret_er
 /* Of the source, and of its thread. */
 struct mr_source_stats {
     bool connected;
-    bool was_connected;      /* at least once */
-    bool stands_by;          /* connected; another instance has the stream */
-    bool backlog;            /* what comes is old (flow/backlog.h) */
-    bool slot_adopted;       /* it began where a slot stood, with no position stored */
-    int tid;                 /* the kernel's number of the thread; 0: not yet */
+    bool was_connected; /* at least once */
+    bool stands_by;     /* connected; another instance has the stream */
+    bool backlog;       /* what comes is old (flow/backlog.h) */
+    bool slot_adopted;  /* it began where a slot stood, with no position stored */
+    uint64_t
+        reselected[MR_RESELECTED_COUNT]; /* updates with values that were read again, by outcome */
+    uint64_t reselect_wait_ns;           /* that changes waited for them */
+    int tid;                             /* the kernel's number of the thread; 0: not yet */
     int64_t turn_ns;         /* monotonic: when the thread's loop last came round; 0: not yet */
     uint64_t wait_ns;        /* spent waiting for the source */
     uint64_t received_bytes; /* of replication messages */

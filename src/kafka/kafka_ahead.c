@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "event/headers.h"
 
 enum { CHUNK = 256, CHUNKS = 4, POLL_MS = 500 };
 
@@ -37,8 +38,10 @@ static void find_headers(const rd_kafka_headers_t *headers, struct mr_kafka_read
     const struct {
         const char *name;
         mr_slice *to;
-    } wanted[] = {
-        {"mr-pos", &read->position}, {"mr-xid", &read->xid}, {"mr-oversize", &read->oversize}};
+    } wanted[] = {{"mr-pos", &read->position},
+                  {"mr-xid", &read->xid},
+                  {MR_HEADER_OVERSIZE, &read->oversize},
+                  {MR_HEADER_RESELECTED_COLUMNS, &read->later}};
     const char *name;
     const void *value;
     size_t len;
@@ -70,7 +73,8 @@ static void take_headers(struct mr_kafka_taken *taken)
         return;
     }
     find_headers(headers, read);
-    if (read->oversize.data != NULL || read->position.len + read->xid.len > sizeof(taken->copied)) {
+    bool has_more = read->oversize.data != NULL || read->later.data != NULL;
+    if (has_more || read->position.len + read->xid.len > sizeof(taken->copied)) {
         return;
     }
     copy(&read->position, taken->copied);

@@ -15,6 +15,7 @@ struct mr_kafka_read {
     mr_slice position; /* header mr-pos */
     mr_slice xid;      /* header mr-xid */
     mr_slice oversize; /* header mr-oversize */
+    mr_slice later;    /* header mr-reselected-columns */
 };
 
 struct mr_kafka_extent {

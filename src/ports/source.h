@@ -7,6 +7,7 @@
 #include "base/counter.h"
 #include "event/checkpoint.h"
 #include "event/context.h"
+#include "event/reselected.h"
 
 /* What the pipeline does with the stream. Every function that answers may be called again with the same arguments
  * after it answered MR_FULL; positions tell what was done already, and a begin or commit that was full was not. */
@@ -81,4 +82,6 @@ struct mr_source {
     _Atomic bool slot_adopted;          /* read on from a slot without a stored position */
     mr_counter contexts[MR_CONTEXT_OUTCOMES]; /* messages of that kind, by what became of them */
     _Atomic bool stands_by;                   /* connected, and waits until another instance ends */
+    mr_counter reselected[MR_RESELECTED_COUNT]; /* updates, by what became of them */
+    mr_counter reselect_wait_ns; /* that changes were held back for values that are read again */
 };

@@ -11,6 +11,7 @@
 #include "postgres/server/pg_unsent.h"
 #include "stream/pg_payload.h"
 #include "stream/rejoin.h"
+#include "stream/reselect.h"
 
 /* After so many messages the caller gets its turn: feedback, clock, a stop. */
 enum { RECEIVE_SHARE = 256 };
@@ -42,6 +43,9 @@ struct pg_source {
     mr_lsn start;     /* of its stream */
     mr_lsn unsent[2]; /* a change that the server could not send, and its commit */
     struct mr_rejoin rejoin;
+    struct mr_reselect_asker *asker; /* NULL, as the next: no values are read again */
+    struct mr_reselect *reselect;
+    bool is_held;       /* the message at hand */
     bool slot_is_known; /* it was made or accepted before */
     uint64_t reads;
 };
@@ -252,26 +256,63 @@ static mr_status take_message(struct pg_source *source, struct mr_error *ret_err
     return MR_OK;
 }
 
+/* The next message is the first of those that are held, if that may go, or one that comes and passes; one that does not is held.
+ * MR_AGAIN, too, when all that may be held is, and the first waits for an answer. */
+static mr_status take_in_order(struct pg_source *source, struct mr_error *ret_error)
+{
+    source->is_held = mr_reselect_next(source->reselect, &source->message);
+    if (source->is_held) {
+        source->pending = true;
+        return MR_OK;
+    }
+    if (!mr_reselect_has_room(source->reselect)) {
+        return MR_AGAIN;
+    }
+    MR_TRY(take_message(source, ret_error));
+    source->pending = !mr_reselect_put(source->reselect, source->message);
+    return MR_OK;
+}
+
+/* It was taken. */
+static void message_done(struct pg_source *source)
+{
+    source->pending = false;
+    if (MR_UNLIKELY(source->is_held)) {
+        source->is_held = false;
+        mr_reselect_taken(source->reselect);
+    }
+}
+
 static mr_status receive(struct pg_source *source, const struct mr_source_handler *handler,
                          struct mr_error *ret_error)
 {
+    struct mr_reselect *reselect = source->reselect;
     for (int i = 0; i < RECEIVE_SHARE; i++) {
         if (MR_UNLIKELY(handler->hold != NULL && *handler->hold)) {
-            if (!source->pending) {
+            if (!source->pending && (reselect == NULL || !mr_reselect_holds_message(reselect))) {
                 mr_pg_forget(source->conn);
             }
             return MR_FULL;
         }
-        if (!source->pending) {
+        if (!source->pending && MR_UNLIKELY(reselect != NULL)) {
+            MR_TRY(take_in_order(source, ret_error));
+            if (!source->pending) {
+                continue;
+            }
+        } else if (!source->pending) {
             MR_TRY(take_message(source, ret_error));
         } else if (mr_pg_catalog_asks(&source->catalog)) {
             return answer_question(source, ret_error);
+        }
+        if (MR_UNLIKELY(reselect != NULL)) {
+            mr_pgoutput_set_later(source->decoder,
+                                  source->is_held ? mr_reselect_later(reselect) : NULL);
         }
         mr_status status = mr_pg_payload_take(source->decoder, source->message, handler, ret_error);
         if (MR_UNLIKELY(status != MR_OK)) {
             return mr_pg_catalog_asks(&source->catalog) ? MR_OK : status;
         }
-        source->pending = false;
+        message_done(source);
     }
     return MR_OK;
 }
@@ -348,7 +389,9 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
 
 static int pg_source_descriptor(const struct mr_source *base)
 {
-    return mr_pg_socket(source_of(base)->conn);
+    const struct pg_source *source = source_of(base);
+    int socket = mr_pg_socket(source->conn);
+    return source->reselect == NULL ? socket : mr_reselect_descriptor(source->reselect, socket);
 }
 
 static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
@@ -366,7 +409,10 @@ static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
     mr_rejoin_end(&source->rejoin);
     end_asking(source);
     source->catalog.question = (struct mr_pg_question){0};
-    source->pending = false;
+    source->pending = source->is_held = false;
+    if (source->reselect != NULL) {
+        mr_reselect_reset(source->reselect);
+    }
     base->failed = (struct mr_failed_place){0};
     source->longest = 0;
     atomic_store_explicit(&source->base.message_bytes_max, 0, memory_order_relaxed);
@@ -495,12 +541,36 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     return &source->base;
 }
 
+static const struct mr_relation *announced(void *context, uint32_t oid)
+{
+    return mr_pgoutput_relation(((const struct pg_source *)context)->decoder, oid);
+}
+
+void mr_pg_source_reselect(struct mr_source *base,
+                           bool (*shows)(void *context, const struct mr_relation *relation,
+                                         uint32_t column),
+                           void *context)
+{
+    struct pg_source *source = source_of(base);
+    source->asker = mr_reselect_thread_new(&source->options, &source->home);
+    source->reselect =
+        mr_reselect_new(&(struct mr_reselect_wiring){.options = &source->options.reselect,
+                                                     .source = base,
+                                                     .asker = source->asker,
+                                                     .relation = announced,
+                                                     .relation_context = source,
+                                                     .shows = shows,
+                                                     .shows_context = context});
+}
+
 void mr_pg_source_free(struct mr_source *base)
 {
     if (base == NULL) {
         return;
     }
     struct pg_source *source = source_of(base);
+    mr_reselect_free(source->reselect);
+    mr_reselect_thread_free(source->asker);
     mr_pg_close(source->conn);
     mr_pgoutput_free(source->decoder);
     mr_pg_close(source->asked);

@@ -13,6 +13,13 @@ void mr_pg_source_free(struct mr_source *source);
  * was promoted, the stream is begun again, so that what is stored is of its new timeline. Before the first claim. */
 void mr_pg_source_heed(struct mr_source *source, const struct mr_pg_seen *seen);
 
+/* Values of these columns (options.reselect) are read again where an update does not send them; `shows`: whether events show a column. Before the
+ * first claim. */
+void mr_pg_source_reselect(struct mr_source *source,
+                           bool (*shows)(void *context, const struct mr_relation *relation,
+                                         uint32_t column),
+                           void *context);
+
 /* Name of the database the stream comes from (for the events' source block); "" before the first open. */
 const char *mr_pg_source_database(const struct mr_source *source);
 

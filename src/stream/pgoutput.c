@@ -125,6 +125,16 @@ void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handl
     decoder->transaction = (struct mr_transaction){0};
 }
 
+const struct mr_relation *mr_pgoutput_relation(const struct mr_pgoutput *decoder, uint32_t oid)
+{
+    return mr_relation_cache_find(&decoder->relations, oid);
+}
+
+void mr_pgoutput_set_later(struct mr_pgoutput *decoder, const struct mr_later *later)
+{
+    decoder->transaction.later = later;
+}
+
 bool mr_pgoutput_in_transaction(const struct mr_pgoutput *decoder)
 {
     return decoder->in_transaction;

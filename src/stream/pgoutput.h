@@ -53,6 +53,12 @@ void mr_pgoutput_reset(struct mr_pgoutput *decoder, const struct mr_source_handl
 mr_status mr_pgoutput_decode(struct mr_pgoutput *decoder, mr_lsn lsn, mr_slice message,
                              const struct mr_source_handler *handler, struct mr_error *ret_error);
 
+/* The relation as the stream has announced it last; NULL: it has not. */
+const struct mr_relation *mr_pgoutput_relation(const struct mr_pgoutput *decoder, uint32_t oid);
+
+/* What the next message, an update, says of values that were put into its message (stream/reselect.h); NULL: nothing. The caller's until then. */
+void mr_pgoutput_set_later(struct mr_pgoutput *decoder, const struct mr_later *later);
+
 /* True between Begin and Commit. */
 bool mr_pgoutput_in_transaction(const struct mr_pgoutput *decoder);
 

@@ -61,6 +61,7 @@ static bool read_event(struct mr_work *work, const struct mr_kafka_read *read,
         return false;
     }
     mr_fold_expect_event(work->fold, *ret_key);
+    work->topic.row.later = read->later;
     bool good =
         (event->after.data == NULL || mr_verify_event_row(table, event->after, &work->topic.row)) &&
         (event->before.data == NULL || table->key_count > 0 ||
@@ -126,6 +127,13 @@ static mr_status take_record(struct mr_work *work, struct mr_kafka_read *read,
     struct mr_digest digest = mr_digest_add(folded.key, (struct mr_digest){.low = event.kind});
     if (event.after.data != NULL) {
         digest = mr_digest_add(digest, work->topic.row.sum);
+    }
+    /* What is read again may be another value the next time, or none. */
+    bool has_reselected = work->tools->config->source.reselect.column_count > 0;
+    for (uint32_t i = 0; has_reselected && i < work->topic.row.large_count; i++) {
+        const struct mr_verify_large *large = &work->topic.row.large[i];
+        bool is_in_sum = event.after.data != NULL && !large->is_unknown;
+        digest = is_in_sum ? mr_digest_subtract(digest, large->digest) : digest;
     }
     mr_order_take(work->order, &folded.record, digest);
     if (folded.is_copied && event.place.commit_lsn > work->topic.copied) {

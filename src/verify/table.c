@@ -149,15 +149,31 @@ static bool is_left_alone(const struct mr_verify_table *table,
     return false;
 }
 
+static bool is_named_in(mr_slice list, const struct mr_verify_column *column)
+{
+    struct mr_scan scan = mr_scan_members(list);
+    struct mr_scanned name;
+    uint8_t text[6 * MR_IDENTIFIER_MAX + 1];
+    while (list.data != NULL && mr_scan_element(&scan, &name)) {
+        if (name.kind == MR_SCAN_STRING && name.text.len < sizeof(text) &&
+            mr_scan_unescape(&name, text) == column->name_len &&
+            memcmp(text, column->name, column->name_len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void take_value(const struct mr_verify_table *table, uint32_t at,
                        const struct mr_scanned *value, struct mr_verify_row *row)
 {
     const struct mr_verify_column *column = &table->columns[at];
-    if (is_left_alone(table, column, value)) {
+    bool is_later = is_named_in(row->later, column);
+    if (is_later || is_left_alone(table, column, value)) {
         add_large(row, at, (struct mr_digest){0});
         struct mr_verify_large *large = &row->large[row->large_count - 1];
         large->is_unknown = true;
-        large->is_lost = value->kind == MR_SCAN_NULL; /* it may be null in truth */
+        large->is_lost = value->kind == MR_SCAN_NULL && !is_later; /* it may be null in truth */
         return;
     }
     struct mr_digest digest = mr_verify_event_value(column, value, false);
@@ -193,7 +209,7 @@ static void take_absent(const struct mr_verify_table *table, const uint8_t *seen
 bool mr_verify_event_row(const struct mr_verify_table *table, mr_slice object,
                          struct mr_verify_row *ret_row)
 {
-    struct mr_verify_row row = {.large = ret_row->large};
+    struct mr_verify_row row = {.large = ret_row->large, .later = ret_row->later};
     uint8_t seen[MR_COLUMNS_MAX];
     memset(seen, 0, table->column_count);
     bool has_foreign = false;

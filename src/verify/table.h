@@ -20,6 +20,8 @@ struct mr_verify_row {
     struct mr_digest sum; /* without those that are unknown */
     struct mr_verify_large *large;
     uint32_t large_count;
+    mr_slice
+        later; /* given: a list of columns that count as unknown, since a later change may have made their values */
     bool is_older; /* an event with a column that is gone, and without one that there is now */
     bool lacks;    /* an event without a column of which nobody knows what older rows had */
 };

@@ -380,7 +380,7 @@ class Run:
                                        [self.database.name + "_w"]).fetchall()
         witness = [(int(xid), text.decode("utf-8", "replace") if isinstance(text, bytes) else text) for xid, text in found]
         parents = self.executor.parents
-        promise = {"exactly_once": self.delivery == "exactly-once", "replaced_bytes": bool(self.plan.options.get("encoding")),
+        promise = {"exactly_once": self.delivery == "exactly-once", "reselects": "columns__reselect" in self.more, "replaced_bytes": bool(self.plan.options.get("encoding")),
                    "database": self.database.name, "times_ms": (self.began_ms, int(time.time() * 1000) + 1000),
                    "origin": self.plan.options["origin"], "parents": parents,
                    "roots": parents if self.plan.options["via_root"] else {}, "tables": set(self.tables),

@@ -110,7 +110,7 @@ class WideLoad:
     def judge(self, bootstrap, others, exactly_once):
         """(problems, events). `others`: topics that are not of this."""
         capture = read(bootstrap, self.database.prefix + ".", without=others)
-        promise = {"exactly_once": exactly_once, "replaced_bytes": False, "keys_unknown": set(), "taken_for_partitions": set(), "database": self.database.name, "times_ms": (0, 1 << 62),
+        promise = {"exactly_once": exactly_once, "reselects": False, "replaced_bytes": False, "keys_unknown": set(), "taken_for_partitions": set(), "database": self.database.name, "times_ms": (0, 1 << 62),
                    "origin": False, "parents": self.executor.parents, "roots": {}, "tables": set(self.names()), "prefixes": []}
         judge = Judge(capture, self.executor.moments, self.executor.marker_rows(), [], promise)
         return judge.judge(), judge

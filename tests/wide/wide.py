@@ -36,6 +36,7 @@ def parsed_arguments():
     parser.add_argument("--initial", action="store_true")
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--reloads", action="store_true")
+    parser.add_argument("--reselect", action="store_true")
     parser.add_argument("--types", choices=["text", "debezium", "schemas"], default="text")
     parser.add_argument("--delivery", choices=["at-least-once", "exactly-once"], default="at-least-once")
     parser.add_argument("--units", type=int, default=14, help="transactions of a writer in a phase, at most")
@@ -71,6 +72,8 @@ class Runner:
         more = {} if self.arguments.types == "text" else {"types": '"debezium"'}
         if self.arguments.types == "schemas":
             more["json__schemas"] = '"both"'
+        if self.arguments.reselect:
+            more["columns__reselect"] = '["*.*:*"]'
         return Run(plan, self.arguments.delivery, self.arguments.kills, self.proxies, keep, self.arguments.ignore.split(","),
                    copies=self.arguments.copies, initially=self.arguments.initial, verifies=self.arguments.verify,
                    reloads=self.arguments.reloads, **more).run()

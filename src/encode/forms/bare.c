@@ -121,7 +121,7 @@ static void bare_headers(struct mr_buffer *out, const struct mr_encoder *encoder
 {
     const struct mr_bare_options *options = &encoder->options.bare;
     const struct mr_source source = mr_source_of_change(encoder, change, event->op);
-    mr_append_own(out, event);
+    mr_append_own(out, change, event);
     for (uint32_t i = 0; i < options->header_count; i++) {
         if (!event->is_tombstone || options->headers[i].field == MR_FIELD_OP) {
             add_header(out, &options->headers[i], &source);

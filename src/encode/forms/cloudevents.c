@@ -263,7 +263,7 @@ static void cloud_headers(struct mr_buffer *out, const struct mr_encoder *encode
         const struct cloud_event cloud = event_of(encoder, change, event);
         write_headers(out, encoder, &cloud, record);
     }
-    mr_append_own(out, event);
+    mr_append_own(out, change, event);
 }
 
 MR_SKELETON_CHANGE(cloud_change, .key = mr_row_key_object, .value = cloud_value,

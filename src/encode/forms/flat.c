@@ -116,7 +116,15 @@ static mr_status flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
     mr_record_set_key(&ret_records[0], key);
     ret_records[0].key_content = plan->key.is_text ? MR_CONTENT_TEXT : MR_CONTENT_JSON;
     mr_record_set_value(&ret_records[0], mr_text_since(out, value));
-    mr_transaction_headers(out, change->transaction, &ret_records[0]);
+    if (MR_UNLIKELY(change->transaction->later != NULL)) {
+        uint8_t *block = mr_headers_begin(out, NULL);
+        mr_append_later(out, change);
+        mr_buffer_slice(out, change->transaction->headers);
+        mr_headers_end(out, block);
+        ret_records[0].has_headers = true;
+    } else {
+        mr_transaction_headers(out, change->transaction, &ret_records[0]);
+    }
     return MR_OK;
 }
 

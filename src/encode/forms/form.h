@@ -136,6 +136,9 @@ void mr_render_transaction(struct mr_encoder *encoder, struct mr_plan *plan,
 void mr_event_transaction(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                           const struct mr_change *change, enum mr_op op);
 
+/* Appends the headers of a row with values that were read later. */
+void mr_append_later(struct mr_buffer *out, const struct mr_change *change);
+
 /* Debezium's word of an operation. */
 char mr_op_letter(enum mr_op op);
 

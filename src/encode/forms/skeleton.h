@@ -82,10 +82,17 @@ MR_SKELETON struct mr_record mr_skeleton_record(const struct mr_skeleton *form,
     return record;
 }
 
-static inline void mr_append_own(struct mr_buffer *out, const struct mr_event *event)
+/* In the place of a header's name: mr_append_later writes all. */
+static const char mr_told_by_later[] = MR_HEADER_RESELECTED;
+
+static inline void mr_append_own(struct mr_buffer *out, const struct mr_change *change,
+                                 const struct mr_event *event)
 {
-    if (event->own_name != NULL) {
+    if (event->own_name != NULL && event->own_name != mr_told_by_later) {
         mr_header_append(out, event->own_name, event->own_value);
+    }
+    if (change->transaction->later != NULL && event->after == &change->after) {
+        mr_append_later(out, change);
     }
 }
 
@@ -102,7 +109,7 @@ MR_SKELETON void mr_skeleton_headers(const struct mr_skeleton *form,
     if (form->headers != NULL) {
         form->headers(out, encoder, change, event, record);
     } else {
-        mr_append_own(out, event);
+        mr_append_own(out, change, event);
     }
     mr_buffer_slice(out, change->transaction->headers);
     mr_headers_end(out, block);
@@ -186,6 +193,9 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
             event.own_name = MR_HEADER_OLD_KEY;
             event.own_value = mr_other_key(out, encoder, plan, change, true);
         }
+    }
+    if (MR_UNLIKELY(change->transaction->later != NULL) && event.own_name == NULL) {
+        event.own_name = mr_told_by_later;
     }
     mr_slice key = mr_skeleton_key(form, out, encoder, plan, change, false);
     struct mr_record *record = &ret_records[event.part];

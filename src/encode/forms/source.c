@@ -179,3 +179,20 @@ void mr_source_put(struct mr_buffer *out, const struct mr_source *source, enum m
         mr_source_put_value(out, source, field);
     }
 }
+
+void mr_append_later(struct mr_buffer *out, const struct mr_change *change)
+{
+    const struct mr_later *later = change->transaction->later;
+    mr_header_append(out, MR_HEADER_RESELECTED, MR_SLICE("later"));
+    uint8_t *header = mr_header_begin(out, MR_HEADER_RESELECTED_COLUMNS);
+    bool is_avro = out->is_avro;
+    out->is_avro = false;
+    for (uint32_t i = 0; i < later->count; i++) {
+        const char *name = change->relation->columns[later->columns[i]].name;
+        mr_buffer_append(out, i == 0 ? "[" : ",", 1);
+        mr_put_slice(out, mr_slice_of(name));
+    }
+    MR_BUFFER_LITERAL(out, "]");
+    out->is_avro = is_avro;
+    mr_header_end(out, header);
+}

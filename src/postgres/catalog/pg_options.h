@@ -114,6 +114,19 @@ struct mr_pg_checked_options {
     uint32_t rule_count;
 };
 
+struct mr_column_pattern {
+    struct mr_table_pattern table;
+    struct mr_pattern column;
+};
+
+/* Columns whose values are read again where an update did not touch them and the stream does not have them. */
+struct mr_pg_reselect_options {
+    const struct mr_column_pattern *columns;
+    uint32_t column_count;  /* 0: none */
+    bool keeps_placeholder; /* in place of a value that may be of a later change */
+    uint32_t wait_ms;       /* no change waits for longer */
+};
+
 /* All strings are the caller's and outlive the source, those of `captured` as long as their memory is held. */
 struct mr_pg_source_options {
     struct mr_pg_options connection;
@@ -140,6 +153,7 @@ struct mr_pg_source_options {
     enum mr_pg_copies copies;
     const struct mr_copy_where *wheres; /* of a table the first that fits */
     uint32_t where_count;
+    struct mr_pg_reselect_options reselect;
 };
 
 /* True when it is the table of signals. */

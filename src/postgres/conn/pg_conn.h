@@ -129,6 +129,34 @@ mr_status mr_pg_command(struct mr_pg_conn *conn, const char *command, uint32_t l
 mr_status mr_pg_commandf(struct mr_pg_conn *conn, uint32_t limit_ms, struct mr_error *ret_error,
                          const char *format, ...);
 
+/* Prepares a statement whose parameters have the types that the server finds for them. After a refusal the connection may be asked
+ * again. */
+mr_status mr_pg_prepare(struct mr_pg_conn *conn, const char *name, const char *command,
+                        struct mr_error *ret_error);
+
+/* One of several that are sent together: a command, or a prepared statement with its parameters as text. */
+struct mr_pg_call {
+    const char *command;
+    const char *statement; /* NULL: the command */
+    const char *const *values;
+    uint32_t value_count;
+};
+
+enum { MR_PG_CALL_COLUMNS = MR_COLUMNS_MAX };
+
+/* What it answers: how many rows, and the values of the first one, until `take` returns; `data` NULL: a null. */
+struct mr_pg_call_answer {
+    uint32_t rows, columns;
+    const mr_slice *first;
+};
+typedef void (*mr_pg_call_fn)(void *context, uint32_t call, const struct mr_pg_call_answer *answer);
+
+/* Sends them at once, and hands each answer that has rows, or could have had some, to `take`. The first one that the server refuses is
+ * `*ret_failed`, and the server passes over those after it; the connection may be asked again if that is not 0. */
+mr_status mr_pg_pipeline(struct mr_pg_conn *conn, const struct mr_pg_call *calls, uint32_t count,
+                         uint32_t limit_ms, mr_pg_call_fn take, void *context, uint32_t *ret_failed,
+                         struct mr_error *ret_error);
+
 /* PG version as libpq counts it (150018), database connected to, role. */
 int mr_pg_server_version(const struct mr_pg_conn *conn);
 

@@ -1,5 +1,7 @@
 /* `millrace check`, PostgreSQL's part: the rules of pg_rules.c, and what only a person needs to know. */
 
+#include "postgres/catalog/pg_sql.h"
+#include "postgres/server/pg_copying.h"
 #include "postgres/server/pg_identity.h"
 #include "postgres/server/pg_rules.h"
 #include "postgres/server/pg_setup.h"
@@ -380,6 +382,55 @@ static mr_status check_publication(struct mr_pg_conn *conn, const struct mr_pg_f
     return mr_pg_publication_follow(conn, facts, false, to, ret_error);
 }
 
+/* Tables with values stored out of line, which an update that does not touch them does not send; where they are to be read again, by a
+ * role that may. */
+static mr_status check_large_values(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                                    struct mr_pg_reporter *to, struct mr_error *ret_error)
+{
+    enum { NAMED_MAX = 5 };
+    static const struct mr_pg_shape shape = {"tables with large values", "sb", 0, UINT32_MAX};
+    bool is_wanted = facts->options->reselect.column_count > 0;
+    MR_PG_CLOSED struct mr_pg_conn *reader = NULL;
+    struct mr_pg_place place = {0};
+    if (is_wanted && mr_pg_copies_apart(facts->options)) {
+        MR_TRY(mr_pg_place_read(conn, &place, ret_error));
+        MR_TRY(mr_pg_copying_connect(facts->options, &place, -1, &reader, ret_error));
+    }
+    struct mr_text sql = {0};
+    mr_text_string(&sql, "WITH ");
+    mr_sql_add_sent(&sql, facts->options->publication, NULL, facts->version);
+    mr_text_string(&sql, " SELECT format('%I.%I', n.nspname, c.relname), has_table_privilege(c.oid,"
+                         " 'SELECT') AND has_schema_privilege(n.oid, 'USAGE') FROM sent s"
+                         " JOIN pg_class c ON c.oid = s.oid JOIN pg_namespace n"
+                         " ON n.oid = c.relnamespace WHERE c.relreplident <> 'f' AND EXISTS"
+                         " (SELECT FROM pg_class r WHERE r.reltoastrelid <> 0"
+                         " AND pg_relation_size(r.reltoastrelid) > 0 AND (r.oid = c.oid OR r.oid IN"
+                         " (SELECT t.oid FROM tree t WHERE t.root = c.oid))) ORDER BY 1");
+    const struct mr_pg_result *tables;
+    MR_TRY(mr_pg_ask(reader != NULL ? reader : conn, &sql, &shape, &tables, ret_error));
+    uint32_t count = mr_pg_result_rows(tables);
+    MR_TEXT(names);
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = mr_pg_result_value(tables, i, 0);
+        if (is_wanted && !mr_pg_result_true(tables, i, 1)) {
+            const char *user = mr_pg_user(reader != NULL ? reader : conn);
+            mr_pg_remedy(to, "GRANT SELECT ON %s TO %I, and USAGE of its schema", name, user);
+            MR_FOUND_WARNING(to, "\"%s\" may not read %s again (columns.reselect)", user, name);
+        }
+        if (i < NAMED_MAX) {
+            mr_text_format(&names, "%s%s", i == 0 ? "" : ", ", name);
+        }
+    }
+    if (count > 0) {
+        MR_FOUND_OK(to,
+                    "%u published %s values stored out of line, which an update that does not "
+                    "touch them does not send (%s%s); columns.reselect %s",
+                    count, count == 1 ? "table has" : "tables have", names.data,
+                    count > NAMED_MAX ? ", …" : "", is_wanted ? "is set" : "reads them again");
+    }
+    return MR_OK;
+}
+
 /* In this order. An error of the asking is one more finding. */
 static const struct {
     const char *subject; /* %s: the publication's name, or the slot's */
@@ -400,6 +451,7 @@ static const struct {
     {"slot \"%s\"", mr_pg_rules_of_load, true},
     {"publication \"%s\"", check_publication, false},
     {"existing rows", mr_pg_rules_of_copy, false},
+    {"large values", check_large_values, false},
     {"failover", check_failover, false},
 };
 
