@@ -152,7 +152,7 @@ at_full_length() {
 }
 
 # Machines that have nothing: Debian 12 (seven minutes) where something that a set-up reads has changed, and each night, then
-# with Debian 13 (trixie), which has not come to its end yet.
+# with Debian 13 (trixie), whose own PostgreSQL and Java the demo takes.
 bare_machine_is_wanted() {
     [ "$MODE" = full ] || python3 tests/nightly.py due scripts/setup.sh scripts/demo.sh scripts/librdkafka.sh scripts/librdkafka.patch scripts/stand.sh \
         scripts/lib/ tests/requirements.txt tests/test_fresh_machine.py
