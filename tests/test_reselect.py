@@ -157,6 +157,22 @@ def test_row_that_was_changed_or_deleted_since(database, millrace, later):
     assert outcome(process, "later") == 1 and outcome(process, "gone") == 1
 
 
+@pytest.mark.parametrize("form", ["flat", "cloudevents", "row"])
+def test_each_format_tells_what_was_read_later(database, millrace, form):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int, body text); ALTER TABLE t ALTER body SET STORAGE EXTERNAL")
+    process = millrace(columns__reselect=ALL, format=f'"{form}"').start().streaming()
+    topic = Topic(database.make_topic("t"))
+    database.run("INSERT INTO t VALUES (1, 0, %s)", [large(1)])
+    topic.take(1)
+    process.stop()
+    database.run("UPDATE t SET n = 1")
+    database.run("UPDATE t SET n = 2")
+    process.start().streaming()
+    first, second = topic.take(2)
+    assert (first.headers["mr-reselected"], first.headers["mr-reselected-columns"]) == ("later", '["body"]')
+    assert "mr-reselected" not in second.headers and large(1) in first.value and large(1) in second.value
+
+
 def test_subtransactions_and_commit_times(database, millrace):
     """Under a savepoint a row has another number: exact where the server keeps the times of commits, which the test's does or does not."""
     database.run(HISTORY)

@@ -177,7 +177,9 @@ static void test_convert_passes_no_option_over(void **state)
     "predicates.p.type=x." type "\npredicates.p.pattern=" pattern "\n"
 #define UNWRAP_TOO "transforms=o,u\ntransforms.u.type=x.ExtractNewRecordState\n"
 #define UNWRAP     "transforms=u\ntransforms.u.type=io.debezium.transforms.ExtractNewRecordState\n"
-#define TABLES     "table.include.list=public.a,s.b\n"
+#define RESELECT                                                                                   \
+    "post.processors=r\nr.type=io.debezium.processors.reselect.ReselectColumnsPostProcessor\n"
+#define TABLES "table.include.list=public.a,s.b\n"
 
 static const struct {
     const char *lines;
@@ -392,6 +394,18 @@ static const struct {
      "Extract is a Java class"},
     {TABLES "column.include.list=public\\\\.a\\\\.(x|y),s.b.z\n",
      "include = [\"public.a:(x|y)\", \"s.b:z\"]", "keep all their columns"},
+    {TABLES RESELECT, "reselect = [\"*.*:*\"]", NULL},
+    {TABLES RESELECT "r.reselect.columns.include.list=s\\\\.b:x,s.b:(y|z)\n",
+     "reselect = [\"s.b:x\", \"s.b:(y|z)\"]", NULL},
+    {TABLES RESELECT "r.reselect.null.values=true\nr.reselect.error.handling.mode=fail\n",
+     "reselect = [\"*.*:*\"]", "what can't be read has the placeholder"},
+    {TABLES RESELECT "r.reselect.columns.exclude.list=s.b:x\n", "reselect = [\"*.*:*\"]",
+     "there are no exceptions"},
+    {TABLES RESELECT "r.reselect.columns.include.list=x\n", NULL,
+     "pattern 1 is not schema.table:column"},
+    {TABLES RESELECT "r.reselect.unavailable.values=false\n", "tables", NULL},
+    {TABLES "post.processors=a\na.type=com.example.Own\n", NULL,
+     "a is a Java class, which is not loaded"},
     {TABLES "column.exclude.list=s.b.x|y\n", "tables", "pattern 1 is none of three parts"},
     {TABLES "column.exclude.list=public[.]a[.]x\n", NULL, "pattern 1 is none of three parts"},
     {TABLES "column.exclude.list=^.*\\\\.users.*\\\\.email$\n", "exclude = [\"*.(users.*):email\"]",

@@ -30,9 +30,22 @@ CONFIRM, SESSION = "src/flow/intake_confirm.c", "src/flow/intake_session.c"
 DELIVERY, CHECKPOINT = "src/flow/delivery.c", "src/event/checkpoint.c"
 KAFKA = "src/sink/kafka/kafka.c"
 VERIFY = "src/verify/"
+RESELECTED = "src/postgres/server/pg_reselect.c"
 RESOLVED, MARKER = "src/resolved/resolved.c", "    mr_lsn lsn = mr_port_published(resolved->base.port);"
 FORMS = "src/encode/forms/"
 MUTANTS = [
+    Mutant("exact values of any transaction", RESELECTED, "bool is_same = number_of(row[ROW_XMIN]) == question->xid ||", "bool is_same = true ||",
+           "test_reselect.py::test_row_that_was_changed_or_deleted_since"),
+    Mutant("exact values of columns that were altered", RESELECTED, "if (one->outcome == MR_RESELECTED_EXACT && !is_good) {",
+           "if (one->outcome == MR_RESELECTED_EXACT && !is_good && one->oid == 0) {",
+           "test_reselect.py::test_columns_that_mean_something_else_by_now"),
+    Mutant("exact values of a later change in the transaction", "src/stream/reselect.c",
+           "question->outcome == MR_RESELECTED_EXACT && !held->is_spoiled &&", "question->outcome == MR_RESELECTED_EXACT &&", "unit reselect_test"),
+    Mutant("exact values before the transaction has ended", "src/stream/reselect.c", "        return held->is_spoiled || held->transaction <= reselect->ended ||",
+           "        return true || held->is_spoiled || held->transaction <= reselect->ended ||", "unit reselect_test"),
+    Mutant("asks for what is left out", "src/stream/reselect.c", "wiring->shows(wiring->shows_context, relation, i);", "true;",
+           "test_reselect.py::test_columns_that_are_hidden"),
+    Mutant("masked values in the clear", "src/encode/shape.c", "    shape(form, options, rule);\n", "", "test_reselect.py::test_columns_that_are_hidden"),
     Mutant("a schema in which a key may be null", FORMS + "connect.c",
            "    return plan->key.may_be_null || !mr_plan_is_key(plan, column) || !is_held;", "    (void)is_held;\n    return true;",
            "unit wrapped_test"),
