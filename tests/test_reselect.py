@@ -4,14 +4,17 @@ event without the header mr-reselected, and without the placeholder, has the val
 import collections
 import hashlib
 import json
+import os
 import random
+import sys
 import threading
 import time
 
-import psycopg
 import pytest
 
-from kit import Topic, check, connect, dsn, eventually
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "debezium"))
+import connect as connect_worker  # noqa: E402
+from kit import Topic, check, connect, dsn, eventually  # noqa: E402
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -286,6 +289,32 @@ def test_columns_that_are_hidden(database, millrace, monkeypatch):
         process.stop()
     finally:
         database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_as_debeziums_post_processor(database, millrace, tmp_path):
+    """Both cases of Debezium's ReselectColumnsPostProcessor, values that are not sent and nulls: the same rows."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int, body text, l text[], note text);"
+                 "ALTER TABLE t ALTER body SET STORAGE EXTERNAL, ALTER l SET STORAGE EXTERNAL")
+    process = millrace(columns__reselect=ALL, types='"debezium"').start().streaming()
+    folder = tmp_path / "connect"
+    folder.mkdir()
+    theirs = database.prefix + "-dbz"
+    worker = connect_worker.Connect(database, folder, theirs, {
+        "post.processors": "r", "r.type": "io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+        "r.reselect.columns.include.list": r"public\\.t:(body|l|note)"})
+    worker.start()
+    try:
+        eventually(worker.streams, 120, "the connector's slot")
+        topics = None
+        for text, values in (("INSERT INTO t VALUES (1, 0, %s, %s, NULL)", [large(1), [large(2), "x"]]), ("UPDATE t SET n = 1", []),
+                             ("UPDATE t SET l = NULL", []), ("UPDATE t SET n = 2", [])):
+            database.run(text, values)
+            topics = topics or [Topic(database.topic("t")), Topic(f"{theirs}.public.t")]
+            ours, of_debezium = [topic.take(1)[0].json for topic in topics]
+            assert (ours["op"], ours["after"]) == (of_debezium["op"], of_debezium["after"])
+    finally:
+        worker.stop()
+    assert outcome(process, "exact") == 3
 
 
 def fill(database):
