@@ -556,7 +556,7 @@ static mr_status ask_round(struct mr_reselector *reselector, uint32_t count, int
     calls[CALL_SNAPSHOT].command = "SELECT txid_current_snapshot()";
     for (uint32_t i = 0; i < count && !reselector->is_crowded; i++) {
         struct mr_reselect_question *question = &reselector->questions[i];
-        uint32_t number;
+        uint32_t number = 0;
         if (question->is_answered) {
             continue;
         }
