@@ -183,7 +183,6 @@ static void expose_oversize(struct text *text)
 static void expose_contexts(struct text *text)
 {
     static const char *const words[] = {[MR_CONTEXT_TAKEN] = "taken",
-                                        [MR_CONTEXT_LATE] = "late",
                                         [MR_CONTEXT_ALONE] = "not_transactional",
                                         [MR_CONTEXT_TOO_LARGE] = "too_large",
                                         [MR_CONTEXT_MALFORMED] = "malformed"};

@@ -18,7 +18,6 @@ enum {
 /* What became of a message with that prefix. */
 enum mr_context_outcome {
     MR_CONTEXT_TAKEN,
-    MR_CONTEXT_LATE,  /* taken, and a row that was written after it has come before it */
     MR_CONTEXT_ALONE, /* not transactional: it belongs to no rows */
     MR_CONTEXT_TOO_LARGE,
     MR_CONTEXT_MALFORMED,

@@ -41,7 +41,6 @@ struct mr_pgoutput {
     bool in_transaction;
     uint64_t ordinal;     /* of the last change that the handler took, */
     uint64_t messages;    /* and how many of them were messages */
-    mr_lsn row_lsn;       /* where the record of the last row begins */
     bool passes_messages; /* they have places among changes */
     mr_counter *contexts;
     struct mr_context context;
@@ -679,7 +678,6 @@ static mr_status hand_over(struct decoding *decoding, const struct mr_change *ch
     const struct mr_source_handler *handler = decoding->handler;
     MR_TRY(handler->change(handler->context, change, decoding->ret_error));
     decoding->decoder->ordinal++;
-    decoding->decoder->row_lsn = change->lsn;
     return MR_OK;
 }
 
@@ -783,19 +781,6 @@ static void count_context(const struct mr_pgoutput *decoder, enum mr_context_out
     }
 }
 
-/* The server has a transaction's changes in the order of their LSNs, subtransaction by subtransaction (reorderbuffer.c,
- * ReorderBufferIterTXNNext). A message's LSN is where its record ends, and a row's where its own begins: those of a row of another
- * subtransaction that was written directly after it are equal, and either may come first. */
-static enum mr_context_outcome hear_context(struct mr_pgoutput *decoder,
-                                            const struct mr_message_event *message)
-{
-    enum mr_context_outcome outcome =
-        mr_context_read(&decoder->context, message->content, &decoder->transaction.headers);
-    bool is_late = outcome == MR_CONTEXT_TAKEN && decoder->ordinal > decoder->messages &&
-                   decoder->row_lsn >= message->lsn;
-    return is_late ? MR_CONTEXT_LATE : outcome;
-}
-
 /* Takes its place among the transaction's changes, unless messages have none: then rows have the places that they have where the
  * server does not send any, so a stream can go on in a transaction whichever it was before. A context is heard again with the
  * rest of its transaction, however much of that was delivered. */
@@ -806,7 +791,8 @@ static mr_status hand_over_in_transaction(struct decoding *decoding,
     MR_TRY(expect_transaction(decoding));
     enum mr_context_outcome outcome = MR_CONTEXT_TAKEN;
     if (message->is_context) {
-        outcome = hear_context(decoder, message);
+        outcome =
+            mr_context_read(&decoder->context, message->content, &decoder->transaction.headers);
     }
     if (decoder->passes_messages) {
         message->position = next_position(decoder);

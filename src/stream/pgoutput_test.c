@@ -1311,22 +1311,6 @@ static void test_decode_context_alone(void **state)
     assert_int_equal(contexts[MR_CONTEXT_ALONE], 1);
 }
 
-/* The record of a row begins where that of the message ends, and the server has sent the row first. */
-static void test_decode_context_late(void **state)
-{
-    struct seen *seen = *state;
-    hear(seen, false);
-    open_transaction(seen);
-    say(seen, true, RECORD_LSN, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}"); /* before any row */
-    assert_int_equal(contexts[MR_CONTEXT_TAKEN], 1);
-    assert_row(seen, "a", 1);
-    say(seen, true, RECORD_LSN, MR_CONTEXT_PREFIX, "{\"user\":\"b\"}");
-    say(seen, true, RECORD_LSN + 1, MR_CONTEXT_PREFIX, "{\"user\":\"c\"}");
-    assert_row(seen, "c", 2);
-    assert_int_equal(contexts[MR_CONTEXT_LATE], 1);
-    assert_int_equal(contexts[MR_CONTEXT_TAKEN], 2);
-}
-
 /* A message that comes again for want of room counts once. */
 static void test_decode_context_full(void **state)
 {
@@ -1831,7 +1815,6 @@ int main(void)
         TEST(test_decode_context),
         TEST(test_decode_context_alone),
         TEST(test_decode_context_full),
-        TEST(test_decode_context_late),
         TEST(test_decode_begin_out_of_place),
         TEST(test_decode_begin_time_range),
         TEST(test_decode_full_begin_and_commit_come_again),
