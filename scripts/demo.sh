@@ -17,6 +17,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/base.sh"
 cd "$REPO_ROOT"
 
+OTHER_FOLDER=${MILLRACE_STAND_DIR:-}
 # A stand of its own: beginning anew touches no other one's data.
 export MILLRACE_TOOLS_DIR=$TOOLS_DIR MILLRACE_STAND_DIR=$DEFAULT_STAND_DIR/demo
 PID=$MILLRACE_STAND_DIR/millrace.pid
@@ -45,6 +46,8 @@ main() {
             --events) need_number "$@" && events=$2 && shift ;;
             --rows) need_number "$@" && rows=$2 && shift ;;
             --end)
+                [ -d "$MILLRACE_STAND_DIR" ] ||
+                    say "there is no demo in $MILLRACE_STAND_DIR${OTHER_FOLDER:+; MILLRACE_STAND_DIR is set, so perhaps another folder has it}"
                 end
                 return
                 ;;

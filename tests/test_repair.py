@@ -204,6 +204,19 @@ def test_many_rows_in_several_slices(database, millrace):
     assert process.stop() == 0
 
 
+def test_more_rows_than_are_named_at_once(database, millrace):
+    """In rounds, within one run."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT n, 'v' FROM generate_series(1, 21000) n")
+    process = millrace(snapshot__mode='"no_data"').start().streaming()
+    database.run("INSERT INTO t VALUES (99999, 'v')")
+    done = subprocess.run(command(process, "public.t"), env=process.environment, capture_output=True, text=True, timeout=240, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == EQUAL, done.stderr
+    assert [line["sent"] for line in lines if "repair" in line] == [10000, 10000, 1000]
+    assert [line["missing"] for line in lines if "verdict" in line] == [21000, 11000, 1000, 0]
+    assert process.stop() == 0
+
+
 @pytest.mark.parametrize("delivery", DELIVERIES)
 def test_a_kill_in_the_middle_leaves_nothing_wrong(database, planted, delivery):
     """The request goes with the process: the next proof names what is left, and the next repair mends it."""

@@ -11,7 +11,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from kit import BINARY, BOOTSTRAP, Topic, eventually, stand
+from kit import BINARY, BOOTSTRAP, Topic, check, eventually, stand
 from ledger import TABLE, Check, Writers, size
 
 STATE = "__millrace_state"
@@ -149,6 +149,8 @@ def test_slot_without_a_position_is_adopted_only_if_told_so(database, millrace, 
     process.configure(source__postgres__adopt_slot="false", **other)
     code, text = process.run_to_end()
     assert code == 10 and "no position is stored" in text and "adopt_slot" in text, text
+    code, text = check(process)
+    assert code == 10 and "no position is stored for it" in text and f'none is stored under state_name "{database.prefix}-lost"' in text, text
     process.configure(**other)
     process.start().streaming()
     assert process.log("slot_adopted")[0]["slot"] == database.slot

@@ -291,3 +291,20 @@ def test_rows_without_a_key(database, millrace, topic, choice):
     again = reader.take(699)
     assert {record.position: record.partition for record in again} == {record.position: record.partition for record in records}
     assert process.stop() == 0
+
+
+def test_a_topic_that_is_deleted_under_a_stream_is_not_made_again_in_silence(database, millrace, topic):
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(sink__kafka__properties='{ "topic.metadata.refresh.interval.ms" = "200", "topic.metadata.propagation.max.ms" = "500" }')
+    process.start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t")).take(1)
+    assert process.wait_for("topic_created") and not process.log("topic_made_again")
+    delete(database, database.topic("t"))
+
+    def is_told():
+        database.run("INSERT INTO t SELECT max(id) + 1 FROM t")
+        return process.log("topic_made_again")
+    told = eventually(is_told, 60, "the warning")[0]
+    assert told["topic"] == database.topic("t") and told["level"] == "warn" and told["see"] == "millrace help E-topic-missing", told
+    assert process.stop() == 0

@@ -70,15 +70,23 @@ static void print_state(const cJSON *state, FILE *to)
     if (cJSON_GetArraySize(tables) == 0) {
         fputs("nothing is copied\n", to);
     }
+    bool is_running = false;
     const cJSON *one;
     cJSON_ArrayForEach(one, tables)
     {
+        const char *word = mr_show_word(one, "state");
+        bool is_over = strcmp(word, "done") == 0 || strcmp(word, "failed") == 0 ||
+                       strcmp(word, "stopped") == 0;
+        is_running = is_running || !is_over;
         double seconds = mr_object_number(one, "seconds");
         double rows = mr_object_number(one, "rows");
         fprintf(to, "%-40s %-8s %12s rows, about %s in all, %s%s\n", mr_show_word(one, "table"),
-                mr_show_word(one, "state"), mr_show_count(rows).bytes,
+                strcmp(word, "copied") == 0 ? "copying" : word, mr_show_count(rows).bytes,
                 MR_SHOW_COUNT(one, "rows_estimated"), mr_show_seconds(seconds).bytes,
                 mr_show_word(one, "error")[0] == '\0' ? "" : ": it failed");
+    }
+    if (is_running) {
+        fputs("begun; millrace snapshot says when it is done\n", to);
     }
 }
 

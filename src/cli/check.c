@@ -110,6 +110,18 @@ static void check_gap(const struct mr_checkpoint *stored, struct report *report)
     }
 }
 
+static void check_position(const struct mr_kafka_options *kafka,
+                           const struct mr_kafka_stored *stored, struct report *report)
+{
+    MR_FREED char *text =
+        stored->found ? mr_formatted("\"%s\", stored up to " MR_LSN_FORMAT, kafka->state_name,
+                                     MR_LSN_ARGS(stored->state.end_lsn))
+                      : mr_formatted("none is stored under state_name \"%s\"", kafka->state_name);
+    if (kafka->state_topic != NULL) {
+        print_finding(report, MR_FINDING_OK, MR_OK, "position", text, NULL);
+    }
+}
+
 /* What is asked of Kafka first, since PostgreSQL is asked about what is stored there, and printed last. */
 static void check_servers(const struct mr_config *config, struct report *report)
 {
@@ -120,6 +132,7 @@ static void check_servers(const struct mr_config *config, struct report *report)
     MR_ASSERT(kafka.to != NULL);
     if (config->sink_kind == MR_SINK_KAFKA) {
         check_kafka(config, &kafka, &stored);
+        check_position(&config->kafka, &stored, &kafka);
         check_gap(&stored.state, &kafka);
     }
     fclose(kafka.to);

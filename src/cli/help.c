@@ -65,6 +65,28 @@ static bool print_config_options(const char *name, bool (*has)(const char *path,
     return found;
 }
 
+/* Of the runbook, by what a person looks for. */
+static const char *section_meant(const char *topic)
+{
+    static const char *const others[][2] = {
+        {"poison", "E-exit-65"},
+        {"reload_refused", "E-reload-refused"},
+        {"reload", "E-reload-refused"},
+        {"disk", "E-disk-full"},
+        {"disk-full", "E-disk-full"},
+        {"retention", "E-exit-10"},
+        {"slot-lost", "E-slot-lost"},
+        {"recovery", "E-exit-10"},
+        {"topic_made_again", "E-topic-missing"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(others); i++) {
+        if (strcmp(topic, others[i][0]) == 0) {
+            return others[i][1];
+        }
+    }
+    return topic;
+}
+
 static void tell_no_help(const char *topic)
 {
     const char *names[MR_COMMAND_COUNT + 4] = {"options", "exit-codes", "runbook"};
@@ -104,7 +126,7 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
         mr_runbook_print_names(to);
         return MR_OK;
     }
-    MR_FREED char *section = mr_runbook_section(topic);
+    MR_FREED char *section = mr_runbook_section(section_meant(topic));
     if (section != NULL) {
         fputs(section, to);
         return MR_OK;

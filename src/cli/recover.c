@@ -27,17 +27,17 @@ enum {
 
 static _Noreturn void child_main(const char *path, int choice_fd)
 {
-    char copies;
+    char mode;
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     setpgid(0, 0);            /* Ctrl-C is for the one who asked, who stops us in order */
     mr_thread_signals(false); /* a stop that comes early waits for the run */
-    if (read(choice_fd, &copies, 1) != 1) {
+    if (read(choice_fd, &mode, 1) != 1) {
         _exit(0);
     }
     close(choice_fd);
     struct mr_config *config = NULL;
     struct mr_error error = {0};
-    mr_status status = mr_daemon_load_mending(path, copies == 'c', &config);
+    mr_status status = mr_daemon_load_mending(path, mode, &config);
     if (status == MR_OK) {
         mr_log_configure(config->log_level, config->log_format);
         status = mr_programs_start(&config->programs, &error);
@@ -211,8 +211,13 @@ static mr_status keep(struct doing *doing, const char *settled, struct mr_error 
 static mr_status prove_and_repair(const struct doing *doing, int *ret_code,
                                   struct mr_error *ret_error)
 {
-    const char *const arguments[] = {
-        "millrace-verify", "--repair", "--yes", "--config", doing->recover->config->path, NULL};
+    const char *const arguments[] = {"millrace-verify",
+                                     "--repair",
+                                     "--yes",
+                                     "--gap",
+                                     "--config",
+                                     doing->recover->config->path,
+                                     NULL};
     int pid;
     int wait_status;
     mr_status status = MR_OK;
@@ -266,7 +271,9 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
                        int signal_fd, int *ret_code, struct mr_error *ret_error)
 {
     struct doing doing = {.recover = recover, .recovery = recovery, .signal_fd = signal_fd};
-    const char mode = way == MR_WAY_EVERYTHING ? 'c' : 'g';
+    const char mode = way != MR_WAY_EVERYTHING   ? MR_MODE_ACCEPT_GAP
+                      : recover->loss[0] == '\0' ? MR_MODE_ALWAYS
+                                                 : MR_MODE_WHEN_NEEDED;
     if (write(recovery->choice_fd, &mode, 1) != 1) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "the process to recover with has ended");
     }
@@ -287,14 +294,13 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
     puts(doing.code == 0 && !doing.is_noted
              ? "Done; there is no gap to keep. Start millrace as usual."
          : doing.code == 0 ? "Done, and kept in the state topic (\"gap\"). Start millrace as usual."
-         : doing.code == MR_VERIFY_CODE_IN_PART
-             ? "Nothing differs, but not all could be compared, as the lines above say: the gap "
-               "stays open.\nStart millrace and have those tables copied (millrace snapshot), or "
-               "leave them; then stop it, and\nsay so:"
-             : "The stream can go on, but not all is repaired or proved, as the lines above say. "
-               "Run it again, or\nstart millrace as usual.");
-    if (doing.code == MR_VERIFY_CODE_IN_PART) {
-        print_command(recover, "gap");
+         : doing.code == MR_VERIFY_CODE_NONE
+             ? "The stream can go on, but not all is proved, as the lines above say: run it again."
+             : "Not certainly equal, as the lines above say: the gap stays open. Copy everything, "
+               "and have the\nconsumers drop what is gone, or leave the gap:");
+    if (doing.code == MR_VERIFY_CODE_IN_PART || doing.code == MR_VERIFY_CODE_DIFFERENT) {
+        print_command(recover, mr_ways[MR_WAY_EVERYTHING]);
+        print_command(recover, mr_ways[MR_WAY_GAP]);
     }
     return MR_OK;
 }

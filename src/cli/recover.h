@@ -19,6 +19,7 @@ struct mr_recover_table {
     char *schema, *table;
     bool is_published;
     char *unprovable; /* why it can't be proved; NULL: it can */
+    char *uncertain;  /* why what differs can't be found, or not sent; NULL: it can */
 };
 
 struct mr_recover_tables {

@@ -100,9 +100,10 @@ static void refuse(struct mr_recover *recover, enum mr_way way, const char *why)
 
 static void find_ways(struct mr_recover *recover)
 {
+    enum mr_pg_copies copies = recover->loss[0] == '\0' ? MR_COPIES_ALWAYS : MR_COPIES_WHEN_NEEDED;
     refuse(recover, MR_WAY_GAP, check_start(recover, MR_COPIES_ACCEPT_GAP, false).text);
     refuse(recover, MR_WAY_DIFFERING, recover->refusals[MR_WAY_GAP]);
-    refuse(recover, MR_WAY_EVERYTHING, check_start(recover, MR_COPIES_WHEN_NEEDED, false).text);
+    refuse(recover, MR_WAY_EVERYTHING, check_start(recover, copies, false).text);
     uint32_t proved = 0;
     const char *why = NULL;
     for (uint32_t i = 0; i < recover->tables.count; i++) {
@@ -113,7 +114,7 @@ static void find_ways(struct mr_recover *recover)
     if (proved == 0) {
         refuse(recover, MR_WAY_DIFFERING, why == NULL ? "no table is streamed" : why);
     }
-    if (recover->loss[0] == '\0') {
+    if (!mr_recover_has_gap(recover)) {
         refuse(recover, MR_WAY_EVERYTHING,
                "the stream can go on, so millrace snapshot copies tables beside it");
     }
@@ -133,7 +134,8 @@ static bool take_table(struct mr_recover_tables *tables, const char *line)
                                      .table = text_of(object, "table"),
                                      .is_published =
                                          cJSON_IsTrue(mr_object_at(object, "published")),
-                                     .unprovable = text_of(object, "unprovable")};
+                                     .unprovable = text_of(object, "unprovable"),
+                                     .uncertain = text_of(object, "uncertain")};
     MR_GROW(tables->items, tables->room, tables->count + 1);
     tables->items[tables->count++] = table;
     return table.schema != NULL && table.table != NULL;
@@ -143,7 +145,7 @@ static bool take_table(struct mr_recover_tables *tables, const char *line)
 static mr_status list_tables(struct mr_recover *recover, char *const *environment,
                              struct mr_error *ret_error)
 {
-    const char *const arguments[] = {"millrace-verify",     "--list", "--json", "--config",
+    const char *const arguments[] = {"millrace-verify",     "--list", "--gap", "--json", "--config",
                                      recover->config->path, NULL};
     int pid;
     int out;
@@ -201,6 +203,7 @@ void mr_recover_done(struct mr_recover *recover)
         free(recover->tables.items[i].schema);
         free(recover->tables.items[i].table);
         free(recover->tables.items[i].unprovable);
+        free(recover->tables.items[i].uncertain);
     }
     free(recover->tables.items);
     mr_pg_close(recover->conn);
@@ -287,6 +290,22 @@ static void say_server(const struct mr_recover *recover, FILE *to)
     }
 }
 
+/* Before somebody chooses it. */
+static void say_uncertain(const struct mr_recover *recover, FILE *to)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < recover->tables.count; i++) {
+        const struct mr_recover_table *one = &recover->tables.items[i];
+        const char *why = one->unprovable != NULL ? one->unprovable : one->uncertain;
+        if (one->is_published && why != NULL && count++ < NAMED_MAX) {
+            say(to, "", "Not for %s.%s: %s.", one->schema, one->table, why);
+        }
+    }
+    if (count > NAMED_MAX) {
+        say(to, "", "Nor for %u others.", count - NAMED_MAX);
+    }
+}
+
 static void say_ways(const struct mr_recover *recover, FILE *to)
 {
     fputs("\nWhat can be done:\n", to);
@@ -296,6 +315,9 @@ static void say_ways(const struct mr_recover *recover, FILE *to)
         fputc('\n', to);
         if (refusal[0] == '\0') {
             say(to, mr_ways[way], "%s", text == NULL ? "" : text);
+            if (way == MR_WAY_DIFFERING) {
+                say_uncertain(recover, to);
+            }
         } else {
             say(to, mr_ways[way], "Not now: %s.", refusal);
         }

@@ -96,7 +96,7 @@ static const enum mr_pg_copies snapshot_modes[] = {
     MR_COPIES_ONLY,
     MR_COPIES_NOTHING,
     MR_COPIES_NOTHING,
-    MR_COPIES_ALWAYS,
+    [MR_MODE_ALWAYS] = MR_COPIES_ALWAYS,
     [MR_MODE_WHEN_NEEDED] = MR_COPIES_WHEN_NEEDED,
     [MR_MODE_ACCEPT_GAP] = MR_COPIES_ACCEPT_GAP,
 };

@@ -20,7 +20,7 @@ struct cJSON;
 enum mr_sink_kind { MR_SINK_STDOUT, MR_SINK_FILE, MR_SINK_KAFKA, MR_SINK_DISCARD };
 
 /* Words of snapshot.mode by their numbers in options.def. */
-enum { MR_MODE_WHEN_NEEDED = 6, MR_MODE_ACCEPT_GAP = 7 };
+enum { MR_MODE_ALWAYS = 5, MR_MODE_WHEN_NEEDED = 6, MR_MODE_ACCEPT_GAP = 7 };
 
 /* What is freed with the configuration. */
 struct mr_kept {

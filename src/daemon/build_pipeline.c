@@ -198,12 +198,11 @@ mr_status mr_daemon_load_elsewhere(const char *name, const char *text, size_t le
     return mr_config_read(&reading, ret_config);
 }
 
-mr_status mr_daemon_load_mending(const char *path, bool copies, struct mr_config **ret_config)
+mr_status mr_daemon_load_mending(const char *path, int64_t snapshot_mode,
+                                 struct mr_config **ret_config)
 {
-    const struct mr_config_reading reading = {.path = path,
-                                              .snapshot_mode =
-                                                  copies ? MR_MODE_WHEN_NEEDED : MR_MODE_ACCEPT_GAP,
-                                              .build = build_daemon};
+    const struct mr_config_reading reading = {
+        .path = path, .snapshot_mode = snapshot_mode, .build = build_daemon};
     mr_status status = mr_config_read(&reading, ret_config);
     struct mr_http_options *http = &(*ret_config)->http;
     /* It takes commands by HTTP, so without it nothing goes on; without a password from this machine alone. */

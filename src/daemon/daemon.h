@@ -15,8 +15,9 @@ struct mr_daemon_options {
 /* Reads a file; NULL path: the environment alone. As mr_config_read. */
 mr_status mr_daemon_load(const char *path, struct mr_config **ret_config);
 
-/* The same, where the stream can't go on to copy the tables (snapshot.mode = "when_needed") or to leave a gap ("accept_gap"). */
-mr_status mr_daemon_load_mending(const char *path, bool copies, struct mr_config **ret_config);
+/* The same, with that snapshot.mode (MR_MODE_…), to close a gap. */
+mr_status mr_daemon_load_mending(const char *path, int64_t snapshot_mode,
+                                 struct mr_config **ret_config);
 
 /* The same from a text; `name` stands in messages. `elsewhere`: one that another machine will read. */
 mr_status mr_daemon_load_text(const char *name, const char *text, size_t len,

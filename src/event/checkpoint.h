@@ -118,5 +118,7 @@ mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
  * a copy mends what the error says. */
 #define MR_RECIPE_OF_COPY                                                                          \
     "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies "    \
-    "all rows as they are now (millrace recover does both, or sends only what differs)"
+    "all rows as they are now, but sends no deletes of the gap (better: millrace recover "         \
+    "--config "                                                                                    \
+    "FILE says what is missing, and sends what differs)"
 #define MR_RECIPE_LEAD "; what to do: "

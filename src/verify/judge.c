@@ -118,6 +118,9 @@ void mr_work_judge(const struct mr_work *work)
                           (unsigned long long)work->strange.unreadable);
     }
     judge_differences(work);
+    if (work->tools->options->gap && work->extent.cut > 0) {
+        mr_proof_conclude(proof, MR_VERIFY_IN_PART, "%s", MR_PROOF_HEAD_IS_GONE);
+    }
     judge_order(work);
     judge_rest(work);
     if (work->tools->options->sample > 0) {

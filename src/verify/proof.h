@@ -66,6 +66,12 @@ void mr_proof_conclude(struct mr_proof *proof, enum mr_verify_verdict verdict, c
 #define MR_PROOF_VOID(proof, verdict, cause_, ...)                                                 \
     ((proof)->cause = (cause_), mr_proof_conclude((proof), (verdict), __VA_ARGS__))
 
+/* Of a table whose changes were left out for a while, and a topic that is no longer whole. */
+#define MR_PROOF_HEAD_IS_GONE                                                                      \
+    "the first records of its topic are gone (retention), so deletes of their rows in the gap "    \
+    "can't "                                                                                       \
+    "be found; only everything, with its rule for consumers, is certain"
+
 extern const char *const mr_difference_names[]; /* by kind */
 extern const char *const mr_verdict_words[];    /* as a line has them */
 

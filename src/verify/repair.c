@@ -11,12 +11,10 @@ enum { LOOK_MS = 50, KEYS_MAX = 1000, BYTES_MAX = 128 * 1024 };
 /* A request that does not move for so long waits for somebody. */
 #define PATIENCE_NS (INT64_C(60) * 1000000000)
 
-void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode_options *encode,
-                     struct mr_proof *proof)
+const char *mr_repair_refusal(const struct mr_verify_table *table, const char **ret_column)
 {
-    proof->converts = encode->types != MR_TYPES_TEXT;
     const char *why = table->key_count == 0 ? "it has no key" : NULL;
-    const char *name = "";
+    *ret_column = "";
     for (uint32_t i = 0; i < table->key_count && why == NULL; i++) {
         const struct mr_verify_column *column = &table->columns[table->key[i]];
         why = column->treatment != MR_TREAT_NOT
@@ -24,10 +22,19 @@ void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode
               : column->form.back == NULL
                   ? "its key's events do not say the server's value (docs/verify.md): column "
                   : NULL;
-        name = column->name;
+        *ret_column = why == NULL ? "" : column->name;
     }
+    return why;
+}
+
+void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode_options *encode,
+                     struct mr_proof *proof)
+{
+    const char *column;
+    const char *why = mr_repair_refusal(table, &column);
+    proof->converts = encode->types != MR_TYPES_TEXT;
     snprintf(proof->unrepairable, sizeof(proof->unrepairable), "%s%s", why == NULL ? "" : why,
-             why == NULL || table->key_count == 0 ? "" : name);
+             column);
 }
 
 static void add_text(cJSON *list, const struct mr_scanned *value)

@@ -11,6 +11,9 @@ struct mr_repair {
     struct mr_error fault;      /* why that is not all; MR_OK: it is */
 };
 
+/* Why no key of the table can be asked for, in parts; the first is NULL: each can. */
+const char *mr_repair_refusal(const struct mr_verify_table *table, const char **ret_column);
+
 /* Says in the proof whether the table's keys can be asked for, and how. */
 void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode_options *encode,
                      struct mr_proof *proof);

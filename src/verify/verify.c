@@ -148,19 +148,37 @@ static mr_status prove(struct mr_verify_tools *tools, FILE *to, struct mr_proof 
     return MR_OK;
 }
 
+static uint64_t differences_of(const struct mr_proof *proof)
+{
+    uint64_t all = 0;
+    for (int kind = 0; kind < MR_DIFFERENCE_COUNT; kind++) {
+        all += proof->counts.differences[kind];
+    }
+    return all;
+}
+
+/* In rounds: so many differences are named at once. One that mends nothing is the last. */
 static mr_status repair(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
                         struct mr_error *ret_error)
 {
-    struct mr_repair done;
-    MR_TRY(mr_repair(tools, proof, &done, ret_error));
-    mr_repair_print(tools, proof, &done, to);
-    if (!tools->options->yes || done.asked == 0) {
-        return MR_OK;
-    }
-    const struct mr_verify_listed *listed = proof->listed;
-    mr_proof_done(proof);
-    *proof = (struct mr_proof){.listed = listed};
-    return prove(tools, to, proof, ret_error);
+    uint64_t left = differences_of(proof);
+    uint64_t before;
+    do {
+        struct mr_repair done;
+        before = left;
+        MR_TRY(mr_repair(tools, proof, &done, ret_error));
+        mr_repair_print(tools, proof, &done, to);
+        if (!tools->options->yes || done.asked == 0) {
+            return MR_OK;
+        }
+        bool is_all = done.fault.status != MR_OK || proof->named_count == before;
+        const struct mr_verify_listed *listed = proof->listed;
+        mr_proof_done(proof);
+        *proof = (struct mr_proof){.listed = listed};
+        MR_TRY(prove(tools, to, proof, ret_error));
+        left = is_all ? before : differences_of(proof);
+    } while (left < before && proof->verdict == MR_VERIFY_DIFFERENT);
+    return MR_OK;
 }
 
 static mr_status verify_tables(struct mr_verify_tools *tools, const struct mr_verify_list *list,
@@ -220,10 +238,33 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     return status;
 }
 
+/* Why the table's changes of a gap can't be found, or not sent; what can't be looked at, the proof says later. The caller frees it. */
+static char *find_uncertain(const struct mr_verify_tools *tools,
+                            const struct mr_verify_listed *listed)
+{
+    struct mr_verify_table table;
+    const char *column;
+    struct mr_kafka_extent extent = {0};
+    if (tools->reader == NULL ||
+        mr_verify_describe(tools->rows, tools->config, listed, tools->key, &table, NULL) != MR_OK) {
+        return NULL;
+    }
+    const char *why = mr_repair_refusal(&table, &column);
+    char *text = why == NULL ? NULL : mr_formatted("%s%s", why, column);
+    if (text == NULL && mr_kafka_reader_open(tools->reader, table.topic, &extent, NULL) == MR_OK &&
+        extent.cut > 0) {
+        text = MR_STRDUP(MR_PROOF_HEAD_IS_GONE);
+    }
+    mr_verify_table_done(&table);
+    return text;
+}
+
 static void print_listed(const struct mr_verify_tools *tools, const struct mr_verify_listed *listed,
                          FILE *to)
 {
     const char *why = mr_unprovable(tools->config, listed);
+    MR_FREED char *uncertain =
+        listed->is_published && why == NULL ? find_uncertain(tools, listed) : NULL;
     if (tools->options->json) {
         cJSON *object = cJSON_CreateObject();
         cJSON_AddStringToObject(object, "schema", listed->schema);
@@ -231,9 +272,13 @@ static void print_listed(const struct mr_verify_tools *tools, const struct mr_ve
         cJSON_AddBoolToObject(object, "published", listed->is_published);
         cJSON_AddItemToObject(object, "unprovable",
                               why == NULL ? cJSON_CreateNull() : cJSON_CreateString(why));
+        if (uncertain != NULL) {
+            cJSON_AddStringToObject(object, "uncertain", uncertain);
+        }
         mr_said_print(object, to);
     } else {
         why = why == NULL && !listed->is_published ? "it is not in the publication" : why;
+        why = why == NULL ? uncertain : why;
         fprintf(to, "%s.%s%s%s\n", listed->schema, listed->table,
                 why == NULL ? "" : ": cannot be proved: ", why == NULL ? "" : why);
     }
@@ -247,12 +292,16 @@ mr_status mr_verify_print_list(const struct mr_config *config,
     struct mr_verify_list list = {0};
     mr_status status = connect_to_both(&tools, ret_error);
     status = MR_THEN(status, mr_verify_list(tools.conn, config, &list, ret_error));
+    if (status == MR_OK && options->gap) {
+        status = mr_kafka_reader_new(&config->kafka, &tools.reader, ret_error);
+    }
     for (uint32_t i = 0; i < list.count && status == MR_OK; i++) {
         if (is_wanted(options, &list.tables[i])) {
             print_listed(&tools, &list.tables[i], to);
         }
     }
     mr_verify_list_free(&list);
+    mr_kafka_reader_free(tools.reader);
     disconnect(&tools);
     return status;
 }

@@ -345,6 +345,8 @@ static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *f
         MR_FOUND_ERROR(to, status, "%s", error.text);
     } else if (!mr_pg_slot_exists(facts) && facts->options->create_slot) {
         MR_FOUND_OK(to, "will be created, and the stream begins there");
+    } else if (mr_pg_may_adopt(facts, &state, &error) != MR_OK) {
+        MR_FOUND_ERROR(to, error.status, "%s", error.text);
     }
 }
 

@@ -66,23 +66,33 @@ static mr_status set_failover(struct setup *setup)
 
 /* A slot without a stored position: made by hand for this start, or what was stored is lost, and nobody can say any
  * more whether the slot is still the one that was read from. */
+mr_status mr_pg_may_adopt(const struct mr_pg_facts *facts, const struct mr_pg_stream_state *state,
+                          struct mr_error *ret_error)
+{
+    const struct mr_pg_source_options *options = facts->options;
+    if (mr_pg_slot_exists(facts) && !state->is_known && options->position_is_stored &&
+        !options->adopt_slot) {
+        const char *confirmed = mr_pg_fact(facts, MR_SLOT_CONFIRMED);
+        return mr_fail(
+            ret_error, MR_ERR_HISTORY,
+            "slot \"%s\" exists and is at %s, but no position is stored for it: if one was, "
+            "it is lost, and rows before the slot's position may be missing; look at "
+            "sink.kafka.state_topic and state_name, or set source.postgres.adopt_slot = true for "
+            "one start to go on from the slot",
+            options->slot, confirmed == NULL ? "an unknown position" : confirmed);
+    }
+    return MR_OK;
+}
+
 static mr_status adopt(struct setup *setup)
 {
     const struct mr_pg_source_options *options = setup->options;
     if (setup->stream.is_known || !options->position_is_stored) {
         return MR_OK;
     }
+    MR_TRY(mr_pg_may_adopt(setup->facts, &setup->stream, setup->ret_error));
     const char *confirmed = mr_pg_fact(setup->facts, MR_SLOT_CONFIRMED);
     confirmed = confirmed == NULL ? "an unknown position" : confirmed;
-    if (!options->adopt_slot) {
-        return mr_fail(
-            setup->ret_error, MR_ERR_HISTORY,
-            "slot \"%s\" exists and is at %s, but no position is stored for it: if one was, "
-            "it is lost, and rows before the slot's position may be missing; look at "
-            "sink.kafka.state_topic and state_name, or set source.postgres.adopt_slot = true for "
-            "one start to go on from the slot",
-            options->slot, confirmed);
-    }
     setup->adopted = true;
     mr_log(MR_LOG_WARN, "slot_adopted",
            "the slot exists, but no position is stored for it; starting where the slot is. "

@@ -32,6 +32,10 @@ struct mr_pg_facts;
 bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream_state *state,
                       bool was_begun);
 
+/* Whether a stream may begin at a slot that is there, without a stored position. */
+mr_status mr_pg_may_adopt(const struct mr_pg_facts *facts, const struct mr_pg_stream_state *state,
+                          struct mr_error *ret_error);
+
 /* Makes or verifies what START_REPLICATION needs: the publication before the slot, else the slot's first changes can't see it.
  * `conn` is the replication connection on which the stream is to run; `desk` is for questions about tables, which the server would
  * keep in the stream's session and read a backlog by (docs/dev/protocol.md). Where `state` does not know the stream, a slot that exists

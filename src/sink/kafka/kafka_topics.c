@@ -112,6 +112,14 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
             known++;
         }
         if (known == count && !has_handle(topics, topic)) {
+            if (topics->options->placings != NULL &&
+                mr_placings_know(topics->options->placings, topic->name)) {
+                mr_log(MR_LOG_WARN, "topic_made_again",
+                       "the topic was sent records before, and is gone with them: it is made "
+                       "again, as options say, and only what changes from now on is in it; "
+                       "millrace snapshot TABLE sends the rows",
+                       MR_LOG_STR("topic", topic->name));
+            }
             names[count] = topic;
             wanted[count] =
                 rd_kafka_NewTopic_new(topic->name, topics->options->partitions,
