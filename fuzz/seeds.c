@@ -262,6 +262,8 @@ int main(int argc, char **argv)
     write_file("fuzz_http", "profile",
                MR_SLICE("127.0.0.1:9464\nseconds=30\nformat=svg\nunix\nlimit=600\n"));
     static const uint8_t two_records[58] = {1, 2, 3, [29] = 1, 2, 4};
+    write_file("fuzz_condition", "texts",
+               MR_SLICE("a[1] = E'it\\'s)' AND (b ~ '\\)' OR \"c)\" = $t$ ) $$ $t$) /* ( */ -- ("));
     write_file("fuzz_headers", "two", (mr_slice){.data = two_records, .len = sizeof(two_records)});
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/show.h"
+#include "postgres/conn/condition.h"
 
 enum { LOOK_MS = 50 };
 #define PATIENCE_NS (INT64_C(45) * 1000000000) /* longer than a question to PostgreSQL may take */
@@ -93,6 +94,10 @@ static void print_state(const cJSON *state, FILE *to)
 mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr_ask_snapshot *wish,
                            FILE *to, struct mr_error *ret_error)
 {
+    const char *fault = mr_sql_condition_fault(wish->where);
+    if (fault != NULL) {
+        return mr_fail(ret_error, MR_ERR_CONFIG, MR_SQL_CONDITION_REFUSED "%s", fault);
+    }
     MR_OBJECT cJSON *taken = NULL;
     bool asks = wish->pauses || wish->resumes || wish->stops || wish->table_count > 0;
     if (asks) {

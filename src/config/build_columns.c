@@ -195,6 +195,10 @@ static void build_wheres(struct mr_config *config)
             REFUSE(config, snapshot_where, ": \"%s\" is no condition on a table's rows: %s", text,
                    reason.text);
         }
+        if (mr_sql_condition_fault(condition) != NULL) {
+            REFUSE(config, snapshot_where, ": \"%s\": " MR_SQL_CONDITION_REFUSED "%s", text,
+                   mr_sql_condition_fault(condition));
+        }
         wheres[i].condition = condition;
         mr_config_add_rule(config, &(struct mr_pattern_rule){.option = "snapshot.where",
                                                              .text = text,

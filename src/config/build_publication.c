@@ -34,6 +34,11 @@ static void take_where(struct mr_config *config, const char *text, struct mr_pub
                text);
         return;
     }
+    if (mr_sql_condition_fault(condition) != NULL) {
+        REFUSE(config, publication_where, ": \"%s\": " MR_SQL_CONDITION_REFUSED "%s", text,
+               mr_sql_condition_fault(condition));
+        return;
+    }
     struct mr_published *entry = entry_of(config, MR_INDEX_publication_where, entries, table);
     if (entry != NULL && entry->where != NULL) {
         REFUSE(config, publication_where, ": table %s.%s is listed twice", table.schema,

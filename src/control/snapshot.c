@@ -2,6 +2,7 @@
 
 #include "base/object.h"
 #include "base/pattern.h"
+#include "postgres/conn/condition.h"
 
 enum { TABLES_MAX = 100, WHERE_MAX = 4096 };
 
@@ -146,7 +147,12 @@ static void post_snapshot(void *context, struct mr_http_request *request)
     mr_slice upload = mr_http_upload(request);
     MR_OBJECT cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
     cJSON *answer = cJSON_CreateObject();
-    if (refuses_ended(routes, answer) || run(routes, wish, answer)) {
+    const char *where = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(wish, "where"));
+    const char *fault = mr_sql_condition_fault(where);
+    if (fault != NULL) {
+        cJSON_Delete(answer);
+        mr_http_fail(request, 400, MR_SQL_CONDITION_REFUSED "%s", fault);
+    } else if (refuses_ended(routes, answer) || run(routes, wish, answer)) {
         mr_http_json(request, answer);
     } else {
         cJSON_Delete(answer);

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "copy/copies_internal.h"
 #include "flow/port.h"
+#include "postgres/conn/condition.h"
 
 enum {
     ENDED_KEPT = 32, /* that are at their ends */
@@ -215,12 +216,14 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
     if (wish->keys != NULL) {
         log_repair(wish, wish->keys->count, wish->keys->why);
     }
+    const char *wrong = mr_sql_condition_fault(wish->where);
     pthread_mutex_lock(&requests->lock);
-    const char *fault = add(requests, wish, ret_id);
+    const char *fault = wrong == NULL ? add(requests, wish, ret_id) : NULL;
     pthread_mutex_unlock(&requests->lock);
-    if (fault != NULL) {
-        return mr_fail(ret_error, MR_ERR_CONFIG, "table %.255s.%.255s: %s", wish->schema,
-                       wish->table, fault);
+    if (fault != NULL || wrong != NULL) {
+        return mr_fail(ret_error, MR_ERR_CONFIG, "table %.255s.%.255s: %s%s", wish->schema,
+                       wish->table, wrong == NULL ? "" : MR_SQL_CONDITION_REFUSED,
+                       wrong == NULL ? fault : wrong);
     }
     mr_port_want(requests->owner);
     return MR_OK;

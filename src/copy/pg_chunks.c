@@ -606,7 +606,8 @@ static void add_chunk(struct mr_text *sql, const struct mr_chunk_reader *reader,
     mr_pg_columns_add_select(sql, reader->relation, NULL, &from, reader->is_root, reader->filter);
     const char *joint = reader->filter != NULL ? " AND " : " WHERE ";
     if (wish->where != NULL) {
-        mr_sql_format(sql, "%s(%s\n)", joint, wish->where); /* it may end with a comment */
+        mr_text_string(sql, joint);
+        mr_sql_add_condition(sql, wish->where);
         joint = " AND ";
     }
     if (wish->after != NULL && !is_anew) {
@@ -939,6 +940,14 @@ static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_c
                               ret_error);
 }
 
+/* An older build stored conditions without a look at them. */
+static mr_status check_condition(const char *where, struct mr_error *ret_error)
+{
+    const char *fault = mr_sql_condition_fault(where);
+    return fault == NULL ? MR_OK
+                         : mr_fail(ret_error, MR_ERR_CONFIG, MR_SQL_CONDITION_REFUSED "%s", fault);
+}
+
 static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                             struct mr_chunk *chunk, struct mr_error *ret_error)
 {
@@ -951,6 +960,7 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     if (chunk->bytes == NULL) {
         chunk->bytes = MR_ALLOC(wish->bytes_max);
     }
+    MR_TRY(check_condition(wish->where, ret_error));
     MR_TRY(open_reader(reader, ret_error));
     MR_TRY(begin_chunk(reader, wish, chunk, ret_error));
     chunk->relation = reader->relation;

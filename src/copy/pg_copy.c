@@ -224,8 +224,9 @@ static void add_copy(struct mr_text *sql, const struct command *command,
     mr_pg_columns_add_select(sql, relation, command->has_places ? "ctid" : NULL, &leaf, false,
                              command->filter);
     const char *joint = command->filter != NULL ? " AND" : " WHERE";
-    if (command->where != NULL) { /* a comment at its end ends there, too */
-        mr_sql_format(sql, "%s (%s\n)", joint, command->where);
+    if (command->where != NULL) {
+        mr_sql_format(sql, "%s ", joint);
+        mr_sql_add_condition(sql, command->where);
         joint = " AND";
     }
     if (range->after != 0) {

@@ -5,6 +5,7 @@
 #include "base/index.h"
 #include "base/pattern.h"
 #include "postgres/conn/pg_conn.h"
+#include "postgres/conn/condition.h"
 #include "postgres/conn/quote.h"
 
 /* What tells a table's rows apart, as the user says. */

@@ -119,8 +119,9 @@ static mr_status rule_where(const struct copy_rules *rules, const struct planned
     MR_TEXT(sql);
     struct mr_error error = {0};
     mr_pg_about(rules->to, "table %T", &leaf);
-    mr_sql_format(&sql, "%sBEGIN READ ONLY; EXPLAIN SELECT FROM ONLY %T WHERE (%s\n)",
-                  mr_pg_without_views(rules->conn), &leaf, where->condition);
+    mr_sql_format(&sql, "%sBEGIN READ ONLY; EXPLAIN SELECT FROM ONLY %T WHERE ",
+                  mr_pg_without_views(rules->conn), &leaf);
+    mr_sql_add_condition(&sql, where->condition);
     mr_status status = mr_pg_command(rules->conn, sql.data, MR_PG_ANSWER_MS, &error);
     bool ends = is_ended(status, &error) && ends_another(rules, sql.data);
     if (ends) {

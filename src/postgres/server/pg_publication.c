@@ -23,8 +23,9 @@ static void add_table(struct mr_text *sql, const struct mr_pg_source_options *op
         mr_sql_format(sql, i == 0 ? " (%I" : ", %I", published->columns[i]);
     }
     mr_text_string(sql, published->column_count > 0 ? ")" : "");
-    if (published->where != NULL) { /* a comment at its end ends there, too */
-        mr_text_format(sql, " WHERE (%s\n)", published->where);
+    if (published->where != NULL) {
+        mr_text_string(sql, " WHERE ");
+        mr_sql_add_condition(sql, published->where);
     }
 }
 

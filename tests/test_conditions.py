@@ -1,0 +1,80 @@
+"""Conditions in SQL, by each way in: one expression is taken, and nothing gets out of its parentheses."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+from kit import check, eventually
+from test_incremental import command, copies, copy, is_done
+from test_signals import EXECUTE, TABLE, send, snapshot
+
+REFUSED = "the condition is not one SQL expression: "
+ESCAPES = ["false) UNION ALL SELECT 1000 + id, v FROM public.payroll WHERE (true", "false) UNION ALL SELECT 2, 'invented' WHERE (true",
+           "true) GROUP BY (id", "true) OR (1=1", "true) TO STDOUT; DELETE FROM payroll; COPY (SELECT 1", "v = E'\\\\') UNION SELECT 1, ('",
+           "v = '\\') UNION SELECT 1, (' --", "v = E'a'\n'\\') UNION ALL SELECT 7, v FROM public.payroll WHERE (v <> '", "true /*", "$$", "true; COMMIT"]
+# Each hides a parenthesis, or ends with a comment, and is true of the rows with id > 90.
+TAKEN = ["id > 90 --", "id > 90 AND v <> ')' -- )", "(id > 90) AND v !~ E'\\')'", "id > 90 /* ) /* ( */ */", "id > $$90$$::int AND v <> $a$)$a$",
+         "id IN (SELECT i FROM generate_series(91, 100) i)", "\"id\" > 90 AND '\\' = '\\'"]
+
+
+@pytest.fixture(name="payroll")
+def fixture_payroll(database):
+    database.run(TABLE + "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT i, 'x' FROM generate_series(1, 100) i;"
+                         "CREATE TABLE payroll (id int, v text); INSERT INTO payroll VALUES (1, 'secret')")
+    return database
+
+
+def ask(process, **wish):
+    request = urllib.request.Request(f"http://{process.address()}/api/snapshot", data=json.dumps(wish).encode(), method="POST",
+                                     headers={"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def filtered(condition):
+    return snapshot("public.t", **{"additional-conditions": [{"data-collection": "public.t", "filter": condition}]})
+
+
+def test_while_the_stream_runs(payroll, millrace, topic):
+    """A signal is ignored, HTTP says 400, and the command ends with 78; each with the reason. What is refused asks for nothing."""
+    process = millrace(("t",), snapshot__signal_table='"public.signal"').start().streaming()
+    for condition in ESCAPES:
+        send(payroll, EXECUTE, filtered(condition))
+        status, said = ask(process, type="start", tables=["public.t"], where=condition)
+        assert status == 400 and REFUSED in said, (condition, said)
+        code, said = command(process, "t", "--where", condition)
+        assert code == 78 and REFUSED in said, (condition, said)
+    eventually(lambda: len(process.log("signal_ignored")) == len(ESCAPES), what="the signals")
+    assert all(REFUSED in line["message"] and "public.t" in line["message"] for line in process.log("signal_ignored"))
+    assert not copies(process)
+    for condition in TAKEN:
+        assert copy(process, "t", "--where", condition)["rows"] == 10, condition
+    records = topic(payroll.topic("t")).take(10 * len(TAKEN))
+    assert {record.json["after"]["id"] for record in records} == set(range(91, 101)) and {record.json["after"]["v"] for record in records} == {"x"}
+    assert payroll.run("SELECT v FROM payroll") == [("secret",)]
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("option", ["snapshot__where", "publication__where"])
+def test_in_the_file(payroll, millrace, option):
+    """All that are wrong are named, by `check` and by a start; nothing is made."""
+    for condition in ESCAPES:
+        process = millrace(("t",), snapshot__mode='"initial"', **{option: json.dumps([f"public.t: {condition}"])})
+        code, said = process.run_to_end()
+        assert code == 78 and REFUSED in said, (condition, said)
+    code, said = check(process)
+    assert code == 78 and REFUSED in said, said
+    assert payroll.run("SELECT pubname FROM pg_publication") == [] and payroll.slot_row("1") is None
+
+
+def test_in_the_file_and_taken(payroll, millrace, topic):
+    for number, condition in enumerate(TAKEN):
+        process = millrace(("t",), snapshot__mode='"initial_only"', snapshot__where=json.dumps([f"public.t: {condition}"]), sink__kafka__topic_prefix=f'"{payroll.prefix}_{number}"')
+        code, said = process.run_to_end()
+        assert code == 0, said
+        assert len(topic(f"{payroll.prefix}_{number}.public.t").take(10)) == 10
