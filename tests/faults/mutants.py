@@ -33,6 +33,7 @@ VERIFY = "src/verify/"
 RESELECTED = "src/postgres/server/pg_reselect.c"
 RESOLVED, MARKER = "src/resolved/resolved.c", "    mr_lsn lsn = mr_port_published(resolved->base.port);"
 FORMS = "src/encode/forms/"
+CONDITION = "src/postgres/conn/condition.c"
 MUTANTS = [
     Mutant("exact values of any transaction", RESELECTED, "bool is_same = number_of(row[ROW_XMIN]) == question->xid ||", "bool is_same = true ||",
            "test_reselect.py::test_row_that_was_changed_or_deleted_since"),
@@ -46,6 +47,10 @@ MUTANTS = [
     Mutant("asks for what is left out", "src/stream/reselect.c", "wiring->shows(wiring->shows_context, relation, i);", "true;",
            "test_reselect.py::test_columns_that_are_hidden"),
     Mutant("masked values in the clear", "src/encode/shape.c", "    shape(form, options, rule);\n", "", "test_reselect.py::test_columns_that_are_hidden"),
+    Mutant("a condition gets out of its parentheses", CONDITION,
+           "scan->depth == 0 || scan->closing[--scan->depth] != c", "scan->depth > 0 && scan->closing[--scan->depth] != c", "unit condition_test"),
+    Mutant("a text in pieces without its escapes", CONDITION, "bool follows_escape_text = scan->was_escape_text;",
+           "bool follows_escape_text = false;", "unit condition_test"),
     Mutant("a schema in which a key may be null", FORMS + "connect.c",
            "    return plan->key.may_be_null || !mr_plan_is_key(plan, column) || !is_held;", "    (void)is_held;\n    return true;",
            "unit wrapped_test"),

@@ -4,8 +4,8 @@
 #include "base/counted.h"
 #include "base/index.h"
 #include "base/pattern.h"
-#include "postgres/conn/pg_conn.h"
 #include "postgres/conn/condition.h"
+#include "postgres/conn/pg_conn.h"
 #include "postgres/conn/quote.h"
 
 /* What tells a table's rows apart, as the user says. */
