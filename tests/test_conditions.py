@@ -13,7 +13,7 @@ from test_signals import EXECUTE, TABLE, send, snapshot
 REFUSED = "the condition is not one SQL expression: "
 ESCAPES = ["false) UNION ALL SELECT 1000 + id, v FROM public.payroll WHERE (true", "false) UNION ALL SELECT 2, 'invented' WHERE (true",
            "true) GROUP BY (id", "true) OR (1=1", "true) TO STDOUT; DELETE FROM payroll; COPY (SELECT 1", "v = E'\\\\') UNION SELECT 1, ('",
-           "v = '\\') UNION SELECT 1, (' --", "v = E'a'\n'\\') UNION ALL SELECT 7, v FROM public.payroll WHERE (v <> '", "true /*", "$$", "true; COMMIT"]
+           "v = '\\') UNION SELECT 1, (' --", "v = E'a'\n'\\'') UNION ALL SELECT 7, v FROM public.payroll WHERE (v <> '", "true /*", "$$", "true; COMMIT"]
 # Each hides a parenthesis, or ends with a comment, and is true of the rows with id > 90.
 TAKEN = ["id > 90 --", "id > 90 AND v <> ')' -- )", "(id > 90) AND v <> E'\\')'", "id > 90 /* ) /* ( */ */", "id > $$90$$::int AND v <> $a$)$a$",
          "id IN (SELECT i FROM generate_series(91, 100) i)", "\"id\" > 90 AND '\\' = '\\'"]

@@ -85,8 +85,8 @@ static void test_fault_each(void **state)
         {"-- id > 5", "empty"},
         {"/* id > 5 */", "empty"},
         /* Where the server's versions, or texts in pieces, would decide what is text. */
-        {"a = E'x' \n '\\') OR ('", "in several pieces"},
-        {"a = E'x' -- y\n '\\') OR ('", "in several pieces"},
+        {"a = E'x' \n '\\'') OR ('", "in several pieces"},
+        {"a = E'x' -- y\n '\\'') OR ('", "in several pieces"},
         {"1E'\\') OR (1=1 --'", "behind a number"},
         {"0x1F$$) OR ($$", "behind a number"},
         {"1$$) OR ($$", "behind a number"},
