@@ -28,6 +28,7 @@ QUESTIONS = {
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
     "captured": (r"WHEN l\.oid", [["16385", "2", "t"]]),
     "keys": (r"SELECT s\.\*, t\.\*", [["0/2000"] + [None] * 15]),
+    "form": (r"^SELECT 0::bigint AS oid", [["0", None, None, "0", None, "t", "t", "t", "t", "f", "f"]]),
     "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),
 }
 # Each way to spoil an answer: a name, and rows from rows.

@@ -353,3 +353,89 @@ def test_a_root_without_a_key_whose_partitions_have_theirs(database, millrace, t
     database.run("CREATE TABLE t_2 PARTITION OF t FOR VALUES FROM (10) TO (20)")
     code, text = check(process)
     assert code == 0 and "no replica identity" in text and '"t_2" REPLICA IDENTITY FULL' in text.replace("public.t_2 ", '"t_2" '), text
+
+
+ALTERED = {
+    "publish": ("SET (publish = 'insert')", "no UPDATE is sent any more; no DELETE", "SET (publish = 'insert, update, delete, truncate')"),
+    "filter": ("SET TABLE t WHERE (id > 100), u", "public.t is sent with only rows with (id > 100) and all columns, and was with all rows", "SET TABLE t, u"),
+    "list": ("SET TABLE t (id, open), u", "only the columns id, open", "SET TABLE t, u"),
+}
+
+
+@pytest.mark.parametrize("how", ALTERED)
+def test_a_publication_that_is_altered_meanwhile_is_said(database, millrace, topic, how):
+    """Nothing in the stream tells of rows, changes and columns that are not sent: the watcher compares. What was there before is no news,
+    nor is what somebody does to tables that are not listed; a connection that is lost in between changes nothing about it."""
+    database.run(f"{TABLE}; CREATE TABLE other (id int PRIMARY KEY)")
+    process = millrace(("t", "u")).start().streaming()
+    alter, words, back = ALTERED[how]
+    database.run(f"ALTER PUBLICATION {database.publication} ADD TABLE other WHERE (id > 7)")
+    database.run("INSERT INTO u VALUES (1)")
+    assert topic(database.topic("u")).take(1)[0].json["after"] == {"id": 1}
+    database.run(f"ALTER PUBLICATION {database.publication} {alter}")
+    line = process.wait_for("standstill")
+    assert line["cause"] == "publication_changed" and words in line["message"] and "other" not in line["message"], line
+    assert process.figure('millrace_standstill{cause="publication_changed"}') == 1 and process.figure("millrace_ready") == 1
+    database.run("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", [database.slot])
+    process.wait_for("source_connected", times=2)
+    assert process.figure('millrace_standstill{cause="publication_changed"}') == 1
+    code, text = check(process)
+    assert (code == 78 and "does not publish all of insert, update and delete" in text if how == "publish" else
+            code == 0 and '"t": is published with' in text), text
+    database.run(f"ALTER PUBLICATION {database.publication} {back}")
+    process.wait_for("standstill_over")
+    assert process.stop() == 0
+
+
+def test_the_same_filter_in_other_words_is_no_news(database, millrace):
+    """Nor is a column of it that is renamed."""
+    database.run(TABLE)
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t (id, open, v) WHERE (open AND id <> 13), u")
+    process = millrace(("t", "u")).start().streaming()
+    database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t (v, open, id) WHERE ((open)   AND (id <> 13)), u")
+    database.run("ALTER TABLE t RENAME v TO w")
+    database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t (w, open, id) WHERE (open), u")
+    assert "and was with only rows with (open AND (id <> 13)) and only the columns id, open, v" in process.wait_for("standstill")["message"]
+    assert len(process.log("standstill")) == 1
+    assert process.stop() == 0
+
+
+def test_what_is_configured_holds_while_it_runs(database, millrace, topic):
+    """By hand, the list is widened: with publication.alter it is set right at once, without it the stream ends as a start would."""
+    database.run(TABLE)
+    process = millrace(("t", "u"), **WHERE, publication__alter="true").start().streaming()
+    before = filters(database)
+    database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t, u")
+    eventually(lambda: filters(database) == before, 60, "the publication is altered back")
+    process.wait_for("standstill_over")
+    database.run("INSERT INTO t VALUES (1, false, 'out', 'canary'), (2, true, 'end', 'canary')")
+    assert [record.json["after"] for record in read_to(topic(database.topic("t")), "end", [])] == [{"id": 2, "open": True, "v": "end"}]
+    assert process.stop() == 0
+    process.configure(**WHERE)
+    process.start().streaming()
+    database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t, u")
+    assert "was with only rows with" in process.wait_for("standstill")["message"]
+    assert process.ended(60) == 78
+    assert "sends all rows and all columns of it" in "".join(process.lines)
+
+
+def test_partitions_that_no_longer_come_by_their_root(database, millrace):
+    """Their rows go to topics that nobody configured: the stream ends as a start would."""
+    database.run("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9)")
+    process = millrace(("p",), publication__via_partition_root="true").start().streaming()
+    database.run(f"ALTER PUBLICATION {database.publication} SET (publish_via_partition_root = false)")
+    assert "come by their own names" in process.wait_for("standstill")["message"]
+    assert process.ended(60) == 78
+
+
+def test_partitions_that_come_by_their_root(database, millrace):
+    """Listed by their own names, they are dropped then."""
+    database.run("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE p")
+    process = millrace(("p1",)).start().streaming()
+    database.run(f"ALTER PUBLICATION {database.publication} SET (publish_via_partition_root = true)")
+    line = process.wait_for("standstill")
+    assert line["cause"] == "publication_changed" and "no more by their own" in line["message"], line
+    code, text = check(process)
+    assert '"public"."p1": is not in publication' in text, text
+    assert process.stop() == 0

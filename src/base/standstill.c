@@ -14,6 +14,7 @@ static const char *const names[] = {
     [MR_CAUSE_SINK_FAILS] = "sink_fails",
     [MR_CAUSE_SINK_SILENT] = "sink_silent",
     [MR_CAUSE_TABLE_UNPUBLISHED] = "table_unpublished",
+    [MR_CAUSE_PUBLICATION_CHANGED] = "publication_changed",
     [MR_CAUSE_ENDED] = "ended",
 };
 

@@ -18,12 +18,13 @@ enum mr_cause {
     MR_CAUSE_RECORD_REFUSED,  /* a record that the sink refuses for good */
     MR_CAUSE_POSTGRESQL_AWAY, /* or it refuses */
     MR_CAUSE_KAFKA_AWAY,
-    MR_CAUSE_TOPIC_MISSING,     /* or it can't be created */
-    MR_CAUSE_REGISTRY_AWAY,     /* of schemas */
-    MR_CAUSE_SINK_FAILS,        /* its session ends again and again: a disk is full */
-    MR_CAUSE_SINK_SILENT,       /* it takes nothing and says nothing */
-    MR_CAUSE_TABLE_UNPUBLISHED, /* nothing comes of a table that is listed; the others flow */
-    MR_CAUSE_ENDED,             /* by itself; the process stays, so that one can look */
+    MR_CAUSE_TOPIC_MISSING,       /* or it can't be created */
+    MR_CAUSE_REGISTRY_AWAY,       /* of schemas */
+    MR_CAUSE_SINK_FAILS,          /* its session ends again and again: a disk is full */
+    MR_CAUSE_SINK_SILENT,         /* it takes nothing and says nothing */
+    MR_CAUSE_TABLE_UNPUBLISHED,   /* nothing comes of a table that is listed; the others flow */
+    MR_CAUSE_PUBLICATION_CHANGED, /* it sends less, or more, of tables than when the stream began */
+    MR_CAUSE_ENDED,               /* by itself; the process stays, so that one can look */
     MR_CAUSE_COUNT
 };
 
@@ -40,10 +41,16 @@ static inline bool mr_cause_is_of_sink(enum mr_cause cause)
     return cause >= MR_CAUSE_KAFKA_AWAY && cause <= MR_CAUSE_SINK_SILENT;
 }
 
+/* What is there flows; something is missing that PostgreSQL does not send. */
+static inline bool mr_cause_is_of_tables(enum mr_cause cause)
+{
+    return cause == MR_CAUSE_TABLE_UNPUBLISHED || cause == MR_CAUSE_PUBLICATION_CHANGED;
+}
+
 /* Nothing flows, or nothing will soon. */
 static inline bool mr_cause_stops_all(enum mr_cause cause)
 {
-    return cause != MR_CAUSE_NONE && cause != MR_CAUSE_TABLE_UNPUBLISHED;
+    return cause != MR_CAUSE_NONE && !mr_cause_is_of_tables(cause);
 }
 
 enum { MR_CAUSE_TEXT_MAX = MR_ERROR_TEXT_MAX + 128 };

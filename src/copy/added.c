@@ -10,6 +10,7 @@ struct mr_added {
     struct mr_pipeline *pipeline;
     struct mr_copies *copies;
     struct mr_added_listener listener;
+    struct mr_pg_form *form;
     struct mr_ticker ticker;
     bool logged; /* that a look failed */
     pthread_mutex_t lock;
@@ -110,6 +111,27 @@ static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg
     return MR_OK;
 }
 
+/* Somebody altered the publication: rows, changes or columns are no longer sent, or are that were withheld. */
+static mr_status look_for_changes(const struct mr_added *added, struct mr_pg_conn *conn,
+                                  struct mr_error *ret_error)
+{
+    struct mr_standstill *standstill = mr_pipeline_standstill(added->pipeline);
+    MR_TEXT(changes);
+    MR_TEXT(text);
+    MR_TRY(mr_pg_form_compare(added->form, conn, added->source, &changes, ret_error));
+    if (changes.len == 0) {
+        mr_standstill_end(standstill, MR_CAUSE_PUBLICATION_CHANGED);
+        return MR_OK;
+    }
+    mr_text_format(&text,
+                   "publication \"%s\" was altered while it is streamed: %s; what is not sent "
+                   "meanwhile never comes: alter it back, and run millrace verify --repair; if it "
+                   "is meant, reload or restart millrace",
+                   added->source->publication, changes.data);
+    mr_standstill_begin(standstill, MR_CAUSE_PUBLICATION_CHANGED, text.data);
+    return MR_OK;
+}
+
 static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
@@ -176,7 +198,8 @@ static void start(struct mr_added *added)
 
 struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
                               const struct mr_pg_source_options *source, bool asks,
-                              enum mr_moved_policy moved, struct mr_added_listener listener)
+                              enum mr_moved_policy moved, struct mr_added_listener listener,
+                              struct mr_pg_form *form)
 {
     struct mr_added *added = MR_NEW(struct mr_added);
     *added = (struct mr_added){
@@ -186,6 +209,7 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
         .asks = asks,
         .moved = {.copies = copies, .policy = source->via_root ? moved : MR_MOVED_IGNORE},
         .listener = listener,
+        .form = form,
         .connection = &source->connection};
     mr_counted_pass(&added->memory, source->captured.memory);
     mr_ticker_init(&added->ticker, "mr-added", tick, added);
@@ -263,6 +287,7 @@ void mr_added_compare(void *context, struct mr_pg_conn *conn)
         return; /* the next look */
     }
     mr_status status = look_for_unpublished(added, conn, &error);
+    status = status == MR_OK ? look_for_changes(added, conn, &error) : status;
     pthread_mutex_unlock(&added->lock);
     if (status != MR_OK && status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
         mr_log(MR_LOG_WARN, "added_tables_unseen", error.text);

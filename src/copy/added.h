@@ -23,13 +23,15 @@ struct mr_added_listener {
  * where the publication sends partitions by their roots, and for good. */
 struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *copies,
                               const struct mr_pg_source_options *source, bool asks,
-                              enum mr_moved_policy moved, struct mr_added_listener listener);
+                              enum mr_moved_policy moved, struct mr_added_listener listener,
+                              struct mr_pg_form *form);
 
 /* Ends the copies of tables that are no longer streamed. `source` counts from now on, and its memory is held as long. Where copies begin with this change, the former one's tables count as
  * known. One thread at a time, which is not the source thread. */
 void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *source, bool asks);
 
-/* For the slot's watcher (mr_pg_slot_invite): whether what is listed is published. A table that is not is a standstill of that table. */
+/* For the slot's watcher (mr_pg_slot_invite): whether what is listed is published, and as it was when the stream was opened (`form`). What is
+ * not is a standstill of these tables. */
 void mr_added_compare(void *added, struct mr_pg_conn *conn);
 
 /* Before the pipeline is freed. Takes NULL. */

@@ -275,7 +275,8 @@ static void http_wire(struct app *app)
         app->pipeline, app->copies, &config->source, config->values.snapshot_added != 0,
         (enum mr_moved_policy)config->values.partitions_moved,
         (struct mr_added_listener){.take = app->resolved == NULL ? NULL : mr_resolved_take_tables,
-                                   .context = app->resolved});
+                                   .context = app->resolved},
+        mr_pg_source_form(app->source));
     mr_pg_slot_invite(app->slot, mr_added_compare, app->added);
     app->reload = mr_reload_new(&(struct mr_reload_options){.started = config,
                                                             .pipeline = app->pipeline,

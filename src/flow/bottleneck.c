@@ -36,6 +36,7 @@ enum mr_stage mr_bottleneck_of(enum mr_cause cause)
         return MR_STAGE_PRODUCE;
     case MR_CAUSE_NONE:
     case MR_CAUSE_TABLE_UNPUBLISHED:
+    case MR_CAUSE_PUBLICATION_CHANGED:
     case MR_CAUSE_ENDED:
     case MR_CAUSE_COUNT:
         return MR_STAGE_NONE;

@@ -29,6 +29,7 @@ struct pg_source {
     const struct mr_source_handler *handler; /* of the last receive; learns of relations that end */
     struct mr_pg_catalog catalog;
     struct mr_pg_home home;
+    struct mr_pg_form *form;
     struct mr_pg_conn *asked;      /* for questions while the stream runs; NULL: not open */
     int64_t asked_ns;              /* the last time */
     int stop_fd;                   /* of the last open */
@@ -71,6 +72,7 @@ static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
     const struct mr_pg_source_options *options = &source->options;
     bool adopted = false;
     MR_TRY(mr_pg_setup(source->conn, desk, options, state, NULL, &adopted, ret_error));
+    MR_TRY(mr_pg_form_open(source->form, desk, options, ret_error));
     source->slot_is_known = true;
     if (adopted) {
         atomic_store_explicit(&source->base.slot_adopted, true, memory_order_relaxed);
@@ -145,6 +147,7 @@ static void pg_source_change(struct mr_source *base, const void *options)
     MR_ASSERT(source->conn == NULL);
     mr_counted_pass(&source->options.captured.memory, wanted->captured.memory);
     source->options.captured = wanted->captured;
+    mr_pg_form_forget(source->form);
     mr_pg_captured_done(&source->catalog.captured); /* which partitions were of which tables */
 }
 
@@ -364,6 +367,11 @@ static mr_status leave_if_seen(struct pg_source *source, int64_t now_ns, struct 
                        "the standby was promoted; connecting again, so that what is stored is of "
                        "its new timeline");
     }
+    if (MR_UNLIKELY(mr_pg_form_refused_ns(source->form) > source->opened_ns)) {
+        return mr_fail(ret_error, MR_ERR_TRANSIENT,
+                       "the publication was altered and is not as configured; connecting again, "
+                       "by the rules of a start");
+    }
     return MR_OK;
 }
 
@@ -533,6 +541,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     source->options = *options;
     mr_counted_hold(options->captured.memory);
     mr_pg_home_init(&source->home);
+    source->form = mr_pg_form_new();
     source->decoder = mr_pgoutput_new();
     source->catalog.options = &source->options;
     mr_pgoutput_set_describe(source->decoder, describe, &source->catalog);
@@ -576,9 +585,15 @@ void mr_pg_source_free(struct mr_source *base)
     mr_pg_close(source->asked);
     mr_pg_catalog_done(&source->catalog);
     mr_pg_home_done(&source->home);
+    mr_pg_form_free(source->form);
     free(source->database);
     mr_counted_release(source->options.captured.memory);
     free(source);
+}
+
+struct mr_pg_form *mr_pg_source_form(const struct mr_source *base)
+{
+    return source_of(base)->form;
 }
 
 const char *mr_pg_source_database(const struct mr_source *base)

@@ -3,6 +3,7 @@
 
 #include "ports/source.h"
 #include "postgres/catalog/describe.h"
+#include "postgres/server/pg_form.h"
 #include "postgres/server/pg_slot.h"
 
 /* Makes the source; `close` of its ops ends a stream, mr_pg_source_free frees it. */
@@ -19,6 +20,9 @@ void mr_pg_source_reselect(struct mr_source *source,
                            bool (*shows)(void *context, const struct mr_relation *relation,
                                          uint32_t column),
                            void *context);
+
+/* What the publication sent when the stream was opened first; the source's. */
+struct mr_pg_form *mr_pg_source_form(const struct mr_source *source);
 
 /* Name of the database the stream comes from (for the events' source block); "" before the first open. */
 const char *mr_pg_source_database(const struct mr_source *source);

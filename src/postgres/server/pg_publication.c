@@ -572,10 +572,21 @@ mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &rows, ret_error));
     for (uint32_t row = 0; row < mr_pg_result_rows(rows); row++) {
         MR_TEXT(form);
-        mr_pg_about(to, "table \"%s\".\"%s\"", mr_pg_result_value(rows, row, 0),
-                    mr_pg_result_value(rows, row, 1));
+        const struct mr_table_name table = {.schema = mr_pg_result_value(rows, row, 0),
+                                            .table = mr_pg_result_value(rows, row, 1)};
+        bool is_configured = mr_pg_published_of(facts->options, &table) != NULL;
+        mr_pg_about(to, "table \"%s\".\"%s\"", table.schema, table.table);
         add_form(&form, mr_pg_result_value(rows, row, 2), mr_pg_result_value(rows, row, 3));
-        MR_FOUND_OK(to, "is published with %s", form.data);
+        if (is_configured) {
+            MR_FOUND_OK(to, "is published with %s", form.data);
+        } else {
+            mr_pg_remedy(to, "if it is meant, name it in publication.where and "
+                             "publication.columns, too");
+            MR_FOUND_WARNING(to,
+                             "is published with %s: a row filter or a column list that is not of "
+                             "this configuration",
+                             form.data);
+        }
     }
     return MR_OK;
 }

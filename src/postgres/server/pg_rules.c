@@ -239,10 +239,14 @@ static void rule_operations(const struct rules *rules)
         MR_FOUND_OK(rules->to, "exists");
         return;
     }
+    /* A start goes on, for a publication may be made for inserts alone. Of one that millrace would have made itself, nobody said so. */
+    bool is_ours = rules->options->create_publication && rules->facts->slot_is_judged;
     mr_pg_remedy(rules->to,
-                 "ALTER PUBLICATION %I SET (publish = 'insert, update, delete, truncate')",
+                 "ALTER PUBLICATION %I SET (publish = 'insert, update, delete, truncate'), or, if "
+                 "it is meant, set source.postgres.create_publication = false",
                  rules->options->publication);
-    MR_FOUND_WARNING(rules->to, "does not publish all of insert, update and delete");
+    mr_pg_found(rules->to, is_ours ? MR_FINDING_ERROR : MR_FINDING_WARNING, MR_ERR_CONFIG,
+                "does not publish all of insert, update and delete");
 }
 
 /* What nobody asked for costs the server its decoding, and the network its bytes. */
