@@ -439,3 +439,19 @@ def test_partitions_that_come_by_their_root(database, millrace):
     code, text = check(process)
     assert '"public"."p1": is not in publication' in text, text
     assert process.stop() == 0
+
+
+def test_sessions_that_are_read_only(database, millrace):
+    """The publication can't be made: check says what a start would, and so does the start; where it is there, nothing has to be written."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(("t",))
+    database.run(f"ALTER DATABASE {database.name} SET default_transaction_read_only = on")
+    code, text = check(process)
+    assert code == 78 and "default_transaction_read_only: is on" in text and "SET default_transaction_read_only = off" in text, text
+    code, text = process.run_to_end()
+    assert code == 78 and "sessions are read only" in text, text
+    database.run(f"SET TRANSACTION READ WRITE; CREATE PUBLICATION {database.publication} FOR TABLE t")
+    code, text = check(process)
+    assert code == 0, text
+    process.start().streaming()
+    assert process.stop() == 0

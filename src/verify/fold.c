@@ -485,6 +485,15 @@ static enum mr_difference_kind how_it_differs(const struct entry *entry)
     return knows_writer ? MR_DIFFERENCE_ALTERED : MR_DIFFERENCE_STALE;
 }
 
+/* The row's own writer sent the event when the column was there already, so somebody withheld it (a list of the publication, which was
+ * altered and altered back). A copy has no writer; of another server's events, before a restore, the writer is another one. One that began
+ * after the column was added and wrote before, while the ALTER TABLE waited, is named too: the repair costs it a record. */
+static bool is_withheld(const struct entry *entry, const struct mr_verify_large *absent)
+{
+    bool is_since = absent->since == 0 || (int32_t)(entry->row_xid - absent->since) > 0;
+    return !entry->is_copied && entry->row_xid == entry->record.xid && is_since;
+}
+
 /* What its row has in late columns that its event lacks. Whether that is what the others have; `*ret_is_alone`: there are no others. */
 static bool is_as_others(const struct comparison *comparison, const struct entry *entry,
                          bool *ret_is_alone)
@@ -498,7 +507,8 @@ static bool is_as_others(const struct comparison *comparison, const struct entry
         }
         const struct mr_verify_large *of_row = known_in(bucket, &entry->row_large, one->column);
         const struct vote *had = elected(&comparison->turns->votes, one->column);
-        if (of_row == NULL || had == NULL || !mr_digest_equal(of_row->digest, had->value)) {
+        if (of_row == NULL || had == NULL || is_withheld(entry, one) ||
+            !mr_digest_equal(of_row->digest, had->value)) {
             return false;
         }
         *ret_is_alone = *ret_is_alone || had->count == 1;
@@ -517,7 +527,9 @@ static void vote_of(struct comparison *comparison, const struct entry *entry)
     for (uint32_t i = 0; i < entry->large.count; i++) {
         const struct mr_verify_large *one = &bucket->large[entry->large.at + i];
         const struct mr_verify_large *of_row =
-            one->is_absent ? known_in(bucket, &entry->row_large, one->column) : NULL;
+            one->is_absent && !is_withheld(entry, one)
+                ? known_in(bucket, &entry->row_large, one->column)
+                : NULL;
         if (of_row != NULL) {
             vote(comparison->turns, one->column, of_row->digest);
         }

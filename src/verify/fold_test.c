@@ -329,12 +329,15 @@ static void test_repeats_of_rows_without_a_key(void **state)
     assert_int_equal(found.count, 0);
 }
 
+static uint32_t late_since = 9; /* the transaction that added the late column */
+
 /* A row with a late column; NULL: an event of it is from before that. */
 static struct mr_verify_row late_row(const char *value, const char *late,
                                      struct mr_verify_large *room)
 {
     struct mr_verify_row of = row(value, late, room);
     room->is_absent = room->is_lost = room->is_unknown;
+    room->since = late_since;
     return of;
 }
 
@@ -358,6 +361,29 @@ static void add_late_row(struct mr_fold *fold, const char *key, uint32_t xid, co
     struct mr_verify_large room;
     struct mr_verify_row of = late_row(value, late, &room);
     assert_int_equal(mr_fold_add_row(fold, digest(key), 0, xid, &of, NULL), MR_OK);
+}
+
+static void test_a_column_that_was_withheld(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t since, xid; /* of the column, and of the row's writer; the event's is 5 */
+        uint32_t found;
+    } cases[] = {{9, 5, 0}, {5, 5, 0}, {4, 5, 2}, {0, 5, 2}, {0, 4, 0}, {UINT32_MAX, 5, 2}};
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_fold *fold = new_fold(true);
+        struct found found;
+        late_since = cases[i].since;
+        for (int k = 0; k < 2; k++) {
+            const char *key = k == 0 ? "a" : "b";
+            add_late_event(fold, key, key, NULL, false);
+            add_late_row(fold, key, cases[i].xid, key, "same");
+        }
+        struct mr_fold_counts counts = compare(fold, &found);
+        assert_int_equal(found.count, cases[i].found);
+        assert_int_equal(counts.differences[MR_DIFFERENCE_ALTERED], cases[i].found);
+    }
+    late_since = 9;
 }
 
 /* Each digit is a row's value of a late column, which the row's event lacks, or (a letter) has. */
@@ -519,6 +545,7 @@ int main(void)
         cmocka_unit_test(test_rows_without_a_key_are_counted),
         cmocka_unit_test(test_repeats_of_rows_without_a_key),
         cmocka_unit_test(test_late_columns),
+        cmocka_unit_test(test_a_column_that_was_withheld),
         cmocka_unit_test(test_a_renamed_column_of_rows_without_a_key),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_compare_many),

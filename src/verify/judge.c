@@ -38,7 +38,10 @@ static void judge_differences(const struct mr_work *work)
     }
     const struct mr_strange *strange = &work->strange;
     bool has_begun_later = work->extent.cut > 0 || strange->foreign > 0;
-    bool has_excuse = (strange->other_keys > 0 && strange->hard == 0) || strange->lossy > 0 ||
+    /* Without a key a change takes away what a record said that may be gone; so more is missing, and nothing is too much. */
+    bool is_cut = work->table.key_count == 0 && work->extent.cut > 0 && others == 0;
+    bool has_excuse = is_cut || (strange->other_keys > 0 && strange->hard == 0) ||
+                      strange->lossy > 0 ||
                       (others == 0 && missing == proof->counts.eventless && has_begun_later);
     mr_proof_conclude(proof, has_excuse ? MR_VERIFY_IN_PART : MR_VERIFY_DIFFERENT,
                       "%llu missing, %llu phantom, %llu stale, %llu altered",
@@ -48,7 +51,11 @@ static void judge_differences(const struct mr_work *work)
     if (torn > 0) {
         mr_text_format(&proof->reasons, ", %llu torn", (unsigned long long)torn);
     }
-    if (proof->counts.eventless > 0 && work->extent.cut > 0) {
+    if (is_cut) {
+        mr_proof_conclude(proof, MR_VERIFY_IN_PART,
+                          "the first records of %u of %u partitions are gone (retention.ms)",
+                          work->extent.cut, work->extent.partitions);
+    } else if (proof->counts.eventless > 0 && work->extent.cut > 0) {
         mr_proof_conclude(proof, MR_VERIFY_IN_PART,
                           "%llu rows may have had events: the first records of %u of %u partitions "
                           "are gone (retention.ms)",

@@ -53,6 +53,7 @@ enum described {
     DESCRIBED_IS_BUILT_IN,
     DESCRIBED_IS_ARRAY,
     DESCRIBED_MODIFIER, /* … up to here */
+    DESCRIBED_SINCE,
     DESCRIBED_COUNT,
 };
 
@@ -76,7 +77,7 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
                              const struct mr_verify_listed *listed,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbbbsisbbs", 0,
+    static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbbbsisbbsn", 0,
                                              MR_COLUMNS_MAX};
     struct mr_text sql = {0};
     mr_text_string(
@@ -100,8 +101,11 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
         &sql,
         ", format_type(b.oid, b.modifier), coalesce(e.typname, l.typname),"
         " coalesce(e.typtype, l.typtype), coalesce(e.oid, l.oid) < 16384, e.oid IS NOT NULL,"
-        " b.modifier"
+        " b.modifier,"
+        /* As catalog/pg_sql.c has it: the row of tableoid (-6) is never written again. */
+        " CASE WHEN a.xmin = o.xmin AND a.cmin = o.cmin THEN 0 ELSE a.xmin::text::bigint END"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+        " JOIN pg_attribute o ON o.attrelid = a.attrelid AND o.attnum = -6"
         " JOIN pg_type y ON y.oid = a.atttypid"
         " CROSS JOIN LATERAL (WITH RECURSIVE base(oid, modifier) AS ("
         "  SELECT a.atttypid, a.atttypmod UNION ALL SELECT t.typbasetype,"
@@ -208,6 +212,7 @@ static mr_status describe_absent(struct mr_pg_conn *conn, const struct mr_pg_res
         MR_TRY(status);
         missing = mr_pg_result_value(result, 0, 0);
     }
+    column->since = (uint32_t)mr_pg_result_number(described, row, DESCRIBED_SINCE);
     column->is_absent_known = mr_pg_result_true(described, row, DESCRIBED_IS_MISSING_KNOWN);
     column->absent = mr_verify_server_value(
         column, missing == NULL ? (mr_slice){0} : mr_slice_of(missing), false);

@@ -198,6 +198,7 @@ static void take_absent(const struct mr_verify_table *table, const uint8_t *seen
             add_large(row, i, (struct mr_digest){0});
             struct mr_verify_large *large = &row->large[row->large_count - 1];
             large->is_unknown = large->is_lost = large->is_absent = true;
+            large->since = column->since;
             continue;
         }
         row->sum = mr_digest_add(row->sum, column->absent);

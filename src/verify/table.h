@@ -12,6 +12,7 @@ struct mr_verify_large {
     bool is_lost;    /* it is unknown, and another one than before: its event was too large */
     bool
         is_absent; /* it is unknown: its event is from before the column (mr_verify_column.is_late) */
+    uint32_t since; /* if it is absent: mr_verify_column.since */
     struct mr_digest digest;
 };
 

@@ -36,8 +36,10 @@ struct mr_verify_column {
     uint32_t large_min;      /* … if its text has so many bytes */
     struct mr_digest absent; /* of an event that was made before the column was added … */
     bool is_absent_known;    /* … and whether the catalog says so; else it is a guess */
-    bool is_lacked;          /* an event had no such column: set by who reads events, alone */
-    bool is_late;            /* values are apart, so that events say what it was */
+    uint32_t
+        since; /* the transaction that wrote it into the catalog last; 0: it is as old as the table */
+    bool is_lacked; /* an event had no such column: set by who reads events, alone */
+    bool is_late;   /* values are apart, so that events say what it was */
 };
 
 static inline bool mr_verify_is_compared(const struct mr_verify_column *column)

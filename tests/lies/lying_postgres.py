@@ -32,7 +32,7 @@ COMMANDS = {"create publication": r"^(SET LOCAL lock_timeout = \d+; )?CREATE PUB
 CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "60000", "4096"]]),
            "keys besides": (r"^SELECT k\.nspname, k\.relname", [["public", "t", "id,name", "name,id", "t"]]),
            "client's port": (r"^SELECT greatest\(inet_client_port", [["0"]]),
-           "role": (r"^SELECT rolsuper", [["f", "t", "t"]]),
+           "role": (r"^SELECT rolsuper", [["f", "t", "t", "f"]]),
            "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t", "t", "shop"]]),
            "load": (r"^SELECT active_pid::bigint", [["4711", "0"]]),
            "functions": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", "s.f of role x", "t"]]),

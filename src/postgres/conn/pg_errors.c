@@ -54,7 +54,9 @@ static const struct {
     {"42710", "replication slot", MR_ERR_CONFIG,
      "another database of the cluster, or another program, has one of that name; choose another "
      "slot_name"},
-    {"25006", NULL, MR_ERR_CONFIG, "the server is a standby, or read only: do it on the primary"},
+    {"25006", NULL, MR_ERR_CONFIG,
+     "the server is a standby (do it on the primary), or its sessions are read only "
+     "(default_transaction_read_only): ALTER ROLE … SET default_transaction_read_only = off"},
     {"22021", NULL, MR_ERR_POISON,
      "a row holds bytes that are not valid in the database's encoding, so the server can't send it "
      "as UTF-8"},

@@ -152,16 +152,32 @@ static mr_status check_limits(struct mr_pg_conn *conn, const struct mr_pg_facts 
     return MR_OK;
 }
 
+/* What a start would make, or draft (pg_publication.c), is a write; a slot is none. Of a standby its own rules tell. */
+static void check_writes(const struct mr_pg_facts *facts, const char *name, bool is_read_only,
+                         struct mr_pg_reporter *to)
+{
+    const struct mr_pg_captured_options *captured = &facts->options->captured;
+    bool makes = !mr_pg_publication_exists(facts) && facts->options->create_publication;
+    bool drafts = captured->alter_publication || captured->published_count > 0;
+    if (is_read_only && !facts->is_standby && (makes || drafts)) {
+        mr_pg_about(to, "default_transaction_read_only");
+        mr_pg_remedy(to, "ALTER ROLE %I IN DATABASE %I SET default_transaction_read_only = off",
+                     name, facts->database);
+        MR_FOUND_ERROR(to, MR_ERR_CONFIG, "is on, so the publication can't be made or altered");
+    }
+}
+
 /* Amazon RDS gives the right to replicate by membership, not by the attribute. */
 static mr_status check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                             struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the role", "bbb", 1, 1};
+    static const struct mr_pg_shape shape = {"the role", "bbbb", 1, 1};
     const struct mr_pg_result *role;
     MR_TRY(mr_pg_askf(conn, &shape, &role, ret_error,
                       "SELECT rolsuper, rolreplication OR EXISTS (SELECT FROM pg_roles m WHERE"
                       " m.rolname = 'rds_replication' AND pg_has_role(m.oid, 'MEMBER')),"
-                      " has_database_privilege(current_database(), 'CREATE')"
+                      " has_database_privilege(current_database(), 'CREATE'),"
+                      " current_setting('default_transaction_read_only') = 'on'"
                       " FROM pg_roles WHERE rolname = current_user"));
     const char *name = mr_pg_user(conn);
     bool super = mr_pg_result_true(role, 0, 0);
@@ -175,6 +191,7 @@ static mr_status check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     } else {
         MR_FOUND_OK(to, "\"%s\" may replicate", name);
     }
+    check_writes(facts, name, mr_pg_result_true(role, 0, 3), to);
     bool makes_it = facts->options->create_publication && !facts->is_standby;
     if (!mr_pg_publication_exists(facts) && makes_it && !super && !mr_pg_result_true(role, 0, 2)) {
         mr_pg_remedy(to,
