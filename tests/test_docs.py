@@ -303,7 +303,7 @@ def test_a_wrong_command_is_found(programs):
 ASKS = """#!/bin/sh
 case "$1" in
     status | top | health | profile)
-        case " $* " in *" --config "* | *" --address "*) ;; *) set -- "$@" --address "$MILLRACE_TEST_ADDRESS" ;; esac ;;
+        case " $* " in *" --address "*) ;; *) set -- "$@" --address "$MILLRACE_TEST_ADDRESS" ;; esac ;;
 esac
 exec "$MILLRACE_BIN" "$@"
 """
