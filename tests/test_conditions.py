@@ -77,3 +77,17 @@ def test_in_the_file_and_taken(payroll, millrace, topic):
         code, said = process.run_to_end()
         assert code == 0, said
         assert len(topic(f"{payroll.prefix}_{number}.public.t").take(10)) == 10
+
+
+def test_one_that_takes_too_long(payroll, millrace, topic):
+    """Its copy has failed, with the reason and the remedy; the next one goes on, and so does the stream."""
+    process = millrace(("t",), snapshot__signal_table='"public.signal"', snapshot__chunk_timeout='"1s"').start().streaming()
+    assert command(process, "t", "--where", "pg_sleep(100000) IS NOT NULL")[0] == 0
+    eventually(lambda: copies(process)["public.t"]["state"] == "failed", 30, "the end of the copy")
+    error = copies(process)["public.t"]["error"]
+    assert "public.t" in error and "within 1 s" in error and "raise snapshot.chunk_timeout, or ask with a condition" in error, error
+    assert copy(process, "t", "--where", "id > 90")["rows"] == 10
+    payroll.run("INSERT INTO t VALUES (101, 'x')")
+    assert topic(payroll.topic("t")).take(11)[-1].json["after"]["id"] == 101
+    assert payroll.run("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(100000)%%' AND state = 'active' AND pid <> pg_backend_pid()") == [(0,)]
+    assert process.stop() == 0

@@ -101,12 +101,14 @@ static void chunks_free(struct mr_chunk_reader *reader)
 static mr_status set_settings(struct mr_chunk_reader *reader, const char *before,
                               struct mr_error *ret_error)
 {
-    return mr_pg_set_for_rows(
-        reader->conn, before,
-        "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
-        " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
-        " SET default_transaction_isolation = 'read committed'",
-        ret_error);
+    MR_TEXT(settings);
+    mr_sql_format(&settings,
+                  "SET row_security = off; SET enable_seqscan = off; SET enable_sort = off;"
+                  " SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;"
+                  " SET default_transaction_isolation = 'read committed';"
+                  " SET statement_timeout = %u",
+                  reader->options.chunk_timeout_ms);
+    return mr_pg_set_for_rows(reader->conn, before, settings.data, ret_error);
 }
 
 static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *ret_error)
@@ -940,6 +942,31 @@ static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_c
                               ret_error);
 }
 
+/* MR_FULL as read_rows. A condition that few rows meet reads a whole table, and one may sleep: others wait for their copies. */
+static mr_status copy_rows(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                           struct mr_chunk *chunk, struct mr_error *ret_error)
+{
+    MR_TEXT(sql);
+    add_chunk(&sql, reader, wish, chunk->is_anew);
+    int64_t begun_ns = mr_monotonic_ns();
+    mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
+    status = MR_THEN(status, read_rows(reader, wish, chunk, ret_error));
+    uint32_t limit_ms = reader->options.chunk_timeout_ms;
+    /* By the time, because pg_cancel_backend has the same code. */
+    bool is_late = status != MR_OK && status != MR_FULL &&
+                   strcmp(mr_pg_copy_refusal(reader->conn)->sqlstate, "57014") == 0 &&
+                   mr_monotonic_ns() - begun_ns >= (int64_t)limit_ms * 1000000;
+    return !is_late ? status
+                    : mr_fail(ret_error, MR_ERR_CONFIG,
+                              "the server has not read a chunk of its rows within %u s; raise "
+                              "snapshot.chunk_timeout%s",
+                              limit_ms / 1000,
+                              wish->where == NULL
+                                  ? ""
+                                  : ", or ask with a condition that is quicker to look at, or "
+                                    "that more rows meet");
+}
+
 /* An older build stored conditions without a look at them. */
 static mr_status check_condition(const char *where, struct mr_error *ret_error)
 {
@@ -974,11 +1001,7 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
         MR_TRY(read_keys(reader, wish, chunk, ret_error));
         return set_settings(reader, "COMMIT; ", ret_error);
     }
-    MR_TEXT(sql);
-    add_chunk(&sql, reader, wish, chunk->is_anew);
-    mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
-    MR_TRY(status);
-    status = read_rows(reader, wish, chunk, ret_error);
+    mr_status status = copy_rows(reader, wish, chunk, ret_error);
     if (status == MR_FULL) {
         chunks_rest(reader); /* cheaper than to read what nobody has room for */
         chunk->is_last = false;

@@ -154,6 +154,7 @@ struct mr_pg_source_options {
     enum mr_pg_copies copies;
     const struct mr_copy_where *wheres; /* of a table the first that fits */
     uint32_t where_count;
+    uint32_t chunk_timeout_ms; /* for the server to read one */
     struct mr_pg_reselect_options reselect;
 };
 
