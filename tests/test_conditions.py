@@ -6,8 +6,9 @@ import urllib.request
 
 import pytest
 
-from kit import check, eventually
+from kit import check, dsn, eventually
 from test_incremental import command, copies, copy, is_done
+from test_hostile_role import PASSWORD
 from test_signals import EXECUTE, TABLE, send, snapshot
 
 REFUSED = "the condition is not one SQL expression: "
@@ -90,4 +91,74 @@ def test_one_that_takes_too_long(payroll, millrace, topic):
     payroll.run("INSERT INTO t VALUES (101, 'x')")
     assert topic(payroll.topic("t")).take(11)[-1].json["after"]["id"] == 101
     assert payroll.run("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(100000)%%' AND state = 'active' AND pid <> pg_backend_pid()") == [(0,)]
+    assert process.stop() == 0
+
+
+def state_of(process, state):
+    """The copy of t, once it has come to that."""
+    one = copies(process).get("public.t", {"state": "unseen"})
+    return one["state"] == state and one
+
+
+DROPS = ("(SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots WHERE database = current_database()) >= 0 AND pg_sleep(0.3) IS NOT NULL"
+         " AND (SELECT count(pg_drop_replication_slot(slot_name)) FROM pg_replication_slots WHERE database = current_database() AND NOT active) >= 0")
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_signals_by_a_role_that_may_replicate(payroll, millrace, delivery):
+    """Refused, also where it waited for its turn over a kill; without a condition, and by whoever operates millrace, the rows are copied."""
+    process = millrace(("t",), snapshot__signal_table='"public.signal"', sink__kafka__delivery=json.dumps(delivery)).start().streaming()
+    code, said = check(process)
+    assert code == 0 and 'refused, because role "postgres", which copies, may do more than read' in said, said
+    for condition in (DROPS, "id > 90"):
+        send(payroll, EXECUTE, filtered(condition))
+        failed = eventually(lambda: state_of(process, "failed"), 60, "the refusal")
+        assert all(word in failed["error"] for word in ("public.t", '"postgres"', "snapshot.connection", "any_role")), failed
+        assert copy(process, "t")["rows"] == 100
+    send(payroll, "pause-snapshot", {"type": "incremental"})
+    send(payroll, EXECUTE, filtered(DROPS))
+    eventually(lambda: state_of(process, "waiting") and process.get("/api/snapshot/outcome").json["stored"], 60, "one that is stored")
+    process.kill()
+    process.start().streaming()
+    send(payroll, "resume-snapshot", {"type": "incremental"})
+    eventually(lambda: state_of(process, "failed"), 60, "the refusal")
+    send(payroll, EXECUTE, snapshot("public.t"))
+    eventually(lambda: state_of(process, "done"), 60, "the copy")
+    assert copy(process, "t", "--where", "id > 90")["rows"] == 10
+    assert len(payroll.run("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")) == 1
+    assert process.stop() == 0
+
+
+def test_signals_by_a_role_that_may_only_read(payroll, millrace):
+    """By default a condition needs one; nothing that it calls can drop the slot."""
+    copier = f"copier_{payroll.name}"
+    payroll.run(f"CREATE ROLE {copier} LOGIN PASSWORD '{PASSWORD}'; GRANT SELECT ON t TO {copier}")
+    process = millrace(("t",), snapshot__signal_table='"public.signal"', snapshot__connection_env='"COPY_URL"')
+    process.environment["COPY_URL"] = dsn(payroll.name).replace("postgres:" + PASSWORD, f"{copier}:{PASSWORD}")
+    try:
+        code, said = check(process)
+        assert code == 0 and 'conditions of signals' in said and f'by role "{copier}", which may only read' in said, said
+        process.start().streaming()
+        send(payroll, EXECUTE, filtered("id > 90"))
+        assert eventually(lambda: "public.t" in copies(process) and is_done(process, "public.t"), 60, "the copy")["rows"] == 10
+        for condition in (DROPS, "id IN (SELECT id FROM public.payroll)"):
+            send(payroll, EXECUTE, filtered(condition))
+            eventually(lambda: state_of(process, "failed"), 60, "the refusal")
+            assert "42501" in copies(process)["public.t"]["error"], copies(process)
+            assert copy(process, "t")["rows"] == 100
+        assert len(payroll.run("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")) == 1
+        assert process.stop() == 0
+    finally:
+        process.kill()
+        payroll.run(f"DROP OWNED BY {copier}; DROP ROLE {copier}")
+
+
+def test_signals_by_any_role(payroll, millrace):
+    """Who allows it knows: `check` warns, and the condition is read."""
+    process = millrace(("t",), snapshot__signal_table='"public.signal"', snapshot__signal_conditions='"any_role"')
+    code, said = check(process)
+    assert code == 0 and "whoever may write the table of signals" in said and "set snapshot.connection" in said, said
+    process.start().streaming()
+    send(payroll, EXECUTE, filtered("id > 90"))
+    assert eventually(lambda: "public.t" in copies(process) and is_done(process, "public.t"), 60, "the copy")["rows"] == 10
     assert process.stop() == 0

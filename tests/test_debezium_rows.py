@@ -135,7 +135,7 @@ class Run:
             place.mkdir()
             self.ours[name] = Millrace(self.database, place, [*TABLES, *(PARTED if by_root else LEAVES), "churned"], types='"debezium"', **{
                 "key_columns": '["public.moved_key:a,b"]',  # the order of its primary key
-                "topic_prefix": json.dumps(self._prefix("mr", name)), "snapshot__signal_table": '"public.signal"',
+                "topic_prefix": json.dumps(self._prefix("mr", name)), "snapshot__signal_table": '"public.signal"', "snapshot__signal_conditions": '"any_role"',
                 "source__postgres__publication_name": json.dumps(self._publication(by_root)),
                 "source__postgres__slot_name": json.dumps(f"{self.database.slot}_{name}"), **options})
 

@@ -26,7 +26,7 @@ def fixture_streamed(database, millrace):
     database.run(TABLE + "CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 100) i;"
                          "CREATE TABLE u (id int PRIMARY KEY); INSERT INTO u VALUES (1), (2);"
                          'CREATE TABLE numbered (id int PRIMARY KEY, "Nr" int UNIQUE NOT NULL); INSERT INTO numbered VALUES (1, 7)')
-    return millrace(tables=("t", "u", "numbered"), snapshot__signal_table='"public.signal"').start().streaming()
+    return millrace(tables=("t", "u", "numbered"), snapshot__signal_table='"public.signal"', snapshot__signal_conditions='"any_role"').start().streaming()
 
 
 def test_a_table_of_signals(database, streamed, topic):
@@ -86,7 +86,8 @@ def test_conditions_that_would_fill_the_position(database, millrace, topic, deli
     """Some characters take six bytes of the stored position, which is one record: what does not fit is refused, and the stream goes on."""
     tables = [f"x_{number}" for number in range(65)]
     database.run(TABLE.replace("varchar(2048)", "text") + ";".join(f"CREATE TABLE {table} (id int PRIMARY KEY)" for table in ["t", *tables]))
-    process = millrace(("t", "public.x_.*"), snapshot__signal_table='"public.signal"', sink__kafka__delivery=json.dumps(delivery)).start().streaming()
+    process = millrace(("t", "public.x_.*"), snapshot__signal_table='"public.signal"', snapshot__signal_conditions='"any_role"',
+                       sink__kafka__delivery=json.dumps(delivery)).start().streaming()
     where = "id > 0 AND '" + "\x01" * 4000 + "' <> ''"
     send(database, "pause-snapshot", {"type": "incremental"})
     for table in tables[1:]:

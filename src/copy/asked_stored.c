@@ -49,6 +49,7 @@ struct mr_asked_table mr_asked_table_copy(const struct mr_asked_table *table,
         .table = MR_STRDUP(table->table),
         .where = table->where == NULL ? NULL : MR_STRDUP(table->where),
         .key = table->key == NULL ? NULL : MR_STRDUP(table->key),
+        .is_signal = table->is_signal,
         .place = mr_asked_place_copy(place),
     };
 }
@@ -90,6 +91,9 @@ static void add_table(cJSON *json, const struct mr_asked_table *table)
     }
     if (table->key != NULL) {
         cJSON_AddStringToObject(json, "key", table->key);
+    }
+    if (table->is_signal) {
+        cJSON_AddTrueToObject(json, "signal");
     }
     if (place->oid == 0) {
         return;
@@ -239,6 +243,7 @@ static bool take_table(const cJSON *json, struct mr_asked_table *table)
     table->table = take_text(json, "table");
     table->where = take_text(json, "where");
     table->key = take_text(json, "key");
+    table->is_signal = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "signal"));
     if (table->schema == NULL || table->table == NULL ||
         !take_number(json, "id", NUMBER_MAX, &table->id)) {
         return false;

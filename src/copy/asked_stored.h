@@ -21,6 +21,7 @@ struct mr_asked_table {
     uint64_t id;
     char *schema, *table;
     char *where, *key; /* NULL: all rows; by the key of events */
+    bool is_signal;    /* a signal asks for it */
     struct mr_asked_place place;
 };
 

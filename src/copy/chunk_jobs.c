@@ -288,6 +288,7 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
         struct mr_chunk_job job = {.kind = MR_CHUNK_JOB_READ,
                                    .wish = {.table = mr_chunks_table(chunks),
                                             .where = current->asked.where,
+                                            .is_signal = current->asked.is_signal,
                                             .key = current->asked.key,
                                             .after = (const char *const *)chunks->place.after,
                                             .after_count = chunks->place.after_count,

@@ -183,7 +183,8 @@ static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_
     request->asked = (struct mr_asked_table){.schema = MR_STRDUP(wish->schema),
                                              .table = MR_STRDUP(wish->table),
                                              .where = text_of(wish->where),
-                                             .key = text_of(wish->key)};
+                                             .key = text_of(wish->key),
+                                             .is_signal = wish->is_signal};
     request->keys = wish->keys;
     request->repairs = wish->keys == NULL ? NULL : wish->keys->why;
     const char *fault = !fits ? "no table has so long a name"

@@ -546,7 +546,7 @@ static void test_ask_refuses_too_long_conditions(void **test_state)
     struct mr_chunk_requests requests;
     begin(&requests);
     char *where = MR_ALLOC(LEN + 1);
-    memset(where, ' ', LEN);
+    memset(where, 'a', LEN);
     where[LEN] = '\0';
     uint64_t id;
     struct mr_error error;

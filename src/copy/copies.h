@@ -81,6 +81,7 @@ uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *
 struct mr_copy_wish {
     const char *schema, *table;
     const char *where; /* SQL, of the rows that are wanted; NULL: all */
+    bool is_signal;    /* it is of whoever may write the table of signals */
     const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
     struct mr_chunk_keys *keys; /* to repair, taken over in any case; NULL: all rows are copied */
 };

@@ -17,6 +17,7 @@ struct mr_chunk_reader {
     uint64_t streams; /* of `home`, when `conn` was made */
     int stop_fd;
     struct mr_pg_conn *conn; /* NULL: not open */
+    bool is_harmless;        /* its role may only read: known of `conn` */
     struct mr_pg_catalog catalog;
     uint32_t gone;   /* the table that could not be found last; 0: none */
     int64_t gone_ns; /* since when */
@@ -66,6 +67,7 @@ static void chunks_rest(struct mr_chunk_reader *reader)
 {
     mr_pg_close(reader->conn);
     reader->conn = NULL;
+    reader->is_harmless = false;
 }
 
 static void forget_table(struct mr_chunk_reader *reader)
@@ -975,6 +977,29 @@ static mr_status check_condition(const char *where, struct mr_error *ret_error)
                          : mr_fail(ret_error, MR_ERR_CONFIG, MR_SQL_CONDITION_REFUSED "%s", fault);
 }
 
+/* A transaction that only reads does not keep a function from dropping a slot, or writing a logical message. */
+static mr_status check_role(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
+                            struct mr_error *ret_error)
+{
+    if (wish->where == NULL || !wish->is_signal || reader->is_harmless ||
+        reader->options.signal_conditions == MR_SIGNAL_CONDITIONS_ANY_ROLE) {
+        return MR_OK;
+    }
+    int64_t may_more;
+    MR_TRY(mr_pg_ask_number(reader->conn, "the role that copies", 'b', &may_more, ret_error,
+                            "SELECT " MR_SQL_MAY_MORE));
+    reader->is_harmless = !may_more;
+    return reader->is_harmless
+               ? MR_OK
+               : mr_fail(ret_error, MR_ERR_CONFIG,
+                         "a signal asks for it with a condition, and role \"%s\", which copies, "
+                         "may do more than read; let a role copy that may only read "
+                         "(snapshot.connection; docs/security.md has its SQL), or set "
+                         "snapshot.signal_conditions = \"any_role\" if all who may write the table "
+                         "of signals are to be trusted",
+                         mr_pg_user(reader->conn));
+}
+
 static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                             struct mr_chunk *chunk, struct mr_error *ret_error)
 {
@@ -989,6 +1014,7 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     }
     MR_TRY(check_condition(wish->where, ret_error));
     MR_TRY(open_reader(reader, ret_error));
+    MR_TRY(check_role(reader, wish, ret_error));
     MR_TRY(begin_chunk(reader, wish, chunk, ret_error));
     chunk->relation = reader->relation;
     chunk->key_count = reader->place_count;

@@ -73,6 +73,7 @@ struct mr_chunk_table {
 struct mr_chunk_wish {
     const struct mr_chunk_table *table;
     const char *where; /* of rows that are wanted, SQL; NULL: all */
+    bool is_signal;    /* as in mr_copy_wish */
     const char *key;   /* columns to read by, as PostgreSQL writes a list; NULL: those of events */
     const char *const *after; /* the key after which it begins, as texts; NULL: at the first row */
     uint32_t after_count;

@@ -215,6 +215,7 @@ static void start_table(struct signal *signal, const char *schema, const char *t
         .schema = schema,
         .table = table,
         .where = filter_of(signal, schema, table),
+        .is_signal = true,
         .key = cJSON_GetStringValue(member(signal->data, "surrogate-key")),
     };
     uint64_t id;

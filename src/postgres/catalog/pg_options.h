@@ -129,6 +129,9 @@ struct mr_pg_reselect_options {
 };
 
 /* All strings are the caller's and outlive the source, those of `captured` as long as their memory is held. */
+/* By which role conditions of signals may be read: they are SQL of whoever may write the table. */
+enum mr_signal_conditions { MR_SIGNAL_CONDITIONS_READ_ONLY, MR_SIGNAL_CONDITIONS_ANY_ROLE };
+
 struct mr_pg_source_options {
     struct mr_pg_options connection;
     struct mr_pg_options copying; /* for existing rows; conninfo NULL: the same (pg_copying.h) */
@@ -138,6 +141,7 @@ struct mr_pg_source_options {
     struct mr_pg_checked_options checked;
     /* The captured table whose rows are signals; NULL: none. */
     const struct mr_table_name *signal_table;
+    enum mr_signal_conditions signal_conditions;
     const struct mr_table_key *keys;
     uint32_t key_count;
     enum mr_key_order key_order; /* of the columns of other keys */

@@ -215,12 +215,43 @@ static mr_status rule_tables(struct copy_rules *rules, int version, struct mr_er
     return status;
 }
 
+/* Of signals; what else has a condition is an operator's. */
+static mr_status rule_signals(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                              struct mr_pg_reporter *to, struct mr_error *ret_error)
+{
+    if (options->signal_table == NULL) {
+        return MR_OK;
+    }
+    const char *role = mr_pg_user(conn);
+    int64_t may_more;
+    MR_TRY(mr_pg_ask_number(conn, "the role that copies", 'b', &may_more, ret_error,
+                            "SELECT " MR_SQL_MAY_MORE));
+    mr_pg_about(to, "conditions of signals");
+    if (!may_more) {
+        MR_FOUND_OK(to, "are read by role \"%s\", which may only read", role);
+    } else if (options->signal_conditions == MR_SIGNAL_CONDITIONS_READ_ONLY) {
+        MR_FOUND_OK(to,
+                    "are refused, because role \"%s\", which copies, may do more than read: "
+                    "snapshot.connection names another (docs/security.md)",
+                    role);
+    } else {
+        mr_pg_remedy(to, "set snapshot.connection, for a role that may only read "
+                         "(docs/security.md)");
+        MR_FOUND_WARNING(to,
+                         "are SQL that whoever may write the table of signals has role \"%s\" run, "
+                         "which may do more than read",
+                         role);
+    }
+    return MR_OK;
+}
+
 static mr_status rules_of(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                           struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
     struct copy_rules rules = {.conn = conn, .options = facts->options, .to = to};
     uint32_t errors = to->errors;
     MR_TRY(rule_tables(&rules, facts->version, ret_error));
+    MR_TRY(rule_signals(conn, facts->options, to, ret_error));
     if (!mr_pg_copies_rows(facts->options->copies)) {
         return MR_OK;
     }
