@@ -106,7 +106,7 @@ DROPS = ("(SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_sl
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_signals_by_a_role_that_may_replicate(payroll, millrace, delivery):
-    """Refused, also where it waited for its turn over a kill; without a condition, and by whoever operates millrace, the rows are copied."""
+    """Refused, also where it waited for its turn over a kill; without a condition, and by an operator, the rows are copied."""
     process = millrace(("t",), snapshot__signal_table='"public.signal"', sink__kafka__delivery=json.dumps(delivery)).start().streaming()
     code, said = check(process)
     assert code == 0 and 'refused, because role "postgres", which copies, may do more than read' in said, said
@@ -157,7 +157,7 @@ def test_signals_by_any_role(payroll, millrace):
     """Who allows it knows: `check` warns, and the condition is read."""
     process = millrace(("t",), snapshot__signal_table='"public.signal"', snapshot__signal_conditions='"any_role"')
     code, said = check(process)
-    assert code == 0 and "whoever may write the table of signals" in said and "set snapshot.connection" in said, said
+    assert code == 0 and "everyone who may write the table of signals" in said and "set snapshot.connection" in said, said
     process.start().streaming()
     send(payroll, EXECUTE, filtered("id > 90"))
     assert eventually(lambda: "public.t" in copies(process) and is_done(process, "public.t"), 60, "the copy")["rows"] == 10

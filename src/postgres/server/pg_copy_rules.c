@@ -237,10 +237,11 @@ static mr_status rule_signals(struct mr_pg_conn *conn, const struct mr_pg_source
     } else {
         mr_pg_remedy(to, "set snapshot.connection, for a role that may only read "
                          "(docs/security.md)");
-        MR_FOUND_WARNING(to,
-                         "are SQL that whoever may write the table of signals has role \"%s\" run, "
-                         "which may do more than read",
-                         role);
+        MR_FOUND_WARNING(
+            to,
+            "are SQL that everyone who may write the table of signals has role \"%s\" run, "
+            "which may do more than read",
+            role);
     }
     return MR_OK;
 }
