@@ -522,6 +522,11 @@ RENAMED = {  # rules, statements, and whether millrace lives meanwhile
     "swapped": ({"columns__mask": '["public.users:email=8"]'},
                 "CREATE TABLE u (LIKE users INCLUDING ALL); ALTER TABLE users RENAME TO old; ALTER TABLE u RENAME TO users;"
                 "INSERT INTO users VALUES (3, 'hidden-3')", "old"),
+    "name-taken": ({"columns__mask": '["public.users:email=8"]'},
+                   "ALTER TABLE users RENAME email TO mail; ALTER TABLE users ADD email text", "users"),
+    "swapped-columns": ({"columns__exclude": '["public.users:email"]'},
+                        "ALTER TABLE users RENAME email TO x; ALTER TABLE users RENAME note TO email; ALTER TABLE users RENAME x TO note", "users"),
+    "takes-another-name": ({"columns__include": '["public.users:id,note"]'}, "ALTER TABLE users DROP note; ALTER TABLE users RENAME email TO note", "users"),
     "dropped-beside": ({"columns__truncate": '["public.users:email=2"]'},
                        "ALTER TABLE users RENAME email TO mail; ALTER TABLE users DROP note", "users"),
 }
@@ -577,6 +582,28 @@ def test_a_hidden_column_that_goes_stops_nothing(database, millrace, topic):
     process.start().streaming()
     assert topic(database.topic("users")).take(5)[-1].json["after"]["mail"] == "********"
     assert process.stop() == 0
+
+
+def test_a_hidden_column_of_a_backlog(database, millrace, topic):
+    """The catalog is ahead of the rows. What was changed since stops nothing that can be told; a column that had another's name meanwhile does."""
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text)")
+    process = millrace(tables=("public.*",), columns__mask='["public.users:(email|mail)=8"]').start().streaming()
+    database.run("INSERT INTO users VALUES (1, 'hidden', 'seen')")
+    emptied(database)
+    assert process.stop() == 0
+    for text in ("INSERT INTO users VALUES (2, 'hidden', 'seen')", "ALTER TABLE users RENAME email TO mail", "ALTER TABLE users ADD more text",
+                 "INSERT INTO users VALUES (3, 'hidden', 'seen', 'more')", "ALTER TABLE users DROP more"):
+        database.run(text)
+    process.start().streaming()
+    records = topic(database.topic("users")).take(3)
+    assert not any("hidden" in record.value for record in records) and all("seen" in record.value for record in records)
+    emptied(database)
+    assert process.stop() == 0
+    for text in ("ALTER TABLE users DROP note", "ALTER TABLE users RENAME mail TO note", "INSERT INTO users VALUES (4, 'hidden')",
+                 "ALTER TABLE users RENAME note TO mail", "ALTER TABLE users ADD note text"):
+        database.run(text)
+    assert process.start().ended(60) == 65
+    assert "hidden" not in "".join(record.value for record in topic(database.topic("users")).read())
 
 
 def emptied(database):

@@ -258,6 +258,7 @@ void mr_config_build_columns(struct mr_config *config)
     }
     config->encode.column_rules = rules.items;
     config->encode.column_rule_count = rules.count;
+    config->source.hides_columns = rules.count > 0;
     name_columns(config, all, &rules);
     take_salt(config);
     build_reselect(config);

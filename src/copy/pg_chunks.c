@@ -482,6 +482,8 @@ static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chun
                               ret_error));
     bool has_columns = description->columns.oid == table->oid;
     description->view.column_count = has_columns ? description->columns.count : 0;
+    description->view.attributes = description->columns.attributes;
+    description->view.attribute_count = description->view.column_count;
     return MR_OK;
 }
 

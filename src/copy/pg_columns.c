@@ -1,7 +1,14 @@
 #include "copy/pg_copy.h"
 #include "postgres/catalog/pg_sql.h"
 
-enum column { COLUMN_TABLE, COLUMN_NAME, COLUMN_TYPE, COLUMN_MODIFIER, COLUMN_IN_IDENTITY };
+enum column {
+    COLUMN_TABLE,
+    COLUMN_NAME,
+    COLUMN_TYPE,
+    COLUMN_MODIFIER,
+    COLUMN_IN_IDENTITY,
+    COLUMN_NUMBER
+};
 
 static mr_status end_table(struct mr_pg_columns *columns, struct mr_error *ret_error)
 {
@@ -33,6 +40,8 @@ static mr_status take_column(void *context, const struct mr_pg_result *row,
         .type_modifier = (int32_t)mr_pg_result_number(row, 0, COLUMN_MODIFIER),
         .in_identity = mr_pg_result_true(row, 0, COLUMN_IN_IDENTITY),
     };
+    columns->attributes[i] = (struct mr_attribute){
+        .number = (uint32_t)mr_pg_result_number(row, 0, COLUMN_NUMBER), .name = name};
     return MR_OK;
 }
 
@@ -42,14 +51,14 @@ mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_
                              uint32_t oid, struct mr_pg_columns *columns,
                              struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns to copy", "ninnb", 0, UINT32_MAX};
+    static const struct mr_pg_shape shape = {"the columns to copy", "ninnbn", 0, UINT32_MAX};
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
     mr_sql_add_sent(&sql, options->publication, NULL, mr_pg_server_version(conn));
     mr_text_string(
         &sql, " SELECT s.oid::bigint, a.attname, a.atttypid::bigint, a.atttypmod,"
               " c.relreplident = 'f' OR coalesce(a.attnum = ANY"
-              " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) FROM sent s"
+              " ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false), a.attnum FROM sent s"
               " JOIN pg_class c ON c.oid = s.oid"
               " JOIN pg_attribute a ON a.attrelid = s.oid AND a.attnum > 0 AND NOT a.attisdropped"
               " AND " MR_SQL_IS_SENT

@@ -180,6 +180,8 @@ static mr_status make_relation(struct reading *reading, struct mr_error *ret_err
         .column_count = reading->columns.oid == root->oid ? reading->columns.count : 0,
         .columns = reading->columns.columns,
         .key_columns = key,
+        .attribute_count = reading->columns.oid == root->oid ? reading->columns.count : 0,
+        .attributes = reading->columns.attributes,
     };
     mr_status status =
         mr_pg_catalog_describe(reading->catalog, &copy->view.transaction, &view, ret_error);

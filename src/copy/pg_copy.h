@@ -66,6 +66,7 @@ struct mr_pg_columns {
     mr_status (*take)(struct mr_pg_columns *columns, struct mr_error *ret_error);
     void *context;
     struct mr_column columns[MR_COLUMNS_MAX];
+    struct mr_attribute attributes[MR_COLUMNS_MAX];
     char names[MR_COLUMNS_MAX][MR_IDENTIFIER_MAX + 1];
 };
 

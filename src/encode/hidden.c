@@ -13,12 +13,21 @@
  * that was swapped for another may still be written to. */
 enum { STORED_BYTES_MAX = 64 * 1024, SAME_NAME_MAX = 4 };
 
+/* A column that was hidden once, by the number that only it has, and the name that it had then. */
+struct numbered {
+    uint32_t number;
+    char *name;
+};
+
 struct seen {
     uint32_t oid;
     char *name, *topic; /* "schema.table"; "": all its streams */
     char **columns;     /* all of them, */
     bool *hides;        /* and whether that one is hidden */
     uint32_t count;
+    struct numbered *numbers; /* of all that ever were */
+    uint32_t number_count, number_room;
+    bool is_numbered; /* those that are hidden are all among them */
 };
 
 struct mr_hidden {
@@ -68,6 +77,10 @@ static void seen_done(struct seen *seen)
     for (uint32_t i = 0; i < seen->count; i++) {
         free(seen->columns[i]);
     }
+    for (uint32_t i = 0; i < seen->number_count; i++) {
+        free(seen->numbers[i].name);
+    }
+    free(seen->numbers);
     free(seen->columns);
     free(seen->hides);
     free(seen->name);
@@ -118,6 +131,176 @@ static const char *lost_of(const struct seen *seen, const struct mr_relation *no
     for (uint32_t i = 0; i < now->column_count && lost != NULL; i++) {
         if (!hides[i] && !is_shown_in(seen, now->columns[i].name)) {
             return lost;
+        }
+    }
+    return NULL;
+}
+
+/* Whether all of `now` before column `end` was, in this order, before column `seen_end`: else one of them may be a column after that. */
+static bool was_before(const struct seen *seen, uint32_t seen_end, const struct mr_relation *now,
+                       uint32_t end)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < seen_end && at < end; i++) {
+        at += strcmp(seen->columns[i], now->columns[at].name) == 0;
+    }
+    return at == end;
+}
+
+/* Whether it is hidden still: by its name, or by one that no column had. */
+static bool is_still_hidden(const struct seen *seen, uint32_t i, const struct mr_relation *now,
+                            const bool *hides)
+{
+    for (uint32_t at = 0; at < now->column_count; at++) {
+        const char *name = now->columns[at].name;
+        bool may_be_it = strcmp(name, seen->columns[i]) == 0;
+        bool is_new = true;
+        for (uint32_t k = 0; k < seen->count; k++) {
+            is_new &= strcmp(name, seen->columns[k]) != 0;
+        }
+        if (hides[at] && (may_be_it || is_new) && was_before(seen, i, now, at)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The first hidden column that another one, which is shown, may be: by names alone, which swap easily. NULL: none. */
+static const char *doubtful_of(const struct seen *seen, const struct mr_relation *now,
+                               const bool *hides)
+{
+    bool shows = false;
+    for (uint32_t i = 0; i < now->column_count; i++) {
+        shows |= !hides[i];
+    }
+    for (uint32_t i = 0; shows && i < seen->count; i++) {
+        if (seen->hides[i] && !is_still_hidden(seen, i, now, hides)) {
+            return seen->columns[i];
+        }
+    }
+    return NULL;
+}
+
+/* Which columns of the catalog those of a version may be, both in the order of the numbers: one whose name is certain has a column of that
+ * name, or none where the publication leaves it out; any other may be any column, or none. */
+struct places {
+    const struct mr_relation *now;
+    bool *is_sure;        /* of each attribute: it has the column of its name */
+    bool is_open;         /* no name is certain */
+    bool *before, *after; /* [attribute][column]: those before, or from there on, fit each other */
+};
+
+static bool *place_at(bool *table, const struct mr_relation *now, uint32_t attribute,
+                      uint32_t column)
+{
+    return &table[(size_t)attribute * (now->column_count + 1) + column];
+}
+
+static bool place_fits(const struct places *places, uint32_t attribute, uint32_t column)
+{
+    const struct mr_relation *now = places->now;
+    const char *name = now->attributes[attribute].name;
+    return places->is_open || name == NULL || strcmp(name, now->columns[column].name) == 0;
+}
+
+static bool may_be(const struct places *places, uint32_t attribute, uint32_t column)
+{
+    return place_fits(places, attribute, column) &&
+           *place_at(places->before, places->now, attribute, column) &&
+           *place_at(places->after, places->now, attribute + 1, column + 1);
+}
+
+static void fill_before(struct places *places)
+{
+    const struct mr_relation *now = places->now;
+    for (uint32_t a = 0; a <= now->attribute_count; a++) {
+        for (uint32_t c = 0; c <= now->column_count; c++) {
+            *place_at(places->before, now, a, c) =
+                (a == 0 && c == 0) ||
+                (a > 0 && !places->is_sure[a - 1] && *place_at(places->before, now, a - 1, c)) ||
+                (a > 0 && c > 0 && *place_at(places->before, now, a - 1, c - 1) &&
+                 place_fits(places, a - 1, c - 1));
+        }
+    }
+}
+
+static void fill_after(struct places *places)
+{
+    const struct mr_relation *now = places->now;
+    const uint32_t attributes = now->attribute_count, columns = now->column_count;
+    for (uint32_t a = attributes + 1; a-- > 0;) {
+        for (uint32_t c = columns + 1; c-- > 0;) {
+            *place_at(places->after, now, a, c) =
+                (a == attributes && c == columns) ||
+                (a < attributes && !places->is_sure[a] &&
+                 *place_at(places->after, now, a + 1, c)) ||
+                (a < attributes && c < columns && *place_at(places->after, now, a + 1, c + 1) &&
+                 place_fits(places, a, c));
+        }
+    }
+}
+
+static bool fill_places(struct places *places, bool is_open)
+{
+    const struct mr_relation *now = places->now;
+    places->is_open = is_open;
+    for (uint32_t a = 0; a < now->attribute_count; a++) {
+        const char *name = now->attributes[a].name;
+        uint32_t column;
+        places->is_sure[a] =
+            !is_open && name != NULL && mr_relation_find_column(now, mr_slice_of(name), &column);
+    }
+    fill_before(places);
+    fill_after(places);
+    return *place_at(places->after, now, 0, 0);
+}
+
+/* False: the catalog does not know the table any more. Where what should be certain does not fit (an ALTER TABLE of an older transaction
+ * came after this place of the stream), nothing is. */
+static bool places_init(struct places *places, const struct mr_relation *now)
+{
+    size_t size = (size_t)(now->attribute_count + 1) * (now->column_count + 1);
+    *places = (struct places){.now = now,
+                              .is_sure = MR_NEW_ARRAY(bool, now->attribute_count + 1),
+                              .before = MR_NEW_ARRAY(bool, size),
+                              .after = MR_NEW_ARRAY(bool, size)};
+    return fill_places(places, false) || fill_places(places, true);
+}
+
+static void places_done(struct places *places)
+{
+    free(places->is_sure);
+    free(places->before);
+    free(places->after);
+}
+
+/* The column's number; 0: it may be one of several. */
+static uint32_t number_of(const struct places *places, uint32_t column)
+{
+    uint32_t number = 0;
+    for (uint32_t a = 0; a < places->now->attribute_count; a++) {
+        if (may_be(places, a, column)) {
+            if (number != 0) {
+                return 0;
+            }
+            number = places->now->attributes[a].number;
+        }
+    }
+    return number;
+}
+
+/* A column that was hidden, and may be one that is shown; NULL: none. */
+static const char *shown_of(const struct seen *seen, const struct places *places, const bool *hides)
+{
+    const struct mr_relation *now = places->now;
+    for (uint32_t i = 0; i < seen->number_count; i++) {
+        for (uint32_t a = 0; a < now->attribute_count; a++) {
+            bool is_it = now->attributes[a].number == seen->numbers[i].number;
+            for (uint32_t c = 0; is_it && c < now->column_count; c++) {
+                if (!hides[c] && may_be(places, a, c)) {
+                    return seen->numbers[i].name;
+                }
+            }
         }
     }
     return NULL;
@@ -185,8 +368,37 @@ static void drop_oldest(struct mr_hidden *hidden, const char *name, const char *
     }
 }
 
-static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now, const char *name,
-                      const char *topic, const bool *hides)
+static void add_number(struct seen *seen, uint32_t number, const char *name)
+{
+    for (uint32_t i = 0; i < seen->number_count; i++) {
+        if (seen->numbers[i].number == number) {
+            return;
+        }
+    }
+    MR_GROW(seen->numbers, seen->number_room, seen->number_count + 1);
+    seen->numbers[seen->number_count++] =
+        (struct numbered){.number = number, .name = MR_STRDUP(name)};
+}
+
+/* Once hidden, a column stays so whatever its name: that of before goes on. */
+static void number_seen(struct seen *made, const struct seen *before, const struct places *places)
+{
+    for (uint32_t i = 0; i < before->number_count; i++) {
+        add_number(made, before->numbers[i].number, before->numbers[i].name);
+    }
+    made->is_numbered = places != NULL;
+    for (uint32_t c = 0; places != NULL && c < made->count; c++) {
+        uint32_t number = made->hides[c] ? number_of(places, c) : 0;
+        if (number != 0) {
+            add_number(made, number, made->columns[c]);
+        }
+        made->is_numbered &= !made->hides[c] || number != 0;
+    }
+}
+
+static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
+                      const struct places *places, const char *name, const char *topic,
+                      const bool *hides)
 {
     struct seen *seen = find_seen(hidden, now->oid, NULL, topic);
     bool matters = hides_any(hides, now->column_count) || find_seen(hidden, 0, name, topic) != NULL;
@@ -209,6 +421,7 @@ static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now, c
         made.columns[i] = MR_STRDUP(now->columns[i].name);
         made.hides[i] = hides[i];
     }
+    number_seen(&made, seen, places);
     seen_done(seen);
     *seen = made;
 }
@@ -218,26 +431,27 @@ static mr_status unmatched(const struct mr_hidden *hidden, const struct mr_relat
 {
     if (hidden->unmatched == MR_UNMATCHED_WARN) {
         mr_log(MR_LOG_WARN, "columns_unmatched",
-               "a rule for columns hid a column that the table does not have (any more); if it was "
-               "renamed, its values go out as they are",
+               "a rule for columns hid a column that the table does not have (any more), or not "
+               "surely under that name; if it was renamed, its values go out as they are",
                MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table),
                MR_LOG_STR("column", column));
         return MR_OK;
     }
     return mr_fail(ret_error, MR_ERR_POISON,
                    "table %s.%s: the rules for columns (columns.*) hid column \"%s\"%s%s, and no "
-                   "column of that name is hidden at this place of the stream: if it was renamed, "
-                   "its values would go out as they are, so nothing of the table does; name the "
-                   "column and the table as they are now (\"%s.%s:(%s|new_name)\" fits rows of "
-                   "both), take the rule out if the column is gone, or set columns.unmatched = "
-                   "\"warn\"",
+                   "column is surely that one and hidden at this place of the stream: if it was "
+                   "renamed, its values would go out as they are, so nothing of the table does; "
+                   "name the column and the table as they are now (\"%s.%s:(%s|new_name)\" fits "
+                   "rows of both), take the rule out if the column is gone, or set "
+                   "columns.unmatched = \"warn\"",
                    now->schema, now->table, column, before == NULL ? "" : " of ",
                    before == NULL ? "" : before, now->schema, now->table, column);
 }
 
+/* `places`: NULL where the catalog does not know the table. Numbers are certain where both versions have them; else names decide. */
 static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation *now,
-                              const char *name, const char *topic, const bool *hides,
-                              struct mr_error *ret_error)
+                              const struct places *places, const char *name, const char *topic,
+                              const bool *hides, struct mr_error *ret_error)
 {
     const struct seen *by_oid = find_seen(hidden, now->oid, NULL, topic);
     const struct seen *by_name = find_seen(hidden, 0, name, topic);
@@ -246,10 +460,14 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
     if (by_oid == NULL && by_name == NULL) {
         column = missing_of(hidden, now, topic);
     }
-    if (column == NULL && by_oid != NULL && (column = lost_of(by_oid, now, hides)) != NULL) {
-        before = strcmp(by_oid->name, name) == 0 ? NULL : by_oid->name;
+    if (by_oid != NULL) {
+        column = places == NULL ? NULL : shown_of(by_oid, places, hides);
+        if (column == NULL && (places == NULL || !by_oid->is_numbered)) {
+            column = doubtful_of(by_oid, now, hides);
+        }
+        before = column == NULL || strcmp(by_oid->name, name) == 0 ? NULL : by_oid->name;
     }
-    if (column == NULL && by_name != NULL) {
+    if (column == NULL && by_name != NULL && by_name != by_oid) {
         column = lost_of(by_name, now, hides);
     }
     return column == NULL ? MR_OK : unmatched(hidden, now, before, column, ret_error);
@@ -261,10 +479,15 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
     topic = topic == NULL ? "" : topic;
+    struct places all;
+    const struct places *places = places_init(&all, relation) ? &all : NULL;
     MR_HOLD(&hidden->lock);
-    MR_TRY(judge_hidden(hidden, relation, name.data, topic, hides, ret_error));
-    keep_seen(hidden, relation, name.data, topic, hides);
-    return MR_OK;
+    mr_status status = judge_hidden(hidden, relation, places, name.data, topic, hides, ret_error);
+    if (status == MR_OK) {
+        keep_seen(hidden, relation, places, name.data, topic, hides);
+    }
+    places_done(&all);
+    return status;
 }
 
 /* Each column's name has a sign before it: - for one that is hidden. */
@@ -282,6 +505,18 @@ static void add_seen(cJSON *tables, const struct seen *seen)
     }
 }
 
+/* Apart from the tables, so that an older millrace reads those: whether all are there, then numbers and names. */
+static void add_numbers(cJSON *all, const struct seen *seen)
+{
+    cJSON *numbers = cJSON_CreateArray();
+    cJSON_AddItemToArray(all, numbers);
+    cJSON_AddItemToArray(numbers, cJSON_CreateBool(seen->is_numbered));
+    for (uint32_t i = 0; i < seen->number_count; i++) {
+        cJSON_AddItemToArray(numbers, cJSON_CreateNumber(seen->numbers[i].number));
+        cJSON_AddItemToArray(numbers, cJSON_CreateString(seen->numbers[i].name));
+    }
+}
+
 char *mr_hidden_format(struct mr_hidden *hidden)
 {
     MR_HOLD(&hidden->lock);
@@ -291,8 +526,10 @@ char *mr_hidden_format(struct mr_hidden *hidden)
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "rules", hidden->mark);
     cJSON *tables = cJSON_AddArrayToObject(json, "tables");
+    cJSON *numbers = cJSON_AddArrayToObject(json, "numbers");
     for (uint32_t i = 0; i < hidden->count; i++) {
         add_seen(tables, &hidden->seen[i]);
+        add_numbers(numbers, &hidden->seen[i]);
     }
     char *text = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);
@@ -311,7 +548,19 @@ char *mr_hidden_format(struct mr_hidden *hidden)
     return text;
 }
 
-static void take_seen(struct mr_hidden *hidden, const cJSON *table)
+static void take_numbers(struct seen *seen, const cJSON *numbers)
+{
+    const cJSON *number = cJSON_GetArrayItem(numbers, 0);
+    seen->is_numbered = cJSON_IsTrue(number);
+    number = number == NULL ? NULL : number->next;
+    for (; number != NULL && number->next != NULL; number = number->next->next) {
+        if (cJSON_IsNumber(number) && cJSON_IsString(number->next)) {
+            add_number(seen, (uint32_t)number->valuedouble, number->next->valuestring);
+        }
+    }
+}
+
+static void take_seen(struct mr_hidden *hidden, const cJSON *table, const cJSON *numbers)
 {
     const int size = cJSON_GetArraySize(table);
     const cJSON *oid = cJSON_GetArrayItem(table, 0);
@@ -334,6 +583,7 @@ static void take_seen(struct mr_hidden *hidden, const cJSON *table)
         seen.columns[seen.count] = MR_STRDUP(column->valuestring + 1);
         seen.hides[seen.count++] = column->valuestring[0] == '-';
     }
+    take_numbers(&seen, numbers);
     MR_GROW(hidden->seen, hidden->room, hidden->count + 1);
     hidden->seen[hidden->count++] = seen;
 }
@@ -346,9 +596,12 @@ void mr_hidden_take(struct mr_hidden *hidden, const char *json)
     if (cJSON_IsString(mark) && strcmp(mark->valuestring, hidden->mark) == 0) {
         forget_all(hidden);
         const cJSON *table;
+        const cJSON *numbers = cJSON_GetObjectItemCaseSensitive(object, "numbers");
+        numbers = numbers == NULL ? NULL : numbers->child; /* an older millrace has none */
         cJSON_ArrayForEach(table, cJSON_GetObjectItemCaseSensitive(object, "tables"))
         {
-            take_seen(hidden, table);
+            take_seen(hidden, table, numbers);
+            numbers = numbers == NULL ? NULL : numbers->next;
         }
     }
     cJSON_Delete(object);

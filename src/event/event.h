@@ -152,6 +152,12 @@ struct mr_layout;
 
 /* One version of a table's shape, as the stream describes it. Immutable; a change of the table makes a
  * new one. Owned by the decoder's cache, valid until the cache announces its end. */
+/* A column as the catalog knows it, by the number that it keeps whatever its name (pg_attribute.attnum), and no other ever gets. */
+struct mr_attribute {
+    uint32_t number;
+    const char *name; /* NULL: it may have had any at that place of the stream, or not have been */
+};
+
 struct mr_relation {
     uint32_t oid;
     const char *schema;
@@ -171,6 +177,10 @@ struct mr_relation {
     bool is_narrowed; /* its identity is what all its partitions' have of it; */
     uint32_t narrows; /* of a partition that has less of it the table's OID, else 0 */
     enum mr_replica_identity told_identity; /* the server's word, whatever partitions have */
+    /* Which of the table's columns these are, by number: all that it may have had. None: not asked (no rules for columns), or the catalog
+     * does not know the table any more. */
+    uint32_t attribute_count;
+    const struct mr_attribute *attributes;
     struct mr_layout *layout; /* columns and key, shared with others; NULL: they are its own */
     size_t bytes;             /* of memory, without the layout */
 };

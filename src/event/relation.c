@@ -187,17 +187,36 @@ static void layout_release(struct mr_layouts *layouts, struct mr_layout *layout)
     free(layout);
 }
 
+_Static_assert(sizeof(struct mr_relation) % _Alignof(struct mr_attribute) == 0, "so are these");
+
+static size_t relation_size(const struct mr_relation *view)
+{
+    size_t size = sizeof(struct mr_relation) + strlen(view->schema) + 1 + strlen(view->table) + 1 +
+                  view->attribute_count * sizeof(struct mr_attribute);
+    for (uint32_t i = 0; i < view->attribute_count; i++) {
+        const char *name = view->attributes[i].name;
+        size += name == NULL ? 0 : strlen(name) + 1;
+    }
+    return size;
+}
+
 struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_relation *view)
 {
-    size_t bytes = sizeof(struct mr_relation) + strlen(view->schema) + 1 + strlen(view->table) + 1;
+    size_t bytes = relation_size(view);
     struct mr_relation *relation = (struct mr_relation *)MR_ALLOC(bytes);
     struct mr_layout *layout = layout_take(layouts, view);
-    char *names = (char *)(relation + 1);
+    struct mr_attribute *attributes = (struct mr_attribute *)(relation + 1);
+    char *names = (char *)(attributes + view->attribute_count);
     *relation = *view;
     relation->schema = copy_name(&names, view->schema);
     relation->table = copy_name(&names, view->table);
     relation->columns = layout->columns;
     relation->key_columns = layout->key_columns;
+    for (uint32_t i = 0; i < view->attribute_count; i++) {
+        attributes[i].number = view->attributes[i].number;
+        attributes[i].name = copy_name(&names, view->attributes[i].name);
+    }
+    relation->attributes = attributes;
     relation->narrows = 0;
     relation->layout = layout;
     relation->bytes = bytes;
@@ -230,6 +249,18 @@ uint64_t mr_relation_layout_number(const struct mr_relation *relation)
     return relation->layout == NULL ? 0 : relation->layout->number;
 }
 
+static bool attributes_match(const struct mr_relation *a, const struct mr_relation *b)
+{
+    bool matches = a->attribute_count == b->attribute_count;
+    for (uint32_t i = 0; matches && i < a->attribute_count; i++) {
+        const struct mr_attribute *x = &a->attributes[i];
+        const struct mr_attribute *y = &b->attributes[i];
+        matches = x->number == y->number && (x->name == NULL) == (y->name == NULL) &&
+                  (x->name == NULL || strcmp(x->name, y->name) == 0);
+    }
+    return matches;
+}
+
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation *view)
 {
     return relation->is_unlisted == view->is_unlisted &&
@@ -237,5 +268,6 @@ bool mr_relation_matches(const struct mr_relation *relation, const struct mr_rel
            relation->told_identity == view->told_identity &&
            relation->key_is_chosen == view->key_is_chosen &&
            strcmp(relation->schema, view->schema) == 0 &&
-           strcmp(relation->table, view->table) == 0 && layout_matches(relation->layout, view);
+           strcmp(relation->table, view->table) == 0 && layout_matches(relation->layout, view) &&
+           attributes_match(relation, view);
 }

@@ -28,6 +28,7 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
     mr_pg_key_order_done(&catalog->order);
     mr_pg_captured_done(&catalog->captured);
     mr_by_oid_done(&catalog->types);
+    mr_pg_attributes_done(&catalog->attributes);
     mr_text_done(&catalog->parent_columns);
 }
 
@@ -114,6 +115,10 @@ static mr_status ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
     if (question->kind == MR_PG_ASK_TYPE) {
         return ask_type(catalog, conn, ret_error);
     }
+    if (question->kind == MR_PG_ASK_COLUMNS) {
+        return mr_pg_attributes_ask(&catalog->attributes, conn, question->oid,
+                                    &question->transaction, ret_error);
+    }
     if (question->kind == MR_PG_ASK_KEY) {
         MR_TRY(
             mr_pg_keys_ask(&catalog->keys, conn, question->oid, &question->transaction, ret_error));
@@ -156,11 +161,10 @@ mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *co
 mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
                              struct mr_error *ret_error)
 {
-    static const char *const names[] = {[MR_PG_ASK_NOTHING] = "",
-                                        [MR_PG_ASK_PARENT] = "parent",
-                                        [MR_PG_ASK_KEY] = "key",
-                                        [MR_PG_ASK_ORDER] = "order of the key",
-                                        [MR_PG_ASK_TYPE] = "types"};
+    static const char *const names[] = {
+        [MR_PG_ASK_NOTHING] = "",   [MR_PG_ASK_PARENT] = "parent",
+        [MR_PG_ASK_KEY] = "key",    [MR_PG_ASK_ORDER] = "order of the key",
+        [MR_PG_ASK_TYPE] = "types", [MR_PG_ASK_COLUMNS] = "columns"};
     struct mr_pg_question question = catalog->question;
     catalog->question = (struct mr_pg_question){0};
     if (status == MR_AGAIN) {
@@ -281,11 +285,28 @@ static mr_status find_types(struct mr_pg_catalog *catalog, const struct mr_trans
     return MR_OK;
 }
 
+/* A copy has read them with the columns. */
+static mr_status find_attributes(struct mr_pg_catalog *catalog,
+                                 const struct mr_transaction *transaction, struct mr_relation *view)
+{
+    const struct mr_pg_attributes *known = &catalog->attributes;
+    if (!catalog->options->hides_columns || view->attributes != NULL) {
+        return MR_OK;
+    }
+    if (known->oid != view->oid || known->lsn != transaction->commit_lsn) {
+        return leave(catalog, MR_PG_ASK_COLUMNS, transaction, view, NULL);
+    }
+    view->attributes = known->items;
+    view->attribute_count = known->count;
+    return MR_OK;
+}
+
 static mr_status describe_ours(struct mr_pg_catalog *catalog,
                                const struct mr_transaction *transaction, struct mr_relation *view,
                                struct mr_error *ret_error)
 {
     MR_TRY(find_types(catalog, transaction, view));
+    MR_TRY(find_attributes(catalog, transaction, view));
     return find_key(catalog, transaction, view, ret_error);
 }
 

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "postgres/catalog/pg_attributes.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_key_order.h"
 #include "postgres/catalog/pg_types.h"
@@ -17,6 +18,7 @@ enum mr_pg_question_kind {
     MR_PG_ASK_KEY,    /* and the order of the key, where that matters */
     MR_PG_ASK_ORDER,
     MR_PG_ASK_TYPE,
+    MR_PG_ASK_COLUMNS, /* which they are, where rules hide some */
 };
 
 struct mr_pg_question {
@@ -35,7 +37,8 @@ struct mr_pg_catalog {
     struct mr_pg_keys keys;
     struct mr_pg_key_order order;
     struct mr_pg_captured captured;
-    struct mr_by_oid types; /* pg_types.h */
+    struct mr_by_oid types;             /* pg_types.h */
+    struct mr_pg_attributes attributes; /* of the table that was asked for last */
     struct mr_pg_question question;
     /* Whose parent was asked for last, and for which transaction. */
     uint32_t parent_oid;
