@@ -193,10 +193,11 @@ static mr_lsn change_of_context(const char *context)
     return mr_lsn_of_server(found);
 }
 
-/* What the server reported: of its texts only the primary message, because detail, hint and context quote values of rows. */
+/* What the server reported: of its texts only the primary message, because detail, hint and context quote values of rows; and that only
+ * where it does not. */
 struct report {
     const char *sqlstate, *message;
-    char text[512]; /* the message, in one line */
+    char text[512]; /* the message, in one line, or what is said instead */
 };
 
 /* False: libpq reports something itself. */
@@ -219,12 +220,20 @@ static mr_status fail_report(const struct report *report, mr_status status, cons
     return fail_with(ret_error, status, subject, text, report->sqlstate, remedy);
 }
 
-mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
-                            struct mr_error *ret_error)
+static mr_status fail_answered(PGconn *libpq, const PGresult *result, const char *subject,
+                               bool is_of_rows, struct mr_error *ret_error)
 {
     struct report report;
     if (!read_report(result, &report)) {
         return mr_pg_fail_broken(libpq, ret_error);
+    }
+    const struct mr_pg_origin origin = {
+        .has_place = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION) != NULL,
+        .has_context = PQresultErrorField(result, PG_DIAG_CONTEXT) != NULL,
+        .is_of_rows = is_of_rows};
+    const char *instead = mr_pg_error_unquoted(report.sqlstate, &origin);
+    if (instead != NULL) {
+        snprintf(report.text, sizeof(report.text), "%s", instead);
     }
     /* The code stands for what was not granted, too; the function's name is the same in each language (rls.c,
      * check_enable_rls; elog.c, send_message_to_frontend). */
@@ -237,6 +246,18 @@ mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *s
         status = mr_pg_stream_error_classify("54000", "", true, &remedy);
     }
     return fail_report(&report, status, subject, remedy, ret_error);
+}
+
+mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
+                            struct mr_error *ret_error)
+{
+    return fail_answered(libpq, result, subject, false, ret_error);
+}
+
+mr_status mr_pg_fail_rows(PGconn *libpq, const PGresult *result, const char *subject,
+                          struct mr_error *ret_error)
+{
+    return fail_answered(libpq, result, subject, true, ret_error);
 }
 
 mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_change,

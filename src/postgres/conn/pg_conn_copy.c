@@ -22,7 +22,7 @@ static mr_status refused(struct mr_pg_conn *conn, const PGresult *result,
     snprintf(refusal->sqlstate, sizeof(refusal->sqlstate), "%s", sqlstate == NULL ? "" : sqlstate);
     refusal->has_place = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION) != NULL;
     refusal->has_context = PQresultErrorField(result, PG_DIAG_CONTEXT) != NULL;
-    return mr_pg_fail_result(conn->libpq, result, "PostgreSQL", ret_error);
+    return mr_pg_fail_rows(conn->libpq, result, "PostgreSQL", ret_error);
 }
 
 const struct mr_pg_refusal *mr_pg_copy_refusal(const struct mr_pg_conn *conn)

@@ -76,6 +76,10 @@ mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error);
 mr_status mr_pg_fail_result(PGconn *libpq, const PGresult *result, const char *subject,
                             struct mr_error *ret_error);
 
+/* The same, where rows of tables are read, or conditions on them run. */
+mr_status mr_pg_fail_rows(PGconn *libpq, const PGresult *result, const char *subject,
+                          struct mr_error *ret_error);
+
 /* The same in the stream. `*ret_change`: where the change begins at which the output plugin failed; 0: it did not. */
 mr_status mr_pg_fail_stream(PGconn *libpq, const PGresult *result, mr_lsn *ret_change,
                             struct mr_error *ret_error);

@@ -85,6 +85,43 @@ mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const 
     return classify(sqlstate, message, MR_ERR_CONFIG, ret_remedy);
 }
 
+/* What is said of a value's error: the code's name in PostgreSQL's appendix A, or its class'. First match wins. */
+static const struct {
+    const char *sqlstates;
+    const char *text;
+} of_value[] = {
+    {"22P02", "a value can't be read as that type (invalid_text_representation)"},
+    {"22003", "a value is out of range (numeric_value_out_of_range)"},
+    {"22007|22008", "a value is no date or time, or out of range"},
+    {"22012", "division by zero"},
+    {"22*", "a value is not what it should be (data_exception)"},
+    {"23*", "a row breaks a rule of its table (integrity_constraint_violation)"},
+    {"P0*|38*|39*", "a function has raised an error"},
+};
+
+/* Of these the message is the server's own, about itself and its objects: rights, disk, connections, locks, corrupt pages. */
+#define OF_SERVER "08*|25*|28*|40*|42501|53*|55*|57*|58*|XX001|XX002"
+
+const char *mr_pg_error_unquoted(const char *sqlstate, const struct mr_pg_origin *origin)
+{
+    mr_slice code = mr_slice_of(sqlstate);
+    if (origin->has_place && !origin->has_context) {
+        return NULL;
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(of_value); i++) {
+        /* Ours outside of rows: a setting or a snapshot that is not there. */
+        bool is_ours = !origin->is_of_rows && !origin->has_context &&
+                       (strcmp(sqlstate, "22023") == 0 || strncmp(sqlstate, "23", 2) == 0);
+        if (mr_is_among(of_value[i].sqlstates, code) && !is_ours) {
+            return of_value[i].text;
+        }
+    }
+    bool may_quote = origin->is_of_rows || origin->has_context;
+    bool is_of_server =
+        mr_is_among(OF_SERVER, code) && !(origin->is_of_rows && origin->has_context);
+    return may_quote && !is_of_server ? "an error whose text may quote a row" : NULL;
+}
+
 /* Of an error within a callback of the output plugin, which is about the change at hand and comes again there. */
 static const struct {
     const char *sqlstate;

@@ -157,12 +157,45 @@ static void test_classify_refusal(void **state)
     }
 }
 
+static void test_unquoted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sqlstate;
+        struct mr_pg_origin origin;
+        bool is_said;
+    } cases[] = {
+        {"22P02", {0}, false},
+        {"22P02", {.is_of_rows = true}, false},
+        {"22P02", {.has_place = true, .is_of_rows = true}, true}, /* 'x'::int in the statement */
+        {"22P02", {.has_place = true, .has_context = true}, false},
+        {"22023", {0}, true}, /* invalid snapshot identifier */
+        {"22023", {.is_of_rows = true}, false},
+        {"23505", {0}, true},                   /* a constraint's name */
+        {"42704", {0}, true},                   /* publication "p" does not exist */
+        {"42704", {.is_of_rows = true}, false}, /* type "a value" does not exist */
+        {"42703", {.has_place = true, .is_of_rows = true}, true},
+        {"42501", {.is_of_rows = true}, true},
+        {"57014", {.is_of_rows = true}, true},
+        {"57014", {.has_context = true}, true},
+        {"57014", {.has_context = true, .is_of_rows = true}, false}, /* RAISE … USING ERRCODE */
+        {"P0001", {0}, false},
+        {"XX000", {.is_of_rows = true}, false}, /* elog of an extension */
+        {"XX001", {.is_of_rows = true}, true},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        bool is_said = mr_pg_error_unquoted(cases[i].sqlstate, &cases[i].origin) == NULL;
+        if (is_said != cases[i].is_said) {
+            fail_msg("case %zu: %s", i, cases[i].sqlstate);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_classify_by_code),
-        cmocka_unit_test(test_stream_error_classify),
-        cmocka_unit_test(test_classify_connection),
+        cmocka_unit_test(test_classify_by_code),      cmocka_unit_test(test_unquoted),
+        cmocka_unit_test(test_stream_error_classify), cmocka_unit_test(test_classify_connection),
         cmocka_unit_test(test_classify_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
