@@ -306,6 +306,12 @@ static const char *shown_of(const struct seen *seen, const struct places *places
     return NULL;
 }
 
+static bool rule_names(const struct mr_column_rule *rule, const char *schema, const char *table)
+{
+    return strcmp(rule->table.schema.text, schema) == 0 &&
+           strcmp(rule->table.table.text, table) == 0;
+}
+
 /* A rule that names this table and one column, which the table does not have. */
 static const char *missing_of(const struct mr_hidden *hidden, const struct mr_relation *now,
                               const char *topic)
@@ -317,8 +323,9 @@ static const char *missing_of(const struct mr_hidden *hidden, const struct mr_re
                         mr_pattern_is_name(&rule->table.schema) &&
                         mr_pattern_is_name(&rule->table.table) && mr_pattern_is_name(&rule->column);
         uint32_t column;
-        if (is_about && strcmp(rule->table.schema.text, now->schema) == 0 &&
-            strcmp(rule->table.table.text, now->table) == 0 &&
+        if (is_about &&
+            (rule_names(rule, now->schema, now->table) ||
+             (now->root_table != NULL && rule_names(rule, now->root_schema, now->root_table))) &&
             !mr_relation_find_column(now, mr_slice_of(rule->column.text), &column)) {
             return rule->column.text;
         }
@@ -460,6 +467,12 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
     if (by_oid == NULL && by_name == NULL) {
         column = missing_of(hidden, now, topic);
     }
+    if (by_oid == NULL && column == NULL && now->root_table != NULL) {
+        MR_TEXT(root);
+        mr_text_format(&root, "%s.%s", now->root_schema, now->root_table);
+        const struct seen *by_root = find_seen(hidden, 0, root.data, topic);
+        column = by_root == NULL ? NULL : doubtful_of(by_root, now, hides);
+    }
     if (by_oid != NULL) {
         column = places == NULL ? NULL : shown_of(by_oid, places, hides);
         if (column == NULL && (places == NULL || !by_oid->is_numbered)) {
@@ -473,9 +486,43 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
     return column == NULL ? MR_OK : unmatched(hidden, now, before, column, ret_error);
 }
 
+/* Whether all rules are about this table by its own name. */
+static bool all_name(const struct mr_hidden *hidden, const struct mr_relation *now)
+{
+    for (uint32_t i = 0; i < hidden->rule_count; i++) {
+        if (!mr_table_pattern_matches(&hidden->rules[i].table, mr_slice_of(now->schema),
+                                      mr_slice_of(now->table))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Which rules are about its table nobody knows. */
+static mr_status rootless(const struct mr_hidden *hidden, const struct mr_relation *now,
+                          struct mr_error *ret_error)
+{
+    if (hidden->unmatched == MR_UNMATCHED_WARN) {
+        mr_log(MR_LOG_WARN, "columns_unmatched",
+               "a table was a partition, and it is not known of which table: the rules for columns "
+               "of that do not hide its values",
+               MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table));
+        return MR_OK;
+    }
+    return mr_fail(ret_error, MR_ERR_POISON,
+                   "table %s.%s was a partition, and it is not known of which table; a rule for "
+                   "columns (columns.*) of that may hide its values, and no column is surely that "
+                   "one and hidden at this place of the stream, so nothing of it goes out; name it "
+                   "in \"tables\" and in the rules, or set columns.unmatched = \"warn\"",
+                   now->schema, now->table);
+}
+
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
                          const char *topic, const bool *hides, struct mr_error *ret_error)
 {
+    if (relation->is_part && relation->root_table == NULL && !all_name(hidden, relation)) {
+        MR_TRY(rootless(hidden, relation, ret_error));
+    }
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
     topic = topic == NULL ? "" : topic;

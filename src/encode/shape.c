@@ -4,14 +4,18 @@
 #include "encode/values/put.h"
 #include "encode/values/types.h"
 
+/* Rows of a partition may come by its own name (it was detached, or the publication altered); its table's rules are about them, too. */
 static bool rule_fits(const struct mr_column_rule *rule, const struct mr_plan *plan,
                       const char *column)
 {
     const struct mr_relation *relation = plan->relation;
     const char *topic = plan->route == NULL ? NULL : plan->route->topic;
     return (rule->topic == NULL || (topic != NULL && strcmp(rule->topic, topic) == 0)) &&
-           mr_table_pattern_matches(&rule->table, mr_slice_of(relation->schema),
-                                    mr_slice_of(relation->table)) &&
+           (mr_table_pattern_matches(&rule->table, mr_slice_of(relation->schema),
+                                     mr_slice_of(relation->table)) ||
+            (relation->root_table != NULL &&
+             mr_table_pattern_matches(&rule->table, mr_slice_of(relation->root_schema),
+                                      mr_slice_of(relation->root_table)))) &&
            (column == NULL || mr_pattern_matches(&rule->column, mr_slice_of(column)));
 }
 

@@ -177,6 +177,9 @@ struct mr_relation {
     bool is_narrowed; /* its identity is what all its partitions' have of it; */
     uint32_t narrows; /* of a partition that has less of it the table's OID, else 0 */
     enum mr_replica_identity told_identity; /* the server's word, whatever partitions have */
+    /* It is passed on as a partition's, though by its own name; of which table, as its name was (NULL: one of several). */
+    bool is_part;
+    const char *root_schema, *root_table;
     /* Which of the table's columns these are, by number: all that it may have had. None: not asked (no rules for columns), or the catalog
      * does not know the table any more. */
     uint32_t attribute_count;

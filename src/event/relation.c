@@ -197,6 +197,7 @@ static size_t relation_size(const struct mr_relation *view)
         const char *name = view->attributes[i].name;
         size += name == NULL ? 0 : strlen(name) + 1;
     }
+    size += view->root_table == NULL ? 0 : strlen(view->root_schema) + strlen(view->root_table) + 2;
     return size;
 }
 
@@ -217,6 +218,8 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
         attributes[i].name = copy_name(&names, view->attributes[i].name);
     }
     relation->attributes = attributes;
+    relation->root_schema = copy_name(&names, view->root_table == NULL ? NULL : view->root_schema);
+    relation->root_table = copy_name(&names, view->root_table);
     relation->narrows = 0;
     relation->layout = layout;
     relation->bytes = bytes;
@@ -261,6 +264,13 @@ static bool attributes_match(const struct mr_relation *a, const struct mr_relati
     return matches;
 }
 
+static bool roots_match(const struct mr_relation *a, const struct mr_relation *b)
+{
+    return a->is_part == b->is_part && (a->root_table == NULL) == (b->root_table == NULL) &&
+           (a->root_table == NULL || (strcmp(a->root_table, b->root_table) == 0 &&
+                                      strcmp(a->root_schema, b->root_schema) == 0));
+}
+
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation *view)
 {
     return relation->is_unlisted == view->is_unlisted &&
@@ -269,5 +279,5 @@ bool mr_relation_matches(const struct mr_relation *relation, const struct mr_rel
            relation->key_is_chosen == view->key_is_chosen &&
            strcmp(relation->schema, view->schema) == 0 &&
            strcmp(relation->table, view->table) == 0 && layout_matches(relation->layout, view) &&
-           attributes_match(relation, view);
+           attributes_match(relation, view) && roots_match(relation, view);
 }

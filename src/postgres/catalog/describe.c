@@ -264,6 +264,10 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
     }
     view->is_unlisted =
         !mr_pg_captured_takes(&catalog->captured, view->oid, transaction, &view->listed_until);
+    const struct mr_captured_root *root = mr_pg_captured_root(&catalog->captured, view->oid);
+    view->is_part = !view->is_unlisted;
+    view->root_schema = view->is_unlisted || root == NULL ? NULL : root->schema;
+    view->root_table = view->is_unlisted || root == NULL ? NULL : root->table;
     if (mr_pg_captured_find(&catalog->captured, view->oid) == MR_PG_CONFIGURED && !was_asked) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
         snprintf(name, sizeof(name), "%s.%s", view->schema, view->table);

@@ -19,6 +19,17 @@ static bool was_partition(const struct mr_captured_table *table)
     return table != NULL && (table->kind == MR_PG_PARTITION || table->kind == MR_PG_FORMER);
 }
 
+/* One that is there stays as it is. */
+static void keep_root(struct mr_pg_captured *captured, uint32_t oid, const char *schema,
+                      const char *table)
+{
+    struct mr_captured_root *root = mr_by_oid_make(&captured->roots, sizeof(*root), oid);
+    if (root->table == NULL) {
+        root->schema = MR_STRDUP(schema);
+        root->table = MR_STRDUP(table);
+    }
+}
+
 static mr_status take_table(void *context, const struct mr_pg_result *row,
                             struct mr_error *ret_error)
 {
@@ -33,12 +44,21 @@ static mr_status take_table(void *context, const struct mr_pg_result *row,
     struct mr_captured_table *table = mr_by_oid_make(&reading->now.tables, sizeof(*table), oid);
     table->kind = (enum mr_pg_capture)mr_pg_result_number(row, 0, 1);
     table->is_alone = mr_pg_result_true(row, 0, 2);
+    table->root = (uint32_t)mr_pg_result_number(row, 0, 3);
+    if (table->root != 0) {
+        keep_root(&reading->now, table->root, mr_pg_result_value(row, 0, 4),
+                  mr_pg_result_value(row, 0, 5));
+    }
     return MR_OK;
 }
 
 /* What this process has seen as a partition, and is none now. */
 static void keep_former(struct mr_pg_captured *now, const struct mr_pg_captured *before)
 {
+    const struct mr_captured_root *roots = before->roots.items;
+    for (uint32_t i = 0; i < before->roots.count; i++) {
+        keep_root(now, roots[i].oid, roots[i].schema, roots[i].table);
+    }
     const struct mr_captured_table *tables = before->tables.items;
     for (uint32_t i = 0; i < before->tables.count && now->tables.count < TABLES_MAX; i++) {
         if (!was_partition(&tables[i])) {
@@ -59,7 +79,7 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
                               const struct mr_pg_source_options *options,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the published tables", "nnb", 0, UINT32_MAX};
+    static const struct mr_pg_shape shape = {"the published tables", "nnbnSS", 0, UINT32_MAX};
     struct reading reading = {.now = {.horizon = *horizon}};
     struct mr_text sql = {0};
     mr_sql_add_captured(&sql, options, mr_pg_server_version(conn));
@@ -167,9 +187,9 @@ static void log_former(const struct mr_pg_described *described, const char *of)
  * gone. */
 static mr_status look_for_kin(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               const struct mr_pg_described *described, bool was_attached,
-                              bool *ret_is_kin, struct mr_error *ret_error)
+                              bool *ret_is_kin, uint32_t *ret_root, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a partition's table", "SbS", 1, 1};
+    static const struct mr_pg_shape shape = {"a partition's table", "SbSn", 1, 1};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_sql_add_kin(&sql, options, described->schema, described->oid, described->columns,
@@ -178,6 +198,7 @@ static mr_status look_for_kin(struct mr_pg_conn *conn, const struct mr_pg_source
     const char *root = mr_pg_result_value(result, 0, 0);
     const char *gone = mr_pg_result_true(result, 0, 1) ? mr_pg_result_value(result, 0, 2) : NULL;
     *ret_is_kin = root != NULL || gone != NULL;
+    *ret_root = (uint32_t)mr_pg_result_number(result, 0, 3);
     if (*ret_is_kin) {
         log_former(described, root != NULL ? root : gone);
     }
@@ -200,9 +221,10 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
         return MR_OK;
     }
     bool is_kin = was_partition(known);
+    uint32_t root = known == NULL ? 0 : known->root;
     bool was_attached = !look.exists || !look.is_settled;
     if (!is_kin && (was_attached || look.is_renamed)) {
-        MR_TRY(look_for_kin(conn, options, described, was_attached, &is_kin, ret_error));
+        MR_TRY(look_for_kin(conn, options, described, was_attached, &is_kin, &root, ret_error));
     }
     struct mr_captured_table *table =
         mr_by_oid_make(&captured->tables, sizeof(*table), described->oid);
@@ -211,6 +233,7 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
         table->kind == MR_PG_FORMER && table->until != 0 && table->written == look.written;
     table->until = is_as_seen ? table->until : look.exists ? look.at : UINT64_MAX;
     table->kind = is_kin ? MR_PG_FORMER : table->kind;
+    table->root = root;
     table->is_settled = true;
     table->written = look.written;
     return MR_OK;
@@ -219,7 +242,22 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
 void mr_pg_captured_done(struct mr_pg_captured *captured)
 {
     mr_by_oid_done(&captured->tables);
+    const struct mr_captured_root *roots = captured->roots.items;
+    for (uint32_t i = 0; i < captured->roots.count; i++) {
+        free(roots[i].schema);
+        free(roots[i].table);
+    }
+    mr_by_oid_done(&captured->roots);
     captured->horizon = (struct mr_pg_horizon){0};
+}
+
+const struct mr_captured_root *mr_pg_captured_root(const struct mr_pg_captured *captured,
+                                                   uint32_t oid)
+{
+    const struct mr_captured_table *found = table_of(captured, oid);
+    return found == NULL
+               ? NULL
+               : mr_by_oid_find(&captured->roots, sizeof(struct mr_captured_root), found->root);
 }
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid)

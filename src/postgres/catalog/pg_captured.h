@@ -30,11 +30,19 @@ struct mr_captured_table {
     bool is_alone;   /* the publication sends it whether it is a partition or not */
     bool is_settled; /* what is not a partition now was none before, as far back as the slot goes */
     uint32_t written; /* who wrote the description of its first column last; 0: not looked at */
+    uint32_t root; /* of a partition, the configured table; 0: one of several, or it is not known */
     mr_lsn until; /* of a former one: what commits there or later is no partition's; 0: not asked */
+};
+
+/* The name that it had when it was configured. */
+struct mr_captured_root {
+    uint32_t oid;
+    char *schema, *table;
 };
 
 struct mr_pg_captured {
     struct mr_by_oid tables;      /* all that is published */
+    struct mr_by_oid roots;       /* partitioned tables of ours, now or before */
     struct mr_pg_horizon horizon; /* before they were read */
 };
 
@@ -66,6 +74,10 @@ void mr_pg_captured_add_columns(const struct mr_relation *view, struct mr_text *
 mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options,
                              const struct mr_pg_described *described, struct mr_error *ret_error);
+
+/* Whose partition it is or was; NULL: that is not known. */
+const struct mr_captured_root *mr_pg_captured_root(const struct mr_pg_captured *captured,
+                                                   uint32_t oid);
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
 

@@ -322,10 +322,14 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
     mr_text_string(sql, CAPTURED
                    " SELECT a.oid::bigint,"
                    " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END,"
-                   " a.oid IN (SELECT oid FROM chosen)"
-                   " FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
+                   " a.oid IN (SELECT oid FROM chosen), coalesce(r.root, 0)::bigint, n.nspname,"
+                   " rc.relname FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
                    " LEFT JOIN captured c ON c.oid = a.oid LEFT JOIN listed l ON l.oid = a.oid"
-                   " ORDER BY 1");
+                   /* The table itself, where that is partitioned, is in the tree. */
+                   " LEFT JOIN (SELECT t.oid, min(t.root) AS root FROM listed JOIN tree t"
+                   " ON t.root = listed.oid GROUP BY t.oid HAVING count(*) = 1) r ON r.oid = a.oid"
+                   " LEFT JOIN pg_class rc ON rc.oid = r.root"
+                   " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1");
 }
 
 /* Of a transaction that wrote a row of the catalog: it had ended before what the slot still holds began. One that is far behind is. */
@@ -418,7 +422,8 @@ void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *opti
                       " WHERE n.nspname = %L)",
                       schema);
     }
-    mr_text_string(sql, ", (SELECT min(name) FROM gone)");
+    mr_text_string(sql, ", (SELECT min(name) FROM gone), (SELECT CASE WHEN count(*) = 1 THEN"
+                        " min(oid) ELSE 0 END::bigint FROM kin)");
 }
 
 void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
