@@ -175,6 +175,7 @@ static uint32_t take_tables(const struct mr_chunk_reader *reader, const struct m
 
 struct description {
     struct mr_pg_columns columns;
+    char root_schema[MR_IDENTIFIER_MAX + 1], root_table[MR_IDENTIFIER_MAX + 1];
     uint32_t key[MR_COLUMNS_MAX];
     struct mr_relation view;
 };
@@ -454,14 +455,16 @@ static mr_status table_gone(struct mr_chunk_reader *reader, const struct mr_chun
 static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
                             struct description *description, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the table to copy", "ssS", 0, 1};
+    static const struct mr_pg_shape shape = {"the table to copy", "ssSSS", 0, 1};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
     mr_sql_add_sent(&sql, reader->options.publication, NULL, mr_pg_server_version(reader->conn));
     mr_sql_format(&sql,
-                  " SELECT c.relreplident, c.relkind, pg_get_expr(s.qual, s.oid) FROM sent s"
-                  " JOIN pg_class c ON c.oid = s.oid WHERE c.oid = %u",
+                  " SELECT c.relreplident, c.relkind, pg_get_expr(s.qual, s.oid), n.nspname,"
+                  " r.relname FROM sent s JOIN pg_class c ON c.oid = s.oid LEFT JOIN pg_class r"
+                  " ON c.relispartition AND r.oid = pg_partition_root(c.oid) LEFT JOIN"
+                  " pg_namespace n ON n.oid = r.relnamespace WHERE c.oid = %u",
                   table->oid);
     MR_TRY(mr_pg_ask(reader->conn, &sql, &shape, &result, ret_error));
     if (mr_pg_result_rows(result) == 0) {
@@ -478,6 +481,14 @@ static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chun
         .columns = description->columns.columns,
         .key_columns = description->key,
     };
+    if (mr_pg_result_value(result, 0, 4) != NULL) { /* the rules for that are about it, too */
+        snprintf(description->root_schema, sizeof(description->root_schema), "%s",
+                 mr_pg_result_value(result, 0, 3));
+        snprintf(description->root_table, sizeof(description->root_table), "%s",
+                 mr_pg_result_value(result, 0, 4));
+        description->view.root_schema = description->root_schema;
+        description->view.root_table = description->root_table;
+    }
     MR_TRY(mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->columns,
                               ret_error));
     bool has_columns = description->columns.oid == table->oid;

@@ -81,6 +81,7 @@ static mr_status ask_parent(struct mr_pg_catalog *catalog, struct mr_pg_conn *co
     catalog->parent_lsn = question->transaction.commit_lsn;
     mr_lsn until;
     if (before != MR_PG_UNLISTED &&
+        !mr_pg_table_listed(catalog->options, mr_slice_of(schema), mr_slice_of(described.table)) &&
         !mr_pg_captured_takes(&catalog->captured, question->oid, &question->transaction, &until)) {
         log_unlisted(question->table);
     }
@@ -236,6 +237,16 @@ static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transac
     return MR_OK;
 }
 
+static void take_root(const struct mr_pg_catalog *catalog, bool has_root, struct mr_relation *view)
+{
+    const struct mr_captured_root *root =
+        has_root ? mr_pg_captured_root(&catalog->captured, view->oid) : NULL;
+    if (root != NULL && root->oid != view->oid) {
+        view->root_schema = root->schema;
+        view->root_table = root->table;
+    }
+}
+
 /* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
  * publication sent besides when the stream was opened were logged then; one that comes later, or is renamed, is logged here. */
 static mr_status find_listed(struct mr_pg_catalog *catalog,
@@ -250,24 +261,29 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
         return MR_OK;
     }
     view->is_signal = mr_pg_table_is_signal(catalog->options, schema, table);
+    bool was_asked =
+        catalog->parent_oid == view->oid && catalog->parent_lsn == transaction->commit_lsn;
     if (mr_pg_table_listed(catalog->options, schema, table)) {
+        /* A pattern may list partitions, too. A copy has read all of this with the columns. */
+        bool has_root = catalog->options->hides_columns && catalog->options->via_root;
+        if (has_root && view->attributes == NULL && !was_asked &&
+            mr_pg_captured_is_stale(&catalog->captured, view->oid, transaction)) {
+            return leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
+        }
+        take_root(catalog, has_root, view);
         return MR_OK;
     }
     if (view->is_signal) {
         view->is_unlisted = true;
         return MR_OK;
     }
-    bool was_asked =
-        catalog->parent_oid == view->oid && catalog->parent_lsn == transaction->commit_lsn;
     if (!was_asked && mr_pg_captured_is_stale(&catalog->captured, view->oid, transaction)) {
         return leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
     }
     view->is_unlisted =
         !mr_pg_captured_takes(&catalog->captured, view->oid, transaction, &view->listed_until);
-    const struct mr_captured_root *root = mr_pg_captured_root(&catalog->captured, view->oid);
     view->is_part = !view->is_unlisted;
-    view->root_schema = view->is_unlisted || root == NULL ? NULL : root->schema;
-    view->root_table = view->is_unlisted || root == NULL ? NULL : root->table;
+    take_root(catalog, view->is_part, view);
     if (mr_pg_captured_find(&catalog->captured, view->oid) == MR_PG_CONFIGURED && !was_asked) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
         snprintf(name, sizeof(name), "%s.%s", view->schema, view->table);

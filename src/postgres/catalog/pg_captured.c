@@ -198,7 +198,7 @@ static mr_status look_for_kin(struct mr_pg_conn *conn, const struct mr_pg_source
     const char *root = mr_pg_result_value(result, 0, 0);
     const char *gone = mr_pg_result_true(result, 0, 1) ? mr_pg_result_value(result, 0, 2) : NULL;
     *ret_is_kin = root != NULL || gone != NULL;
-    *ret_root = (uint32_t)mr_pg_result_number(result, 0, 3);
+    *ret_root = *ret_is_kin ? (uint32_t)mr_pg_result_number(result, 0, 3) : *ret_root;
     if (*ret_is_kin) {
         log_former(described, root != NULL ? root : gone);
     }

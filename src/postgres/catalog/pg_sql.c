@@ -319,17 +319,19 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
                          int version)
 {
     add_tables(sql, options, version);
-    mr_text_string(sql, CAPTURED
-                   " SELECT a.oid::bigint,"
-                   " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END,"
-                   " a.oid IN (SELECT oid FROM chosen), coalesce(r.root, 0)::bigint, n.nspname,"
-                   " rc.relname FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
-                   " LEFT JOIN captured c ON c.oid = a.oid LEFT JOIN listed l ON l.oid = a.oid"
-                   /* The table itself, where that is partitioned, is in the tree. */
-                   " LEFT JOIN (SELECT t.oid, min(t.root) AS root FROM listed JOIN tree t"
-                   " ON t.root = listed.oid GROUP BY t.oid HAVING count(*) = 1) r ON r.oid = a.oid"
-                   " LEFT JOIN pg_class rc ON rc.oid = r.root"
-                   " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1");
+    mr_text_string(
+        sql, CAPTURED
+        " SELECT a.oid::bigint,"
+        " CASE WHEN l.oid IS NOT NULL THEN 2 WHEN c.oid IS NOT NULL THEN 1 ELSE 0 END,"
+        " a.oid IN (SELECT oid FROM chosen), coalesce(r.root, 0)::bigint, n.nspname,"
+        " rc.relname FROM (SELECT oid FROM sent UNION SELECT oid FROM captured) a"
+        " LEFT JOIN captured c ON c.oid = a.oid LEFT JOIN listed l ON l.oid = a.oid"
+        /* The topmost, which has the largest tree; that of a partitioned table has itself. */
+        " LEFT JOIN (SELECT DISTINCT ON (oid) oid, root FROM (SELECT t.oid, t.root,"
+        " count(*) OVER (PARTITION BY t.root) AS size FROM listed JOIN tree t"
+        " ON t.root = listed.oid) z ORDER BY oid, size DESC) r ON r.oid = a.oid"
+        " LEFT JOIN pg_class rc ON rc.oid = r.root"
+        " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1");
 }
 
 /* Of a transaction that wrote a row of the catalog: it had ended before what the slot still holds began. One that is far behind is. */
