@@ -258,6 +258,20 @@ def test_requests_that_are_refused(database, millrace):
     assert process.stop() == 0
 
 
+def test_what_the_server_says_of_a_value_is_not_said(database, millrace):
+    """A cast, a name that is looked up, a function: the text would quote the row, in the log and in answers."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, s text); INSERT INTO t VALUES (1, 'secret-1');"
+                 "CREATE FUNCTION said(s text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE '%', s USING ERRCODE = '57014'; END $$")
+    process = millrace(tables=("t",), columns__mask='["public.t:s=3"]').start().streaming()
+    for number, (condition, code) in enumerate((("s::int > 0", "22P02"), ("s::regclass > 0", "42P01"), ("public.said(s)", "57014")), 1):
+        said = command(process, "t", "--where", condition)
+        failed = eventually(lambda at=number: (lines := process.log("incremental_failed")) and len(lines) == at and lines[-1], what="the failure")
+        assert code in failed["message"] and "public.t" in failed["message"], failed
+        assert "secret-1" not in f"{said} {process.get('/api/snapshot/outcome').json}"
+    assert process.stop() == 0
+    assert not any("secret-1" in line for line in process.lines)
+
+
 def test_keys_by_whose_texts_no_row_is_found_again(database, millrace, topic):
     """Refused before a row is out, each by its reason; others whose operators are those of another type are read to their ends."""
     database.run("CREATE EXTENSION citext; CREATE TYPE pair AS (x int, y text); CREATE TYPE mood AS ENUM ('a', 'b'); CREATE DOMAIN small AS int;"

@@ -606,6 +606,35 @@ def test_a_hidden_column_of_a_backlog(database, millrace, topic):
     assert "hidden" not in "".join(record.value for record in topic(database.topic("users")).read())
 
 
+PARTED = {
+    "detached": ("ALTER TABLE t DETACH PARTITION spring; ALTER TABLE spring RENAME TO old; INSERT INTO old VALUES (2, 'hidden-2')", "old", 2),
+    "detached-and-gone": ("ALTER TABLE t DETACH PARTITION spring; INSERT INTO spring VALUES (2, 'hidden-2'); DROP TABLE spring", "spring", 2),
+    "sent-by-itself": ("ALTER PUBLICATION {} SET (publish_via_partition_root = false); INSERT INTO t VALUES (2, 'hidden-2')", "spring", 2),
+    "renamed-column": ("ALTER TABLE t DETACH PARTITION spring; ALTER TABLE spring RENAME email TO mail; INSERT INTO spring VALUES (2, 'hidden-2')", "spring", 65),
+}
+
+
+@pytest.mark.parametrize("tables", ["t", "public.*"])
+@pytest.mark.parametrize("how", PARTED)
+def test_a_partition_hides_what_its_table_does(database, millrace, topic, how, tables):
+    """By its own name, too, which no rule has: after DETACH where all tables are published, or the publication altered by hand."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, email text) PARTITION BY RANGE (id);"
+                 "CREATE TABLE spring PARTITION OF t FOR VALUES FROM (0) TO (10)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
+    process = millrace(tables=(tables,), columns__mask='["public.t:email=8"]', publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'hidden-1')")
+    assert topic(database.topic("t")).take(1)[0].json["after"]["email"] == "********"
+    change, table, outcome = PARTED[how]
+    database.run(change.format(database.publication))
+    if outcome == 65:
+        assert process.ended(60) == 65
+        assert "hidden-" not in "".join(process.lines) and database.topic(table) not in database.topics()
+    else:
+        record = topic(database.topic(table)).take(1)[0]
+        assert record.json["after"] == {"id": 2, "email": "********"}, record.value
+        assert process.stop() == 0
+
+
 def emptied(database):
     confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
 

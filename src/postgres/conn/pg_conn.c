@@ -227,7 +227,9 @@ static mr_status fail_answered(PGconn *libpq, const PGresult *result, const char
     if (!read_report(result, &report)) {
         return mr_pg_fail_broken(libpq, ret_error);
     }
+    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
     const struct mr_pg_origin origin = {
+        .is_raised = function != NULL && strcmp(function, "exec_stmt_raise") == 0, /* pl_exec.c */
         .has_place = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION) != NULL,
         .has_context = PQresultErrorField(result, PG_DIAG_CONTEXT) != NULL,
         .is_of_rows = is_of_rows};
@@ -237,7 +239,6 @@ static mr_status fail_answered(PGconn *libpq, const PGresult *result, const char
     }
     /* The code stands for what was not granted, too; the function's name is the same in each language (rls.c,
      * check_enable_rls; elog.c, send_message_to_frontend). */
-    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
     bool by_policy = function != NULL && strcmp(function, "check_enable_rls") == 0;
     const char *remedy;
     mr_status status = mr_pg_error_classify(report.sqlstate,

@@ -117,8 +117,7 @@ const char *mr_pg_error_unquoted(const char *sqlstate, const struct mr_pg_origin
         }
     }
     bool may_quote = origin->is_of_rows || origin->has_context;
-    bool is_of_server =
-        mr_is_among(OF_SERVER, code) && !(origin->is_of_rows && origin->has_context);
+    bool is_of_server = mr_is_among(OF_SERVER, code) && !origin->is_raised;
     return may_quote && !is_of_server ? "an error whose text may quote a row" : NULL;
 }
 

@@ -12,6 +12,7 @@ mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const 
  * likes. `is_of_rows`: rows are read, or decoded; a cast then quotes a value in errors of many kinds ("type \"…\" does not exist"). */
 struct mr_pg_origin {
     bool has_place, has_context, is_of_rows;
+    bool is_raised; /* by RAISE of PL/pgSQL, whose code is whatever it likes, too */
 };
 const char *mr_pg_error_unquoted(const char *sqlstate, const struct mr_pg_origin *origin);
 

@@ -178,7 +178,7 @@ static void test_unquoted(void **state)
         {"42501", {.is_of_rows = true}, true},
         {"57014", {.is_of_rows = true}, true},
         {"57014", {.has_context = true}, true},
-        {"57014", {.has_context = true, .is_of_rows = true}, false}, /* RAISE … USING ERRCODE */
+        {"57014", {.has_context = true, .is_raised = true}, false}, /* RAISE … USING ERRCODE */
         {"P0001", {0}, false},
         {"XX000", {.is_of_rows = true}, false}, /* elog of an extension */
         {"XX001", {.is_of_rows = true}, true},
