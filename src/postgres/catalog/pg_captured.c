@@ -61,6 +61,10 @@ static void keep_former(struct mr_pg_captured *now, const struct mr_pg_captured 
     }
     const struct mr_captured_table *tables = before->tables.items;
     for (uint32_t i = 0; i < before->tables.count && now->tables.count < TABLES_MAX; i++) {
+        struct mr_captured_table *listed = table_of(now, tables[i].oid);
+        if (listed != NULL && listed->root == 0) {
+            listed->root = tables[i].root; /* a pattern lists it, too */
+        }
         if (!was_partition(&tables[i])) {
             continue;
         }
