@@ -26,7 +26,7 @@ QUESTIONS = {
     "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0", "0", None, "0", None, "0", None, "0", None]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
-    "captured": (r"WHEN l\.oid", [["16385", "2", "t"]]),
+    "captured": (r"WHEN l\.oid", [["16385", "2", "t", "0", None, None]]),
     "keys": (r"SELECT s\.\*, t\.\*", [["0/2000"] + [None] * 15]),
     "form": (r"^SELECT 0::bigint AS oid", [["0", None, None, "0", None, "t", "t", "t", "t", "f", "f"]]),
     "types": (r"t\.typbasetype", [["50000", "25", "-1", "0", "d", "mood"]]),

@@ -50,14 +50,14 @@ COPIED = {
     "snapshot": (r"^SELECT pg_export_snapshot", [["00000004-00000003-1", "700", "1700000000000000"]], 3),
     "copy tables": (r"c\.relreplident, l\.oid::bigint", [["16385", "public", "t", "d", "16385", "public", "t", None, "8192", "2",
                                                          "1", "t", "16400", "t"]], 14),
-    "copy columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t"], ["16385", "name", "25", "-1", "f"]], 5),
+    "copy columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t", "1"], ["16385", "name", "25", "-1", "f", "2"]], 5),
     "copy file": (r"^SELECT CASE to_regclass", [["16400"]], 1),
     "copy slot seen": (r"^SELECT count\(\*\) FROM pg_replication_slots WHERE slot_name = ", [["1"]], 1),
     "slot of stream": (r"^SELECT pg_copy_logical_replication_slot", [["(shop,0/2000)"]], 1),
     "slot dropped": (r"^SELECT pg_drop_replication_slot", [[""]], 1),
 }
 BROKEN_OFF = [["shop_snapshot_1", "0/2000", None, "t"]]
-TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2", "t"], ["16390", "2", "t"]]}
+TWO_TABLES = {"tables": QUESTIONS["tables"][1] * 2, "captured": [["16385", "2", "t", "0", None, None], ["16390", "2", "t", "0", None, None]]}
 # What is asked for by a row of the table of signals: a table is found, and copied in chunks while the stream runs.
 XID = 100_000
 SIGNALLED = {
@@ -66,8 +66,8 @@ SIGNALLED = {
     "table found": (r"named AS MATERIALIZED", [["16385", "public", "t", "2", "public", "t", None, "t"]]),
     "transaction number": (r"pg_current_xact_id\(\)", [[str(XID)]]),
     "chunk snapshot": (r"^SELECT pg_current_snapshot\(\)", [[f"{XID + 1}:{XID + 1}:", "0/2000", "77"]]),
-    "chunk table": (r" SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)"]]),
-    "chunk columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t"], ["16385", "name", "25", "-1", "f"]]),
+    "chunk table": (r" SELECT c\.relreplident, c\.relkind", [["d", "r", "(id > 0)", None, None]]),
+    "chunk columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t", "1"], ["16385", "name", "25", "-1", "f", "2"]]),
     "chunk order": (r"w\.attcollation = i\.indcollation", [["id", None, "pg_catalog", ">", "pg_catalog", "<", "0"]]),
 }
 # What is asked where the publication is to have a row filter and a list of columns: a draft of it, compared, and then altered.
@@ -77,7 +77,7 @@ DRAFTED = {"rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
 # What is asked about a table of the stream that is not listed: it may have been a partition of one that is.
 DETACHED = {"sees": (r"^SELECT q\.ago", [["t"]]),
             "look": (r"^WITH RECURSIVE up\(oid\)", [["0/2900", "t", "f", "f", "f", "700"]]),
-            "kin": (r"at_that_time", [["public.t", "t", "public.gone"]])}
+            "kin": (r"at_that_time", [["public.t", "t", "public.gone", "16385"]])}
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.
 MORE_COMMANDS = {
