@@ -1,12 +1,15 @@
 """Conditions in SQL, by each way in: one expression is taken, and nothing gets out of its parentheses."""
 
 import json
+import random
+import subprocess
 import urllib.error
 import urllib.request
 
+import psycopg
 import pytest
 
-from kit import check, dsn, eventually
+from kit import BINARY, check, connect, dsn, eventually
 from test_incremental import command, copies, copy, is_done
 from test_hostile_role import PASSWORD
 from test_signals import EXECUTE, TABLE, send, snapshot
@@ -162,3 +165,38 @@ def test_signals_by_any_role(payroll, millrace):
     send(payroll, EXECUTE, filtered("id > 90"))
     assert eventually(lambda: "public.t" in copies(process) and is_done(process, "public.t"), 60, "the copy")["rows"] == 10
     assert process.stop() == 0
+
+
+PIECES = ["'", "'", "\"", "$$", "$t$", "--", "\n", "\r", "/*", "*/", "E'", "e'", "U&'", "B'", "N'", "\\", "''", "'x'", " ", " ", "id", "1", "1e", "0x1", "_a", "=", "-", "true", " AND ", "||", "(", ")"]
+
+
+def is_taken(text):
+    """By the command, which looks before it asks anybody."""
+    done = subprocess.run([BINARY, "snapshot", "t", "--where", text, "--address", "127.0.0.1:1"], capture_output=True, text=True, timeout=30, check=False)
+    return REFUSED not in done.stderr
+
+
+def test_what_is_taken_is_one_expression_to_the_server_too(payroll):
+    """What the server takes behind WHERE it takes as a part of another expression, too, unless it gets out of its parentheses."""
+    chance = random.Random(43)
+    escapes, taken = [], []
+    with connect(payroll.name) as server:
+
+        def parses(before, text, behind):
+            try:
+                server.execute((before + text + behind).encode())
+            except psycopg.errors.SyntaxError:
+                return False
+            except psycopg.Error:
+                pass
+            return True
+
+        for _ in range(2000):
+            before, behind = ("".join(chance.choice(PIECES) for _ in range(chance.randint(0, 4))) for _ in range(2))
+            text = chance.choice(["true", "v = ", "v <> E'\\\\' || ", ""]) + before + ") UNION ALL SELECT 7 WHERE (" + behind + chance.choice(["true", "'", "", "*/"])
+            if parses("SELECT 1 FROM t WHERE (", text, "\n)"):
+                out = not parses("SELECT CASE WHEN (", text, "\n) THEN 1 END FROM t")
+                (escapes if out else taken).append(text)
+    assert len(escapes) > 2 and len(taken) > 20, (escapes, taken)
+    assert not [text for text in escapes if is_taken(text)]
+    assert len([text for text in taken if is_taken(text)]) > 20
