@@ -226,7 +226,7 @@ start_beside() {
 everything() {
     local log=$REPO_ROOT/build/beside.log ok=yes
     export MILLRACE_TEST_BESIDE=$REPO_ROOT/build/beside.lock
-    step "build: release with GCC" build ci millrace millrace-load millrace-flame
+    step "build: release with GCC" build ci millrace millrace-load millrace-flame profiler-example
     start_beside "$log"
     say "beside the system tests: unit tests, fuzzers, style, instructions per event; in ${log#"$REPO_ROOT"/}"
     system_tests || ok=no

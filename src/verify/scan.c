@@ -388,7 +388,7 @@ static bool take_part(struct mr_scan *scan, struct mr_scanned *ret)
 
 bool mr_scan_value(mr_slice text, struct mr_scanned *ret)
 {
-    struct mr_scan scan = {.at = text.data, .end = text.data + text.len};
+    struct mr_scan scan = mr_scan_members(text);
     struct mr_scanned value;
     if (!take_value(&scan, 0, &value)) {
         return false;
@@ -400,7 +400,10 @@ bool mr_scan_value(mr_slice text, struct mr_scanned *ret)
 
 struct mr_scan mr_scan_members(mr_slice text)
 {
-    return (struct mr_scan){.at = text.data, .end = text.data + text.len};
+    /* Nothing may lie nowhere, and to that nothing may be added. */
+    static const uint8_t nothing;
+    const uint8_t *data = text.data == NULL ? &nothing : text.data;
+    return (struct mr_scan){.at = data, .end = data + text.len};
 }
 
 struct mr_scan mr_scan_shallow(mr_slice text)

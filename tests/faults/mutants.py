@@ -214,7 +214,7 @@ MUTANTS = [
            "unit checkpoint_test"),
     Mutant("forgets what it handed over at a switch of timeline", CHECKPOINT,
            "(begun != 0 && server->switched_at <= begun)", "false", "unit checkpoint_test"),
-    Mutant("adopts any slot", "src/postgres/server/pg_setup.c", "if (!options->adopt_slot) {", "if (false) {",
+    Mutant("adopts any slot", "src/postgres/server/pg_setup.c", "        !options->adopt_slot) {", "        false) {",
            "test_state.py::test_slot_without_a_position_is_adopted_only_if_told_so"),
     Mutant("believes another cluster", CHECKPOINT, "strcmp(stored->identity.system_id, server->identity.system_id) != 0", "false",
            "unit checkpoint_test"),
