@@ -51,7 +51,7 @@ COPIED = {
     "snapshot": (r"^SELECT pg_export_snapshot", [["00000004-00000003-1", "700", "1700000000000000"]], 3),
     "copy tables": (r"c\.relreplident, l\.oid::bigint", [["16385", "public", "t", "d", "16385", "public", "t", None, "8192", "2",
                                                          "1", "t", "16400", "t"]], 14),
-    "copy columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t", "1"], ["16385", "name", "25", "-1", "f", "2"]], 5),
+    "copy columns": (r"s\.oid::bigint, a\.attname", [["16385", "id", "20", "-1", "t", "1"], ["16385", "name", "25", "-1", "f", "2"]], 6),
     "copy file": (r"^SELECT CASE to_regclass", [["16400"]], 1),
     "copy slot seen": (r"^SELECT count\(\*\) FROM pg_replication_slots WHERE slot_name = ", [["1"]], 1),
     "slot of stream": (r"^SELECT pg_copy_logical_replication_slot", [["(shop,0/2000)"]], 1),
