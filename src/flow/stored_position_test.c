@@ -304,7 +304,10 @@ static void test_half_ended_transaction_that_is_stored(void **state)
     mr_stage_wait(stage, mr_stage_told, 210);
     stop_in_order(stage);
     assert_int_equal(atomic_load(&stage->sessions), 2);
-    mr_stage_assert_values(stage, (const char *const[]){"c"}, 1);
+    /* The first session may have sent it too, in the transaction that ended with it. */
+    int count = atomic_load(&stage->value_count);
+    assert_in_range(count, 1, 2);
+    mr_stage_assert_values(stage, (const char *const[]){"c", "c"}, count);
 }
 
 static void count_went_back(void *context, enum mr_log_level level, const char *event,
