@@ -42,7 +42,7 @@ SYSTEM = {
     "options": "test_bad_inputs test_errors test_passwords test_reload test_canary",
     "ports": "test_delivery",
     "postgres/catalog": "test_catalog test_keys test_tables test_publication test_hostile_settings test_version_18 test_check",
-    "postgres/conn": "test_pooler test_security test_passwords test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
+    "postgres/conn": "test_conditions test_pooler test_security test_passwords test_kerberos test_fake_postgres lies/test_lies faults/test_network faults/test_languages test_canary",
     "postgres/server": "test_managed test_slot_cost test_state test_publication test_strangers test_beginning faults/test_slot faults/test_failover faults/test_standby_source faults/test_restored_source test_moving faults/test_move",
     "profiler": "test_profiler test_profiling test_profile_readers",
     "profiler/draw": "test_profile_command test_profile_readers",

@@ -113,11 +113,11 @@ def test_without_it_the_slot_is_made(scene, mode):
 
 
 def test_the_first_copy_is_read_as_that_role(scene):
-    """Its transaction is not committed, so only an error tells."""
-    scene.calls("BEGIN RAISE EXCEPTION 'called as %', current_user; END")
+    """Its transaction is not committed, so only an error tells, and of that the code alone is said."""
+    scene.calls(f"BEGIN RAISE EXCEPTION 'called' USING ERRCODE = CASE current_user WHEN '{scene.copier}' THEN 'MR001' ELSE 'MR002' END; END")
     process = scene.process(snapshot__mode='"initial"').start()
     assert process.ended(60) == 78
-    assert f"called as {scene.copier}" in "".join(process.lines), process.lines
+    assert "(MR001)" in "".join(process.lines), process.lines
 
 
 @pytest.mark.parametrize("mode", ["no_data", "initial"])

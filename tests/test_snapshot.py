@@ -621,7 +621,6 @@ def test_conditions_on_rows(database, millrace, topic):
 
 @pytest.mark.parametrize("where, told", [
     ("t: nothing = 1", ('table "public"."t"', 'column "nothing" does not exist')),
-    ("t: id = 1)", ('table "public"."t"', "syntax error")),
     ("other: id = 1", ("snapshot.where, condition 1", "fits none of the tables")),
 ])
 def test_wrong_conditions_are_found_before_anything_is_made(database, millrace, where, told):

@@ -109,9 +109,9 @@ const char *mr_pg_error_unquoted(const char *sqlstate, const struct mr_pg_origin
         return NULL;
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(of_value); i++) {
-        /* Ours outside of rows: a setting or a snapshot that is not there. */
+        /* Ours outside of rows: a setting or a snapshot that is not there, a pattern of the configuration. */
         bool is_ours = !origin->is_of_rows && !origin->has_context &&
-                       (strcmp(sqlstate, "22023") == 0 || strncmp(sqlstate, "23", 2) == 0);
+                       (mr_is_among("22023|2201B", code) || strncmp(sqlstate, "23", 2) == 0);
         if (mr_is_among(of_value[i].sqlstates, code) && !is_ours) {
             return of_value[i].text;
         }
