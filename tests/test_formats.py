@@ -6,6 +6,7 @@ import decimal
 import json
 import math
 import os
+import re
 import socket
 import ssl
 import struct
@@ -24,6 +25,7 @@ import cases  # noqa: E402
 from kit import BINARY, Millrace, connect, eventually  # noqa: E402
 from registry import ENDLESS, GARBAGE, Registry  # noqa: E402
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SNAPSHOT = {"snapshot.mode": '"initial"'}
 STRUCTURED = "application/cloudevents+json; charset=UTF-8"
 
@@ -163,6 +165,38 @@ def test_json_with_schemas_follows_the_table(database, millrace, topic):
                for record, number in zip(records, (1, 2, 3, 4, 4, 4)))
     assert process.stop() == 0
 
+
+
+WIDE = """CREATE TABLE t (id bigint PRIMARY KEY, customer bigint NOT NULL, state text, price numeric(12,2), paid boolean, note varchar(80),
+          placed timestamptz, shipped date, tags text[], weight double precision)"""
+WIDE_ROWS = """INSERT INTO t SELECT g, g % 977, 'state ' || g % 7, g / 100.0, g % 2 = 0, 'note ' || md5(g::text), '2026-01-01'::timestamptz + g * interval
+               '1 minute', '2026-01-01'::date + g % 365, ARRAY['a', 'b' || g % 5], g / 3.0::float8 FROM generate_series(1, 20000) g"""
+
+
+def bytes_on_disk(name):
+    folder = os.path.join(os.environ["MILLRACE_STAND_DIR"], "data", "kafka", "logs", f"{name}-0")
+    return os.path.getsize(os.path.join(folder, "00000000000000000000.log"))
+
+
+@pytest.mark.parametrize("form", ["debezium", "row"])
+def test_what_schemas_take(database, millrace, topic, form):
+    """The table of docs/formats.md: bytes of an event, and of each in Kafka's log, which depends on how many go into a request."""
+    with open(os.path.join(ROOT, "docs", "formats.md"), encoding="utf-8") as file:
+        row = re.search(rf"^\| `{form}` \|(.*)\|$", file.read().split("in Kafka's log (lz4, 20,000 rows)")[1], re.MULTILINE)[1]
+    said = [tuple(int(number.replace(",", "")) for number in cell.split(";")) for cell in row.split("|")]
+    database.run(WIDE)
+    for (value, kept), schemas in zip(said, ("none", "both")):
+        process = millrace(format=f'"{form}"', types='"debezium"', topic_prefix=f'"{database.prefix}-{schemas}"',
+                           sink__kafka__state_name=f'"{database.prefix}-{schemas}"', source__postgres__slot_name=f'"{database.slot}_{schemas}"',
+                           json__schemas=f'"{schemas}"').start().streaming()
+        name = f"{database.prefix}-{schemas}.public.t"
+        database.run(WIDE_ROWS)
+        records = topic(name).take(20000)
+        assert process.stop() == 0
+        database.run("TRUNCATE t")
+        sizes = (sum(len(record.value) for record in records) / len(records), bytes_on_disk(name) / len(records))
+        print(form, schemas, sizes)
+        assert sizes[0] == pytest.approx(value, rel=0.02) and sizes[1] == pytest.approx(kept, rel=0.3)
 
 
 def test_avro_says_what_json_says(database, registry, tmp_path):
