@@ -52,14 +52,14 @@ def test_names_as_options_have_them(database, millrace):
     process.environment["TEST_URL"] = dsn(database.name).replace("postgres:millrace-stand", f"{urllib.parse.quote(role)}:pw") \
         + "?application_name=" + urllib.parse.quote("a'b\\\"c")
     process.start().streaming()
-    for name, table in names.items():
+    for number, (name, table) in enumerate(names.items(), 1):
         database.run(f"INSERT INTO {table} VALUES (3)")
         code, said = command(process, name)
         assert code == 0 and "failed" not in said, (name, said)
+        eventually(lambda wanted=number: [one["state"] for one in copies(process).values()] == ["done"] * wanted, what="the copy")
         proof = subprocess.run([BINARY, "verify", name, "--config", process.path], capture_output=True, text=True, timeout=120,
                                env=process.environment, check=False)
         assert proof.returncode == 0, (name, proof.stdout, proof.stderr)
-    eventually(lambda: [one["state"] for one in copies(process).values()] == ["done"] * len(names), what="the copies")
     assert process.stop() == 0
 
 

@@ -70,7 +70,7 @@ def test_cpu_of_the_walsender(database, millrace, tables):
     """It is a process of this machine, so /proc has it; not that of a server elsewhere."""
     process = millrace(**QUICK).start().streaming()
     database.run("INSERT INTO t (v) SELECT repeat('x', 100) FROM generate_series(1, 100000)")
-    used = eventually(lambda: process.figure("millrace_walsender_cpu_seconds_total"), what="CPU time")
+    used = eventually(lambda: process.figure("millrace_walsender_cpu_seconds_total"), what="CPU time", not_yet=KeyError)
     pid = database.slot_row("active_pid")
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         ticks = sum(map(int, file.read().split()[13:15]))
