@@ -307,6 +307,18 @@ def test_compression_only_where_it_pays(database, millrace, topic):
     assert rest.index(3) < 16 and set(rest[rest.index(3):]) == {3}
 
 
+def test_a_record_that_fits_compressed_alone(database, millrace, topic):
+    """All in one transaction, so that each new session would have them in that order again."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    consumer = topic(database.make_topic("t", config={"max.message.bytes": "600000"}))
+    process = millrace().start().streaming()
+    database.run("INSERT INTO t SELECT g, CASE WHEN g <= 100 THEN (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 128) WHERE g > 0)"
+                 " ELSE repeat('x', 900000) END FROM generate_series(1, 101) g")
+    assert [record.json["after"]["id"] for record in consumer.take(101)] == list(range(1, 102))
+    assert process.stop() == 0 and not process.log("sink_session_lost")
+    assert codecs_on_disk(database.topic("t"))[0] == 0 and codecs_on_disk(database.topic("t"))[-1] == 3
+
+
 def test_librdkafka_properties_pass_through(database, millrace):
     """Those that are let through; librdkafka itself shows what it got."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
