@@ -33,7 +33,7 @@ static bool inside(mr_slice outer, const uint8_t *data, size_t len)
 }
 
 /* MR_FULL now and then. Part of a message with several changes may come a second time after it. */
-static mr_status take(struct model *model, struct mr_position position)
+static mr_status fuzz_stream_take(struct model *model, struct mr_position position)
 {
     if (mr_position_compare(position, model->last) <= 0) {
         MR_ASSERT(model->full.commit_lsn != 0);
@@ -89,13 +89,13 @@ static void check_tuple(const struct model *model, const struct mr_tuple *tuple,
     }
 }
 
-static mr_status on_change(void *context, const struct mr_change *change,
-                           struct mr_error *ret_error)
+static mr_status fuzz_stream_on_change(void *context, const struct mr_change *change,
+                                       struct mr_error *ret_error)
 {
     struct model *model = context;
     MR_ASSERT(model->in_transaction);
     MR_ASSERT(change->position.commit_lsn == change->transaction->commit_lsn);
-    mr_status status = take(model, change->position);
+    mr_status status = fuzz_stream_take(model, change->position);
     if (status != MR_AGAIN) {
         return status;
     }
@@ -113,12 +113,12 @@ static mr_status on_change(void *context, const struct mr_change *change,
     return MR_OK;
 }
 
-static mr_status on_message(void *context, const struct mr_message_event *message,
-                            struct mr_error *ret_error)
+static mr_status fuzz_stream_on_message(void *context, const struct mr_message_event *message,
+                                        struct mr_error *ret_error)
 {
     struct model *model = context;
     MR_ASSERT(model->in_transaction == (message->transaction != NULL));
-    mr_status status = take(model, message->position);
+    mr_status status = fuzz_stream_take(model, message->position);
     if (status != MR_AGAIN) {
         return status;
     }
@@ -136,8 +136,8 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     return MR_OK;
 }
 
-static mr_status on_begin(void *context, const struct mr_transaction *transaction,
-                          struct mr_error *ret_error)
+static mr_status fuzz_stream_on_begin(void *context, const struct mr_transaction *transaction,
+                                      struct mr_error *ret_error)
 {
     (void)ret_error;
     struct model *model = context;
@@ -149,8 +149,8 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     return MR_OK;
 }
 
-static mr_status on_commit(void *context, const struct mr_transaction *transaction,
-                           struct mr_error *ret_error)
+static mr_status fuzz_stream_on_commit(void *context, const struct mr_transaction *transaction,
+                                       struct mr_error *ret_error)
 {
     (void)ret_error;
     struct model *model = context;
@@ -160,14 +160,14 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
     return MR_OK;
 }
 
-static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+static void fuzz_stream_on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 {
     (void)context;
     (void)server_end;
     (void)reply_requested;
 }
 
-static void on_relation_end(void *context, const struct mr_relation *relation)
+static void fuzz_stream_on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct model *model = context;
     for (size_t i = 0; i < MR_ARRAY_LEN(model->encoders); i++) {
@@ -181,12 +181,12 @@ static void model_open(struct model *model)
     *model = (struct model){.buffer = buffer};
     model->handler = (struct mr_source_handler){
         .context = model,
-        .change = on_change,
-        .message = on_message,
-        .begin = on_begin,
-        .commit = on_commit,
-        .keepalive = on_keepalive,
-        .relation_end = on_relation_end,
+        .change = fuzz_stream_on_change,
+        .message = fuzz_stream_on_message,
+        .begin = fuzz_stream_on_begin,
+        .commit = fuzz_stream_on_commit,
+        .keepalive = fuzz_stream_on_keepalive,
+        .relation_end = fuzz_stream_on_relation_end,
     };
     static const struct mr_added_field added = {MR_FIELD_SOURCE_ORIGIN, "__origin"};
     for (size_t i = 0; i < MR_ARRAY_LEN(model->encoders); i++) {
@@ -225,7 +225,7 @@ static void model_close(struct model *model)
 
 /* Like the pipeline: a payload that met MR_FULL comes again; an error ends the connection, and what comes
  * next begins again. */
-static void play(struct model *model, struct mr_pgoutput *decoder)
+static void fuzz_stream_play(struct model *model, struct mr_pgoutput *decoder)
 {
     struct mr_error error = {0};
     mr_status status;
@@ -249,7 +249,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mr_pgoutput *decoder = mr_pgoutput_new();
     mr_slice recording = {.data = data, .len = size};
     for (size_t at = 0; mr_recording_next(recording, &at, &model.payload);) {
-        play(&model, decoder);
+        fuzz_stream_play(&model, decoder);
     }
     mr_pgoutput_free(decoder);
     model_close(&model);

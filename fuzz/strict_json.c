@@ -10,14 +10,14 @@ struct cursor {
 
 static bool value(struct cursor *in, unsigned depth);
 
-static int peek(const struct cursor *in)
+static int strict_json_peek(const struct cursor *in)
 {
     return in->at < in->end ? *in->at : -1;
 }
 
-static bool take(struct cursor *in, uint8_t byte)
+static bool strict_json_take(struct cursor *in, uint8_t byte)
 {
-    if (peek(in) != byte) {
+    if (strict_json_peek(in) != byte) {
         return false;
     }
     in->at++;
@@ -26,31 +26,32 @@ static bool take(struct cursor *in, uint8_t byte)
 
 static void space(struct cursor *in)
 {
-    while (take(in, ' ') || take(in, '\t') || take(in, '\n') || take(in, '\r')) {
+    while (strict_json_take(in, ' ') || strict_json_take(in, '\t') || strict_json_take(in, '\n') ||
+           strict_json_take(in, '\r')) {
     }
 }
 
 static bool digits(struct cursor *in)
 {
     const uint8_t *begin = in->at;
-    while (peek(in) >= '0' && peek(in) <= '9') {
+    while (strict_json_peek(in) >= '0' && strict_json_peek(in) <= '9') {
         in->at++;
     }
     return in->at > begin;
 }
 
-static bool number(struct cursor *in)
+static bool strict_json_number(struct cursor *in)
 {
-    take(in, '-');
-    if (!take(in, '0') && !digits(in)) {
+    strict_json_take(in, '-');
+    if (!strict_json_take(in, '0') && !digits(in)) {
         return false;
     }
-    if (take(in, '.') && !digits(in)) {
+    if (strict_json_take(in, '.') && !digits(in)) {
         return false;
     }
-    if (take(in, 'e') || take(in, 'E')) {
-        if (!take(in, '+')) {
-            take(in, '-');
+    if (strict_json_take(in, 'e') || strict_json_take(in, 'E')) {
+        if (!strict_json_take(in, '+')) {
+            strict_json_take(in, '-');
         }
         return digits(in);
     }
@@ -81,7 +82,7 @@ size_t strict_utf8_length(const uint8_t *text, size_t len)
     return point < least[size] || point > 0x10FFFF || surrogate ? 0 : size;
 }
 
-static int hex(int digit)
+static int strict_json_hex(int digit)
 {
     if (digit >= '0' && digit <= '9') {
         return digit - '0';
@@ -96,18 +97,18 @@ static int hex(int digit)
 static int escaped(struct cursor *in)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    int byte = peek(in);
+    int byte = strict_json_peek(in);
     const char *found = byte > 0 ? strchr(from, byte) : NULL;
     if (found != NULL) {
         in->at++;
         return to[found - from];
     }
-    if (!take(in, 'u') || in->end - in->at < 4) {
+    if (!strict_json_take(in, 'u') || in->end - in->at < 4) {
         return -1;
     }
     int point = 0;
     for (int i = 0; i < 4; i++) {
-        int digit = hex(*in->at++);
+        int digit = strict_json_hex(*in->at++);
         if (digit < 0) {
             return -1;
         }
@@ -138,11 +139,11 @@ static size_t unit_bytes(int unit, uint8_t *ret)
 static long string(struct cursor *in, uint8_t *ret)
 {
     long len = 0;
-    if (!take(in, '"')) {
+    if (!strict_json_take(in, '"')) {
         return -1;
     }
-    while (!take(in, '"')) {
-        int byte = peek(in);
+    while (!strict_json_take(in, '"')) {
+        int byte = strict_json_peek(in);
         size_t size = strict_utf8_length(in->at, (size_t)(in->end - in->at));
         if (byte < 0x20 || size == 0) {
             return -1;
@@ -169,7 +170,7 @@ static long string(struct cursor *in, uint8_t *ret)
 static bool members(struct cursor *in, bool named, uint8_t close, unsigned depth)
 {
     space(in);
-    if (take(in, close)) {
+    if (strict_json_take(in, close)) {
         return true;
     }
     do {
@@ -179,7 +180,7 @@ static bool members(struct cursor *in, bool named, uint8_t close, unsigned depth
                 return false;
             }
             space(in);
-            if (!take(in, ':')) {
+            if (!strict_json_take(in, ':')) {
                 return false;
             }
         }
@@ -187,11 +188,11 @@ static bool members(struct cursor *in, bool named, uint8_t close, unsigned depth
             return false;
         }
         space(in);
-    } while (take(in, ','));
-    return take(in, close);
+    } while (strict_json_take(in, ','));
+    return strict_json_take(in, close);
 }
 
-static bool word(struct cursor *in, const char *text)
+static bool strict_json_word(struct cursor *in, const char *text)
 {
     size_t len = strlen(text);
     if ((size_t)(in->end - in->at) < len || memcmp(in->at, text, len) != 0) {
@@ -207,7 +208,7 @@ static bool value(struct cursor *in, unsigned depth)
         return false;
     }
     space(in);
-    switch (peek(in)) {
+    switch (strict_json_peek(in)) {
     case '{':
         in->at++;
         return members(in, true, '}', depth);
@@ -217,13 +218,13 @@ static bool value(struct cursor *in, unsigned depth)
     case '"':
         return string(in, NULL) >= 0;
     case 't':
-        return word(in, "true");
+        return strict_json_word(in, "true");
     case 'f':
-        return word(in, "false");
+        return strict_json_word(in, "false");
     case 'n':
-        return word(in, "null");
+        return strict_json_word(in, "null");
     default:
-        return number(in);
+        return strict_json_number(in);
     }
 }
 

@@ -19,8 +19,9 @@ static int end_with(mr_status status, const struct mr_error *error)
     return mr_terminal_end("millrace", status, error);
 }
 
-static mr_status record(const struct mr_config *config, const struct mr_record_options *options,
-                        struct mr_error *ret_error)
+static mr_status src_main_record(const struct mr_config *config,
+                                 const struct mr_record_options *options,
+                                 struct mr_error *ret_error)
 {
     int signal_fd = mr_thread_signals(false);
     mr_status status = mr_record_stream(&config->source, options, signal_fd, stderr, ret_error);
@@ -111,7 +112,7 @@ static int run_command(const struct mr_arguments *arguments)
     if (status == MR_OK && arguments->command == MR_COMMAND_CHECK) {
         status = mr_check(config, stdout);
     } else if (status == MR_OK && arguments->command == MR_COMMAND_RECORD) {
-        status = record(config, &arguments->record, &error);
+        status = src_main_record(config, &arguments->record, &error);
     } else if (status == MR_OK && arguments->command == MR_COMMAND_MOVE) {
         status = move(config, &arguments->move, &error);
     } else if (status == MR_OK && arguments->command == MR_COMMAND_RECOVER) {
@@ -127,7 +128,7 @@ static int run_command(const struct mr_arguments *arguments)
 }
 
 /* Asks a running one. */
-static int ask(const struct mr_arguments *arguments, const struct mr_http_options *server)
+static int src_main_ask(const struct mr_arguments *arguments, const struct mr_http_options *server)
 {
     struct mr_error error = {0};
     switch (arguments->command) {
@@ -161,7 +162,8 @@ static int ask_command(const struct mr_arguments *arguments)
     mr_status status = mr_config_load_http(arguments->config_path, &config);
     mr_config_print_problems(config, stderr);
     status = status == MR_OK ? take_address(config, arguments) : status;
-    int exit_code = status == MR_OK ? ask(arguments, &config->http) : mr_status_exit_code(status);
+    int exit_code =
+        status == MR_OK ? src_main_ask(arguments, &config->http) : mr_status_exit_code(status);
     mr_config_free(config);
     return exit_code;
 }

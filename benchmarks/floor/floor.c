@@ -33,7 +33,7 @@ static const char envelope[] =
     "\"lsn\":1234567890,\"xmin\":null},\"op\":\"r\",\"ts_ms\":1780000000000,\"ts_us\":"
     "1780000000000000,\"transaction\":null} ";
 
-static const char *variable(const char *name)
+static const char *floor_variable(const char *name)
 {
     const char *value = getenv(name);
     if (value == NULL) {
@@ -43,7 +43,7 @@ static const char *variable(const char *name)
     return value;
 }
 
-static void fail(const char *what, const char *why)
+static void floor_fail(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why);
     exit(1);
@@ -52,15 +52,15 @@ static void fail(const char *what, const char *why)
 static void must(const char *what, rd_kafka_error_t *error)
 {
     if (error != NULL) {
-        fail(what, rd_kafka_error_string(error));
+        floor_fail(what, rd_kafka_error_string(error));
     }
 }
 
-static void set(rd_kafka_conf_t *conf, const char *name, const char *value)
+static void floor_set(rd_kafka_conf_t *conf, const char *name, const char *value)
 {
     char reason[256];
     if (rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)) != RD_KAFKA_CONF_OK) {
-        fail(name, reason);
+        floor_fail(name, reason);
     }
 }
 
@@ -68,29 +68,29 @@ static void set(rd_kafka_conf_t *conf, const char *name, const char *value)
 static void on_report(rd_kafka_t *producer, const rd_kafka_message_t *message, void *opaque)
 {
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        fail("a record", rd_kafka_err2str(message->err));
+        floor_fail("a record", rd_kafka_err2str(message->err));
     }
 }
 
-static rd_kafka_t *producer_new(bool exactly_once)
+static rd_kafka_t *floor_producer_new(bool exactly_once)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", variable("PEER_BOOTSTRAP"));
-    set(conf, "acks", "all");
-    set(conf, "enable.idempotence", "true");
-    set(conf, "compression.codec", "lz4");
-    set(conf, "linger.ms", "5");
-    set(conf, "batch.size", "524288");
-    set(conf, "batch.num.messages", "1000000");
-    set(conf, "queue.buffering.max.messages", "4096"); /* as millrace's pool bounds them */
+    floor_set(conf, "bootstrap.servers", floor_variable("PEER_BOOTSTRAP"));
+    floor_set(conf, "acks", "all");
+    floor_set(conf, "enable.idempotence", "true");
+    floor_set(conf, "compression.codec", "lz4");
+    floor_set(conf, "linger.ms", "5");
+    floor_set(conf, "batch.size", "524288");
+    floor_set(conf, "batch.num.messages", "1000000");
+    floor_set(conf, "queue.buffering.max.messages", "4096"); /* as millrace's pool bounds them */
     if (exactly_once) {
-        set(conf, "transactional.id", variable("PEER_SLOT"));
+        floor_set(conf, "transactional.id", floor_variable("PEER_SLOT"));
     }
     rd_kafka_conf_set_dr_msg_cb(conf, on_report);
     char reason[256];
     rd_kafka_t *producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     if (producer == NULL) {
-        fail("a producer", reason);
+        floor_fail("a producer", reason);
     }
     if (exactly_once) {
         must("init_transactions", rd_kafka_init_transactions(producer, ANSWER_MS));
@@ -99,54 +99,54 @@ static rd_kafka_t *producer_new(bool exactly_once)
 }
 
 /* Waits where librdkafka has as much as it may have. */
-static void produce(rd_kafka_t *producer, rd_kafka_topic_t *topic, const char *id, size_t id_len,
-                    char *value, size_t len)
+static void floor_produce(rd_kafka_t *producer, rd_kafka_topic_t *topic, const char *id,
+                          size_t id_len, char *value, size_t len)
 {
     char key[64];
     int key_len = snprintf(key, sizeof(key), "{\"id\":%.*s}", (int)id_len, id);
     while (rd_kafka_produce(topic, RD_KAFKA_PARTITION_UA, RD_KAFKA_MSG_F_COPY, value, len, key,
                             (size_t)key_len, NULL) != 0) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-            fail("a record", rd_kafka_err2str(rd_kafka_last_error()));
+            floor_fail("a record", rd_kafka_err2str(rd_kafka_last_error()));
         }
         rd_kafka_poll(producer, 1);
     }
 }
 
-static void flush(rd_kafka_t *producer)
+static void floor_flush(rd_kafka_t *producer)
 {
     rd_kafka_resp_err_t err = rd_kafka_flush(producer, ANSWER_MS);
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        fail("flush", rd_kafka_err2str(err));
+        floor_fail("flush", rd_kafka_err2str(err));
     }
 }
 
-static void copy(rd_kafka_t *producer, rd_kafka_topic_t *topic)
+static void floor_copy(rd_kafka_t *producer, rd_kafka_topic_t *topic)
 {
     char command[256], value[8192], *row;
-    PGconn *server = PQconnectdb(variable("PEER_PG_URL"));
-    snprintf(command, sizeof(command), "COPY %s TO STDOUT", variable("PEER_TABLE"));
+    PGconn *server = PQconnectdb(floor_variable("PEER_PG_URL"));
+    snprintf(command, sizeof(command), "COPY %s TO STDOUT", floor_variable("PEER_TABLE"));
     PGresult *result = PQexec(server, command);
     if (PQresultStatus(result) != PGRES_COPY_OUT) {
-        fail(command, PQerrorMessage(server));
+        floor_fail(command, PQerrorMessage(server));
     }
     PQclear(result);
     const size_t head = sizeof(envelope) - 1;
     memcpy(value, envelope, head);
     for (int len; (len = PQgetCopyData(server, &row, 0)) > 0; PQfreemem(row)) {
         if ((size_t)len > sizeof(value) - head) {
-            fail(command, "a row is too long for this program");
+            floor_fail(command, "a row is too long for this program");
         }
         memcpy(value + head, row, (size_t)len);
-        produce(producer, topic, row, strcspn(row, "\t"), value, head + (size_t)len);
+        floor_produce(producer, topic, row, strcspn(row, "\t"), value, head + (size_t)len);
     }
     result = PQgetResult(server);
     if (PQresultStatus(result) != PGRES_COMMAND_OK) {
-        fail(command, PQerrorMessage(server));
+        floor_fail(command, PQerrorMessage(server));
     }
     PQclear(result);
     PQfinish(server);
-    flush(producer);
+    floor_flush(producer);
 }
 
 /* Whatever is due is one transaction, so a late one doesn't lower the rate. */
@@ -166,12 +166,12 @@ static void write_by_clock(rd_kafka_t *producer, rd_kafka_topic_t *topic, int64_
             }
             for (; written < tick * rate / TRANSACTIONS_PER_S; written++) {
                 int len = snprintf(id, sizeof(id), "%" PRId64, written + 1);
-                produce(producer, topic, id, (size_t)len, value, sizeof(value));
+                floor_produce(producer, topic, id, (size_t)len, value, sizeof(value));
             }
             if (exactly_once) {
                 must("commit_transaction", rd_kafka_commit_transaction(producer, ANSWER_MS));
             } else {
-                flush(producer);
+                floor_flush(producer);
             }
         }
         due.tv_nsec += 1000000000 / TRANSACTIONS_PER_S;
@@ -185,17 +185,18 @@ int main(void)
 {
     char name[512];
     const char *rate = getenv("PEER_RATE");
-    bool exactly_once = strcmp(variable("PEER_DELIVERY"), "exactly-once") == 0;
-    rd_kafka_t *producer = producer_new(exactly_once);
-    snprintf(name, sizeof(name), "%s.%s", variable("PEER_TOPIC_PREFIX"), variable("PEER_TABLE"));
+    bool exactly_once = strcmp(floor_variable("PEER_DELIVERY"), "exactly-once") == 0;
+    rd_kafka_t *producer = floor_producer_new(exactly_once);
+    snprintf(name, sizeof(name), "%s.%s", floor_variable("PEER_TOPIC_PREFIX"),
+             floor_variable("PEER_TABLE"));
     rd_kafka_topic_t *topic = rd_kafka_topic_new(producer, name, NULL);
     if (rate != NULL) {
         write_by_clock(producer, topic, atoi(rate), exactly_once);
     }
     if (exactly_once) {
-        fail("PEER_DELIVERY", "it copies at least once");
+        floor_fail("PEER_DELIVERY", "it copies at least once");
     }
-    copy(producer, topic);
+    floor_copy(producer, topic);
     pause(); /* until it is ended */
     return 0;
 }

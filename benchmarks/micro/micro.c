@@ -27,7 +27,7 @@ __attribute__((noinline)) uint64_t micro_measured(const struct micro_bench *benc
     return bench->run(state, count);
 }
 
-static void run(const struct micro_bench *bench, uint32_t count)
+static void micro_run(const struct micro_bench *bench, uint32_t count)
 {
     void *state = bench->open();
     /* Caches of ours are filled, and lazily bound functions bound, before anything is counted. */
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
         if (argc < 2) {
             puts(benches[i]->name);
         } else if (strcmp(argv[1], "all") == 0 || strcmp(argv[1], benches[i]->name) == 0) {
-            run(benches[i], count == 0 ? 1 : count);
+            micro_run(benches[i], count == 0 ? 1 : count);
             found = true;
         }
     }

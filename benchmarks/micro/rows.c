@@ -45,8 +45,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-static mr_status on_change(void *context, const struct mr_change *change,
-                           struct mr_error *ret_error)
+static mr_status micro_rows_on_change(void *context, const struct mr_change *change,
+                                      struct mr_error *ret_error)
 {
     (void)ret_error;
     struct rows *rows = context;
@@ -55,8 +55,8 @@ static mr_status on_change(void *context, const struct mr_change *change,
     return MR_OK;
 }
 
-static mr_status on_message(void *context, const struct mr_message_event *message,
-                            struct mr_error *ret_error)
+static mr_status micro_rows_on_message(void *context, const struct mr_message_event *message,
+                                       struct mr_error *ret_error)
 {
     (void)context;
     (void)message;
@@ -73,14 +73,14 @@ static mr_status on_transaction(void *context, const struct mr_transaction *tran
     return MR_OK;
 }
 
-static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+static void micro_rows_on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 {
     (void)context;
     (void)server_end;
     (void)reply_requested;
 }
 
-static void on_relation_end(void *context, const struct mr_relation *relation)
+static void micro_rows_on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct rows *rows = context;
     if (rows->encoder != NULL) {
@@ -89,7 +89,7 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
 }
 
 /* Plays the recording, over and over, until `count` changes have been handed over. */
-static void play(struct rows *rows, uint32_t count)
+static void micro_rows_play(struct rows *rows, uint32_t count)
 {
     mr_slice payload;
     rows->wanted = count;
@@ -109,12 +109,12 @@ static struct rows *rows_new(void)
     struct rows *rows = MR_NEW(struct rows);
     rows->handler = (struct mr_source_handler){
         .context = rows,
-        .change = on_change,
-        .message = on_message,
+        .change = micro_rows_on_change,
+        .message = micro_rows_on_message,
         .begin = on_transaction,
         .commit = on_transaction,
-        .keepalive = on_keepalive,
-        .relation_end = on_relation_end,
+        .keepalive = micro_rows_on_keepalive,
+        .relation_end = micro_rows_on_relation_end,
     };
     mr_recording_rows(&rows->recording, ROWS, ROWS_PER_TRANSACTION);
     rows->decoder = mr_pgoutput_new();
@@ -145,7 +145,7 @@ static void *decode_open(void)
 static uint64_t decode_run(void *state, uint32_t count)
 {
     struct rows *rows = state;
-    play(rows, count);
+    micro_rows_play(rows, count);
     return rows->hash;
 }
 
@@ -162,7 +162,7 @@ static mr_status keep_change(void *context, const struct mr_change *change,
     memcpy(kept->values, change->after.values, sizeof(kept->values));
     kept->change.transaction = &kept->transaction;
     kept->change.after.values = kept->values;
-    return on_change(context, change, ret_error);
+    return micro_rows_on_change(context, change, ret_error);
 }
 
 static struct rows *encode_open(enum mr_format format, enum mr_types types,
@@ -191,7 +191,7 @@ static void *encode_kept_open(enum mr_format format, enum mr_types types,
     struct rows *rows = encode_open(format, types, json_schemas);
     rows->kept = MR_NEW_ARRAY(struct kept, ROWS);
     rows->handler.change = keep_change;
-    play(rows, ROWS);
+    micro_rows_play(rows, ROWS);
     return rows;
 }
 

@@ -7,7 +7,7 @@
 
 enum { ANSWER_BYTES_MAX = 16 * 1024 * 1024, TIMEOUT_MS = 5000 };
 
-static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
+static size_t client_take_bytes(char *bytes, size_t one, size_t len, void *context)
 {
     struct mr_client_answer *answer = context;
     if (answer->len + len > ANSWER_BYTES_MAX) {
@@ -40,8 +40,8 @@ static void make_url(const struct mr_http_options *server, const char *path, cha
              address->is_unix ? 80 : address->port, path);
 }
 
-static void set_up(CURL *curl, const struct mr_http_options *server, const char *url,
-                   long timeout_ms)
+static void client_set_up(CURL *curl, const struct mr_http_options *server, const char *url,
+                          long timeout_ms)
 {
     curl_easy_setopt(curl, CURLOPT_URL, url);
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, timeout_ms);
@@ -83,7 +83,7 @@ mr_status mr_client_ask(const struct mr_http_options *server, const char *path, 
     char reason[CURL_ERROR_SIZE] = "";
     CURL *curl = curl_easy_init();
     MR_ASSERT(curl != NULL);
-    set_up(curl, server, url, timeout_ms == 0 ? TIMEOUT_MS : timeout_ms);
+    client_set_up(curl, server, url, timeout_ms == 0 ? TIMEOUT_MS : timeout_ms);
     if (text != NULL) {
         curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
     }
@@ -95,7 +95,7 @@ mr_status mr_client_ask(const struct mr_http_options *server, const char *path, 
         curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     }
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, reason);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, client_take_bytes);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
     CURLcode code = curl_easy_perform(curl);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer.http_status);

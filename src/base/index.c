@@ -2,7 +2,7 @@
 
 enum { SLOTS_MIN = 64, ITEMS_MAX = 1 << 30 };
 
-static void put(struct mr_index *index, struct mr_index_slot slot)
+static void index_put(struct mr_index *index, struct mr_index_slot slot)
 {
     uint32_t at = slot.hash;
     while (index->slots[at & (index->size - 1)].item != 0) {
@@ -25,7 +25,7 @@ void mr_index_reserve(struct mr_index *index, uint32_t count)
     index->slots = MR_NEW_ARRAY(struct mr_index_slot, index->size);
     for (uint32_t i = 0; i < old.size; i++) {
         if (old.slots[i].item != 0) {
-            put(index, old.slots[i]);
+            index_put(index, old.slots[i]);
         }
     }
     free(old.slots);
@@ -34,7 +34,7 @@ void mr_index_reserve(struct mr_index *index, uint32_t count)
 uint32_t mr_index_add(struct mr_index *index, uint64_t hash)
 {
     mr_index_reserve(index, index->count + 1);
-    put(index, (struct mr_index_slot){.hash = mr_index_fold(hash), .item = index->count + 1});
+    index_put(index, (struct mr_index_slot){.hash = mr_index_fold(hash), .item = index->count + 1});
     return index->count++;
 }
 
@@ -49,7 +49,7 @@ static uint32_t slot_of(const struct mr_index *index, uint32_t number, uint64_t 
 }
 
 /* Moves into the freed slot what it had pushed aside, and so on: a search ends at the first free slot. */
-static void close_gap(struct mr_index *index, uint32_t gap)
+static void index_close_gap(struct mr_index *index, uint32_t gap)
 {
     uint32_t mask = index->size - 1;
     for (uint32_t i = (gap + 1) & mask; index->slots[i].item != 0; i = (i + 1) & mask) {
@@ -68,7 +68,7 @@ void mr_index_remove(struct mr_index *index, uint32_t number, uint64_t hash, uin
     uint32_t removed = slot_of(index, number, hash);
     index->slots[last].item = number + 1;
     index->count--;
-    close_gap(index, removed);
+    index_close_gap(index, removed);
 }
 
 void mr_index_clear(struct mr_index *index)

@@ -7,8 +7,8 @@
 
 enum { MANY = 20000 };
 
-static uint32_t find(const struct mr_index *index, const uint64_t *keys, uint64_t hash,
-                     uint64_t key)
+static uint32_t index_test_find(const struct mr_index *index, const uint64_t *keys, uint64_t hash,
+                                uint64_t key)
 {
     uint32_t at = 0;
     uint32_t number;
@@ -32,20 +32,20 @@ static void test_find_each_and_no_other(void **state)
     static uint64_t keys[MANY];
     for (uint32_t kind = 0; kind < 4; kind++) {
         struct mr_index index = {0};
-        assert_int_equal(find(&index, keys, 1, 1), MR_INDEX_NONE);
+        assert_int_equal(index_test_find(&index, keys, 1, 1), MR_INDEX_NONE);
         for (uint32_t i = 0; i < MANY; i++) {
             keys[i] = spread(kind, i);
             assert_int_equal(mr_index_add(&index, keys[i]), i);
         }
         uint32_t looked_at = 0;
         for (uint32_t i = 0; i < MANY; i++) {
-            assert_int_equal(find(&index, keys, keys[i], keys[i]), i);
+            assert_int_equal(index_test_find(&index, keys, keys[i], keys[i]), i);
             uint32_t at = 0;
             while (mr_index_next(&index, keys[i], &at) != i) {
             }
             looked_at += at;
             uint64_t absent = spread(kind, MANY + i);
-            assert_int_equal(find(&index, keys, absent, absent), MR_INDEX_NONE);
+            assert_int_equal(index_test_find(&index, keys, absent, absent), MR_INDEX_NONE);
         }
         assert_true(looked_at < 2 * MANY); /* the same on every machine */
         mr_index_done(&index);
@@ -64,10 +64,10 @@ static void test_find_among_equal_hashes(void **state)
         mr_index_add(&index, 7);
     }
     for (uint32_t i = 0; i < FEW; i++) {
-        assert_int_equal(find(&index, keys, 7, i), i);
+        assert_int_equal(index_test_find(&index, keys, 7, i), i);
     }
-    assert_int_equal(find(&index, keys, 7, FEW), MR_INDEX_NONE);
-    assert_int_equal(find(&index, keys, 8, 0), MR_INDEX_NONE);
+    assert_int_equal(index_test_find(&index, keys, 7, FEW), MR_INDEX_NONE);
+    assert_int_equal(index_test_find(&index, keys, 8, 0), MR_INDEX_NONE);
     mr_index_done(&index);
 }
 
@@ -84,9 +84,10 @@ static void test_reserve_and_clear_ask_for_no_memory(void **state)
             keys[i] = mr_hash_number(round, i);
             assert_int_equal(mr_index_add(&index, keys[i]), i);
         }
-        assert_int_equal(find(&index, keys, keys[MANY / 2], keys[MANY / 2]), MANY / 2);
+        assert_int_equal(index_test_find(&index, keys, keys[MANY / 2], keys[MANY / 2]), MANY / 2);
         mr_index_clear(&index);
-        assert_int_equal(find(&index, keys, keys[MANY / 2], keys[MANY / 2]), MR_INDEX_NONE);
+        assert_int_equal(index_test_find(&index, keys, keys[MANY / 2], keys[MANY / 2]),
+                         MR_INDEX_NONE);
     }
     assert_int_equal(mr_alloc_count(), before);
     mr_index_reserve(&index, index.size / 2 + 1);

@@ -35,7 +35,7 @@ static void append_quoted(struct mr_buffer *line, const char *text)
 enum { NUMBER_MAX = 40 };
 
 /* A field's value, which may be in `number`. */
-static const char *text_of(const struct mr_log_field *field, char number[NUMBER_MAX])
+static const char *log_text_of(const struct mr_log_field *field, char number[NUMBER_MAX])
 {
     if (field->kind == MR_LOG_FIELD_STRING) {
         return field->string == NULL ? "" : field->string;
@@ -54,15 +54,15 @@ static void append_fields(struct mr_buffer *line, const struct mr_log_field *fie
         char number[NUMBER_MAX];
         mr_buffer_format(line, log_format == MR_LOG_JSON ? ",\"%s\":" : " %s=", fields->name);
         if (fields->kind == MR_LOG_FIELD_INT) {
-            mr_buffer_format(line, "%s", text_of(fields, number));
+            mr_buffer_format(line, "%s", log_text_of(fields, number));
         } else {
-            append_quoted(line, text_of(fields, number));
+            append_quoted(line, log_text_of(fields, number));
         }
     }
 }
 
 /* What a terminal would obey becomes blank: control characters, DEL, C1 (U+0080 to U+009F), and bytes that are not UTF-8. */
-static void make_printable(uint8_t *text, size_t len)
+static void log_make_printable(uint8_t *text, size_t len)
 {
     for (size_t at = 0; at < len;) {
         size_t size = mr_utf8_sequence(text + at, len - at);
@@ -96,7 +96,7 @@ static size_t format(char bytes[MR_LOG_LINE_MAX], enum mr_log_level level, const
         mr_buffer_format(&line, "%s.%03dZ %s %s: %s", time, ms, level_names[level], event,
                          sentence);
         append_fields(&line, fields);
-        make_printable((uint8_t *)bytes, (size_t)((char *)line.at - bytes));
+        log_make_printable((uint8_t *)bytes, (size_t)((char *)line.at - bytes));
     }
     char see[MR_LOG_SEE_MAX] = "";
     if (mr_log_see != NULL && level >= MR_LOG_WARN) {
@@ -136,7 +136,7 @@ void mr_log_fields_text(const struct mr_log_field *fields, char *ret_text, size_
     for (; fields != NULL && fields->kind != MR_LOG_FIELD_END && len < size; fields++) {
         char number[NUMBER_MAX];
         len += (size_t)snprintf(ret_text + len, size - len, "%s%s %s", len == 0 ? "" : ", ",
-                                fields->name, text_of(fields, number));
+                                fields->name, log_text_of(fields, number));
     }
 }
 

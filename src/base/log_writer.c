@@ -32,7 +32,7 @@ uint64_t mr_log_dropped(void)
     return atomic_load_explicit(&dropped, memory_order_relaxed);
 }
 
-static void drop(void)
+static void log_writer_drop(void)
 {
     atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
 }
@@ -43,7 +43,7 @@ static void write_at_once(const char *line, size_t len)
     struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0 ||
         write(STDERR_FILENO, line, len) < 0) {
-        drop();
+        log_writer_drop();
     }
 }
 
@@ -62,7 +62,7 @@ void mr_log_emit(const char *line, size_t len)
     if (fits) {
         sem_post(&filled);
     } else if (runs) {
-        drop();
+        log_writer_drop();
     } else {
         write_at_once(line, len);
     }
@@ -70,12 +70,12 @@ void mr_log_emit(const char *line, size_t len)
 
 /* All of it, however long that takes; false when standard error refuses it (a full disk, nobody at the other end).
  * A line that was cut off gets an end before the next. */
-static bool write_whole(const char *line, size_t len)
+static bool log_writer_write_whole(const char *line, size_t len)
 {
     static bool torn;
     if (torn) {
         torn = false;
-        torn = !write_whole("\n", 1);
+        torn = !log_writer_write_whole("\n", 1);
     }
     size_t whole = len;
     while (len > 0) {
@@ -96,13 +96,13 @@ static bool write_whole(const char *line, size_t len)
 
 static void write_slot(const struct slot *slot, uint64_t *reported)
 {
-    if (!write_whole(slot->line, slot->len)) {
-        drop();
+    if (!log_writer_write_whole(slot->line, slot->len)) {
+        log_writer_drop();
         return;
     }
     uint64_t missing = mr_log_dropped() - *reported;
     char line[MR_LOG_LINE_MAX];
-    if (missing > 0 && write_whole(line, mr_log_format_dropped(line, missing))) {
+    if (missing > 0 && log_writer_write_whole(line, mr_log_format_dropped(line, missing))) {
         *reported += missing;
     }
 }

@@ -4,7 +4,7 @@
 
 #include "testing/test.h"
 
-static bool matches(const char *expression, const char *name)
+static bool pattern_test_matches(const char *expression, const char *name)
 {
     char reason[128];
     struct mr_regex *regex = mr_regex_new(expression, reason, sizeof(reason));
@@ -18,13 +18,13 @@ static bool matches(const char *expression, const char *name)
 static void test_pattern_whole_names(void **state)
 {
     (void)state;
-    assert_true(matches("order_[0-9]+", "order_12"));
-    assert_false(matches("order_[0-9]+", "order_12x"));
-    assert_false(matches("order_[0-9]+", "my_order_12"));
-    assert_true(matches("a|b", "b"));
-    assert_false(matches("a|b", "ab")); /* the anchors hold for both */
-    assert_true(matches(".*", ""));
-    assert_true(matches("ž.*", "žž"));
+    assert_true(pattern_test_matches("order_[0-9]+", "order_12"));
+    assert_false(pattern_test_matches("order_[0-9]+", "order_12x"));
+    assert_false(pattern_test_matches("order_[0-9]+", "my_order_12"));
+    assert_true(pattern_test_matches("a|b", "b"));
+    assert_false(pattern_test_matches("a|b", "ab")); /* the anchors hold for both */
+    assert_true(pattern_test_matches(".*", ""));
+    assert_true(pattern_test_matches("ž.*", "žž"));
 }
 
 static void test_pattern_names(void **state)
@@ -50,7 +50,7 @@ static void test_pattern_wrong(void **state)
     assert_string_not_equal(reason, "");
 }
 
-static void refused(const char *expression, const char *why)
+static void pattern_test_refused(const char *expression, const char *why)
 {
     char reason[128] = "";
     assert_null(mr_regex_new(expression, reason, sizeof(reason)));
@@ -61,19 +61,19 @@ static void refused(const char *expression, const char *why)
 static void test_pattern_excess(void **state)
 {
     (void)state;
-    refused("((a{1,200}){1,200}){1,200}", "too large");
-    refused("(a)\\2", "non-existent");
+    pattern_test_refused("((a{1,200}){1,200}){1,200}", "too large");
+    pattern_test_refused("(a)\\2", "non-existent");
     char text[60001];
     memset(text, '(', 30000);
     memset(text + 30000, ')', 30000);
     text[60000] = '\0';
-    refused(text, "longer");
+    pattern_test_refused(text, "longer");
     text[100] = '\0';
     memset(text + 50, ')', 50);
-    refused(text, "nested");
-    refused("a[", "missing");
-    refused("a\\", "end of pattern");
-    refused("\\C", "disabled");
+    pattern_test_refused(text, "nested");
+    pattern_test_refused("a[", "missing");
+    pattern_test_refused("a\\", "end of pattern");
+    pattern_test_refused("\\C", "disabled");
 }
 
 static enum mr_regex_result match(const char *expression, const char *name, mr_slice *ret_groups)
@@ -104,12 +104,12 @@ static void test_regex_match_java(void **state)
 {
     (void)state;
     mr_slice groups[MR_REGEX_GROUPS_MAX + 1];
-    assert_true(matches("\\w+\\.(?!tmp_)[\\w.-]+", "shop.orders"));
-    assert_false(matches("\\w+\\.(?!tmp_)[\\w.-]+", "shop.tmp_orders"));
-    assert_true(matches("(?i)ORDERS", "orders"));
-    assert_true(matches("ž{2}", "žž"));
-    assert_true(matches("a.b", "a\nb"));
-    assert_false(matches(".*", "a\xff"));
+    assert_true(pattern_test_matches("\\w+\\.(?!tmp_)[\\w.-]+", "shop.orders"));
+    assert_false(pattern_test_matches("\\w+\\.(?!tmp_)[\\w.-]+", "shop.tmp_orders"));
+    assert_true(pattern_test_matches("(?i)ORDERS", "orders"));
+    assert_true(pattern_test_matches("ž{2}", "žž"));
+    assert_true(pattern_test_matches("a.b", "a\nb"));
+    assert_false(pattern_test_matches(".*", "a\xff"));
     assert_int_equal(match("(a)|(?<n>b)", "b", groups), MR_REGEX_YES);
     assert_null(groups[1].data);
     assert_true(mr_slice_equal(groups[2], MR_SLICE("b")));

@@ -50,7 +50,7 @@ static int watch_children(void)
 }
 
 /* Reads until the program has ended and nobody has its output open any more, or whoever asked is gone; the length of the output. */
-static size_t collect(pid_t pid, int out, int ended, int asker, struct answer *answer)
+static size_t program_collect(pid_t pid, int out, int ended, int asker, struct answer *answer)
 {
     struct pollfd fds[] = {
         {.fd = out, .events = POLLIN}, {.fd = ended, .events = POLLIN}, {.fd = asker}};
@@ -80,7 +80,7 @@ static size_t collect(pid_t pid, int out, int ended, int asker, struct answer *a
     return len;
 }
 
-static _Noreturn void answer_one(const struct mr_program *program, int asker)
+static _Noreturn void program_answer_one(const struct mr_program *program, int asker)
 {
     struct answer answer = {.outcome = NOT_STARTED};
     size_t len = 0;
@@ -91,7 +91,7 @@ static _Noreturn void answer_one(const struct mr_program *program, int asker)
         ended < 0 || pipe2(out, O_CLOEXEC) != 0 ? errno : spawn(program->arguments, out[1], &pid);
     if (answer.detail == 0) {
         close(out[1]);
-        len = collect(pid, out[0], ended, asker, &answer);
+        len = program_collect(pid, out[0], ended, asker, &answer);
     }
     send(asker, &answer, offsetof(struct answer, output) + len, MSG_NOSIGNAL);
     _exit(0);
@@ -173,7 +173,7 @@ static _Noreturn void help(const struct mr_programs *programs, int requests)
     while (request_take(&request, requests, &asker)) {
         if (request.number < programs->count && asker >= 0 && fork() == 0) {
             close(requests);
-            answer_one(&programs->items[request.number], asker);
+            program_answer_one(&programs->items[request.number], asker);
         }
         close(asker);
     }
@@ -205,7 +205,7 @@ mr_status mr_programs_start(struct mr_programs *programs, struct mr_error *ret_e
 }
 
 /* MR_ERR_TRANSIENT: the time is over. */
-static mr_status await(int socket, int stop_fd)
+static mr_status program_await(int socket, int stop_fd)
 {
     int64_t deadline_ns = mr_monotonic_ns() + MR_PROGRAM_LIMIT_S * INT64_C(1000000000);
     struct pollfd fds[] = {{.fd = socket, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
@@ -223,8 +223,8 @@ static mr_status await(int socket, int stop_fd)
 
 static const char one_line[] = "it must print one line, the secret alone";
 
-static mr_status fail(const struct mr_program *program, mr_status status, const char *what,
-                      const char *remedy, struct mr_error *ret_error)
+static mr_status program_fail(const struct mr_program *program, mr_status status, const char *what,
+                              const char *remedy, struct mr_error *ret_error)
 {
     return mr_fail(ret_error, status, "%s: %s %s; %s", program->option, program->arguments[0], what,
                    remedy);
@@ -254,7 +254,7 @@ static mr_status check_ending(const struct mr_program *program, const struct ans
     } else {
         return MR_OK;
     }
-    return fail(program, status, what, remedy, ret_error);
+    return program_fail(program, status, what, remedy, ret_error);
 }
 
 static mr_status take_line(const struct mr_program *program, const char *output, size_t len,
@@ -267,14 +267,14 @@ static mr_status take_line(const struct mr_program *program, const char *output,
                         : memchr(output, '\0', len) != NULL ? "printed a byte that is 0"
                                                             : NULL;
     if (fault != NULL) {
-        return fail(program, MR_ERR_AUTH, fault, one_line, ret_error);
+        return program_fail(program, MR_ERR_AUTH, fault, one_line, ret_error);
     }
     *ret_line = MR_STRNDUP(output, len);
     return MR_OK;
 }
 
-static mr_status take_answer(const struct mr_program *program, int socket, char **ret_line,
-                             struct mr_error *ret_error)
+static mr_status program_take_answer(const struct mr_program *program, int socket, char **ret_line,
+                                     struct mr_error *ret_error)
 {
     struct answer answer;
     ssize_t len = recv(socket, &answer, sizeof(answer), 0);
@@ -291,20 +291,20 @@ mr_status mr_program_run(const struct mr_program *program, int stop_fd, char **r
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
-        return fail(program, MR_ERR_TRANSIENT, "was not run: no descriptor is left",
-                    MR_PROGRAM_REMEDY, ret_error);
+        return program_fail(program, MR_ERR_TRANSIENT, "was not run: no descriptor is left",
+                            MR_PROGRAM_REMEDY, ret_error);
     }
     bool asked = request_send(program, pair[1]);
     close(pair[1]);
-    mr_status status = asked ? await(pair[0], stop_fd) : MR_ERR_SYSTEM;
+    mr_status status = asked ? program_await(pair[0], stop_fd) : MR_ERR_SYSTEM;
     if (status == MR_OK) {
-        status = take_answer(program, pair[0], ret_line, ret_error);
+        status = program_take_answer(program, pair[0], ret_line, ret_error);
     } else if (status == MR_ERR_SYSTEM) {
-        status = fail(program, status, "can't be run: " MR_PROGRAM_HELPER_GONE,
-                      "start millrace again", ret_error);
+        status = program_fail(program, status, "can't be run: " MR_PROGRAM_HELPER_GONE,
+                              "start millrace again", ret_error);
     } else if (status == MR_ERR_TRANSIENT) {
-        status = fail(program, status, "did not end within 10 s and was killed", MR_PROGRAM_REMEDY,
-                      ret_error);
+        status = program_fail(program, status, "did not end within 10 s and was killed",
+                              MR_PROGRAM_REMEDY, ret_error);
     }
     close(pair[0]);
     return status;

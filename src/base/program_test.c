@@ -15,7 +15,7 @@
 static const char *shell[] = {"/bin/sh", "-c", NULL, NULL};
 
 /* The helper has the script as it is at this moment. */
-static struct mr_programs start(const char *script)
+static struct mr_programs program_test_start(const char *script)
 {
     shell[2] = script;
     struct mr_programs programs = {.items = {{"some.option", shell, -1, 0}}, .count = 1};
@@ -24,16 +24,16 @@ static struct mr_programs start(const char *script)
     return programs;
 }
 
-static void stop(const struct mr_programs *programs)
+static void program_test_stop(const struct mr_programs *programs)
 {
     close(programs->items[0].helper);
 }
 
-static mr_status run(const char *script, char **ret_line, struct mr_error *ret_error)
+static mr_status program_test_run(const char *script, char **ret_line, struct mr_error *ret_error)
 {
-    struct mr_programs programs = start(script);
+    struct mr_programs programs = program_test_start(script);
     mr_status status = mr_program_run(&programs.items[0], -1, ret_line, ret_error);
-    stop(&programs);
+    program_test_stop(&programs);
     return status;
 }
 
@@ -54,7 +54,7 @@ static void test_run_prints_one_line(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_error error = {.text = ""};
         char *line = NULL;
-        mr_status status = run(cases[i].script, &line, &error);
+        mr_status status = program_test_run(cases[i].script, &line, &error);
         if (status != MR_OK || strcmp(line, cases[i].line) != 0) {
             fail_msg("%s: %s %s", cases[i].script, line == NULL ? "" : line, error.text);
         }
@@ -82,7 +82,7 @@ static void test_run_faults(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_error error = {.text = ""};
         char *line = NULL;
-        mr_status status = run(cases[i].script, &line, &error);
+        mr_status status = program_test_run(cases[i].script, &line, &error);
         if (status != cases[i].status || strstr(error.text, cases[i].part) == NULL ||
             strstr(error.text, "canary") != NULL || line != NULL ||
             strncmp(error.text, "some.option: /bin/sh ", 21) != 0) {
@@ -103,7 +103,7 @@ static void test_run_not_started(void **state)
     assert_int_equal(mr_programs_start(&programs, &error), MR_OK);
     assert_int_equal(mr_program_run(&programs.items[0], -1, &line, &error), MR_ERR_AUTH);
     assert_non_null(strstr(error.text, "can't be started: No such file"));
-    stop(&programs);
+    program_test_stop(&programs);
 }
 
 /* What whoever started millrace left open is for millrace alone. */
@@ -117,7 +117,7 @@ static void test_run_inherits_no_descriptor(void **state)
     char script[64];
     snprintf(script, sizeof(script), "test -e /proc/self/fd/%d && echo open || echo closed",
              inherited);
-    assert_int_equal(run(script, &line, &error), MR_OK);
+    assert_int_equal(program_test_run(script, &line, &error), MR_OK);
     assert_string_equal(line, "closed");
     mr_secret_forget(line);
     close(inherited);
@@ -138,7 +138,7 @@ static void test_run_stopped(void **state)
     snprintf(begun, sizeof(begun), "%s/begun", folder);
     snprintf(ended, sizeof(ended), "%s/ended", folder);
     snprintf(script, sizeof(script), "(touch %s; sleep 1; touch %s) & sleep 60", begun, ended);
-    struct mr_programs programs = start(script);
+    struct mr_programs programs = program_test_start(script);
     int stop_fd = timerfd_create(CLOCK_MONOTONIC, 0);
     timerfd_settime(stop_fd, 0, &(struct itimerspec){.it_value.tv_nsec = 500000000}, NULL);
     struct mr_error error;
@@ -148,7 +148,7 @@ static void test_run_stopped(void **state)
     poll(NULL, 0, 1500);
     assert_false(exists(ended));
     close(stop_fd);
-    stop(&programs);
+    program_test_stop(&programs);
     unlink(begun);
     rmdir(folder);
 }
@@ -159,7 +159,7 @@ static void test_run_hangs(void **state)
     struct mr_error error;
     char *line = NULL;
     int64_t begin_ns = mr_monotonic_ns();
-    assert_int_equal(run("echo canary; sleep 60", &line, &error), MR_ERR_TRANSIENT);
+    assert_int_equal(program_test_run("echo canary; sleep 60", &line, &error), MR_ERR_TRANSIENT);
     int64_t took_ns = mr_monotonic_ns() - begin_ns;
     assert_true(took_ns > INT64_C(9900000000) && took_ns < INT64_C(30000000000));
     assert_non_null(strstr(error.text, "did not end within 10 s and was killed"));
@@ -179,7 +179,7 @@ static void *run_here(void *context)
 static void test_run_several(void **state)
 {
     (void)state;
-    struct mr_programs programs = start("sleep 1; echo late");
+    struct mr_programs programs = program_test_start("sleep 1; echo late");
     pthread_t threads[8];
     int64_t begin_ns = mr_monotonic_ns();
     for (size_t i = 0; i < MR_ARRAY_LEN(threads); i++) {
@@ -191,7 +191,7 @@ static void test_run_several(void **state)
         assert_non_null(good);
     }
     assert_true(mr_monotonic_ns() - begin_ns < INT64_C(7000000000));
-    stop(&programs);
+    program_test_stop(&programs);
 }
 
 int main(void)

@@ -28,7 +28,7 @@ static void test_push_pop_in_order_and_full(void **state)
     mr_ring_done(&ring);
 }
 
-static void *produce(void *context)
+static void *ring_test_produce(void *context)
 {
     struct mr_ring *ring = context;
     for (uintptr_t i = 1; i <= ITEMS; i++) {
@@ -45,7 +45,7 @@ static void test_two_threads_keep_order(void **state)
     struct mr_ring ring;
     mr_ring_init(&ring, 16);
     pthread_t producer;
-    assert_int_equal(pthread_create(&producer, NULL, produce, &ring), 0);
+    assert_int_equal(pthread_create(&producer, NULL, ring_test_produce, &ring), 0);
     for (uintptr_t want = 1; want <= ITEMS;) {
         void *item = mr_ring_pop(&ring);
         if (item == NULL) {

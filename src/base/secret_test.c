@@ -9,7 +9,7 @@ struct heard {
     char text[16];
 };
 
-static void hear(void *context, const char *text)
+static void secret_test_hear(void *context, const char *text)
 {
     struct heard *heard = context;
     heard->times++;
@@ -35,7 +35,7 @@ static void test_listen_hears_of_now_and_of_each_change(void **state)
     (void)state;
     struct mr_secret *secret = mr_secret_new(MR_STRDUP("one"));
     struct heard heard = {0};
-    mr_secret_listen(secret, hear, &heard);
+    mr_secret_listen(secret, secret_test_hear, &heard);
     assert_string_equal(heard.text, "one");
     assert_false(mr_secret_change(secret, "one"));
     assert_int_equal(heard.times, 1);
@@ -70,7 +70,7 @@ static void test_none(void **state)
     (void)state;
     assert_null(mr_secret_take(NULL));
     assert_false(mr_secret_look(NULL));
-    mr_secret_listen(NULL, hear, NULL);
+    mr_secret_listen(NULL, secret_test_hear, NULL);
     mr_secret_forget(NULL);
     mr_secret_free(NULL);
 }

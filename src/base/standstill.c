@@ -54,7 +54,7 @@ void mr_standstill_forget(struct mr_standstill *standstill, enum mr_cause cause)
 }
 
 /* Lower ranks are shown first: an end, then what ends millrace if it lasts, what only waits, and what is about one table. */
-static int rank_of(enum mr_cause cause)
+static int standstill_rank_of(enum mr_cause cause)
 {
     return cause == MR_CAUSE_ENDED                                        ? 0
            : cause == MR_CAUSE_POISON || cause == MR_CAUSE_RECORD_REFUSED ? 1
@@ -65,8 +65,8 @@ static int rank_of(enum mr_cause cause)
 /* A silent sink is shown only where no other cause says more of the sink. */
 static bool counts_before(const struct mr_standstill *standstill, enum mr_cause a, enum mr_cause b)
 {
-    if (b == MR_CAUSE_NONE || rank_of(a) != rank_of(b)) {
-        return b == MR_CAUSE_NONE || rank_of(a) < rank_of(b);
+    if (b == MR_CAUSE_NONE || standstill_rank_of(a) != standstill_rank_of(b)) {
+        return b == MR_CAUSE_NONE || standstill_rank_of(a) < standstill_rank_of(b);
     }
     if (b == MR_CAUSE_SINK_SILENT && mr_cause_is_of_sink(a)) {
         return true;

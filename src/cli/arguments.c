@@ -70,7 +70,7 @@ static const char *next_operand(int argc, char **argv)
     return optind < argc ? argv[optind++] : NULL;
 }
 
-static mr_status take_tables(int argc, char **argv, struct mr_ask_snapshot *ret)
+static mr_status cli_arguments_take_tables(int argc, char **argv, struct mr_ask_snapshot *ret)
 {
     ret->tables = (const char *const *)&argv[optind];
     ret->table_count = (uint32_t)(argc - optind);
@@ -140,7 +140,7 @@ static mr_status take_operands(int argc, char **argv, uint64_t given, struct mr_
         ret->topic = next_operand(argc, argv);
     }
     if (ret->command == MR_COMMAND_SNAPSHOT) {
-        return take_tables(argc, argv, &ret->snapshot);
+        return cli_arguments_take_tables(argc, argv, &ret->snapshot);
     }
     if (ret->command == MR_COMMAND_VERIFY) {
         return MR_OK; /* its program takes the rest */

@@ -53,8 +53,8 @@ static mr_status await_outcome(const struct mr_http_options *server, double numb
                    "millrace does not say what came of it; its log may");
 }
 
-static mr_status post(const struct mr_http_options *server, const char *path, bool dry_run,
-                      double *ret_number, struct mr_error *ret_error)
+static mr_status ask_reload_post(const struct mr_http_options *server, const char *path,
+                                 bool dry_run, double *ret_number, struct mr_error *ret_error)
 {
     char request[160];
     MR_OBJECT cJSON *taken = NULL;
@@ -78,7 +78,7 @@ mr_status mr_ask_reload(const struct mr_http_options *server, const char *path, 
 {
     MR_OBJECT cJSON *answer = NULL;
     double number;
-    MR_TRY(post(server, path, dry_run, &number, ret_error));
+    MR_TRY(ask_reload_post(server, path, dry_run, &number, ret_error));
     MR_TRY(await_outcome(server, number, &answer, ret_error));
     print_outcome(answer, to);
     fflush(to);

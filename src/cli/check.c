@@ -77,7 +77,7 @@ static void check_kafka(const struct mr_config *config, struct report *report,
     }
 }
 
-static void check_file(const char *path, struct report *report)
+static void cli_check_file(const char *path, struct report *report)
 {
     MR_FREED char *copy = MR_STRDUP(path);
     bool there = access(path, F_OK) == 0;
@@ -138,7 +138,7 @@ static void check_servers(const struct mr_config *config, struct report *report)
     fclose(kafka.to);
     mr_pg_check(&config->source, stored.found ? &stored.state : NULL, print_finding, report);
     if (config->file_path != NULL && strcmp(config->file_path, "-") != 0) {
-        check_file(config->file_path, report);
+        cli_check_file(config->file_path, report);
     }
     fputs(text, report->to);
     report->errors += kafka.errors;

@@ -29,7 +29,8 @@ struct move {
     struct mr_pg_move_view view;
 };
 
-static MR_PRINTF(3, 4) void say(const struct move *move, const char *mark, const char *format, ...)
+static MR_PRINTF(3, 4) void move_say(const struct move *move, const char *mark, const char *format,
+                                     ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -58,7 +59,7 @@ static mr_status claim(struct move *move, bool changes, struct mr_error *ret_err
                        move->source->slot, owner.who);
     }
     if (owner.exists) {
-        say(move, "ok", "slot \"%s\": in use by %s", move->source->slot, owner.who);
+        move_say(move, "ok", "slot \"%s\": in use by %s", move->source->slot, owner.who);
     }
     _Atomic bool stands_by = false;
     return changes ? mr_pg_claim(move->stream, move->source, &stands_by, ret_error) : MR_OK;
@@ -97,8 +98,8 @@ static mr_status open_to_store(struct move *move, struct mr_error *ret_error)
     return MR_OK;
 }
 
-static mr_status store(struct move *move, const struct mr_checkpoint *state,
-                       struct mr_error *ret_error)
+static mr_status move_store(struct move *move, const struct mr_checkpoint *state,
+                            struct mr_error *ret_error)
 {
     struct mr_sink *sink = move->sink;
     int64_t begin_ns = mr_monotonic_ns();
@@ -137,7 +138,7 @@ static mr_status refuse_copies(struct move *move, struct mr_error *ret_error)
 }
 
 /* The tables' numbers are others there; which are there when the stream begins is looked at anew. */
-static void forget_tables(struct mr_checkpoint *state)
+static void move_forget_tables(struct mr_checkpoint *state)
 {
     struct mr_asked_stored *asked = mr_asked_stored_of(state);
     if (asked == NULL) {
@@ -161,15 +162,16 @@ static void say_writes(const struct move *move)
 {
     const struct mr_pg_move_view *view = &move->view;
     if (view->holds_writes) {
-        say(move, "ok", "writes: held back for new sessions (default_transaction_read_only)");
+        move_say(move, "ok", "writes: held back for new sessions (default_transaction_read_only)");
     } else {
-        say(move, "warning",
+        move_say(
+            move, "warning",
             "writes: nothing here holds them back for every role; what is written between --fence "
             "and --accept-cluster is missing");
     }
     if (view->writers > 0) {
-        say(move, "warning", "writes: %llu open transactions have written to this database",
-            (unsigned long long)view->writers);
+        move_say(move, "warning", "writes: %llu open transactions have written to this database",
+                 (unsigned long long)view->writers);
     }
 }
 
@@ -213,11 +215,11 @@ static mr_status look_at_old(struct move *move, struct mr_error *ret_error)
     const struct mr_server_position *server = &move->view.server;
     uint64_t rest =
         server->flushed > move->stored.end_lsn ? server->flushed - move->stored.end_lsn : 0;
-    say(move, "ok",
-        "cluster %s: delivered up to " MR_LSN_FORMAT ", its WAL ends at " MR_LSN_FORMAT
-        ", %llu bytes later",
-        server->identity.system_id, MR_LSN_ARGS(move->stored.end_lsn), MR_LSN_ARGS(server->flushed),
-        (unsigned long long)rest);
+    move_say(move, "ok",
+             "cluster %s: delivered up to " MR_LSN_FORMAT ", its WAL ends at " MR_LSN_FORMAT
+             ", %llu bytes later",
+             server->identity.system_id, MR_LSN_ARGS(move->stored.end_lsn),
+             MR_LSN_ARGS(server->flushed), (unsigned long long)rest);
     say_writes(move);
     MR_TRY(refuse_standby(move, ret_error));
     MR_TRY(refuse_copies(move, ret_error));
@@ -225,7 +227,7 @@ static mr_status look_at_old(struct move *move, struct mr_error *ret_error)
     return MR_OK;
 }
 
-static mr_status leave(struct move *move, struct mr_error *ret_error)
+static mr_status move_leave(struct move *move, struct mr_error *ret_error)
 {
     struct mr_checkpoint *state = &move->stored;
     struct mr_server_position server;
@@ -248,14 +250,15 @@ static mr_status leave(struct move *move, struct mr_error *ret_error)
     memcpy(moved->from, state->identity.system_id, sizeof(moved->from));
     state->end_lsn = fence;
     state->position = (struct mr_position){0};
-    MR_TRY(store(move, state, ret_error));
+    MR_TRY(move_store(move, state, ret_error));
     /* A slot is never ahead of what is stored. pg_upgrade wants it behind the fence. */
     MR_TRY(mr_pg_move_advance(move->conn, move->source, fence, ret_error));
     say_writes(move);
-    say(move, "fenced",
-        "cluster %s at " MR_LSN_FORMAT ": all that was written to the published tables before is "
-        "delivered; hold back writes until the stream is on the new cluster",
-        moved->from, MR_LSN_ARGS(fence));
+    move_say(move, "fenced",
+             "cluster %s at " MR_LSN_FORMAT
+             ": all that was written to the published tables before is "
+             "delivered; hold back writes until the stream is on the new cluster",
+             moved->from, MR_LSN_ARGS(fence));
     return MR_OK;
 }
 
@@ -263,7 +266,8 @@ static void say_entry(const struct move *move)
 {
     const struct mr_pg_move_view *view = &move->view;
     if (view->slot_is_carried) {
-        say(move, "ok",
+        move_say(
+            move, "ok",
             "slot \"%s\": pg_upgrade took it along; the stream goes on there, %llu bytes above the "
             "fence",
             move->source->slot,
@@ -272,13 +276,14 @@ static void say_entry(const struct move *move)
     }
     say_writes(move);
     if (view->changed_rows > 0) {
-        say(move, "warning",
-            "tables: %llu of their rows were updated or deleted here before the slot is made; "
-            "right only if what filled the cluster did that (logical replication)",
-            (unsigned long long)view->changed_rows);
+        move_say(move, "warning",
+                 "tables: %llu of their rows were updated or deleted here before the slot is made; "
+                 "right only if what filled the cluster did that (logical replication)",
+                 (unsigned long long)view->changed_rows);
     }
     if (view->subscriptions > 0) {
-        say(move, "warning",
+        move_say(
+            move, "warning",
             "subscriptions: %llu are enabled in this database; what they apply after the slot is "
             "made comes as events again: disable them first",
             (unsigned long long)view->subscriptions);
@@ -289,12 +294,12 @@ static mr_status look_at_new(struct move *move, struct mr_error *ret_error)
 {
     const struct mr_server_position *server = &move->view.server;
     const struct mr_cluster_move *moved = &move->stored.identity.moved;
-    say(move, "ok",
-        "cluster %s, version %d.%d, is another one than the cluster %s whose changes were "
-        "delivered up to " MR_LSN_FORMAT "%s",
-        server->identity.system_id, move->view.version / 10000, move->view.version % 10000,
-        move->stored.identity.system_id, MR_LSN_ARGS(move->stored.end_lsn),
-        moved->left != 0 && moved->entered == 0 ? ", where it was left at the fence" : "");
+    move_say(move, "ok",
+             "cluster %s, version %d.%d, is another one than the cluster %s whose changes were "
+             "delivered up to " MR_LSN_FORMAT "%s",
+             server->identity.system_id, move->view.version / 10000, move->view.version % 10000,
+             move->stored.identity.system_id, MR_LSN_ARGS(move->stored.end_lsn),
+             moved->left != 0 && moved->entered == 0 ? ", where it was left at the fence" : "");
     MR_TRY(refuse_copies(move, ret_error));
     MR_TRY(mr_pg_move_verify(&move->stored, &move->view, ret_error));
     say_entry(move);
@@ -302,10 +307,10 @@ static mr_status look_at_new(struct move *move, struct mr_error *ret_error)
         mr_lsn_at_server(server->slot_exists ? server->slot_confirmed : server->flushed);
     mr_lsn shift = mr_pg_move_shift(&move->stored, &move->view, place);
     if (shift != 0) {
-        say(move, "ok",
-            "positions: those of events will be the new cluster's LSNs and " MR_LSN_FORMAT
-            ", so that they go on above the old ones",
-            MR_LSN_ARGS(shift));
+        move_say(move, "ok",
+                 "positions: those of events will be the new cluster's LSNs and " MR_LSN_FORMAT
+                 ", so that they go on above the old ones",
+                 MR_LSN_ARGS(shift));
     }
     fprintf(move->to, "to go on here: millrace move --accept-cluster %s%s%s\n",
             server->identity.system_id, move->config->path == NULL ? "" : " --config ",
@@ -328,20 +333,21 @@ static void go_on_at(struct move *move, uint64_t place)
     state->end_lsn = moved.entered;
     state->last = mr_identity_no_commit(&state->identity);
     state->position = (struct mr_position){0};
-    forget_tables(state);
+    move_forget_tables(state);
 }
 
 static void say_moved(const struct move *move, const struct mr_cluster_move *before)
 {
     const struct mr_identity *identity = &move->stored.identity;
     const struct mr_cluster_move *moved = &identity->moved;
-    say(move, "moved",
-        "cluster %s was left at " MR_LSN_FORMAT ", cluster %s goes on at " MR_LSN_FORMAT
-        " (position " MR_LSN_FORMAT ")",
-        moved->from, MR_LSN_ARGS(moved->left), identity->system_id,
-        MR_LSN_ARGS(moved->entered - moved->shift), MR_LSN_ARGS(moved->entered));
+    move_say(move, "moved",
+             "cluster %s was left at " MR_LSN_FORMAT ", cluster %s goes on at " MR_LSN_FORMAT
+             " (position " MR_LSN_FORMAT ")",
+             moved->from, MR_LSN_ARGS(moved->left), identity->system_id,
+             MR_LSN_ARGS(moved->entered - moved->shift), MR_LSN_ARGS(moved->entered));
     if (before->left != 0 && before->entered == 0) {
-        say(move, "pause", "%.1f s since the fence", (double)(moved->at_ms - before->at_ms) / 1000);
+        move_say(move, "pause", "%.1f s since the fence",
+                 (double)(moved->at_ms - before->at_ms) / 1000);
     }
     fprintf(move->to, "start millrace, and let writes in; millrace verify proves that the topics "
                       "equal the tables\n");
@@ -363,12 +369,13 @@ static mr_status enter(struct move *move, const char *accepted, struct mr_error 
     MR_TRY(mr_pg_move_slot(move->conn, move->stream, move->source, &place, ret_error));
     struct mr_cluster_move before = move->stored.identity.moved;
     go_on_at(move, mr_lsn_at_server(place));
-    MR_TRY(store(move, &move->stored, ret_error));
+    MR_TRY(move_store(move, &move->stored, ret_error));
     say_moved(move, &before);
     return mr_pg_move_forget(move->conn, &move->stored, ret_error);
 }
 
-static mr_status run(struct move *move, const struct mr_move_wish *wish, struct mr_error *ret_error)
+static mr_status move_run(struct move *move, const struct mr_move_wish *wish,
+                          struct mr_error *ret_error)
 {
     bool changes = wish->fence || wish->accept != NULL;
     MR_TRY(connect_both(move, ret_error));
@@ -379,7 +386,7 @@ static mr_status run(struct move *move, const struct mr_move_wish *wish, struct 
     MR_TRY(mr_pg_move_look(move->conn, move->stream, move->source, &move->stored, &move->view,
                            ret_error));
     if (wish->fence) {
-        return leave(move, ret_error);
+        return move_leave(move, ret_error);
     }
     if (wish->accept != NULL) {
         return enter(move, wish->accept, ret_error);
@@ -402,7 +409,7 @@ mr_status mr_cli_move(struct mr_config *config, const struct mr_move_wish *wish,
                         .wake_fd = mr_wake_new(),
                         .begin_ns = mr_monotonic_ns()};
     mr_daemon_know_sections(config, move.sections);
-    mr_status status = run(&move, wish, ret_error);
+    mr_status status = move_run(&move, wish, ret_error);
     if (status == MR_AGAIN) {
         status =
             mr_fail(ret_error, MR_ERR_TRANSIENT, "interrupted; millrace move says what was done");

@@ -68,8 +68,9 @@ static mr_status choose_place(const char *out, const char *word, struct place *r
     return MR_OK;
 }
 
-static mr_status write_file(const struct place *place, const char *ending, const void *bytes,
-                            size_t len, FILE *to, struct mr_error *ret_error)
+static mr_status cli_profile_write_file(const struct place *place, const char *ending,
+                                        const void *bytes, size_t len, FILE *to,
+                                        struct mr_error *ret_error)
 {
     char name[NAME_MAX + 16];
     snprintf(name, sizeof(name), "%s%s", place->name, ending);
@@ -79,7 +80,7 @@ static mr_status write_file(const struct place *place, const char *ending, const
 }
 
 /* A person at a desktop sees it at once; a script, a server or a container has no display and no surprise. */
-static void show(const struct place *place)
+static void cli_profile_show(const struct place *place)
 {
     if (getenv("DISPLAY") == NULL && getenv("WAYLAND_DISPLAY") == NULL) {
         return;
@@ -96,14 +97,15 @@ static void show(const struct place *place)
     posix_spawn_file_actions_destroy(&actions);
 }
 
-static mr_status draw(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,
-                      const struct place *place, FILE *to, struct mr_error *ret_error)
+static mr_status cli_profile_draw(const struct mr_flame *flame,
+                                  const struct mr_flame_drawing *drawing, const struct place *place,
+                                  FILE *to, struct mr_error *ret_error)
 {
     mr_flame_print_stages(flame, drawing->colour == MR_FLAME_BY_CHANGE, to);
     size_t len;
     MR_FREED char *picture = mr_flame_svg(flame, drawing, &len);
-    MR_TRY(write_file(place, ".svg", picture, len, to, ret_error));
-    show(place);
+    MR_TRY(cli_profile_write_file(place, ".svg", picture, len, to, ret_error));
+    cli_profile_show(place);
     return MR_OK;
 }
 
@@ -143,8 +145,8 @@ static mr_status write_graph(bool heap, const char *folded, size_t len, const st
     struct mr_flame *flame = mr_flame_new();
     mr_flame_add_folded(flame, MR_FLAME_BEFORE, folded, len);
     struct mr_flame_drawing drawing = {.title = kinds[heap].title, .unit = kinds[heap].unit};
-    mr_status status = write_file(place, ".folded", folded, len, to, ret_error);
-    status = MR_THEN(status, draw(flame, &drawing, place, to, ret_error));
+    mr_status status = cli_profile_write_file(place, ".folded", folded, len, to, ret_error);
+    status = MR_THEN(status, cli_profile_draw(flame, &drawing, place, to, ret_error));
     mr_flame_free(flame);
     return status;
 }
@@ -157,12 +159,12 @@ mr_status mr_ask_profile(const struct mr_http_options *server, const struct mr_a
     MR_FREED char *body = NULL;
     size_t len = 0;
     MR_TRY(fetch(server, wish, place.is_pprof ? "report" : "folded", &body, &len, ret_error));
-    return place.is_pprof ? write_file(&place, ".pb.gz", body, len, to, ret_error)
+    return place.is_pprof ? cli_profile_write_file(&place, ".pb.gz", body, len, to, ret_error)
                           : write_graph(wish->heap, body, len, &place, to, ret_error);
 }
 
-static mr_status add_file(const char *path, struct mr_flame *flame, mr_flame_side side,
-                          struct mr_error *ret_error)
+static mr_status cli_profile_add_file(const char *path, struct mr_flame *flame, mr_flame_side side,
+                                      struct mr_error *ret_error)
 {
     FILE *file = fopen(path, "re");
     if (file == NULL) {
@@ -190,8 +192,8 @@ mr_status mr_ask_profile_diff(const char *before, const char *after, const char 
     struct place place;
     MR_TRY(choose_place(out, "diff", &place, ret_error));
     struct mr_flame *flame = mr_flame_new();
-    mr_status status = add_file(before, flame, MR_FLAME_BEFORE, ret_error);
-    status = MR_THEN(status, add_file(after, flame, MR_FLAME_AFTER, ret_error));
+    mr_status status = cli_profile_add_file(before, flame, MR_FLAME_BEFORE, ret_error);
+    status = MR_THEN(status, cli_profile_add_file(after, flame, MR_FLAME_AFTER, ret_error));
     if (status == MR_OK) {
         char subtitle[400];
         snprintf(subtitle, sizeof(subtitle), "red grew, blue shrank, from %.150s to %.150s", before,
@@ -200,7 +202,7 @@ mr_status mr_ask_profile_diff(const char *before, const char *after, const char 
                                            .subtitle = subtitle,
                                            .side = MR_FLAME_AFTER,
                                            .colour = MR_FLAME_BY_CHANGE};
-        status = draw(flame, &drawing, &place, to, ret_error);
+        status = cli_profile_draw(flame, &drawing, &place, to, ret_error);
     }
     mr_flame_free(flame);
     return status;

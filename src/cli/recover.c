@@ -170,8 +170,8 @@ static mr_status ask_child(const struct doing *doing, const char *path, const ch
 }
 
 /* Tells of up to so many tables from `from` on, and of what was done (NULL: nothing yet). */
-static mr_status note(struct doing *doing, uint32_t from, const char *settled,
-                      struct mr_error *ret_error)
+static mr_status recover_note(struct doing *doing, uint32_t from, const char *settled,
+                              struct mr_error *ret_error)
 {
     const struct mr_recover_tables *list = &doing->recover->tables;
     MR_OBJECT cJSON *wish = cJSON_CreateObject();
@@ -190,11 +190,11 @@ static mr_status note(struct doing *doing, uint32_t from, const char *settled,
 }
 
 /* Until the record is stored that has it, if there is one to keep. */
-static mr_status keep(struct doing *doing, const char *settled, struct mr_error *ret_error)
+static mr_status recover_keep(struct doing *doing, const char *settled, struct mr_error *ret_error)
 {
     for (uint32_t from = 0; from == 0 || from < doing->recover->tables.count;
          from += NAMES_A_REQUEST) {
-        MR_TRY(note(doing, from, settled, ret_error));
+        MR_TRY(recover_note(doing, from, settled, ret_error));
     }
     bool is_stored = !doing->is_noted;
     for (int looks = 0; looks < STORED_LOOKS && !is_stored; looks++) {
@@ -234,15 +234,16 @@ static mr_status prove_and_repair(const struct doing *doing, int *ret_code,
     return MR_OK;
 }
 
-static mr_status close_gap(struct doing *doing, enum mr_way way, struct mr_error *ret_error)
+static mr_status recover_close_gap(struct doing *doing, enum mr_way way, struct mr_error *ret_error)
 {
     MR_TRY(await_stream(doing, ret_error));
     if (way == MR_WAY_DIFFERING) {
-        MR_TRY(keep(doing, NULL, ret_error));
+        MR_TRY(recover_keep(doing, NULL, ret_error));
         MR_TRY(prove_and_repair(doing, &doing->code, ret_error));
     }
     /* What is proved in part may hide what differs. */
-    return doing->code == MR_VERIFY_CODE_EQUAL ? keep(doing, mr_ways[way], ret_error) : MR_OK;
+    return doing->code == MR_VERIFY_CODE_EQUAL ? recover_keep(doing, mr_ways[way], ret_error)
+                                               : MR_OK;
 }
 
 /* In order: what was read is delivered, and where all is is stored. */
@@ -277,7 +278,7 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
     if (write(recovery->choice_fd, &mode, 1) != 1) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "the process to recover with has ended");
     }
-    mr_status status = close_gap(&doing, way, ret_error);
+    mr_status status = recover_close_gap(&doing, way, ret_error);
     bool ended_early = status == MR_END;
     stop_child(&doing);
     *ret_code = doing.code;

@@ -25,8 +25,8 @@ struct found {
 };
 
 /* mr_finding_fn */
-static void take_finding(void *context, enum mr_finding_level level, mr_status status,
-                         const char *subject, const char *finding, const char *remedy)
+static void recover_look_take_finding(void *context, enum mr_finding_level level, mr_status status,
+                                      const char *subject, const char *finding, const char *remedy)
 {
     struct found *found = context;
     (void)remedy;
@@ -54,7 +54,8 @@ static struct found check_start(const struct mr_recover *recover, enum mr_pg_cop
     struct mr_pg_source_options source = recover->config->source;
     struct found found = {.history_alone = history_alone};
     source.copies = copies;
-    mr_pg_check(&source, recover->is_found ? &recover->stored : NULL, take_finding, &found);
+    mr_pg_check(&source, recover->is_found ? &recover->stored : NULL, recover_look_take_finding,
+                &found);
     return found;
 }
 
@@ -68,7 +69,7 @@ static mr_status read_stored(struct mr_recover *recover, struct mr_error *ret_er
     }
     struct mr_kafka_stored stored = {0};
     struct found found = {.warnings_too = true};
-    mr_kafka_check(options, NULL, 0, take_finding, &found, &stored);
+    mr_kafka_check(options, NULL, 0, recover_look_take_finding, &found, &stored);
     if (found.status != MR_OK) {
         return mr_fail(ret_error, found.status, "%s", found.text);
     }
@@ -91,7 +92,7 @@ static mr_status refuse_owner(const struct mr_recover *recover, struct mr_error 
                          recover->config->source.slot, owner.who);
 }
 
-static void refuse(struct mr_recover *recover, enum mr_way way, const char *why)
+static void recover_look_refuse(struct mr_recover *recover, enum mr_way way, const char *why)
 {
     if (recover->refusals[way][0] == '\0') {
         snprintf(recover->refusals[way], sizeof(recover->refusals[way]), "%s", why);
@@ -101,9 +102,10 @@ static void refuse(struct mr_recover *recover, enum mr_way way, const char *why)
 static void find_ways(struct mr_recover *recover)
 {
     enum mr_pg_copies copies = recover->loss[0] == '\0' ? MR_COPIES_ALWAYS : MR_COPIES_WHEN_NEEDED;
-    refuse(recover, MR_WAY_GAP, check_start(recover, MR_COPIES_ACCEPT_GAP, false).text);
-    refuse(recover, MR_WAY_DIFFERING, recover->refusals[MR_WAY_GAP]);
-    refuse(recover, MR_WAY_EVERYTHING, check_start(recover, copies, false).text);
+    recover_look_refuse(recover, MR_WAY_GAP,
+                        check_start(recover, MR_COPIES_ACCEPT_GAP, false).text);
+    recover_look_refuse(recover, MR_WAY_DIFFERING, recover->refusals[MR_WAY_GAP]);
+    recover_look_refuse(recover, MR_WAY_EVERYTHING, check_start(recover, copies, false).text);
     uint32_t proved = 0;
     const char *why = NULL;
     for (uint32_t i = 0; i < recover->tables.count; i++) {
@@ -112,30 +114,30 @@ static void find_ways(struct mr_recover *recover)
         why = fault == NULL ? why : fault;
     }
     if (proved == 0) {
-        refuse(recover, MR_WAY_DIFFERING, why == NULL ? "no table is streamed" : why);
+        recover_look_refuse(recover, MR_WAY_DIFFERING, why == NULL ? "no table is streamed" : why);
     }
     if (!mr_recover_has_gap(recover)) {
-        refuse(recover, MR_WAY_EVERYTHING,
-               "the stream can go on, so millrace snapshot copies tables beside it");
+        recover_look_refuse(recover, MR_WAY_EVERYTHING,
+                            "the stream can go on, so millrace snapshot copies tables beside it");
     }
 }
 
-static char *text_of(const cJSON *object, const char *name)
+static char *recover_look_text_of(const cJSON *object, const char *name)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
     return text == NULL ? NULL : MR_STRDUP(text);
 }
 
 /* False: the line is none of millrace-verify's. */
-static bool take_table(struct mr_recover_tables *tables, const char *line)
+static bool recover_look_take_table(struct mr_recover_tables *tables, const char *line)
 {
     MR_OBJECT cJSON *object = cJSON_Parse(line);
-    struct mr_recover_table table = {.schema = text_of(object, "schema"),
-                                     .table = text_of(object, "table"),
+    struct mr_recover_table table = {.schema = recover_look_text_of(object, "schema"),
+                                     .table = recover_look_text_of(object, "table"),
                                      .is_published =
                                          cJSON_IsTrue(mr_object_at(object, "published")),
-                                     .unprovable = text_of(object, "unprovable"),
-                                     .uncertain = text_of(object, "uncertain")};
+                                     .unprovable = recover_look_text_of(object, "unprovable"),
+                                     .uncertain = recover_look_text_of(object, "uncertain")};
     MR_GROW(tables->items, tables->room, tables->count + 1);
     tables->items[tables->count++] = table;
     return table.schema != NULL && table.table != NULL;
@@ -156,7 +158,7 @@ static mr_status list_tables(struct mr_recover *recover, char *const *environmen
     size_t size = 0;
     bool good = lines != NULL;
     while (good && getline(&line, &size, lines) > 0) {
-        good = take_table(&recover->tables, line);
+        good = recover_look_take_table(&recover->tables, line);
     }
     if (lines != NULL) {
         fclose(lines);
@@ -169,8 +171,8 @@ static mr_status list_tables(struct mr_recover *recover, char *const *environmen
                           "by hand, and then this again");
 }
 
-static mr_status look(struct mr_recover *recover, char *const *environment, int stop_fd,
-                      struct mr_error *ret_error)
+static mr_status recover_look_look(struct mr_recover *recover, char *const *environment,
+                                   int stop_fd, struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *source = &recover->config->source;
     int64_t end;
@@ -193,7 +195,7 @@ mr_status mr_recover_look(const struct mr_config *config, char *const *environme
                           struct mr_recover *ret, struct mr_error *ret_error)
 {
     *ret = (struct mr_recover){.config = config};
-    return look(ret, environment, stop_fd, ret_error);
+    return recover_look_look(ret, environment, stop_fd, ret_error);
 }
 
 void mr_recover_done(struct mr_recover *recover)
@@ -226,7 +228,7 @@ static struct moment moment_of(int64_t ms)
     return moment;
 }
 
-static MR_PRINTF(3, 4) void say(FILE *to, const char *name, const char *format, ...)
+static MR_PRINTF(3, 4) void recover_look_say(FILE *to, const char *name, const char *format, ...)
 {
     MR_TEXT(text);
     va_list arguments;
@@ -247,8 +249,8 @@ static void say_tables(const struct mr_recover *recover, FILE *to)
             mr_text_format(&names, "%s%s.%s", count > 1 ? ", " : "", one->schema, one->table);
         }
     }
-    say(to, "tables", "%u that are streamed%s%s%s", count, count == 0 ? "" : ": ",
-        count == 0 ? "" : names.data, count > NAMED_MAX ? ", and others" : "");
+    recover_look_say(to, "tables", "%u that are streamed%s%s%s", count, count == 0 ? "" : ": ",
+                     count == 0 ? "" : names.data, count > NAMED_MAX ? ", and others" : "");
 }
 
 /* A gap that is there already has its own bounds. */
@@ -258,14 +260,15 @@ static void say_missing(const struct mr_recover *recover, FILE *to)
     mr_lsn from = recover->stored.end_lsn;
     const struct mr_gap *gap = &recover->gap;
     if (gap->is_open) {
-        say(to, "gap",
-            "changes that committed between " MR_LSN_FORMAT " and " MR_LSN_FORMAT
-            ", from %s to %s; nothing was done about it yet",
-            MR_LSN_ARGS(gap->from), MR_LSN_ARGS(gap->to), moment_of(gap->from_ms).text,
-            moment_of(gap->at_ms).text);
+        recover_look_say(to, "gap",
+                         "changes that committed between " MR_LSN_FORMAT " and " MR_LSN_FORMAT
+                         ", from %s to %s; nothing was done about it yet",
+                         MR_LSN_ARGS(gap->from), MR_LSN_ARGS(gap->to), moment_of(gap->from_ms).text,
+                         moment_of(gap->at_ms).text);
     }
     if (recover->loss[0] != '\0' && recover->is_found && recover->server_end >= from) {
-        say(to, "missing",
+        recover_look_say(
+            to, "missing",
             "perhaps changes that committed after " MR_LSN_FORMAT " (%s), up to " MR_LSN_FORMAT
             " (now): %s of WAL, of all databases and tables",
             MR_LSN_ARGS(from), moment_of(last_ms).text, MR_LSN_ARGS(recover->server_end),
@@ -277,16 +280,16 @@ static void say_server(const struct mr_recover *recover, FILE *to)
 {
     char see[MR_LOG_SEE_MAX];
     if (recover->loss[0] == '\0') {
-        say(to, "server", "nothing that keeps the stream from going on");
+        recover_look_say(to, "server", "nothing that keeps the stream from going on");
         return;
     }
-    say(to, "server", "%s", recover->loss);
+    recover_look_say(to, "server", "%s", recover->loss);
     mr_runbook_see(mr_slice_of(recover->loss), see);
     const char *section = strrchr(see, ' ');
     MR_FREED char *meaning = section == NULL ? NULL : mr_runbook_item(section + 1, NULL);
     if (meaning != NULL) {
-        say(to, "", "%s", meaning);
-        say(to, "", "See %s.", see);
+        recover_look_say(to, "", "%s", meaning);
+        recover_look_say(to, "", "See %s.", see);
     }
 }
 
@@ -298,11 +301,11 @@ static void say_uncertain(const struct mr_recover *recover, FILE *to)
         const struct mr_recover_table *one = &recover->tables.items[i];
         const char *why = one->unprovable != NULL ? one->unprovable : one->uncertain;
         if (one->is_published && why != NULL && count++ < NAMED_MAX) {
-            say(to, "", "Not for %s.%s: %s.", one->schema, one->table, why);
+            recover_look_say(to, "", "Not for %s.%s: %s.", one->schema, one->table, why);
         }
     }
     if (count > NAMED_MAX) {
-        say(to, "", "Nor for %u others.", count - NAMED_MAX);
+        recover_look_say(to, "", "Nor for %u others.", count - NAMED_MAX);
     }
 }
 
@@ -314,12 +317,12 @@ static void say_ways(const struct mr_recover *recover, FILE *to)
         const char *refusal = recover->refusals[way];
         fputc('\n', to);
         if (refusal[0] == '\0') {
-            say(to, mr_ways[way], "%s", text == NULL ? "" : text);
+            recover_look_say(to, mr_ways[way], "%s", text == NULL ? "" : text);
             if (way == MR_WAY_DIFFERING) {
                 say_uncertain(recover, to);
             }
         } else {
-            say(to, mr_ways[way], "Not now: %s.", refusal);
+            recover_look_say(to, mr_ways[way], "Not now: %s.", refusal);
         }
     }
     fputc('\n', to);
@@ -328,12 +331,14 @@ static void say_ways(const struct mr_recover *recover, FILE *to)
 void mr_recover_print(const struct mr_recover *recover, FILE *to)
 {
     if (recover->is_found) {
-        say(to, "delivered",
-            "all that ends at or before " MR_LSN_FORMAT "; the last rows committed at %s",
-            MR_LSN_ARGS(recover->stored.end_lsn),
-            moment_of(recover->stored.last.time_us / 1000).text);
+        recover_look_say(to, "delivered",
+                         "all that ends at or before " MR_LSN_FORMAT
+                         "; the last rows committed at %s",
+                         MR_LSN_ARGS(recover->stored.end_lsn),
+                         moment_of(recover->stored.last.time_us / 1000).text);
     } else {
-        say(to, "delivered", "not known: under sink.kafka.state_name no position is stored");
+        recover_look_say(to, "delivered",
+                         "not known: under sink.kafka.state_name no position is stored");
     }
     say_server(recover, to);
     say_missing(recover, to);

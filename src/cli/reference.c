@@ -172,7 +172,7 @@ static void put_command_names(FILE *to, const char *between)
     }
 }
 
-static void put_parts(FILE *to)
+static void cli_reference_put_parts(FILE *to)
 {
     for (size_t i = 0; i < MR_ARRAY_LEN(parts); i++) {
         fprintf(to, "%s%s", i == 0 ? "" : " ", parts[i]);
@@ -193,7 +193,7 @@ static void print_bash(FILE *to)
           "        --config | -c | --out | -o) COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
           "        reference) COMPREPLY=($(compgen -W \"",
           to);
-    put_parts(to);
+    cli_reference_put_parts(to);
     fputs("\" -- \"$word\")); return ;;\n        help) COMPREPLY=($(compgen -W \"", to);
     put_command_names(to, " ");
     fputs(
@@ -260,7 +260,7 @@ static void print_zsh(FILE *to)
         }
         if (command == MR_COMMAND_REFERENCE) {
             fputs(" \\\n            ':part:(", to);
-            put_parts(to);
+            cli_reference_put_parts(to);
             fputs(")'", to);
         } else {
             fputs(" \\\n            '*:file:_files'", to);
@@ -308,7 +308,7 @@ static void print_fish(FILE *to)
         }
     }
     fputs("complete -c millrace -n '__fish_seen_subcommand_from reference' -f -a '", to);
-    put_parts(to);
+    cli_reference_put_parts(to);
     fputs("'\n", to);
 }
 
@@ -332,7 +332,7 @@ mr_status mr_reference_print(const char *part, FILE *to)
         }
     }
     fputs("millrace: reference wants one of: ", stderr);
-    put_parts(stderr);
+    cli_reference_put_parts(stderr);
     fputs("\n", stderr);
     return MR_ERR_USAGE;
 }

@@ -5,7 +5,7 @@
 
 enum { TABLES_SHOWN = 12, EVENTS_SHOWN = 6 };
 
-static void print_heading(const cJSON *status, FILE *to)
+static void cli_status_print_heading(const cJSON *status, FILE *to)
 {
     const cJSON *cause = mr_object_at(status, "standstill.cause");
     bool stands = cJSON_IsString(cause) && strcmp(cause->valuestring, "none") != 0;
@@ -114,7 +114,7 @@ static void print_figures(const cJSON *status, FILE *to)
             MR_SHOW_COUNT(status, "process.threads"), MR_SHOW_COUNT(status, "process.open_fds"));
 }
 
-static void print_tables(const cJSON *status, FILE *to)
+static void cli_status_print_tables(const cJSON *status, FILE *to)
 {
     const cJSON *tables = mr_object_at(status, "tables");
     const cJSON *table;
@@ -146,9 +146,9 @@ mr_status mr_ask_status(const struct mr_http_options *server, bool json, FILE *t
         fprintf(to, "%s\n", text);
         return MR_OK;
     }
-    print_heading(status, to);
+    cli_status_print_heading(status, to);
     print_figures(status, to);
-    print_tables(status, to);
+    cli_status_print_tables(status, to);
     fputc('\n', to);
     mr_show_events(status, EVENTS_SHOWN, to);
     return MR_OK;

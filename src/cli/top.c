@@ -45,7 +45,7 @@ static const struct {
 
 typedef struct mr_show_text (*show_fn)(double value);
 
-static int column_of(const cJSON *history, const char *name)
+static int top_column_of(const cJSON *history, const char *name)
 {
     int at = 0;
     const cJSON *title;
@@ -65,7 +65,7 @@ static void print_history(const cJSON *history, const char *label, const char *n
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     const cJSON *rows = mr_object_at(history, "rows");
-    int at = column_of(history, name);
+    int at = top_column_of(history, name);
     int first = cJSON_GetArraySize(rows) - BARS;
     double values[BARS], most = 0;
     for (int i = 0; i < BARS; i++) {
@@ -82,7 +82,7 @@ static void print_history(const cJSON *history, const char *label, const char *n
 }
 
 /* The length of as much of a line as fits into that many columns; each character takes one. */
-static size_t fitting(const char *line, size_t len, unsigned columns)
+static size_t top_fitting(const char *line, size_t len, unsigned columns)
 {
     size_t at = 0;
     while (at < len && columns-- > 0) {
@@ -105,7 +105,7 @@ static unsigned print_reason(const struct top *top, const cJSON *status, FILE *t
     unsigned lines = 0;
     const char *rest = text;
     do {
-        size_t len = fitting(rest, strlen(rest), top->columns);
+        size_t len = top_fitting(rest, strlen(rest), top->columns);
         if (rest[len] != '\0') { /* between two words */
             size_t end = len;
             while (end > 0 && rest[end] != ' ') {
@@ -121,7 +121,7 @@ static unsigned print_reason(const struct top *top, const cJSON *status, FILE *t
     return lines;
 }
 
-static unsigned print_heading(const struct top *top, const cJSON *status, FILE *to)
+static unsigned top_print_heading(const struct top *top, const cJSON *status, FILE *to)
 {
     fprintf(to, "millrace %s  %s for %s  bottleneck: %s\n", mr_show_word(status, "version"),
             mr_show_word(status, "state"), mr_show_since(status).bytes,
@@ -217,7 +217,7 @@ static int by_choice(const void *a, const void *b)
 
 static void print_name(const char *name, FILE *to)
 {
-    size_t len = fitting(name, strlen(name), NAME_COLUMNS);
+    size_t len = top_fitting(name, strlen(name), NAME_COLUMNS);
     int columns = 0;
     for (size_t i = 0; i < len; i++) {
         columns += ((unsigned char)name[i] & 0xc0) != 0x80;
@@ -234,7 +234,7 @@ static void print_filter(const struct top *top, const cJSON *status, FILE *to)
     fputc('\n', to);
 }
 
-static void print_tables(const struct top *top, const cJSON *status, unsigned shown, FILE *to)
+static void top_print_tables(const struct top *top, const cJSON *status, unsigned shown, FILE *to)
 {
     static struct line lines[TABLES_MAX];
     const char *member = NULL;
@@ -292,7 +292,7 @@ static const struct {
 
 static void print_all(const struct top *top, const cJSON *status, const cJSON *history, FILE *to)
 {
-    unsigned reason = print_heading(top, status, to);
+    unsigned reason = top_print_heading(top, status, to);
     for (size_t i = 0; i < MR_ARRAY_LEN(histories); i++) {
         print_history(history, histories[i].label, histories[i].column, histories[i].show, to);
     }
@@ -302,7 +302,7 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
     unsigned others = reason + copied + 12 + EVENTS_SHOWN + 1 + 2;
     unsigned room = top->rows > others + TABLES_MIN ? top->rows - others : TABLES_MIN;
     print_filter(top, status, to);
-    print_tables(top, status, room, to);
+    top_print_tables(top, status, room, to);
     fputc('\n', to);
     mr_show_events(status, EVENTS_SHOWN, to);
     print_hint(top, to);
@@ -310,7 +310,7 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
 
 /* The last line, the hint, is always there; lines above it that don't fit are left out. What is left of an earlier
  * drawing is wiped. */
-static void draw(const struct top *top, bool terminal, const char *text, FILE *to)
+static void top_draw(const struct top *top, bool terminal, const char *text, FILE *to)
 {
     unsigned count = 0;
     for (const char *c = text; *c != '\0'; c++) {
@@ -322,7 +322,7 @@ static void draw(const struct top *top, bool terminal, const char *text, FILE *t
         bool left_out =
             terminal && count > top->rows - 1 && row >= top->rows - 2 && row + 1 < count;
         if (!left_out) {
-            fprintf(to, "%.*s%s\n", (int)fitting(text, len, top->columns), text,
+            fprintf(to, "%.*s%s\n", (int)top_fitting(text, len, top->columns), text,
                     terminal ? "\033[K" : "");
         }
         text += len + (text[len] == '\n');
@@ -385,7 +385,7 @@ static void show(struct top *top, const struct mr_http_options *server, FILE *to
         fprintf(page, "%s\nq quit\n", error.text);
     }
     fclose(page);
-    draw(top, terminal, text, to);
+    top_draw(top, terminal, text, to);
 }
 
 static void take_filter_key(struct top *top, char key)
@@ -405,7 +405,7 @@ static void take_filter_key(struct top *top, char key)
 }
 
 /* True: leave. */
-static bool take_key(struct top *top, char key)
+static bool top_take_key(struct top *top, char key)
 {
     if (key == ESCAPE) {
         top->typing = false;
@@ -447,7 +447,7 @@ static bool wait_for_keys(struct top *top, int signal_fd)
         leave = count <= 0;
         for (size_t at = 0; !leave && at < (size_t)count;) {
             size_t skipped = sequence_length(keys + at, (size_t)count - at);
-            leave = skipped == 0 && take_key(top, keys[at]);
+            leave = skipped == 0 && top_take_key(top, keys[at]);
             at += skipped == 0 ? 1 : skipped;
         }
     }

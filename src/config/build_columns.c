@@ -32,9 +32,9 @@ static bool take_length(const char *at, const char *end, uint32_t *ret)
     return true;
 }
 
-static bool take_columns(struct mr_config *config, const struct columns *columns, const char *at,
-                         const struct mr_table_pattern *table, struct rules *rules,
-                         struct mr_reason *reason)
+static bool build_columns_take_columns(struct mr_config *config, const struct columns *columns,
+                                       const char *at, const struct mr_table_pattern *table,
+                                       struct rules *rules, struct mr_reason *reason)
 {
     for (;; at++) {
         const char *end = mr_names_end(at, ",");
@@ -58,18 +58,18 @@ static bool take_columns(struct mr_config *config, const struct columns *columns
 }
 
 /* Each text names a table before its colon; a stream's names columns alone. */
-static bool take_text(struct mr_config *config, const struct columns *columns, const char *text,
-                      struct rules *rules, struct mr_reason *reason)
+static bool build_columns_take_text(struct mr_config *config, const struct columns *columns,
+                                    const char *text, struct rules *rules, struct mr_reason *reason)
 {
     struct mr_table_pattern table;
     if (columns->stream != NULL) {
         table = (struct mr_table_pattern){.schema = {.text = columns->stream->schema},
                                           .table = {.text = columns->stream->table}};
-        return take_columns(config, columns, text, &table, rules, reason);
+        return build_columns_take_columns(config, columns, text, &table, rules, reason);
     }
     const char *colon = mr_names_end(text, ":");
     return *colon == ':' && mr_names_table_pattern(config, text, colon, &table, reason) &&
-           take_columns(config, columns, colon + 1, &table, rules, reason);
+           build_columns_take_columns(config, columns, colon + 1, &table, rules, reason);
 }
 
 static bool names_one(const struct mr_column_rule *rule)
@@ -88,7 +88,7 @@ static void build_columns(struct mr_config *config, const struct columns *column
             reason = (struct mr_reason){"write \"schema.table:column=8\""};
         }
         uint32_t first = rules->count;
-        if (!take_text(config, columns, text, rules, &reason)) {
+        if (!build_columns_take_text(config, columns, text, rules, &reason)) {
             PROBLEM(config, columns->line, "%s: \"%s\" names no columns: %s", columns->option, text,
                     reason.text);
         }

@@ -97,8 +97,8 @@ static void build_heartbeat(struct mr_config *config)
 
 /* "source.ts_ms", "lsn" or "lsn:name": the field is called "<prefix>source_ts_ms", "<prefix>lsn" or "<prefix>name"
  * (AbstractExtractNewRecordState.FieldReference). */
-static bool take_field(struct mr_config *config, const char *text, const char *prefix,
-                       struct mr_added_field *ret)
+static bool build_encode_take_field(struct mr_config *config, const char *text, const char *prefix,
+                                    struct mr_added_field *ret)
 {
     size_t len = strcspn(text, ":");
     const char *alias = text[len] == ':' ? text + len + 1 : NULL;
@@ -116,13 +116,14 @@ static bool take_field(struct mr_config *config, const char *text, const char *p
     return true;
 }
 
-static const struct mr_added_field *build_fields(struct mr_config *config, uint32_t option,
-                                                 const char *prefix, uint32_t *ret_count)
+static const struct mr_added_field *build_encode_build_fields(struct mr_config *config,
+                                                              uint32_t option, const char *prefix,
+                                                              uint32_t *ret_count)
 {
     const struct mr_strings *texts = mr_value_of(&config->values, option);
     struct mr_added_field *fields = KEPT_ARRAY(config, struct mr_added_field, texts->count);
     for (uint32_t i = 0; i < texts->count; i++) {
-        if (!take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
+        if (!build_encode_take_field(config, texts->items[i], prefix, &fields[*ret_count])) {
             REFUSE_AT(config, option,
                       ": \"%s\" is not a field of the envelope; write \"op\", \"ts_ms\", "
                       "\"source.lsn\" or another of docs/formats.md, with a name of its own after "
@@ -146,10 +147,10 @@ static void build_bare(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
     struct mr_bare_options *bare = &config->encode.bare;
-    bare->fields =
-        build_fields(config, MR_INDEX_row_fields, values->row_fields_prefix, &bare->field_count);
-    bare->headers =
-        build_fields(config, MR_INDEX_row_headers, values->row_headers_prefix, &bare->header_count);
+    bare->fields = build_encode_build_fields(config, MR_INDEX_row_fields, values->row_fields_prefix,
+                                             &bare->field_count);
+    bare->headers = build_encode_build_fields(config, MR_INDEX_row_headers,
+                                              values->row_headers_prefix, &bare->header_count);
 }
 
 /* A reader that wants schemas ends at a record without one: what has none is refused where it would read it. */

@@ -51,7 +51,7 @@ static void build_password(struct mr_config *config)
 }
 
 /* The NUL belongs to it, so that "a", "b" is not "ab". */
-static void add_part(struct mr_text *text, const char *part)
+static void build_http_add_part(struct mr_text *text, const char *part)
 {
     mr_text_add(text, part, strlen(part) + 1);
 }
@@ -62,9 +62,9 @@ static void name_pipeline(struct mr_config *config)
     const struct mr_config_values *values = &config->values;
     struct mr_pipeline_name *name = &config->http.pipeline;
     MR_TEXT(stream);
-    add_part(&stream, values->slot_name);
-    add_part(&stream, values->topic_prefix);
-    add_part(&stream, values->state_name);
+    build_http_add_part(&stream, values->slot_name);
+    build_http_add_part(&stream, values->topic_prefix);
+    build_http_add_part(&stream, values->state_name);
     mr_pg_server_text(values->connection, true, &stream);
     name->stream = mr_sha256_short((mr_slice){(const uint8_t *)stream.data, stream.len});
     name->path = config->path;

@@ -39,7 +39,8 @@ static void build_outbox_tables(struct mr_config *config)
 }
 
 /* "column:placement" or "column:placement:name"; no part has a colon. */
-static bool take_field(struct mr_config *config, const char *text, struct mr_outbox_field *ret)
+static bool build_outbox_take_field(struct mr_config *config, const char *text,
+                                    struct mr_outbox_field *ret)
 {
     static const char *const placements[] = {[MR_OUTBOX_HEADER] = "header",
                                              [MR_OUTBOX_ENVELOPE] = "envelope",
@@ -65,14 +66,14 @@ static bool take_field(struct mr_config *config, const char *text, struct mr_out
     return false;
 }
 
-static void build_fields(struct mr_config *config)
+static void build_outbox_build_fields(struct mr_config *config)
 {
     const struct mr_strings *texts = &config->values.outbox_fields;
     struct mr_outbox_field *fields = KEPT_ARRAY(config, struct mr_outbox_field, texts->count);
     bool has_envelope = false;
     bool has_partition = false;
     for (uint32_t i = 0; i < texts->count; i++) {
-        if (!take_field(config, texts->items[i], &fields[i])) {
+        if (!build_outbox_take_field(config, texts->items[i], &fields[i])) {
             REFUSE(config, outbox_fields,
                    ": \"%s\" does not say where a column goes; write \"column:header\", "
                    "\"column:envelope\" or \"column:partition\", and a name after another colon "
@@ -127,7 +128,7 @@ void mr_config_build_outbox(struct mr_config *config)
     config->outbox.timestamp = mr_config_or_null(values->outbox_timestamp);
     config->outbox.messages = mr_config_or_null(values->outbox_messages);
     build_outbox_tables(config);
-    build_fields(config);
+    build_outbox_build_fields(config);
     build_route(config);
     config->encode.outbox = &config->outbox;
 }

@@ -3,8 +3,9 @@
 #include "config/names.h"
 
 /* The entry of that table, made if there is none; NULL: the table is not one that may have one, which is told. */
-static struct mr_published *entry_of(struct mr_config *config, uint32_t option,
-                                     struct mr_published *entries, struct mr_table_name table)
+static struct mr_published *build_publication_entry_of(struct mr_config *config, uint32_t option,
+                                                       struct mr_published *entries,
+                                                       struct mr_table_name table)
 {
     struct mr_pg_source_options *source = &config->source;
     if (!mr_config_names_table(config, &table)) {
@@ -39,7 +40,8 @@ static void take_where(struct mr_config *config, const char *text, struct mr_pub
                mr_sql_condition_fault(condition));
         return;
     }
-    struct mr_published *entry = entry_of(config, MR_INDEX_publication_where, entries, table);
+    struct mr_published *entry =
+        build_publication_entry_of(config, MR_INDEX_publication_where, entries, table);
     if (entry != NULL && entry->where != NULL) {
         REFUSE(config, publication_where, ": table %s.%s is listed twice", table.schema,
                table.table);
@@ -120,8 +122,8 @@ void mr_config_build_publication(struct mr_config *config)
     }
     const struct mr_table_key *lists = mr_names_lists(config, MR_INDEX_publication_columns);
     for (uint32_t i = 0; lists != NULL && i < columns->count; i++) {
-        struct mr_published *entry =
-            entry_of(config, MR_INDEX_publication_columns, entries, lists[i].table);
+        struct mr_published *entry = build_publication_entry_of(
+            config, MR_INDEX_publication_columns, entries, lists[i].table);
         if (entry != NULL) {
             entry->columns = lists[i].columns;
             entry->column_count = lists[i].column_count;

@@ -124,7 +124,7 @@ static bool may_be_pem(const char *path)
 }
 
 /* Said here with its name, for OpenSSL would only say a number, and only once a broker is reached. */
-static void check_file(struct mr_config *config, uint32_t option)
+static void build_sink_check_file(struct mr_config *config, uint32_t option)
 {
     const char *path = *(char *const *)mr_value_of(&config->values, option);
     if (path[0] == '\0' || config->problems.elsewhere) {
@@ -138,7 +138,7 @@ static void check_file(struct mr_config *config, uint32_t option)
     }
 }
 
-static const char *join(struct mr_config *config, const struct mr_strings *strings)
+static const char *build_sink_join(struct mr_config *config, const struct mr_strings *strings)
 {
     const char *text = "";
     for (uint32_t i = 0; i < strings->count; i++) {
@@ -237,12 +237,12 @@ static void build_kafka(struct mr_config *config)
                 "both or none");
     }
     check_brokers(config);
-    check_file(config, MR_INDEX_tls_ca_location);
-    check_file(config, MR_INDEX_tls_certificate_location);
-    check_file(config, MR_INDEX_tls_key_location);
+    build_sink_check_file(config, MR_INDEX_tls_ca_location);
+    build_sink_check_file(config, MR_INDEX_tls_certificate_location);
+    build_sink_check_file(config, MR_INDEX_tls_key_location);
     check_sasl(config);
     build_kafka_properties(config);
-    config->kafka.brokers = join(config, &values->brokers);
+    config->kafka.brokers = build_sink_join(config, &values->brokers);
     config->kafka.compression = codecs[values->compression];
     if (LINE(config, linger) != 0) {
         WARNING(config, LINE(config, linger),

@@ -145,7 +145,8 @@ static uint64_t add_list(uint64_t hash, const struct mr_strings *texts)
     return add_to_hash(hash, "");
 }
 
-static uint64_t add_tables(uint64_t hash, const struct mr_pg_captured_options *captured)
+static uint64_t build_source_add_tables(uint64_t hash,
+                                        const struct mr_pg_captured_options *captured)
 {
     struct mr_strings tables = {0};
     for (uint32_t i = 0; i < captured->table_count; i++) {
@@ -180,7 +181,7 @@ static const char *pipeline_name(const struct mr_config *config, struct mr_confi
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
         hash = add_to_hash(hash, names[i]);
     }
-    hash = add_tables(hash, captured);
+    hash = build_source_add_tables(hash, captured);
     if (captured->pattern_count > 0) {
         hash = add_list(hash, &tables_of->values.tables);
         hash = add_list(hash, &tables_of->values.excluded_tables);

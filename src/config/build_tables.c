@@ -71,7 +71,7 @@ static struct mr_table_name *next_table(const struct mr_config *config)
 }
 
 /* False: it is named already. */
-static bool add_table(struct mr_config *config, struct mr_table_name table)
+static bool build_tables_add_table(struct mr_config *config, struct mr_table_name table)
 {
     if (mr_config_names_table(config, &table)) {
         return false;
@@ -130,7 +130,7 @@ static void build_tables(struct mr_config *config)
                    ": \"%s\" is not a table's name; write \"schema.table\", and quote parts that "
                    "hold dots",
                    names->items[i]);
-        } else if (!add_table(config, table)) {
+        } else if (!build_tables_add_table(config, table)) {
             REFUSE(config, tables, ": \"%s\" is listed twice; keep it once", names->items[i]);
         } else if (strcmp(table.schema, "public") == 0 &&
                    strcmp(table.table, MR_CONVERT_PLACEHOLDER) == 0) {
@@ -199,7 +199,7 @@ static void build_routes_from_streams(struct mr_config *config)
                     fault);
         }
         uint32_t bits = mr_config_operations(config, &stream->operations, stream->line, true);
-        add_table(config, table);
+        build_tables_add_table(config, table);
         check_stream(config, stream, &table, routes, count);
         routes[count++] = (struct mr_route){
             .schema = table.schema,
@@ -239,7 +239,7 @@ static void build_signal_table(struct mr_config *config)
     *place = signal;
     source->signal_table = place;
     if (source->captured.signal_is_hidden) {
-        add_table(config, signal);
+        build_tables_add_table(config, signal);
     }
 }
 

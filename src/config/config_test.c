@@ -9,7 +9,7 @@
 
 #include "testing/test.h"
 
-static mr_status load(const char *text, struct mr_config **ret)
+static mr_status config_test_load(const char *text, struct mr_config **ret)
 {
     *ret = NULL;
     setenv("DATABASE_URL", "postgresql://u@h/d", 1);
@@ -62,7 +62,7 @@ static void test_load_native_file(void **state)
 {
     (void)state;
     struct mr_config *config;
-    assert_int_equal(load(good, &config), MR_OK);
+    assert_int_equal(config_test_load(good, &config), MR_OK);
     assert_int_equal(config->problems.count, 0);
     assert_int_equal(config->source.captured.table_count, 3);
     assert_string_equal(config->source.captured.tables[0].schema, "public");
@@ -117,7 +117,7 @@ static void test_many_tables(void **state)
             at += sprintf(text + at, "'s%u.t%u',\n", table / 10, table % 10);
         }
         strcpy(text + at, "]\n");
-        assert_int_equal(load(text, &config), MR_OK);
+        assert_int_equal(config_test_load(text, &config), MR_OK);
         const struct mr_pg_captured_options *captured = &config->source.captured;
         assert_int_equal(captured->table_count, MANY);
         assert_int_equal(mr_config_route_count(config), MANY);
@@ -128,7 +128,7 @@ static void test_many_tables(void **state)
         mr_config_free(config);
     }
     strcpy(strstr(text, "'s1999.t9'"), "'s1999.t9', 's7.t7']\n");
-    assert_int_equal(load(text, &config), MR_ERR_CONFIG);
+    assert_int_equal(config_test_load(text, &config), MR_ERR_CONFIG);
     assert_true(has_problem(config, true, 6, "\"s7.t7\" is listed twice"));
     mr_config_free(config);
     free(text);
@@ -186,7 +186,7 @@ static void test_http_options(void **state)
         setenv("TEST_HTTP", "open sesame", 1);
         struct mr_config *config;
         mr_status wanted = cases[i].problem == NULL ? MR_OK : MR_ERR_CONFIG;
-        assert_int_equal(load(text, &config), wanted);
+        assert_int_equal(config_test_load(text, &config), wanted);
         if (cases[i].problem != NULL) {
             assert_non_null(strstr(config->problems.items[0].text, cases[i].problem));
         } else {
@@ -214,7 +214,7 @@ static void test_load_outboxx_file(void **state)
     (void)state;
     struct mr_config *config;
     setenv("TEST_SASL", "pw", 1);
-    assert_int_equal(load(outboxx, &config), MR_OK);
+    assert_int_equal(config_test_load(outboxx, &config), MR_OK);
     assert_string_equal(getenv("TEST_SASL"), ""); /* read once, then emptied */
     assert_int_equal(config->problems.errors, 0);
     assert_int_equal(config->problems.count, 0);
@@ -472,7 +472,7 @@ static void test_load_tells_each_error_with_its_line(void **state)
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_config *config;
-        mr_status status = load(cases[i].text, &config);
+        mr_status status = config_test_load(cases[i].text, &config);
         if (status != MR_ERR_CONFIG || !has_problem(config, true, cases[i].line, cases[i].part)) {
             mr_config_print_problems(config, stderr);
             fail_msg("case %zu: %s", i, cases[i].text);
@@ -508,7 +508,7 @@ static void test_load_means_what_it_says(void **state)
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_config *config;
-        mr_status status = load(cases[i].text, &config);
+        mr_status status = config_test_load(cases[i].text, &config);
         if (status != MR_OK || config->sink_kind != cases[i].kind ||
             config->problems.count != cases[i].warnings) {
             mr_config_print_problems(config, stderr);
@@ -541,7 +541,7 @@ static void test_kinit_runs_where_it_is_needed(void **state)
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_config *config;
-        assert_int_equal(load(cases[i].text, &config), MR_OK);
+        assert_int_equal(config_test_load(cases[i].text, &config), MR_OK);
         assert_int_equal(mr_config_runs_kinit(config), cases[i].runs);
         mr_config_free(config);
     }
@@ -551,7 +551,7 @@ static void test_load_tells_all_errors_at_once(void **state)
 {
     (void)state;
     struct mr_config *config;
-    assert_int_equal(load("tabels = []\nformat = \"x\"\n[log]\nlevel = 1\n", &config),
+    assert_int_equal(config_test_load("tabels = []\nformat = \"x\"\n[log]\nlevel = 1\n", &config),
                      MR_ERR_CONFIG);
     assert_int_equal(config->problems.errors, 3);
     mr_config_free(config);
@@ -586,19 +586,19 @@ static void test_secret_file(void **state)
     snprintf(text, sizeof(text), "tables = [\"t\"]\n[source.postgres]\npassword_file = \"%s\"\n",
              path);
     struct mr_config *config;
-    assert_int_equal(load(text, &config), MR_OK);
+    assert_int_equal(config_test_load(text, &config), MR_OK);
     assert_secret(config->source.connection.password, "pa ss");
     mr_config_free(config);
     chmod(path, 0644);
-    assert_int_equal(load(text, &config), MR_ERR_CONFIG);
+    assert_int_equal(config_test_load(text, &config), MR_ERR_CONFIG);
     assert_true(has_problem(config, true, 3, "chmod 600"));
     mr_config_free(config);
     /* As systemd and Kubernetes give it to a process that is not root: root's file, readable by a group. */
     chmod(path, 0440);
-    assert_int_equal(load(text, &config), geteuid() == 0 ? MR_OK : MR_ERR_CONFIG);
+    assert_int_equal(config_test_load(text, &config), geteuid() == 0 ? MR_OK : MR_ERR_CONFIG);
     mr_config_free(config);
     unlink(path);
-    assert_int_equal(load(text, &config), MR_ERR_CONFIG);
+    assert_int_equal(config_test_load(text, &config), MR_ERR_CONFIG);
     assert_true(has_problem(config, true, 3, "can't be read"));
     mr_config_free(config);
 }
@@ -608,17 +608,18 @@ static void test_connection_for_copies(void **state)
 {
     (void)state;
     struct mr_config *config;
-    assert_int_equal(load(good, &config), MR_OK);
+    assert_int_equal(config_test_load(good, &config), MR_OK);
     assert_null(config->source.copying.conninfo);
     mr_config_free(config);
     setenv("TEST_COPY_URL", "postgresql://copier:pw@h/d", 1);
     setenv("TEST_STREAM_PASSWORD", "stream's", 1);
-    assert_int_equal(load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
-                          "password_env = \"TEST_STREAM_PASSWORD\"\nconnect_timeout = \"7s\"\n"
-                          "insecure_tls = true\n"
-                          "[snapshot]\nconnection_env = \"TEST_COPY_URL\"\n",
-                          &config),
-                     MR_OK);
+    assert_int_equal(
+        config_test_load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
+                         "password_env = \"TEST_STREAM_PASSWORD\"\nconnect_timeout = \"7s\"\n"
+                         "insecure_tls = true\n"
+                         "[snapshot]\nconnection_env = \"TEST_COPY_URL\"\n",
+                         &config),
+        MR_OK);
     assert_string_equal(config->source.copying.conninfo, "postgresql://copier:pw@h/d");
     assert_string_equal(getenv("TEST_COPY_URL"), "");
     assert_null(config->source.copying.password);
@@ -627,11 +628,12 @@ static void test_connection_for_copies(void **state)
     assert_secret(config->source.connection.password, "stream's");
     mr_config_free(config);
     setenv("TEST_COPY_PASSWORD", "copier's", 1);
-    assert_int_equal(load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
-                          "[snapshot]\nconnection = \"host=y\"\n"
-                          "password_env = \"TEST_COPY_PASSWORD\"\n",
-                          &config),
-                     MR_OK);
+    assert_int_equal(
+        config_test_load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
+                         "[snapshot]\nconnection = \"host=y\"\n"
+                         "password_env = \"TEST_COPY_PASSWORD\"\n",
+                         &config),
+        MR_OK);
     assert_string_equal(config->source.copying.conninfo, "host=y");
     assert_secret(config->source.copying.password, "copier's");
     assert_false(config->source.copying.insecure_tls);
@@ -643,17 +645,18 @@ static void test_programs(void **state)
 {
     (void)state;
     struct mr_config *config;
-    assert_int_equal(load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
-                          "password_command = [\"/bin/echo\", \"a b\"]\n"
-                          "[snapshot]\nconnection = \"host=y\"\n"
-                          "password_command = [\"/bin/true\"]\n"
-                          "[sink.kafka]\nbrokers = [\"b\"]\ntls = true\n"
-                          "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\n"
-                          "client_secret_env = \"TEST_SECRET\"\n"
-                          "[sink.kafka.properties]\n\"sasl.oauthbearer.client.id\" = \"m\"\n"
-                          "\"sasl.oauthbearer.token.endpoint.url\" = \"http://localhost:1/t\"\n",
-                          &config),
-                     MR_OK);
+    assert_int_equal(
+        config_test_load("tables = [\"t\"]\n[source.postgres]\nconnection = \"host=x\"\n"
+                         "password_command = [\"/bin/echo\", \"a b\"]\n"
+                         "[snapshot]\nconnection = \"host=y\"\n"
+                         "password_command = [\"/bin/true\"]\n"
+                         "[sink.kafka]\nbrokers = [\"b\"]\ntls = true\n"
+                         "[sink.kafka.sasl]\nmechanism = \"OAUTHBEARER\"\n"
+                         "client_secret_env = \"TEST_SECRET\"\n"
+                         "[sink.kafka.properties]\n\"sasl.oauthbearer.client.id\" = \"m\"\n"
+                         "\"sasl.oauthbearer.token.endpoint.url\" = \"http://localhost:1/t\"\n",
+                         &config),
+        MR_OK);
     assert_int_equal(config->problems.count, 0);
     assert_int_equal(config->programs.count, 2);
     const struct mr_program *program = config->source.connection.password_program;

@@ -29,7 +29,7 @@ struct paths {
     size_t count;
 };
 
-static void add(struct paths *paths, const char *path, unsigned access)
+static void confinement_add(struct paths *paths, const char *path, unsigned access)
 {
     paths->items = MR_REALLOC(paths->items, (paths->count + 1) * sizeof(*paths->items));
     paths->items[paths->count++] =
@@ -51,21 +51,21 @@ static void add_folder_of(struct paths *paths, const char *path, unsigned access
     MR_FREED char *copy = MR_STRDUP(path);
     const char *folder = dirname(copy);
     if (strcmp(folder, "/") != 0 && (access != MR_CONFINE_READ || !is_broad(folder))) {
-        add(paths, folder, access);
+        confinement_add(paths, folder, access);
     }
 }
 
 /* "probe" (librdkafka) and "system" (libpq) are no files. */
-static void add_file(struct paths *paths, const char *path, unsigned access)
+static void confinement_add_file(struct paths *paths, const char *path, unsigned access)
 {
     if (path == NULL || path[0] == '\0' || mr_is_among("probe|system", mr_slice_of(path))) {
         return;
     }
-    add(paths, path, access); /* a folder is meant as a whole */
+    confinement_add(paths, path, access); /* a folder is meant as a whole */
     add_folder_of(paths, path, access);
     MR_FREED char *real = realpath(path, NULL);
     if (real != NULL) {
-        add(paths, real, access);
+        confinement_add(paths, real, access);
         add_folder_of(paths, real, access);
     }
 }
@@ -78,20 +78,20 @@ static void add_kerberos(struct paths *paths, const char *variable, unsigned acc
         path = strchr(path, ':') + 1;
     }
     if (path != NULL && path[0] == '/') {
-        add_file(paths, path, access);
+        confinement_add_file(paths, path, access);
     }
 }
 
 static void add_read(void *context, const char *path)
 {
-    add_file(context, path, MR_CONFINE_READ);
+    confinement_add_file(context, path, MR_CONFINE_READ);
 }
 
 /* The profiler reads the libraries' symbols, wherever they lie. */
 static int add_library(struct dl_phdr_info *info, size_t size, void *context)
 {
     if (info->dlpi_name[0] == '/') {
-        add_file(context, info->dlpi_name, MR_CONFINE_READ);
+        confinement_add_file(context, info->dlpi_name, MR_CONFINE_READ);
     }
     return 0;
 }
@@ -99,7 +99,7 @@ static int add_library(struct dl_phdr_info *info, size_t size, void *context)
 static void add_readable(struct paths *paths, const struct mr_config *config)
 {
     for (size_t i = 0; i < MR_ARRAY_LEN(system_folders); i++) {
-        add(paths, system_folders[i], MR_CONFINE_READ);
+        confinement_add(paths, system_folders[i], MR_CONFINE_READ);
     }
     add_read(paths, "/proc/self/exe");
     add_read(paths, config->path); /* a reload reads it again */
@@ -124,7 +124,7 @@ static void add_readable(struct paths *paths, const struct mr_config *config)
     }
     const struct mr_strings *more = &config->values.hardening_readable;
     for (uint32_t i = 0; i < more->count; i++) {
-        add(paths, more->items[i], MR_CONFINE_READ);
+        confinement_add(paths, more->items[i], MR_CONFINE_READ);
     }
 }
 
@@ -133,7 +133,7 @@ static void add_kerberos_cache(struct paths *paths)
 {
     char usual[64];
     snprintf(usual, sizeof(usual), "/tmp/krb5cc_%u", (unsigned)getuid());
-    add(paths, usual, MR_CONFINE_READ | MR_CONFINE_WRITE);
+    confinement_add(paths, usual, MR_CONFINE_READ | MR_CONFINE_WRITE);
     add_kerberos(paths, "KRB5CCNAME", MR_CONFINE_READ | MR_CONFINE_WRITE);
 }
 
@@ -142,24 +142,25 @@ static void add_profiles(struct paths *paths, const char *folder)
 {
     if (folder[0] != '\0') {
         mkdir(folder, 0750);
-        add(paths, folder, MR_CONFINE_READ | MR_CONFINE_WRITE);
+        confinement_add(paths, folder, MR_CONFINE_READ | MR_CONFINE_WRITE);
     }
 }
 
 static void add_writable(struct paths *paths, const struct mr_config *config)
 {
     unsigned both = MR_CONFINE_READ | MR_CONFINE_WRITE;
-    add(paths, "/dev/null", both);
+    confinement_add(paths, "/dev/null", both);
     add_kerberos_cache(paths);
     add_profiles(paths, config->values.profiling_path);
     if (config->sink_kind == MR_SINK_FILE) {
-        add_file(paths, config->file_path, both); /* in the root folder it must be there before */
+        confinement_add_file(paths, config->file_path,
+                             both); /* in the root folder it must be there before */
     }
     if (config->http.enabled && config->http.address.is_unix) {
         add_folder_of(paths, config->http.address.path, MR_CONFINE_READ | MR_CONFINE_SOCKET);
     }
     if (getenv("MILLRACE_DUMPABLE") != NULL) {
-        add(paths, ".", MR_CONFINE_WRITE); /* the core file */
+        confinement_add(paths, ".", MR_CONFINE_WRITE); /* the core file */
     }
 }
 
@@ -170,14 +171,14 @@ static mr_confined confine_files(const struct mr_config *config, bool programs,
     add_readable(&paths, config);
     add_writable(&paths, config);
     for (; *written != NULL; written++) {
-        add(&paths, *written, MR_CONFINE_READ | MR_CONFINE_WRITE);
+        confinement_add(&paths, *written, MR_CONFINE_READ | MR_CONFINE_WRITE);
     }
     if (programs) {
-        add(&paths, "/usr", MR_CONFINE_EXECUTE);
-        add(&paths, "/bin", MR_CONFINE_EXECUTE);
-        add(&paths, "/lib", MR_CONFINE_EXECUTE);
-        add(&paths, "/lib64", MR_CONFINE_EXECUTE);
-        add(&paths, "/tmp", MR_CONFINE_READ | MR_CONFINE_WRITE); /* kinit's new cache */
+        confinement_add(&paths, "/usr", MR_CONFINE_EXECUTE);
+        confinement_add(&paths, "/bin", MR_CONFINE_EXECUTE);
+        confinement_add(&paths, "/lib", MR_CONFINE_EXECUTE);
+        confinement_add(&paths, "/lib64", MR_CONFINE_EXECUTE);
+        confinement_add(&paths, "/tmp", MR_CONFINE_READ | MR_CONFINE_WRITE); /* kinit's new cache */
     }
     mr_confined result = mr_confine_files(paths.items, paths.count);
     for (size_t i = 0; i < paths.count; i++) {
@@ -192,7 +193,7 @@ static void confine_listeners(void)
     (void)mr_confine_listeners();
 }
 
-static const char *word(mr_confined result)
+static const char *confinement_word(mr_confined result)
 {
     return result == MR_CONFINED               ? "yes"
            : result == MR_CONFINE_NOT_COMPILED ? "not in this build"
@@ -204,13 +205,13 @@ struct mr_confinement mr_confine_process(struct mr_config *config, const char *c
     struct mr_confinement done = {.syscalls = "off", .files = "off"};
     bool programs = config->sink_kind == MR_SINK_KAFKA && mr_config_runs_kinit(config);
     if (config->values.hardening_files) {
-        done.files = word(confine_files(config, programs, written));
+        done.files = confinement_word(confine_files(config, programs, written));
     }
     if (config->values.hardening_syscalls) {
         mr_confined result =
             mr_confine_syscalls(programs ? MR_CONFINE_PROGRAMS : MR_CONFINE_NO_PROCESSES);
-        done.syscalls =
-            result == MR_CONFINED && programs ? "yes, but kinit may be started" : word(result);
+        done.syscalls = result == MR_CONFINED && programs ? "yes, but kinit may be started"
+                                                          : confinement_word(result);
         if (config->http.enabled) {
             config->http.listening = confine_listeners;
         } else {

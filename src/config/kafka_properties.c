@@ -12,7 +12,7 @@
 
 /* As librdkafka reads a value: white space around it and the case do not count (rdkafka_conf.c,
  * rd_kafka_anyconf_set_prop). */
-static bool is_word(const char *value, const char *word)
+static bool kafka_properties_is_word(const char *value, const char *word)
 {
     static const char space[] = " \t\n\v\f\r";
     size_t len = strlen(word);
@@ -24,9 +24,10 @@ static bool is_word(const char *value, const char *word)
 static void check_protocol(struct mr_config *config, const struct mr_property *property,
                            const char *word)
 {
-    bool plain =
-        is_word(property->value, "plaintext") || is_word(property->value, "sasl_plaintext");
-    bool encrypted = is_word(property->value, "ssl") || is_word(property->value, "sasl_ssl");
+    bool plain = kafka_properties_is_word(property->value, "plaintext") ||
+                 kafka_properties_is_word(property->value, "sasl_plaintext");
+    bool encrypted = kafka_properties_is_word(property->value, "ssl") ||
+                     kafka_properties_is_word(property->value, "sasl_ssl");
     if (!plain && !encrypted) {
         WRONG(" must be plaintext, ssl, sasl_plaintext or sasl_ssl");
     } else if (encrypted != (config->values.tls != 0)) {
@@ -42,7 +43,7 @@ static void check_mechanism(struct mr_config *config, const struct mr_property *
 {
     if (config->values.sasl_mechanism[0] != '\0') {
         WRONG(" and sink.kafka.sasl.mechanism are both set; keep one of the two");
-    } else if (!is_word(property->value, "GSSAPI")) {
+    } else if (!kafka_properties_is_word(property->value, "GSSAPI")) {
         WRONG(" takes GSSAPI; for a password or a token set sink.kafka.sasl.mechanism");
     }
 }
@@ -71,7 +72,7 @@ static void check_debug(struct mr_config *config, const struct mr_property *prop
     for (char *one = strtok_r(list, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest)) {
         bool found = false;
         for (size_t i = 0; i < MR_ARRAY_LEN(good); i++) {
-            found = found || is_word(one, good[i]);
+            found = found || kafka_properties_is_word(one, good[i]);
         }
         if (!found || strlen(property->value) >= sizeof(list)) {
             WRONG(" takes broker, topic, metadata, feature, queue, msg, protocol, admin and eos; "
@@ -85,8 +86,9 @@ static void check_debug(struct mr_config *config, const struct mr_property *prop
 static void check_tls(struct mr_config *config, const struct mr_property *property, const char *yes)
 {
     /* The same function of librdkafka's takes t and 1 for true. */
-    bool is_true = is_word(property->value, "t") || is_word(property->value, "1");
-    if (!is_word(property->value, yes) && !(is_true && strcmp(yes, "true") == 0) &&
+    bool is_true = kafka_properties_is_word(property->value, "t") ||
+                   kafka_properties_is_word(property->value, "1");
+    if (!kafka_properties_is_word(property->value, yes) && !(is_true && strcmp(yes, "true") == 0) &&
         !config->values.insecure_tls) {
         WRONG(
             " switches off a check of TLS; if that is wanted, set sink.kafka.insecure_tls = true");
@@ -102,7 +104,8 @@ static void check_endpoint(struct mr_config *config, const struct mr_property *p
     }
 }
 
-static void refuse(struct mr_config *config, const struct mr_property *property, const char *reason)
+static void kafka_properties_refuse(struct mr_config *config, const struct mr_property *property,
+                                    const char *reason)
 {
     WRONG(" can't be set: %s", reason);
 }
@@ -153,36 +156,43 @@ static const struct {
     /* Logs */
     {"debug", check_debug, NULL},
     {"log_level|log.thread.name|log.connection.close", NULL, NULL},
-    {"acks|request.required.acks", refuse, "every record is acknowledged by all replicas"},
-    {"enable.idempotence", refuse, "it keeps order and prevents duplicates"},
-    {"enable.gapless.guarantee", refuse, "a failed batch must not leave a hole"},
-    {"message.timeout.ms|delivery.timeout.ms", refuse,
+    {"acks|request.required.acks", kafka_properties_refuse,
+     "every record is acknowledged by all replicas"},
+    {"enable.idempotence", kafka_properties_refuse, "it keeps order and prevents duplicates"},
+    {"enable.gapless.guarantee", kafka_properties_refuse, "a failed batch must not leave a hole"},
+    {"message.timeout.ms|delivery.timeout.ms", kafka_properties_refuse,
      "a record waits until it is delivered or its session ends"},
-    {"partitioner", refuse, "keys are placed as Java clients place them, by murmur2"},
-    {"sticky.partitioning.linger.ms", refuse, "a record without a key has one fixed partition"},
-    {"queuing.strategy", refuse, "records go out in the order of the stream"},
-    {"delivery.report.only.error", refuse, "positions move by delivery reports"},
-    {"plugin.library.paths|ssl.engine.location|ssl.engine.id|ssl.providers", refuse,
-     "it loads foreign code into the process"},
-    {"sasl.kerberos.kinit.cmd", refuse, "it runs a command of the shell"},
-    {"enable.sasl.oauthbearer.unsecure.jwt", refuse,
+    {"partitioner", kafka_properties_refuse,
+     "keys are placed as Java clients place them, by murmur2"},
+    {"sticky.partitioning.linger.ms", kafka_properties_refuse,
+     "a record without a key has one fixed partition"},
+    {"queuing.strategy", kafka_properties_refuse, "records go out in the order of the stream"},
+    {"delivery.report.only.error", kafka_properties_refuse, "positions move by delivery reports"},
+    {"plugin.library.paths|ssl.engine.location|ssl.engine.id|ssl.providers",
+     kafka_properties_refuse, "it loads foreign code into the process"},
+    {"sasl.kerberos.kinit.cmd", kafka_properties_refuse, "it runs a command of the shell"},
+    {"enable.sasl.oauthbearer.unsecure.jwt", kafka_properties_refuse,
      "anybody could make the token that it logs in with"},
-    {"internal.termination.signal", refuse, "signals are millrace's own"},
-    {"log.queue", refuse, "log lines go one way"},
-    {"allow.auto.create.topics", refuse, "set sink.kafka.create_topics"},
-    {"bootstrap.servers|metadata.broker.list", refuse, "set sink.kafka.brokers"},
-    {"compression.codec|compression.type", refuse, "set sink.kafka.compression"},
-    {"linger.ms|queue.buffering.max.ms", refuse, "set pipeline.latency"},
-    {"batch.size", refuse, "set sink.kafka.batch_size"},
-    {"message.max.bytes", refuse, "set sink.kafka.message_max"},
-    {"statistics.interval.ms", refuse, "set sink.kafka.statistics_interval"},
-    {"transactional.id", refuse, "set sink.kafka.delivery and sink.kafka.state_name"},
-    {"transaction.timeout.ms", refuse, "it goes together with time-outs that millrace sets"},
-    {"isolation.level", refuse, "nothing is read by a producer but the stored position"},
-    {"ssl.ca.location", refuse, "set sink.kafka.tls_ca_location"},
-    {"ssl.certificate.location", refuse, "set sink.kafka.tls_certificate_location"},
-    {"ssl.key.location", refuse, "set sink.kafka.tls_key_location"},
-    {"sasl.username", refuse, "set sink.kafka.sasl.username"},
+    {"internal.termination.signal", kafka_properties_refuse, "signals are millrace's own"},
+    {"log.queue", kafka_properties_refuse, "log lines go one way"},
+    {"allow.auto.create.topics", kafka_properties_refuse, "set sink.kafka.create_topics"},
+    {"bootstrap.servers|metadata.broker.list", kafka_properties_refuse, "set sink.kafka.brokers"},
+    {"compression.codec|compression.type", kafka_properties_refuse, "set sink.kafka.compression"},
+    {"linger.ms|queue.buffering.max.ms", kafka_properties_refuse, "set pipeline.latency"},
+    {"batch.size", kafka_properties_refuse, "set sink.kafka.batch_size"},
+    {"message.max.bytes", kafka_properties_refuse, "set sink.kafka.message_max"},
+    {"statistics.interval.ms", kafka_properties_refuse, "set sink.kafka.statistics_interval"},
+    {"transactional.id", kafka_properties_refuse,
+     "set sink.kafka.delivery and sink.kafka.state_name"},
+    {"transaction.timeout.ms", kafka_properties_refuse,
+     "it goes together with time-outs that millrace sets"},
+    {"isolation.level", kafka_properties_refuse,
+     "nothing is read by a producer but the stored position"},
+    {"ssl.ca.location", kafka_properties_refuse, "set sink.kafka.tls_ca_location"},
+    {"ssl.certificate.location", kafka_properties_refuse,
+     "set sink.kafka.tls_certificate_location"},
+    {"ssl.key.location", kafka_properties_refuse, "set sink.kafka.tls_key_location"},
+    {"sasl.username", kafka_properties_refuse, "set sink.kafka.sasl.username"},
 };
 
 void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property)
@@ -207,8 +217,8 @@ void mr_kafka_properties_print(FILE *to)
 {
     const char *mark = "";
     mr_slice name;
-    for (uint32_t i = 0, n = 0; i < MR_ARRAY_LEN(properties) && properties[i].check != refuse;
-         i++) {
+    for (uint32_t i = 0, n = 0;
+         i < MR_ARRAY_LEN(properties) && properties[i].check != kafka_properties_refuse; i++) {
         for (const char *names = properties[i].names; mr_next_word(&names, &name); n++) {
             fprintf(to, "%s`%.*s`", mark, MR_SLICE_ARGS(name));
             mark = (n + 1) % 4 == 0 ? ",\n" : ", ";
@@ -217,7 +227,8 @@ void mr_kafka_properties_print(FILE *to)
     fputs(".\n", to);
 }
 
-static const struct mr_property *find(const struct mr_config *config, const char *name)
+static const struct mr_property *kafka_properties_find(const struct mr_config *config,
+                                                       const char *name)
 {
     for (uint32_t i = 0; i < config->values.property_count; i++) {
         if (strcmp(config->values.properties[i].name, name) == 0) {
@@ -229,21 +240,23 @@ static const struct mr_property *find(const struct mr_config *config, const char
 
 static const struct mr_property *find_mechanism(const struct mr_config *config)
 {
-    const struct mr_property *mechanism = find(config, "sasl.mechanism");
-    return mechanism == NULL ? find(config, "sasl.mechanisms") : mechanism;
+    const struct mr_property *mechanism = kafka_properties_find(config, "sasl.mechanism");
+    return mechanism == NULL ? kafka_properties_find(config, "sasl.mechanisms") : mechanism;
 }
 
 bool mr_config_runs_kinit(const struct mr_config *config)
 {
     const struct mr_property *mechanism = find_mechanism(config);
-    const struct mr_property *pause = find(config, "sasl.kerberos.min.time.before.relogin");
-    return mechanism != NULL && is_word(mechanism->value, "GSSAPI") &&
-           (pause == NULL || !is_word(pause->value, "0"));
+    const struct mr_property *pause =
+        kafka_properties_find(config, "sasl.kerberos.min.time.before.relogin");
+    return mechanism != NULL && kafka_properties_is_word(mechanism->value, "GSSAPI") &&
+           (pause == NULL || !kafka_properties_is_word(pause->value, "0"));
 }
 
 void mr_kafka_kerberos_check(struct mr_config *config)
 {
-    if (mr_config_runs_kinit(config) && find(config, "sasl.kerberos.keytab") == NULL) {
+    if (mr_config_runs_kinit(config) &&
+        kafka_properties_find(config, "sasl.kerberos.keytab") == NULL) {
         PROBLEM(config, find_mechanism(config)->line,
                 "GSSAPI needs the Kafka property \"sasl.kerberos.keytab\", for kinit; or set "
                 "\"sasl.kerberos.min.time.before.relogin\" = \"0\" and name the keytab in the "

@@ -67,7 +67,7 @@ void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count
     return grown;
 }
 
-static void forget(void *text)
+static void keep_forget(void *text)
 {
     mr_secret_forget(text);
 }
@@ -76,7 +76,7 @@ const char *mr_config_secret(struct mr_config *config, const char *what, uint32_
                              uint32_t file)
 {
     char *text = mr_secret_read(&config->values, &config->problems, what, env, file);
-    return mr_config_keep_until(config, text, forget);
+    return mr_config_keep_until(config, text, keep_forget);
 }
 
 struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,

@@ -91,7 +91,7 @@ static void build(struct mr_config *config, const struct mr_config_reading *read
     mr_config_name_pipeline(config);
 }
 
-static void read_text(struct mr_config *config, const char *text, size_t len)
+static void load_read_text(struct mr_config *config, const char *text, size_t len)
 {
     uint32_t line = 0;
     char reason[512];
@@ -121,7 +121,7 @@ static void read_environment(struct mr_config *config)
     }
 }
 
-static void read_file(struct mr_config *config, const char *path)
+static void load_read_file(struct mr_config *config, const char *path)
 {
     size_t len;
     const char *reason;
@@ -134,7 +134,7 @@ static void read_file(struct mr_config *config, const char *path)
         return;
     }
     config->digest = mr_sha256_short((mr_slice){.data = (const uint8_t *)text, .len = len});
-    read_text(config, text, len);
+    load_read_text(config, text, len);
 }
 
 /* Nothing is made of values of which one is of the wrong kind: that has been said, and what follows from it would only be noise. */
@@ -148,9 +148,9 @@ mr_status mr_config_read(const struct mr_config_reading *reading, struct mr_conf
     config->problems.without_secrets = reading->is_reload || reading->elsewhere;
     config->problems.elsewhere = reading->elsewhere;
     if (reading->path != NULL) {
-        read_file(config, reading->path);
+        load_read_file(config, reading->path);
     } else if (reading->text != NULL) {
-        read_text(config, reading->text, reading->len);
+        load_read_text(config, reading->text, reading->len);
     } else {
         read_environment(config);
     }
@@ -172,7 +172,7 @@ mr_status mr_config_load_http(const char *path, struct mr_config **ret_config)
     if (path == NULL) {
         mr_values_read(&config->values, NULL, &config->problems);
     } else {
-        read_file(config, path);
+        load_read_file(config, path);
     }
     if (config->problems.errors == 0) {
         mr_config_place_values(&config->values, places, config);

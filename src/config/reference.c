@@ -16,7 +16,7 @@ static void print_option(const struct mr_option *option, FILE *to)
     fputc('\n', to);
 }
 
-static void print_part(enum mr_option_part part, const char *title, FILE *to)
+static void config_reference_print_part(enum mr_option_part part, const char *title, FILE *to)
 {
     fprintf(to, "\n## %s\n", title);
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
@@ -41,7 +41,7 @@ void mr_config_print_reference(FILE *to)
         [MR_PART_PROFILER] = "The profiler inside",
     };
     for (enum mr_option_part part = 0; part < MR_PART_COUNT; part++) {
-        print_part(part, titles[part], to);
+        config_reference_print_part(part, titles[part], to);
     }
     fputs("\n## Kafka properties\n\n"
           "Under `[sink.kafka.properties]` these properties of librdkafka can be set, for example\n"

@@ -190,7 +190,7 @@ static void test_confine_syscalls_programs(void **state)
     assert_true(answer == EPERM || answer == NOT_HERE);
 }
 
-static void *answer_one(void *context)
+static void *confine_test_answer_one(void *context)
 {
     *(int *)context = 1;
     return NULL;
@@ -202,7 +202,7 @@ static long live(void)
     int answer = 0;
     pthread_t thread;
     errno = 0;
-    if (pthread_create(&thread, NULL, answer_one, &answer) != 0 ||
+    if (pthread_create(&thread, NULL, confine_test_answer_one, &answer) != 0 ||
         pthread_join(thread, NULL) != 0 || answer != 1) {
         return -1;
     }
@@ -304,7 +304,7 @@ static const char *in_folder(const char *name)
     return ret;
 }
 
-static void write_file(const char *path)
+static void confine_test_write_file(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     assert_true(fd >= 0 && write(fd, "x", 1) == 1);
@@ -318,11 +318,11 @@ static int folders_make(void **state)
     for (size_t i = 0; i < 3; i++) {
         mkdir(in_folder((const char *[]){"read", "write", "other"}[i]), 0700);
     }
-    write_file(in_folder("read/file"));
-    write_file(in_folder("write/file"));
-    write_file(in_folder("other/file"));
-    write_file(in_folder("one"));
-    write_file(in_folder("two"));
+    confine_test_write_file(in_folder("read/file"));
+    confine_test_write_file(in_folder("write/file"));
+    confine_test_write_file(in_folder("other/file"));
+    confine_test_write_file(in_folder("one"));
+    confine_test_write_file(in_folder("two"));
     return 0;
 }
 

@@ -149,7 +149,7 @@ static struct mr_figure_value whole(uint64_t value)
     return (struct mr_figure_value){.is_whole = true, .whole = value, .number = (double)value};
 }
 
-static struct mr_figure_value number(double value)
+static struct mr_figure_value figures_number(double value)
 {
     return (struct mr_figure_value){.number = value};
 }
@@ -165,15 +165,15 @@ static struct mr_figure_value read_figure(enum mr_figure_kind kind, const void *
     case MR_FIGURE_LSN:
         return whole(*(const uint64_t *)at);
     case MR_FIGURE_I64:
-        return number((double)*(const int64_t *)at);
+        return figures_number((double)*(const int64_t *)at);
     case MR_FIGURE_F32:
-        return number(*(const float *)at);
+        return figures_number(*(const float *)at);
     case MR_FIGURE_NS:
-        return number((double)*(const uint64_t *)at / 1e9);
+        return figures_number((double)*(const uint64_t *)at / 1e9);
     case MR_FIGURE_F64:
         break;
     }
-    return number(*(const double *)at);
+    return figures_number(*(const double *)at);
 }
 
 struct mr_figure_value mr_figure_value(const struct mr_figure *figure,

@@ -74,7 +74,7 @@ const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t 
     return index < http->route_count ? &http->routes[index] : NULL;
 }
 
-static const struct mr_http_route *find_route(const struct mr_http *http, const char *path)
+static const struct mr_http_route *http_find_route(const struct mr_http *http, const char *path)
 {
     for (size_t i = 0; i < http->route_count; i++) {
         const char *known = http->routes[i].path;
@@ -87,7 +87,7 @@ static const struct mr_http_route *find_route(const struct mr_http *http, const 
     return NULL;
 }
 
-static enum MHD_Result answer(struct mr_http *http, struct mr_http_request *request)
+static enum MHD_Result http_answer(struct mr_http *http, struct mr_http_request *request)
 {
     struct MHD_Connection *to = request->connection;
     struct MHD_Response *response = mr_http_response(request, &http->held_bytes, HELD_BYTES_MAX);
@@ -103,7 +103,7 @@ static enum MHD_Result answer(struct mr_http *http, struct mr_http_request *requ
 }
 
 /* Text after a zero byte would go unseen: a path or a value that has one stays as it was sent, and is not a known one. */
-static size_t unescape(void *context, struct MHD_Connection *of, char *text)
+static size_t http_unescape(void *context, struct MHD_Connection *of, char *text)
 {
     return strstr(text, "%00") == NULL ? MHD_http_unescape(text) : strlen(text);
 }
@@ -159,7 +159,7 @@ static enum MHD_Result slow_start(struct mr_http *http, struct mr_http_request *
                                   struct mr_http_connection *connection)
 {
     if (!slow_admit(http, request)) {
-        return answer(http, request);
+        return http_answer(http, request);
     }
     request->slow.client_fd = connection->fd;
     request->slow.stop_fd = http->stop_fd;
@@ -198,7 +198,7 @@ static enum MHD_Result take_upload(struct mr_http *http, struct mr_http_request 
     }
     request->uploading = false;
     request->route->handler(request->route->context, request);
-    return answer(http, request);
+    return http_answer(http, request);
 }
 
 /* The callback of MHD_OPTION_URI_LOG_CALLBACK: the target as it was sent. What it returns is the request's context, which
@@ -241,7 +241,7 @@ static struct mr_http_request *begin_request(struct mr_http *http, struct MHD_Co
     struct mr_http_request *request = mr_http_request_new(path);
     request->connection = from;
     request->target = *target;
-    request->route = strlen(path) > PATH_MAX_BYTES ? NULL : find_route(http, path);
+    request->route = strlen(path) > PATH_MAX_BYTES ? NULL : http_find_route(http, path);
     return request;
 }
 
@@ -260,16 +260,16 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
     }
     if (request != NULL) {
         slow_end(http, request);
-        return answer(http, request);
+        return http_answer(http, request);
     }
     request = begin_request(http, from, url);
     *request_context = request;
     if (!mr_http_admit(&http->options, &http->logins, method, stopping(http), request)) {
-        return answer(http, request);
+        return http_answer(http, request);
     }
     if (request->route == NULL) {
         list_routes(http, request);
-        return answer(http, request);
+        return http_answer(http, request);
     }
     if (request->route->slow) {
         return slow_start(http, request, mr_http_connection_of(from));
@@ -279,7 +279,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *from, const 
         return MHD_YES;
     }
     request->route->handler(request->route->context, request);
-    return answer(http, request);
+    return http_answer(http, request);
 }
 
 /* MHD_RequestCompletedCallback */
@@ -312,7 +312,7 @@ static mr_status start_daemon(struct mr_http *http, struct mr_error *ret_error)
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES_MAX, MHD_OPTION_STRICT_FOR_CLIENT,
         1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_NOTIFY_COMPLETED, request_completed,
         http, MHD_OPTION_URI_LOG_CALLBACK, take_target, http, MHD_OPTION_UNESCAPE_CALLBACK,
-        unescape, NULL, MHD_OPTION_NOTIFY_CONNECTION, mr_http_connection_changed,
+        http_unescape, NULL, MHD_OPTION_NOTIFY_CONNECTION, mr_http_connection_changed,
         &http->connections, MHD_OPTION_ARRAY, tls ? tls_options : &tls_options[3], MHD_OPTION_END);
     if (http->daemon == NULL) {
         mr_listen_close(&http->options.address, http->listen_fd);
@@ -425,7 +425,7 @@ static void turn(struct mr_http *http, int64_t next_tick_ns)
     }
 }
 
-static void tick(struct mr_http *http)
+static void http_tick(struct mr_http *http)
 {
     if (http->daemon == NULL) {
         try_again(http);
@@ -461,7 +461,7 @@ static void *http_main(void *context)
         int64_t now_ns = mr_monotonic_ns();
         if (now_ns >= next_tick_ns) {
             next_tick_ns = now_ns + TICK_MS * INT64_C(1000000);
-            tick(http);
+            http_tick(http);
         }
         turn(http, next_tick_ns);
     }

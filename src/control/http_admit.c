@@ -17,7 +17,7 @@ static const struct sockaddr *address_of(struct MHD_Connection *of)
 }
 
 /* An IPv6 network of 64 bits counts as one: its owner has all of it. */
-static uint64_t source_of(struct MHD_Connection *of)
+static uint64_t http_admit_source_of(struct MHD_Connection *of)
 {
     const struct sockaddr *address = address_of(of);
     uint64_t source = 0;
@@ -32,7 +32,7 @@ static uint64_t source_of(struct MHD_Connection *of)
 /* Its place, or the one that was silent longest. */
 static struct mr_http_login *login_of(struct mr_http_logins *logins, struct MHD_Connection *of)
 {
-    uint64_t source = source_of(of);
+    uint64_t source = http_admit_source_of(of);
     struct mr_http_login *oldest = &logins->items[0];
     for (size_t i = 0; i < MR_HTTP_LOGINS; i++) {
         struct mr_http_login *login = &logins->items[i];
@@ -108,8 +108,8 @@ static bool is_authorized(const struct mr_http_options *options, struct MHD_Conn
 }
 
 /* Answers false; `header` NULL: none. */
-static bool refuse(struct mr_http_request *request, unsigned status, const char *header,
-                   const char *value, const char *text)
+static bool http_admit_refuse(struct mr_http_request *request, unsigned status, const char *header,
+                              const char *value, const char *text)
 {
     mr_http_fail(request, status, "%s", text);
     if (header != NULL) {
@@ -127,15 +127,16 @@ static bool admit_login(const struct mr_http_options *options, struct mr_http_lo
         return true;
     }
     if (!may_try(logins, from)) {
-        return refuse(request, MHD_HTTP_TOO_MANY_REQUESTS, MHD_HTTP_HEADER_RETRY_AFTER, "1",
-                      "too many wrong passwords from this address; one try a second");
+        return http_admit_refuse(request, MHD_HTTP_TOO_MANY_REQUESTS, MHD_HTTP_HEADER_RETRY_AFTER,
+                                 "1",
+                                 "too many wrong passwords from this address; one try a second");
     }
     bool good = is_authorized(options, from, &tried);
     if (tried) {
         count_try(logins, from, good);
     }
-    return good ||
-           refuse(request, MHD_HTTP_UNAUTHORIZED, NULL, NULL, "user name and password are needed");
+    return good || http_admit_refuse(request, MHD_HTTP_UNAUTHORIZED, NULL, NULL,
+                                     "user name and password are needed");
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -158,7 +159,7 @@ static bool is_private_name(const char *name)
            ends_with(name, ".svc") || ends_with(name, ".cluster.local");
 }
 
-static bool is_named(const struct mr_http_options *options, const char *name)
+static bool http_admit_is_named(const struct mr_http_options *options, const char *name)
 {
     for (uint32_t i = 0; i < options->host_name_count; i++) {
         if (strcasecmp(name, options->host_names[i]) == 0) {
@@ -178,7 +179,7 @@ bool mr_http_host_is_ours(const struct mr_http_options *options, const char *hos
         asked.is_unix) {
         return false;
     }
-    if (is_named(options, asked.host)) {
+    if (http_admit_is_named(options, asked.host)) {
         return true;
     }
     /* A whole name may end with a dot; one without another dot is then a top-level domain, which may have an address. */
@@ -187,7 +188,7 @@ bool mr_http_host_is_ours(const struct mr_http_options *options, const char *hos
         (strchr(asked.host, '.') != end || strcasecmp(asked.host, "localhost.") == 0)) {
         *end = '\0';
     }
-    if (is_named(options, asked.host)) {
+    if (http_admit_is_named(options, asked.host)) {
         return true;
     }
     return mr_address_is_local(&options->address) ? mr_address_is_local(&asked)
@@ -244,12 +245,12 @@ static bool admit_method(struct mr_http_request *request, const char *method)
         strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     const struct mr_http_route *route = request->route;
     if (route != NULL && route->post && !is_post) {
-        return refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, MHD_HTTP_HEADER_ALLOW, "POST",
-                      "this changes something: ask with POST");
+        return http_admit_refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, MHD_HTTP_HEADER_ALLOW,
+                                 "POST", "this changes something: ask with POST");
     }
     return is_get || (is_post && (route == NULL || route->post)) ||
-           refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, MHD_HTTP_HEADER_ALLOW, "GET, HEAD",
-                  "only GET and HEAD are served");
+           http_admit_refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED, MHD_HTTP_HEADER_ALLOW,
+                             "GET, HEAD", "only GET and HEAD are served");
 }
 
 static bool admit_form(const struct mr_http_options *options, const char *method,
@@ -262,39 +263,43 @@ static bool admit_form(const struct mr_http_options *options, const char *method
     bool is_post = strcmp(method, MHD_HTTP_METHOD_POST) == 0;
     bool starts_work = is_post || (request->route != NULL && request->route->slow);
     if (is_ambiguous(from)) {
-        return refuse(request, MHD_HTTP_BAD_REQUEST, MHD_HTTP_HEADER_CONNECTION, "close",
-                      "a request has one Host, one length or the encoding \"chunked\", and no "
-                      "header with a space in its name");
+        return http_admit_refuse(
+            request, MHD_HTTP_BAD_REQUEST, MHD_HTTP_HEADER_CONNECTION, "close",
+            "a request has one Host, one length or the encoding \"chunked\", and no "
+            "header with a space in its name");
     }
     if (request->target.is_malformed) {
-        return refuse(request, MHD_HTTP_BAD_REQUEST, NULL, NULL,
-                      "a whole address is http://, a host, perhaps a port, and a path");
+        return http_admit_refuse(request, MHD_HTTP_BAD_REQUEST, NULL, NULL,
+                                 "a whole address is http://, a host, perhaps a port, and a path");
     }
     if (request->target.is_secure && options->certificate == NULL) { /* RFC 9110, 7.4 */
-        return refuse(request, MHD_HTTP_MISDIRECTED_REQUEST, NULL, NULL,
-                      "this server has no TLS: ask for http://, or set http.tls_certificate");
+        return http_admit_refuse(
+            request, MHD_HTTP_MISDIRECTED_REQUEST, NULL, NULL,
+            "this server has no TLS: ask for http://, or set http.tls_certificate");
     }
     if (!admit_method(request, method)) {
         return false;
     }
     if ((is_post && !is_origin_good(from, host)) || (starts_work && !is_site_good(from))) {
-        return refuse(request, MHD_HTTP_FORBIDDEN, NULL, NULL,
-                      "a page of another server can't ask for this");
+        return http_admit_refuse(request, MHD_HTTP_FORBIDDEN, NULL, NULL,
+                                 "a page of another server can't ask for this");
     }
     if (request->route != NULL && request->route->commands && options->username == NULL &&
         !mr_address_is_local(&options->address)) {
-        return refuse(request, MHD_HTTP_FORBIDDEN, NULL, NULL,
-                      "other machines reach http.address without a password; set http.username and "
-                      "a password (a reload can be asked for by SIGHUP, too)");
+        return http_admit_refuse(
+            request, MHD_HTTP_FORBIDDEN, NULL, NULL,
+            "other machines reach http.address without a password; set http.username and "
+            "a password (a reload can be asked for by SIGHUP, too)");
     }
     /* A page of somewhere else could reach us through a name of its own that resolves to this machine's address; then
      * that name stands in Host. With a password it has nothing to say. */
     return host == NULL || options->username != NULL || options->address.is_unix ||
            mr_http_host_is_ours(options, host) ||
-           refuse(request, MHD_HTTP_FORBIDDEN, NULL, NULL,
-                  "a server without a password answers to its numeric address and to names that "
-                  "only this network knows, on a loopback address to localhost; ask for one of "
-                  "these, or set http.host_names or http.username");
+           http_admit_refuse(
+               request, MHD_HTTP_FORBIDDEN, NULL, NULL,
+               "a server without a password answers to its numeric address and to names that "
+               "only this network knows, on a loopback address to localhost; ask for one of "
+               "these, or set http.host_names or http.username");
 }
 
 static bool admit_pipeline(const struct mr_http_options *options, struct mr_http_request *request)

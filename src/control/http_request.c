@@ -107,8 +107,8 @@ struct known_names {
     const char *beyond;
 };
 
-static enum MHD_Result look_up(void *context, enum MHD_ValueKind kind, const char *name,
-                               const char *value)
+static enum MHD_Result http_request_look_up(void *context, enum MHD_ValueKind kind,
+                                            const char *name, const char *value)
 {
     struct known_names *names = context;
     const char *const *known = names->known;
@@ -123,7 +123,8 @@ const char *mr_http_parameter_beyond(const struct mr_http_request *request,
                                      const char *const *known)
 {
     struct known_names names = {.known = known};
-    MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, look_up, &names);
+    MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, http_request_look_up,
+                              &names);
     return names.beyond;
 }
 

@@ -143,7 +143,7 @@ struct served {
     _Atomic int late_fd; /* a slow handler that ends completes the request there */
 };
 
-static void send_all(int fd, const char *text)
+static void http_test_send_all(int fd, const char *text)
 {
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
@@ -166,7 +166,7 @@ static void slow(void *context, struct mr_http_request *request)
         !mr_http_wait(request, (uint32_t)ms)) {
         atomic_fetch_add(&served->left, 1);
         if (served->late_fd > 0) {
-            send_all(served->late_fd, "Connection: close\r\n\r\n");
+            http_test_send_all(served->late_fd, "Connection: close\r\n\r\n");
         }
     }
     fprintf(mr_http_body(request, "text/plain"), "slept\n");
@@ -189,7 +189,7 @@ static void echo(void *context, struct mr_http_request *request)
             mr_http_takes_gzip(request) ? " gzip" : "");
 }
 
-static int setup(void **state)
+static int http_test_setup(void **state)
 {
     struct served *served = calloc(1, sizeof(*served));
     strcpy(served->folder, "/tmp/mr-http-XXXXXX");
@@ -223,7 +223,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int http_test_teardown(void **state)
 {
     struct served *served = *state;
     mr_http_free(served->http);
@@ -246,7 +246,7 @@ static int dial(const struct served *served)
 }
 
 /* Everything up to the end of the connection, in a buffer of the callee's. */
-static const char *take_answer(int fd)
+static const char *http_test_take_answer(int fd)
 {
     static char answer[64 * 1024];
     size_t len = 0;
@@ -259,11 +259,11 @@ static const char *take_answer(int fd)
     return answer;
 }
 
-static const char *ask(const struct served *served, const char *text, size_t len)
+static const char *http_test_ask(const struct served *served, const char *text, size_t len)
 {
     int fd = dial(served);
     assert_int_equal(send(fd, text, len, MSG_NOSIGNAL), len);
-    return take_answer(fd);
+    return http_test_take_answer(fd);
 }
 
 static const char *get(const struct served *served, const char *target)
@@ -271,7 +271,7 @@ static const char *get(const struct served *served, const char *target)
     char text[4096];
     int len = snprintf(text, sizeof(text),
                        "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", target);
-    return ask(served, text, (size_t)len);
+    return http_test_ask(served, text, (size_t)len);
 }
 
 static bool answers(const char *answer, const char *status, const char *piece)
@@ -297,31 +297,34 @@ static void test_get(void **state)
     assert_null(strstr(page, "'none'"));
 }
 
-static const char *post(const struct served *served, const char *target, const char *headers,
-                        const char *text)
+static const char *http_test_post(const struct served *served, const char *target,
+                                  const char *headers, const char *text)
 {
     char request[4096];
     int len = snprintf(request, sizeof(request),
                        "POST %s HTTP/1.1\r\nHost: x:1\r\nConnection: close\r\n%sContent-Length: "
                        "%zu\r\n\r\n%s",
                        target, headers, strlen(text), text);
-    return ask(served, request, (size_t)len);
+    return http_test_ask(served, request, (size_t)len);
 }
 
 static void test_post(void **state)
 {
     struct served *served = *state;
-    assert_true(answers(post(served, "/echo", "", "0x1+0x2"), "200", "\r\n\r\n0x1+0x2"));
-    assert_true(answers(post(served, "/echo", "", ""), "200", "\r\n\r\n"));
-    assert_true(answers(post(served, "/echo", "Accept-Encoding: deflate, gzip\r\n", "a"), "200",
-                        "\r\n\r\na gzip"));
-    assert_true(
-        answers(post(served, "/echo", "Accept-Encoding: gzip;q=0\r\n", "a"), "200", "\r\n\r\na"));
+    assert_true(answers(http_test_post(served, "/echo", "", "0x1+0x2"), "200", "\r\n\r\n0x1+0x2"));
+    assert_true(answers(http_test_post(served, "/echo", "", ""), "200", "\r\n\r\n"));
+    assert_true(answers(http_test_post(served, "/echo", "Accept-Encoding: deflate, gzip\r\n", "a"),
+                        "200", "\r\n\r\na gzip"));
+    assert_true(answers(http_test_post(served, "/echo", "Accept-Encoding: gzip;q=0\r\n", "a"),
+                        "200", "\r\n\r\na"));
     assert_true(answers(get(served, "/echo"), "405", "ask with POST"));
-    assert_true(answers(post(served, "/hello", "", ""), "405", "only GET and HEAD"));
-    assert_true(answers(post(served, "/echo", "Origin: http://x:1\r\n", "a"), "200", "\r\n\r\na"));
-    assert_true(answers(post(served, "/echo", "Origin: http://evil\r\n", "a"), "403", "another"));
-    assert_true(answers(post(served, "/echo", "Origin: null\r\n", "a"), "403", "another"));
+    assert_true(answers(http_test_post(served, "/hello", "", ""), "405", "only GET and HEAD"));
+    assert_true(answers(http_test_post(served, "/echo", "Origin: http://x:1\r\n", "a"), "200",
+                        "\r\n\r\na"));
+    assert_true(
+        answers(http_test_post(served, "/echo", "Origin: http://evil\r\n", "a"), "403", "another"));
+    assert_true(
+        answers(http_test_post(served, "/echo", "Origin: null\r\n", "a"), "403", "another"));
 }
 
 static void test_post_too_long(void **state)
@@ -340,7 +343,7 @@ static void test_post_too_long(void **state)
          at += (size_t)sent) {
         sent = send(fd, text + at, (size_t)len + MR_HTTP_UPLOAD_MAX + 1 - at, MSG_NOSIGNAL);
     }
-    assert_false(answers(take_answer(fd), "200", ""));
+    assert_false(answers(http_test_take_answer(fd), "200", ""));
     assert_true(answers(get(served, "/hello"), "200", "hello 1"));
 }
 
@@ -366,7 +369,7 @@ static void test_password(void **state)
                            "GET /locked HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
                            "Authorization: Basic %s\r\n\r\n",
                            cases[i].base64);
-        assert_true(answers(ask(served, text, (size_t)len), cases[i].status, ""));
+        assert_true(answers(http_test_ask(served, text, (size_t)len), cases[i].status, ""));
     }
 }
 
@@ -404,7 +407,7 @@ static void test_malformed(void **state)
         int fd = dial(served);
         assert_int_equal(send(fd, cases[i].text, cases[i].len, MSG_NOSIGNAL), cases[i].len);
         shutdown(fd, SHUT_WR);
-        const char *answer = take_answer(fd);
+        const char *answer = http_test_take_answer(fd);
         if (cases[i].status != NULL) {
             assert_true(answers(answer, cases[i].status, ""));
         } else {
@@ -425,19 +428,19 @@ static void test_head_too_large(void **state)
     /* The server may close before all is sent. */
     ssize_t sent = send(fd, text, SIZE, MSG_NOSIGNAL);
     (void)sent;
-    const char *answer = take_answer(fd);
+    const char *answer = http_test_take_answer(fd);
     assert_true(answer[0] == '\0' || answers(answer, "431", "") || answers(answer, "413", ""));
     memcpy(text, "GET /", 5);
     memset(text + 5, 'a', SIZE - 5);
     fd = dial(served);
     sent = send(fd, text, SIZE, MSG_NOSIGNAL);
-    answer = take_answer(fd);
+    answer = http_test_take_answer(fd);
     assert_true(answer[0] == '\0' || answers(answer, "414", ""));
     free(text);
     assert_true(answers(get(served, "/hello"), "200", "hello 1"));
 }
 
-static void wait_until(_Atomic int *value, int wanted)
+static void http_test_wait_until(_Atomic int *value, int wanted)
 {
     for (int i = 0; i < 2000 && atomic_load(value) != wanted; i++) {
         poll(NULL, 0, 10);
@@ -450,7 +453,7 @@ static int begin_slow(struct served *served, int running)
     static const char text[] = "GET /slow/x HTTP/1.1\r\nHost: x\r\n\r\n";
     int fd = dial(served);
     assert_int_equal(send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL), sizeof(text) - 1);
-    wait_until(&served->begun, running);
+    http_test_wait_until(&served->begun, running);
     return fd;
 }
 
@@ -463,10 +466,10 @@ static void test_slow_handlers_are_few_and_end_with_their_client(void **state)
     assert_true(answers(get(served, "/slow/y"), "429", "Retry-After"));
     assert_true(answers(get(served, "/hello"), "200", "hello 1")); /* meanwhile */
     close(first);
-    wait_until(&served->left, 1);
+    http_test_wait_until(&served->left, 1);
     close(second);
     close(third);
-    wait_until(&served->left, 3);
+    http_test_wait_until(&served->left, 3);
     const char *answer;
     do { /* its place is free a moment after the handler has ended */
         answer = get(served, "/slow/z?ms=1");
@@ -492,7 +495,7 @@ static void test_end_ends_slow_handlers(void **state)
     mr_http_free(served->http);
     served->http = NULL;
     assert_int_equal(atomic_load(&served->left), 1);
-    assert_true(answers(take_answer(fd), "200", "slept"));
+    assert_true(answers(http_test_take_answer(fd), "200", "slept"));
 }
 
 /* The server is still there while it says farewell; what comes then must not run on when it is gone. */
@@ -500,14 +503,14 @@ static void test_end_begins_no_slow_handler(void **state)
 {
     struct served *served = *state;
     int late = dial(served); /* accepted before the next one is */
-    send_all(late, "GET /slow/late HTTP/1.1\r\nHost: x\r\n");
+    http_test_send_all(late, "GET /slow/late HTTP/1.1\r\nHost: x\r\n");
     int fd = begin_slow(served, 1);
     atomic_store(&served->late_fd, late);
     mr_http_free(served->http);
     served->http = NULL;
     assert_int_equal(atomic_load(&served->begun), 1);
-    assert_true(answers(take_answer(fd), "200", "slept"));
-    assert_true(answers(take_answer(late), "503", "being stopped"));
+    assert_true(answers(http_test_take_answer(fd), "200", "slept"));
+    assert_true(answers(http_test_take_answer(late), "503", "being stopped"));
 }
 
 /* Connections without a request give way to one that has one, and end by themselves. */
@@ -598,7 +601,7 @@ static void test_http_target_parse(void **state)
 
 int main(void)
 {
-#define SERVED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define SERVED(test) cmocka_unit_test_setup_teardown(test, http_test_setup, http_test_teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_address_parse_good),
         cmocka_unit_test(test_address_parse_bad),

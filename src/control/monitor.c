@@ -78,7 +78,7 @@ static void look_at_sink(struct mr_monitor *monitor, struct mr_monitor_snapshot 
     now->sink.bytes_acked = now->pipeline.bytes_acked;
 }
 
-static void look_at_tables(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
+static void monitor_look_at_tables(struct mr_monitor *monitor, struct mr_monitor_snapshot *now)
 {
     const struct mr_table_counts *counts = monitor->options.tables;
     if (counts == NULL) {
@@ -155,7 +155,7 @@ static enum mr_state flow_state(const struct mr_monitor_snapshot *now)
     return now->pipeline.source.connected ? MR_STATE_STREAMING : MR_STATE_WAITING_FOR_SOURCE;
 }
 
-static enum mr_state state_of(const struct mr_monitor_snapshot *now)
+static enum mr_state monitor_state_of(const struct mr_monitor_snapshot *now)
 {
     enum mr_cause cause = now->standstill.cause;
     if (cause == MR_CAUSE_ENDED) {
@@ -213,7 +213,7 @@ static void look_at_state(struct mr_monitor *monitor, struct mr_monitor_snapshot
                           int64_t now_ns)
 {
     look_for_standstill(monitor, now, now_ns);
-    enum mr_state state = state_of(now);
+    enum mr_state state = monitor_state_of(now);
     if (state != monitor->state) {
         monitor->state = state;
         monitor->state_since_ns = now_ns;
@@ -346,7 +346,7 @@ static void look_at_copy(struct mr_monitor *monitor, struct mr_monitor_snapshot 
 }
 
 /* Reads everything into `monitor->now`. With the lock. */
-static void look(struct mr_monitor *monitor)
+static void monitor_look(struct mr_monitor *monitor)
 {
     struct mr_monitor_snapshot *now = monitor->now;
     int64_t now_ns = mr_monotonic_ns();
@@ -361,7 +361,7 @@ static void look(struct mr_monitor *monitor)
         mr_pg_slot_view(monitor->options.slot, &now->slot);
     }
     now->heartbeat = mr_pg_heartbeat_counts(monitor->options.heartbeat);
-    look_at_tables(monitor, now);
+    monitor_look_at_tables(monitor, now);
     look_for_stall(monitor, now, now_ns);
     look_at_state(monitor, now, now_ns);
     look_at_lag(monitor, now, now_ns);
@@ -466,7 +466,7 @@ static int sample(void *context)
 {
     struct mr_monitor *monitor = context;
     pthread_mutex_lock(&monitor->lock);
-    look(monitor);
+    monitor_look(monitor);
     struct mr_monitor_mark mark = make_mark(monitor);
     if (monitor->mark.time_ns != 0) {
         monitor->bottleneck = find_bottleneck(monitor, &mark);
@@ -528,7 +528,7 @@ struct mr_monitor_snapshot *mr_monitor_snapshot_new(struct mr_monitor *monitor)
 {
     struct mr_monitor_snapshot *snapshot = MR_NEW(struct mr_monitor_snapshot);
     pthread_mutex_lock(&monitor->lock);
-    look(monitor);
+    monitor_look(monitor);
     mr_process_read(&monitor->now->process);
     *snapshot = *monitor->now;
     snapshot->tables.items = NULL;
@@ -570,7 +570,7 @@ char *mr_monitor_metrics(struct mr_monitor *monitor, size_t *ret_len)
 {
     pthread_mutex_lock(&monitor->lock);
     int64_t begin_ns = mr_monotonic_ns();
-    look(monitor);
+    monitor_look(monitor);
     mr_process_read(&monitor->now->process);
     mr_process_threads(&monitor->now->threads);
     uint8_t *text = NULL;

@@ -58,7 +58,7 @@ static void expose_build(struct text *text)
     mr_expose_u64(&text->out, build, 1);
 }
 
-static void expose_tables(struct text *text)
+static void monitor_metrics_expose_tables(struct text *text)
 {
     for (uint32_t i = 0; i < text->now->tables.count; i++) {
         const struct mr_table_count *table = &text->now->tables.items[i];
@@ -115,7 +115,7 @@ static void expose_copies(struct text *text)
     }
 }
 
-static void expose_stages(struct text *text)
+static void monitor_metrics_expose_stages(struct text *text)
 {
     for (uint32_t i = 0; i < MR_PATH_COUNT; i++) {
         mr_expose_histogram(&text->out, ONE(mr_path_name((enum mr_path)i)),
@@ -262,14 +262,14 @@ static const struct family families[MR_METRIC_COUNT] = {
     [MR_METRIC_STANDSTILL] = WORDS(standstill.cause, MR_CAUSE_COUNT, cause_word),
     [MR_METRIC_BOTTLENECK] = WORDS(bottleneck, MR_BOTTLENECKS, stage_word),
     [MR_METRIC_BEHIND_SECONDS] = {.expose = expose_behind},
-    [MR_METRIC_EVENTS] = {.expose = expose_tables},
+    [MR_METRIC_EVENTS] = {.expose = monitor_metrics_expose_tables},
     [MR_METRIC_SNAPSHOT_STATE] = WORDS(copies.snapshot.state, MR_COPY_DONE + 1, copy_word),
     [MR_METRIC_SNAPSHOT_TABLE_BYTES] = {.expose = expose_copied},
     [MR_METRIC_SNAPSHOT_TABLE_BYTES_ESTIMATED] = {.expose = expose_copied},
     [MR_METRIC_PARTITION_MESSAGES_IN_FLIGHT] = {.expose = expose_partitions},
     [MR_METRIC_PARTITION_BYTES_IN_FLIGHT] = {.expose = expose_partitions},
     [MR_METRIC_FLUSH_SECONDS] = HISTOGRAM(flush),
-    [MR_METRIC_STAGE_SECONDS] = {.expose = expose_stages},
+    [MR_METRIC_STAGE_SECONDS] = {.expose = monitor_metrics_expose_stages},
     [MR_METRIC_LATENCY_SECONDS] = HISTOGRAM(latency),
     [MR_METRIC_BATCH_RECORDS] = HISTOGRAM(batch_records),
     [MR_METRIC_BATCH_BYTES] = HISTOGRAM(batch_bytes),

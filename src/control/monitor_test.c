@@ -29,7 +29,7 @@ struct fixture {
     char *text;
 };
 
-static int setup(void **state)
+static int monitor_test_setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     fixture->sink = mr_discard_sink_new();
@@ -49,7 +49,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int monitor_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     mr_monitor_free(fixture->monitor);
@@ -63,7 +63,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static const char *write_text(struct fixture *fixture)
+static const char *monitor_test_write_text(struct fixture *fixture)
 {
     size_t len;
     char *text = mr_monitor_metrics(fixture->monitor, &len);
@@ -75,7 +75,7 @@ static const char *write_text(struct fixture *fixture)
 
 static void test_text_has_every_declared_family_once(void **state)
 {
-    const char *text = write_text(*state);
+    const char *text = monitor_test_write_text(*state);
     /* Those of other rooms, which are not here, come last. */
     for (uint32_t i = 0; i < MR_METRIC_STAGE_CPU; i++) {
         char line[256];
@@ -103,7 +103,7 @@ static void test_text_of_many_tables_is_quick(void **state)
     int64_t best_ns = INT64_MAX;
     for (int i = 0; i < 20; i++) {
         int64_t begin_ns = mr_monotonic_ns();
-        write_text(fixture);
+        monitor_test_write_text(fixture);
         int64_t took_ns = mr_monotonic_ns() - begin_ns;
         best_ns = took_ns < best_ns ? took_ns : best_ns;
     }
@@ -147,7 +147,8 @@ static void test_standby_is_a_state_of_its_own(void **state)
     /* Not its own to tell: an alert on age must not come from the one that waits. */
     assert_true(isnan(now->lag.seconds));
     mr_monitor_snapshot_free(now);
-    assert_non_null(strstr(write_text(fixture), "millrace_state{state=\"standby\"} 1\n"));
+    assert_non_null(
+        strstr(monitor_test_write_text(fixture), "millrace_state{state=\"standby\"} 1\n"));
     fixture->source.stands_by = false;
     now = mr_monitor_snapshot_new(fixture->monitor);
     assert_int_equal(now->state, MR_STATE_STARTING);
@@ -330,17 +331,26 @@ static void test_slot_that_is_lost_before_the_copy_is_done(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_text_has_every_declared_family_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_text_of_many_tables_is_quick, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_snapshot_tells_state_and_reason, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_standby_is_a_state_of_its_own, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bottleneck_is_of_the_state, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lag_grows_from_when_it_is_first_seen, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_wal_that_nobody_captures_is_no_lag, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_log_records_are_kept_to_a_number, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_memory_is_logged_from_time_to_time, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_history_grows_and_is_told_from_a_moment_on, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_text_has_every_declared_family_once,
+                                        monitor_test_setup, monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_text_of_many_tables_is_quick, monitor_test_setup,
+                                        monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_snapshot_tells_state_and_reason, monitor_test_setup,
+                                        monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_standby_is_a_state_of_its_own, monitor_test_setup,
+                                        monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_bottleneck_is_of_the_state, monitor_test_setup,
+                                        monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_lag_grows_from_when_it_is_first_seen,
+                                        monitor_test_setup, monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_wal_that_nobody_captures_is_no_lag, monitor_test_setup,
+                                        monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_log_records_are_kept_to_a_number, monitor_test_setup,
+                                        monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_memory_is_logged_from_time_to_time, monitor_test_setup,
+                                        monitor_test_teardown),
+        cmocka_unit_test_setup_teardown(test_history_grows_and_is_told_from_a_moment_on,
+                                        monitor_test_setup, monitor_test_teardown),
         cmocka_unit_test(test_slot_that_is_lost_before_the_copy_is_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,8 +11,8 @@ enum {
     HOT_PERCENT = 60,
 };
 
-static void begin_window(struct mr_monitor_mix_begin *begin, const struct mr_monitor_snapshot *now,
-                         int64_t now_ns)
+static void monitor_why_begin_window(struct mr_monitor_mix_begin *begin,
+                                     const struct mr_monitor_snapshot *now, int64_t now_ns)
 {
     begin->time_ns = now_ns;
     begin->lsn = now->pipeline.received_lsn;
@@ -63,17 +63,17 @@ void mr_monitor_mix_add(struct mr_monitor_mix *mix, const struct mr_monitor_snap
     if (mix->begin.time_ns != 0) {
         end_window(mix, now);
     }
-    begin_window(&mix->begin, now, now_ns);
+    monitor_why_begin_window(&mix->begin, now, now_ns);
 }
 
-static uint32_t percent(uint64_t part, uint64_t whole)
+static uint32_t monitor_why_percent(uint64_t part, uint64_t whole)
 {
     return whole == 0 ? 0 : (uint32_t)(part * 100 / whole);
 }
 
 static void add_hot_table(struct mr_text *text, const struct mr_monitor_mix *mix)
 {
-    uint32_t share = percent(mix->table_events, mix->events);
+    uint32_t share = monitor_why_percent(mix->table_events, mix->events);
     if (mix->events >= MIX_EVENTS_MIN && share >= HOT_PERCENT) {
         mr_text_format(text, "; %u %% of the changes are of table %s", share, mix->table);
     }
@@ -83,7 +83,7 @@ static void add_other_wal(struct mr_text *text, const struct mr_monitor_mix *mix
                           const char *tables)
 {
     uint64_t sent = mix->sent_bytes < mix->wal_bytes ? mix->sent_bytes : mix->wal_bytes;
-    uint32_t others = percent(mix->wal_bytes - sent, mix->wal_bytes);
+    uint32_t others = monitor_why_percent(mix->wal_bytes - sent, mix->wal_bytes);
     if (mix->wal_bytes >= MIX_BYTES_MIN && others >= OTHERS_PERCENT) {
         mr_text_format(text, "; %u %% of the WAL that it reads is not of captured rows%s%s%s",
                        others, tables[0] == '\0' ? "" : " (others that change most: ", tables,
@@ -125,7 +125,7 @@ static void add_fullest_partition(struct mr_text *text, const struct mr_sink_vie
         }
     }
     uint64_t bytes = fullest == NULL || fullest->bytes < 0 ? 0 : (uint64_t)fullest->bytes;
-    uint32_t share = percent(bytes, sink->bytes_in_flight);
+    uint32_t share = monitor_why_percent(bytes, sink->bytes_in_flight);
     if (sink->partition_count > 1 && share >= HOT_PERCENT) {
         mr_text_format(text, "; %u %% of what is in flight is for topic %s, partition %d", share,
                        fullest->topic, (int)fullest->partition);

@@ -9,7 +9,8 @@
 enum { MIB = 1024 * 1024 };
 #define SECOND INT64_C(1000000000)
 
-static struct mr_monitor_snapshot *snapshot_of(enum mr_stage bottleneck, const char *wait)
+static struct mr_monitor_snapshot *monitor_why_test_snapshot_of(enum mr_stage bottleneck,
+                                                                const char *wait)
 {
     struct mr_monitor_snapshot *now = calloc(1, sizeof(*now));
     now->state = MR_STATE_STREAMING;
@@ -20,8 +21,8 @@ static struct mr_monitor_snapshot *snapshot_of(enum mr_stage bottleneck, const c
 }
 
 /* The sentence has `part`; NULL: there is none. */
-static void expect(struct mr_monitor_snapshot *now, const struct mr_monitor_mix *mix,
-                   const char *part)
+static void monitor_why_test_expect(struct mr_monitor_snapshot *now,
+                                    const struct mr_monitor_mix *mix, const char *part)
 {
     mr_monitor_explain(now, mix);
     if (part == NULL ? now->why[0] != '\0' : strstr(now->why, part) == NULL) {
@@ -34,27 +35,32 @@ static void test_explain_each_part(void **state)
 {
     (void)state;
     const struct mr_monitor_mix none = {0};
-    expect(snapshot_of(MR_STAGE_RECEIVE, "CPU"), &none,
-           "PostgreSQL's walsender is at its core's limit (CPU in 90 % of the looks)");
-    struct mr_monitor_snapshot *near = snapshot_of(MR_STAGE_RECEIVE, "CPU");
+    monitor_why_test_expect(
+        monitor_why_test_snapshot_of(MR_STAGE_RECEIVE, "CPU"), &none,
+        "PostgreSQL's walsender is at its core's limit (CPU in 90 % of the looks)");
+    struct mr_monitor_snapshot *near = monitor_why_test_snapshot_of(MR_STAGE_RECEIVE, "CPU");
     near->slot.cost.has_cpu = true;
     near->slot.cost.cpu_cores = 0.974;
-    expect(near, &none, "(CPU in 90 % of the looks, 97 % of a core)");
-    expect(snapshot_of(MR_STAGE_RECEIVE, "Client/WalSenderWriteData"), &none,
-           "the network is the limit, or this machine (Client/WalSenderWriteData");
-    expect(snapshot_of(MR_STAGE_RECEIVE, "IO/WalRead"), &none,
-           "waits in the server (IO/WalRead in 90 %");
-    expect(snapshot_of(MR_STAGE_RECEIVE, ""), &none, NULL);
-    expect(snapshot_of(MR_STAGE_ENCODE, "CPU"), &none, "millrace's source thread");
-    expect(snapshot_of(MR_STAGE_PRODUCE, ""), &none, "millrace's sink thread");
-    expect(snapshot_of(MR_STAGE_NONE, "CPU"), &none, NULL);
+    monitor_why_test_expect(near, &none, "(CPU in 90 % of the looks, 97 % of a core)");
+    monitor_why_test_expect(
+        monitor_why_test_snapshot_of(MR_STAGE_RECEIVE, "Client/WalSenderWriteData"), &none,
+        "the network is the limit, or this machine (Client/WalSenderWriteData");
+    monitor_why_test_expect(monitor_why_test_snapshot_of(MR_STAGE_RECEIVE, "IO/WalRead"), &none,
+                            "waits in the server (IO/WalRead in 90 %");
+    monitor_why_test_expect(monitor_why_test_snapshot_of(MR_STAGE_RECEIVE, ""), &none, NULL);
+    monitor_why_test_expect(monitor_why_test_snapshot_of(MR_STAGE_ENCODE, "CPU"), &none,
+                            "millrace's source thread");
+    monitor_why_test_expect(monitor_why_test_snapshot_of(MR_STAGE_PRODUCE, ""), &none,
+                            "millrace's sink thread");
+    monitor_why_test_expect(monitor_why_test_snapshot_of(MR_STAGE_NONE, "CPU"), &none, NULL);
 }
 
 static void test_explain_the_broker(void **state)
 {
     (void)state;
     const struct mr_monitor_mix none = {0};
-    struct mr_monitor_snapshot *now = snapshot_of(MR_STAGE_FLUSH, "Client/WalSenderWriteData");
+    struct mr_monitor_snapshot *now =
+        monitor_why_test_snapshot_of(MR_STAGE_FLUSH, "Client/WalSenderWriteData");
     now->rates.backpressure = 0.75f;
     now->sink.records_in_flight = 17;
     now->sink.bytes_in_flight = 100;
@@ -66,20 +72,21 @@ static void test_explain_the_broker(void **state)
     snprintf(now->sink.client.brokers[1].name, sizeof(now->sink.client.brokers[1].name), "far:1");
     now->sink.client.brokers[0].rtt_p99 = 0.001;
     now->sink.client.brokers[1].rtt_p99 = 0.25;
-    expect(now, &none,
-           "waited for it 75 % of the last second, with 17 records in flight; broker far:1 answers "
-           "in 250 ms (p99); 90 % of what is in flight is for topic hot, partition 3");
+    monitor_why_test_expect(
+        now, &none,
+        "waited for it 75 % of the last second, with 17 records in flight; broker far:1 answers "
+        "in 250 ms (p99); 90 % of what is in flight is for topic hot, partition 3");
 }
 
 static void test_explain_the_holder(void **state)
 {
     (void)state;
     const struct mr_monitor_mix none = {0};
-    struct mr_monitor_snapshot *now = snapshot_of(MR_STAGE_NONE, "");
+    struct mr_monitor_snapshot *now = monitor_why_test_snapshot_of(MR_STAGE_NONE, "");
     now->slot.cost.held_bytes = 20 * MIB;
     snprintf(now->slot.cost.holder, sizeof(now->slot.cost.holder),
              "the transaction of role r in database d, process 17");
-    expect(now, &none, "process 17 keeps 20 MiB of WAL that is confirmed");
+    monitor_why_test_expect(now, &none, "process 17 keeps 20 MiB of WAL that is confirmed");
 }
 
 /* A standstill has a reason of its own, and who stands by is not slow. */
@@ -87,21 +94,22 @@ static void test_explain_nothing(void **state)
 {
     (void)state;
     const struct mr_monitor_mix none = {0};
-    struct mr_monitor_snapshot *now = snapshot_of(MR_STAGE_FLUSH, "");
+    struct mr_monitor_snapshot *now = monitor_why_test_snapshot_of(MR_STAGE_FLUSH, "");
     now->standstill.cause = MR_CAUSE_KAFKA_AWAY;
-    expect(now, &none, NULL);
-    now = snapshot_of(MR_STAGE_RECEIVE, "CPU");
+    monitor_why_test_expect(now, &none, NULL);
+    now = monitor_why_test_snapshot_of(MR_STAGE_RECEIVE, "CPU");
     now->state = MR_STATE_STANDBY;
-    expect(now, &none, NULL);
+    monitor_why_test_expect(now, &none, NULL);
 }
 
 static void test_a_backlog_is_read_in_gulps(void **state)
 {
     (void)state;
     const struct mr_monitor_mix none = {0};
-    struct mr_monitor_snapshot *now = snapshot_of(MR_STAGE_RECEIVE, "CPU");
+    struct mr_monitor_snapshot *now = monitor_why_test_snapshot_of(MR_STAGE_RECEIVE, "CPU");
     now->pipeline.source.backlog = true;
-    expect(now, &none, "; what comes is older than a second, so it is read in gulps");
+    monitor_why_test_expect(now, &none,
+                            "; what comes is older than a second, so it is read in gulps");
 }
 
 static void test_mix_of_wal_and_tables(void **state)
@@ -109,7 +117,7 @@ static void test_mix_of_wal_and_tables(void **state)
     (void)state;
     struct mr_table_count tables[2] = {{"public.cold", {10}}, {"public.hot", {0}}};
     struct mr_monitor_mix mix = {0};
-    struct mr_monitor_snapshot *now = snapshot_of(MR_STAGE_RECEIVE, "CPU");
+    struct mr_monitor_snapshot *now = monitor_why_test_snapshot_of(MR_STAGE_RECEIVE, "CPU");
     now->tables.items = tables;
     now->tables.count = 1;
     now->pipeline.received_lsn = 100 * MIB;
@@ -124,10 +132,12 @@ static void test_mix_of_wal_and_tables(void **state)
     assert_int_equal(mix.wal_bytes, 0);
     mr_monitor_mix_add(&mix, now, 15 * SECOND);
     snprintf(now->slot.cost.others, sizeof(now->slot.cost.others), "public.a, public.b");
-    expect(now, &mix,
-           "; 90 % of the WAL that it reads is not of captured rows (others that change most: "
-           "public.a, public.b); 90 % of the changes are of table public.hot");
-    expect(snapshot_of(MR_STAGE_DECODE, ""), &mix, "limit; 90 % of the changes are of table");
+    monitor_why_test_expect(
+        now, &mix,
+        "; 90 % of the WAL that it reads is not of captured rows (others that change most: "
+        "public.a, public.b); 90 % of the changes are of table public.hot");
+    monitor_why_test_expect(monitor_why_test_snapshot_of(MR_STAGE_DECODE, ""), &mix,
+                            "limit; 90 % of the changes are of table");
     free(mix.begin.counted);
 }
 
@@ -139,14 +149,14 @@ static void test_a_new_table_is_not_taken_for_another(void **state)
     struct mr_table_count before[] = {{cold, {10}}, {other, {5000}}};
     struct mr_table_count after[] = {{cold, {10}}, {hot, {2000}}, {other, {5000}}};
     struct mr_monitor_mix mix = {0};
-    struct mr_monitor_snapshot *now = snapshot_of(MR_STAGE_DECODE, "");
+    struct mr_monitor_snapshot *now = monitor_why_test_snapshot_of(MR_STAGE_DECODE, "");
     now->tables.items = before;
     now->tables.count = MR_ARRAY_LEN(before);
     mr_monitor_mix_add(&mix, now, 10 * SECOND);
     now->tables.items = after;
     now->tables.count = MR_ARRAY_LEN(after);
     mr_monitor_mix_add(&mix, now, 15 * SECOND);
-    expect(now, &mix, "; 100 % of the changes are of table public.hot");
+    monitor_why_test_expect(now, &mix, "; 100 % of the changes are of table public.hot");
     free(mix.begin.counted);
 }
 

@@ -100,7 +100,7 @@ void mr_process_read(struct mr_process *ret)
 }
 
 /* The line of that name, which may be new; NULL: there is no room. */
-static struct mr_thread_time *line_of(struct mr_process_threads *threads, const char *name)
+static struct mr_thread_time *process_line_of(struct mr_process_threads *threads, const char *name)
 {
     for (uint32_t i = 0; i < threads->count; i++) {
         if (strcmp(threads->items[i].name, name) == 0) {
@@ -145,7 +145,7 @@ static void add_thread(struct mr_process_threads *threads, const char *id)
         return; /* it has ended */
     }
     name[strcspn(name, "\n")] = '\0';
-    struct mr_thread_time *line = line_of(threads, name);
+    struct mr_thread_time *line = process_line_of(threads, name);
     if (line != NULL) {
         add_times(id, line);
     }

@@ -20,8 +20,8 @@ static bool are_names(const cJSON *tables)
     return (tables == NULL || cJSON_IsArray(tables)) && cJSON_GetArraySize(tables) <= TABLES_MAX;
 }
 
-static void ask(const struct mr_snapshot_routes *routes, const struct mr_copy_wish *wish,
-                cJSON *answer)
+static void control_snapshot_ask(const struct mr_snapshot_routes *routes,
+                                 const struct mr_copy_wish *wish, cJSON *answer)
 {
     uint64_t id;
     struct mr_error error;
@@ -33,8 +33,8 @@ static void ask(const struct mr_snapshot_routes *routes, const struct mr_copy_wi
     }
 }
 
-static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, const char *where,
-                  const char *key, cJSON *answer)
+static void control_snapshot_start(const struct mr_snapshot_routes *routes, const cJSON *tables,
+                                   const char *where, const char *key, cJSON *answer)
 {
     cJSON_AddArrayToObject(answer, "requests");
     cJSON_AddArrayToObject(answer, "errors");
@@ -43,12 +43,13 @@ static void start(const struct mr_snapshot_routes *routes, const cJSON *tables, 
     {
         struct mr_copy_wish wish = {.where = where, .key = key};
         (void)mr_table_name_split(one->valuestring, &wish.schema, &wish.table);
-        ask(routes, &wish, answer);
+        control_snapshot_ask(routes, &wish, answer);
     }
 }
 
 /* Names are in two parts here: what a verifier has compared is asked for, and no other table. */
-static bool repair(const struct mr_snapshot_routes *routes, const cJSON *object, cJSON *answer)
+static bool control_snapshot_repair(const struct mr_snapshot_routes *routes, const cJSON *object,
+                                    cJSON *answer)
 {
     struct mr_copy_wish wish = {
         .schema = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "schema")),
@@ -60,7 +61,7 @@ static bool repair(const struct mr_snapshot_routes *routes, const cJSON *object,
     }
     cJSON_AddArrayToObject(answer, "requests");
     cJSON_AddArrayToObject(answer, "errors");
-    ask(routes, &wish, answer);
+    control_snapshot_ask(routes, &wish, answer);
     return true;
 }
 
@@ -82,7 +83,8 @@ static bool describe_gap(const struct mr_snapshot_routes *routes, const cJSON *w
     return true;
 }
 
-static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, cJSON *answer)
+static void control_snapshot_stop(const struct mr_snapshot_routes *routes, const cJSON *tables,
+                                  cJSON *answer)
 {
     uint32_t count = 0;
     const cJSON *one;
@@ -99,32 +101,33 @@ static void stop(const struct mr_snapshot_routes *routes, const cJSON *tables, c
 }
 
 /* NULL: there is none. */
-static bool take_text(const cJSON *wish, const char *name, const char **ret)
+static bool control_snapshot_take_text(const cJSON *wish, const char *name, const char **ret)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(wish, name);
     *ret = cJSON_GetStringValue(item);
     return item == NULL || (*ret != NULL && strlen(*ret) <= WHERE_MAX);
 }
 
-static bool run(const struct mr_snapshot_routes *routes, const cJSON *wish, cJSON *answer)
+static bool control_snapshot_run(const struct mr_snapshot_routes *routes, const cJSON *wish,
+                                 cJSON *answer)
 {
     const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(wish, "type"));
     const cJSON *tables = cJSON_GetObjectItemCaseSensitive(wish, "tables");
     const char *where, *key;
-    if (type == NULL || !are_names(tables) || !take_text(wish, "where", &where) ||
-        !take_text(wish, "key", &key)) {
+    if (type == NULL || !are_names(tables) || !control_snapshot_take_text(wish, "where", &where) ||
+        !control_snapshot_take_text(wish, "key", &key)) {
         return false;
     }
     if (strcmp(type, "start") == 0 && cJSON_GetArraySize(tables) > 0) {
-        start(routes, tables, where, key, answer);
+        control_snapshot_start(routes, tables, where, key, answer);
     } else if (strcmp(type, "stop") == 0) {
-        stop(routes, tables, answer);
+        control_snapshot_stop(routes, tables, answer);
     } else if (strcmp(type, "pause") == 0 || strcmp(type, "resume") == 0) {
         mr_copies_pause(routes->copies, type[0] == 'p');
     } else if (strcmp(type, "gap") == 0) {
         return describe_gap(routes, wish, answer);
     } else {
-        return strcmp(type, "repair") == 0 && repair(routes, wish, answer);
+        return strcmp(type, "repair") == 0 && control_snapshot_repair(routes, wish, answer);
     }
     return true;
 }
@@ -152,7 +155,7 @@ static void post_snapshot(void *context, struct mr_http_request *request)
     if (fault != NULL) {
         cJSON_Delete(answer);
         mr_http_fail(request, 400, MR_SQL_CONDITION_REFUSED "%s", fault);
-    } else if (refuses_ended(routes, answer) || run(routes, wish, answer)) {
+    } else if (refuses_ended(routes, answer) || control_snapshot_run(routes, wish, answer)) {
         mr_http_json(request, answer);
     } else {
         cJSON_Delete(answer);
@@ -166,7 +169,7 @@ static void post_snapshot(void *context, struct mr_http_request *request)
     }
 }
 
-static void get_outcome(void *context, struct mr_http_request *request)
+static void control_snapshot_get_outcome(void *context, struct mr_http_request *request)
 {
     const struct mr_snapshot_routes *routes = context;
     struct mr_copy_request *requests = MR_NEW_ARRAY(struct mr_copy_request, MR_COPY_REQUESTS_MAX);
@@ -202,7 +205,9 @@ void mr_snapshot_routes_add(struct mr_http *http, struct mr_snapshot_routes *con
 {
     static const struct mr_http_route routes[] = {
         {.path = "/api/snapshot", .handler = post_snapshot, .post = true, .commands = true},
-        {.path = "/api/snapshot/outcome", .handler = get_outcome, .commands = true},
+        {.path = "/api/snapshot/outcome",
+         .handler = control_snapshot_get_outcome,
+         .commands = true},
     };
     mr_http_add_all(http, routes, MR_ARRAY_LEN(routes), context);
 }

@@ -5,7 +5,7 @@
 #include "control/figures.h"
 #include "control/pages.h"
 
-static void add_lsn(cJSON *to, const char *name, mr_lsn lsn)
+static void status_json_add_lsn(cJSON *to, const char *name, mr_lsn lsn)
 {
     char text[24];
     snprintf(text, sizeof(text), "%X/%X", (unsigned)(lsn >> 32), (unsigned)lsn);
@@ -13,7 +13,7 @@ static void add_lsn(cJSON *to, const char *name, mr_lsn lsn)
 }
 
 /* JSON has no infinity and no NaN; both are shown as not known. */
-static void add_number(cJSON *to, const char *name, double value)
+static void status_json_add_number(cJSON *to, const char *name, double value)
 {
     if (isfinite(value)) {
         cJSON_AddNumberToObject(to, name, value);
@@ -37,9 +37,9 @@ static cJSON *add_item(cJSON *list)
 static void add_percentiles(cJSON *to, const char *name, const struct mr_histogram_view *view)
 {
     cJSON *object = cJSON_AddObjectToObject(to, name);
-    add_number(object, "p50", mr_histogram_quantile(view, 0.5));
-    add_number(object, "p95", mr_histogram_quantile(view, 0.95));
-    add_number(object, "p99", mr_histogram_quantile(view, 0.99));
+    status_json_add_number(object, "p50", mr_histogram_quantile(view, 0.5));
+    status_json_add_number(object, "p95", mr_histogram_quantile(view, 0.95));
+    status_json_add_number(object, "p99", mr_histogram_quantile(view, 0.99));
     add_count(object, "count", view->count);
 }
 
@@ -50,9 +50,9 @@ static void add_figure(cJSON *to, const struct mr_monitor_snapshot *snapshot,
     if (figure->kind == MR_FIGURE_BOOL) {
         cJSON_AddBoolToObject(to, figure->name, value.whole != 0);
     } else if (figure->kind == MR_FIGURE_LSN) {
-        add_lsn(to, figure->name, value.whole);
+        status_json_add_lsn(to, figure->name, value.whole);
     } else {
-        add_number(to, figure->name, value.number);
+        status_json_add_number(to, figure->name, value.number);
     }
 }
 
@@ -89,10 +89,10 @@ static void add_progress(cJSON *to, const char *state, uint32_t percent, uint64_
 {
     cJSON_AddStringToObject(to, "state", state);
     add_count(to, "percent", percent);
-    add_number(to, "rows_per_second", seconds > 0 ? (double)rows / seconds : 0);
+    status_json_add_number(to, "rows_per_second", seconds > 0 ? (double)rows / seconds : 0);
 }
 
-static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
+static void status_json_add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
 {
     static const char *const states[] = {[MR_COPY_TABLE_WAITS] = "waits",
                                          [MR_COPY_TABLE_READ] = "read",
@@ -112,7 +112,7 @@ static void add_copy(cJSON *root, const struct mr_monitor_snapshot *snapshot)
         add_count(item, "rows_estimated", table->rows_estimated);
         add_count(item, "bytes", table->bytes);
         add_count(item, "bytes_total", table->bytes_total);
-        add_number(item, "seconds_left", table->seconds_left);
+        status_json_add_number(item, "seconds_left", table->seconds_left);
     }
     const struct mr_held_up *held = &snapshot->copies.incremental.held;
     if (held->by[0] != '\0') {
@@ -154,7 +154,7 @@ static void add_cost(cJSON *slot, const struct mr_slot_cost *cost)
     cJSON_AddStringToObject(to, "others", cost->others);
     cJSON_AddStringToObject(to, "dead_catalogs", cost->dead_catalogs);
     if (cost->has_cpu) {
-        add_number(to, "cpu_cores", cost->cpu_cores);
+        status_json_add_number(to, "cpu_cores", cost->cpu_cores);
     }
 }
 
@@ -176,7 +176,7 @@ static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_
         cJSON_AddStringToObject(slot, "held_by", view->held_by);
     }
     add_count(slot, "retained_bytes", view->retained_bytes);
-    add_number(slot, "age_seconds", view->age_seconds);
+    status_json_add_number(slot, "age_seconds", view->age_seconds);
     add_cost(slot, &view->cost);
     cJSON *copies = cJSON_AddArrayToObject(slot, "copies");
     for (uint32_t i = 0; i < view->copy_count; i++) {
@@ -193,7 +193,7 @@ static void add_slot(cJSON *root, const struct mr_pages *pages, const struct mr_
     /* Only where max_slot_wal_keep_size sets a limit, and the slot is not lost. */
     if (view->has_limit) {
         cJSON_AddNumberToObject(slot, "safe_bytes", (double)view->safe_bytes);
-        add_number(slot, "forecast_seconds", view->forecast_seconds);
+        status_json_add_number(slot, "forecast_seconds", view->forecast_seconds);
     }
 }
 
@@ -215,8 +215,8 @@ static void add_ends(cJSON *root, const struct mr_pages *pages,
         cJSON *item = add_item(brokers);
         cJSON_AddStringToObject(item, "name", broker->name);
         cJSON_AddBoolToObject(item, "up", broker->up);
-        add_number(item, "rtt_avg", broker->rtt_avg);
-        add_number(item, "rtt_p99", broker->rtt_p99);
+        status_json_add_number(item, "rtt_avg", broker->rtt_avg);
+        status_json_add_number(item, "rtt_p99", broker->rtt_p99);
     }
 }
 
@@ -227,8 +227,8 @@ static int by_events(const void *a, const void *b)
     return first < second ? 1 : -(first > second);
 }
 
-static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, uint32_t tables_max,
-                       const char *part)
+static void status_json_add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot,
+                                   uint32_t tables_max, const char *part)
 {
     add_count(root, "table_count", snapshot->tables.count);
     uint32_t found = 0;
@@ -251,7 +251,7 @@ static void add_tables(cJSON *root, const struct mr_monitor_snapshot *snapshot, 
     add_count(root, "table_found", found);
 }
 
-static void add_events(cJSON *root, const struct mr_monitor_snapshot *snapshot)
+static void status_json_add_events(cJSON *root, const struct mr_monitor_snapshot *snapshot)
 {
     cJSON *events = cJSON_AddArrayToObject(root, "events");
     for (uint32_t i = 0; i < snapshot->events.count; i++) {
@@ -283,7 +283,7 @@ cJSON *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snap
 {
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "version", MR_VERSION);
-    add_number(root, "uptime", (double)snapshot->uptime_ms / 1e3);
+    status_json_add_number(root, "uptime", (double)snapshot->uptime_ms / 1e3);
     cJSON_AddStringToObject(root, "state", mr_state_name(snapshot->state));
     cJSON_AddStringToObject(root, "reason", snapshot->reason);
     cJSON_AddStringToObject(root, "bottleneck", mr_stage_name(snapshot->bottleneck));
@@ -295,15 +295,15 @@ cJSON *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snap
     add_ends(root, pages, snapshot);
     add_partitions(root, &snapshot->sink);
     add_run(root, snapshot);
-    add_copy(root, snapshot);
+    status_json_add_copy(root, snapshot);
     add_slot(root, pages, &snapshot->slot);
-    add_tables(root, snapshot, tables_max, part);
-    add_events(root, snapshot);
+    status_json_add_tables(root, snapshot, tables_max, part);
+    status_json_add_events(root, snapshot);
     add_links(root, pages->http);
     pages->show_more(pages->context, root);
     cJSON_AddBoolToObject(root, "last_events", pages->last_events != NULL);
     if (pages->profiler_seconds != NULL) {
-        add_number(root, "profiler_seconds", pages->profiler_seconds());
+        status_json_add_number(root, "profiler_seconds", pages->profiler_seconds());
     }
     return root;
 }

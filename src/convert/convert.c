@@ -18,7 +18,7 @@ static const struct row {
 };
 
 /* NULL: the option is unknown. The first row that fits holds. */
-static const struct row *find_row(const char *name)
+static const struct row *convert_find_row(const char *name)
 {
     size_t i = 0;
     while (i < MR_ARRAY_LEN(rows) && !mr_is_among(rows[i].names, mr_slice_of(name))) {
@@ -46,7 +46,7 @@ static const char *find_word(struct mr_convert *c, const char *words, const char
 }
 
 /* A property of librdkafka has no section. */
-static bool set(struct mr_convert *c, const struct row *row, const char *value)
+static bool convert_set(struct mr_convert *c, const struct row *row, const char *value)
 {
     if (row->fate == LISTED) {
         struct mr_cv_list list = mr_cv_split(c, value, ',');
@@ -65,7 +65,7 @@ static void carry(struct mr_convert *c, const struct row *row, const struct mr_c
     if (mr_cv_is_expression(line->value)) {
         TO_DO(c, line->given, "its value comes from a config provider of Connect; write it into %s",
               row->to);
-    } else if (!set(c, row, line->value)) {
+    } else if (!convert_set(c, row, line->value)) {
         LOST(c, line->given, "%s does not take its value; %s", row->to,
              row->text[0] == '\0' ? "set it yourself" : row->text);
     }
@@ -128,7 +128,7 @@ bool mr_cv_class_line(struct mr_convert *c, struct mr_cv_line *line, const char 
                       const char *option)
 {
     const struct row *row =
-        find_row(mr_cv_text(c, "@%.*s.%s", MR_SLICE_ARGS(mr_cv_class(java)), option));
+        convert_find_row(mr_cv_text(c, "@%.*s.%s", MR_SLICE_ARGS(mr_cv_class(java)), option));
     if (row != NULL) {
         convert_line(c, line, row);
     }
@@ -163,7 +163,7 @@ static void convert_lines(struct mr_convert *c)
         if (strncmp(line->name, "transforms.", 11) == 0) {
             convert_transform_line(c, line);
         } else {
-            convert_line(c, line, find_row(line->name));
+            convert_line(c, line, convert_find_row(line->name));
         }
     }
 }
@@ -174,7 +174,7 @@ static void add_defaults(struct mr_convert *c)
     static const char *const names[] = {"slot.name", "publication.name", "snapshot.mode"};
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
         if (mr_cv_find(c, names[i]) == NULL) {
-            mr_cv_line_add(c, names[i], find_row(names[i])->fallback);
+            mr_cv_line_add(c, names[i], convert_find_row(names[i])->fallback);
         }
     }
 }
@@ -184,7 +184,7 @@ static void rename_old(struct mr_convert *c)
 {
     for (uint32_t i = 0; i < c->line_count; i++) {
         struct mr_cv_line *line = &c->lines[i];
-        const struct row *row = find_row(line->name);
+        const struct row *row = convert_find_row(line->name);
         if (row != NULL && row->fate == OLD) {
             line->done = mr_cv_find(c, row->to) != NULL;
             IDLE(c, line->given, "is an old name of %s%s", row->to,

@@ -38,7 +38,7 @@ static void converted_done(struct converted *converted)
 }
 
 /* Reading a secret empties its variable. */
-static struct mr_config *load(const char *toml)
+static struct mr_config *convert_test_load(const char *toml)
 {
     static const char *const variables[] = {"MILLRACE_PG_PASSWORD", "MILLRACE_KAFKA_PASSWORD",
                                             "PG_PASSWORD", "DATABASE_URL", "MILLRACE_HASH_SALT"};
@@ -59,7 +59,7 @@ static struct mr_config *load(const char *toml)
     return config;
 }
 
-static char *read_file(const char *name, size_t *ret_len)
+static char *convert_test_read_file(const char *name, size_t *ret_len)
 {
     char path[512];
     snprintf(path, sizeof(path), "%s/%s", CONNECTORS, name);
@@ -80,7 +80,7 @@ static void each_file(void (*look)(const char *name, const char *text, size_t le
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
         if (entry->d_name[0] != '.') {
             size_t len;
-            char *text = read_file(entry->d_name, &len);
+            char *text = convert_test_read_file(entry->d_name, &len);
             look(entry->d_name, text, len);
             free(text);
             count++;
@@ -97,7 +97,7 @@ static void look_at_result(const char *name, const char *text, size_t len)
     if (strstr(converted.toml, "secret") != NULL || strstr(converted.notes, "secret") != NULL) {
         fail_msg("%s: a secret came out", name);
     }
-    mr_config_free(load(converted.toml));
+    mr_config_free(convert_test_load(converted.toml));
     converted_done(&converted);
 }
 
@@ -107,7 +107,7 @@ static void test_convert_results_are_configurations(void **state)
     each_file(look_at_result);
 }
 
-static void add_escaped(struct mr_text *out, const char *text)
+static void convert_test_add_escaped(struct mr_text *out, const char *text)
 {
     for (; *text != '\0'; text++) {
         mr_text_format(out, strchr(" \\:=#!", *text) != NULL ? "\\%c" : "%c", *text);
@@ -119,9 +119,9 @@ static char *with_value(const struct mr_convert *lines, uint32_t changed, const 
 {
     struct mr_text out = {0};
     for (uint32_t i = 0; i < lines->line_count; i++) {
-        add_escaped(&out, lines->lines[i].given);
+        convert_test_add_escaped(&out, lines->lines[i].given);
         mr_text_string(&out, "=");
-        add_escaped(&out, i == changed ? value : lines->lines[i].value);
+        convert_test_add_escaped(&out, i == changed ? value : lines->lines[i].value);
         mr_text_string(&out, "\n");
     }
     return out.data;
@@ -512,7 +512,7 @@ static void test_convert_result_is_not_written_by_input(void **state)
                      "\"table.include.list\": \"public.a\\\"\\ntypes = 1\", "
                      "\"database.hostname\": \"h\\\"\\n[sink]\\n\"}");
     assert_int_equal(converted.status, MR_OK);
-    struct mr_config *config = load(converted.toml);
+    struct mr_config *config = convert_test_load(converted.toml);
     assert_int_equal(config->encode.types, MR_TYPES_DEBEZIUM);
     assert_int_equal(config->sink_kind, MR_SINK_KAFKA);
     mr_config_free(config);
@@ -523,14 +523,14 @@ static void test_convert_cut_anywhere(void **state)
 {
     (void)state;
     size_t len;
-    char *text = read_file("cloud-kafka.json", &len);
+    char *text = convert_test_read_file("cloud-kafka.json", &len);
     for (size_t cut = 0; cut < len; cut++) {
         struct converted converted = convert(text, cut);
         assert_null(strstr(converted.notes, "secret"));
         converted_done(&converted);
     }
     free(text);
-    text = read_file("server.properties", &len);
+    text = convert_test_read_file("server.properties", &len);
     for (size_t cut = 0; cut < len; cut++) {
         struct converted converted = convert(text, cut);
         assert_null(strstr(converted.notes, "secret"));

@@ -63,7 +63,7 @@ bool mr_cv_holds(const struct mr_cv_list *list, const char *text)
 
 /* Debezium Server's names are the connector's after a prefix; those of its Kafka producer are
  * Connect's overrides. A worker's file has the producer's without "override". */
-static const char *plain_name(struct mr_convert *c, const char *given)
+static const char *input_plain_name(struct mr_convert *c, const char *given)
 {
     static const char *const prefixes[][2] = {
         {"debezium.source.", ""},
@@ -94,7 +94,7 @@ struct mr_cv_line *mr_cv_find(struct mr_convert *c, const char *name)
 void mr_cv_line_add(struct mr_convert *c, const char *name, const char *value)
 {
     struct mr_cv_line line = {.given = mr_cv_text(c, "%s", name),
-                              .name = plain_name(c, name),
+                              .name = input_plain_name(c, name),
                               .value = mr_cv_text(c, "%s", value)};
     struct mr_cv_line *earlier = mr_cv_find(c, line.name);
     if (earlier == NULL) {
@@ -166,7 +166,7 @@ static void add_code_point(struct mr_text *out, unsigned code)
 }
 
 /* What follows a backslash; answers where that ends. */
-static const char *add_escaped(const char *at, struct mr_text *out)
+static const char *input_add_escaped(const char *at, struct mr_text *out)
 {
     static const char letters[] = "tnrf";
     const char *letter = strchr(letters, *at);
@@ -192,11 +192,11 @@ static const char *add_escaped(const char *at, struct mr_text *out)
 }
 
 /* Up to the end of the line, or of the name; answers where that is. */
-static const char *read_part(const char *at, bool is_name, struct mr_text *out)
+static const char *input_read_part(const char *at, bool is_name, struct mr_text *out)
 {
     while (*at != '\0' && strchr(is_name ? ENDS BLANKS "=:" : ENDS, *at) == NULL) {
         if (*at == '\\') {
-            at = add_escaped(at + 1, out);
+            at = input_add_escaped(at + 1, out);
         } else {
             mr_text_add(out, at++, 1);
         }
@@ -208,13 +208,13 @@ static const char *read_property(struct mr_convert *c, const char *at)
 {
     MR_TEXT(name);
     MR_TEXT(value);
-    at = read_part(at, true, &name);
+    at = input_read_part(at, true, &name);
     at += strspn(at, BLANKS);
     if (*at == '=' || *at == ':') {
         at++;
         at += strspn(at, BLANKS);
     }
-    at = read_part(at, false, &value);
+    at = input_read_part(at, false, &value);
     if (name.len > 0) {
         mr_cv_line_add(c, name.data, value.data == NULL ? "" : value.data);
     }
@@ -224,7 +224,7 @@ static const char *read_property(struct mr_convert *c, const char *at)
     return at;
 }
 
-static void read_properties(struct mr_convert *c, const char *text, size_t len)
+static void input_read_properties(struct mr_convert *c, const char *text, size_t len)
 {
     char *copy = mr_cv_keep(c, MR_ALLOC(len + 1));
     char *to = copy;
@@ -302,7 +302,7 @@ bool mr_cv_read(struct mr_convert *c, const char *text, size_t len, char *ret_re
             return false;
         }
     } else {
-        read_properties(c, text, len);
+        input_read_properties(c, text, len);
     }
     if (c->line_count == 0) {
         snprintf(ret_reason, reason_size, "there is no option in it");

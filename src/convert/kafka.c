@@ -40,8 +40,8 @@ static const char *jaas_part(struct mr_convert *c, const char *jaas, const char 
 }
 
 /* A user, NULL where it is not known, and a variable for the password. */
-static void set_login(struct mr_convert *c, const char *section, const char *user,
-                      const char *variable, const char *given)
+static void convert_kafka_set_login(struct mr_convert *c, const char *section, const char *user,
+                                    const char *variable, const char *given)
 {
     mr_cv_set(c, mr_cv_text(c, "%s.username", section), user == NULL ? "name_the_user_here" : user);
     mr_cv_set(c, mr_cv_text(c, "%s.password_env", section), variable);
@@ -69,12 +69,12 @@ static void convert_login(struct mr_convert *c)
                            ? NULL
                            : jaas_part(c, jaas->value, "username");
     mr_cv_set(c, "sink.kafka.sasl.mechanism", kind);
-    set_login(c, "sink.kafka.sasl", user, "MILLRACE_KAFKA_PASSWORD",
-              jaas != NULL ? jaas->given : mechanism->given);
+    convert_kafka_set_login(c, "sink.kafka.sasl", user, "MILLRACE_KAFKA_PASSWORD",
+                            jaas != NULL ? jaas->given : mechanism->given);
 }
 
 /* An option of a converter; NULL: of another thing. */
-static const char *option_of(const struct mr_cv_line *line, const char *side)
+static const char *convert_kafka_option_of(const struct mr_cv_line *line, const char *side)
 {
     size_t len = strlen(side);
     bool is_of =
@@ -88,7 +88,7 @@ static void convert_options(struct mr_convert *c, const char *side, const char *
 {
     for (uint32_t i = 0; i < c->line_count; i++) {
         struct mr_cv_line *line = &c->lines[i];
-        const char *option = option_of(line, side);
+        const char *option = convert_kafka_option_of(line, side);
         if (option != NULL && !line->done) {
             line->done = true;
             if (java == NULL || !mr_cv_class_line(c, line, java, option)) {
@@ -132,9 +132,10 @@ static void convert_registry_login(struct mr_convert *c, const char *option)
     }
     const char *colon = strchr(line->value, ':');
     bool known = colon != NULL && !mr_cv_is_expression(line->value);
-    set_login(c, "schema_registry",
-              known ? mr_cv_part(c, line->value, (size_t)(colon - line->value)) : NULL,
-              "MILLRACE_REGISTRY_PASSWORD", line->given);
+    convert_kafka_set_login(c, "schema_registry",
+                            known ? mr_cv_part(c, line->value, (size_t)(colon - line->value))
+                                  : NULL,
+                            "MILLRACE_REGISTRY_PASSWORD", line->given);
 }
 
 /* Keys and values have one registry: what the file says of keys it must say of values. */
@@ -142,7 +143,7 @@ static void convert_key_options(struct mr_convert *c)
 {
     for (uint32_t i = 0; i < c->line_count; i++) {
         struct mr_cv_line *line = &c->lines[i];
-        const char *option = option_of(line, "key");
+        const char *option = convert_kafka_option_of(line, "key");
         const struct mr_cv_line *other =
             option == NULL ? NULL : mr_cv_find(c, mr_cv_text(c, "value.converter.%s", option));
         line->done |= option != NULL;

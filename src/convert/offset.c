@@ -20,7 +20,8 @@ static const cJSON *find_offset(const cJSON *root)
 
 /* A whole number above 0; 0: it is not there, or something else. cJSON's are doubles, which would make another place of one above 2^53:
  * so the digits are read in the text. (A name within a string has a backslash before its last quote.) */
-static uint64_t number_of(const cJSON *offset, const char *text, size_t len, const char *name)
+static uint64_t offset_number_of(const cJSON *offset, const char *text, size_t len,
+                                 const char *name)
 {
     char quoted[32];
     snprintf(quoted, sizeof(quoted), "\"%s\"", name);
@@ -51,9 +52,9 @@ bool mr_convert_offset(const char *text, size_t len, struct mr_handed_over *ret,
     const cJSON *offset = find_offset(root);
     const char *reason = NULL;
     struct mr_handed_over found = {
-        .end_lsn = number_of(offset, text, len, "lsn_commit"),
-        .lsn = number_of(offset, text, len, "lsn"),
-        .xid = (uint32_t)number_of(offset, text, len, "txId"),
+        .end_lsn = offset_number_of(offset, text, len, "lsn_commit"),
+        .lsn = offset_number_of(offset, text, len, "lsn"),
+        .xid = (uint32_t)offset_number_of(offset, text, len, "txId"),
     };
     if (root == NULL) {
         reason = "it is not JSON";

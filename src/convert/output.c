@@ -7,7 +7,7 @@
 #include "convert/convert_internal.h"
 
 /* A line break in a name must not end the comment, and a name may have been cut. */
-static void make_printable(struct mr_text *text)
+static void output_make_printable(struct mr_text *text)
 {
     for (size_t at = 0; at < text->len;) {
         size_t len = mr_utf8_sequence((const uint8_t *)text->data + at, text->len - at);
@@ -39,12 +39,12 @@ void mr_cv_note(struct mr_convert *c, enum mr_cv_kind kind, const char *option, 
     MR_TEXT(note);
     mr_text_format(&note, "%.*s%s: %s: %s", len, option, salt == NULL ? "" : "…", marks[kind],
                    text);
-    make_printable(&note);
+    output_make_printable(&note);
     fprintf(c->told, "%s: %s\n", c->file, note.data);
     mr_text_format(&c->notes, "# %s\n", note.data);
 }
 
-static void add_quoted(struct mr_text *out, const char *text)
+static void output_add_quoted(struct mr_text *out, const char *text)
 {
     mr_text_string(out, "\"");
     for (; *text != '\0'; text++) {
@@ -73,7 +73,8 @@ static bool write_choice(struct mr_text *out, const struct mr_option *option, co
 }
 
 /* Numbers are in the unit that Debezium's options have: milliseconds, bytes. */
-static bool write_value(struct mr_text *out, const struct mr_option *option, const char *value)
+static bool output_write_value(struct mr_text *out, const struct mr_option *option,
+                               const char *value)
 {
     char *end;
     long long number = strtoll(value, &end, 10);
@@ -95,7 +96,7 @@ static bool write_value(struct mr_text *out, const struct mr_option *option, con
         return write_choice(out, option, value);
     case MR_KIND_STRING:
     case MR_KIND_TOPIC:
-        add_quoted(out, value);
+        output_add_quoted(out, value);
         return true;
     default:
         return false;
@@ -106,7 +107,7 @@ bool mr_cv_set(struct mr_convert *c, const char *path, const char *value)
 {
     uint32_t index;
     struct mr_text text = {0};
-    if (!mr_option_find(path, &index) || !write_value(&text, mr_option_at(index), value)) {
+    if (!mr_option_find(path, &index) || !output_write_value(&text, mr_option_at(index), value)) {
         mr_text_done(&text);
         return false;
     }
@@ -122,7 +123,7 @@ void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_l
     mr_text_string(&text, "[");
     for (uint32_t i = 0; i < list->count; i++) {
         mr_text_string(&text, i == 0 ? "" : ", ");
-        add_quoted(&text, list->items[i]);
+        output_add_quoted(&text, list->items[i]);
     }
     mr_text_string(&text, "]");
     c->options[index] = mr_cv_keep(c, text.data);
@@ -130,9 +131,9 @@ void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_l
 
 void mr_cv_set_property(struct mr_convert *c, const char *name, const char *value)
 {
-    add_quoted(&c->properties, name);
+    output_add_quoted(&c->properties, name);
     mr_text_string(&c->properties, " = ");
-    add_quoted(&c->properties, value);
+    output_add_quoted(&c->properties, value);
     mr_text_string(&c->properties, "\n");
 }
 

@@ -36,7 +36,7 @@ static const char *without_anchors(struct mr_convert *c, const char *pattern)
 }
 
 /* An expression that is a name: a dot counts as a dot, escaped or not. NULL: it is more. */
-static const char *plain_name(struct mr_convert *c, const char *pattern)
+static const char *patterns_plain_name(struct mr_convert *c, const char *pattern)
 {
     char *name = mr_cv_keep(c, MR_STRDUP(pattern));
     char *to = name;
@@ -62,16 +62,16 @@ static const char *alternative_end(const char *at)
 }
 
 /* Takes one choice apart, and what comes of it again. */
-static bool expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret)
+static bool patterns_expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret)
 {
     const char *end = alternative_end(pattern);
     if (*end == '|') {
-        return expand(c, mr_cv_part(c, pattern, (size_t)(end - pattern)), ret) &&
-               expand(c, end + 1, ret);
+        return patterns_expand(c, mr_cv_part(c, pattern, (size_t)(end - pattern)), ret) &&
+               patterns_expand(c, end + 1, ret);
     }
     const char *group = strchr(pattern, '(');
     if (group == NULL || (group > pattern && group[-1] == '\\')) {
-        const char *name = plain_name(c, pattern);
+        const char *name = patterns_plain_name(c, pattern);
         mr_cv_add(c, ret, name);
         return name != NULL && ret->count <= TEXTS_MAX;
     }
@@ -83,10 +83,10 @@ static bool expand(struct mr_convert *c, const char *pattern, struct mr_cv_list 
     bool good = *close == ')';
     for (const char *from = first; good && from <= close; from = end + 1) {
         end = alternative_end(from);
-        good = expand(c,
-                      mr_cv_text(c, "%.*s%.*s%s", (int)(group - pattern), pattern,
-                                 (int)(end - from), from, close + 1),
-                      ret);
+        good = patterns_expand(c,
+                               mr_cv_text(c, "%.*s%.*s%s", (int)(group - pattern), pattern,
+                                          (int)(end - from), from, close + 1),
+                               ret);
     }
     return good;
 }
@@ -94,7 +94,8 @@ static bool expand(struct mr_convert *c, const char *pattern, struct mr_cv_list 
 bool mr_cv_expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret)
 {
     struct mr_cv_list before = *ret;
-    bool good = strlen(pattern) <= PATTERN_MAX && expand(c, without_anchors(c, pattern), ret);
+    bool good =
+        strlen(pattern) <= PATTERN_MAX && patterns_expand(c, without_anchors(c, pattern), ret);
     *ret = good ? *ret : before;
     return good;
 }
@@ -120,7 +121,7 @@ static const char *part_end(const char *at)
 
 /* A part as our options write it. False: it has what POSIX's expressions have not, or what only
  * reads as one. */
-static bool add_part(struct mr_text *out, const char *part, size_t len)
+static bool patterns_add_part(struct mr_text *out, const char *part, size_t len)
 {
     if (len == 2 && strncmp(part, ".*", 2) == 0) {
         mr_text_string(out, "*");
@@ -155,7 +156,8 @@ const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts)
     for (int i = 0; i < parts && good; i++) {
         const char *end = part_end(at);
         mr_text_string(&text, separators[i]);
-        good = add_part(&text, at, (size_t)(end - at)) && (*end == '\0') == (i == parts - 1);
+        good =
+            patterns_add_part(&text, at, (size_t)(end - at)) && (*end == '\0') == (i == parts - 1);
         at = end + (*end == '\\') + (*end != '\0');
     }
     const char *ret = mr_cv_keep(c, text.data);

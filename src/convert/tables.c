@@ -18,7 +18,7 @@ static void note_case(struct mr_convert *c, const struct mr_cv_line *line, const
 }
 
 /* Whether it is "schema.table" as the option "tables" has it. */
-static bool is_table(const char *text)
+static bool tables_is_table(const char *text)
 {
     const char *dot = strchr(text, '.');
     return dot != NULL && dot != text && dot[1] != '\0' && strpbrk(dot + 1, ".\"") == NULL &&
@@ -30,7 +30,7 @@ static bool spell_out(struct mr_convert *c, const char *pattern, struct mr_cv_li
 {
     bool good = mr_cv_expand(c, pattern, ret);
     for (uint32_t i = 0; i < ret->count; i++) {
-        good &= is_table(ret->items[i]);
+        good &= tables_is_table(ret->items[i]);
     }
     return good;
 }
@@ -38,8 +38,8 @@ static bool spell_out(struct mr_convert *c, const char *pattern, struct mr_cv_li
 #define WORD_SIGNS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 /* The pattern itself, where its tables can't be told from it. */
-static void add_pattern(struct mr_convert *c, const struct mr_cv_line *line, const char *pattern,
-                        uint32_t nth)
+static void tables_add_pattern(struct mr_convert *c, const struct mr_cv_line *line,
+                               const char *pattern, uint32_t nth)
 {
     const char *text = mr_cv_pattern(c, pattern, 2);
     const char *all = text == NULL ? mr_cv_pattern(c, pattern, 1) : NULL;
@@ -101,7 +101,7 @@ static void convert_list(struct mr_convert *c)
         }
         if (!good) {
             c->tables_known = false;
-            add_pattern(c, line, patterns.items[i], i + 1);
+            tables_add_pattern(c, line, patterns.items[i], i + 1);
         }
     }
     if (patterns.count == 0 && !convert_all_but(c)) {
@@ -148,8 +148,8 @@ void mr_cv_tables(struct mr_convert *c)
     convert_keys(c);
 }
 
-static void add_columns(struct mr_convert *c, const struct mr_cv_line *line, const char *option,
-                        const char *length, struct mr_cv_list *columns)
+static void tables_add_columns(struct mr_convert *c, const struct mr_cv_line *line,
+                               const char *option, const char *length, struct mr_cv_list *columns)
 {
     struct mr_cv_list patterns = mr_cv_split(c, line->value, ',');
     for (uint32_t i = 0; i < patterns.count; i++) {
@@ -199,7 +199,7 @@ static void convert_columns(struct mr_convert *c, const char *name, const char *
             continue;
         }
         line->done = true;
-        add_columns(c, line, option, length, &columns);
+        tables_add_columns(c, line, option, length, &columns);
         if (kind == COLUMN_SALT) {
             salt = rest;
             mr_cv_set(c, "columns.hash_salt_env", "MILLRACE_HASH_SALT");

@@ -3,8 +3,8 @@
 
 #include "convert/convert_internal.h"
 
-static const struct mr_cv_line *option_of(struct mr_convert *c, const char *alias,
-                                          const char *option)
+static const struct mr_cv_line *transforms_option_of(struct mr_convert *c, const char *alias,
+                                                     const char *option)
 {
     return mr_cv_take(c, mr_cv_text(c, "transforms.%s.%s", alias, option));
 }
@@ -17,9 +17,9 @@ static bool is_not(const struct mr_cv_line *line, const char *word)
 /* Debezium's ByLogicalTableRouter adds a field to keys unless an option says not to. */
 static void convert_uniqueness(struct mr_convert *c, const char *alias, const char *given)
 {
-    bool enforces = is_not(option_of(c, alias, "key.enforce.uniqueness"), "false");
-    const struct mr_cv_line *regex = option_of(c, alias, "key.field.regex");
-    const struct mr_cv_line *value = option_of(c, alias, "key.field.replacement");
+    bool enforces = is_not(transforms_option_of(c, alias, "key.enforce.uniqueness"), "false");
+    const struct mr_cv_line *regex = transforms_option_of(c, alias, "key.field.regex");
+    const struct mr_cv_line *value = transforms_option_of(c, alias, "key.field.replacement");
     const struct mr_cv_line *either = regex != NULL ? regex : value;
     mr_cv_set(c, "routing.sharing", enforces ? "key" : "allow");
     if (either != NULL && (!enforces || regex == NULL || value == NULL)) {
@@ -34,9 +34,10 @@ static void convert_uniqueness(struct mr_convert *c, const char *alias, const ch
 
 static void convert_router(struct mr_convert *c, const char *alias, const char *given, bool logical)
 {
-    const struct mr_cv_line *regex = option_of(c, alias, logical ? "topic.regex" : "regex");
+    const struct mr_cv_line *regex =
+        transforms_option_of(c, alias, logical ? "topic.regex" : "regex");
     const struct mr_cv_line *replacement =
-        option_of(c, alias, logical ? "topic.replacement" : "replacement");
+        transforms_option_of(c, alias, logical ? "topic.replacement" : "replacement");
     if (regex == NULL || replacement == NULL) {
         LOST(c, given, "has no regular expression or no replacement");
     } else if (c->has_router) {
@@ -67,8 +68,9 @@ static void convert_event_router(struct mr_convert *c, const char *alias, const 
         return;
     }
     c->has_outbox = true;
-    const struct mr_cv_line *regex = option_of(c, alias, "route.topic.regex");
-    const struct mr_cv_line *replacement = option_of(c, alias, "route.topic.replacement");
+    const struct mr_cv_line *regex = transforms_option_of(c, alias, "route.topic.regex");
+    const struct mr_cv_line *replacement =
+        transforms_option_of(c, alias, "route.topic.replacement");
     if (!mr_cv_rewrite(c, regex == NULL ? "(?<routedByValue>.*)" : regex->value,
                        replacement == NULL ? "outbox.event.${routedByValue}" : replacement->value,
                        "outbox.topic_regex", "outbox.topic")) {
@@ -94,9 +96,10 @@ static const char *legacy_mode(bool drops, const struct mr_cv_line *deletes)
 static void convert_deletes(struct mr_convert *c, const char *alias)
 {
     static const char option[] = "row.delete_tombstone_handling_mode";
-    const struct mr_cv_line *mode = option_of(c, alias, "delete.tombstone.handling.mode");
-    const struct mr_cv_line *drops = option_of(c, alias, "drop.tombstones");
-    const struct mr_cv_line *deletes = option_of(c, alias, "delete.handling.mode");
+    const struct mr_cv_line *mode =
+        transforms_option_of(c, alias, "delete.tombstone.handling.mode");
+    const struct mr_cv_line *drops = transforms_option_of(c, alias, "drop.tombstones");
+    const struct mr_cv_line *deletes = transforms_option_of(c, alias, "delete.handling.mode");
     if (mode != NULL && mode->value[0] != '\0') {
         if (!mr_cv_set(c, option, mode->value)) {
             LOST(c, mode->given, "%s does not take its value", option);
@@ -141,7 +144,7 @@ static bool find_outboxes(struct mr_convert *c, const char *alias, const char *p
     bool good = c->outboxes.count > 0 && mr_regex_match(regex, messages, NULL) != MR_REGEX_YES;
     mr_regex_free(regex);
     if (good) {
-        option_of(c, alias, "negate");
+        transforms_option_of(c, alias, "negate");
         mr_cv_take(c, "predicates");
         type->done = pattern->done = true;
     } else {
@@ -168,8 +171,8 @@ static const char *outbox_predicate(struct mr_convert *c)
 
 static void convert_transform(struct mr_convert *c, const char *alias)
 {
-    const struct mr_cv_line *type = option_of(c, alias, "type");
-    const struct mr_cv_line *predicate = option_of(c, alias, "predicate");
+    const struct mr_cv_line *type = transforms_option_of(c, alias, "type");
+    const struct mr_cv_line *predicate = transforms_option_of(c, alias, "predicate");
     if (type == NULL) {
         return;
     }
@@ -183,7 +186,7 @@ static void convert_transform(struct mr_convert *c, const char *alias)
                          !is_not(negate, "true") &&
                          strcmp(predicate->value, outbox_predicate(c)) == 0;
     if (is_for_others) {
-        option_of(c, alias, "negate");
+        transforms_option_of(c, alias, "negate");
     }
     if (predicate != NULL && !is_for_others &&
         (!is_outbox || !find_outboxes(c, alias, predicate->value))) {

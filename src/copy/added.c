@@ -75,8 +75,8 @@ static void pass_on(const struct mr_added *added, const struct mr_pg_result *res
     mr_moved_tell(&added->moved, moved);
 }
 
-static mr_status query(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                       struct mr_pg_result **ret_result, struct mr_error *ret_error)
+static mr_status added_query(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                             struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the tables that are streamed", "nss", 0, UINT32_MAX};
     struct mr_text sql = {0};
@@ -139,7 +139,7 @@ static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error
     struct mr_moved_found moved = {0};
     MR_TRY(mr_pg_connect(added->connection, false, added->ticker.stop_fd, &conn, ret_error));
     bool wants_tables = added->asks || added->listener.take != NULL;
-    mr_status status = wants_tables ? query(conn, added->source, &result, ret_error) : MR_OK;
+    mr_status status = wants_tables ? added_query(conn, added->source, &result, ret_error) : MR_OK;
     bool passes = status == MR_OK;
     if (status == MR_OK && watches(added)) {
         status = mr_moved_look(&added->moved, conn, added->source, &moved, ret_error);
@@ -156,7 +156,7 @@ static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error
 }
 
 /* False: whose stream it is, or what is stored, is not known yet. With the lock. */
-static bool look(struct mr_added *added)
+static bool added_look(struct mr_added *added)
 {
     struct mr_pipeline_stats stats = mr_pipeline_stats(added->pipeline);
     /* Before that the publication may be yet to be made, which sends nothing. */
@@ -178,15 +178,15 @@ static bool looks(const struct mr_added *added)
     return added->asks || added->listener.take != NULL || watches(added);
 }
 
-static int tick(void *context)
+static int added_tick(void *context)
 {
     struct mr_added *added = context;
     MR_HOLD(&added->lock);
-    return looks(added) && !look(added) ? SOON_MS : LOOK_MS;
+    return looks(added) && !added_look(added) ? SOON_MS : LOOK_MS;
 }
 
 /* With the lock, or before there is a thread. */
-static void start(struct mr_added *added)
+static void added_start(struct mr_added *added)
 {
     struct mr_error error;
     mr_copies_follow(added->copies, follows(added));
@@ -212,9 +212,9 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
         .form = form,
         .connection = &source->connection};
     mr_counted_pass(&added->memory, source->captured.memory);
-    mr_ticker_init(&added->ticker, "mr-added", tick, added);
+    mr_ticker_init(&added->ticker, "mr-added", added_tick, added);
     pthread_mutex_init(&added->lock, NULL);
-    start(added);
+    added_start(added);
     return added;
 }
 
@@ -250,7 +250,7 @@ static void end_copies(const struct mr_added *added, const struct mr_pg_source_o
         return;
     }
     if (mr_pg_connect(added->connection, false, added->ticker.stop_fd, &conn, &error) != MR_OK ||
-        query(conn, source, &streamed, &error) != MR_OK) {
+        added_query(conn, source, &streamed, &error) != MR_OK) {
         streamed = NULL; /* a partition whose copy is ended can be asked for again */
     }
     mr_pg_close(conn);
@@ -267,13 +267,13 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     if (asks) {
         /* What is known is what was streamed before; if the thread has not looked yet, the new tables would count as known. */
         mr_copies_follow(added->copies, follows(added));
-        look(added);
+        added_look(added);
     }
     added->source = source;
     mr_counted_pass(&added->memory, source->captured.memory);
-    start(added);
+    added_start(added);
     if (asks) {
-        look(added);
+        added_look(added);
     }
 }
 

@@ -75,15 +75,15 @@ void mr_asked_stored_free(struct mr_asked_stored *state)
     free(state);
 }
 
-static void add_number(cJSON *json, const char *name, uint64_t number)
+static void asked_stored_add_number(cJSON *json, const char *name, uint64_t number)
 {
     cJSON_AddNumberToObject(json, name, (double)number);
 }
 
-static void add_table(cJSON *json, const struct mr_asked_table *table)
+static void asked_stored_add_table(cJSON *json, const struct mr_asked_table *table)
 {
     const struct mr_asked_place *place = &table->place;
-    add_number(json, "id", table->id);
+    asked_stored_add_number(json, "id", table->id);
     cJSON_AddStringToObject(json, "schema", table->schema);
     cJSON_AddStringToObject(json, "table", table->table);
     if (table->where != NULL) {
@@ -98,9 +98,9 @@ static void add_table(cJSON *json, const struct mr_asked_table *table)
     if (place->oid == 0) {
         return;
     }
-    add_number(json, "oid", place->oid);
-    add_number(json, "rows", place->rows);
-    add_number(json, "passed_over", place->passed_over);
+    asked_stored_add_number(json, "oid", place->oid);
+    asked_stored_add_number(json, "rows", place->rows);
+    asked_stored_add_number(json, "passed_over", place->passed_over);
     if (place->after != NULL) {
         char form[24];
         snprintf(form, sizeof(form), "%" PRIx64, place->form);
@@ -115,7 +115,7 @@ static void add_table(cJSON *json, const struct mr_asked_table *table)
 size_t mr_asked_table_size(const struct mr_asked_table *table)
 {
     MR_OBJECT cJSON *json = cJSON_CreateObject();
-    add_table(json, table);
+    asked_stored_add_table(json, table);
     MR_FREED char *text = mr_object_text(json);
     return strlen(text) + 1;
 }
@@ -143,7 +143,7 @@ char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_k
     return text.data == NULL ? MR_STRDUP("") : text.data;
 }
 
-static bool take_hex(const char **at, uint32_t *ret)
+static bool asked_stored_take_hex(const char **at, uint32_t *ret)
 {
     size_t digits = strspn(*at, "0123456789abcdef");
     bool good = digits > 0 && digits <= 8;
@@ -160,9 +160,9 @@ bool mr_asked_known_parse(const char *text, enum mr_known_kind kind, uint64_t **
     uint64_t before = UINT32_MAX; /* no OID is 0 */
     for (const char *at = text; *at != '\0';) {
         uint32_t step, mark = 0;
-        bool good = take_hex(&at, &step);
+        bool good = asked_stored_take_hex(&at, &step);
         if (good && kind == MR_KNOWN_LEAVES) {
-            good = *at++ == '.' && take_hex(&at, &mark) && mark != 0;
+            good = *at++ == '.' && asked_stored_take_hex(&at, &mark) && mark != 0;
         }
         oid += step;
         uint64_t id = oid << 32 | mark;
@@ -178,14 +178,14 @@ bool mr_asked_known_parse(const char *text, enum mr_known_kind kind, uint64_t **
 char *mr_asked_stored_format(const struct mr_asked_stored *state)
 {
     MR_OBJECT cJSON *json = cJSON_CreateObject();
-    add_number(json, "step", state->step);
-    add_number(json, "last_id", state->last_id);
+    asked_stored_add_number(json, "step", state->step);
+    asked_stored_add_number(json, "last_id", state->last_id);
     cJSON_AddBoolToObject(json, "paused", state->paused);
     cJSON *tables = cJSON_AddArrayToObject(json, "tables");
     for (uint32_t i = 0; i < state->count; i++) {
         cJSON *one = cJSON_CreateObject();
         cJSON_AddItemToArray(tables, one);
-        add_table(one, &state->tables[i]);
+        asked_stored_add_table(one, &state->tables[i]);
     }
     for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
         if (state->known[i] != NULL) {
@@ -197,7 +197,8 @@ char *mr_asked_stored_format(const struct mr_asked_stored *state)
 }
 
 /* A number that is none of ours must not be converted: C leaves open what comes of it. */
-static bool take_number(const cJSON *json, const char *name, double most, uint64_t *ret)
+static bool asked_stored_take_number(const cJSON *json, const char *name, double most,
+                                     uint64_t *ret)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
     bool good = cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= most;
@@ -206,7 +207,7 @@ static bool take_number(const cJSON *json, const char *name, double most, uint64
 }
 
 /* NULL: there is none. */
-static char *take_text(const cJSON *json, const char *name)
+static char *asked_stored_take_text(const cJSON *json, const char *name)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
     return text == NULL ? NULL : MR_STRDUP(text);
@@ -236,24 +237,25 @@ static bool take_after(const cJSON *json, struct mr_asked_place *place)
     return true;
 }
 
-static bool take_table(const cJSON *json, struct mr_asked_table *table)
+static bool asked_stored_take_table(const cJSON *json, struct mr_asked_table *table)
 {
     uint64_t oid;
-    table->schema = take_text(json, "schema");
-    table->table = take_text(json, "table");
-    table->where = take_text(json, "where");
-    table->key = take_text(json, "key");
+    table->schema = asked_stored_take_text(json, "schema");
+    table->table = asked_stored_take_text(json, "table");
+    table->where = asked_stored_take_text(json, "where");
+    table->key = asked_stored_take_text(json, "key");
     table->is_signal = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "signal"));
     if (table->schema == NULL || table->table == NULL ||
-        !take_number(json, "id", NUMBER_MAX, &table->id)) {
+        !asked_stored_take_number(json, "id", NUMBER_MAX, &table->id)) {
         return false;
     }
     if (cJSON_GetObjectItemCaseSensitive(json, "oid") == NULL) {
         return true;
     }
-    bool good = take_number(json, "oid", UINT32_MAX, &oid) &&
-                take_number(json, "rows", NUMBER_MAX, &table->place.rows) &&
-                take_number(json, "passed_over", NUMBER_MAX, &table->place.passed_over);
+    bool good =
+        asked_stored_take_number(json, "oid", UINT32_MAX, &oid) &&
+        asked_stored_take_number(json, "rows", NUMBER_MAX, &table->place.rows) &&
+        asked_stored_take_number(json, "passed_over", NUMBER_MAX, &table->place.passed_over);
     table->place.oid = (uint32_t)oid;
     return good && take_after(json, &table->place);
 }
@@ -262,20 +264,21 @@ static bool take_known(const cJSON *json, enum mr_known_kind kind, struct mr_ask
 {
     MR_FREED uint64_t *ids = NULL;
     uint32_t count = 0;
-    state->known[kind] = take_text(json, known_names[kind]);
+    state->known[kind] = asked_stored_take_text(json, known_names[kind]);
     return state->known[kind] == NULL
                ? !cJSON_HasObjectItem(json, known_names[kind])
                : mr_asked_known_parse(state->known[kind], kind, &ids, &count);
 }
 
-static struct mr_asked_stored *take_state(const cJSON *json)
+static struct mr_asked_stored *asked_stored_take_state(const cJSON *json)
 {
     struct mr_asked_stored *state = MR_NEW(struct mr_asked_stored);
     const cJSON *tables = cJSON_GetObjectItemCaseSensitive(json, "tables");
     const cJSON *paused = cJSON_GetObjectItemCaseSensitive(json, "paused");
-    bool good = take_number(json, "step", NUMBER_MAX, &state->step) &&
-                take_number(json, "last_id", NUMBER_MAX, &state->last_id) && cJSON_IsBool(paused) &&
-                cJSON_IsArray(tables) && take_known(json, MR_KNOWN_TABLES, state) &&
+    bool good = asked_stored_take_number(json, "step", NUMBER_MAX, &state->step) &&
+                asked_stored_take_number(json, "last_id", NUMBER_MAX, &state->last_id) &&
+                cJSON_IsBool(paused) && cJSON_IsArray(tables) &&
+                take_known(json, MR_KNOWN_TABLES, state) &&
                 take_known(json, MR_KNOWN_LEAVES, state);
     state->paused = cJSON_IsTrue(paused);
     if (good) {
@@ -283,7 +286,7 @@ static struct mr_asked_stored *take_state(const cJSON *json)
         const cJSON *one;
         cJSON_ArrayForEach(one, tables)
         {
-            good = good && take_table(one, &state->tables[state->count++]);
+            good = good && asked_stored_take_table(one, &state->tables[state->count++]);
         }
     }
     if (!good) {
@@ -296,11 +299,11 @@ static struct mr_asked_stored *take_state(const cJSON *json)
 struct mr_asked_stored *mr_asked_stored_parse(const char *text)
 {
     MR_OBJECT cJSON *json = cJSON_Parse(text);
-    return take_state(json);
+    return asked_stored_take_state(json);
 }
 
 /* A build that knows nothing of requests may go on where none is open. */
-static struct mr_section_rank rank_of(const struct mr_asked_stored *state)
+static struct mr_section_rank asked_stored_rank_of(const struct mr_asked_stored *state)
 {
     return (struct mr_section_rank){
         .minor = state->step,
@@ -313,14 +316,14 @@ bool mr_asked_stored_rank(const char *json, struct mr_section_rank *ret_rank)
     if (state == NULL) {
         return false;
     }
-    *ret_rank = rank_of(state);
+    *ret_rank = asked_stored_rank_of(state);
     mr_asked_stored_free(state);
     return true;
 }
 
 void mr_asked_stored_add(const struct mr_asked_stored *state, struct mr_checkpoint *checkpoint)
 {
-    struct mr_section_rank rank = rank_of(state);
+    struct mr_section_rank rank = asked_stored_rank_of(state);
     mr_checkpoint_add(checkpoint, MR_SECTION_ASKED, mr_asked_stored_format(state), &rank);
 }
 

@@ -42,7 +42,7 @@ static void job_failed(struct mr_chunks *chunks, struct mr_chunk_request *reques
     }
 }
 
-static void take_tables(struct mr_chunks *chunks, struct mr_chunk_job *job)
+static void chunk_jobs_take_tables(struct mr_chunks *chunks, struct mr_chunk_job *job)
 {
     struct mr_chunk_request *request = mr_chunk_requests_of(&chunks->requests, job->request);
     if (request == NULL || request->state != MR_REQUEST_CHECKED) {
@@ -84,7 +84,7 @@ static void adapt(struct mr_chunks *chunks, int64_t ns)
     chunks->room.rows = (uint32_t)(rows > fit ? fit : rows);
 }
 
-static bool add_rows(struct mr_chunks *chunks)
+static bool chunk_jobs_add_rows(struct mr_chunks *chunks)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
     for (uint32_t i = 0; i < chunk->rows; i++) {
@@ -97,7 +97,7 @@ static bool add_rows(struct mr_chunks *chunks)
     return true;
 }
 
-static enum mr_chunk_verdict judge(struct mr_chunks *chunks, bool *ret_differs)
+static enum mr_chunk_verdict chunk_jobs_judge(struct mr_chunks *chunks, bool *ret_differs)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
     struct mr_chunk_snapshot snapshot;
@@ -182,7 +182,7 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
         chunks->form.copied = chunk->relation;
     }
     bool differs;
-    switch (judge(chunks, &differs)) {
+    switch (chunk_jobs_judge(chunks, &differs)) {
     case MR_CHUNK_TOO_MUCH:
         chunks->room.rows =
             chunks->room.rows / 2 < MR_CHUNKS_ROWS_MIN ? MR_CHUNKS_ROWS_MIN : chunks->room.rows / 2;
@@ -199,7 +199,7 @@ static void take_chunk(struct mr_chunks *chunks, const struct mr_chunk_job *job)
     case MR_CHUNK_GOOD:
         break;
     }
-    if (!add_rows(chunks)) {
+    if (!chunk_jobs_add_rows(chunks)) {
         struct mr_error error;
         mr_error_set(&error, MR_ERR_PROTOCOL,
                      "two rows of table %s.%s have the same key, or one has none",
@@ -227,7 +227,7 @@ void mr_chunks_take_job(struct mr_chunks *chunks)
     struct mr_chunk_job job;
     mr_chunk_thread_take(&chunks->thread, &job);
     if (job.kind == MR_CHUNK_JOB_FIND) {
-        take_tables(chunks, &job);
+        chunk_jobs_take_tables(chunks, &job);
         return;
     }
     bool stale = chunks->stale;
@@ -250,7 +250,7 @@ void mr_chunks_take_job(struct mr_chunks *chunks)
     }
 }
 
-static void ask(struct mr_chunks *chunks, struct mr_chunk_job *job)
+static void chunk_jobs_ask(struct mr_chunks *chunks, struct mr_chunk_job *job)
 {
     chunks->asked = *job;
     mr_chunk_thread_ask(&chunks->thread, job);
@@ -264,22 +264,23 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
     struct mr_chunk_request *unchecked =
         mr_chunk_requests_first(&chunks->requests, MR_REQUEST_CHECKED);
     if (unchecked != NULL) {
-        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_FIND,
-                                           .request = unchecked->asked.id,
-                                           .wish = {.named_schema = unchecked->asked.schema,
-                                                    .named_table = unchecked->asked.table,
-                                                    .key = unchecked->asked.key}});
+        chunk_jobs_ask(chunks,
+                       &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_FIND,
+                                              .request = unchecked->asked.id,
+                                              .wish = {.named_schema = unchecked->asked.schema,
+                                                       .named_table = unchecked->asked.table,
+                                                       .key = unchecked->asked.key}});
         return;
     }
     if (chunks->phase == MR_CHUNKS_NUMBER) {
-        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
+        chunk_jobs_ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
         mr_chunks_set_phase(chunks, MR_CHUNKS_NUMBERED);
     } else if (chunks->phase == MR_CHUNKS_HELD) {
         free(chunks->held.holder.snapshot);
         chunks->held.holder = (struct mr_chunk_holder){0};
-        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_HOLDER,
-                                           .xid = mr_chunk_window_holder(chunks->window),
-                                           .holder = &chunks->held.holder});
+        chunk_jobs_ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_HOLDER,
+                                                      .xid = mr_chunk_window_holder(chunks->window),
+                                                      .holder = &chunks->held.holder});
     } else if (chunks->phase == MR_CHUNKS_READ && !atomic_load(&chunks->requests.paused)) {
         mr_chunk_window_open(chunks->window);
         chunks->form.streamed = NULL;
@@ -304,11 +305,11 @@ void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns)
                                             .parts = is_last ? current->parts : NULL,
                                             .part_count = current->part_count,
                                             .since = chunks->first_number}};
-        ask(chunks, &job);
+        chunk_jobs_ask(chunks, &job);
         mr_chunks_set_phase(chunks, MR_CHUNKS_READS);
     } else if (chunks->phase == MR_CHUNKS_WAITS &&
                now_ns - chunks->since_ns >= MR_CHUNKS_QUIET_NS) {
-        ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
+        chunk_jobs_ask(chunks, &(struct mr_chunk_job){.kind = MR_CHUNK_JOB_NUMBER});
         chunks->since_ns = now_ns;
     }
 }

@@ -5,7 +5,7 @@
 
 #include "testing/test.h"
 
-static struct mr_chunk_keys *parse(const char *text)
+static struct mr_chunk_keys *chunk_keys_test_parse(const char *text)
 {
     cJSON *object = cJSON_Parse(text);
     struct mr_chunk_keys *keys = mr_chunk_keys_parse(object);
@@ -16,7 +16,7 @@ static struct mr_chunk_keys *parse(const char *text)
 static void test_parse_takes_columns_and_keys(void **state)
 {
     (void)state;
-    struct mr_chunk_keys *keys = parse(
+    struct mr_chunk_keys *keys = chunk_keys_test_parse(
         "{\"why\":\"phantom\",\"columns\":[\"a\",\"b\"],\"keys\":[[\"1\",\"x\"],[\"2\",\"\"]]}");
     assert_non_null(keys);
     assert_true(keys->deletes && keys->count == 2 && keys->column_count == 2 && keys->bytes == 5);
@@ -24,7 +24,7 @@ static void test_parse_takes_columns_and_keys(void **state)
     assert_string_equal(mr_chunk_key(keys, 0)[1], "x");
     assert_string_equal(mr_chunk_key(keys, 1)[0], "2");
     mr_chunk_keys_free(keys);
-    keys = parse("{\"why\":\"stale\",\"columns\":[\"a\"],\"keys\":[[\"1\"]]}");
+    keys = chunk_keys_test_parse("{\"why\":\"stale\",\"columns\":[\"a\"],\"keys\":[[\"1\"]]}");
     assert_true(keys != NULL && !keys->deletes && strcmp(keys->why, "stale") == 0);
     mr_chunk_keys_free(keys);
 }
@@ -48,7 +48,7 @@ static void test_parse_refuses_other_forms(void **state)
         "{\"why\":\"stale\",\"columns\":[\"a\",\"b\"],\"keys\":[[\"1\",\"2\"],[\"1\",null]]}",
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
-        assert_null(parse(wrong[i]));
+        assert_null(chunk_keys_test_parse(wrong[i]));
     }
     mr_chunk_keys_free(NULL);
 }

@@ -25,7 +25,7 @@ const char *mr_copy_request_state_name(enum mr_copy_request_state state)
     return names[state];
 }
 
-static bool is_open(const struct mr_chunk_request *request)
+static bool chunk_requests_is_open(const struct mr_chunk_request *request)
 {
     return request->state <= MR_REQUEST_SETTLED;
 }
@@ -98,15 +98,15 @@ void mr_chunk_requests_done(struct mr_chunk_requests *requests)
 }
 
 /* Those at their ends go, the oldest first, when there are more than are kept. With the lock. */
-static void forget_ended(struct mr_chunk_requests *requests)
+static void chunk_requests_forget_ended(struct mr_chunk_requests *requests)
 {
     uint32_t ended = 0;
     for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        ended += !is_open(one);
+        ended += !chunk_requests_is_open(one);
     }
     for (struct mr_chunk_request **at = &requests->first; *at != NULL && ended > ENDED_KEPT;) {
         struct mr_chunk_request *one = *at;
-        if (is_open(one)) {
+        if (chunk_requests_is_open(one)) {
             at = &one->next;
             continue;
         }
@@ -116,9 +116,10 @@ static void forget_ended(struct mr_chunk_requests *requests)
     }
 }
 
-static void append(struct mr_chunk_requests *requests, struct mr_chunk_request *request)
+static void chunk_requests_append(struct mr_chunk_requests *requests,
+                                  struct mr_chunk_request *request)
 {
-    forget_ended(requests);
+    chunk_requests_forget_ended(requests);
     struct mr_chunk_request **last = &requests->first;
     while (*last != NULL) {
         last = &(*last)->next;
@@ -133,7 +134,7 @@ void mr_chunk_requests_note_wish(struct mr_chunk_requests *requests)
     requests->wish = MR_WISH_NEW;
 }
 
-static char *text_of(const char *text)
+static char *chunk_requests_text_of(const char *text)
 {
     return text == NULL || text[0] == '\0' ? NULL : MR_STRDUP(text);
 }
@@ -145,8 +146,8 @@ static const char *room_fault(const struct mr_chunk_requests *requests,
     size_t stored = mr_asked_table_size(&request->asked);
     size_t keys = request->keys == NULL ? 0 : request->keys->bytes;
     for (const struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        stored += is_open(one) ? mr_asked_table_size(&one->asked) : 0;
-        keys += is_open(one) && one->keys != NULL ? one->keys->bytes : 0;
+        stored += chunk_requests_is_open(one) ? mr_asked_table_size(&one->asked) : 0;
+        keys += chunk_requests_is_open(one) && one->keys != NULL ? one->keys->bytes : 0;
     }
     return atomic_load(&requests->open) >= MR_COPY_REQUESTS_MAX - ENDED_KEPT || keys > KEYS_MAX
                ? "too many tables wait for their copies; ask again later"
@@ -156,48 +157,50 @@ static const char *room_fault(const struct mr_chunk_requests *requests,
                : NULL;
 }
 
-static bool is_named(const struct mr_chunk_request *request, const char *schema, const char *table)
+static bool chunk_requests_is_named(const struct mr_chunk_request *request, const char *schema,
+                                    const char *table)
 {
     return strcmp(request->asked.schema, schema) == 0 && strcmp(request->asked.table, table) == 0;
 }
 
 /* With the lock. One that is to stop does not bring all rows any more, and one that repairs never does. */
-static bool is_asked(const struct mr_chunk_requests *requests, const char *schema,
-                     const char *table)
+static bool chunk_requests_is_asked(const struct mr_chunk_requests *requests, const char *schema,
+                                    const char *table)
 {
     const struct mr_chunk_request *one = requests->first;
-    while (one != NULL &&
-           !(is_open(one) && !one->stops && one->repairs == NULL && is_named(one, schema, table))) {
+    while (one != NULL && !(chunk_requests_is_open(one) && !one->stops && one->repairs == NULL &&
+                            chunk_requests_is_named(one, schema, table))) {
         one = one->next;
     }
     return one != NULL;
 }
 
 /* With the lock. What is in the way; NULL: the request is in the list. */
-static const char *add(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
-                       uint64_t *ret_id)
+static const char *chunk_requests_add(struct mr_chunk_requests *requests,
+                                      const struct mr_copy_wish *wish, uint64_t *ret_id)
 {
     struct mr_chunk_request *request = MR_NEW(struct mr_chunk_request);
     bool fits =
         strlen(wish->schema) <= MR_IDENTIFIER_MAX && strlen(wish->table) <= MR_IDENTIFIER_MAX;
     request->asked = (struct mr_asked_table){.schema = MR_STRDUP(wish->schema),
                                              .table = MR_STRDUP(wish->table),
-                                             .where = text_of(wish->where),
-                                             .key = text_of(wish->key),
+                                             .where = chunk_requests_text_of(wish->where),
+                                             .key = chunk_requests_text_of(wish->key),
                                              .is_signal = wish->is_signal};
     request->keys = wish->keys;
     request->repairs = wish->keys == NULL ? NULL : wish->keys->why;
-    const char *fault = !fits ? "no table has so long a name"
-                        : request->repairs == NULL && is_asked(requests, wish->schema, wish->table)
-                            ? "its rows are being copied, or wait for it, already"
-                            : room_fault(requests, request);
+    const char *fault =
+        !fits ? "no table has so long a name"
+        : request->repairs == NULL && chunk_requests_is_asked(requests, wish->schema, wish->table)
+            ? "its rows are being copied, or wait for it, already"
+            : room_fault(requests, request);
     if (fault != NULL) {
         request_free(request);
         return fault;
     }
     request->asked.id = ++requests->last_id;
     *ret_id = request->asked.id;
-    append(requests, request);
+    chunk_requests_append(requests, request);
     mr_chunk_requests_note_wish(requests);
     return NULL;
 }
@@ -219,7 +222,7 @@ mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct
     }
     const char *wrong = mr_sql_condition_fault(wish->where);
     pthread_mutex_lock(&requests->lock);
-    const char *fault = wrong == NULL ? add(requests, wish, ret_id) : NULL;
+    const char *fault = wrong == NULL ? chunk_requests_add(requests, wish, ret_id) : NULL;
     pthread_mutex_unlock(&requests->lock);
     if (fault != NULL || wrong != NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG, "table %.255s.%.255s: %s%s", wish->schema,
@@ -247,7 +250,8 @@ static bool was_known(const struct mr_chunk_requests *requests, uint64_t id)
 }
 
 /* With the lock. The partitions of a root that is new itself come with it, or as somebody asks. */
-static bool lacks(const struct mr_chunk_requests *requests, const struct mr_streamed_table *table)
+static bool chunk_requests_lacks(const struct mr_chunk_requests *requests,
+                                 const struct mr_streamed_table *table)
 {
     bool is_leaf = table->root != 0;
     uint32_t kind = is_leaf ? MR_FOLLOW_LEAVES : MR_FOLLOW_TABLES;
@@ -259,14 +263,15 @@ bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *t
 {
     struct mr_chunk_requests *requests = copies->requests;
     MR_HOLD(&requests->lock);
-    return lacks(requests, table);
+    return chunk_requests_lacks(requests, table);
 }
 
 /* A table is known from the moment on when it is asked for: both are stored in one. With the lock. A copy of its root that is under way
  * may have passed a partition's rows, so that waits for its own. */
-static bool is_known(struct mr_chunk_requests *requests, const struct mr_streamed_table *table)
+static bool chunk_requests_is_known(struct mr_chunk_requests *requests,
+                                    const struct mr_streamed_table *table)
 {
-    if (!lacks(requests, table)) {
+    if (!chunk_requests_lacks(requests, table)) {
         return true;
     }
     bool is_leaf = table->root != 0;
@@ -274,8 +279,8 @@ static bool is_known(struct mr_chunk_requests *requests, const struct mr_streame
         .schema = table->schema, .table = table->table, .where = table->where};
     uint64_t id;
     return (!is_leaf || table->where != NULL) &&
-           (add(requests, &wish, &id) == NULL ||
-            (!is_leaf && is_asked(requests, table->schema, table->table)));
+           (chunk_requests_add(requests, &wish, &id) == NULL ||
+            (!is_leaf && chunk_requests_is_asked(requests, table->schema, table->table)));
 }
 
 /* With the lock; takes the ids over. */
@@ -314,7 +319,7 @@ void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table
     bool does = requests->follows != 0 && requests->adopted;
     for (uint32_t i = 0; does && i < count; i++) {
         known[known_count] = tables[i].id;
-        known_count += is_known(requests, &tables[i]);
+        known_count += chunk_requests_is_known(requests, &tables[i]);
     }
     bool changes = does && (requests->known_kinds != requests->follows ||
                             known_count != requests->known_count ||
@@ -357,7 +362,7 @@ uint32_t mr_copies_keep(struct mr_copies *copies, mr_copy_keeps_fn keeps, void *
     uint32_t count = 0;
     pthread_mutex_lock(&requests->lock);
     for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-        if (is_open(one) && !keeps(context, one->asked.schema, one->asked.table)) {
+        if (chunk_requests_is_open(one) && !keeps(context, one->asked.schema, one->asked.table)) {
             one->stops = true;
             count++;
         }
@@ -469,15 +474,15 @@ bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
     return is_other;
 }
 
-static void name_of(const struct mr_chunk_request *request, char *name, size_t size)
+static void chunk_requests_name_of(const struct mr_chunk_request *request, char *name, size_t size)
 {
     snprintf(name, size, "%s.%s", request->asked.schema, request->asked.table);
 }
 
-static void tell_end(const struct mr_chunk_request *request)
+static void chunk_requests_tell_end(const struct mr_chunk_request *request)
 {
     char name[2 * MR_IDENTIFIER_MAX + 2];
-    name_of(request, name, sizeof(name));
+    chunk_requests_name_of(request, name, sizeof(name));
     if (request->state == MR_REQUEST_FAILED) {
         mr_log(MR_LOG_ERROR, "incremental_failed", request->error, MR_LOG_STR("table", name),
                MR_LOG_INT("rows", request->done.rows));
@@ -498,14 +503,14 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
                           enum mr_copy_request_state state)
 {
     pthread_mutex_lock(&requests->lock);
-    bool was_open = is_open(request);
+    bool was_open = chunk_requests_is_open(request);
     request->state = state;
-    bool ends = was_open && !is_open(request);
+    bool ends = was_open && !chunk_requests_is_open(request);
     if (ends) {
         request->ended_ns = mr_monotonic_ns();
         if (state == MR_REQUEST_DONE && request->repairs != NULL) {
             char name[2 * MR_IDENTIFIER_MAX + 2];
-            name_of(request, name, sizeof(name));
+            chunk_requests_name_of(request, name, sizeof(name));
             mr_gap_count(requests, name, request->done.rows);
         }
         mr_chunk_keys_free(request->keys);
@@ -515,7 +520,7 @@ void mr_chunk_request_set(struct mr_chunk_requests *requests, struct mr_chunk_re
     }
     pthread_mutex_unlock(&requests->lock);
     if (ends) {
-        tell_end(request);
+        chunk_requests_tell_end(request);
     }
 }
 
@@ -539,7 +544,8 @@ struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *reque
     return one;
 }
 
-static struct mr_chunk_request *find(const struct mr_chunk_requests *requests, uint64_t id)
+static struct mr_chunk_request *chunk_requests_find(const struct mr_chunk_requests *requests,
+                                                    uint64_t id)
 {
     struct mr_chunk_request *one = requests->first;
     while (one != NULL && one->asked.id != id) {
@@ -551,14 +557,15 @@ static struct mr_chunk_request *find(const struct mr_chunk_requests *requests, u
 struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id)
 {
     MR_HOLD(&requests->lock);
-    return find(requests, id);
+    return chunk_requests_find(requests, id);
 }
 
 struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests)
 {
     MR_HOLD(&requests->lock);
     struct mr_chunk_request *one = requests->first;
-    while (one != NULL && !(is_open(one) && (one->stops || (one->state == MR_REQUEST_SETTLED &&
+    while (one != NULL &&
+           !(chunk_requests_is_open(one) && (one->stops || (one->state == MR_REQUEST_SETTLED &&
                                                             one->end == MR_REQUEST_END_STORED)))) {
         one = one->next;
     }
@@ -579,7 +586,7 @@ struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
     place.oid = oid;
     if (request->begun_ns == 0) {
         char name[2 * MR_IDENTIFIER_MAX + 2];
-        name_of(request, name, sizeof(name));
+        chunk_requests_name_of(request, name, sizeof(name));
         mr_log(MR_LOG_INFO, goes_on ? "incremental_continued" : "incremental_begun",
                goes_on ? "goes on copying the existing rows of a table, while the stream runs"
                        : "copying the existing rows of a table, while the stream runs",
@@ -596,7 +603,7 @@ struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
 }
 
 /* The part that is next. Parts come by their OIDs; a table by itself may be another one of that name by now. */
-static uint32_t part_of(const struct mr_chunk_request *request)
+static uint32_t chunk_requests_part_of(const struct mr_chunk_request *request)
 {
     uint32_t part = 0;
     while (part < request->part_count && request->parts[part].oid < request->asked.place.oid) {
@@ -618,21 +625,21 @@ void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_
     request->part_count = count;
     pthread_mutex_lock(&requests->lock);
     request->rows_estimated = rows;
-    request->part = part_of(request);
+    request->part = chunk_requests_part_of(request);
     request->end = request->part < count ? MR_REQUEST_END_OPEN : MR_REQUEST_END_STORED;
     pthread_mutex_unlock(&requests->lock);
     mr_chunk_request_set(requests, request,
                          request->part < count ? MR_REQUEST_WAITING : MR_REQUEST_SETTLED);
 }
 
-static void tell_progress(struct mr_chunk_request *request, int64_t now_ns)
+static void chunk_requests_tell_progress(struct mr_chunk_request *request, int64_t now_ns)
 {
     if (now_ns - request->told_ns < TOLD_INTERVAL_S * INT64_C(1000000000)) {
         return;
     }
     request->told_ns = now_ns;
     char name[2 * MR_IDENTIFIER_MAX + 2];
-    name_of(request, name, sizeof(name));
+    chunk_requests_name_of(request, name, sizeof(name));
     mr_log(MR_LOG_INFO, "incremental_progress", "copying existing rows, while the stream runs",
            MR_LOG_STR("table", name), MR_LOG_INT("rows", request->done.rows),
            MR_LOG_INT("rows_estimated", request->rows_estimated),
@@ -657,7 +664,7 @@ void mr_chunk_request_did(struct mr_chunk_requests *requests, struct mr_chunk_re
     add_done(&request->done, more);
     pthread_mutex_unlock(&requests->lock);
     if (more->chunks > 0) {
-        tell_progress(request, mr_monotonic_ns());
+        chunk_requests_tell_progress(request, mr_monotonic_ns());
     }
 }
 
@@ -719,7 +726,7 @@ void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step)
     while (requests->notes != NULL && requests->notes->step <= step) {
         struct mr_chunk_note *note = requests->notes;
         struct mr_chunk_request *request =
-            note->request == 0 ? NULL : find(requests, note->request);
+            note->request == 0 ? NULL : chunk_requests_find(requests, note->request);
         if (request != NULL) {
             struct mr_asked_place former = request->asked.place;
             request->asked.place = note->place;
@@ -741,8 +748,9 @@ static uint64_t revision_of(const struct mr_chunk_requests *requests, uint64_t s
     return revision;
 }
 
-static void tell_table(const struct mr_chunk_requests *requests, struct mr_chunk_request *request,
-                       uint64_t step, struct mr_asked_stored *state)
+static void chunk_requests_tell_table(const struct mr_chunk_requests *requests,
+                                      struct mr_chunk_request *request, uint64_t step,
+                                      struct mr_asked_stored *state)
 {
     const struct mr_asked_place *place = &request->asked.place;
     for (const struct mr_chunk_note *note = requests->notes; note != NULL && note->step <= step;
@@ -778,8 +786,8 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
             state->known[i] = text == NULL ? NULL : MR_STRDUP(text);
         }
         for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-            if (is_open(one)) {
-                tell_table(requests, one, step, state);
+            if (chunk_requests_is_open(one)) {
+                chunk_requests_tell_table(requests, one, step, state);
             }
         }
         requests->told_id = requests->last_id;
@@ -803,7 +811,8 @@ static const struct mr_asked_table *stored_of(const struct mr_asked_stored *stor
 {
     for (uint32_t i = 0; i < stored->count; i++) {
         const struct mr_asked_table *one = &stored->tables[i];
-        if (one->id == request->asked.id && is_named(request, one->schema, one->table)) {
+        if (one->id == request->asked.id &&
+            chunk_requests_is_named(request, one->schema, one->table)) {
             return one;
         }
     }
@@ -837,7 +846,7 @@ static void adopt_theirs(struct mr_chunk_requests *requests, const struct mr_ask
         .done = {.rows = table->place.rows, .passed_over = table->place.passed_over},
         .told = true,
     };
-    append(requests, request);
+    chunk_requests_append(requests, request);
 }
 
 static void adopt_known(struct mr_chunk_requests *requests, const struct mr_asked_stored *stored)
@@ -870,12 +879,13 @@ void mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
             requests->last_id = stored->last_id;
         }
         for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {
-            if (is_open(one)) {
+            if (chunk_requests_is_open(one)) {
                 adopt_ours(requests, one, stored);
             }
         }
         for (uint32_t i = 0; i < stored->count; i++) {
-            if (stored->tables[i].id > ours && find(requests, stored->tables[i].id) == NULL) {
+            if (stored->tables[i].id > ours &&
+                chunk_requests_find(requests, stored->tables[i].id) == NULL) {
                 adopt_theirs(requests, &stored->tables[i]);
             }
         }

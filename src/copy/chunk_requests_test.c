@@ -9,7 +9,7 @@
 
 enum { STORED_MAX = 200000 };
 
-static void begin(struct mr_chunk_requests *requests)
+static void chunk_requests_test_begin(struct mr_chunk_requests *requests)
 {
     static struct mr_companion owner;
     mr_chunk_requests_init(requests, &owner);
@@ -23,7 +23,8 @@ static struct mr_copies *of(struct mr_chunk_requests *requests)
     return &copies;
 }
 
-static struct mr_chunk_request *ask(struct mr_chunk_requests *requests, const char *table)
+static struct mr_chunk_request *chunk_requests_test_ask(struct mr_chunk_requests *requests,
+                                                        const char *table)
 {
     uint64_t id;
     struct mr_error error;
@@ -32,8 +33,9 @@ static struct mr_chunk_request *ask(struct mr_chunk_requests *requests, const ch
     return mr_chunk_requests_of(requests, id);
 }
 
-static void found(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
-                  uint32_t first, uint32_t second)
+static void chunk_requests_test_found(struct mr_chunk_requests *requests,
+                                      struct mr_chunk_request *request, uint32_t first,
+                                      uint32_t second)
 {
     struct mr_chunk_table *parts = MR_NEW_ARRAY(struct mr_chunk_table, 2);
     parts[0].oid = first;
@@ -41,8 +43,9 @@ static void found(struct mr_chunk_requests *requests, struct mr_chunk_request *r
     mr_chunk_request_found(requests, request, parts, second == 0 ? 1 : 2);
 }
 
-static void note(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
-                 const char *key, uint64_t step)
+static void chunk_requests_test_note(struct mr_chunk_requests *requests,
+                                     struct mr_chunk_request *request, const char *key,
+                                     uint64_t step)
 {
     char text[16];
     snprintf(text, sizeof(text), "%s", key);
@@ -52,8 +55,8 @@ static void note(struct mr_chunk_requests *requests, struct mr_chunk_request *re
     mr_chunk_requests_note(requests, step, request, &place);
 }
 
-static void settle(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
-                   uint64_t step)
+static void chunk_requests_test_settle(struct mr_chunk_requests *requests,
+                                       struct mr_chunk_request *request, uint64_t step)
 {
     struct mr_asked_place place = {.oid = 5, .settled = true};
     mr_chunk_request_set(requests, request, MR_REQUEST_SETTLED);
@@ -61,7 +64,8 @@ static void settle(struct mr_chunk_requests *requests, struct mr_chunk_request *
 }
 
 /* What is stored of the first table at that step: its key, "" for none; "-": the table is not told of. */
-static void expect(struct mr_chunk_requests *requests, uint64_t step, const char *key)
+static void chunk_requests_test_expect(struct mr_chunk_requests *requests, uint64_t step,
+                                       const char *key)
 {
     struct mr_asked_stored *state = mr_chunk_requests_state(requests, step);
     const char *is = state->count == 0                      ? "-"
@@ -76,27 +80,28 @@ static void test_notes_count_with_their_steps(void **test_state)
 {
     (void)test_state;
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     assert_null(mr_chunk_requests_state(&requests, 0));
-    struct mr_chunk_request *request = ask(&requests, "t");
-    found(&requests, request, 5, 0);
-    note(&requests, request, "1", 1);
-    note(&requests, request, "2", 1);
-    note(&requests, request, "3", 2);
-    expect(&requests, 0, "");
-    expect(&requests, 1, "2");
-    expect(&requests, 2, "3"); /* a transaction tells of what it will make safe, */
-    expect(&requests, 0, "");  /* and that changes nothing */
+    struct mr_chunk_request *request = chunk_requests_test_ask(&requests, "t");
+    chunk_requests_test_found(&requests, request, 5, 0);
+    chunk_requests_test_note(&requests, request, "1", 1);
+    chunk_requests_test_note(&requests, request, "2", 1);
+    chunk_requests_test_note(&requests, request, "3", 2);
+    chunk_requests_test_expect(&requests, 0, "");
+    chunk_requests_test_expect(&requests, 1, "2");
+    chunk_requests_test_expect(&requests, 2,
+                               "3"); /* a transaction tells of what it will make safe, */
+    chunk_requests_test_expect(&requests, 0, ""); /* and that changes nothing */
     mr_chunk_requests_safe(&requests, 1);
-    expect(&requests, 0, "2");
+    chunk_requests_test_expect(&requests, 0, "2");
     assert_int_equal(request->asked.place.rows, 2);
     mr_chunk_requests_begin_anew(&requests); /* the third was lost */
-    expect(&requests, 2, "2");
+    chunk_requests_test_expect(&requests, 2, "2");
     assert_int_equal(request->state, MR_REQUEST_CHECKED);
     assert_int_equal(request->done.rows, 2);
-    settle(&requests, request, 1);
-    expect(&requests, 0, "2");
-    expect(&requests, 1, "-");
+    chunk_requests_test_settle(&requests, request, 1);
+    chunk_requests_test_expect(&requests, 0, "2");
+    chunk_requests_test_expect(&requests, 1, "-");
     mr_chunk_requests_safe(&requests, 1);
     mr_chunk_requests_begin_anew(&requests); /* all of it is there: nothing of it again */
     assert_ptr_equal(mr_chunk_requests_over(&requests), request);
@@ -117,10 +122,10 @@ static void test_found_goes_on_at_its_part(void **test_state)
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_chunk_requests requests;
-        begin(&requests);
-        struct mr_chunk_request *request = ask(&requests, "t");
+        chunk_requests_test_begin(&requests);
+        struct mr_chunk_request *request = chunk_requests_test_ask(&requests, "t");
         request->asked.place.oid = cases[i].safe;
-        found(&requests, request, cases[i].first, cases[i].second);
+        chunk_requests_test_found(&requests, request, cases[i].first, cases[i].second);
         assert_int_equal(request->part, cases[i].part);
         assert_int_equal(request->state, cases[i].state);
         mr_chunk_requests_done(&requests);
@@ -133,18 +138,19 @@ static void test_end_is_stored(void **test_state)
     (void)test_state;
     for (int stores = 0; stores < 2; stores++) {
         struct mr_chunk_requests requests;
-        begin(&requests);
+        chunk_requests_test_begin(&requests);
         requests.stores = stores;
-        struct mr_chunk_request *request = ask(&requests, "t");
-        found(&requests, request, 5, 0);
-        settle(&requests, request, 1);
-        expect(&requests, 0, ""); /* that is being stored, and nothing of the end */
+        struct mr_chunk_request *request = chunk_requests_test_ask(&requests, "t");
+        chunk_requests_test_found(&requests, request, 5, 0);
+        chunk_requests_test_settle(&requests, request, 1);
+        chunk_requests_test_expect(&requests, 0,
+                                   ""); /* that is being stored, and nothing of the end */
         mr_chunk_requests_safe(&requests, 1);
         assert_null(mr_chunk_requests_over(&requests));
         mr_chunk_requests_stored(&requests);
         assert_ptr_equal(mr_chunk_requests_over(&requests), stores ? NULL : request);
         if (stores) {
-            expect(&requests, 1, "-");
+            chunk_requests_test_expect(&requests, 1, "-");
             assert_null(mr_chunk_requests_over(&requests));
             mr_chunk_requests_stored(&requests);
             assert_ptr_equal(mr_chunk_requests_over(&requests), request);
@@ -156,11 +162,11 @@ static void test_end_is_stored(void **test_state)
 static struct mr_asked_stored *stored_by_another(uint64_t *ret_step)
 {
     struct mr_chunk_requests other;
-    begin(&other);
-    struct mr_chunk_request *request = ask(&other, "t");
-    ask(&other, "u");
+    chunk_requests_test_begin(&other);
+    struct mr_chunk_request *request = chunk_requests_test_ask(&other, "t");
+    chunk_requests_test_ask(&other, "u");
     mr_copies_pause(of(&other), true);
-    note(&other, request, "7", 1);
+    chunk_requests_test_note(&other, request, "7", 1);
     struct mr_asked_stored *stored = mr_chunk_requests_state(&other, 1);
     *ret_step = stored->step;
     mr_chunk_requests_done(&other);
@@ -174,8 +180,8 @@ static void test_adopt_at_a_start(void **test_state)
     uint64_t step;
     struct mr_asked_stored *stored = stored_by_another(&step);
     struct mr_chunk_requests requests;
-    begin(&requests);
-    ask(&requests, "early");
+    chunk_requests_test_begin(&requests);
+    chunk_requests_test_ask(&requests, "early");
     mr_chunk_requests_adopt(&requests, stored);
     assert_int_equal(requests.safe, step);
     struct mr_copy_request looks[8];
@@ -207,23 +213,23 @@ static void test_adopt_of_what_was_in_doubt(void **test_state)
     (void)test_state;
     for (int ends = 0; ends < 2; ends++) {
         struct mr_chunk_requests requests;
-        begin(&requests);
-        struct mr_chunk_request *request = ask(&requests, "t");
-        found(&requests, request, 5, 0);
-        note(&requests, request, "1", 1);
+        chunk_requests_test_begin(&requests);
+        struct mr_chunk_request *request = chunk_requests_test_ask(&requests, "t");
+        chunk_requests_test_found(&requests, request, 5, 0);
+        chunk_requests_test_note(&requests, request, "1", 1);
         mr_chunk_requests_safe(&requests, 1);
         if (ends) {
-            settle(&requests, request, 2);
+            chunk_requests_test_settle(&requests, request, 2);
         } else {
-            note(&requests, request, "2", 2);
+            chunk_requests_test_note(&requests, request, "2", 2);
         }
         struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 2);
         uint64_t step = stored->step;
         mr_chunk_requests_begin_anew(&requests);
-        expect(&requests, 0, "1");
+        chunk_requests_test_expect(&requests, 0, "1");
         mr_chunk_requests_adopt(&requests, stored);
         assert_int_equal(requests.safe, step);
-        expect(&requests, 0, ends ? "-" : "2");
+        chunk_requests_test_expect(&requests, 0, ends ? "-" : "2");
         if (ends) {
             assert_ptr_equal(mr_chunk_requests_over(&requests), request);
         }
@@ -237,14 +243,15 @@ static void test_adopt_brings_none_back(void **test_state)
 {
     (void)test_state;
     struct mr_chunk_requests requests;
-    begin(&requests);
-    struct mr_chunk_request *request = ask(&requests, "t");
+    chunk_requests_test_begin(&requests);
+    struct mr_chunk_request *request = chunk_requests_test_ask(&requests, "t");
     mr_chunk_requests_note(&requests, 1, NULL, NULL);
     struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
     assert_int_equal(stored->step, 1);
     mr_chunk_request_set(&requests, request, MR_REQUEST_STOPPED);
     for (int i = 0; i < 40; i++) {
-        mr_chunk_request_set(&requests, ask(&requests, "u"), MR_REQUEST_STOPPED);
+        mr_chunk_request_set(&requests, chunk_requests_test_ask(&requests, "u"),
+                             MR_REQUEST_STOPPED);
         mr_chunk_requests_adopt(&requests, stored);
         assert_int_equal(requests.safe, 1);
         assert_int_equal(atomic_load(&requests.open), 0);
@@ -259,9 +266,9 @@ static void test_wishes_are_stored(void **test_state)
 {
     (void)test_state;
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     assert_true(mr_copies_is_stored(of(&requests)));
-    struct mr_chunk_request *request = ask(&requests, "t");
+    struct mr_chunk_request *request = chunk_requests_test_ask(&requests, "t");
     assert_false(mr_copies_is_stored(of(&requests)));
     struct mr_asked_stored *stored = mr_chunk_requests_state(&requests, 1);
     assert_int_equal(stored->count, 1);
@@ -275,7 +282,7 @@ static void test_wishes_are_stored(void **test_state)
     mr_asked_stored_free(stored);
     mr_chunk_requests_stored(&requests);
     assert_true(mr_copies_is_stored(of(&requests)));
-    note(&requests, request, "7", 1); /* how far a copy is is nobody's wish */
+    chunk_requests_test_note(&requests, request, "7", 1); /* how far a copy is is nobody's wish */
     assert_true(mr_copies_is_stored(of(&requests)));
     mr_copies_pause(of(&requests), false); /* as it is */
     assert_true(mr_copies_is_stored(of(&requests)));
@@ -315,7 +322,7 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     (void)test_state;
     static const char *const tables[] = {"a", "b", "c", "d"};
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     mr_copies_follow(of(&requests), MR_FOLLOW_TABLES);
     streamed(&requests, tables, 10, 1); /* what is stored is not known yet */
     assert_int_equal(requests.known_kinds, 0);
@@ -326,7 +333,7 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     uint64_t revision = requests.revision;
     streamed(&requests, tables, 10, 1);
     assert_int_equal(requests.revision, revision); /* nothing is new to be stored */
-    ask(&requests, "b");
+    chunk_requests_test_ask(&requests, "b");
     streamed(&requests, tables, 10, 3); /* b has been asked for already */
     expect_asked(&requests, "bc");
 
@@ -335,7 +342,7 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     assert_string_equal(stored->known[MR_KNOWN_TABLES], "a,1,1");
     assert_null(stored->known[MR_KNOWN_LEAVES]);
     struct mr_chunk_requests later;
-    begin(&later);
+    chunk_requests_test_begin(&later);
     mr_copies_follow(of(&later), MR_FOLLOW_TABLES);
     mr_chunk_requests_adopt(&later, stored);
     streamed(&later, tables, 10, 4);
@@ -348,7 +355,7 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     mr_chunk_requests_done(&later);
 
     /* Where it is not wanted, what was known is not passed on. */
-    begin(&later);
+    chunk_requests_test_begin(&later);
     mr_chunk_requests_adopt(&later, stored);
     streamed(&later, tables, 10, 4);
     expect_asked(&later, "bc");
@@ -360,7 +367,8 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
 
 enum { ROOT = 20, OTHER = 40, MARK = 7 };
 
-static struct mr_streamed_table leaf_of(uint32_t root, uint32_t oid, uint32_t mark)
+static struct mr_streamed_table chunk_requests_test_leaf_of(uint32_t root, uint32_t oid,
+                                                            uint32_t mark)
 {
     return (struct mr_streamed_table){.id = mr_streamed_id(oid, mark),
                                       .schema = "s",
@@ -376,20 +384,21 @@ static void look_at_leaves(struct mr_chunk_requests *requests, uint32_t count, u
     struct mr_streamed_table list[8];
     uint32_t n = 0;
     for (uint32_t i = 0; i <= count; i++) {
-        list[n] = leaf_of(ROOT, ROOT + i, i == count ? mark : MARK);
+        list[n] = chunk_requests_test_leaf_of(ROOT, ROOT + i, i == count ? mark : MARK);
         list[n++].where = i == count ? where : "id = 0";
         if (i == 2) {
             list[n++] = (struct mr_streamed_table){
                 .id = mr_streamed_id(23, 0), .schema = "s", .table = "a"};
         }
     }
-    list[n++] = leaf_of(OTHER, OTHER, MARK);
+    list[n++] = chunk_requests_test_leaf_of(OTHER, OTHER, MARK);
     mr_copies_streamed(of(requests), list, n);
 }
 
-static bool lacks(struct mr_chunk_requests *requests, uint32_t root, uint32_t oid, uint32_t mark)
+static bool chunk_requests_test_lacks(struct mr_chunk_requests *requests, uint32_t root,
+                                      uint32_t oid, uint32_t mark)
 {
-    const struct mr_streamed_table leaf = leaf_of(root, oid, mark);
+    const struct mr_streamed_table leaf = chunk_requests_test_leaf_of(root, oid, mark);
     return mr_copies_lacks(of(requests), &leaf);
 }
 
@@ -399,25 +408,27 @@ static void test_partitions_ask_for_their_rows(void **test_state)
     (void)test_state;
     static const char *const tables[] = {"a"};
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     mr_copies_follow(of(&requests), MR_FOLLOW_TABLES);
     mr_chunk_requests_adopt(&requests, NULL);
     streamed(&requests, tables, 23, 1);
     mr_copies_follow(of(&requests), MR_FOLLOW_TABLES | MR_FOLLOW_LEAVES);
     look_at_leaves(&requests, 2, MARK, NULL); /* the first look at any */
     expect_asked(&requests, "");
-    assert_true(lacks(&requests, ROOT, 23, MARK)); /* which is known as a table */
-    assert_false(lacks(&requests, 30, 31, MARK));  /* its root is new */
-    assert_true(lacks(&requests, OTHER, 22, 8));   /* from one root to the other */
+    assert_true(
+        chunk_requests_test_lacks(&requests, ROOT, 23, MARK)); /* which is known as a table */
+    assert_false(chunk_requests_test_lacks(&requests, 30, 31, MARK)); /* its root is new */
+    assert_true(
+        chunk_requests_test_lacks(&requests, OTHER, 22, 8)); /* from one root to the other */
     look_at_leaves(&requests, 3, MARK, NULL);
     expect_asked(&requests, "");
-    ask(&requests, "p");
+    chunk_requests_test_ask(&requests, "p");
     look_at_leaves(&requests, 3, MARK, "id > 5");
     expect_asked(&requests, "p");
-    assert_true(lacks(&requests, ROOT, 23, MARK));
+    assert_true(chunk_requests_test_lacks(&requests, ROOT, 23, MARK));
     mr_chunk_request_set(&requests, requests.first, MR_REQUEST_DONE);
     look_at_leaves(&requests, 3, MARK, "id > 5");
-    assert_false(lacks(&requests, ROOT, 23, MARK));
+    assert_false(chunk_requests_test_lacks(&requests, ROOT, 23, MARK));
     mr_chunk_requests_note(&requests, 1, NULL, NULL);
     struct mr_asked_stored *state = mr_chunk_requests_state(&requests, 1);
     assert_int_equal(state->count, 1);
@@ -427,7 +438,7 @@ static void test_partitions_ask_for_their_rows(void **test_state)
 
     /* Detached and attached again while nobody looked. */
     struct mr_chunk_requests later;
-    begin(&later);
+    chunk_requests_test_begin(&later);
     mr_copies_follow(of(&later), MR_FOLLOW_LEAVES);
     mr_chunk_requests_adopt(&later, state);
     mr_asked_stored_free(state);
@@ -444,7 +455,7 @@ static void test_what_is_stored_has_bounds(void **test_state)
     (void)test_state;
     enum { LONG = 4050, NAME = 60 };
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     mr_chunk_requests_adopt(&requests, NULL);
     static char where[LONG + 1], name[NAME + 1];
     memset(where, 1, LONG);
@@ -479,7 +490,7 @@ static void test_what_is_stored_has_bounds(void **test_state)
     mr_asked_stored_free(state);
     /* What ends leaves its room to others. */
     mr_chunk_request_set(&requests, requests.first, MR_REQUEST_STOPPED);
-    ask(&requests, "t");
+    chunk_requests_test_ask(&requests, "t");
     mr_chunk_requests_done(&requests);
 }
 
@@ -490,11 +501,11 @@ static void test_too_many_partitions_are_not_stored(void **test_state)
     enum { COUNT = MR_KNOWN_LEAVES_MAX };
     static struct mr_streamed_table list[COUNT + 1];
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     mr_copies_follow(of(&requests), MR_FOLLOW_LEAVES);
     mr_chunk_requests_adopt(&requests, NULL);
     for (uint32_t i = 0; i <= COUNT; i++) {
-        list[i] = leaf_of(ROOT, ROOT + i, MARK);
+        list[i] = chunk_requests_test_leaf_of(ROOT, ROOT + i, MARK);
     }
     for (uint32_t count = COUNT; count <= COUNT + 1; count++) {
         list[COUNT].where = "id > 5";
@@ -504,7 +515,7 @@ static void test_too_many_partitions_are_not_stored(void **test_state)
         mr_asked_stored_free(state);
     }
     expect_asked(&requests, "p");
-    assert_false(lacks(&requests, ROOT, ROOT + COUNT, MARK));
+    assert_false(chunk_requests_test_lacks(&requests, ROOT, ROOT + COUNT, MARK));
     mr_chunk_requests_done(&requests);
 }
 
@@ -514,7 +525,7 @@ static void test_streamed_waits_for_room(void **test_state)
     (void)test_state;
     enum { COUNT = MR_COPY_REQUESTS_MAX + 50 };
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     mr_copies_follow(of(&requests), MR_FOLLOW_TABLES);
     mr_chunk_requests_adopt(&requests, NULL);
     mr_copies_streamed(of(&requests), NULL, 0);
@@ -544,7 +555,7 @@ static void test_ask_refuses_too_long_conditions(void **test_state)
     (void)test_state;
     enum { LEN = STORED_MAX / 2 - 200 };
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     char *where = MR_ALLOC(LEN + 1);
     memset(where, 'a', LEN);
     where[LEN] = '\0';
@@ -567,7 +578,7 @@ static void test_keys_are_not_stored(void **test_state)
     struct mr_chunk_requests requests;
     struct mr_error error;
     uint64_t ids[2];
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     cJSON *object =
         cJSON_Parse("{\"why\":\"missing\",\"columns\":[\"id\"],\"keys\":[[\"7\"],[\"8\"]]}");
     for (int i = 0; i < 2; i++) { /* of one table there may be several */
@@ -578,12 +589,12 @@ static void test_keys_are_not_stored(void **test_state)
     cJSON_Delete(object);
     struct mr_chunk_request *first = mr_chunk_requests_of(&requests, ids[0]);
     struct mr_chunk_request *second = mr_chunk_requests_of(&requests, ids[1]);
-    found(&requests, first, 5, 0);
+    chunk_requests_test_found(&requests, first, 5, 0);
     assert_int_equal(first->rows_estimated, 2);
-    expect(&requests, 0, "-");
-    settle(&requests, first, 1);
+    chunk_requests_test_expect(&requests, 0, "-");
+    chunk_requests_test_settle(&requests, first, 1);
     mr_chunk_requests_safe(&requests, 1);
-    expect(&requests, 1, "-");
+    chunk_requests_test_expect(&requests, 1, "-");
     mr_chunk_requests_stored(&requests);
     assert_ptr_equal(mr_chunk_requests_over(&requests), first);
     mr_chunk_request_set(&requests, first, MR_REQUEST_DONE);
@@ -654,7 +665,7 @@ static void test_gap(void **test_state)
     (void)test_state;
     struct mr_chunk_requests requests;
     struct mr_checkpoint known = {.end_lsn = 16, .last = {.time_us = 5000}};
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     assert_null(gap_of(&requests));
     assert_false(mr_copies_describe_gap(of(&requests), NULL, "gap"));
     mend(&requests, 1);
@@ -681,7 +692,7 @@ static void test_gaps_that_are_open_join(void **test_state)
     (void)test_state;
     struct mr_chunk_requests requests;
     struct mr_checkpoint known = {.end_lsn = 16, .last = {.time_us = 5000}};
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     mr_chunk_requests_note_gap(&requests, &known, 32, false);
     mend(&requests, 7);
     known = (struct mr_checkpoint){.end_lsn = 48, .last = {.time_us = 9000}};
@@ -705,7 +716,7 @@ static void test_a_gap_is_settled_at_the_end_of_its_copy(void **test_state)
     (void)test_state;
     struct mr_chunk_requests requests;
     struct mr_checkpoint known = {.end_lsn = 16};
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     mr_chunk_requests_note_gap(&requests, &known, 64, true);
     expect_gap(&requests, "0/40", "", 0);
     adopt_gap(&requests,
@@ -722,7 +733,7 @@ static void test_gap_names_so_many_tables(void **test_state)
 {
     (void)test_state;
     struct mr_chunk_requests requests;
-    begin(&requests);
+    chunk_requests_test_begin(&requests);
     mr_chunk_requests_note_gap(&requests, NULL, 64, false);
     cJSON *names = cJSON_CreateArray();
     for (int i = 0; i < 2000; i++) {

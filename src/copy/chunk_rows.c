@@ -35,7 +35,7 @@ static bool is_absent(const struct mr_chunk *chunk, uint32_t row)
 }
 
 /* Of keys, those that are there are wanted, or those that are not. */
-static bool is_wanted(const struct mr_chunks *chunks)
+static bool chunk_rows_is_wanted(const struct mr_chunks *chunks)
 {
     const struct mr_chunk_keys *keys = chunks->current->keys;
     return keys == NULL || is_absent(&chunks->thread.chunk, chunks->out.at) == keys->deletes;
@@ -52,7 +52,7 @@ static mr_slice row_headers(const struct mr_chunks *chunks, uint8_t *room, size_
     return (mr_slice){.data = room, .len = (size_t)(out.at - room)};
 }
 
-static mr_status send_row(struct mr_chunks *chunks, struct mr_error *ret_error)
+static mr_status chunk_rows_send_row(struct mr_chunks *chunks, struct mr_error *ret_error)
 {
     uint8_t room[64];
     struct mr_transaction transaction = chunks->transaction;
@@ -151,9 +151,9 @@ mr_status mr_chunks_send_rows(struct mr_chunks *chunks)
     mr_status status = MR_OK;
     for (; status == MR_OK && chunks->out.at < chunk->rows && sent < most;
          chunks->out.at += status == MR_OK) {
-        bool is_sent = is_wanted(chunks);
+        bool is_sent = chunk_rows_is_wanted(chunks);
         if (is_sent && mr_chunk_window_goes_out(chunks->window, chunks->out.at)) {
-            status = send_row(chunks, &error);
+            status = chunk_rows_send_row(chunks, &error);
             sent += status == MR_OK;
             chunks->out.done.rows += status == MR_OK;
         } else if (is_sent && mr_chunk_window_lacks(chunks->window, chunks->out.at) &&

@@ -59,7 +59,7 @@ static bool precedes(uint32_t a, uint32_t b)
     return (int32_t)(a - b) < 0;
 }
 
-static bool sees(const struct mr_chunk_snapshot *snapshot, uint32_t xid)
+static bool chunk_window_sees(const struct mr_chunk_snapshot *snapshot, uint32_t xid)
 {
     if (!precedes(xid, snapshot->xmax)) {
         return false; /* below it are those in xip; above may be others that are under way */
@@ -186,7 +186,7 @@ void mr_chunk_window_take_number(struct mr_chunk_window *window, uint32_t xid)
 }
 
 /* The stream had the key. Once an event of it had all values, later ones lack nothing that the topic does not have. */
-static void drop(struct key *key, bool lacks)
+static void chunk_window_drop(struct key *key, bool lacks)
 {
     key->lacks = lacks && (key->lacks || !key->dropped);
     key->dropped = true;
@@ -195,7 +195,7 @@ static void drop(struct key *key, bool lacks)
 void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key, bool lacks)
 {
     if (window->state == OPEN && !window->overflown) {
-        drop(keys_add(&window->streamed, key), lacks);
+        chunk_window_drop(keys_add(&window->streamed, key), lacks);
         size_t taken = window->streamed.len + (size_t)window->streamed.index.count * KEY_BYTES;
         if (taken > window->bytes_max) {
             window->overflown = true;
@@ -204,7 +204,7 @@ void mr_chunk_window_change(struct mr_chunk_window *window, mr_slice key, bool l
     } else if (window->state == JUDGED) {
         struct key *found = key_find(&window->chunk, key);
         if (found != NULL) {
-            drop(found, lacks);
+            chunk_window_drop(found, lacks);
         }
     }
 }
@@ -247,7 +247,7 @@ static void forget_seen(struct mr_chunk_window *window, const struct mr_chunk_sn
     uint32_t kept = 0;
     uint32_t kept_at_open = 0;
     for (uint32_t i = 0; i < window->noted_count; i++) {
-        if (!sees(snapshot, window->noted[i])) {
+        if (!chunk_window_sees(snapshot, window->noted[i])) {
             kept_at_open += i < window->noted_at_open;
             window->noted[kept++] = window->noted[i];
         }

@@ -68,7 +68,7 @@ struct model {
     uint32_t verdicts[4], sent, dropped, again;
 };
 
-static uint32_t below(struct model *model, uint32_t limit)
+static uint32_t chunk_window_test_below(struct model *model, uint32_t limit)
 {
     model->random = model->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(model->random >> 33) % limit;
@@ -92,7 +92,7 @@ static void complete(struct model *model, uint32_t xid)
     }
 }
 
-static bool is_locked(const struct model *model, uint32_t key, uint32_t but)
+static bool chunk_window_test_is_locked(const struct model *model, uint32_t key, uint32_t but)
 {
     for (uint32_t c = 0; c < CLIENTS; c++) {
         if (model->clients[c] < 0 || (uint32_t)model->clients[c] == but) {
@@ -119,7 +119,8 @@ static uint32_t newest(const struct model *model, uint32_t key)
     return ABSENT;
 }
 
-static void put(struct model *model, uint32_t key, uint32_t transaction, uint32_t value)
+static void chunk_window_test_put(struct model *model, uint32_t key, uint32_t transaction,
+                                  uint32_t value)
 {
     assert_true(model->version_count[key] < VERSIONS_MAX);
     model->versions[key][model->version_count[key]++] =
@@ -129,19 +130,20 @@ static void put(struct model *model, uint32_t key, uint32_t transaction, uint32_
 static void write_something(struct model *model, uint32_t number)
 {
     struct transaction *transaction = &model->log[number];
-    uint32_t key = below(model, 60) == 0 ? KEYS : below(model, KEYS);
-    if (transaction->count == CHANGES_MAX || is_locked(model, key, number)) {
+    uint32_t key =
+        chunk_window_test_below(model, 60) == 0 ? KEYS : chunk_window_test_below(model, KEYS);
+    if (transaction->count == CHANGES_MAX || chunk_window_test_is_locked(model, key, number)) {
         return;
     }
-    uint32_t value = below(model, 3) == 0 ? ABSENT : ++model->last_value;
+    uint32_t value = chunk_window_test_below(model, 3) == 0 ? ABSENT : ++model->last_value;
     transaction->changes[transaction->count++] =
         (struct change){.key = key,
                         .value = key == KEYS ? ABSENT : value,
                         .lacks = key != KEYS && value != ABSENT && newest(model, key) != ABSENT &&
-                                 below(model, 2) == 0};
+                                 chunk_window_test_below(model, 2) == 0};
     for (uint32_t k = 0; k < KEYS; k++) {
         if (k == key || key == KEYS) {
-            put(model, k, number, key == KEYS ? ABSENT : value);
+            chunk_window_test_put(model, k, number, key == KEYS ? ABSENT : value);
         }
     }
 }
@@ -160,17 +162,17 @@ static void step_client(struct model *model, uint32_t c, bool finish)
     }
     uint32_t number = (uint32_t)model->clients[c];
     struct transaction *transaction = &model->log[number];
-    if (transaction->end_lsn == 0 && !finish && below(model, 3) != 0) {
+    if (transaction->end_lsn == 0 && !finish && chunk_window_test_below(model, 3) != 0) {
         write_something(model, number);
         return;
     }
-    if (transaction->end_lsn == 0 && below(model, 8) != 0) {
-        model->lsn += 1 + below(model, 100);
+    if (transaction->end_lsn == 0 && chunk_window_test_below(model, 8) != 0) {
+        model->lsn += 1 + chunk_window_test_below(model, 100);
         transaction->end_lsn = model->lsn;
         model->commits[model->commit_count++] = number;
         return;
     }
-    if (!finish && below(model, 3) == 0) {
+    if (!finish && chunk_window_test_below(model, 3) == 0) {
         return; /* waits for a synchronous standby */
     }
     transaction->aborted = transaction->end_lsn == 0;
@@ -252,7 +254,7 @@ static void step_stream(struct model *model)
     model->reached = next->end_lsn;
 }
 
-static void ask(struct model *model)
+static void chunk_window_test_ask(struct model *model)
 {
     if (mr_chunk_window_wants_number(model->window)) {
         uint32_t xid = new_xid(model);
@@ -264,10 +266,10 @@ static void ask(struct model *model)
     model->reader = ASKED;
 }
 
-static void read_chunk(struct model *model)
+static void chunk_window_test_read_chunk(struct model *model)
 {
     take_snapshot(model);
-    model->chunk_len = 1 + below(model, 8);
+    model->chunk_len = 1 + chunk_window_test_below(model, 8);
     model->rows = 0;
     for (uint32_t k = model->cursor; k < KEYS && k < model->cursor + model->chunk_len; k++) {
         uint32_t value = value_seen(model, k);
@@ -276,12 +278,12 @@ static void read_chunk(struct model *model)
             model->row_value[model->rows++] = value;
         }
     }
-    model->lsn += below(model, 2);
+    model->lsn += chunk_window_test_below(model, 2);
     model->wal_end = model->lsn;
     model->reader = READ;
 }
 
-static void judge(struct model *model)
+static void chunk_window_test_judge(struct model *model)
 {
     enum mr_chunk_verdict verdict =
         mr_chunk_window_judge(model->window, &model->snapshot, model->wal_end);
@@ -328,14 +330,14 @@ static void step_reader(struct model *model)
     switch (model->reader) {
     case IDLE:
         if (!model->all_read) {
-            ask(model);
+            chunk_window_test_ask(model);
         }
         break;
     case ASKED:
-        read_chunk(model);
+        chunk_window_test_read_chunk(model);
         break;
     case READ:
-        judge(model);
+        chunk_window_test_judge(model);
         break;
     case WAITS:
         send_rows(model);
@@ -343,28 +345,29 @@ static void step_reader(struct model *model)
     }
 }
 
-static void run(struct model *model, uint64_t seed, uint32_t noted_max, size_t bytes_max)
+static void chunk_window_test_run(struct model *model, uint64_t seed, uint32_t noted_max,
+                                  size_t bytes_max)
 {
     memset(model, 0, sizeof(*model));
     model->random = seed;
-    below(model, 2);
-    model->next_xid = UINT32_MAX - 40 + below(model, 80); /* numbers go round */
+    chunk_window_test_below(model, 2);
+    model->next_xid = UINT32_MAX - 40 + chunk_window_test_below(model, 80); /* numbers go round */
     model->latest_completed = model->next_xid - 1;
     model->window = mr_chunk_window_new(noted_max, bytes_max, seed);
     for (uint32_t c = 0; c < CLIENTS; c++) {
         model->clients[c] = -1;
     }
     for (uint32_t k = 0; k < KEYS; k++) {
-        uint32_t value = below(model, 4) == 0 ? ABSENT : ++model->last_value;
-        put(model, k, UINT32_MAX, value);
+        uint32_t value = chunk_window_test_below(model, 4) == 0 ? ABSENT : ++model->last_value;
+        chunk_window_test_put(model, k, UINT32_MAX, value);
         model->at_stream[k] = value;
     }
     /* How often each gets its turn differs from run to run; one client may sleep in its transaction. */
-    uint32_t stream_share = 1 + below(model, 8);
-    uint32_t reader_share = 1 + below(model, 8);
-    uint32_t asleep = below(model, 4) == 0 ? 0 : CLIENTS;
+    uint32_t stream_share = 1 + chunk_window_test_below(model, 8);
+    uint32_t reader_share = 1 + chunk_window_test_below(model, 8);
+    uint32_t asleep = chunk_window_test_below(model, 4) == 0 ? 0 : CLIENTS;
     for (uint32_t i = 0; i < 1500 || (!model->all_read && i < 60000); i++) {
-        uint32_t turn = below(model, CLIENTS + stream_share + reader_share);
+        uint32_t turn = chunk_window_test_below(model, CLIENTS + stream_share + reader_share);
         if (turn < CLIENTS && model->log_count < LOG_MAX - CLIENTS) {
             if (turn != asleep || i % 256 == 0) {
                 step_client(model, turn, false);
@@ -407,7 +410,7 @@ static void test_any_moment(void **state)
     struct model *model = MR_NEW(struct model);
     uint32_t sums[7] = {0};
     for (uint64_t seed = 1; seed <= 400; seed++) {
-        run(model, seed, 1000, 1 << 20);
+        chunk_window_test_run(model, seed, 1000, 1 << 20);
         add_up(sums, model);
     }
     /* All of it has happened, often. */
@@ -423,7 +426,7 @@ static void test_little_room(void **state)
     struct model *model = MR_NEW(struct model);
     uint32_t sums[7] = {0};
     for (uint64_t seed = 1; seed <= 200; seed++) {
-        run(model, seed, 4 + seed % 30, 100);
+        chunk_window_test_run(model, seed, 4 + seed % 30, 100);
         add_up(sums, model);
     }
     assert_true(sums[MR_CHUNK_GOOD] > 500 && sums[MR_CHUNK_TOO_MUCH] > 20);

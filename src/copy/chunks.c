@@ -48,7 +48,7 @@ void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase)
     chunks->since_ns = mr_monotonic_ns();
 }
 
-static void begin_window(struct mr_chunks *chunks)
+static void chunks_begin_window(struct mr_chunks *chunks)
 {
     uint64_t seed = (uint64_t)mr_monotonic_ns();
     ssize_t got = getrandom(&seed, sizeof(seed), GRND_NONBLOCK);
@@ -85,7 +85,7 @@ void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request)
     chunks->form.differed_stream = chunks->form.differed_copied = NULL;
     chunks->out.lacked = 0;
     chunks->out.lacks_logged = false;
-    begin_window(chunks);
+    chunks_begin_window(chunks);
     chunks->place = mr_chunk_request_begin(&chunks->requests, request);
 }
 
@@ -134,8 +134,8 @@ void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
 }
 
 /* The stream's next batch carries all that was asked or done so far, and the request (NULL: none) to that place. */
-static void note(struct mr_chunks *chunks, const struct mr_chunk_request *request,
-                 const struct mr_asked_place *place)
+static void chunks_note(struct mr_chunks *chunks, const struct mr_chunk_request *request,
+                        const struct mr_asked_place *place)
 {
     uint64_t step = mr_port_note(chunks->base.port->stream);
     mr_chunk_requests_note(&chunks->requests, step, request, place);
@@ -145,7 +145,7 @@ static void note(struct mr_chunks *chunks, const struct mr_chunk_request *reques
 static void note_requests(struct mr_chunks *chunks)
 {
     if (chunks->requests.stores && atomic_load(&chunks->requests.revision) != chunks->noted) {
-        note(chunks, NULL, NULL);
+        chunks_note(chunks, NULL, NULL);
     }
 }
 
@@ -155,7 +155,7 @@ void mr_chunks_note_place(struct mr_chunks *chunks)
     const struct mr_asked_table place = {
         .schema = no_name, .table = no_name, .place = chunks->place};
     if (chunks->place.settled || mr_asked_table_size(&place) <= KEY_MAX) {
-        note(chunks, chunks->current, &chunks->place);
+        chunks_note(chunks, chunks->current, &chunks->place);
     }
 }
 
@@ -277,7 +277,7 @@ static void look_at_window(struct mr_chunks *chunks)
     }
 }
 
-static mr_status go_on(struct mr_chunks *chunks)
+static mr_status chunks_go_on(struct mr_chunks *chunks)
 {
     mr_chunks_take_job(chunks);
     end_requests(chunks);
@@ -293,18 +293,18 @@ static mr_status go_on(struct mr_chunks *chunks)
     return status;
 }
 
-static mr_status between(struct mr_companion *companion)
+static mr_status chunks_between(struct mr_companion *companion)
 {
     struct mr_chunks *chunks = chunks_of(companion);
     atomic_store_explicit(&companion->wants, false, memory_order_seq_cst);
     note_requests(chunks);
     set_watch(chunks, atomic_load(&chunks->requests.open) > 0);
-    mr_status status = companion->watches ? go_on(chunks) : MR_OK;
+    mr_status status = companion->watches ? chunks_go_on(chunks) : MR_OK;
     set_wants(chunks);
     return status;
 }
 
-static int64_t due_in(const struct mr_companion *companion, int64_t now_ns)
+static int64_t chunks_due_in(const struct mr_companion *companion, int64_t now_ns)
 {
     const struct mr_chunks *chunks = chunks_of(companion);
     if (chunks->phase == MR_CHUNKS_SENDS) {
@@ -318,8 +318,8 @@ static int64_t due_in(const struct mr_companion *companion, int64_t now_ns)
 }
 
 /* Who has stored the position of the signal has what it asked for, too. */
-static mr_status hear_signal(struct mr_companion *companion, const struct mr_change *change,
-                             struct mr_error *ret_error)
+static mr_status chunks_hear_signal(struct mr_companion *companion, const struct mr_change *change,
+                                    struct mr_error *ret_error)
 {
     struct mr_chunks *chunks = chunks_of(companion);
     const struct mr_copies_options *options = &chunks->options;
@@ -328,7 +328,7 @@ static mr_status hear_signal(struct mr_companion *companion, const struct mr_cha
     return MR_OK;
 }
 
-static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
+static void chunks_sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
 {
     struct mr_chunks *chunks = chunks_of(companion);
     MR_ASSERT(lane == MR_LANE_STREAM);
@@ -348,7 +348,7 @@ static void interrupt(struct mr_chunks *chunks)
     }
     chunks->stale = mr_chunk_thread_state(&chunks->thread) != MR_CHUNK_JOB_IDLE &&
                     chunks->asked.kind != MR_CHUNK_JOB_FIND;
-    begin_window(chunks);
+    chunks_begin_window(chunks);
 }
 
 static void begin_again(struct mr_chunks *chunks)
@@ -371,7 +371,7 @@ static void rest(struct mr_chunks *chunks)
     chunks->stale = false;
 }
 
-static void lost(struct mr_companion *companion, enum mr_loss loss)
+static void chunks_lost(struct mr_companion *companion, enum mr_loss loss)
 {
     struct mr_chunks *chunks = chunks_of(companion);
     switch (loss) {
@@ -388,7 +388,7 @@ static void lost(struct mr_companion *companion, enum mr_loss loss)
     }
 }
 
-static void adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
+static void chunks_adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
     struct mr_asked_stored *asked = mr_asked_stored_of(stored);
     mr_chunk_requests_adopt(&chunks_of(companion)->requests, asked);
@@ -397,15 +397,15 @@ static void adopt(struct mr_companion *companion, const struct mr_checkpoint *st
     mr_port_want(companion);
 }
 
-static void safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
+static void chunks_safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
 {
     if (lane == MR_LANE_STREAM) {
         mr_chunk_requests_safe(&chunks_of(companion)->requests, step);
     }
 }
 
-static void section(struct mr_companion *companion, const struct mr_reach *reach,
-                    struct mr_checkpoint *checkpoint)
+static void chunks_section(struct mr_companion *companion, const struct mr_reach *reach,
+                           struct mr_checkpoint *checkpoint)
 {
     struct mr_asked_stored *state =
         mr_chunk_requests_state(&chunks_of(companion)->requests, reach->steps[MR_LANE_STREAM]);
@@ -421,7 +421,7 @@ static void stored(struct mr_companion *companion)
     mr_chunk_requests_stored(&chunks_of(companion)->requests);
 }
 
-static void attach(struct mr_companion *companion)
+static void chunks_attach(struct mr_companion *companion)
 {
     struct mr_chunks *chunks = chunks_of(companion);
     mr_chunk_requests_attach(&chunks->requests, companion->port->stores,
@@ -433,18 +433,18 @@ struct mr_companion *mr_chunks_new(const struct mr_copies_options *options,
                                    struct mr_chunk_requests **ret_requests)
 {
     static const struct mr_companion_ops ops = {.name = "chunks",
-                                                .attach = attach,
-                                                .signal = hear_signal,
-                                                .between = between,
-                                                .due_in = due_in,
+                                                .attach = chunks_attach,
+                                                .signal = chunks_hear_signal,
+                                                .between = chunks_between,
+                                                .due_in = chunks_due_in,
                                                 .change = mr_chunks_change,
                                                 .commit = mr_chunks_commit,
                                                 .relation_end = mr_chunks_relation_end,
-                                                .lost = lost,
-                                                .sealed = sealed,
-                                                .adopt = adopt,
-                                                .safe = safe,
-                                                .section = section,
+                                                .lost = chunks_lost,
+                                                .sealed = chunks_sealed,
+                                                .adopt = chunks_adopt,
+                                                .safe = chunks_safe,
+                                                .section = chunks_section,
                                                 .stored = stored};
     struct mr_chunks *chunks = MR_NEW(struct mr_chunks);
     chunks->base.ops = &ops;

@@ -27,7 +27,7 @@ static struct {
     _Atomic int reads;
 } reader;
 
-static struct mr_chunk_reader *script_new(void *context, int stop_fd)
+static struct mr_chunk_reader *chunks_test_script_new(void *context, int stop_fd)
 {
     (void)context;
     (void)stop_fd;
@@ -65,7 +65,7 @@ static mr_status script_number(struct mr_chunk_reader *one, uint32_t *ret_xid,
 }
 
 /* Appends a row of three digits. */
-static void add_row(struct mr_chunk *chunk, int row)
+static void chunks_test_add_row(struct mr_chunk *chunk, int row)
 {
     uint32_t columns = reader.relation.column_count;
     char *text = (char *)chunk->bytes + chunk->len;
@@ -81,7 +81,7 @@ static void add_row(struct mr_chunk *chunk, int row)
 }
 
 /* Two of the keys. */
-static void read_keys(const struct mr_chunk_wish *wish, struct mr_chunk *chunk)
+static void chunks_test_read_keys(const struct mr_chunk_wish *wish, struct mr_chunk *chunk)
 {
     uint32_t at = wish->keys_from;
     chunk->keys_from = at;
@@ -89,7 +89,7 @@ static void read_keys(const struct mr_chunk_wish *wish, struct mr_chunk *chunk)
     for (; at < wish->keys->count && chunk->rows < 2; at++) {
         int row = atoi(mr_chunk_key(wish->keys, at)[0]);
         chunk->absent[chunk->rows] = row > ROWS || row == reader.absent;
-        add_row(chunk, row);
+        chunks_test_add_row(chunk, row);
     }
     chunk->is_last = at == wish->keys->count;
 }
@@ -119,23 +119,23 @@ static mr_status script_read(struct mr_chunk_reader *one, const struct mr_chunk_
     uint32_t columns = reader.relation.column_count;
     chunk->values = MR_NEW_ARRAY(struct mr_datum, (size_t)wish->rows_max * columns);
     if (wish->keys != NULL) {
-        read_keys(wish, chunk);
+        chunks_test_read_keys(wish, chunk);
         return MR_OK;
     }
     for (int row = first; row <= ROWS && chunk->rows < wish->rows_max; row++) {
-        add_row(chunk, row);
+        chunks_test_add_row(chunk, row);
     }
     chunk->is_last = first + (int)chunk->rows > ROWS;
     return MR_OK;
 }
 
-static int setup(void **state)
+static int chunks_test_setup(void **state)
 {
     mr_stage_setup(state);
     struct mr_stage *stage = *state;
     memset(&reader, 0, sizeof(reader));
     reader.stage = stage;
-    static const struct mr_chunk_ops ops = {.new = script_new,
+    static const struct mr_chunk_ops ops = {.new = chunks_test_script_new,
                                             .find = script_find,
                                             .number = script_number,
                                             .read = script_read,
@@ -161,7 +161,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int chunks_test_teardown(void **state)
 {
     int status = mr_stage_teardown(state);
     mr_copies_free(reader.copies);
@@ -169,7 +169,7 @@ static int teardown(void **state)
 }
 
 /* Transactions of a row each, one for each chunk that is asked for. */
-static void start(struct mr_stage *stage)
+static void chunks_test_start(struct mr_stage *stage)
 {
     static struct mr_step steps[4 * TRANSACTIONS + 1];
     steps[0] = (struct mr_step){.kind = MR_STEP_PASSED, .lsn = 100};
@@ -183,7 +183,7 @@ static void start(struct mr_stage *stage)
     mr_stage_start(stage, steps, MR_ARRAY_LEN(steps));
 }
 
-static void stop(struct mr_stage *stage)
+static void chunks_test_stop(struct mr_stage *stage)
 {
     struct mr_error error;
     mr_pipeline_stop(stage->pipeline);
@@ -211,7 +211,7 @@ static struct mr_copy_request copy_of(struct mr_chunk_keys *keys)
     }
 }
 
-static struct mr_copy_request copy(void)
+static struct mr_copy_request chunks_test_copy(void)
 {
     return copy_of(NULL);
 }
@@ -221,12 +221,12 @@ static void test_rows_go_out_but_for_what_the_stream_had(void **state)
 {
     struct mr_stage *stage = *state;
     reader.waits = TRANSACTIONS;
-    start(stage);
-    struct mr_copy_request end = copy();
+    chunks_test_start(stage);
+    struct mr_copy_request end = chunks_test_copy();
     assert_int_equal(end.state, MR_REQUEST_DONE);
     assert_int_equal(end.rows, ROWS - 1);
     assert_int_equal(end.passed_over, 1);
-    stop(stage);
+    chunks_test_stop(stage);
 }
 
 /* Those that are there, or of phantoms those that are not; and never what the stream has had meanwhile, which brings 020. */
@@ -248,7 +248,7 @@ static void test_keys_are_repaired(void **state)
     struct mr_stage *stage = *state;
     reader.waits = TRANSACTIONS;
     reader.absent = 20;
-    start(stage);
+    chunks_test_start(stage);
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         cJSON *object = cJSON_Parse(cases[i].text);
         struct mr_copy_request end = copy_of(mr_chunk_keys_parse(object));
@@ -259,19 +259,19 @@ static void test_keys_are_repaired(void **state)
         assert_int_equal(end.rows_estimated, cases[i].rows + cases[i].passed_over);
         assert_int_equal(end.chunks, (end.rows_estimated + 1) / 2);
     }
-    stop(stage);
+    chunks_test_stop(stage);
 }
 
 /* A row that the stream had without all its values, or in one of the table's topics alone, is read again until it is quiet. */
 static void assert_all_rows_go_out(struct mr_stage *stage)
 {
     reader.waits = 1;
-    start(stage);
-    struct mr_copy_request end = copy();
+    chunks_test_start(stage);
+    struct mr_copy_request end = chunks_test_copy();
     assert_int_equal(end.state, MR_REQUEST_DONE);
     assert_int_equal(end.rows, ROWS);
     assert_int_equal(end.passed_over, 0);
-    stop(stage);
+    chunks_test_stop(stage);
 }
 
 static void test_row_that_came_without_a_large_value(void **state)
@@ -309,12 +309,12 @@ static void test_a_form_that_never_agrees(void **state)
     struct mr_stage *stage = *state;
     reader.waits = TRANSACTIONS;
     reader.columns[0].type_oid = 23;
-    start(stage);
-    struct mr_copy_request end = copy();
+    chunks_test_start(stage);
+    struct mr_copy_request end = chunks_test_copy();
     assert_int_equal(end.state, MR_REQUEST_FAILED);
     assert_non_null(strstr(end.error, "public.t"));
     assert_true(atomic_load(&reader.reads) >= 20 && atomic_load(&reader.reads) < TRANSACTIONS);
-    stop(stage);
+    chunks_test_stop(stage);
 }
 
 /* Counts the changes that are safe. */
@@ -420,8 +420,8 @@ static void test_two_companions_in_one_flow(void **state)
     stage->stored_found = true;
     mr_checkpoint_add(&stage->stored, "counter", MR_STRDUP("5"), &(struct mr_section_rank){0});
     reader.waits = TRANSACTIONS;
-    start(stage);
-    struct mr_copy_request end = copy();
+    chunks_test_start(stage);
+    struct mr_copy_request end = chunks_test_copy();
     assert_int_equal(end.state, MR_REQUEST_DONE); /* and so it is stored */
     assert_int_equal(end.rows, ROWS - 1);
     assert_true(mr_copies_is_stored(reader.copies));
@@ -430,7 +430,7 @@ static void test_two_companions_in_one_flow(void **state)
     mr_stage_wait(stage, counter_is_stored, (long)rows);
     assert_int_equal(atomic_load(&counter.adopted), 5);
     assert_true(atomic_load(&counter.sealed) > 0 && atomic_load(&counter.stored) > 0);
-    stop(stage);
+    chunks_test_stop(stage);
     assert_int_equal(counter.changes, rows); /* rows of chunks are not changes of the stream */
     pthread_mutex_destroy(&counter.lock);
 }
@@ -438,15 +438,20 @@ static void test_two_companions_in_one_flow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_rows_go_out_but_for_what_the_stream_had, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_keys_are_repaired, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_row_that_came_without_a_large_value, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_row_that_came_in_one_of_two_streams, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_table_that_takes_the_name_meanwhile, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_a_form_that_never_agrees, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_two_companions_in_one_flow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rows_go_out_but_for_what_the_stream_had,
+                                        chunks_test_setup, chunks_test_teardown),
+        cmocka_unit_test_setup_teardown(test_keys_are_repaired, chunks_test_setup,
+                                        chunks_test_teardown),
+        cmocka_unit_test_setup_teardown(test_row_that_came_without_a_large_value, chunks_test_setup,
+                                        chunks_test_teardown),
+        cmocka_unit_test_setup_teardown(test_row_that_came_in_one_of_two_streams, chunks_test_setup,
+                                        chunks_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_table_that_takes_the_name_meanwhile,
+                                        chunks_test_setup, chunks_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_form_that_never_agrees, chunks_test_setup,
+                                        chunks_test_teardown),
+        cmocka_unit_test_setup_teardown(test_two_companions_in_one_flow, chunks_test_setup,
+                                        chunks_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,7 +223,8 @@ static void add_left(struct mr_copy_part *part, struct mr_copy_range range)
     part->ranges[part->range_count++] = range;
 }
 
-static void add_part(const struct mr_copy_plan *plan, uint32_t index, struct mr_copy_stored *state)
+static void copy_plan_add_part(const struct mr_copy_plan *plan, uint32_t index,
+                               struct mr_copy_stored *state)
 {
     const struct mr_plan_table *table = &plan->tables[index];
     struct mr_copy_part *part = &state->parts[state->part_count++];
@@ -258,7 +259,7 @@ struct mr_copy_stored *mr_copy_plan_state(struct mr_copy_plan *plan, uint64_t ro
         if (table->safe == table->pieces) {
             state->done[state->done_count++] = table->oid;
         } else if (table->was_begun || table->safe > 0) {
-            add_part(plan, plan->order[i], state);
+            copy_plan_add_part(plan, plan->order[i], state);
         }
     }
     pthread_mutex_unlock(&plan->lock);

@@ -29,8 +29,9 @@ static const struct mr_copy_table tables[] = {
     {.relation = &relations[2], .oid = 10, .filenode = 11},
 };
 
-static struct mr_copy_plan *make_plan(struct mr_copy *copy, const struct mr_copy_stored *resumed,
-                                      uint32_t workers)
+static struct mr_copy_plan *copy_plan_test_make_plan(struct mr_copy *copy,
+                                                     const struct mr_copy_stored *resumed,
+                                                     uint32_t workers)
 {
     *copy = (struct mr_copy){
         .lsn = 100,
@@ -52,7 +53,7 @@ static void test_take_covers_each_table_once(void **state)
     (void)state;
     for (uint32_t workers = 1; workers <= 16; workers++) {
         struct mr_copy copy;
-        struct mr_copy_plan *plan = make_plan(&copy, NULL, workers);
+        struct mr_copy_plan *plan = copy_plan_test_make_plan(&copy, NULL, workers);
         struct mr_copy_piece piece;
         uint32_t table = 0;
         uint32_t pieces = 0;
@@ -81,7 +82,7 @@ static void test_take_covers_each_table_once(void **state)
     }
 }
 
-static void take(struct mr_copy_plan *plan, uint32_t lane, uint32_t count)
+static void copy_plan_test_take(struct mr_copy_plan *plan, uint32_t lane, uint32_t count)
 {
     struct mr_copy_piece piece;
     for (uint32_t i = 0; i < count; i++) {
@@ -103,14 +104,14 @@ static void test_state_says_what_is_left(void **state)
 {
     (void)state;
     struct mr_copy copy;
-    struct mr_copy_plan *plan = make_plan(&copy, NULL, 2); /* pieces of 128 pages */
-    take(plan, 0, 1);                                      /* 0 to 127 */
-    take(plan, 1, 1);                                      /* 128 to 255 */
+    struct mr_copy_plan *plan = copy_plan_test_make_plan(&copy, NULL, 2); /* pieces of 128 pages */
+    copy_plan_test_take(plan, 0, 1);                                      /* 0 to 127 */
+    copy_plan_test_take(plan, 1, 1);                                      /* 128 to 255 */
     struct mr_copy_stored *stored = mr_copy_plan_state(plan, 0);
     assert_true(stored->done_count == 0 && stored->part_count == 0); /* nothing is safe */
     mr_copy_stored_free(stored);
 
-    take(plan, 0, 1); /* 256 to 383 */
+    copy_plan_test_take(plan, 0, 1); /* 256 to 383 */
     progress(plan, 0, (struct mr_copied){.pieces = 1, .place = mr_copy_place(300, 7)});
     progress(plan, 1, (struct mr_copied){.place = mr_copy_place(200, 1)});
     stored = mr_copy_plan_state(plan, 5);
@@ -125,11 +126,11 @@ static void test_state_says_what_is_left(void **state)
                 part->ranges[2].end == MR_COPY_NO_END);
     mr_copy_plan_free(plan);
 
-    plan = make_plan(&copy, stored, 1);
+    plan = copy_plan_test_make_plan(&copy, stored, 1);
     struct mr_copy_stats totals = mr_copy_plan_totals(plan, 0);
     assert_int_equal(totals.tables - totals.tables_done, 3);
     assert_int_equal(totals.bytes_total - totals.bytes, (84 + 56 + 616 + 1) * 8192);
-    take(plan, 0, 5); /* three ranges and two tables */
+    copy_plan_test_take(plan, 0, 5); /* three ranges and two tables */
     struct mr_copy_piece piece;
     assert_false(mr_copy_plan_take(plan, 0, &piece));
     progress(plan, 0, (struct mr_copied){.pieces = 4});
@@ -140,10 +141,10 @@ static void test_state_says_what_is_left(void **state)
     mr_copy_plan_free(plan);
     mr_copy_stored_free(stored);
 
-    plan = make_plan(&copy, second, 4);
+    plan = copy_plan_test_make_plan(&copy, second, 4);
     totals = mr_copy_plan_totals(plan, 0);
     assert_int_equal(totals.tables - totals.tables_done, 1);
-    take(plan, 0, 1);
+    copy_plan_test_take(plan, 0, 1);
     assert_false(mr_copy_plan_take(plan, 0, &piece));
     progress(plan, 0, (struct mr_copied){.pieces = 1});
     struct mr_copy_stored *third = mr_copy_plan_state(plan, 0);
@@ -158,8 +159,8 @@ static void test_progress_of_an_earlier_plan_says_nothing(void **state)
 {
     (void)state;
     struct mr_copy copy;
-    struct mr_copy_plan *plan = make_plan(&copy, NULL, 2);
-    take(plan, 0, 2);
+    struct mr_copy_plan *plan = copy_plan_test_make_plan(&copy, NULL, 2);
+    copy_plan_test_take(plan, 0, 2);
     mr_copy_plan_safe(plan, 0, 7); /* of the plan before */
     mr_copy_plan_note(plan, 0, (struct mr_copied){.step = 8, .pieces = 1});
     mr_copy_plan_note(plan, 0,
@@ -189,12 +190,12 @@ static void test_a_new_file_is_read_from_its_beginning(void **state)
     struct mr_copy_stored stored = {.lsn = 100, .parts = &part, .part_count = 1};
     struct mr_copy copy;
     struct mr_copy_piece piece;
-    struct mr_copy_plan *plan = make_plan(&copy, &stored, 1);
+    struct mr_copy_plan *plan = copy_plan_test_make_plan(&copy, &stored, 1);
     assert_true(mr_copy_plan_take(plan, 0, &piece));
     assert_int_equal(piece.range.after, 0);
     mr_copy_plan_free(plan);
     part.filenode = 31;
-    plan = make_plan(&copy, &stored, 1);
+    plan = copy_plan_test_make_plan(&copy, &stored, 1);
     assert_true(mr_copy_plan_take(plan, 0, &piece));
     assert_int_equal(piece.range.after, mr_copy_place(900, 1));
     mr_copy_plan_free(plan);
@@ -211,7 +212,7 @@ static void test_progress_of_each_table(void **state)
     struct mr_copy_stored resumed = {
         .lsn = 100, .attempt = 1, .done = done, .done_count = 1, .parts = &part, .part_count = 1};
     struct mr_copy copy;
-    struct mr_copy_plan *plan = make_plan(&copy, &resumed, 1);
+    struct mr_copy_plan *plan = copy_plan_test_make_plan(&copy, &resumed, 1);
     struct mr_copy_table_stats stats[4];
     assert_int_equal(mr_copy_plan_progress(plan, stats, MR_ARRAY_LEN(stats)), 3);
     assert_int_equal(stats[0].state, MR_COPY_TABLE_WAITS);

@@ -46,7 +46,7 @@ struct cursor {
     bool failed;
 };
 
-static uint64_t take_number(struct cursor *cursor, uint64_t most)
+static uint64_t copy_stored_take_number(struct cursor *cursor, uint64_t most)
 {
     uint64_t value = 0;
     uint32_t digits = 0;
@@ -96,23 +96,23 @@ static void take_done(struct cursor *cursor, struct mr_copy_stored *state)
     state->done = MR_NEW_ARRAY(uint32_t, count_letters(cursor->at, ',') + 1);
     uint32_t before = 0;
     while (!cursor->failed && *cursor->at != '\0' && *cursor->at != 't' && *cursor->at != '"') {
-        before += (uint32_t)take_number(cursor, UINT32_MAX - before);
+        before += (uint32_t)copy_stored_take_number(cursor, UINT32_MAX - before);
         need(cursor, ',');
         state->done[state->done_count++] = before;
     }
 }
 
-static void take_part(struct cursor *cursor, struct mr_copy_part *part)
+static void copy_stored_take_part(struct cursor *cursor, struct mr_copy_part *part)
 {
-    part->oid = (uint32_t)take_number(cursor, UINT32_MAX);
+    part->oid = (uint32_t)copy_stored_take_number(cursor, UINT32_MAX);
     need(cursor, ',');
-    part->filenode = (uint32_t)take_number(cursor, UINT32_MAX);
+    part->filenode = (uint32_t)copy_stored_take_number(cursor, UINT32_MAX);
     part->ranges = MR_NEW_ARRAY(struct mr_copy_range, count_letters(cursor->at, ';') + 1);
     while (take_letter(cursor, ';')) {
         struct mr_copy_range *range = &part->ranges[part->range_count++];
-        range->after = take_number(cursor, UINT64_MAX >> 16);
+        range->after = copy_stored_take_number(cursor, UINT64_MAX >> 16);
         need(cursor, '-');
-        range->end = (uint32_t)take_number(cursor, UINT32_MAX);
+        range->end = (uint32_t)copy_stored_take_number(cursor, UINT32_MAX);
     }
 }
 
@@ -121,19 +121,19 @@ struct mr_copy_stored *mr_copy_stored_parse(const char *text)
     struct cursor cursor = {.at = text};
     struct mr_copy_stored *state = MR_NEW(struct mr_copy_stored);
     need(&cursor, '"');
-    state->lsn = take_number(&cursor, UINT64_MAX);
+    state->lsn = copy_stored_take_number(&cursor, UINT64_MAX);
     need(&cursor, ' ');
-    state->attempt = (uint32_t)take_number(&cursor, UINT32_MAX);
+    state->attempt = (uint32_t)copy_stored_take_number(&cursor, UINT32_MAX);
     need(&cursor, ' ');
-    state->step = take_number(&cursor, UINT64_MAX);
+    state->step = copy_stored_take_number(&cursor, UINT64_MAX);
     need(&cursor, ' ');
-    state->rows = take_number(&cursor, UINT64_MAX);
+    state->rows = copy_stored_take_number(&cursor, UINT64_MAX);
     need(&cursor, ' ');
     need(&cursor, 'd');
     take_done(&cursor, state);
     state->parts = MR_NEW_ARRAY(struct mr_copy_part, count_letters(cursor.at, 't') + 1);
     while (take_letter(&cursor, 't')) {
-        take_part(&cursor, &state->parts[state->part_count++]);
+        copy_stored_take_part(&cursor, &state->parts[state->part_count++]);
     }
     need(&cursor, '"');
     if (cursor.failed || *cursor.at != '\0') {
@@ -143,7 +143,7 @@ struct mr_copy_stored *mr_copy_stored_parse(const char *text)
     return state;
 }
 
-static struct mr_section_rank rank_of(const struct mr_copy_stored *state)
+static struct mr_section_rank copy_stored_rank_of(const struct mr_copy_stored *state)
 {
     return (struct mr_section_rank){.begins = state->lsn,
                                     .major = state->attempt,
@@ -179,7 +179,7 @@ bool mr_copy_stored_rank(const char *json, struct mr_section_rank *ret_rank)
     if (state == NULL) {
         return false;
     }
-    *ret_rank = rank_of(state);
+    *ret_rank = copy_stored_rank_of(state);
     mr_copy_stored_free(state);
     return true;
 }
@@ -193,7 +193,7 @@ bool mr_copy_only_rank(const char *json, struct mr_section_rank *ret_rank)
 void mr_copy_stored_add(const struct mr_copy_stored *state, bool only,
                         struct mr_checkpoint *checkpoint)
 {
-    struct mr_section_rank rank = rank_of(state);
+    struct mr_section_rank rank = copy_stored_rank_of(state);
     mr_checkpoint_add(checkpoint, MR_SECTION_COPY, mr_copy_stored_format(state), &rank);
     if (only) {
         rank = (struct mr_section_rank){.no_stream = true};

@@ -6,7 +6,7 @@ static const uint8_t unescaped[UINT8_MAX + 1] = {
     ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r',
     ['t'] = '\t', ['v'] = '\v', ['\\'] = '\\'};
 
-static uint8_t *unescape(uint8_t *from, uint8_t *end)
+static uint8_t *copy_text_unescape(uint8_t *from, uint8_t *end)
 {
     uint8_t *to = memchr(from, '\\', (size_t)(end - from));
     if (to == NULL) {
@@ -32,7 +32,7 @@ static bool take_escaped(uint8_t *from, uint8_t *end, struct mr_datum *value)
         *value = (struct mr_datum){.kind = MR_DATUM_NULL};
         return true;
     }
-    end = unescape(from, end);
+    end = copy_text_unescape(from, end);
     *value = (struct mr_datum){
         .kind = MR_DATUM_TEXT, .data = from, .len = end == NULL ? 0 : (uint32_t)(end - from)};
     return end != NULL;

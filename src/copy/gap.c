@@ -14,7 +14,7 @@ bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank)
     return cJSON_IsObject(gap);
 }
 
-static void add_lsn(cJSON *gap, const char *name, mr_lsn lsn)
+static void gap_add_lsn(cJSON *gap, const char *name, mr_lsn lsn)
 {
     char text[32];
     snprintf(text, sizeof(text), MR_LSN_FORMAT, MR_LSN_ARGS(lsn));
@@ -27,7 +27,7 @@ static void add_now(cJSON *gap, const char *name)
     cJSON_AddNumberToObject(gap, name, (double)ms);
 }
 
-static mr_lsn lsn_of(const cJSON *gap, const char *name)
+static mr_lsn gap_lsn_of(const cJSON *gap, const char *name)
 {
     mr_lsn lsn = 0;
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(gap, name));
@@ -40,16 +40,16 @@ static int64_t ms_of(const cJSON *gap, const char *name)
     return cJSON_IsNumber(item) ? (int64_t)item->valuedouble : 0;
 }
 
-static bool is_open(const cJSON *gap)
+static bool gap_is_open(const cJSON *gap)
 {
     return gap != NULL && cJSON_GetObjectItemCaseSensitive(gap, "settled") == NULL;
 }
 
-static struct mr_gap view_of(const cJSON *gap)
+static struct mr_gap gap_view_of(const cJSON *gap)
 {
-    return (struct mr_gap){.is_open = is_open(gap),
-                           .from = lsn_of(gap, "from"),
-                           .to = lsn_of(gap, "to"),
+    return (struct mr_gap){.is_open = gap_is_open(gap),
+                           .from = gap_lsn_of(gap, "from"),
+                           .to = gap_lsn_of(gap, "to"),
                            .from_ms = ms_of(gap, "from_ms"),
                            .at_ms = ms_of(gap, "at_ms")};
 }
@@ -58,17 +58,17 @@ struct mr_gap mr_gap_stored(const struct mr_checkpoint *stored)
 {
     const struct mr_section *section = mr_checkpoint_section(stored, MR_SECTION_GAP);
     MR_OBJECT cJSON *gap = section == NULL ? NULL : cJSON_Parse(section->json);
-    return view_of(gap);
+    return gap_view_of(gap);
 }
 
 struct mr_gap mr_copies_gap(struct mr_copies *copies)
 {
     struct mr_chunk_requests *requests = copies->requests;
     MR_HOLD(&requests->lock);
-    return view_of(requests->gap);
+    return gap_view_of(requests->gap);
 }
 
-static void settle(cJSON *gap, const char *how)
+static void gap_settle(cJSON *gap, const char *how)
 {
     cJSON_DeleteItemFromObjectCaseSensitive(gap, "settled");
     cJSON_DeleteItemFromObjectCaseSensitive(gap, "settled_ms");
@@ -79,8 +79,8 @@ static void settle(cJSON *gap, const char *how)
 static cJSON *gap_new(const struct mr_checkpoint *known, mr_lsn to)
 {
     cJSON *gap = cJSON_CreateObject();
-    add_lsn(gap, "from", known == NULL ? 0 : known->end_lsn);
-    add_lsn(gap, "to", to);
+    gap_add_lsn(gap, "from", known == NULL ? 0 : known->end_lsn);
+    gap_add_lsn(gap, "to", to);
     int64_t from_ms = known == NULL ? 0 : known->last.time_us / 1000;
     if (from_ms != 0) {
         cJSON_AddNumberToObject(gap, "from_ms", (double)from_ms);
@@ -91,7 +91,7 @@ static cJSON *gap_new(const struct mr_checkpoint *known, mr_lsn to)
 }
 
 /* One before it that is open becomes a part of it. */
-static void join(cJSON *gap, cJSON *former)
+static void gap_join(cJSON *gap, cJSON *former)
 {
     static const char *const parts[] = {"from", "from_ms", "tables", "others"};
     for (size_t i = 0; i < MR_ARRAY_LEN(parts); i++) {
@@ -108,10 +108,10 @@ void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
 {
     MR_HOLD(&requests->lock);
     cJSON *former = requests->gap;
-    if (lsn_of(former, "to") != to) { /* else it is another attempt at the same */
+    if (gap_lsn_of(former, "to") != to) { /* else it is another attempt at the same */
         requests->gap = gap_new(known, to);
-        if (is_open(former)) {
-            join(requests->gap, former);
+        if (gap_is_open(former)) {
+            gap_join(requests->gap, former);
         }
         cJSON_Delete(former);
     }
@@ -133,7 +133,7 @@ static bool has_room(const struct mr_chunk_requests *requests, const cJSON *tabl
 }
 
 /* With the lock. */
-static void add_rows(const struct mr_chunk_requests *requests, const char *table, double rows)
+static void gap_add_rows(const struct mr_chunk_requests *requests, const char *table, double rows)
 {
     cJSON *gap = requests->gap;
     cJSON *tables = cJSON_GetObjectItemCaseSensitive(gap, "tables");
@@ -152,16 +152,16 @@ static void add_rows(const struct mr_chunk_requests *requests, const char *table
 
 void mr_gap_count(struct mr_chunk_requests *requests, const char *table, uint64_t rows)
 {
-    if (is_open(requests->gap)) {
-        add_rows(requests, table, (double)rows);
+    if (gap_is_open(requests->gap)) {
+        gap_add_rows(requests, table, (double)rows);
     }
 }
 
 void mr_chunk_requests_add_gap(struct mr_chunk_requests *requests, struct mr_checkpoint *checkpoint)
 {
     pthread_mutex_lock(&requests->lock);
-    if (requests->gap_is_copied && checkpoint->end_lsn >= lsn_of(requests->gap, "to")) {
-        settle(requests->gap, "everything"); /* the record that says so ends the copy, too */
+    if (requests->gap_is_copied && checkpoint->end_lsn >= gap_lsn_of(requests->gap, "to")) {
+        gap_settle(requests->gap, "everything"); /* the record that says so ends the copy, too */
         requests->gap_is_copied = false;
     }
     char *text = requests->gap == NULL ? NULL : cJSON_PrintUnformatted(requests->gap);
@@ -178,15 +178,15 @@ void mr_chunk_requests_adopt_gap(struct mr_chunk_requests *requests,
     const struct mr_section *section = mr_checkpoint_section(stored, MR_SECTION_GAP);
     cJSON *gap = section == NULL ? NULL : cJSON_Parse(section->json);
     pthread_mutex_lock(&requests->lock);
-    bool is_stored =
-        requests->wish == MR_WISH_STORED && lsn_of(gap, "to") == lsn_of(requests->gap, "to");
-    if (gap != NULL && (is_stored || lsn_of(gap, "to") > lsn_of(requests->gap, "to"))) {
+    bool is_stored = requests->wish == MR_WISH_STORED &&
+                     gap_lsn_of(gap, "to") == gap_lsn_of(requests->gap, "to");
+    if (gap != NULL && (is_stored || gap_lsn_of(gap, "to") > gap_lsn_of(requests->gap, "to"))) {
         cJSON *former = requests->gap;
         requests->gap = gap;
         gap = former;
         requests->gap_is_copied = false; /* until somebody says so again */
     }
-    struct mr_gap view = view_of(requests->gap);
+    struct mr_gap view = gap_view_of(requests->gap);
     bool tells = view.is_open && view.to != requests->gap_told;
     requests->gap_told = view.to;
     pthread_mutex_unlock(&requests->lock);
@@ -208,11 +208,11 @@ bool mr_copies_describe_gap(struct mr_copies *copies, const cJSON *tables, const
     cJSON_ArrayForEach(table, tables)
     {
         if (gap != NULL && cJSON_IsString(table)) {
-            add_rows(requests, table->valuestring, 0);
+            gap_add_rows(requests, table->valuestring, 0);
         }
     }
     if (gap != NULL && settled != NULL) {
-        settle(gap, settled);
+        gap_settle(gap, settled);
     }
     mr_chunk_requests_note_wish(requests);
     pthread_mutex_unlock(&requests->lock);

@@ -11,19 +11,20 @@ struct look {
     struct mr_error *ret_error;
 };
 
-static void add_name(struct mr_text *names, const char *schema, const char *dot, const char *table)
+static void moved_add_name(struct mr_text *names, const char *schema, const char *dot,
+                           const char *table)
 {
     mr_text_format(names, "%s%s%s%s", names->len == 0 ? "" : ", ", schema, dot, table);
 }
 
-static void add(struct look *look, enum mr_moved_how how, const struct mr_leaf *leaf,
-                const struct mr_root *root)
+static void moved_add(struct look *look, enum mr_moved_how how, const struct mr_leaf *leaf,
+                      const struct mr_root *root)
 {
     struct mr_moved_kind *kind = &look->found.kinds[how];
     if (kind->count++ < NAMES_MAX) {
-        add_name(&kind->partitions, leaf->name, "", "");
+        moved_add_name(&kind->partitions, leaf->name, "", "");
         if (kind->last_root != root->oid) {
-            add_name(&kind->roots, root->schema, ".", root->table);
+            moved_add_name(&kind->roots, root->schema, ".", root->table);
         }
         kind->last_root = root->oid;
     }
@@ -47,8 +48,8 @@ static bool has_asked(const struct mr_moved *moved, const struct mr_moved_found 
     return i == found->count;
 }
 
-static void tell(const struct mr_moved *moved, const struct mr_moved_found *found,
-                 enum mr_moved_how how)
+static void moved_tell(const struct mr_moved *moved, const struct mr_moved_found *found,
+                       enum mr_moved_how how)
 {
     const struct mr_moved_kind *kind = &found->kinds[how];
     if (kind->count == 0) {
@@ -73,7 +74,7 @@ static void tell(const struct mr_moved *moved, const struct mr_moved_found *foun
 void mr_moved_tell(const struct mr_moved *moved, const struct mr_moved_found *found)
 {
     for (uint32_t i = 0; i < MR_MOVED_COUNT; i++) {
-        tell(moved, found, (enum mr_moved_how)i);
+        moved_tell(moved, found, (enum mr_moved_how)i);
     }
 }
 
@@ -99,7 +100,7 @@ static mr_status look_at_gone(struct look *look, const struct mr_leaf *leaf)
                                 "SELECT EXISTS (SELECT FROM pg_class WHERE oid = %u)", leaf->oid));
         is_there = there != 0;
     }
-    add(look, is_there ? MR_MOVED_DETACHED : MR_MOVED_DROPPED, leaf, root);
+    moved_add(look, is_there ? MR_MOVED_DETACHED : MR_MOVED_DROPPED, leaf, root);
     return MR_OK;
 }
 
@@ -127,7 +128,7 @@ static mr_status look_at_leaf(struct look *look, const struct mr_leaf *leaf)
                       : is_copied;
     if (before != NULL && before->has_rows && before->filenode != leaf->filenode &&
         !leaf->has_rows && look->kept[root - look->now.roots] > 0) {
-        add(look, MR_MOVED_TRUNCATED, leaf, root);
+        moved_add(look, MR_MOVED_TRUNCATED, leaf, root);
     }
     if (!is_new && !is_copied) {
         return MR_OK;
@@ -137,7 +138,7 @@ static mr_status look_at_leaf(struct look *look, const struct mr_leaf *leaf)
     MR_TRY(mr_pg_leaf_ask(look->conn, leaf->oid, &was_attached, is_copied ? &bounds : NULL,
                           look->ret_error));
     if (is_new && was_attached) {
-        add(look, MR_MOVED_ATTACHED, leaf, root);
+        moved_add(look, MR_MOVED_ATTACHED, leaf, root);
         look->found.is_unasked = look->found.is_unasked || !is_copied;
     }
     if (bounds != NULL) {
@@ -158,7 +159,7 @@ static void count_kept(struct look *look)
     }
 }
 
-static mr_status compare(struct look *look)
+static mr_status moved_compare(struct look *look)
 {
     const struct mr_leaves *before = &look->moved->before;
     count_kept(look);
@@ -184,7 +185,7 @@ mr_status mr_moved_look(struct mr_moved *moved, struct mr_pg_conn *conn,
     uint32_t most = look.now.root_count + look.now.leaf_count;
     look.found.tables = MR_NEW_ARRAY(struct mr_streamed_table, most + 1);
     look.found.bounds = MR_NEW_ARRAY(char *, most + 1);
-    mr_status status = compare(&look);
+    mr_status status = moved_compare(&look);
     free(look.kept);
     mr_leaves_done(status == MR_OK ? &moved->before : &look.now);
     if (status != MR_OK) { /* the next look finds it again */

@@ -100,8 +100,8 @@ static void chunks_free(struct mr_chunk_reader *reader)
 
 /* Rows come through the index of the key: a plan that sorts would read the whole table for each chunk. A policy must not hide
  * rows without a word. */
-static mr_status set_settings(struct mr_chunk_reader *reader, const char *before,
-                              struct mr_error *ret_error)
+static mr_status pg_chunks_set_settings(struct mr_chunk_reader *reader, const char *before,
+                                        struct mr_error *ret_error)
 {
     MR_TEXT(settings);
     mr_sql_format(&settings,
@@ -123,7 +123,7 @@ static mr_status open_reader(struct mr_chunk_reader *reader, struct mr_error *re
     reader->streams = streams;
     MR_TRY(mr_pg_copying_connect_home(&reader->options, reader->home, reader->stop_fd,
                                       &reader->conn, ret_error));
-    return set_settings(reader, "", ret_error);
+    return pg_chunks_set_settings(reader, "", ret_error);
 }
 
 /* Only the pipeline's own tables: others' changes are not passed on either. */
@@ -148,8 +148,9 @@ static void warn_of_called(const struct mr_chunk_reader *reader, const struct mr
            MR_LOG_STR("role", mr_pg_user(reader->conn)), MR_LOG_STR("functions", called));
 }
 
-static uint32_t take_tables(const struct mr_chunk_reader *reader, const struct mr_pg_result *result,
-                            struct mr_chunk_table *tables)
+static uint32_t pg_chunks_take_tables(const struct mr_chunk_reader *reader,
+                                      const struct mr_pg_result *result,
+                                      struct mr_chunk_table *tables)
 {
     uint32_t count = 0;
     bool is_logged = false; /* of many partitions one will do */
@@ -313,7 +314,8 @@ static bool has_operators(const struct mr_pg_result *order)
     return true;
 }
 
-static bool find_fault(const struct mr_pg_result *order, uint32_t count, struct mr_text *reason)
+static bool pg_chunks_find_fault(const struct mr_pg_result *order, uint32_t count,
+                                 struct mr_text *reason)
 {
     if (mr_pg_result_rows(order) != count) {
         mr_text_string(
@@ -366,8 +368,9 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct mr_rela
     MR_TRY(mr_pg_askf(reader->conn, &shape, &result, ret_error, order_question, table->oid,
                       table->oid, names.data, table->oid, count, count));
     MR_TEXT(reason);
-    return find_fault(result, count, &reason) ? no_key(table, reason.data, ret_error)
-                                              : take_order(reader, view, result, ret_error);
+    return pg_chunks_find_fault(result, count, &reason)
+               ? no_key(table, reason.data, ret_error)
+               : take_order(reader, view, result, ret_error);
 }
 
 /* The columns of a list of names, by their places; they are none twice where an index has as many. */
@@ -452,8 +455,9 @@ static mr_status table_gone(struct mr_chunk_reader *reader, const struct mr_chun
         table->schema, table->table);
 }
 
-static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
-                            struct description *description, struct mr_error *ret_error)
+static mr_status pg_chunks_read_table(struct mr_chunk_reader *reader,
+                                      const struct mr_chunk_table *table,
+                                      struct description *description, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the table to copy", "ssSSS", 0, 1};
     const struct mr_pg_result *result;
@@ -498,12 +502,13 @@ static mr_status read_table(struct mr_chunk_reader *reader, const struct mr_chun
     return MR_OK;
 }
 
-static mr_status describe(struct mr_chunk_reader *reader, const struct mr_chunk_table *table,
-                          const char *by, const int64_t *version, struct mr_error *ret_error)
+static mr_status pg_chunks_describe(struct mr_chunk_reader *reader,
+                                    const struct mr_chunk_table *table, const char *by,
+                                    const int64_t *version, struct mr_error *ret_error)
 {
     MR_FREED struct description *description = MR_NEW(struct description);
     forget_table(reader);
-    mr_status status = read_table(reader, table, description, ret_error);
+    mr_status status = pg_chunks_read_table(reader, table, description, ret_error);
     status = MR_THEN(status, find_orders(reader, description, table, by, ret_error));
     if (status == MR_OK && version != NULL) {
         keep_relation(reader, &description->view);
@@ -566,8 +571,9 @@ static mr_status may_not_read(const struct mr_chunk_reader *reader,
 /* The snapshot is taken before the query runs, and with it the functions. The last value is another one when a catalog row of the
  * table is: of itself, its columns, its indexes, its place in publications; NULL where the name, which is locked, stands for something
  * else by now: what is read is read by name. */
-static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                             struct mr_chunk *chunk, struct mr_error *ret_error)
+static mr_status pg_chunks_begin_chunk(struct mr_chunk_reader *reader,
+                                       const struct mr_chunk_wish *wish, struct mr_chunk *chunk,
+                                       struct mr_error *ret_error)
 {
     const struct mr_chunk_table *table = wish->table;
     static const struct mr_pg_shape shape = {"a chunk's snapshot", "sLN", 1, 1};
@@ -610,7 +616,7 @@ static mr_status begin_chunk(struct mr_chunk_reader *reader, const struct mr_chu
     bool is_known = reader->oid == table->oid && reader->version == version &&
                     is_same_text(reader->by, wish->key);
     if (!is_known) {
-        MR_TRY(describe(reader, table, wish->key, &version, ret_error));
+        MR_TRY(pg_chunks_describe(reader, table, wish->key, &version, ret_error));
     }
     reader->gone = 0; /* it is there, and published */
     return MR_OK;
@@ -690,8 +696,9 @@ static bool is_full(const struct mr_chunk *chunk, const struct mr_chunk_wish *wi
 }
 
 /* MR_FULL: the bytes were reached, and rows may be left in the connection. */
-static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                           struct mr_chunk *chunk, struct mr_error *ret_error)
+static mr_status pg_chunks_read_rows(struct mr_chunk_reader *reader,
+                                     const struct mr_chunk_wish *wish, struct mr_chunk *chunk,
+                                     struct mr_error *ret_error)
 {
     for (;;) {
         uint8_t *row;
@@ -718,8 +725,9 @@ static mr_status read_rows(struct mr_chunk_reader *reader, const struct mr_chunk
 }
 
 /* Their columns must be those of the table's key: else the key is another one than when the topic was compared. */
-static mr_status find_key(const struct mr_chunk_wish *wish, const struct mr_relation *relation,
-                          uint32_t *ret_columns, struct mr_error *ret_error)
+static mr_status pg_chunks_find_key(const struct mr_chunk_wish *wish,
+                                    const struct mr_relation *relation, uint32_t *ret_columns,
+                                    struct mr_error *ret_error)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < relation->key_count && wish->keys->column_count == relation->key_count;
@@ -771,7 +779,7 @@ static void add_absent(struct mr_chunk *chunk, const char *const *texts, const u
 }
 
 /* What a domain is over, where that was looked up. */
-static struct mr_type type_of(const struct mr_column *column)
+static struct mr_type pg_chunks_type_of(const struct mr_column *column)
 {
     return column->type.kind == MR_TYPE_BUILT_IN
                ? column->type
@@ -784,7 +792,7 @@ static bool has_equals(const struct mr_relation *relation)
     enum { INTERVAL = 1186, NUMERIC = 1700 }; /* pg_type.dat */
     bool has = false;
     for (uint32_t i = 0; i < relation->key_count; i++) {
-        uint32_t oid = type_of(&relation->columns[relation->key_columns[i]]).oid;
+        uint32_t oid = pg_chunks_type_of(&relation->columns[relation->key_columns[i]]).oid;
         has = has || oid == INTERVAL || oid == NUMERIC;
     }
     return has;
@@ -802,7 +810,7 @@ static mr_status ask_types(struct mr_chunk_reader *reader, const struct mr_chunk
     kinds[relation->key_count] = '\0';
     struct mr_text sql = {0};
     for (uint32_t i = 0; i < relation->key_count; i++) {
-        const struct mr_type type = type_of(&relation->columns[columns[i]]);
+        const struct mr_type type = pg_chunks_type_of(&relation->columns[columns[i]]);
         mr_text_string(&sql, i == 0 ? "SELECT " : ", ");
         if (type.oid < MR_FIRST_USER_OID) {
             mr_text_format(&sql, "format_type(%u, %d)", type.oid,
@@ -876,9 +884,10 @@ static mr_status ask_possible(struct mr_chunk_reader *reader, const struct mr_ta
     return status;
 }
 
-static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                          const char *const *texts, const uint32_t *columns, struct mr_chunk *chunk,
-                          struct mr_error *ret_error)
+static mr_status pg_chunks_read_key(struct mr_chunk_reader *reader,
+                                    const struct mr_chunk_wish *wish, const char *const *texts,
+                                    const uint32_t *columns, struct mr_chunk *chunk,
+                                    struct mr_error *ret_error)
 {
     const struct mr_relation *relation = reader->relation;
     const struct mr_table_name from = {.schema = wish->table->schema, .table = wish->table->table};
@@ -900,7 +909,7 @@ static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_
     struct mr_chunk_wish one = *wish;
     one.rows_max = before + 1;
     mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
-    status = MR_THEN(status, read_rows(reader, &one, chunk, ret_error));
+    status = MR_THEN(status, pg_chunks_read_rows(reader, &one, chunk, ret_error));
     const char *sqlstate = mr_pg_copy_refusal(reader->conn)->sqlstate;
     if (status == MR_ERR_CONFIG && sqlstate[0] != '\0') { /* its words may have the key */
         return mr_fail(ret_error, status, "the server refuses a key, or its row (%s)", sqlstate);
@@ -925,17 +934,18 @@ static mr_status read_key(struct mr_chunk_reader *reader, const struct mr_chunk_
 }
 
 /* As many of the keys as there is room for, one after the other under the chunk's snapshot: each by its index, and each with an answer. */
-static mr_status read_keys(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                           struct mr_chunk *chunk, struct mr_error *ret_error)
+static mr_status pg_chunks_read_keys(struct mr_chunk_reader *reader,
+                                     const struct mr_chunk_wish *wish, struct mr_chunk *chunk,
+                                     struct mr_error *ret_error)
 {
     const struct mr_chunk_keys *keys = wish->keys;
     uint32_t columns[MR_COLUMNS_MAX] = {0};
-    MR_TRY(find_key(wish, reader->relation, columns, ret_error));
+    MR_TRY(pg_chunks_find_key(wish, reader->relation, columns, ret_error));
     chunk->keys_from = wish->keys_from;
     chunk->absent = MR_NEW_ARRAY(bool, wish->rows_max);
     uint32_t at = wish->keys_from;
     for (; at < keys->count && chunk->rows < wish->rows_max && !is_full(chunk, wish); at++) {
-        MR_TRY(read_key(reader, wish, mr_chunk_key(keys, at), columns, chunk, ret_error));
+        MR_TRY(pg_chunks_read_key(reader, wish, mr_chunk_key(keys, at), columns, chunk, ret_error));
     }
     chunk->is_last = at == keys->count;
     return MR_OK;
@@ -958,14 +968,15 @@ static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_c
 }
 
 /* MR_FULL as read_rows. A condition that few rows meet reads a whole table, and one may sleep: others wait for their copies. */
-static mr_status copy_rows(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                           struct mr_chunk *chunk, struct mr_error *ret_error)
+static mr_status pg_chunks_copy_rows(struct mr_chunk_reader *reader,
+                                     const struct mr_chunk_wish *wish, struct mr_chunk *chunk,
+                                     struct mr_error *ret_error)
 {
     MR_TEXT(sql);
     add_chunk(&sql, reader, wish, chunk->is_anew);
     int64_t begun_ns = mr_monotonic_ns();
     mr_status status = mr_pg_copy_start(reader->conn, sql.data, ret_error);
-    status = MR_THEN(status, read_rows(reader, wish, chunk, ret_error));
+    status = MR_THEN(status, pg_chunks_read_rows(reader, wish, chunk, ret_error));
     uint32_t limit_ms = reader->options.chunk_timeout_ms;
     /* By the time, because pg_cancel_backend has the same code. */
     bool is_late = status != MR_OK && status != MR_FULL &&
@@ -991,8 +1002,8 @@ static mr_status check_condition(const char *where, struct mr_error *ret_error)
 }
 
 /* A transaction that only reads does not keep a function from dropping a slot, or writing a logical message. */
-static mr_status check_role(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                            struct mr_error *ret_error)
+static mr_status pg_chunks_check_role(struct mr_chunk_reader *reader,
+                                      const struct mr_chunk_wish *wish, struct mr_error *ret_error)
 {
     if (wish->where == NULL || !wish->is_signal || reader->is_harmless ||
         reader->options.signal_conditions == MR_SIGNAL_CONDITIONS_ANY_ROLE) {
@@ -1013,8 +1024,9 @@ static mr_status check_role(struct mr_chunk_reader *reader, const struct mr_chun
                          mr_pg_user(reader->conn));
 }
 
-static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
-                            struct mr_chunk *chunk, struct mr_error *ret_error)
+static mr_status pg_chunks_read_chunk(struct mr_chunk_reader *reader,
+                                      const struct mr_chunk_wish *wish, struct mr_chunk *chunk,
+                                      struct mr_error *ret_error)
 {
     chunk->rows = 0;
     chunk->len = 0;
@@ -1027,8 +1039,8 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     }
     MR_TRY(check_condition(wish->where, ret_error));
     MR_TRY(open_reader(reader, ret_error));
-    MR_TRY(check_role(reader, wish, ret_error));
-    MR_TRY(begin_chunk(reader, wish, chunk, ret_error));
+    MR_TRY(pg_chunks_check_role(reader, wish, ret_error));
+    MR_TRY(pg_chunks_begin_chunk(reader, wish, chunk, ret_error));
     chunk->relation = reader->relation;
     chunk->key_count = reader->place_count;
     chunk->key = MR_REALLOC(chunk->key, chunk->key_count * sizeof(*chunk->key));
@@ -1037,10 +1049,10 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
     chunk->is_anew =
         wish->after != NULL && (wish->form != chunk->form || wish->after_count != chunk->key_count);
     if (wish->keys != NULL) {
-        MR_TRY(read_keys(reader, wish, chunk, ret_error));
-        return set_settings(reader, "COMMIT; ", ret_error);
+        MR_TRY(pg_chunks_read_keys(reader, wish, chunk, ret_error));
+        return pg_chunks_set_settings(reader, "COMMIT; ", ret_error);
     }
-    mr_status status = copy_rows(reader, wish, chunk, ret_error);
+    mr_status status = pg_chunks_copy_rows(reader, wish, chunk, ret_error);
     if (status == MR_FULL) {
         chunks_rest(reader); /* cheaper than to read what nobody has room for */
         chunk->is_last = false;
@@ -1048,7 +1060,7 @@ static mr_status read_chunk(struct mr_chunk_reader *reader, const struct mr_chun
         MR_TRY(status);
         chunk->is_last = chunk->rows < wish->rows_max;
         /* What was called while rows were read may have set them otherwise, for the next table and for what is asked besides. */
-        MR_TRY(set_settings(reader, "COMMIT; ", ret_error));
+        MR_TRY(pg_chunks_set_settings(reader, "COMMIT; ", ret_error));
     }
     return chunk->is_last && wish->parts != NULL ? tell_attached(reader, wish, ret_error) : MR_OK;
 }
@@ -1079,7 +1091,7 @@ static mr_status chunks_find(struct mr_chunk_reader *reader, const char *schema,
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_ask(reader->conn, &sql, &shape, &result, ret_error));
     struct mr_chunk_table *tables = MR_NEW_ARRAY(struct mr_chunk_table, mr_pg_result_rows(result));
-    uint32_t count = take_tables(reader, result, tables);
+    uint32_t count = pg_chunks_take_tables(reader, result, tables);
     mr_status status =
         count > 0
             ? MR_OK
@@ -1089,7 +1101,7 @@ static mr_status chunks_find(struct mr_chunk_reader *reader, const char *schema,
                       "root: name the root)",
                       schema, table, reader->options.publication);
     for (uint32_t i = 0; i < count && status == MR_OK; i++) {
-        status = describe(reader, &tables[i], key, NULL, ret_error);
+        status = pg_chunks_describe(reader, &tables[i], key, NULL, ret_error);
     }
     if (status != MR_OK) {
         free(tables);
@@ -1108,8 +1120,8 @@ static mr_status chunks_holder(struct mr_chunk_reader *reader, uint32_t xid,
                                   ret_error);
 }
 
-static mr_status fail_table(const struct mr_chunk_table *table, mr_status status,
-                            struct mr_error *ret_error)
+static mr_status pg_chunks_fail_table(const struct mr_chunk_table *table, mr_status status,
+                                      struct mr_error *ret_error)
 {
     if (status == MR_OK || status == MR_AGAIN) {
         return status;
@@ -1122,7 +1134,7 @@ static mr_status fail_table(const struct mr_chunk_table *table, mr_status status
 static mr_status chunks_read(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                              struct mr_chunk *chunk, struct mr_error *ret_error)
 {
-    mr_status status = read_chunk(reader, wish, chunk, ret_error);
+    mr_status status = pg_chunks_read_chunk(reader, wish, chunk, ret_error);
     if (status == MR_OK) {
         mr_pg_home_came(reader->home, wish->table->oid);
     } else if (status == MR_ERR_TRANSIENT && wish->where != NULL && reader->conn != NULL &&
@@ -1134,7 +1146,7 @@ static mr_status chunks_read(struct mr_chunk_reader *reader, const struct mr_chu
                          "condition, and the functions that it calls",
                          MR_PG_ENDED_MAX);
     }
-    return fail_table(wish->table, status, ret_error);
+    return pg_chunks_fail_table(wish->table, status, ret_error);
 }
 
 const struct mr_chunk_ops mr_pg_chunk_ops = {.find = chunks_find,

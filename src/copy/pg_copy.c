@@ -91,7 +91,7 @@ static void add_root(struct reading *reading, const struct mr_pg_result *row)
     };
 }
 
-static void add_table(struct reading *reading, const struct mr_pg_result *row)
+static void pg_copy_add_table(struct reading *reading, const struct mr_pg_result *row)
 {
     struct mr_pg_copy *copy = reading->copy;
     const struct mr_pg_source_options *options = reading->catalog->options;
@@ -111,8 +111,8 @@ static void add_table(struct reading *reading, const struct mr_pg_result *row)
     };
 }
 
-static mr_status take_table(void *context, const struct mr_pg_result *row,
-                            struct mr_error *ret_error)
+static mr_status pg_copy_take_table(void *context, const struct mr_pg_result *row,
+                                    struct mr_error *ret_error)
 {
     struct reading *reading = context;
     uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, TABLE_OID);
@@ -125,7 +125,7 @@ static mr_status take_table(void *context, const struct mr_pg_result *row,
     if (oid > last) {
         add_root(reading, row);
     }
-    add_table(reading, row);
+    pg_copy_add_table(reading, row);
     return MR_OK;
 }
 
@@ -162,7 +162,7 @@ static mr_status read_tables(struct reading *reading, struct mr_pg_conn *keeper,
         "CASE WHEN l.oid IN (SELECT relation FROM locked) THEN l.relpages"
         " ELSE pg_relation_size(l.oid) / current_setting('block_size')::bigint END, 0)"
         "::bigint) z(pages) ORDER BY 1, 5");
-    return mr_pg_ask_rows(keeper, &sql, &tables_shape, take_table, reading, ret_error);
+    return mr_pg_ask_rows(keeper, &sql, &tables_shape, pg_copy_take_table, reading, ret_error);
 }
 
 static mr_status make_relation(struct reading *reading, struct mr_error *ret_error)
@@ -208,7 +208,7 @@ static mr_status make_relation(struct reading *reading, struct mr_error *ret_err
 }
 
 /* Of roots before that one no column came. */
-static mr_status take_columns(struct mr_pg_columns *columns, struct mr_error *ret_error)
+static mr_status pg_copy_take_columns(struct mr_pg_columns *columns, struct mr_error *ret_error)
 {
     struct reading *reading = columns->context;
     while (reading->relation_count < reading->root_count &&
@@ -219,8 +219,8 @@ static mr_status take_columns(struct mr_pg_columns *columns, struct mr_error *re
 }
 
 /* An offset of 0 is below a page's first row (OffsetNumber counts from 1). */
-static void add_copy(struct mr_text *sql, const struct command *command,
-                     const struct mr_relation *relation, const struct mr_copy_range *range)
+static void pg_copy_add_copy(struct mr_text *sql, const struct command *command,
+                             const struct mr_relation *relation, const struct mr_copy_range *range)
 {
     const struct mr_table_name leaf = {.schema = command->schema, .table = command->table};
     mr_pg_columns_add_select(sql, relation, command->has_places ? "ctid" : NULL, &leaf, false,
@@ -310,8 +310,8 @@ static void leave_out_unlisted(struct mr_pg_copy *copy)
     copy->view.table_count = kept;
 }
 
-static mr_status read_all(struct reading *reading, struct mr_pg_conn *keeper,
-                          struct mr_error *ret_error)
+static mr_status pg_copy_read_all(struct reading *reading, struct mr_pg_conn *keeper,
+                                  struct mr_error *ret_error)
 {
     struct mr_pg_copy *copy = reading->copy;
     MR_TRY(export_snapshot(copy, keeper, ret_error));
@@ -349,10 +349,11 @@ mr_status mr_pg_copy_new(struct mr_pg_conn *keeper, struct mr_pg_catalog *catalo
     struct reading *reading = MR_NEW(struct reading);
     reading->copy = copy;
     reading->catalog = catalog;
-    reading->columns.take = take_columns;
+    reading->columns.take = pg_copy_take_columns;
     reading->columns.context = reading;
-    mr_status status =
-        mr_pg_copies_rows(catalog->options->copies) ? read_all(reading, keeper, ret_error) : MR_OK;
+    mr_status status = mr_pg_copies_rows(catalog->options->copies)
+                           ? pg_copy_read_all(reading, keeper, ret_error)
+                           : MR_OK;
     reading_free(reading);
     if (status != MR_OK) {
         mr_pg_copy_free(copy);
@@ -447,7 +448,7 @@ mr_status mr_pg_reader_new(const struct mr_pg_copy *copy,
     return MR_OK;
 }
 
-static bool is_named(const char *text, const char *name)
+static bool pg_copy_is_named(const char *text, const char *name)
 {
     for (const char *at = text; (at = strstr(at, name)) != NULL; at++) {
         char before = at == text ? ' ' : at[-1];
@@ -470,12 +471,12 @@ static bool is_view(const struct mr_pg_refusal *refusal)
 static bool is_gone(const struct mr_pg_refusal *refusal, const char *text, const char *table)
 {
     bool is_missed = mr_is_among("42P01|42703|3F000", mr_slice_of(refusal->sqlstate));
-    return !refusal->has_context &&
-           ((is_missed && refusal->has_place) || (is_view(refusal) && is_named(text, table)));
+    return !refusal->has_context && ((is_missed && refusal->has_place) ||
+                                     (is_view(refusal) && pg_copy_is_named(text, table)));
 }
 
-static mr_status fail_table(const struct mr_copy_reader *reader, mr_status status,
-                            struct mr_error *ret_error)
+static mr_status pg_copy_fail_table(const struct mr_copy_reader *reader, mr_status status,
+                                    struct mr_error *ret_error)
 {
     if (status == MR_OK || status == MR_AGAIN || status == MR_END) {
         return status;
@@ -532,14 +533,14 @@ mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
     MR_TRY(begin_table(reader, &reader->copy->tables[table], ret_error));
     reader->has_places = reader->copy->commands[table].has_places;
     MR_TEXT(sql);
-    add_copy(&sql, &reader->copy->commands[table], reader->table->relation, range);
+    pg_copy_add_copy(&sql, &reader->copy->commands[table], reader->table->relation, range);
     mr_status status = set_for_reading(reader, ret_error);
     status = MR_THEN(status, mr_pg_copy_start(reader->conn, sql.data, ret_error));
-    return fail_table(reader, status, ret_error);
+    return pg_copy_fail_table(reader, status, ret_error);
 }
 
 /* "(page,number)" */
-static bool take_place(const struct mr_datum *value, uint64_t *ret_place)
+static bool pg_copy_take_place(const struct mr_datum *value, uint64_t *ret_place)
 {
     uint64_t numbers[2] = {0, 0};
     uint32_t at = 0;
@@ -559,7 +560,7 @@ static bool take_place(const struct mr_datum *value, uint64_t *ret_place)
 /* Some of ALTER TABLE, and TRUNCATE, are not safe with snapshots: one that is older sees an empty table (the manual's chapter on
  * concurrency control, "Caveats"). And the table's name may have come to stand for another one. After a COPY nobody
  * can do that any more until the transaction's end, for it has the table locked. */
-static mr_status check_file(struct mr_copy_reader *reader, struct mr_error *ret_error)
+static mr_status pg_copy_check_file(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
     const struct mr_copy_table *table = reader->table;
     const struct command *command = &reader->copy->commands[table - reader->copy->tables];
@@ -591,11 +592,11 @@ mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_
     size_t len;
     mr_status status = mr_pg_copy_next(reader->conn, &bytes, &len, ret_error);
     if (status == MR_END) {
-        MR_TRY(check_file(reader, ret_error));
+        MR_TRY(pg_copy_check_file(reader, ret_error));
         mr_pg_home_came(reader->home, reader->table->oid);
     }
     if (status != MR_OK) {
-        return fail_table(reader, status, ret_error);
+        return pg_copy_fail_table(reader, status, ret_error);
     }
     uint32_t count = reader->table->relation->column_count + reader->has_places;
     uint64_t place = 0;
@@ -608,11 +609,11 @@ mr_status mr_pg_reader_next(struct mr_copy_reader *reader, struct mr_tuple *ret_
         held->capacity = count;
     }
     if (!mr_copy_text_decode(bytes, len, held->values, count) ||
-        (reader->has_places && !take_place(&held->values[0], &place))) {
-        return fail_table(reader,
-                          mr_fail(ret_error, MR_ERR_PROTOCOL,
-                                  "the server sends a row that is not in COPY's text form"),
-                          ret_error);
+        (reader->has_places && !pg_copy_take_place(&held->values[0], &place))) {
+        return pg_copy_fail_table(reader,
+                                  mr_fail(ret_error, MR_ERR_PROTOCOL,
+                                          "the server sends a row that is not in COPY's text form"),
+                                  ret_error);
     }
     reader->last = 1 - reader->last;
     *ret_row = (struct mr_tuple){.kind = MR_TUPLE_NEW, .values = held->values + reader->has_places};

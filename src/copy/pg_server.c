@@ -15,8 +15,9 @@ struct mr_pg_server {
 };
 
 /* Whether an earlier attempt was at this very copy. On another timeline rows may be at other places. */
-static bool is_same(const struct mr_pg_server *server, const struct mr_checkpoint *known,
-                    const struct mr_copy_stored *resumed, const struct mr_identity *identity)
+static bool pg_server_is_same(const struct mr_pg_server *server, const struct mr_checkpoint *known,
+                              const struct mr_copy_stored *resumed,
+                              const struct mr_identity *identity)
 {
     return known != NULL && resumed != NULL && resumed->lsn == server->slot.lsn &&
            known->identity.timeline == identity->timeline &&
@@ -97,7 +98,7 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
     const struct mr_copy moment = {
         .lsn = server->slot.lsn,
         .attempt = server->slot.attempt,
-        .resumed = is_same(server, known, resumed, ret_identity) ? resumed : NULL,
+        .resumed = pg_server_is_same(server, known, resumed, ret_identity) ? resumed : NULL,
     };
     return mr_pg_copy_new(server->keeper, catalog, &moment, &server->copy, ret_copy, ret_error);
 }

@@ -53,8 +53,8 @@ static bool takes_too_long(const struct signal *signal)
     return mr_clock_ns(CLOCK_THREAD_CPUTIME_ID) > signal->cpu_end_ns;
 }
 
-static enum mr_regex_result matches(const struct mr_regex *regex, const char *schema,
-                                    const char *table)
+static enum mr_regex_result signals_matches(const struct mr_regex *regex, const char *schema,
+                                            const char *table)
 {
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", schema, table);
@@ -73,7 +73,7 @@ static void each_match(struct signal *signal, const char *text, const struct mr_
     for (uint32_t i = 0; regex != NULL && i < tables->count && in_time; i++) {
         const char *schema = tables->names[2 * i];
         const char *table = tables->names[2 * i + 1];
-        enum mr_regex_result result = matches(regex, schema, table);
+        enum mr_regex_result result = signals_matches(regex, schema, table);
         if (result == MR_REGEX_YES) {
             act(signal, schema, table);
             found++;
@@ -123,7 +123,7 @@ static void each_table(struct signal *signal, const char *entry, const struct mr
     }
 }
 
-static const cJSON *member(const cJSON *object, const char *name)
+static const cJSON *signals_member(const cJSON *object, const char *name)
 {
     return cJSON_GetObjectItemCaseSensitive(object, name);
 }
@@ -146,7 +146,7 @@ static int count_expressions(const cJSON *list)
  * nothing half done. */
 static mr_status each_collection(struct signal *signal, table_fn act, struct mr_error *ret_error)
 {
-    const cJSON *list = member(signal->data, "data-collections");
+    const cJSON *list = signals_member(signal->data, "data-collections");
     struct mr_pg_tables tables = {0};
     if (count_expressions(list) > 0) {
         MR_TRY(mr_pg_source_tables(signal->source, &tables, ret_error));
@@ -164,18 +164,19 @@ static mr_status each_collection(struct signal *signal, table_fn act, struct mr_
  * compiled one at a time: what one takes, two hundred would take together. */
 static const char *filter_of(const struct signal *signal, const char *schema, const char *table)
 {
-    const cJSON *old = member(signal->data, "additional-condition"); /* before Debezium 2.5 */
+    const cJSON *old =
+        signals_member(signal->data, "additional-condition"); /* before Debezium 2.5 */
     const cJSON *one;
-    cJSON_ArrayForEach(one, member(signal->data, "additional-conditions"))
+    cJSON_ArrayForEach(one, signals_member(signal->data, "additional-conditions"))
     {
         char reason[256];
-        const char *name = member(one, "data-collection")->valuestring;
+        const char *name = signals_member(one, "data-collection")->valuestring;
         struct mr_regex *regex = mr_regex_new(name, reason, sizeof(reason));
         MR_ASSERT(regex != NULL);
-        bool found = matches(regex, schema, table) == MR_REGEX_YES;
+        bool found = signals_matches(regex, schema, table) == MR_REGEX_YES;
         mr_regex_free(regex);
         if (found) {
-            return member(one, "filter")->valuestring;
+            return signals_member(one, "filter")->valuestring;
         }
     }
     return cJSON_GetStringValue(old);
@@ -184,8 +185,8 @@ static const char *filter_of(const struct signal *signal, const char *schema, co
 /* What is wrong with the conditions; NULL: nothing. */
 static const char *conditions_fault(const struct signal *signal)
 {
-    const cJSON *list = member(signal->data, "additional-conditions");
-    const cJSON *old = member(signal->data, "additional-condition");
+    const cJSON *list = signals_member(signal->data, "additional-conditions");
+    const cJSON *old = signals_member(signal->data, "additional-condition");
     if ((list != NULL && !cJSON_IsArray(list)) || cJSON_GetArraySize(list) > COLLECTIONS_MAX ||
         (old != NULL && !cJSON_IsString(old))) {
         return "additional-conditions is no list of conditions";
@@ -193,8 +194,8 @@ static const char *conditions_fault(const struct signal *signal)
     const cJSON *one;
     cJSON_ArrayForEach(one, list)
     {
-        const char *name = cJSON_GetStringValue(member(one, "data-collection"));
-        const char *filter = cJSON_GetStringValue(member(one, "filter"));
+        const char *name = cJSON_GetStringValue(signals_member(one, "data-collection"));
+        const char *filter = cJSON_GetStringValue(signals_member(one, "filter"));
         char reason[256];
         struct mr_regex *regex = name == NULL ? NULL : mr_regex_new(name, reason, sizeof(reason));
         bool good = regex != NULL && filter != NULL && strlen(filter) <= WHERE_MAX;
@@ -216,7 +217,7 @@ static void start_table(struct signal *signal, const char *schema, const char *t
         .table = table,
         .where = filter_of(signal, schema, table),
         .is_signal = true,
-        .key = cJSON_GetStringValue(member(signal->data, "surrogate-key")),
+        .key = cJSON_GetStringValue(signals_member(signal->data, "surrogate-key")),
     };
     uint64_t id;
     struct mr_error error;
@@ -235,7 +236,7 @@ static void stop_table(struct signal *signal, const char *schema, const char *ta
 /* "incremental" where nothing is said, in any case (Debezium's AbstractSnapshotSignal). */
 static bool type_is(const cJSON *data, const char *wanted)
 {
-    const cJSON *type = member(data, "type");
+    const cJSON *type = signals_member(data, "type");
     const char *word = cJSON_GetStringValue(type);
     return type == NULL ? strcmp(wanted, "incremental") == 0
                         : word != NULL && strcasecmp(word, wanted) == 0;
@@ -245,8 +246,8 @@ static mr_status execute(struct signal *signal, struct mr_error *ret_error)
 {
     const cJSON *data = signal->data;
     const char *fault = conditions_fault(signal);
-    if (count_expressions(member(data, "data-collections")) < 0 ||
-        cJSON_GetArraySize(member(data, "data-collections")) == 0) {
+    if (count_expressions(signals_member(data, "data-collections")) < 0 ||
+        cJSON_GetArraySize(signals_member(data, "data-collections")) == 0) {
         fault = "data-collections must be a list of 1 to 200 names of tables or expressions";
     } else if (!type_is(data, "incremental") && !type_is(data, "blocking")) {
         fault = "the type of a snapshot is incremental or blocking";
@@ -263,9 +264,9 @@ static mr_status execute(struct signal *signal, struct mr_error *ret_error)
     return each_collection(signal, start_table, ret_error);
 }
 
-static mr_status stop(struct signal *signal, struct mr_error *ret_error)
+static mr_status signals_stop(struct signal *signal, struct mr_error *ret_error)
 {
-    const cJSON *list = member(signal->data, "data-collections");
+    const cJSON *list = signals_member(signal->data, "data-collections");
     if (!type_is(signal->data, "incremental") || (list != NULL && count_expressions(list) < 0)) {
         ignored(signal, "it has another form than {\"data-collections\": […], \"type\": "
                         "\"incremental\"}");
@@ -290,7 +291,7 @@ static mr_status pause_or_resume(struct signal *signal, struct mr_error *ret_err
 
 static mr_status log_message(struct signal *signal, struct mr_error *ret_error)
 {
-    const char *message = cJSON_GetStringValue(member(signal->data, "message"));
+    const char *message = cJSON_GetStringValue(signals_member(signal->data, "message"));
     if (message == NULL) {
         ignored(signal, "it has no \"message\"");
         return MR_OK;
@@ -307,7 +308,7 @@ static mr_status act(struct signal *signal, struct mr_error *ret_error)
         mr_status (*act)(struct signal *signal, struct mr_error *ret_error);
     } kinds[] = {
         {"execute-snapshot", execute},
-        {"stop-snapshot", stop},
+        {"stop-snapshot", signals_stop},
         {"pause-snapshot", pause_or_resume},
         {"resume-snapshot", pause_or_resume},
         {"log", log_message},

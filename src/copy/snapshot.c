@@ -78,7 +78,7 @@ struct copying {
     int64_t looked_ns;
 };
 
-static struct mr_snapshot *snapshot_of(const struct mr_companion *companion)
+static struct mr_snapshot *copy_snapshot_of(const struct mr_companion *companion)
 {
     return (struct mr_snapshot *)(uintptr_t)companion;
 }
@@ -106,7 +106,7 @@ static struct mr_copy_stats snapshot_stats(struct mr_snapshot *snapshot)
     return stats;
 }
 
-static mr_status wait_for_room(struct worker *worker)
+static mr_status copy_snapshot_wait_for_room(struct worker *worker)
 {
     struct mr_lane *lane = worker->lane;
     atomic_store(&lane->waits, true);
@@ -165,7 +165,7 @@ static mr_status try_held(struct worker *worker, enum mr_copy_mark mark, struct 
 }
 
 /* So that what others append from now on has a higher position. */
-static void hand_over(struct worker *worker)
+static void copy_snapshot_hand_over(struct worker *worker)
 {
     if (mr_lane_has_records(worker->lane)) {
         mr_lane_hand_over(worker->lane);
@@ -187,7 +187,7 @@ static mr_status try_marked(struct worker *worker, enum mr_copy_mark mark,
     }
     MR_TRY(try_held(worker, mark, ret_error));
     if (is_first || (is_table_first && table->all_pieces > 1)) {
-        hand_over(worker);
+        copy_snapshot_hand_over(worker);
     }
     atomic_store(&plan->began, true);
     atomic_store(&table->began, true);
@@ -204,7 +204,7 @@ static mr_status try_last(struct worker *worker, struct mr_error *ret_error)
                                              : MR_COPY_ROW;
     MR_TRY(try_marked(worker, mark, ret_error));
     if (!is_last) {
-        hand_over(worker);
+        copy_snapshot_hand_over(worker);
     }
     mr_copy_plan_let_go(plan, table);
     return MR_OK;
@@ -223,7 +223,7 @@ static mr_status until_room(struct worker *worker,
         if (status != MR_FULL) {
             return status;
         }
-        MR_TRY(wait_for_room(worker));
+        MR_TRY(copy_snapshot_wait_for_room(worker));
     }
 }
 
@@ -232,7 +232,7 @@ static mr_status try_row(struct worker *worker, struct mr_error *ret_error)
     return try_marked(worker, MR_COPY_ROW, ret_error);
 }
 
-static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
+static mr_status copy_snapshot_send_row(struct worker *worker, struct mr_error *ret_error)
 {
     const struct mr_plan_table *table = &worker->copying->plan->tables[worker->held.head];
     while (MR_LIKELY(atomic_load_explicit(&table->began, memory_order_acquire))) {
@@ -240,7 +240,7 @@ static mr_status send_row(struct worker *worker, struct mr_error *ret_error)
         if (MR_LIKELY(status != MR_FULL)) {
             return status;
         }
-        MR_TRY(wait_for_room(worker));
+        MR_TRY(copy_snapshot_wait_for_room(worker));
     }
     return until_room(worker, try_row, ret_error);
 }
@@ -255,7 +255,7 @@ static mr_status try_leave(struct worker *worker, struct mr_error *ret_error)
     return try_last(worker, ret_error);
 }
 
-static void tell_table(struct copying *copying, uint32_t table, uint64_t rows)
+static void copy_snapshot_tell_table(struct copying *copying, uint32_t table, uint64_t rows)
 {
     const struct mr_relation *relation = copying->copy->tables[table].relation;
     int64_t begun_ns = atomic_load(&copying->plan->tables[table].begun_ns);
@@ -267,8 +267,8 @@ static void tell_table(struct copying *copying, uint32_t table, uint64_t rows)
 }
 
 /* Reports how far a piece is, up to so many bytes: now and then, for a line that all workers write to is not for each row. */
-static void report(struct worker *worker, const struct mr_copy_piece *piece, uint64_t rows,
-                   uint64_t bytes)
+static void copy_snapshot_report(struct worker *worker, const struct mr_copy_piece *piece,
+                                 uint64_t rows, uint64_t bytes)
 {
     bytes = bytes > piece->bytes ? piece->bytes : bytes;
     uint64_t more = bytes > worker->reported ? bytes - worker->reported : 0;
@@ -287,15 +287,15 @@ static uint64_t bytes_before(const struct worker *worker, const struct mr_copy_p
 }
 
 /* Reads a piece to its end; its last row stays held. */
-static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *piece,
-                            uint64_t *ret_rows, struct mr_error *ret_error)
+static mr_status copy_snapshot_read_piece(struct worker *worker, const struct mr_copy_piece *piece,
+                                          uint64_t *ret_rows, struct mr_error *ret_error)
 {
     struct copying *copying = worker->copying;
     const struct mr_snapshot_ops *ops = copying->server->snapshot;
     MR_TRY(ops->reader_begin(worker->reader, piece->table, &piece->range, ret_error));
     for (;;) {
         while (MR_UNLIKELY(worker->lane->room.hold)) { /* what comes may be as large */
-            MR_TRY(wait_for_room(worker));
+            MR_TRY(copy_snapshot_wait_for_room(worker));
         }
         struct mr_tuple row;
         uint64_t place;
@@ -307,7 +307,7 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
             MR_TRY(until_room(worker, try_leave, ret_error));
         }
         if (MR_LIKELY(worker->has_held)) {
-            MR_TRY(send_row(worker, ret_error));
+            MR_TRY(copy_snapshot_send_row(worker, ret_error));
         } else {
             mr_copy_plan_hold(copying->plan, piece->head);
         }
@@ -315,7 +315,7 @@ static mr_status read_piece(struct worker *worker, const struct mr_copy_piece *p
             .values = row, .head = piece->head, .piece = worker->piece, .place = place};
         worker->has_held = true;
         if (MR_UNLIKELY(++*ret_rows % CLOCK_ROWS == 0)) {
-            report(worker, piece, CLOCK_ROWS, bytes_before(worker, piece, place));
+            copy_snapshot_report(worker, piece, CLOCK_ROWS, bytes_before(worker, piece, place));
         }
     }
 }
@@ -330,17 +330,17 @@ static mr_status copy_piece(struct worker *worker, const struct mr_copy_piece *p
     worker->piece++;
     worker->in_piece = true;
     worker->reported = 0;
-    mr_status status = read_piece(worker, piece, &rows, ret_error);
+    mr_status status = copy_snapshot_read_piece(worker, piece, &rows, ret_error);
     mr_thread_table(NULL, NULL);
     MR_TRY(status);
     worker->in_piece = false;
     if (!worker->has_held) {
         worker->sending = worker->sent = read_so_far(worker, 0);
     }
-    report(worker, piece, rows % CLOCK_ROWS, piece->bytes);
+    copy_snapshot_report(worker, piece, rows % CLOCK_ROWS, piece->bytes);
     uint64_t table_rows;
     if (mr_copy_plan_piece_read(copying->plan, piece->table, rows, &table_rows)) {
-        tell_table(copying, piece->table, table_rows);
+        copy_snapshot_tell_table(copying, piece->table, table_rows);
     }
     return MR_OK;
 }
@@ -360,7 +360,7 @@ static mr_status copy_pieces(struct worker *worker, struct mr_error *ret_error)
     return MR_OK;
 }
 
-static void *worker_main(void *context)
+static void *copy_snapshot_worker_main(void *context)
 {
     struct worker *worker = context;
     char name[16];
@@ -390,7 +390,7 @@ static int compare_numbers(uint64_t a, uint64_t b)
 }
 
 /* Tables of one relation are equal but for their indexes, so they stay together. */
-static int compare_tables(const void *a, const void *b)
+static int copy_snapshot_compare_tables(const void *a, const void *b)
 {
     const struct ordered *x = a;
     const struct ordered *y = b;
@@ -418,7 +418,7 @@ static void order_tables(struct ordered *items, uint32_t count, enum mr_copy_ord
             items[k].second = is_listed ? 0 : bytes ^ turn;
         }
     }
-    qsort(items, count, sizeof(*items), compare_tables);
+    qsort(items, count, sizeof(*items), copy_snapshot_compare_tables);
 }
 
 /* Plans of all tables are made here, in each lane's encoder: topics and counts are the source thread's to make. */
@@ -463,7 +463,7 @@ static mr_status plan_tables(struct copying *copying, struct mr_error *ret_error
     return MR_OK;
 }
 
-static void forget_tables(struct copying *copying)
+static void copy_snapshot_forget_tables(struct copying *copying)
 {
     for (uint32_t w = 0; w < copying->worker_count; w++) {
         for (uint32_t i = 0; i < copying->copy->table_count; i++) {
@@ -472,7 +472,7 @@ static void forget_tables(struct copying *copying)
     }
 }
 
-static void tell_progress(struct copying *copying, int64_t now_ns)
+static void copy_snapshot_tell_progress(struct copying *copying, int64_t now_ns)
 {
     if (now_ns - copying->told_ns < TOLD_INTERVAL_S * INT64_C(1000000000)) {
         return;
@@ -510,7 +510,7 @@ static mr_status look_around(struct copying *copying, struct mr_error *ret_error
     if (mr_port_is_over(copying->port)) {
         return MR_AGAIN;
     }
-    tell_progress(copying, now_ns);
+    copy_snapshot_tell_progress(copying, now_ns);
     MR_TRY(look_at_source(copying, now_ns, ret_error));
     return mr_port_look_around(copying->port, ROUND_MS, ret_error);
 }
@@ -520,7 +520,7 @@ static mr_status start_workers(struct copying *copying, struct mr_error *ret_err
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         struct worker *worker = &copying->workers[i];
         atomic_fetch_add(&copying->running, 1);
-        MR_TRY(mr_thread_create(&worker->thread, worker_main, worker, ret_error));
+        MR_TRY(mr_thread_create(&worker->thread, copy_snapshot_worker_main, worker, ret_error));
         worker->started = true;
     }
     return MR_OK;
@@ -545,7 +545,7 @@ static mr_status join_workers(struct copying *copying, struct mr_error *ret_erro
     return first;
 }
 
-static mr_status read_rows(struct copying *copying, struct mr_error *ret_error)
+static mr_status copy_snapshot_read_rows(struct copying *copying, struct mr_error *ret_error)
 {
     mr_status status = start_workers(copying, ret_error);
     while (status == MR_OK && atomic_load(&copying->running) > 0) {
@@ -569,14 +569,14 @@ static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_er
     uint32_t left = 0;
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         left += copying->workers[i].has_held;
-        hand_over(&copying->workers[i]);
+        copy_snapshot_hand_over(&copying->workers[i]);
     }
     for (uint32_t i = 0; i < copying->worker_count; i++) {
         struct worker *worker = &copying->workers[i];
         if (worker->has_held) {
             worker->is_last = --left == 0;
             MR_TRY(until_room(worker, try_last, ret_error));
-            hand_over(worker);
+            copy_snapshot_hand_over(worker);
         }
     }
     return MR_OK;
@@ -629,7 +629,7 @@ static mr_status copy_all(struct copying *copying, struct mr_error *ret_error)
 {
     MR_TRY(plan_tables(copying, ret_error));
     begin_progress(copying);
-    MR_TRY(read_rows(copying, ret_error));
+    MR_TRY(copy_snapshot_read_rows(copying, ret_error));
     MR_TRY(send_last_rows(copying, ret_error));
     return wait_for_sink(copying, ret_error);
 }
@@ -652,11 +652,11 @@ static void end_copying(struct copying *copying)
             copying->server->snapshot->reader_free(copying->workers[i].reader);
         }
     }
-    forget_tables(copying);
+    copy_snapshot_forget_tables(copying);
     close(copying->stop_fd);
 }
 
-static void tell_end(struct copying *copying, mr_status status)
+static void copy_snapshot_tell_end(struct copying *copying, mr_status status)
 {
     struct mr_snapshot *snapshot = copying->snapshot;
     struct mr_copy_stats stats = snapshot_stats(snapshot);
@@ -675,8 +675,8 @@ static void tell_end(struct copying *copying, mr_status status)
     }
 }
 
-static mr_status copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *copy,
-                           struct mr_error *ret_error)
+static mr_status copy_snapshot_copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *copy,
+                                         struct mr_error *ret_error)
 {
     const struct mr_copy_server *server = snapshot->options.server;
     struct copying copying = {.snapshot = snapshot,
@@ -693,7 +693,7 @@ static mr_status copy_rows(struct mr_snapshot *snapshot, const struct mr_copy *c
     end_copying(&copying);
     snapshot->copying = NULL;
     status = MR_THEN(status, server->snapshot->end(server->context, ret_error));
-    tell_end(&copying, status);
+    copy_snapshot_tell_end(&copying, status);
     return status;
 }
 
@@ -767,7 +767,7 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
     mr_port_begins(port, &identity);
     snapshot->identity = identity;
     note_gap(snapshot, known, copy);
-    MR_TRY(copy_rows(snapshot, copy, ret_error));
+    MR_TRY(copy_snapshot_copy_rows(snapshot, copy, ret_error));
     if (snapshot->options.only) {
         return MR_END;
     }
@@ -779,9 +779,9 @@ static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoin
     return MR_OK;
 }
 
-static mr_status prepare(struct mr_companion *companion, struct mr_error *ret_error)
+static mr_status copy_snapshot_prepare(struct mr_companion *companion, struct mr_error *ret_error)
 {
-    struct mr_snapshot *snapshot = snapshot_of(companion);
+    struct mr_snapshot *snapshot = copy_snapshot_of(companion);
     struct mr_port *port = companion->port;
     MR_TRY(settle_progress(snapshot, ret_error));
     struct mr_checkpoint known;
@@ -799,25 +799,25 @@ static mr_status prepare(struct mr_companion *companion, struct mr_error *ret_er
 
 static bool mends(const struct mr_companion *companion)
 {
-    return snapshot_of(companion)->options.when_needed;
+    return copy_snapshot_of(companion)->options.when_needed;
 }
 
 static bool is_busy(const struct mr_companion *companion)
 {
-    return atomic_load(&snapshot_of(companion)->state) == MR_COPY_RUNNING;
+    return atomic_load(&copy_snapshot_of(companion)->state) == MR_COPY_RUNNING;
 }
 
-static void lost(struct mr_companion *companion, enum mr_loss loss)
+static void copy_snapshot_lost(struct mr_companion *companion, enum mr_loss loss)
 {
-    const struct mr_copy_server *server = snapshot_of(companion)->options.server;
+    const struct mr_copy_server *server = copy_snapshot_of(companion)->options.server;
     if (loss == MR_LOST_CONNECTION) {
         server->snapshot->close(server->context);
     }
 }
 
-static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
+static void copy_snapshot_sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
 {
-    struct copying *copying = snapshot_of(companion)->copying;
+    struct copying *copying = copy_snapshot_of(companion)->copying;
     const struct worker *worker = &copying->workers[lane - MR_LANE_STREAM - 1];
     struct mr_copied copied = has_item ? worker->sending : worker->sent;
     copied.step = mr_port_note(worker->lane);
@@ -825,18 +825,18 @@ static void sealed(struct mr_companion *companion, uint32_t lane, bool has_item)
 }
 
 /* What is not stored of an attempt in an earlier session may never be. */
-static void adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
+static void copy_snapshot_adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
-    struct mr_snapshot *snapshot = snapshot_of(companion);
+    struct mr_snapshot *snapshot = copy_snapshot_of(companion);
     MR_HOLD(&snapshot->lock);
     if (snapshot->plan != NULL) {
         snapshot->plan->counts = false;
     }
 }
 
-static void safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
+static void copy_snapshot_safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
 {
-    struct mr_snapshot *snapshot = snapshot_of(companion);
+    struct mr_snapshot *snapshot = copy_snapshot_of(companion);
     if (lane == MR_LANE_STREAM) {
         return;
     }
@@ -845,10 +845,10 @@ static void safe(struct mr_companion *companion, uint32_t lane, uint64_t step)
 }
 
 /* How far the copy is that ends where the stream begins; nothing once the stream is there, or where there is none. */
-static void section(struct mr_companion *companion, const struct mr_reach *reach,
-                    struct mr_checkpoint *checkpoint)
+static void copy_snapshot_section(struct mr_companion *companion, const struct mr_reach *reach,
+                                  struct mr_checkpoint *checkpoint)
 {
-    struct mr_snapshot *snapshot = snapshot_of(companion);
+    struct mr_snapshot *snapshot = copy_snapshot_of(companion);
     struct mr_copy_stored *state = NULL;
     pthread_mutex_lock(&snapshot->lock);
     struct mr_copy_plan *plan = snapshot->plan;
@@ -881,7 +881,7 @@ struct mr_copy_stats mr_copies_stats(struct mr_copies *copies)
 {
     return copies->snapshot == NULL
                ? (struct mr_copy_stats){.state = MR_COPY_IDLE, .seconds_left = NAN}
-               : snapshot_stats(snapshot_of(copies->snapshot));
+               : snapshot_stats(copy_snapshot_of(copies->snapshot));
 }
 
 uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *ret_tables,
@@ -889,7 +889,7 @@ uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *
 {
     uint32_t count = 0;
     if (copies->snapshot != NULL) {
-        struct mr_snapshot *snapshot = snapshot_of(copies->snapshot);
+        struct mr_snapshot *snapshot = copy_snapshot_of(copies->snapshot);
         pthread_mutex_lock(&snapshot->lock);
         count = snapshot->plan == NULL
                     ? 0
@@ -903,14 +903,14 @@ struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options,
                                      struct mr_chunk_requests *requests)
 {
     static const struct mr_companion_ops ops = {.name = "snapshot",
-                                                .prepare = prepare,
+                                                .prepare = copy_snapshot_prepare,
                                                 .mends = mends,
                                                 .is_busy = is_busy,
-                                                .lost = lost,
-                                                .sealed = sealed,
-                                                .adopt = adopt,
-                                                .safe = safe,
-                                                .section = section};
+                                                .lost = copy_snapshot_lost,
+                                                .sealed = copy_snapshot_sealed,
+                                                .adopt = copy_snapshot_adopt,
+                                                .safe = copy_snapshot_safe,
+                                                .section = copy_snapshot_section};
     struct mr_snapshot *snapshot = MR_NEW(struct mr_snapshot);
     snapshot->base.ops = &ops;
     snapshot->options = *options;
@@ -921,7 +921,7 @@ struct mr_companion *mr_snapshot_new(const struct mr_copies_options *options,
 
 void mr_snapshot_free(struct mr_companion *companion)
 {
-    struct mr_snapshot *snapshot = snapshot_of(companion);
+    struct mr_snapshot *snapshot = copy_snapshot_of(companion);
     mr_copy_plan_free(snapshot->plan);
     pthread_mutex_destroy(&snapshot->lock);
     free(snapshot);

@@ -55,7 +55,7 @@ static const struct {
      "\":{\"step\":2,\"last_id\":2,\"paused\":true,\"tables\":[],\"known\":\"\"}}"},
 };
 
-static struct mr_checkpoint parse(const char *record)
+static struct mr_checkpoint stored_test_parse(const char *record)
 {
     struct mr_checkpoint read = {0};
     assert_true(mr_state_parse(record, strlen(record), mr_copy_section_kinds, &read));
@@ -67,7 +67,7 @@ static void test_records_of_older_builds_are_written_again(void **state)
 {
     (void)state;
     for (size_t i = 0; i < MR_ARRAY_LEN(golden); i++) {
-        struct mr_checkpoint read = parse(golden[i].record);
+        struct mr_checkpoint read = stored_test_parse(golden[i].record);
         struct mr_checkpoint written = {
             .identity = read.identity, .end_lsn = read.end_lsn, .position = read.position};
         struct mr_copy_stored *copy = mr_copy_stored_of(&read);
@@ -118,7 +118,7 @@ static void test_what_older_records_say(void **state)
         {0, true, 41, 3}, {0, true, 1, 0}, {0x1f000000a0, true, 2, 0},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(golden); i++) {
-        struct mr_checkpoint read = parse(golden[i].record);
+        struct mr_checkpoint read = stored_test_parse(golden[i].record);
         struct mr_asked_stored *asked = mr_asked_stored_of(&read);
         assert_int_equal(mr_checkpoint_begins(&read), says[i].begins);
         assert_int_equal(mr_checkpoint_has_stream(&read), says[i].has_stream);

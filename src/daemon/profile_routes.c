@@ -32,7 +32,7 @@ struct list {
     char text[200];
 };
 
-static struct list list_of(const char *const *words)
+static struct list profile_routes_list_of(const char *const *words)
 {
     struct list list = {0};
     for (int i = 0; words[i] != NULL; i++) {
@@ -53,7 +53,8 @@ static int wanted_word(struct mr_http_request *request, const char *name, const 
         }
     }
     if (given != NULL) {
-        mr_http_fail(request, 400, "parameter %s must be one of: %s", name, list_of(words).text);
+        mr_http_fail(request, 400, "parameter %s must be one of: %s", name,
+                     profile_routes_list_of(words).text);
     }
     return given == NULL ? fallback : -1;
 }
@@ -137,13 +138,13 @@ static bool are_names_good(struct mr_http_request *request, const char *const *o
     const char *unknown = mr_http_parameter_beyond(request, known);
     if (unknown != NULL) {
         mr_http_fail(request, 400, "there is no parameter %.64s here; there are %s", unknown,
-                     list_of(known).text);
+                     profile_routes_list_of(known).text);
     }
     return unknown == NULL;
 }
 
-static void answer(struct mr_http_request *request, const struct mr_profile *profile,
-                   const struct wish *wish)
+static void profile_routes_answer(struct mr_http_request *request, const struct mr_profile *profile,
+                                  const struct wish *wish)
 {
     size_t len = 0;
     char *bytes;
@@ -310,7 +311,7 @@ static void answer_page(void *context, struct mr_http_request *request)
     mr_symbols_lock();
     mr_profile_filter(&profile, wish.thread, wish.stage);
     mr_symbols_unlock();
-    answer(request, &profile, &wish);
+    profile_routes_answer(request, &profile, &wish);
     mr_profile_done(&profile);
 }
 

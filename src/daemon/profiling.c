@@ -51,8 +51,8 @@ void mr_profiling_end(void)
 }
 
 /* By stage, but for the allocator's, whose time is its caller's. */
-static void expose_stages(struct mr_exposition *out, enum mr_metric_id metric,
-                          const uint64_t values[MR_STAGES])
+static void profiling_expose_stages(struct mr_exposition *out, enum mr_metric_id metric,
+                                    const uint64_t values[MR_STAGES])
 {
     mr_expose_begin(out, metric);
     for (int i = MR_STAGE_RECEIVE; i < MR_STAGES; i++) {
@@ -77,14 +77,14 @@ void mr_profiling_metrics(struct mr_buffer *to)
     struct mr_exposition *out = &exposition;
     struct mr_profiler_stats stats;
     mr_profiler_stats(&stats);
-    expose_stages(out, MR_METRIC_STAGE_CPU, stats.stage_cpu_ns);
+    profiling_expose_stages(out, MR_METRIC_STAGE_CPU, stats.stage_cpu_ns);
     mr_expose_begin(out, MR_METRIC_TABLE_CPU);
     for (uint32_t i = 0; i < stats.table_times.count; i++) {
         mr_expose_ns(out, (const char *[]){stats.table_times.tables[i].name},
                      stats.table_times.tables[i].cpu_ns);
     }
-    expose_stages(out, MR_METRIC_STAGE_ALLOCATIONS, stats.stage_alloc_objects);
-    expose_stages(out, MR_METRIC_STAGE_ALLOCATED, stats.stage_alloc_bytes);
+    profiling_expose_stages(out, MR_METRIC_STAGE_ALLOCATIONS, stats.stage_alloc_objects);
+    profiling_expose_stages(out, MR_METRIC_STAGE_ALLOCATED, stats.stage_alloc_bytes);
     mr_expose_one_u64(out, MR_METRIC_PROFILER_FREQUENCY, stats.frequency_hz);
     mr_expose_one_u64(out, MR_METRIC_PROFILER_SAMPLES, stats.sampler.samples);
     mr_expose_one_u64(out, MR_METRIC_PROFILER_LOST, stats.sampler.lost);

@@ -61,18 +61,18 @@ struct mr_reload {
     uint32_t next_answer;
 };
 
-static const char *text_of(const struct reading *reading, enum list which)
+static const char *reload_text_of(const struct reading *reading, enum list which)
 {
     const char *data = reading->lists[which].data;
     return data == NULL ? "" : data;
 }
 
-static bool has(const struct reading *reading, enum list which)
+static bool reload_has(const struct reading *reading, enum list which)
 {
     return reading->lists[which].data != NULL;
 }
 
-static void add_name(struct mr_text *to, const char *name)
+static void reload_add_name(struct mr_text *to, const char *name)
 {
     mr_text_format(to, "%s%s", to->data == NULL ? "" : ", ", name);
 }
@@ -94,12 +94,13 @@ static void add_problem(struct reading *reading, mr_status status, const char *f
     }
 }
 
-static void take_difference(void *context, const struct mr_option *option)
+static void reload_take_difference(void *context, const struct mr_option *option)
 {
     struct reading *reading = context;
-    add_name(&reading->lists[mr_option_is_live(option) ? CHANGED : NEEDS_RESTART], option->path);
+    reload_add_name(&reading->lists[mr_option_is_live(option) ? CHANGED : NEEDS_RESTART],
+                    option->path);
     if (option->reload == MR_RELOAD_RULE) {
-        add_name(&reading->rules, option->path);
+        reload_add_name(&reading->rules, option->path);
     }
     reading->patterns |= option->part == MR_PART_CAPTURE && option->reload == MR_RELOAD_BETWEEN;
     reading->publication |= option->reload == MR_RELOAD_PUBLICATION;
@@ -116,7 +117,7 @@ static void take_problems(struct reading *reading)
     }
 }
 
-static mr_status read_file(struct reading *reading)
+static mr_status reload_read_file(struct reading *reading)
 {
     const struct mr_config *newest = reading->reload->newest;
     mr_status status = mr_daemon_reload(reading->started, &reading->wanted);
@@ -126,7 +127,8 @@ static mr_status read_file(struct reading *reading)
     if (fault != NULL) {
         return mr_fail(&reading->error, MR_ERR_CONFIG, "%s; nothing was changed", fault);
     }
-    mr_config_differences(reading->started, newest, reading->wanted, take_difference, reading);
+    mr_config_differences(reading->started, newest, reading->wanted, reload_take_difference,
+                          reading);
     mr_config_name_reloaded(reading->started, reading->wanted);
     reading->patterns &= reading->running->source.captured.pattern_count +
                              reading->wanted->source.captured.pattern_count >
@@ -137,11 +139,11 @@ static mr_status read_file(struct reading *reading)
 /* Other tables are wanted, other patterns of tables, or other rows and columns of theirs. */
 static bool has_tables(const struct reading *reading)
 {
-    return has(reading, TABLES_ADDED) || has(reading, TABLES_REMOVED) || reading->patterns ||
-           reading->publication;
+    return reload_has(reading, TABLES_ADDED) || reload_has(reading, TABLES_REMOVED) ||
+           reading->patterns || reading->publication;
 }
 
-static bool has_context(const struct reading *reading)
+static bool reload_has_context(const struct reading *reading)
 {
     return !mr_strings_equal(&reading->running->values.context_headers,
                              &reading->wanted->values.context_headers);
@@ -166,8 +168,8 @@ static uint32_t list_beyond(struct mr_text *to, const struct mr_pg_source_option
     return count;
 }
 
-static void take_finding(void *context, enum mr_finding_level level, mr_status status,
-                         const char *subject, const char *finding, const char *remedy)
+static void reload_take_finding(void *context, enum mr_finding_level level, mr_status status,
+                                const char *subject, const char *finding, const char *remedy)
 {
     if (level != MR_FINDING_OK) {
         add_problem(context, level == MR_FINDING_ERROR ? status : MR_OK, "%s%s %s%s%s",
@@ -177,11 +179,11 @@ static void take_finding(void *context, enum mr_finding_level level, mr_status s
 }
 
 /* mr_finding_fn: the same, where the look has reported the rest. */
-static void take_error(void *context, enum mr_finding_level level, mr_status status,
-                       const char *subject, const char *finding, const char *remedy)
+static void reload_take_error(void *context, enum mr_finding_level level, mr_status status,
+                              const char *subject, const char *finding, const char *remedy)
 {
     if (level == MR_FINDING_ERROR) {
-        take_finding(context, level, status, subject, finding, remedy);
+        reload_take_finding(context, level, status, subject, finding, remedy);
     }
 }
 
@@ -204,13 +206,13 @@ static mr_status check_tables(struct reading *reading, const struct mr_table_nam
     options.checked.named = wanted->checked.named;
     options.checked.named_count = wanted->checked.named_count;
     return found(reading, mr_pg_check_change(&options, added, count, reading->reload->stop_fd,
-                                             take_finding, reading, &reading->error));
+                                             reload_take_finding, reading, &reading->error));
 }
 
 /* Until the restart, rows of such a table would go out as they must not: in the clear, by another key, to another topic. */
-static mr_status check_rules(struct reading *reading)
+static mr_status reload_check_rules(struct reading *reading)
 {
-    bool joins = has(reading, TABLES_ADDED);
+    bool joins = reload_has(reading, TABLES_ADDED);
     if (reading->rules.data == NULL || (!joins && !reading->patterns)) {
         return MR_OK;
     }
@@ -218,7 +220,7 @@ static mr_status check_rules(struct reading *reading)
         &reading->error, MR_ERR_CONFIG,
         "new tables join the stream (%s), and a change of %s, which may apply to their rows, "
         "needs a restart: restart millrace with this file; nothing was changed",
-        joins ? text_of(reading, TABLES_ADDED) : "patterns of tables are different",
+        joins ? reload_text_of(reading, TABLES_ADDED) : "patterns of tables are different",
         reading->rules.data);
 }
 
@@ -231,11 +233,11 @@ static mr_status change_publication(struct reading *reading, bool change)
         return MR_OK;
     }
     return found(reading, mr_pg_change_publication(&options, change, reading->reload->stop_fd,
-                                                   change ? take_error : take_finding, reading,
-                                                   &reading->error));
+                                                   change ? reload_take_error : reload_take_finding,
+                                                   reading, &reading->error));
 }
 
-static mr_status compare(struct reading *reading)
+static mr_status reload_compare(struct reading *reading)
 {
     const struct mr_pg_source_options *running = &reading->running->source;
     const struct mr_pg_source_options *wanted = &reading->wanted->source;
@@ -243,7 +245,7 @@ static mr_status compare(struct reading *reading)
         MR_NEW_ARRAY(struct mr_table_name, wanted->captured.table_count);
     uint32_t count = list_beyond(&reading->lists[TABLES_ADDED], wanted, running, added);
     list_beyond(&reading->lists[TABLES_REMOVED], running, wanted, NULL);
-    MR_TRY(check_rules(reading));
+    MR_TRY(reload_check_rules(reading));
     if (!has_tables(reading)) {
         return MR_OK;
     }
@@ -257,7 +259,7 @@ static void look_at_secrets(struct reading *reading)
     const struct mr_secret_files *files = &reading->started->secrets;
     for (uint32_t i = 0; i < files->count; i++) {
         if (mr_secret_look(files->items[i].secret)) {
-            add_name(&reading->lists[SECRETS], files->items[i].what);
+            reload_add_name(&reading->lists[SECRETS], files->items[i].what);
         }
     }
 }
@@ -274,7 +276,7 @@ static mr_status apply(struct reading *reading)
     const struct mr_pipeline_change change = {
         .options = &wanted->daemon->pipeline,
         .encode = &wanted->encode,
-        .source = has_tables(reading) || has_context(reading) ? &wanted->source : NULL,
+        .source = has_tables(reading) || reload_has_context(reading) ? &wanted->source : NULL,
     };
     if (has_tables(reading) &&
         mr_copies_stats(options->copies).state != MR_COPY_RUNNING) { /* else it is refused */
@@ -295,10 +297,10 @@ static void log_outcome(const struct reading *reading, const char *outcome, mr_s
         return;
     }
     for (unsigned i = 0; i < PROBLEMS; i++) {
-        fields[i] = MR_LOG_STR(list_names[i], text_of(reading, (enum list)i));
+        fields[i] = MR_LOG_STR(list_names[i], reload_text_of(reading, (enum list)i));
     }
     bool is_look = strcmp(outcome, "checked") == 0;
-    mr_log_write(has(reading, NEEDS_RESTART) ? MR_LOG_WARN : MR_LOG_INFO,
+    mr_log_write(reload_has(reading, NEEDS_RESTART) ? MR_LOG_WARN : MR_LOG_INFO,
                  is_look ? "reload_checked" : "reloaded",
                  strcmp(outcome, "applied") == 0
                      ? "the configuration file was read again, and what may change has changed"
@@ -322,13 +324,13 @@ static char *make_answer(const struct reading *reading, const char *outcome, mr_
         mr_status_exit_code(may_work_later(status) ? MR_ERR_TRANSIENT : status));
     cJSON_AddStringToObject(object, "error", status == MR_OK ? "" : reading->error.text);
     for (size_t i = 0; i < LISTS; i++) {
-        cJSON_AddStringToObject(object, list_names[i], text_of(reading, (enum list)i));
+        cJSON_AddStringToObject(object, list_names[i], reload_text_of(reading, (enum list)i));
     }
     return mr_object_text(object);
 }
 
 /* What was read is in effect now, in place of what was before, or it is forgotten. */
-static void settle(struct reading *reading, bool in_effect)
+static void reload_settle(struct reading *reading, bool in_effect)
 {
     struct mr_reload *reload = reading->reload;
     struct mr_config *over = reading->wanted;
@@ -363,21 +365,21 @@ static char *run_once(struct mr_reload *reload, bool applies, bool watched)
                               .started = started,
                               .running = reload->newest == NULL ? started : reload->newest};
     const char *outcome = "unchanged";
-    mr_status status = read_file(&reading);
-    status = MR_THEN(status, compare(&reading));
+    mr_status status = reload_read_file(&reading);
+    status = MR_THEN(status, reload_compare(&reading));
     bool in_effect = false;
-    if (status == MR_OK && has(&reading, CHANGED)) {
+    if (status == MR_OK && reload_has(&reading, CHANGED)) {
         outcome = applies ? "applied" : "checked";
         status = applies ? apply(&reading) : MR_OK;
         in_effect = applies && status == MR_OK;
     }
     if (status == MR_OK && applies) {
         look_at_secrets(&reading);
-        outcome = has(&reading, SECRETS) ? "applied" : outcome;
+        outcome = reload_has(&reading, SECRETS) ? "applied" : outcome;
     }
     outcome = status == MR_OK ? outcome : "refused";
     conclude(&reading, outcome, status, applies, watched);
-    settle(&reading, in_effect);
+    reload_settle(&reading, in_effect);
     char *answer = make_answer(&reading, outcome, status);
     for (size_t i = 0; i < LISTS; i++) {
         mr_text_done(&reading.lists[i]);
@@ -446,7 +448,7 @@ static void begin_thread(struct mr_reload *reload)
 }
 
 /* The number of the request; 0: it can't be taken. */
-static uint64_t ask(struct mr_reload *reload, bool applies)
+static uint64_t reload_ask(struct mr_reload *reload, bool applies)
 {
     MR_HOLD(&reload->lock);
     begin_thread(reload);
@@ -459,7 +461,7 @@ static uint64_t ask(struct mr_reload *reload, bool applies)
 
 void mr_reload_ask(struct mr_reload *reload)
 {
-    ask(reload, true);
+    reload_ask(reload, true);
 }
 
 /* The client has a file whose content is `digest` (NULL, "": none): it asks about another one. */
@@ -487,7 +489,7 @@ static void post_reload(void *context, struct mr_http_request *request)
         fputs("}\n", to);
         return;
     }
-    uint64_t number = ask(reload, dry_run == 0);
+    uint64_t number = reload_ask(reload, dry_run == 0);
     if (number == 0) {
         mr_http_fail(request, 503, "millrace is ending");
         return;
@@ -497,7 +499,7 @@ static void post_reload(void *context, struct mr_http_request *request)
 }
 
 /* Of several readings after the request the first is its own. */
-static void get_outcome(void *context, struct mr_http_request *request)
+static void reload_get_outcome(void *context, struct mr_http_request *request)
 {
     struct mr_reload *reload = context;
     int64_t number;
@@ -533,7 +535,7 @@ struct mr_reload *mr_reload_new(const struct mr_reload_options *options)
     mr_cond_init(&reload->wake);
     static const struct mr_http_route routes[] = {
         {.path = "/api/reload", .handler = post_reload, .post = true, .commands = true},
-        {.path = "/api/reload/outcome", .handler = get_outcome, .commands = true},
+        {.path = "/api/reload/outcome", .handler = reload_get_outcome, .commands = true},
     };
     if (options->http != NULL) {
         mr_http_add_all(options->http, routes, MR_ARRAY_LEN(routes), reload);

@@ -377,7 +377,7 @@ static uint32_t next_signal(int signal_fd)
 }
 
 /* Passes signals on until the pipeline has ended. The second stop leaves no time for anything. */
-static void wait_for_end(const struct app *app, int signal_fd, int done_fd)
+static void run_wait_for_end(const struct app *app, int signal_fd, int done_fd)
 {
     bool stopped = false;
     struct pollfd fds[2] = {
@@ -487,7 +487,7 @@ static mr_status app_start(struct app *app, int done_fd, struct mr_error *ret_er
 static mr_status app_run(struct app *app, int signal_fd, int done_fd, struct mr_error *ret_error)
 {
     MR_TRY(app_start(app, done_fd, ret_error));
-    wait_for_end(app, signal_fd, done_fd);
+    run_wait_for_end(app, signal_fd, done_fd);
     mr_status status = mr_pipeline_join(app->pipeline, ret_error);
     if (app->config->values.stay_up != 0 && needs_person(status)) {
         stay_up(app, signal_fd, status, ret_error);
@@ -504,7 +504,7 @@ static uint64_t limit_of(int resource)
 
 /* What runs into a limit later ends in the middle, some of it inside a library: so much is there from the start. Some thirty descriptors
  * are open then, and each broker is one more; code and stacks of ten threads are 118 MiB of addresses beside the memory that is allowed. */
-static mr_status check_limits(const struct mr_config *config, struct mr_error *ret_error)
+static mr_status run_check_limits(const struct mr_config *config, struct mr_error *ret_error)
 {
     enum { DESCRIPTORS_MIN = 64 };
     uint64_t address_min = config->daemon->pipeline.memory_bytes + (UINT64_C(128) << 20);
@@ -530,7 +530,7 @@ mr_status mr_daemon_run(struct mr_config *config, struct mr_error *ret_error)
     struct app app = {.config = config, .leave_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     int signal_fd = mr_thread_signals(false);
     int done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    mr_status status = check_limits(config, ret_error);
+    mr_status status = run_check_limits(config, ret_error);
     if (status == MR_OK && (signal_fd < 0 || done_fd < 0 || app.leave_fd < 0)) {
         status = mr_fail(ret_error, MR_ERR_SYSTEM, "no descriptors left: %s", strerror(errno));
     }

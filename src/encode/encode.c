@@ -208,8 +208,8 @@ static struct mr_plan *known_plan(const struct mr_encoder *encoder,
     return number == MR_INDEX_NONE ? NULL : encoder->plans.items[number];
 }
 
-static mr_status make_plan(struct mr_encoder *encoder, const struct mr_relation *relation,
-                           struct mr_plan **ret_plan, struct mr_error *ret_error)
+static mr_status encode_make_plan(struct mr_encoder *encoder, const struct mr_relation *relation,
+                                  struct mr_plan **ret_plan, struct mr_error *ret_error)
 {
     struct mr_plans *plans = &encoder->plans;
     struct mr_plan *plan = mr_plan_new(encoder, relation, ret_error);
@@ -231,7 +231,7 @@ mr_status mr_plan_for(struct mr_encoder *encoder, const struct mr_relation *rela
 {
     struct mr_plan *plan = known_plan(encoder, relation);
     if (MR_UNLIKELY(plan == NULL)) {
-        MR_TRY(make_plan(encoder, relation, &plan, ret_error));
+        MR_TRY(encode_make_plan(encoder, relation, &plan, ret_error));
     }
     encoder->last_plan = plan;
     *ret_plan = plan;

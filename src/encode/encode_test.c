@@ -31,7 +31,7 @@ static void fixture_open(struct fixture *fixture)
     mr_encoder_set_clock(fixture->encoder, INT64_C(1700000001234567890));
 }
 
-static int setup(void **state)
+static int encode_test_setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     static const char *const all_messages[] = {"*"};
@@ -65,7 +65,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int encode_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     mr_encoder_free(fixture->encoder);
@@ -83,9 +83,10 @@ static struct mr_datum text(const char *value)
 static const struct mr_datum null = {.kind = MR_DATUM_NULL};
 static const struct mr_datum unchanged = {.kind = MR_DATUM_UNCHANGED};
 
-static struct mr_change change_of(const struct fixture *fixture, enum mr_op op,
-                                  enum mr_tuple_kind before_kind, const struct mr_datum *before,
-                                  const struct mr_datum *after)
+static struct mr_change encode_test_change_of(const struct fixture *fixture, enum mr_op op,
+                                              enum mr_tuple_kind before_kind,
+                                              const struct mr_datum *before,
+                                              const struct mr_datum *after)
 {
     return (struct mr_change){
         .op = op,
@@ -98,25 +99,27 @@ static struct mr_change change_of(const struct fixture *fixture, enum mr_op op,
     };
 }
 
-static mr_status encode_into(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind before_kind,
-                             const struct mr_datum *before, const struct mr_datum *after,
-                             uint8_t *bytes, size_t size)
+static mr_status encode_test_encode_into(struct fixture *fixture, enum mr_op op,
+                                         enum mr_tuple_kind before_kind,
+                                         const struct mr_datum *before,
+                                         const struct mr_datum *after, uint8_t *bytes, size_t size)
 {
     if (fixture->encoder == NULL) {
         fixture_open(fixture);
     }
-    struct mr_change change = change_of(fixture, op, before_kind, before, after);
+    struct mr_change change = encode_test_change_of(fixture, op, before_kind, before, after);
     struct mr_buffer buffer = mr_buffer_init(bytes, size);
     return mr_encode_change(fixture->encoder, &change, &buffer, fixture->records, &fixture->count,
                             &fixture->error);
 }
 
 /* What takes the place of an item whose largest record has `bytes`. */
-static mr_status encode_placed(struct fixture *fixture, enum mr_op op,
-                               enum mr_tuple_kind before_kind, const struct mr_datum *before,
-                               const struct mr_datum *after, size_t limit)
+static mr_status encode_test_encode_placed(struct fixture *fixture, enum mr_op op,
+                                           enum mr_tuple_kind before_kind,
+                                           const struct mr_datum *before,
+                                           const struct mr_datum *after, size_t limit)
 {
-    struct mr_change change = change_of(fixture, op, before_kind, before, after);
+    struct mr_change change = encode_test_change_of(fixture, op, before_kind, before, after);
     struct mr_item item = {.change = &change};
     struct mr_oversize_case oversize = {.bytes = 9999, .limit = limit, .reason = "message_max"};
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
@@ -124,11 +127,12 @@ static mr_status encode_placed(struct fixture *fixture, enum mr_op op,
                               &fixture->count, &fixture->error);
 }
 
-static mr_status encode(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind before_kind,
-                        const struct mr_datum *before, const struct mr_datum *after)
+static mr_status encode_test_encode(struct fixture *fixture, enum mr_op op,
+                                    enum mr_tuple_kind before_kind, const struct mr_datum *before,
+                                    const struct mr_datum *after)
 {
-    return encode_into(fixture, op, before_kind, before, after, fixture->bytes,
-                       sizeof(fixture->bytes));
+    return encode_test_encode_into(fixture, op, before_kind, before, after, fixture->bytes,
+                                   sizeof(fixture->bytes));
 }
 
 static void assert_value(const struct mr_record *record, const char *want)
@@ -161,7 +165,7 @@ static void test_debezium_insert(void **state)
 {
     struct fixture *fixture = *state;
     struct mr_datum row[] = {text("1"), text("a\"b"), text("1.5"), text("t")};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_string_equal(fixture->records[0].topic->name, "srv.public.t");
     assert_key(&fixture->records[0], "{\"id\":1}");
@@ -178,7 +182,7 @@ static void test_debezium_sequence_and_origin(void **state)
     struct fixture *fixture = *state;
     struct mr_datum row[] = {text("1"), null, text("NaN"), text("f")};
     fixture->transaction.last_commit_lsn = 4096;
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_value(
         &fixture->records[0],
         "{\"before\":null,\"after\":{\"id\":1,\"v\":null,\"f\":\"NaN\",\"b\":false}" SOURCE(
@@ -186,7 +190,7 @@ static void test_debezium_sequence_and_origin(void **state)
     fixture->transaction.commit_lsn = 0x3000;
     fixture->transaction.origin = MR_SLICE("el\"se");
     fixture->transaction.origin_lsn = 9;
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_value_has(&fixture->records[0], "\"origin\":\"el\\\"se\",\"origin_lsn\":9}");
 }
 
@@ -195,14 +199,14 @@ static void test_debezium_update_and_delete(void **state)
     struct fixture *fixture = *state;
     struct mr_datum old[] = {text("1"), text("old"), text("1"), text("t")};
     struct mr_datum row[] = {text("1"), text("new"), text("-Infinity"), null};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_value(
         &fixture->records[0],
         "{\"before\":{\"id\":1,\"v\":\"old\",\"f\":1,\"b\":true},\"after\":{\"id\":1,\"v\":"
         "\"new\",\"f\":\"-Infinity\",\"b\":null}" SOURCE("null") "\"u\"" CLOCK);
     struct mr_datum key[] = {text("1"), null, null, null};
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, key, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, key, NULL), MR_OK);
     assert_int_equal(fixture->count, 2);
     assert_value(&fixture->records[0],
                  "{\"before\":{\"id\":1,\"v\":null,\"f\":null,\"b\":null},\"after\":null" SOURCE(
@@ -217,7 +221,7 @@ static void test_debezium_delete_without_tombstone(void **state)
     struct fixture *fixture = *state;
     fixture->options.tombstones = false;
     struct mr_datum key[] = {text("1"), null, null, null};
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, key, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, key, NULL), MR_OK);
     assert_int_equal(fixture->count, 1);
 }
 
@@ -226,7 +230,7 @@ static void test_debezium_key_change(void **state)
     struct fixture *fixture = *state;
     struct mr_datum key[] = {text("1"), null, null, null};
     struct mr_datum row[] = {text("2"), text("x"), null, null};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
     assert_int_equal(fixture->count, 3);
     assert_key(&fixture->records[0], "{\"id\":1}");
     assert_value_has(&fixture->records[0], "\"op\":\"d\"");
@@ -256,7 +260,8 @@ static void test_debezium_key_change_skipped(void **state)
                  {1u << MR_OP_UPDATE | 1u << MR_OP_DELETE, 1, false}};
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         fixture->options.skipped_operations = cases[i].skipped;
-        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, after), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, after),
+                         MR_OK);
         assert_int_equal(fixture->count, cases[i].count);
         if (fixture->count > 0) {
             assert_value_has(&fixture->records[0],
@@ -266,7 +271,7 @@ static void test_debezium_key_change_skipped(void **state)
         fixture->encoder = NULL;
     }
     fixture->options.skipped_operations = 1u << MR_OP_UPDATE;
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, after, after), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, after, after), MR_OK);
     assert_int_equal(fixture->count, 0);
 }
 
@@ -278,15 +283,18 @@ static void test_unchanged_rows_are_skipped(void **state)
     struct mr_datum same[] = {text("1"), unchanged, null, text("t")};
     struct mr_datum other[] = {text("1"), text("b"), null, text("t")};
     struct mr_datum filled[] = {text("1"), text("a"), text("0"), text("t")};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, same), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, same), MR_OK);
     assert_int_equal(fixture->count, 0);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, other), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, other),
+                     MR_OK);
     assert_int_equal(fixture->count, 1);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, filled), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, filled),
+                     MR_OK);
     assert_int_equal(fixture->count, 1);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, before), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, before),
+                     MR_OK);
     assert_int_equal(fixture->count, 1); /* the key alone tells nothing of the rest */
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, before, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, before, NULL), MR_OK);
     assert_int_equal(fixture->count, 2);
 }
 
@@ -301,7 +309,8 @@ static void test_schema_event(void **state)
     fixture->columns[2].type_oid = 70000;
     /* Until its record is kept, it comes again. */
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved),
+                         MR_OK);
         assert_int_equal(fixture->count, 4);
         assert_string_equal(fixture->records[0].topic->name, "forms");
         assert_int_equal(fixture->records[0].part, 9);
@@ -322,25 +331,26 @@ static void test_schema_event(void **state)
                  "{\"name\":\"b\",\"type\":\"bool\",\"type_oid\":16,\"type_modifier\":0,\"in_"
                  "identity\":false}],"
                  "\"source\":{\"ts_us\":1700000000000001,\"txId\":555,\"lsn\":7936}}");
-    struct mr_change change = change_of(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved);
+    struct mr_change change =
+        encode_test_change_of(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved);
     struct mr_item item = {.change = &change};
     mr_encoder_count(fixture->encoder, &item, fixture->records, fixture->count);
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     /* Another version is announced again. */
     mr_encoder_forget(fixture->encoder, &fixture->relation);
-    assert_int_equal(encode(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1); /* a copy's rows belong to no place of the stream */
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 2);
 }
 
 /* Encodes a change at that ordinal and counts it, as the pipeline does. */
-static void keep(struct fixture *fixture, uint64_t ordinal, enum mr_op op,
-                 const struct mr_datum *before, const struct mr_datum *after)
+static void encode_test_keep(struct fixture *fixture, uint64_t ordinal, enum mr_op op,
+                             const struct mr_datum *before, const struct mr_datum *after)
 {
     enum mr_tuple_kind kind = before == NULL ? MR_TUPLE_NONE : MR_TUPLE_KEY;
-    struct mr_change change = change_of(fixture, op, kind, before, after);
+    struct mr_change change = encode_test_change_of(fixture, op, kind, before, after);
     change.position.ordinal = ordinal;
     struct mr_item item = {.change = &change};
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
@@ -360,7 +370,7 @@ static void assert_holds(const struct mr_record *record, const char *want)
     assert_non_null(memmem(record->value, record->value_len, want, strlen(want)));
 }
 
-static void end_transaction(struct fixture *fixture)
+static void encode_test_end_transaction(struct fixture *fixture)
 {
     fixture->transaction.end_lsn = 0x2100;
     struct mr_transaction_end end = {.transaction = &fixture->transaction,
@@ -385,7 +395,7 @@ static void test_transaction(void **state)
     struct mr_datum row[] = {text("1"), text("a"), null, null};
     struct mr_datum moved[] = {text("2"), text("a"), null, null};
     struct mr_datum key[] = {text("1"), null, null, null};
-    keep(fixture, 1, MR_OP_INSERT, NULL, row);
+    encode_test_keep(fixture, 1, MR_OP_INSERT, NULL, row);
     assert_true(mr_encoder_has_begun(fixture->encoder));
     assert_int_equal(fixture->count, 3); /* BEGIN, the form, the row */
     assert_string_equal(fixture->records[0].topic->name, "srv.transaction");
@@ -401,7 +411,7 @@ static void test_transaction(void **state)
                  "\"data_collection_order\":1},\"op\":\"c\",\"ts_ms\"");
 
     /* A changed key is two events; its tombstone is none. */
-    keep(fixture, 2, MR_OP_UPDATE, key, moved);
+    encode_test_keep(fixture, 2, MR_OP_UPDATE, key, moved);
     assert_int_equal(fixture->count, 3);
     assert_holds(&fixture->records[0],
                  "\"total_order\":2,\"data_collection_order\":2},\"op\":\"d\"");
@@ -411,14 +421,14 @@ static void test_transaction(void **state)
     /* Another table, and this one again in another version. */
     mr_encoder_forget(fixture->encoder, &fixture->relation);
     fixture->relation.table = (char *)"o\"o";
-    keep(fixture, 3, MR_OP_INSERT, NULL, row);
+    encode_test_keep(fixture, 3, MR_OP_INSERT, NULL, row);
     assert_holds(&fixture->records[1], "\"total_order\":4,\"data_collection_order\":1}");
     mr_encoder_forget(fixture->encoder, &fixture->relation);
     fixture->relation.table = (char *)"t";
-    keep(fixture, 4, MR_OP_INSERT, NULL, row);
+    encode_test_keep(fixture, 4, MR_OP_INSERT, NULL, row);
     assert_holds(&fixture->records[1], "\"total_order\":5,\"data_collection_order\":4}");
 
-    end_transaction(fixture);
+    encode_test_end_transaction(fixture);
     assert_int_equal(fixture->count, 1);
     assert_int_equal(fixture->records[0].part, 9);
     assert_int_equal(fixture->records[0].position.ordinal, 5);
@@ -499,7 +509,7 @@ static void test_transaction_copies_and_messages(void **state)
     fixture_open(fixture);
     mr_encoder_begin(fixture->encoder, &fixture->transaction, false);
     struct mr_datum row[] = {text("1"), text("a"), null, null};
-    struct mr_change copied = change_of(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row);
+    struct mr_change copied = encode_test_change_of(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row);
     copied.copy_mark = MR_COPY_INCREMENTAL;
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
     assert_int_equal(mr_encode_change(fixture->encoder, &copied, &buffer, fixture->records,
@@ -527,7 +537,7 @@ static void test_transaction_copies_and_messages(void **state)
                      "\"data_collection_order\":1},\"message\"");
         assert_int_equal(mr_encoder_pass(fixture->encoder, &item, &fixture->error), MR_OK);
     }
-    end_transaction(fixture);
+    encode_test_end_transaction(fixture);
     assert_holds(&fixture->records[0],
                  "\"event_count\":1,\"data_collections\":["
                  "{\"data_collection\":\"LOGICAL_DECODING_MESSAGE\",\"event_count\":1}]");
@@ -545,10 +555,10 @@ static void test_transaction_tables_in_order(void **state)
         char name[] = "table_\0";
         name[6] = (char)('a' + i);
         fixture->relation.table = name;
-        keep(fixture, (uint64_t)i + 1, MR_OP_INSERT, NULL, row);
+        encode_test_keep(fixture, (uint64_t)i + 1, MR_OP_INSERT, NULL, row);
         mr_encoder_forget(fixture->encoder, &fixture->relation);
     }
-    end_transaction(fixture);
+    encode_test_end_transaction(fixture);
     char order[14] = "";
     const char *value = (const char *)fixture->records[0].value;
     for (size_t i = 0; i < 13; i++) {
@@ -577,11 +587,12 @@ static void assert_shaped(struct fixture *fixture, const struct mr_column_rule *
     mr_encoder_free(fixture->encoder);
     fixture->encoder = NULL;
     if (after == NULL) {
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_ERR_CONFIG);
         assert_non_null(strstr(fixture->error.text, "part of the key"));
         return;
     }
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_value_has(&fixture->records[0], after);
 }
 
@@ -625,7 +636,7 @@ static void test_topic_delimiter(void **state)
     struct fixture *fixture = *state;
     fixture->options.topic_delimiter = "_-";
     struct mr_datum row[] = {text("1"), null, null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_string_equal(fixture->records[0].topic->name, "srv_-public_-t");
 }
 
@@ -656,7 +667,7 @@ static void test_topic_of_any_letters(void **state)
 static void test_debezium_truncate_has_no_key(void **state)
 {
     struct fixture *fixture = *state;
-    assert_int_equal(encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
     assert_null(fixture->records[0].key);
     assert_value(&fixture->records[0],
                  "{\"before\":null,\"after\":null" SOURCE("null") "\"t\"" CLOCK);
@@ -667,9 +678,9 @@ static void test_unchanged_value(void **state)
     struct fixture *fixture = *state;
     struct mr_datum old[] = {text("1"), text("kept"), null, null};
     struct mr_datum row[] = {text("1"), unchanged, null, null};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_value_has(&fixture->records[0], "\"v\":\"__unavailable\"");
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
     assert_value_has(&fixture->records[0], "\"after\":{\"id\":1,\"v\":\"kept\"");
 }
 
@@ -680,7 +691,7 @@ static void test_key_of_several_columns(void **state)
     fixture->key_columns[1] = 0;
     fixture->relation.key_count = 2;
     struct mr_datum row[] = {text("1"), text("x"), null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"v\":\"x\",\"id\":1}");
 }
 
@@ -696,7 +707,8 @@ static void test_keys_that_are_not_utf8_stay_apart(void **state)
         {"\xC3\xA9", "{\"v\":\"\xC3\xA9\"}"},         {"\xC3", "{\"v\":{\"hex\":\"c3\"}}"}};
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_datum row[] = {text("1"), text(cases[i].text), null, null};
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_OK);
         assert_key(&fixture->records[0], cases[i].key);
     }
 }
@@ -725,7 +737,8 @@ static void test_keys_that_are_no_numbers_stay_apart(void **state)
         mr_encoder_free(fixture->encoder);
         fixture->encoder = NULL;
         struct mr_datum row[] = {text("1"), null, null, text(cases[i].text)};
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_OK);
         snprintf(want, sizeof(want), "{\"%s\":%s}", column->name, cases[i].key);
         assert_key(&fixture->records[0], want);
         snprintf(want, sizeof(want), "\"%s\":%s}", column->name, cases[i].value);
@@ -733,13 +746,13 @@ static void test_keys_that_are_no_numbers_stay_apart(void **state)
     }
     struct mr_datum before[] = {null, null, null, text("NaN")};
     struct mr_datum after[] = {text("1"), null, null, text("Infinity")};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, after), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, after), MR_OK);
     assert_int_equal(fixture->count, 3); /* the row moves */
     snprintf(want, sizeof(want), "{\"%s\":{\"text\":\"NaN\"}}", column->name);
     assert_key(&fixture->records[0], want);
 }
 
-static void test_text_that_is_not_utf8(void **state)
+static void test_encode_text_that_is_not_utf8(void **state)
 {
     struct fixture *fixture = *state;
     struct mr_datum row[] = {text("1"), text("a\xff\xC3"), null, null};
@@ -754,7 +767,7 @@ static void test_text_that_is_not_utf8(void **state)
         fixture->options.invalid_utf8 = cases[i].choice;
         mr_encoder_free(fixture->encoder);
         fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics);
-        mr_status status = encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+        mr_status status = encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
         if (cases[i].value == NULL) {
             assert_int_equal(status, MR_ERR_POISON);
             assert_non_null(strstr(fixture->error.text, "column \"v\""));
@@ -765,7 +778,8 @@ static void test_text_that_is_not_utf8(void **state)
             assert_non_null(
                 memmem(record->value, record->value_len, cases[i].value, strlen(cases[i].value)));
         }
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, good), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, good),
+                         MR_OK);
         assert_non_null(
             memmem(fixture->records[0].value, fixture->records[0].value_len, "\xC3\xA9", 2));
     }
@@ -780,10 +794,12 @@ static void test_old_text_that_is_not_utf8(void **state)
     fixture->options.invalid_utf8 = MR_INVALID_REFUSED;
     mr_encoder_free(fixture->encoder);
     fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_ERR_POISON);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row),
+                     MR_ERR_POISON);
     fixture->key_columns[0] = 1;
     mr_encoder_forget(fixture->encoder, &fixture->relation);
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL), MR_ERR_POISON);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL),
+                     MR_ERR_POISON);
 }
 
 static void test_no_key(void **state)
@@ -791,7 +807,7 @@ static void test_no_key(void **state)
     struct fixture *fixture = *state;
     fixture->relation.key_count = 0;
     struct mr_datum row[] = {text("1"), text("x"), null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_null(fixture->records[0].key);
 }
 
@@ -804,14 +820,14 @@ static void test_unchanged_key_is_taken_from_the_old_one(void **state)
     fixture->key_columns[0] = 1;
     struct mr_datum key[] = {null, text("large"), null, null};
     struct mr_datum row[] = {text("2"), unchanged, null, null};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_key(&fixture->records[0], "{\"v\":\"large\"}");
     assert_value_has(&fixture->records[0], "\"after\":{\"id\":2,\"v\":\"large\",");
     fixture->options.format = MR_FORMAT_FLAT;
     mr_encoder_free(fixture->encoder);
     fixture_open(fixture);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
     assert_key(&fixture->records[0], "large");
 }
 
@@ -821,13 +837,15 @@ static void test_unchanged_value_is_not_taken_from_a_key(void **state)
     struct fixture *fixture = *state;
     struct mr_datum key[] = {text("1"), null, null, null};
     struct mr_datum row[] = {text("1"), unchanged, null, null};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
     assert_value_has(&fixture->records[0], "\"after\":{\"id\":1,\"v\":\"__unavailable\",");
 }
 
-static void assert_refused(struct fixture *fixture, const struct mr_datum *row, const char *what)
+static void encode_test_assert_refused(struct fixture *fixture, const struct mr_datum *row,
+                                       const char *what)
 {
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_ERR_POISON);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row),
+                     MR_ERR_POISON);
     if (strstr(fixture->error.text, what) == NULL) {
         fail_msg("%s", fixture->error.text);
     }
@@ -845,18 +863,21 @@ static void test_what_is_not_quoted_is_a_number(void **state)
     static const char *const good[] = {"0", "-0", "1.5", "-1e+20", "1.25e-07", "1e10", "NaN"};
     for (size_t i = 0; i < MR_ARRAY_LEN(numbers); i++) {
         struct mr_datum row[] = {text(numbers[i]), null, null, null};
-        assert_refused(fixture, row, "column \"id\" of table public.t: the server sent something");
+        encode_test_assert_refused(fixture, row,
+                                   "column \"id\" of table public.t: the server sent something");
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(floats); i++) {
         struct mr_datum row[] = {text("1"), null, text(floats[i]), null};
-        assert_refused(fixture, row, "column \"f\" of table public.t: the server sent something");
+        encode_test_assert_refused(fixture, row,
+                                   "column \"f\" of table public.t: the server sent something");
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(good); i++) {
         struct mr_datum row[] = {text("-12"), null, text(good[i]), null};
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_OK);
     }
     struct mr_datum row[] = {text("1"), null, null, text("true")};
-    assert_refused(fixture, row, "a boolean that is neither t nor f");
+    encode_test_assert_refused(fixture, row, "a boolean that is neither t nor f");
 }
 
 /* Numeric, uuid, timestamp, address: no value of theirs has anything to escape, but a server that lies has. */
@@ -869,12 +890,14 @@ static void test_no_text_gets_out_of_its_quotes(void **state)
         mr_encoder_free(fixture->encoder);
         fixture->encoder = NULL;
         struct mr_datum row[] = {text("1"), text("\",\"evil\":1,\"x\":\""), null, null};
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_OK);
         assert_value_has(&fixture->records[0],
                          "\"v\":\"\\\",\\\"evil\\\":1,\\\"x\\\":\\\"\",\"f\":null");
         row[1] =
             (struct mr_datum){.kind = MR_DATUM_TEXT, .data = (const uint8_t *)"1\0\n", .len = 3};
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_OK);
         assert_value_has(&fixture->records[0], "\"v\":\"1\\u0000\\n\"");
     }
 }
@@ -883,17 +906,17 @@ static void test_key_without_a_value_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct mr_datum row[] = {unchanged, text("secret"), null, null};
-    assert_refused(fixture, row,
-                   "column \"id\" of table public.t: it is part of the key, and the server");
+    encode_test_assert_refused(
+        fixture, row, "column \"id\" of table public.t: it is part of the key, and the server");
     row[0] = null;
-    assert_refused(fixture, row, "has null there");
+    encode_test_assert_refused(fixture, row, "has null there");
     mr_encoder_forget(fixture->encoder, &fixture->relation);
     fixture->relation.key_is_chosen = true;
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"id\":null}");
     mr_encoder_forget(fixture->encoder, &fixture->relation);
     row[0] = unchanged;
-    assert_refused(fixture, row, "it is part of the key");
+    encode_test_assert_refused(fixture, row, "it is part of the key");
 }
 
 static void test_odd_names_are_escaped(void **state)
@@ -902,7 +925,7 @@ static void test_odd_names_are_escaped(void **state)
     fixture->columns[0].name = (char *)"i\"d";
     fixture->relation.table = (char *)"t\n\xC3\xA9";
     struct mr_datum row[] = {text("1"), null, null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"i\\\"d\":1}");
     assert_value_has(&fixture->records[0], "\"table\":\"t\\n\xC3\xA9\"");
     assert_string_equal(fixture->records[0].topic->name, "srv.public.t__");
@@ -916,7 +939,8 @@ static void test_topic_too_long(void **state)
     table[255] = '\0';
     fixture->relation.table = table;
     struct mr_datum row[] = {text("1"), null, null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                     MR_ERR_CONFIG);
     assert_non_null(strstr(fixture->error.text, "topic_prefix"));
 }
 
@@ -924,7 +948,7 @@ static void test_topic_too_long(void **state)
 static void assert_every_size(struct fixture *fixture, enum mr_op op, enum mr_tuple_kind kind,
                               const struct mr_datum *before, const struct mr_datum *after)
 {
-    assert_int_equal(encode(fixture, op, kind, before, after), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, op, kind, before, after), MR_OK);
     const struct mr_record *last = &fixture->records[fixture->count - 1];
     const uint8_t *end = last->value != NULL
                              ? last->value + last->value_len
@@ -932,7 +956,7 @@ static void assert_every_size(struct fixture *fixture, enum mr_op op, enum mr_tu
     size_t needed = (size_t)(end - fixture->bytes);
     for (size_t size = 0; size <= needed; size++) {
         uint8_t *room = malloc(size == 0 ? 1 : size);
-        mr_status status = encode_into(fixture, op, kind, before, after, room, size);
+        mr_status status = encode_test_encode_into(fixture, op, kind, before, after, room, size);
         assert_int_equal(status, size < needed ? MR_FULL : MR_OK);
         if (status == MR_OK) {
             assert_memory_equal(room, fixture->bytes, needed);
@@ -960,7 +984,8 @@ static void test_binary_value_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct mr_datum row[] = {text("1"), {.kind = MR_DATUM_BINARY}, null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_POISON);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                     MR_ERR_POISON);
     assert_non_null(strstr(fixture->error.text, "binary"));
 }
 
@@ -972,15 +997,15 @@ static void test_operations_and_routes_filter(void **state)
     fixture->options.route_count = 1;
     fixture->options.routes_only = true;
     struct mr_datum row[] = {text("1"), null, null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 0);
     mr_encoder_forget(fixture->encoder, &fixture->relation);
     route.table = "t";
     route.topic = "elsewhere";
     route.operations = 1u << MR_OP_UPDATE;
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 0);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_string_equal(fixture->records[0].topic->name, "elsewhere");
 }
@@ -994,7 +1019,7 @@ static void test_flat_events(void **state)
     fixture->options.routes = &route;
     fixture->options.route_count = 1;
     struct mr_datum row[] = {text("1"), text("x"), text("2.5"), text("t")};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "true");
     assert_value(
         &fixture->records[0],
@@ -1002,15 +1027,15 @@ static void test_flat_events(void **state)
         "\"source\":\"postgres\",\"resource\":\"public.t\",\"timestamp\":1700000000,\"lsn\":"
         "\"0/1F00\"}}");
     struct mr_datum nulls[] = {text("1"), null, null, null};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, nulls), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, nulls), MR_OK);
     assert_key(&fixture->records[0], "null");
     assert_value_has(&fixture->records[0], "{\"op\":\"UPDATE\",");
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, row, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, row, NULL), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_value_has(&fixture->records[0], "{\"op\":\"DELETE\",\"data\":{\"id\":1,\"v\":\"x\"");
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, nulls, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, nulls, NULL), MR_OK);
     assert_value_has(&fixture->records[0], "\"data\":{\"id\":1},\"meta\"");
-    assert_int_equal(encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
     assert_int_equal(fixture->count, 0);
 }
 
@@ -1024,15 +1049,18 @@ static void test_key_that_the_identity_does_not_hold(void **state)
     fixture->options.route_count = 1;
     struct mr_datum old[] = {text("1"), null, null, null};
     struct mr_datum row[] = {text("2"), text("x"), null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"v\":\"x\"}");
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL), MR_ERR_POISON);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL),
+                     MR_ERR_POISON);
     assert_non_null(strstr(fixture->error.text, "does not hold it"));
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, old, row), MR_ERR_POISON);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, old, row),
+                     MR_ERR_POISON);
     /* It may have changed, and nothing says so. */
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_ERR_POISON);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row),
+                     MR_ERR_POISON);
     assert_non_null(strstr(fixture->error.text, "does not tell the key that the row had"));
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
     assert_key(&fixture->records[0], "{\"v\":null}");
 }
 
@@ -1076,7 +1104,7 @@ static void test_bare_rows(void **state)
     struct fixture *fixture = *state;
     open_bare(fixture, MR_DELETE_REWRITE);
     struct mr_datum row[] = {text("1"), text("x"), null, text("t")};
-    assert_int_equal(encode(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"id\":1}");
     assert_value(
         &fixture->records[0],
@@ -1084,13 +1112,13 @@ static void test_bare_rows(void **state)
         "\"__sequence\":\"[null,\\\"7936\\\"]\",\"__origin\":null}");
     fixture->transaction.last_commit_lsn = 4096;
     fixture->transaction.origin = MR_SLICE("el\"se");
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, row, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, row, NULL), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_value(
         &fixture->records[0],
         "{\"id\":1,\"v\":\"x\",\"f\":null,\"b\":true,\"__deleted\":\"true\",\"__op\":\"d\","
         "\"__sequence\":\"[\\\"4096\\\",\\\"7936\\\"]\",\"__origin\":\"el\\\"se\"}");
-    assert_int_equal(encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_TRUNCATE, MR_TUPLE_NONE, NULL, NULL), MR_OK);
     assert_int_equal(fixture->count, 0);
 }
 
@@ -1111,7 +1139,8 @@ static void test_bare_deletes(void **state)
     struct mr_datum row[] = {text("2"), text("x"), null, null};
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         open_bare(fixture, cases[i].mode);
-        assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL),
+                         MR_OK);
         assert_int_equal(fixture->count, cases[i].count);
         for (uint32_t k = 0; k < fixture->count; k++) {
             const char *value = k == 0 ? cases[i].value : NULL;
@@ -1123,7 +1152,7 @@ static void test_bare_deletes(void **state)
             assert_string_equal(headers_of(&fixture->records[k]),
                                 k == 0 ? "op=d;db=db;made=1700000001234;" : "op=d;");
         }
-        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
         assert_int_equal(fixture->count, cases[i].count + 1);
         const struct mr_record *moved = &fixture->records[fixture->count - 1];
         assert_key(moved, "{\"id\":2}");
@@ -1132,7 +1161,7 @@ static void test_bare_deletes(void **state)
     }
     fixture->relation.key_count = 0; /* a tombstone for no key would be one for nothing */
     open_bare(fixture, MR_DELETE_TO_TOMBSTONE);
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL), MR_OK);
     assert_int_equal(fixture->count, 0);
 }
 
@@ -1144,11 +1173,12 @@ static void test_bare_name_is_taken(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(taken); i++) {
         fixture->columns[1].name = (char *)(uintptr_t)taken[i];
         open_bare(fixture, MR_DELETE_REWRITE);
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_ERR_CONFIG);
         assert_non_null(strstr(fixture->error.text, taken[i]));
     }
     open_bare(fixture, MR_DELETE_TO_TOMBSTONE);
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
 }
 
 static void test_bare_rows_list_what_is_not_known(void **state)
@@ -1158,7 +1188,7 @@ static void test_bare_rows_list_what_is_not_known(void **state)
     struct mr_datum row[] = {unchanged, unchanged, null, null};
     fixture->relation.key_count = 0;
     open_bare(fixture, MR_DELETE_TO_TOMBSTONE);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_value(&fixture->records[0], "{\"f\":null,\"b\":null,\"__unavailable\":[\"id\",\"v\"]}");
 }
 
@@ -1171,7 +1201,8 @@ static void test_flat_unknown_routing_key(void **state)
     fixture->options.routes = &route;
     fixture->options.route_count = 1;
     struct mr_datum row[] = {text("1"), null, null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                     MR_ERR_CONFIG);
     assert_non_null(strstr(fixture->error.text, "absent"));
 }
 
@@ -1204,7 +1235,7 @@ static void open_cloud(struct fixture *fixture, struct mr_cloud_options cloud)
 }
 
 /* What a transaction says of itself, as the decoder has it. */
-static void say(struct fixture *fixture, const char *name, const char *value)
+static void encode_test_say(struct fixture *fixture, const char *name, const char *value)
 {
     struct mr_buffer out = mr_buffer_init(fixture->said, sizeof(fixture->said));
     mr_header_append(&out, name, mr_slice_of(value));
@@ -1238,14 +1269,15 @@ static void test_context_in_each_form(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(formats); i++) {
         fixture->options.format = formats[i];
         fixture_open(fixture);
-        say(fixture, trace[0], trace[1]);
-        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+        encode_test_say(fixture, trace[0], trace[1]);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
         assert_int_equal(fixture->count, formats[i] == MR_FORMAT_FLAT ? 1 : 3);
         for (uint32_t k = 0; k < fixture->count; k++) {
             assert_said_last(&fixture->records[k]);
         }
         fixture->transaction.headers = (mr_slice){0};
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_OK);
         assert_int_equal(fixture->records[0].has_headers, formats[i] == MR_FORMAT_CLOUDEVENTS);
         mr_encoder_free(fixture->encoder);
         fixture->encoder = NULL;
@@ -1259,10 +1291,10 @@ static void test_context_of_cloud_events(void **state)
     struct mr_datum row[] = {text("1"), text("a"), null, null};
     for (unsigned mode = MR_CLOUD_STRUCTURED; mode <= MR_CLOUD_BINARY; mode++) {
         open_cloud(fixture, (struct mr_cloud_options){.mode = (enum mr_cloud_mode)mode});
-        say(fixture, trace[0], trace[1]);
+        encode_test_say(fixture, trace[0], trace[1]);
         for (unsigned copied = 0; copied < 2; copied++) {
-            struct mr_change change =
-                change_of(fixture, copied ? MR_OP_READ : MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+            struct mr_change change = encode_test_change_of(
+                fixture, copied ? MR_OP_READ : MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
             change.copy_mark = copied ? MR_COPY_INCREMENTAL : MR_COPY_NONE;
             struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
             assert_int_equal(mr_encode_change(fixture->encoder, &change, &buffer, fixture->records,
@@ -1296,7 +1328,7 @@ static void test_context_of_messages(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(formats); i++) {
         fixture->options.format = formats[i];
         fixture_open(fixture);
-        say(fixture, trace[0], trace[1]);
+        encode_test_say(fixture, trace[0], trace[1]);
         struct mr_message_event message = {.lsn = 7936,
                                            .position = {.commit_lsn = 7936, .ordinal = 1},
                                            .transaction = &fixture->transaction,
@@ -1329,10 +1361,12 @@ static void test_context_makes_nothing_too_large(void **state)
         fixture->options.oversize = policies[i];
         fixture->options.record_bytes_max = 0;
         fixture_open(fixture);
-        say(fixture, trace[0], trace[1]);
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+        encode_test_say(fixture, trace[0], trace[1]);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_OK);
         size_t with = mr_record_bytes(&fixture->records[0]);
-        struct mr_change change = change_of(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+        struct mr_change change =
+            encode_test_change_of(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
         const struct mr_item item = {.change = &change};
         for (size_t limit = with; limit >= with - 1; limit--) {
             struct mr_oversizer oversizer;
@@ -1399,7 +1433,7 @@ static void test_many_relations_come_and_go(void **state)
     free(relations);
 }
 
-static const char *value_of(const struct fixture *fixture, uint32_t i)
+static const char *encode_test_value_of(const struct fixture *fixture, uint32_t i)
 {
     static char value[2][4096];
     memcpy(value[i % 2], fixture->records[i].value, fixture->records[i].value_len);
@@ -1407,8 +1441,8 @@ static const char *value_of(const struct fixture *fixture, uint32_t i)
     return value[i % 2];
 }
 
-static void assert_header(const struct mr_record *record, size_t *at, const char *name,
-                          const char *value)
+static void encode_test_assert_header(const struct mr_record *record, size_t *at, const char *name,
+                                      const char *value)
 {
     struct mr_header header = {0};
     assert_true(mr_header_next(mr_record_headers(record), at, &header));
@@ -1421,9 +1455,9 @@ static void assert_header(const struct mr_record *record, size_t *at, const char
 static void assert_note(const struct mr_record *record, const char *bytes, const char *columns)
 {
     size_t at = 0;
-    assert_header(record, &at, MR_HEADER_OVERSIZE, bytes);
+    encode_test_assert_header(record, &at, MR_HEADER_OVERSIZE, bytes);
     if (columns[0] != '\0') {
-        assert_header(record, &at, MR_HEADER_OVERSIZE_COLUMNS, columns);
+        encode_test_assert_header(record, &at, MR_HEADER_OVERSIZE_COLUMNS, columns);
     }
     assert_int_equal(at, mr_headers_bytes(mr_record_headers(record)));
 }
@@ -1440,12 +1474,13 @@ static void test_placeholder_leaves_out_what_is_large(void **state)
     struct fixture *fixture = *state;
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
     const struct mr_datum row[] = {text("1"), text(long_text()), text("2.5"), text("t")};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     uint32_t key_len = fixture->records[0].key_len;
-    assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
+    assert_int_equal(
+        encode_test_encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_int_equal(fixture->records[0].key_len, key_len);
-    assert_non_null(strstr(value_of(fixture, 0),
+    assert_non_null(strstr(encode_test_value_of(fixture, 0),
                            "\"after\":{\"id\":1,\"v\":\"__unavailable\",\"f\":2.5,\"b\":true}"));
     assert_note(&fixture->records[0], "9999", "[\"v\"]");
 }
@@ -1457,16 +1492,17 @@ static void test_placeholder_cuts_the_old_row_too(void **state)
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
     const struct mr_datum old[] = {text("1"), text(long_text()), text("1"), text("f")};
     const struct mr_datum new[] = {text("2"), unchanged, text("2"), text("t")};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new), MR_OK);
     assert_int_equal(fixture->count, 3);
-    assert_int_equal(encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
+    assert_int_equal(
+        encode_test_encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
     assert_int_equal(fixture->count, 3);
     assert_note(&fixture->records[0], "9999", "[\"v\"]");
     assert_null(fixture->records[1].value);
     assert_null(mr_record_headers(&fixture->records[1]));
-    assert_non_null(strstr(value_of(fixture, 0), "\"v\":\"__unavailable\""));
-    assert_non_null(strstr(value_of(fixture, 2), "\"v\":\"__unavailable\""));
-    assert_null(strstr(value_of(fixture, 2), "xxx"));
+    assert_non_null(strstr(encode_test_value_of(fixture, 0), "\"v\":\"__unavailable\""));
+    assert_non_null(strstr(encode_test_value_of(fixture, 2), "\"v\":\"__unavailable\""));
+    assert_null(strstr(encode_test_value_of(fixture, 2), "xxx"));
 }
 
 /* Where values are Debezium's, the records of a changed key tell of each other, those without their large values too. */
@@ -1479,16 +1515,18 @@ static void test_placeholder_keeps_headers(void **state)
     fixture_open(fixture);
     const struct mr_datum old[] = {text("1"), text(long_text()), text("1"), text("f")};
     const struct mr_datum new[] = {text("2"), unchanged, text("2"), text("t")};
-    assert_int_equal(encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
+    assert_int_equal(
+        encode_test_encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
     assert_int_equal(fixture->count, 3);
     const char *const others[] = {"{\"id\":2}", "{\"id\":2}", "{\"id\":1}"};
     for (uint32_t i = 0; i < 3; i++) {
         size_t at = 0;
         const struct mr_record *record = &fixture->records[i];
-        assert_header(record, &at, i < 2 ? MR_HEADER_NEW_KEY : MR_HEADER_OLD_KEY, others[i]);
+        encode_test_assert_header(record, &at, i < 2 ? MR_HEADER_NEW_KEY : MR_HEADER_OLD_KEY,
+                                  others[i]);
         if (i != 1) {
-            assert_header(record, &at, MR_HEADER_OVERSIZE, "9999");
-            assert_header(record, &at, MR_HEADER_OVERSIZE_COLUMNS, "[\"v\"]");
+            encode_test_assert_header(record, &at, MR_HEADER_OVERSIZE, "9999");
+            encode_test_assert_header(record, &at, MR_HEADER_OVERSIZE_COLUMNS, "[\"v\"]");
         }
         assert_int_equal(at, mr_headers_bytes(mr_record_headers(record)));
         assert_int_equal(mr_record_bytes(record), record->key_len + record->value_len + at);
@@ -1502,7 +1540,7 @@ static void test_cloud_structured(void **state)
     open_cloud(fixture, (struct mr_cloud_options){.id = MR_CLOUD_ID_DEBEZIUM, .extensions = true});
     fixture->transaction.last_commit_lsn = 0x1000;
     struct mr_datum row[] = {text("1"), text("a"), null, text("t")};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_key(&fixture->records[0], "{\"id\":1}");
     assert_value(
@@ -1522,8 +1560,8 @@ static void test_cloud_structured(void **state)
         "\"iodebeziumtxdatacollectionorder\":null,"
         "\"data\":{\"before\":null,\"after\":{\"id\":1,\"v\":\"a\",\"f\":null,\"b\":true}}}");
     size_t at = 0;
-    assert_header(&fixture->records[0], &at, "content-type",
-                  "application/cloudevents+json; charset=UTF-8");
+    encode_test_assert_header(&fixture->records[0], &at, "content-type",
+                              "application/cloudevents+json; charset=UTF-8");
     assert_int_equal(at, mr_headers_bytes(mr_record_headers(&fixture->records[0])));
 }
 
@@ -1536,11 +1574,11 @@ static void test_cloud_positions(void **state)
     struct mr_datum row[] = {text("2"), text("{\"id\":\""), null, null};
     for (size_t i = 0; i < MR_ARRAY_LEN(modes); i++) {
         open_cloud(fixture, (struct mr_cloud_options){.mode = modes[i]});
-        assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
         assert_int_equal(fixture->count, 3);
         assert_null(fixture->records[1].value);
         size_t at = 0;
-        assert_header(&fixture->records[1], &at, MR_HEADER_NEW_KEY, "{\"id\":2}");
+        encode_test_assert_header(&fixture->records[1], &at, MR_HEADER_NEW_KEY, "{\"id\":2}");
         assert_int_equal(at, mr_headers_bytes(mr_record_headers(&fixture->records[1])));
         struct mr_record *last = &fixture->records[2];
         const char *ids[] = {"0000000000002000-0000000003-2", "00000000000ABCDE-0000000012-2"};
@@ -1551,7 +1589,7 @@ static void test_cloud_positions(void **state)
                 assert_memory_equal(last->value, want, strlen(want));
             } else {
                 at = 0;
-                assert_header(last, &at, "ce_id", ids[k]);
+                encode_test_assert_header(last, &at, "ce_id", ids[k]);
             }
             last->position = (struct mr_position){.commit_lsn = 0xABCDE, .ordinal = 0x12};
             mr_record_set_position(last);
@@ -1567,7 +1605,7 @@ static void test_cloud_binary(void **state)
     open_cloud(fixture, (struct mr_cloud_options){.mode = MR_CLOUD_BINARY, .extensions = true});
     fixture->transaction.commit_time_us = -1; /* the day before 1970 */
     struct mr_datum row[] = {text("1"), text("a"), null, text("t")};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     const struct mr_record *record = &fixture->records[0];
     assert_value(record,
                  "{\"before\":null,\"after\":{\"id\":1,\"v\":\"a\",\"f\":null,\"b\":true}}");
@@ -1595,7 +1633,7 @@ static void test_cloud_binary(void **state)
     };
     size_t at = 0;
     for (size_t i = 0; i < MR_ARRAY_LEN(want); i++) {
-        assert_header(record, &at, want[i][0], want[i][1]);
+        encode_test_assert_header(record, &at, want[i][0], want[i][1]);
     }
     assert_int_equal(at, mr_headers_bytes(mr_record_headers(record)));
 }
@@ -1626,9 +1664,10 @@ static void test_cloud_oversize(void **state)
     const struct mr_datum row[] = {text("1"), text(long_text()), text("2.5"), text("t")};
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
     open_cloud(fixture, (struct mr_cloud_options){.mode = MR_CLOUD_BINARY});
-    assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
+    assert_int_equal(
+        encode_test_encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
     size_t at = 0;
-    assert_header(&fixture->records[0], &at, "ce_id", "0000000000002000-0000000003-0");
+    encode_test_assert_header(&fixture->records[0], &at, "ce_id", "0000000000002000-0000000003-0");
     assert_value_has(&fixture->records[0], "\"v\":\"__unavailable\"");
     struct mr_header last = {0};
     while (mr_header_next(mr_record_headers(&fixture->records[0]), &at, &last)) {
@@ -1638,7 +1677,8 @@ static void test_cloud_oversize(void **state)
     fixture->options.oversize = MR_OVERSIZE_DEAD_LETTER;
     fixture->options.dead_letter_topic = "letters";
     fixture_open(fixture);
-    assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
+    assert_int_equal(
+        encode_test_encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_int_equal(fixture->records[0].kind, MR_RECORD_LETTER);
     assert_value_has(&fixture->records[0], "{\"topic\":\"srv.public.t\",\"key\":{\"id\":1}");
@@ -1652,14 +1692,15 @@ static void test_dead_letter_is_all_there_is_of_a_change(void **state)
     fixture->options.dead_letter_topic = "srv.dead-letter";
     const struct mr_datum old[] = {text("1"), text("a"), text("1"), text("f")};
     const struct mr_datum new[] = {text("2"), text(long_text()), text("2"), text("t")};
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new), MR_OK);
-    assert_int_equal(encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new), MR_OK);
+    assert_int_equal(
+        encode_test_encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
     assert_int_equal(fixture->count, 1);
     const struct mr_record *letter = &fixture->records[0];
     assert_string_equal(letter->topic->name, "srv.dead-letter");
     assert_memory_equal(letter->key, "{\"id\":2}", letter->key_len);
     assert_string_equal(
-        value_of(fixture, 0),
+        encode_test_value_of(fixture, 0),
         "{\"topic\":\"srv.public.t\",\"key\":{\"id\":2},"
         "\"position\":\"0000000000002000-0000000003-0\",\"commit_lsn\":\"0/2000\",\"lsn\":\"0/"
         "1F00\","
@@ -1674,9 +1715,10 @@ static void test_key_that_is_too_large_is_poison(void **state)
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
     fixture->columns[0].type_oid = 25;
     const struct mr_datum row[] = {text(long_text()), text("a"), null, null};
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
-    assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200),
-                     MR_ERR_POISON);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(
+        encode_test_encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200),
+        MR_ERR_POISON);
     assert_non_null(strstr(fixture->error.text, "public.t"));
     assert_null(strstr(fixture->error.text, "xxx"));
 }
@@ -1758,8 +1800,8 @@ static void test_large_message_keeps_its_prefix(void **state)
     assert_int_equal(mr_encode_oversize(fixture->encoder, &item, &oversize, &buffer,
                                         fixture->records, &fixture->count, &fixture->error),
                      MR_OK);
-    assert_non_null(
-        strstr(value_of(fixture, 0), "\"message\":{\"prefix\":\"p\",\"content\":\"\"}"));
+    assert_non_null(strstr(encode_test_value_of(fixture, 0),
+                           "\"message\":{\"prefix\":\"p\",\"content\":\"\"}"));
     assert_note(&fixture->records[0], "3000", "[\"content\"]");
 }
 
@@ -1773,26 +1815,27 @@ static void test_routing(void **state)
     assert_true(
         mr_rewrite_init(&routing.topic, "srv[.](.*)[.].*", "all.$1", reason, sizeof(reason)));
     fixture->options.routing = &routing;
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_string_equal(fixture->records[0].topic->name, "all.public");
     assert_key(&fixture->records[0], "{\"id\":1}");
     struct mr_relation first = fixture->relation;
     fixture->relation.oid = 2;
     fixture->relation.table = (char *)"u";
     mr_encoder_forget(fixture->encoder, &fixture->relation);
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                     MR_ERR_CONFIG);
     assert_non_null(strstr(fixture->error.text, "routing.sharing"));
     routing.sharing = MR_SHARING_ALLOWED;
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_string_equal(fixture->records[0].topic->name, "all.public");
     assert_key(&fixture->records[0], "{\"id\":1}");
     routing.sharing = MR_SHARING_IN_KEY;
     mr_encoder_forget(fixture->encoder, &fixture->relation);
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"id\":1,\"from\\\"\":\"srv.public.u\"}");
     assert_true(mr_rewrite_init(&routing.key, ".*[.](.)", "t $1", reason, sizeof(reason)));
     mr_encoder_forget(fixture->encoder, &fixture->relation);
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, row, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, row, NULL), MR_OK);
     assert_key(&fixture->records[0], "{\"id\":1,\"from\\\"\":\"t u\"}");
     assert_key(&fixture->records[1], "{\"id\":1,\"from\\\"\":\"t u\"}");
     fixture->relation = first;
@@ -1811,7 +1854,8 @@ static void test_routing_makes_no_topic(void **state)
         char reason[64];
         assert_true(mr_rewrite_init(&routing.topic, "(.*)", wrong[i], reason, sizeof(reason)));
         fixture->options.routing = &routing;
-        assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_ERR_CONFIG);
+        assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
+                         MR_ERR_CONFIG);
         mr_encoder_free(fixture->encoder);
         fixture->encoder = NULL;
         mr_rewrite_done(&routing.topic);
@@ -1865,7 +1909,7 @@ static void test_streams(void **state)
     fixture->options.column_rule_count = 1;
     fixture->options.schema_topic = "forms";
     fixture_open(fixture);
-    assert_int_equal(encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 4);
     assert_string_equal(fixture->records[0].topic->name, "forms");
     assert_stream(fixture, 1, 1, "all");
@@ -1877,12 +1921,12 @@ static void test_streams(void **state)
     fixture->options.schema_topic = NULL;
     mr_encoder_free(fixture->encoder);
     fixture_open(fixture);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, row, moved), MR_OK);
     assert_int_equal(fixture->count, 7);
     assert_stream(fixture, 0, 3, "all");
     assert_stream(fixture, 3, 1, "new"); /* the create alone */
     assert_stream(fixture, 4, 3, "few");
-    assert_int_equal(encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, row, NULL), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, row, NULL), MR_OK);
     assert_int_equal(fixture->count, 4);
     const struct mr_topic *topic = NULL;
     assert_int_equal(
@@ -1905,7 +1949,7 @@ static void test_streams_without_the_first(void **state)
     fixture->options.routes_only = true;
     fixture->options.schema_topic = "forms";
     fixture_open(fixture);
-    assert_int_equal(encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
+    assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 2);
     assert_string_equal(fixture->records[0].topic->name, "forms");
     assert_stream(fixture, 1, 1, "all");
@@ -1929,7 +1973,8 @@ static void test_streams_share_a_block(void **state)
     fixture->options.route_count = MR_ARRAY_LEN(three_streams);
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
     fixture_open(fixture);
-    struct mr_change change = change_of(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
+    struct mr_change change =
+        encode_test_change_of(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
     struct mr_item item = {.change = &change};
     for (int shared = 0; shared < 2; shared++) {
         struct mr_oversize_case oversize = {
@@ -1961,8 +2006,9 @@ static void test_streams_oversize(void **state)
         fixture->options.oversize = letters ? MR_OVERSIZE_DEAD_LETTER : MR_OVERSIZE_PLACEHOLDER;
         mr_encoder_free(fixture->encoder);
         fixture_open(fixture);
-        assert_int_equal(encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1500),
-                         MR_OK);
+        assert_int_equal(
+            encode_test_encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1500),
+            MR_OK);
         assert_int_equal(fixture->count, 3);
         assert_stream(fixture, 2, 1, "few");
         assert_false(fixture->records[2].has_headers);
@@ -1986,77 +2032,132 @@ static void test_streams_oversize(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_routing, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_streams, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_streams_without_the_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_heartbeat_is_never_oversize, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_streams_oversize, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_streams_share_a_block, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_routing_makes_no_topic, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_debezium_insert, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_debezium_sequence_and_origin, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_debezium_update_and_delete, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_debezium_delete_without_tombstone, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_debezium_key_change, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_debezium_key_change_skipped, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_unchanged_rows_are_skipped, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_topic_delimiter, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_routing, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_streams, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_streams_without_the_first, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_heartbeat_is_never_oversize, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_streams_oversize, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_streams_share_a_block, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_routing_makes_no_topic, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_insert, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_sequence_and_origin, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_update_and_delete, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_delete_without_tombstone, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_key_change, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_key_change_skipped, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_unchanged_rows_are_skipped, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_topic_delimiter, encode_test_setup,
+                                        encode_test_teardown),
         cmocka_unit_test(test_topic_of_any_letters),
-        cmocka_unit_test_setup_teardown(test_columns_shaped, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_schema_event, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_transaction, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_transaction_copies_and_messages, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_transaction_tables_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_columns_of_the_key_stay, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_messages_excluded, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_unchanged_value, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_key_of_several_columns, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_keys_that_are_not_utf8_stay_apart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_keys_that_are_no_numbers_stay_apart, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_text_that_is_not_utf8, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_old_text_that_is_not_utf8, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_key, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_unchanged_key_is_taken_from_the_old_one, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_unchanged_value_is_not_taken_from_a_key, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_what_is_not_quoted_is_a_number, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_text_gets_out_of_its_quotes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_key_without_a_value_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_odd_names_are_escaped, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_topic_too_long, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_every_buffer_size, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_binary_value_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_operations_and_routes_filter, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_flat_events, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_key_that_the_identity_does_not_hold, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_flat_unknown_routing_key, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bare_rows, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bare_deletes, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bare_name_is_taken, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_bare_rows_list_what_is_not_known, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_message_event, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_context_in_each_form, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_context_of_cloud_events, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_context_of_messages, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_context_makes_nothing_too_large, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_relations_come_and_go, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_placeholder_leaves_out_what_is_large, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_placeholder_cuts_the_old_row_too, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_placeholder_keeps_headers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cloud_structured, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cloud_positions, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cloud_binary, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cloud_message, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cloud_oversize, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_dead_letter_is_all_there_is_of_a_change, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_key_that_is_too_large_is_poison, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_large_message_keeps_its_prefix, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_messages_by_prefix_and_size, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_messages_are_off_by_default, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_message_with_a_long_prefix, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_columns_shaped, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_schema_event, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_transaction, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_transaction_copies_and_messages, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_transaction_tables_in_order, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_columns_of_the_key_stay, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_messages_excluded, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_debezium_truncate_has_no_key, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_unchanged_value, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_key_of_several_columns, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_keys_that_are_not_utf8_stay_apart, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_keys_that_are_no_numbers_stay_apart, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_encode_text_that_is_not_utf8, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_old_text_that_is_not_utf8, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_no_key, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_unchanged_key_is_taken_from_the_old_one,
+                                        encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_unchanged_value_is_not_taken_from_a_key,
+                                        encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_not_quoted_is_a_number, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_no_text_gets_out_of_its_quotes, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_key_without_a_value_is_refused, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_odd_names_are_escaped, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_topic_too_long, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_every_buffer_size, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_binary_value_is_refused, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_operations_and_routes_filter, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_flat_events, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_key_that_the_identity_does_not_hold, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_flat_unknown_routing_key, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_bare_rows, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_bare_deletes, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_bare_name_is_taken, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_bare_rows_list_what_is_not_known, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_message_event, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_context_in_each_form, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_context_of_cloud_events, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_context_of_messages, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_context_makes_nothing_too_large, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_many_relations_come_and_go, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_placeholder_leaves_out_what_is_large,
+                                        encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_placeholder_cuts_the_old_row_too, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_placeholder_keeps_headers, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_structured, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_positions, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_binary, encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_message, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_cloud_oversize, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_dead_letter_is_all_there_is_of_a_change,
+                                        encode_test_setup, encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_key_that_is_too_large_is_poison, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_large_message_keeps_its_prefix, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_messages_by_prefix_and_size, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_messages_are_off_by_default, encode_test_setup,
+                                        encode_test_teardown),
+        cmocka_unit_test_setup_teardown(test_message_with_a_long_prefix, encode_test_setup,
+                                        encode_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,7 +275,7 @@ static void places_done(struct places *places)
 }
 
 /* The column's number; 0: it may be one of several. */
-static uint32_t number_of(const struct places *places, uint32_t column)
+static uint32_t hidden_number_of(const struct places *places, uint32_t column)
 {
     uint32_t number = 0;
     for (uint32_t a = 0; a < places->now->attribute_count; a++) {
@@ -357,7 +357,7 @@ static bool hides_any(const bool *hides, uint32_t count)
     return false;
 }
 
-static void drop_oldest(struct mr_hidden *hidden, const char *name, const char *topic)
+static void hidden_drop_oldest(struct mr_hidden *hidden, const char *name, const char *topic)
 {
     uint32_t same = 0, first = 0;
     for (uint32_t i = hidden->count; i-- > 0;) {
@@ -375,7 +375,7 @@ static void drop_oldest(struct mr_hidden *hidden, const char *name, const char *
     }
 }
 
-static void add_number(struct seen *seen, uint32_t number, const char *name)
+static void hidden_add_number(struct seen *seen, uint32_t number, const char *name)
 {
     for (uint32_t i = 0; i < seen->number_count; i++) {
         if (seen->numbers[i].number == number) {
@@ -391,13 +391,13 @@ static void add_number(struct seen *seen, uint32_t number, const char *name)
 static void number_seen(struct seen *made, const struct seen *before, const struct places *places)
 {
     for (uint32_t i = 0; i < before->number_count; i++) {
-        add_number(made, before->numbers[i].number, before->numbers[i].name);
+        hidden_add_number(made, before->numbers[i].number, before->numbers[i].name);
     }
     made->is_numbered = places != NULL;
     for (uint32_t c = 0; places != NULL && c < made->count; c++) {
-        uint32_t number = made->hides[c] ? number_of(places, c) : 0;
+        uint32_t number = made->hides[c] ? hidden_number_of(places, c) : 0;
         if (number != 0) {
-            add_number(made, number, made->columns[c]);
+            hidden_add_number(made, number, made->columns[c]);
         }
         made->is_numbered &= !made->hides[c] || number != 0;
     }
@@ -413,7 +413,7 @@ static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
         return;
     }
     if (seen == NULL) {
-        drop_oldest(hidden, name, topic);
+        hidden_drop_oldest(hidden, name, topic);
         MR_GROW(hidden->seen, hidden->room, hidden->count + 1);
         seen = &hidden->seen[hidden->count++];
         *seen = (struct seen){0};
@@ -602,7 +602,7 @@ static void take_numbers(struct seen *seen, const cJSON *numbers)
     number = number == NULL ? NULL : number->next;
     for (; number != NULL && number->next != NULL; number = number->next->next) {
         if (cJSON_IsNumber(number) && cJSON_IsString(number->next)) {
-            add_number(seen, (uint32_t)number->valuedouble, number->next->valuestring);
+            hidden_add_number(seen, (uint32_t)number->valuedouble, number->next->valuestring);
         }
     }
 }

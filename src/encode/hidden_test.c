@@ -8,8 +8,8 @@ static const struct mr_column_rule rules[] = {
      .column = {.text = "email"}}};
 
 /* Columns with a minus before them are hidden. */
-static mr_status look(struct mr_hidden *hidden, uint32_t oid, const char *table,
-                      const char *const *columns, uint32_t count)
+static mr_status hidden_test_look(struct mr_hidden *hidden, uint32_t oid, const char *table,
+                                  const char *const *columns, uint32_t count)
 {
     struct mr_column view_columns[4] = {0};
     bool hides[4];
@@ -58,8 +58,8 @@ static mr_status look_numbered(struct mr_hidden *hidden, const char *const *attr
     (const char *const[]){__VA_ARGS__}, MR_ARRAY_LEN(((const char *const[]){__VA_ARGS__}))
 
 #define LOOK(oid, table, ...)                                                                      \
-    look(hidden, oid, table, (const char *const[]){__VA_ARGS__},                                   \
-         MR_ARRAY_LEN(((const char *const[]){__VA_ARGS__})))
+    hidden_test_look(hidden, oid, table, (const char *const[]){__VA_ARGS__},                       \
+                     MR_ARRAY_LEN(((const char *const[]){__VA_ARGS__})))
 
 static struct mr_hidden *seen_users(void)
 {

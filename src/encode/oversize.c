@@ -53,8 +53,8 @@ struct placing {
     struct mr_error *error;
 };
 
-static mr_status encode_into(struct placing *placing, const struct mr_item *item,
-                             struct mr_buffer *out)
+static mr_status oversize_encode_into(struct placing *placing, const struct mr_item *item,
+                                      struct mr_buffer *out)
 {
     return mr_encode(placing->encoder, item, out, placing->records, &placing->count,
                      placing->error);
@@ -107,10 +107,10 @@ static mr_status encode_cut(struct placing *placing, struct cut *cut, size_t lon
     struct mr_datum *after = cut->values + change->relation->column_count;
     cut->change.before = cut_tuple(encoder, plan, &change->before, longest, cut->values);
     cut->change.after = cut_tuple(encoder, plan, &change->after, longest, after);
-    return encode_into(placing, &(struct mr_item){.change = &cut->change}, out);
+    return oversize_encode_into(placing, &(struct mr_item){.change = &cut->change}, out);
 }
 
-static bool fits(const struct placing *placing)
+static bool oversize_fits(const struct placing *placing)
 {
     for (uint32_t i = 0; i < placing->count; i++) {
         if (mr_record_bytes(&placing->records[i]) > placing->oversize.limit) {
@@ -123,7 +123,7 @@ static bool fits(const struct placing *placing)
 static mr_status check_fits(struct placing *placing)
 {
     char name[MR_ITEM_NAME_MAX];
-    if (fits(placing)) {
+    if (oversize_fits(placing)) {
         return MR_OK;
     }
     return mr_fail(placing->error, MR_ERR_POISON,
@@ -138,7 +138,7 @@ static bool is_cut(const struct mr_tuple *tuple, uint32_t column)
 }
 
 /* Whether the column was left out of the old row or the new one, which may have it from the old one. */
-static bool lacks(const struct mr_change *change, uint32_t column, bool before, bool after)
+static bool oversize_lacks(const struct mr_change *change, uint32_t column, bool before, bool after)
 {
     bool old = is_cut(&change->before, column);
     bool taken = old && change->after.kind != MR_TUPLE_NONE &&
@@ -152,7 +152,7 @@ static bool append_columns(struct mr_buffer *out, const struct mr_change *change
 {
     bool found = false;
     for (uint32_t i = 0; i < change->relation->column_count; i++) {
-        if (lacks(change, i, before, after)) {
+        if (oversize_lacks(change, i, before, after)) {
             mr_buffer_append(out, found ? "," : "[", 1);
             mr_put_slice(out, mr_slice_of(change->relation->columns[i].name));
             found = true;
@@ -164,7 +164,8 @@ static bool append_columns(struct mr_buffer *out, const struct mr_change *change
 
 /* Tells in the record's headers that it stands for one of `bytes`, without these columns (none: no word of them). The
  * value moves to the end of what is written, for they follow it. */
-static void note(struct mr_buffer *out, struct mr_record *record, size_t bytes, mr_slice columns)
+static void oversize_note(struct mr_buffer *out, struct mr_record *record, size_t bytes,
+                          mr_slice columns)
 {
     char digits[32];
     snprintf(digits, sizeof(digits), "%zu", bytes);
@@ -194,7 +195,7 @@ static void note_change(struct placing *placing, const struct mr_change *change,
         bool after = change->op != MR_OP_UPDATE || last;
         const uint8_t *columns = out->at;
         if (records[i].value != NULL && append_columns(out, change, before, after)) {
-            note(out, &records[i], placing->oversize.bytes, mr_text_since(out, columns));
+            oversize_note(out, &records[i], placing->oversize.bytes, mr_text_since(out, columns));
         }
     }
 }
@@ -206,8 +207,8 @@ static mr_status place_change(struct placing *placing)
     mr_status status;
     size_t longest = placing->oversize.limit / 2;
     struct mr_buffer out = *placing->out;
-    while ((status = encode_cut(placing, &cut, longest, &out)) == MR_OK && !fits(placing) &&
-           longest > 0) {
+    while ((status = encode_cut(placing, &cut, longest, &out)) == MR_OK &&
+           !oversize_fits(placing) && longest > 0) {
         longest = longest > CUT_LAST ? longest / CUT_FACTOR : 0;
         out = *placing->out;
     }
@@ -225,20 +226,20 @@ static mr_status encode_empty_message(struct placing *placing, struct mr_buffer 
 {
     struct mr_message_event message = *placing->item->message;
     message.content = (mr_slice){0};
-    return encode_into(placing, &(struct mr_item){.kind = MR_ITEM_MESSAGE, .message = &message},
-                       out);
+    return oversize_encode_into(
+        placing, &(struct mr_item){.kind = MR_ITEM_MESSAGE, .message = &message}, out);
 }
 
 static mr_status place_message(struct placing *placing)
 {
     MR_TRY(encode_empty_message(placing, placing->out));
     MR_TRY(check_fits(placing));
-    note(placing->out, &placing->records[own_records(placing->records, placing->count)],
-         placing->oversize.bytes, MR_SLICE("[\"content\"]"));
+    oversize_note(placing->out, &placing->records[own_records(placing->records, placing->count)],
+                  placing->oversize.bytes, MR_SLICE("[\"content\"]"));
     return placing->out->full ? MR_FULL : MR_OK;
 }
 
-static void append_name(struct mr_buffer *out, const char *field, const char *value)
+static void oversize_append_name(struct mr_buffer *out, const char *field, const char *value)
 {
     mr_buffer_append(out, field, strlen(field));
     mr_put_slice(out, mr_slice_of(value));
@@ -264,7 +265,7 @@ static void append_letter(const struct placing *placing, const struct mr_record 
     const struct mr_item *item = placing->item;
     const struct mr_change *change = item->kind == MR_ITEM_CHANGE ? item->change : NULL;
     struct mr_buffer *out = placing->out;
-    append_name(out, "{\"topic\":", record->topic->name);
+    oversize_append_name(out, "{\"topic\":", record->topic->name);
     append_key(out, record, key);
     mr_buffer_format(out,
                      ",\"position\":\"%016" PRIX64 "-%010" PRIX64
@@ -275,11 +276,12 @@ static void append_letter(const struct placing *placing, const struct mr_record 
                      MR_LSN_ARGS(change == NULL ? item->message->lsn : change->lsn), record->xid,
                      record->commit_time_us);
     if (change != NULL) {
-        append_name(out, ",\"schema\":", change->relation->schema);
-        append_name(out, ",\"table\":", change->relation->table);
+        oversize_append_name(out, ",\"schema\":", change->relation->schema);
+        oversize_append_name(out, ",\"table\":", change->relation->table);
     }
-    append_name(out, ",\"operation\":", mr_op_name(change == NULL ? MR_OP_MESSAGE : change->op));
-    append_name(out, ",\"reason\":", placing->oversize.reason);
+    oversize_append_name(
+        out, ",\"operation\":", mr_op_name(change == NULL ? MR_OP_MESSAGE : change->op));
+    oversize_append_name(out, ",\"reason\":", placing->oversize.reason);
     mr_buffer_format(out, ",\"bytes\":%zu,\"limit\":%zu}", placing->oversize.bytes,
                      placing->oversize.limit);
 }
@@ -357,7 +359,7 @@ static mr_status write_letter(struct placing *placing)
     letter.kind = MR_RECORD_LETTER;
     letter.value_content = MR_CONTENT_JSON;
     letter.has_headers = false;
-    note(out, &letter, placing->oversize.bytes, (mr_slice){0});
+    oversize_note(out, &letter, placing->oversize.bytes, (mr_slice){0});
     placing->records[0] = letter;
     placing->count = 1;
     return out->full ? MR_FULL : check_fits(placing);
@@ -375,8 +377,8 @@ static mr_status place_item(struct placing *placing)
 static mr_status place_stream(struct placing *placing)
 {
     struct mr_buffer out = *placing->out;
-    mr_status status = encode_into(placing, placing->item, &out);
-    if (status == MR_OK && fits(placing)) {
+    mr_status status = oversize_encode_into(placing, placing->item, &out);
+    if (status == MR_OK && oversize_fits(placing)) {
         *placing->out = out;
         return MR_OK;
     }
@@ -421,7 +423,7 @@ static mr_status place_end(struct placing *placing)
     return check_fits(placing);
 }
 
-static mr_status place(struct placing *placing)
+static mr_status oversize_place(struct placing *placing)
 {
     const struct mr_item *item = placing->item;
     struct mr_plan *plan;
@@ -436,7 +438,7 @@ static mr_status place(struct placing *placing)
     case MR_ITEM_RECORD:
         break;
     }
-    return encode_into(placing, item, placing->out);
+    return oversize_encode_into(placing, item, placing->out);
 }
 
 /* What a message that is an outbox's event stands for; else the item itself. */
@@ -462,7 +464,7 @@ mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *i
                               .records = ret_records,
                               .error = ret_error};
     MR_ASSERT(encoder->options.oversize != MR_OVERSIZE_FAIL);
-    mr_status status = place(&placing);
+    mr_status status = oversize_place(&placing);
     *ret_count = placing.count;
     return status;
 }

@@ -11,7 +11,8 @@ enum {
 };
 
 /* Its index; `count` when it is not there. */
-static uint32_t find_refusal(const struct mr_refused_list *list, struct mr_position position)
+static uint32_t oversize_policy_find_refusal(const struct mr_refused_list *list,
+                                             struct mr_position position)
 {
     uint32_t i = 0;
     while (i < list->count && mr_position_compare(list->items[i].position, position) != 0) {
@@ -57,7 +58,7 @@ bool mr_refused_add(struct mr_refused_list *list, struct mr_refused refused, mr_
     if (refused.position.commit_lsn > list->until) {
         list->until = refused.position.commit_lsn;
     }
-    uint32_t at = find_refusal(list, refused.position);
+    uint32_t at = oversize_policy_find_refusal(list, refused.position);
     if (at < list->count) {
         bool smaller = refused.bytes < list->items[at].bytes;
         list->items[at] = refused;
@@ -134,7 +135,7 @@ static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_posi
     if (oversizer->copies || is_copied(position)) {
         return list->copied_from != 0 && bytes >= list->copied_from ? list->copied_from : 0;
     }
-    uint32_t at = find_refusal(list, position);
+    uint32_t at = oversize_policy_find_refusal(list, position);
     if (at < list->count) {
         return list->items[at].bytes;
     }
@@ -187,8 +188,10 @@ static struct mr_oversize_case case_of(const struct mr_oversizer *oversizer,
     return made;
 }
 
-static mr_status fail(const struct mr_oversizer *oversizer, const struct mr_item *item,
-                      const struct mr_oversize_case *oversize, struct mr_error *ret_error)
+static mr_status oversize_policy_fail(const struct mr_oversizer *oversizer,
+                                      const struct mr_item *item,
+                                      const struct mr_oversize_case *oversize,
+                                      struct mr_error *ret_error)
 {
     char name[MR_ITEM_NAME_MAX];
     struct mr_position position = item_position(item);
@@ -208,20 +211,21 @@ static enum mr_oversize policy_of(const struct mr_oversizer *oversizer)
 
 /* `ret_records` and `ret_count` hold the records that are too large when it begins; none: the item fits no block. */
 __attribute__((cold)) static mr_status
-encode_placed(struct mr_oversizer *oversizer, const struct mr_item *item, struct mr_buffer *buffer,
-              struct mr_record *ret_records, uint32_t *ret_count, struct mr_error *ret_error)
+oversize_policy_encode_placed(struct mr_oversizer *oversizer, const struct mr_item *item,
+                              struct mr_buffer *buffer, struct mr_record *ret_records,
+                              uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_oversize_case oversize = case_of(oversizer, item, ret_records, *ret_count);
     if (policy_of(oversizer) == MR_OVERSIZE_FAIL) {
         atomic_fetch_add_explicit(&oversizer->counts[MR_OVERSIZE_FAIL], 1, memory_order_relaxed);
-        return fail(oversizer, item, &oversize, ret_error);
+        return oversize_policy_fail(oversizer, item, &oversize, ret_error);
     }
     return mr_encode_oversize(oversizer->encoder, item, &oversize, buffer, ret_records, ret_count,
                               ret_error);
 }
 
 /* What the item's transaction says of itself. */
-static bool has_context(const struct mr_item *item)
+static bool oversize_policy_has_context(const struct mr_item *item)
 {
     const struct mr_transaction *transaction = NULL;
     if (item->kind == MR_ITEM_CHANGE && item->change->copy_mark == MR_COPY_NONE) {
@@ -244,7 +248,7 @@ struct bare {
 
 static const struct mr_item *bare_item(const struct mr_item *item, struct bare *ret)
 {
-    if (!has_context(item)) {
+    if (!oversize_policy_has_context(item)) {
         return item;
     }
     ret->item.kind = item->kind;
@@ -281,7 +285,8 @@ encode_otherwise(struct mr_oversizer *oversizer, const struct mr_item *item,
         *buffer = begin;
         oversizer->way = MR_ITEM_PLACED;
     }
-    return encode_placed(oversizer, bare, buffer, ret_records, ret_count, ret_error);
+    return oversize_policy_encode_placed(oversizer, bare, buffer, ret_records, ret_count,
+                                         ret_error);
 }
 
 mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_item *item,
@@ -296,14 +301,14 @@ mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_it
             return status;
         }
         *buffer = begin;
-        oversizer->way = has_context(item) ? MR_ITEM_BARE : MR_ITEM_PLACED;
+        oversizer->way = oversize_policy_has_context(item) ? MR_ITEM_BARE : MR_ITEM_PLACED;
     }
     return encode_otherwise(oversizer, item, buffer, ret_records, ret_count, ret_error);
 }
 
 bool mr_oversizer_no_block(struct mr_oversizer *oversizer, const struct mr_item *item)
 {
-    if (oversizer->way == MR_ITEM_AS_IT_IS && has_context(item)) {
+    if (oversizer->way == MR_ITEM_AS_IT_IS && oversize_policy_has_context(item)) {
         oversizer->way = MR_ITEM_BARE;
         return true;
     }

@@ -15,9 +15,9 @@ struct mr_buffer mr_text_begin(struct mr_bytes *text, size_t size)
 }
 
 /* The first one after `last` (NULL: of all). */
-static const struct mr_route *find_route(const struct mr_encode_options *options,
-                                         const struct mr_relation *relation,
-                                         const struct mr_route *last)
+static const struct mr_route *plan_find_route(const struct mr_encode_options *options,
+                                              const struct mr_relation *relation,
+                                              const struct mr_route *last)
 {
     uint32_t i = last == NULL ? 0 : (uint32_t)(last - options->routes) + 1;
     for (; i < options->route_count; i++) {
@@ -34,7 +34,7 @@ uint32_t mr_table_topics(const struct mr_encode_options *options, const char *sc
                          const char *table, char *ret_names[MR_STREAMS_PER_TABLE_MAX])
 {
     const struct mr_relation relation = {.schema = schema, .table = table};
-    const struct mr_route *route = find_route(options, &relation, NULL);
+    const struct mr_route *route = plan_find_route(options, &relation, NULL);
     uint32_t count = 0;
     if (mr_is_outbox(options, schema, table) || (route == NULL && options->routes_only)) {
         return 0;
@@ -43,7 +43,7 @@ uint32_t mr_table_topics(const struct mr_encode_options *options, const char *sc
         bool is_named = route != NULL && route->topic != NULL;
         ret_names[count++] =
             is_named ? MR_STRDUP(route->topic) : mr_table_topic(options, schema, table);
-        route = route == NULL ? NULL : find_route(options, &relation, route);
+        route = route == NULL ? NULL : plan_find_route(options, &relation, route);
     } while (route != NULL && count < MR_STREAMS_PER_TABLE_MAX);
     return count;
 }
@@ -186,7 +186,7 @@ static mr_status layout_make(struct mr_encoder *encoder, const struct mr_plan *p
     return MR_OK;
 }
 
-static void layout_release(struct mr_plans *plans, struct mr_plan_layout *layout)
+static void plan_layout_release(struct mr_plans *plans, struct mr_plan_layout *layout)
 {
     MR_ASSERT(layout->uses > 0);
     if (--layout->uses > 0) {
@@ -388,7 +388,7 @@ struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation
                             struct mr_error *ret_error)
 {
     const struct mr_encode_options *options = &encoder->options;
-    const struct mr_route *route = find_route(options, relation, NULL);
+    const struct mr_route *route = plan_find_route(options, relation, NULL);
     struct mr_plan *first = NULL;
     struct mr_plan **link = &first;
     do {
@@ -398,7 +398,7 @@ struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation
             return NULL;
         }
         link = &(*link)->next;
-        route = route == NULL ? NULL : find_route(options, relation, route);
+        route = route == NULL ? NULL : plan_find_route(options, relation, route);
     } while (route != NULL);
     first->is_unusual = mr_plan_is_unusual(first);
     return first;
@@ -413,7 +413,7 @@ void mr_plan_free(struct mr_encoder *encoder, struct mr_plan *plan)
         plan->form->forget(plan);
     }
     if (plan->layout != NULL) {
-        layout_release(&encoder->plans, plan->layout);
+        plan_layout_release(&encoder->plans, plan->layout);
     }
     free(plan->key.tail);
     free(plan->rendered.text.data);

@@ -24,7 +24,7 @@ struct tables {
     uint8_t bytes[16384];
 };
 
-static int setup(void **state)
+static int plan_test_setup(void **state)
 {
     struct tables *tables = calloc(1, sizeof(*tables));
     tables->options = (struct mr_encode_options){
@@ -38,7 +38,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int plan_test_teardown(void **state)
 {
     struct tables *tables = *state;
     for (uint32_t i = 0; i < tables->count; i++) {
@@ -53,7 +53,7 @@ static int teardown(void **state)
 }
 
 /* One more table, and a row of it. Answers the event. */
-static const char *add(struct tables *tables)
+static const char *plan_test_add(struct tables *tables)
 {
     static const struct mr_transaction transaction = {.commit_lsn = 0x2000, .xid = 5};
     struct mr_datum row[COLUMNS];
@@ -93,7 +93,7 @@ static const char *add(struct tables *tables)
     return (const char *)tables->records[0].value;
 }
 
-static void assert_has(const char *event, const char *want)
+static void plan_test_assert_has(const char *event, const char *want)
 {
     if (strstr(event, want) == NULL) {
         fail_msg("no %s in %s", want, event);
@@ -112,11 +112,11 @@ static void test_a_table_more_takes_little(void **state)
     enum { FEW = 500, MOST_BYTES = 1536 };
     struct tables *tables = *state;
     for (uint32_t i = 0; i < FEW; i++) {
-        add(tables);
+        plan_test_add(tables);
     }
     size_t before = in_use();
     for (uint32_t i = FEW; i < TABLES_MAX; i++) {
-        add(tables);
+        plan_test_add(tables);
     }
     size_t one = (in_use() - before) / (TABLES_MAX - FEW);
     print_message("%zu bytes a table\n", one);
@@ -128,12 +128,12 @@ static void test_equal_tables_keep_their_names(void **state)
 {
     struct tables *tables = *state;
     for (uint32_t i = 0; i < 3; i++) {
-        const char *event = add(tables);
+        const char *event = plan_test_add(tables);
         char want[NAME_MAX_BYTES];
         snprintf(want, sizeof(want), "\"table\":\"t%u\"", i);
-        assert_has(event, want);
-        assert_has(event,
-                   "\"after\":{\"a_column_with_a_name_0\":1,\"a_column_with_a_name_1\":\"1\",");
+        plan_test_assert_has(event, want);
+        plan_test_assert_has(
+            event, "\"after\":{\"a_column_with_a_name_0\":1,\"a_column_with_a_name_1\":\"1\",");
         snprintf(want, sizeof(want), "srv.public.t%u", i);
         assert_string_equal(tables->records[0].topic->name, want);
     }
@@ -144,13 +144,13 @@ static void test_equal_tables_keep_their_names(void **state)
 static void test_what_is_shared_stays_for_the_last(void **state)
 {
     struct tables *tables = *state;
-    add(tables);
-    add(tables);
+    plan_test_add(tables);
+    plan_test_add(tables);
     mr_encoder_forget(tables->encoder, tables->relations[0]);
     tables->columns[0].type_oid = 25;
-    assert_has(add(tables), "\"after\":{\"a_column_with_a_name_0\":\"1\",");
+    plan_test_assert_has(plan_test_add(tables), "\"after\":{\"a_column_with_a_name_0\":\"1\",");
     tables->columns[0].type_oid = 23;
-    assert_has(add(tables), "\"after\":{\"a_column_with_a_name_0\":1,");
+    plan_test_assert_has(plan_test_add(tables), "\"after\":{\"a_column_with_a_name_0\":1,");
     assert_ptr_equal(tables->relations[1]->columns, tables->relations[3]->columns);
     assert_ptr_not_equal(tables->relations[1]->columns, tables->relations[2]->columns);
 }
@@ -165,9 +165,9 @@ static void test_a_rule_is_of_one_table(void **state)
                                         .length = 3};
     tables->options.column_rules = &rule;
     tables->options.column_rule_count = 1;
-    assert_has(add(tables), "\"a_column_with_a_name_1\":\"1\",");
-    assert_has(add(tables), "\"a_column_with_a_name_1\":\"***\",");
-    assert_has(add(tables), "\"a_column_with_a_name_1\":\"1\",");
+    plan_test_assert_has(plan_test_add(tables), "\"a_column_with_a_name_1\":\"1\",");
+    plan_test_assert_has(plan_test_add(tables), "\"a_column_with_a_name_1\":\"***\",");
+    plan_test_assert_has(plan_test_add(tables), "\"a_column_with_a_name_1\":\"1\",");
 }
 
 /* A key that a stream names is that stream's. */
@@ -185,7 +185,7 @@ static void test_a_routing_key_is_of_one_stream(void **state)
                                        "{\"a_column_with_a_name_2\":\"1\"}",
                                        "{\"a_column_with_a_name_0\":1}"};
     for (uint32_t i = 0; i < 3; i++) {
-        add(tables);
+        plan_test_add(tables);
         assert_int_equal(tables->records[0].key_len, strlen(keys[i]));
         assert_memory_equal(tables->records[0].key, keys[i], strlen(keys[i]));
     }
@@ -194,11 +194,16 @@ static void test_a_routing_key_is_of_one_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_table_more_takes_little, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_equal_tables_keep_their_names, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_is_shared_stays_for_the_last, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_rule_is_of_one_table, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_routing_key_is_of_one_stream, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_table_more_takes_little, plan_test_setup,
+                                        plan_test_teardown),
+        cmocka_unit_test_setup_teardown(test_equal_tables_keep_their_names, plan_test_setup,
+                                        plan_test_teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_shared_stays_for_the_last, plan_test_setup,
+                                        plan_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_rule_is_of_one_table, plan_test_setup,
+                                        plan_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_routing_key_is_of_one_stream, plan_test_setup,
+                                        plan_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,8 +34,8 @@ static const struct mr_column_rule *find_rule(const struct mr_encode_options *op
     return NULL;
 }
 
-static bool is_named(const struct mr_encode_options *options, const struct mr_plan *plan,
-                     const char *column, enum mr_column_action action)
+static bool shape_is_named(const struct mr_encode_options *options, const struct mr_plan *plan,
+                           const char *column, enum mr_column_action action)
 {
     return find_rule(options, plan, column, action, action) != NULL;
 }
@@ -46,8 +46,8 @@ bool mr_shape_names(const struct mr_encode_options *options, const struct mr_pla
     return find_rule(options, plan, column, MR_COLUMN_MASK, MR_COLUMN_HASH) != NULL;
 }
 
-static mr_status refuse(const struct mr_relation *relation, const char *column, const char *what,
-                        struct mr_error *ret_error)
+static mr_status shape_refuse(const struct mr_relation *relation, const char *column,
+                              const char *what, struct mr_error *ret_error)
 {
     return mr_fail(
         ret_error, MR_ERR_CONFIG,
@@ -80,15 +80,15 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
     if (options->column_rule_count == 0) {
         return MR_OK;
     }
-    if (is_named(options, plan, column, MR_COLUMN_EXCLUDE)) {
+    if (shape_is_named(options, plan, column, MR_COLUMN_EXCLUDE)) {
         if (is_key) {
-            return refuse(relation, column, "left out", ret_error);
+            return shape_refuse(relation, column, "left out", ret_error);
         }
         *form = mr_type_form_of(MR_RULE_ABSENT, -1);
         return MR_OK;
     }
-    if (!is_key && is_named(options, plan, NULL, MR_COLUMN_INCLUDE) &&
-        !is_named(options, plan, column, MR_COLUMN_INCLUDE)) {
+    if (!is_key && shape_is_named(options, plan, NULL, MR_COLUMN_INCLUDE) &&
+        !shape_is_named(options, plan, column, MR_COLUMN_INCLUDE)) {
         *form = mr_type_form_of(MR_RULE_ABSENT, -1);
         return MR_OK;
     }
@@ -98,12 +98,13 @@ mr_status mr_shape_column(const struct mr_encode_options *options, const struct 
         return MR_OK;
     }
     if (is_key && (rule->action != MR_COLUMN_HASH || plan->key.is_text)) {
-        return refuse(relation, column,
-                      rule->action == MR_COLUMN_MASK       ? "masked"
-                      : rule->action == MR_COLUMN_TRUNCATE ? "cut"
-                                                           : "hashed, which a key of bare text "
-                                                             "can't be",
-                      ret_error);
+        return shape_refuse(relation, column,
+                            rule->action == MR_COLUMN_MASK ? "masked"
+                            : rule->action == MR_COLUMN_TRUNCATE
+                                ? "cut"
+                                : "hashed, which a key of bare text "
+                                  "can't be",
+                            ret_error);
     }
     shape(form, options, rule);
     return MR_OK;

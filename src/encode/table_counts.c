@@ -76,7 +76,7 @@ void mr_table_counts_keep_last(struct mr_table_counts *counts)
     counts->last_max = LAST_TABLES_MAX;
 }
 
-static size_t keep(uint8_t *to, size_t size, mr_slice from)
+static size_t table_counts_keep(uint8_t *to, size_t size, mr_slice from)
 {
     size_t len = from.len < size ? from.len : size;
     if (len > 0) {
@@ -95,8 +95,8 @@ void mr_table_line_keep(struct mr_table_line *line, int64_t time_ns, mr_slice ke
     event->time_ns = time_ns;
     event->key_len = key.len;
     event->value_len = value.len;
-    event->key_kept = keep(event->key, sizeof(event->key), key);
-    event->value_kept = keep(event->value, sizeof(event->value), value);
+    event->key_kept = table_counts_keep(event->key, sizeof(event->key), key);
+    event->value_kept = table_counts_keep(event->value, sizeof(event->value), value);
     atomic_store_explicit(&last->busy, false, memory_order_release);
 }
 

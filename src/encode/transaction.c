@@ -42,8 +42,8 @@ void mr_transaction_reset(struct mr_transaction_counts *counts,
 }
 
 /* The name of a table after the others', as TableId.toString has it. */
-static mr_slice append_name(struct mr_transaction_counts *counts, const char *schema,
-                            const char *table)
+static mr_slice transaction_append_name(struct mr_transaction_counts *counts, const char *schema,
+                                        const char *table)
 {
     static const char messages[] = "LOGICAL_DECODING_MESSAGE"; /* LogicalDecodingMessageId */
     schema = table == NULL ? "" : schema;
@@ -66,7 +66,7 @@ static mr_slice append_name(struct mr_transaction_counts *counts, const char *sc
 static uint32_t find_table(struct mr_transaction_counts *counts, const char *schema,
                            const char *table)
 {
-    mr_slice name = append_name(counts, schema, table);
+    mr_slice name = transaction_append_name(counts, schema, table);
     uint32_t hash = mr_java_hash(name);
     uint32_t at = 0;
     uint32_t i;

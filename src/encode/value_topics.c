@@ -18,7 +18,7 @@ static size_t bytes_max(const struct mr_value_topics *known)
     return (size_t)known->capacity * VALUE_BYTES;
 }
 
-static void make_room(struct mr_value_topics *known, uint32_t topics_max)
+static void value_topics_make_room(struct mr_value_topics *known, uint32_t topics_max)
 {
     known->capacity = topics_max < VALUES_MIN ? VALUES_MIN : topics_max;
     known->entries = MR_NEW_ARRAY(struct mr_value_topic, known->capacity);
@@ -26,8 +26,8 @@ static void make_room(struct mr_value_topics *known, uint32_t topics_max)
     mr_index_reserve(&known->index, known->capacity);
 }
 
-static const struct mr_topic *find(const struct mr_value_topics *known, mr_slice value,
-                                   uint64_t hash)
+static const struct mr_topic *value_topics_find(const struct mr_value_topics *known, mr_slice value,
+                                                uint64_t hash)
 {
     uint32_t at = 0;
     uint32_t number;
@@ -70,10 +70,10 @@ const struct mr_topic *mr_value_topics_find(struct mr_value_topics *known, struc
                                             const char **ret_fault)
 {
     if (MR_UNLIKELY(known->entries == NULL)) {
-        make_room(known, route->topics_max);
+        value_topics_make_room(known, route->topics_max);
     }
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, value.data, value.len);
-    const struct mr_topic *topic = find(known, value, hash);
+    const struct mr_topic *topic = value_topics_find(known, value, hash);
     if (MR_LIKELY(topic != NULL)) {
         return topic;
     }

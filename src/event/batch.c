@@ -11,7 +11,7 @@ static uint64_t name_hash(const char *name)
     return mr_hash_add(MR_HASH_BEGIN, name, strlen(name));
 }
 
-static struct mr_topic *find(const struct mr_topics *topics, const char *name)
+static struct mr_topic *batch_find(const struct mr_topics *topics, const char *name)
 {
     uint32_t number;
     MR_INDEX_FIND(number, &topics->by_name, name_hash(name),
@@ -19,9 +19,9 @@ static struct mr_topic *find(const struct mr_topics *topics, const char *name)
     return number == MR_INDEX_NONE ? NULL : topics->items[number];
 }
 
-static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
+static struct mr_topic *batch_find_or_make(struct mr_topics *topics, const char *name)
 {
-    struct mr_topic *found = find(topics, name);
+    struct mr_topic *found = batch_find(topics, name);
     if (found != NULL) {
         return found;
     }
@@ -36,14 +36,14 @@ static struct mr_topic *find_or_make(struct mr_topics *topics, const char *name)
 const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name)
 {
     MR_HOLD(&naming);
-    return find_or_make(topics, name);
+    return batch_find_or_make(topics, name);
 }
 
 const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
                                        const char *table, const char **ret_other)
 {
     pthread_mutex_lock(&naming);
-    struct mr_topic *topic = find_or_make(topics, name);
+    struct mr_topic *topic = batch_find_or_make(topics, name);
     if (topic->table == NULL) {
         topic->table = MR_STRDUP(table);
     }
@@ -83,7 +83,7 @@ const char *mr_topic_fault(const char *name)
 
 /* Brokers refuse a name that is another's but for dots and underscores, for the sake of their metrics
  * (ReplicationControlManager.validateNewTopicNames, Topic.hasCollision). */
-static bool collides(const char *a, const char *b)
+static bool batch_collides(const char *a, const char *b)
 {
     for (; *a != '\0' && (*a == *b || (strchr("._", *a) != NULL && strchr("._", *b) != NULL));
          a++) {
@@ -100,7 +100,7 @@ static const char *value_fault(const struct mr_topics *topics, const char *name,
                "themselves do";
     }
     for (uint32_t i = 0; i < topics->by_name.count && fault == NULL; i++) {
-        if (collides(topics->items[i]->name, name)) {
+        if (batch_collides(topics->items[i]->name, name)) {
             return "is that of other events, or differs from another topic's in dots and "
                    "underscores alone, which Kafka refuses";
         }
@@ -115,14 +115,14 @@ const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *
                                           const char **ret_fault)
 {
     MR_HOLD(&naming);
-    struct mr_topic *topic = find(topics, name);
+    struct mr_topic *topic = batch_find(topics, name);
     *ret_fault = NULL;
     if (topic == NULL || !topic->by_value) {
         *ret_fault = value_fault(topics, name, most);
         topic = NULL;
     }
     if (topic == NULL && *ret_fault == NULL) {
-        topic = find_or_make(topics, name);
+        topic = batch_find_or_make(topics, name);
         topic->table = MR_STRDUP("a column's values");
         topic->by_value = true;
         topics->by_value++;

@@ -5,7 +5,7 @@
 
 #include "testing/test.h"
 
-static void append(struct mr_batch *batch, struct mr_buffer *buffer, const char *text)
+static void batch_test_append(struct mr_batch *batch, struct mr_buffer *buffer, const char *text)
 {
     (void)batch;
     mr_buffer_append(buffer, text, strlen(text));
@@ -22,7 +22,7 @@ static void test_batch_bytes_and_records_meet(void **state)
     for (;;) {
         struct mr_buffer buffer = mr_batch_buffer(batch);
         const uint8_t *value = buffer.at;
-        append(batch, &buffer, "0123456789");
+        batch_test_append(batch, &buffer, "0123456789");
         struct mr_record record = {.topic = &topic, .value = value, .value_len = 10, .xid = count};
         if (buffer.full || !mr_batch_commit(batch, buffer.at, &record, 1)) {
             break;

@@ -22,7 +22,8 @@ static struct mr_server_position server(void)
         .identity = stored.identity, .slot_exists = true, .slot_confirmed = 900, .flushed = 2000};
 }
 
-static void assert_refused(const struct mr_server_position *position, const char *part)
+static void checkpoint_test_assert_refused(const struct mr_server_position *position,
+                                           const char *part)
 {
     struct mr_error error = {0};
     assert_int_equal(mr_checkpoint_verify(&stored, position, 0, &error), MR_ERR_HISTORY);
@@ -49,26 +50,26 @@ static void test_refusals(void **state)
     (void)state;
     struct mr_server_position now = server();
     strcpy(now.identity.system_id, "7001");
-    assert_refused(&now, "another PostgreSQL cluster");
+    checkpoint_test_assert_refused(&now, "another PostgreSQL cluster");
     now = server();
     now.identity.timeline = 1;
-    assert_refused(&now, "timeline");
+    checkpoint_test_assert_refused(&now, "timeline");
     now = server();
     now.identity.timeline = 3;
     now.switched_at = 999;
-    assert_refused(&now, "delivered events the new primary does not have");
+    checkpoint_test_assert_refused(&now, "delivered events the new primary does not have");
     now.switched_at = 1000;
     now.slot_exists = false;
-    assert_refused(&now, "not on the promoted server");
+    checkpoint_test_assert_refused(&now, "not on the promoted server");
     now = server();
     now.flushed = 999;
-    assert_refused(&now, "WAL ends at 0/3E7");
+    checkpoint_test_assert_refused(&now, "WAL ends at 0/3E7");
     now = server();
     now.slot_exists = false;
-    assert_refused(&now, "slot \"s\" is gone");
+    checkpoint_test_assert_refused(&now, "slot \"s\" is gone");
     now = server();
     now.slot_confirmed = 1001;
-    assert_refused(&now, "moved by somebody else");
+    checkpoint_test_assert_refused(&now, "moved by somebody else");
 }
 
 /* The stream came from a standby, and went on while that was promoted. */

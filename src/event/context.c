@@ -6,7 +6,7 @@ struct text {
     const uint8_t *at, *end;
 };
 
-static void skip_space(struct text *text)
+static void context_skip_space(struct text *text)
 {
     while (text->at < text->end &&
            (*text->at == ' ' || *text->at == '\t' || *text->at == '\n' || *text->at == '\r')) {
@@ -14,10 +14,10 @@ static void skip_space(struct text *text)
     }
 }
 
-static bool take(struct text *text, const char *token)
+static bool context_take(struct text *text, const char *token)
 {
     size_t len = strlen(token);
-    skip_space(text);
+    context_skip_space(text);
     if ((size_t)(text->end - text->at) < len || memcmp(text->at, token, len) != 0) {
         return false;
     }
@@ -26,9 +26,9 @@ static bool take(struct text *text, const char *token)
 }
 
 /* What is between the quotes. */
-static bool take_string(struct text *text, mr_slice *ret)
+static bool context_take_string(struct text *text, mr_slice *ret)
 {
-    skip_space(text);
+    context_skip_space(text);
     size_t len = mr_json_string_length(text->at, (size_t)(text->end - text->at));
     if (len == 0) {
         return false;
@@ -39,7 +39,7 @@ static bool take_string(struct text *text, mr_slice *ret)
 }
 
 /* The number of the name, which the text may have escaped; `name_count`: it is none that is let through. */
-static uint32_t find_name(struct mr_context *context, mr_slice name)
+static uint32_t context_find_name(struct mr_context *context, mr_slice name)
 {
     uint8_t *room = context->room[1 - context->at];
     mr_slice plain = {.data = room, .len = mr_json_unescape(room, name.data, name.len)};
@@ -54,26 +54,26 @@ static uint32_t find_name(struct mr_context *context, mr_slice name)
 static bool read_object(struct mr_context *context, mr_slice content, mr_slice *values)
 {
     struct text text = {.at = content.data, .end = content.data + content.len};
-    if (!take(&text, "{")) {
+    if (!context_take(&text, "{")) {
         return false;
     }
-    bool ended = take(&text, "}");
+    bool ended = context_take(&text, "}");
     while (!ended) {
         mr_slice name, value = {0};
-        if (!take_string(&text, &name) || !take(&text, ":") ||
-            (!take_string(&text, &value) && !take(&text, "null"))) {
+        if (!context_take_string(&text, &name) || !context_take(&text, ":") ||
+            (!context_take_string(&text, &value) && !context_take(&text, "null"))) {
             return false;
         }
-        uint32_t i = find_name(context, name);
+        uint32_t i = context_find_name(context, name);
         if (i < context->name_count) {
             values[i] = value;
         }
-        ended = take(&text, "}");
-        if (!ended && !take(&text, ",")) {
+        ended = context_take(&text, "}");
+        if (!ended && !context_take(&text, ",")) {
             return false;
         }
     }
-    skip_space(&text);
+    context_skip_space(&text);
     return text.at == text.end;
 }
 
@@ -90,7 +90,7 @@ static bool has_control(const uint8_t *text, size_t len)
 }
 
 /* Of a member the lengths of a header take six bytes, as its quotes, colon and comma or brace do at least, so there is room. */
-static bool append(struct mr_buffer *out, const char *name, mr_slice value)
+static bool context_append(struct mr_buffer *out, const char *name, mr_slice value)
 {
     uint8_t *header = mr_header_begin(out, name);
     uint8_t *text = mr_buffer_reserve(out, value.len);
@@ -115,7 +115,7 @@ enum mr_context_outcome mr_context_read(struct mr_context *context, mr_slice con
     uint8_t *begin = context->room[1 - context->at];
     struct mr_buffer out = mr_buffer_init(begin, MR_CONTEXT_BYTES_MAX);
     for (uint32_t i = 0; i < context->name_count; i++) {
-        if (values[i].data != NULL && !append(&out, context->names[i], values[i])) {
+        if (values[i].data != NULL && !context_append(&out, context->names[i], values[i])) {
             return MR_CONTEXT_MALFORMED;
         }
     }

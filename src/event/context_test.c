@@ -12,7 +12,7 @@ struct fixture {
     char text[8192];
 };
 
-static int setup(void **state)
+static int context_test_setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     fixture->context.names = names;
@@ -21,14 +21,15 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int context_test_teardown(void **state)
 {
     free(*state);
     return 0;
 }
 
 /* The content in a block of exactly its size, so that a sanitizer sees a read past it. */
-static enum mr_context_outcome take(struct fixture *fixture, const char *content, size_t len)
+static enum mr_context_outcome context_test_take(struct fixture *fixture, const char *content,
+                                                 size_t len)
 {
     uint8_t *bytes = malloc(len + (len == 0));
     memcpy(bytes, content, len);
@@ -71,7 +72,7 @@ static void test_read_what_is_taken(void **state)
         {"{\"other\":\"a\\nb\",\"user\":\"u\"}", "user=u;"}, /* nothing of it goes out */
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        assert_int_equal(take(fixture, cases[i].content, strlen(cases[i].content)),
+        assert_int_equal(context_test_take(fixture, cases[i].content, strlen(cases[i].content)),
                          MR_CONTEXT_TAKEN);
         assert_string_equal(fixture->text, cases[i].want);
     }
@@ -117,14 +118,14 @@ static void test_read_what_is_malformed(void **state)
         MR_SLICE("{\"us\xFF\":\"u\"}"),
         MR_SLICE("{\"user\":\"u\",\"other\":\"\xFF\"}"),
     };
-    assert_int_equal(take(fixture, good, strlen(good)), MR_CONTEXT_TAKEN);
+    assert_int_equal(context_test_take(fixture, good, strlen(good)), MR_CONTEXT_TAKEN);
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        assert_int_equal(take(fixture, (const char *)cases[i].data, cases[i].len),
+        assert_int_equal(context_test_take(fixture, (const char *)cases[i].data, cases[i].len),
                          MR_CONTEXT_MALFORMED);
         assert_string_equal(fixture->text, "user=u-17;reason=refund;"); /* as it was */
     }
     for (size_t len = 0; len + 1 < sizeof(good); len++) {
-        assert_int_equal(take(fixture, good, len), MR_CONTEXT_MALFORMED);
+        assert_int_equal(context_test_take(fixture, good, len), MR_CONTEXT_MALFORMED);
         assert_string_equal(fixture->text, "user=u-17;reason=refund;");
     }
 }
@@ -139,7 +140,7 @@ static void test_read_sizes(void **state)
         memcpy(content, "{\"user\":\"", 9);
         memcpy(content + len - 2, "\"}", 2);
         bool fits = len <= MR_CONTEXT_BYTES_MAX;
-        assert_int_equal(take(fixture, content, len),
+        assert_int_equal(context_test_take(fixture, content, len),
                          fits ? MR_CONTEXT_TAKEN : MR_CONTEXT_TOO_LARGE);
         size_t want =
             (fits ? len : MR_CONTEXT_BYTES_MAX) - 11; /* what is too large changes nothing */
@@ -155,11 +156,12 @@ static void test_read_sizes(void **state)
                                 i == 0 ? '{' : ',', many[i]);
     }
     content[len++] = '}';
-    assert_int_equal(take(fixture, content, len), MR_CONTEXT_TAKEN);
+    assert_int_equal(context_test_take(fixture, content, len), MR_CONTEXT_TAKEN);
     assert_string_equal(fixture->text, "a=;b=;c=;d=;e=;f=;g=;h=;i=;j=;k=;l=;m=;n=;o=;p=;");
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, context_test_setup, context_test_teardown)
 
 int main(void)
 {

@@ -2,7 +2,7 @@
 
 #include "testing/test.h"
 
-static void test_parse(void **state)
+static void test_lsn_parse(void **state)
 {
     (void)state;
     mr_lsn lsn = 7;
@@ -59,7 +59,7 @@ static void test_parse_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_lsn_parse),
         cmocka_unit_test(test_shift_there_and_back),
         cmocka_unit_test(test_parse_leaves_a_rest),
         cmocka_unit_test(test_parse_refuses),

@@ -27,7 +27,7 @@ void mr_placings_free(struct mr_placings *placings)
     }
 }
 
-static struct mr_placing *find_or_make(struct mr_placings *placings, uint64_t hash)
+static struct mr_placing *placing_find_or_make(struct mr_placings *placings, uint64_t hash)
 {
     uint32_t number;
     MR_INDEX_FIND(number, &placings->by_hash, hash, placings->items[number]->hash == hash);
@@ -74,7 +74,7 @@ const struct mr_placing *mr_placings_see(struct mr_placings *placings, const str
                                          int32_t partitions)
 {
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, topic->name, strlen(topic->name));
-    struct mr_placing *placing = find_or_make(placings, hash);
+    struct mr_placing *placing = placing_find_or_make(placings, hash);
     placings->owes |= placing->topic == NULL || partitions != placing->present;
     placing->topic = topic;
     placing->present = partitions;
@@ -180,7 +180,7 @@ static const char *take_placing(struct mr_placings *placings, const char *text)
         }
         found.state = MR_PLACING_CHANGED;
     }
-    struct mr_placing *placing = find_or_make(placings, found.hash);
+    struct mr_placing *placing = placing_find_or_make(placings, found.hash);
     found.topic = placing->topic;
     found.present =
         found.topic != NULL && placing->present > found.count ? placing->present : found.count;

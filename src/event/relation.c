@@ -171,7 +171,7 @@ static struct mr_layout *layout_take(struct mr_layouts *layouts, const struct mr
     return layouts->items[number];
 }
 
-static void layout_release(struct mr_layouts *layouts, struct mr_layout *layout)
+static void relation_layout_release(struct mr_layouts *layouts, struct mr_layout *layout)
 {
     MR_ASSERT(layout->uses > 0);
     if (--layout->uses > 0) {
@@ -229,7 +229,7 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
 void mr_relation_free(struct mr_layouts *layouts, struct mr_relation *relation)
 {
     if (relation != NULL) {
-        layout_release(layouts, relation->layout);
+        relation_layout_release(layouts, relation->layout);
         free(relation);
     }
 }

@@ -52,8 +52,8 @@ void mr_schemas_set_wake(struct mr_schemas *schemas, int wake)
 }
 
 /* MR_INDEX_NONE: it is not there. */
-static uint32_t find(const struct mr_schemas *schemas, uint64_t hash, const char *subject,
-                     mr_slice text)
+static uint32_t schemas_find(const struct mr_schemas *schemas, uint64_t hash, const char *subject,
+                             mr_slice text)
 {
     uint32_t number;
     MR_INDEX_FIND(number, &schemas->by_text, hash,
@@ -67,7 +67,7 @@ uint32_t mr_schemas_intern(struct mr_schemas *schemas, const char *subject, mr_s
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, subject, strlen(subject));
     hash = mr_hash_add(hash, text.data, text.len);
     MR_HOLD(&schemas->lock);
-    uint32_t index = find(schemas, hash, subject, text);
+    uint32_t index = schemas_find(schemas, hash, subject, text);
     if (index == MR_INDEX_NONE) {
         index = schemas->by_text.count;
         MR_GROW(schemas->items, schemas->capacity, index + 1);
@@ -98,8 +98,8 @@ void mr_schema_frame(struct mr_buffer *out, uint32_t index)
 }
 
 /* The schema of a frame without an id; NULL: it has one, or is none. */
-static const struct mr_schema *unknown(const struct mr_schemas *schemas, const uint8_t *bytes,
-                                       unsigned content)
+static const struct mr_schema *schemas_unknown(const struct mr_schemas *schemas,
+                                               const uint8_t *bytes, unsigned content)
 {
     if (content != MR_CONTENT_FRAMED || bytes == NULL || bytes[0] != UNKNOWN_MARK) {
         return NULL;
@@ -112,7 +112,7 @@ static const struct mr_schema *unknown(const struct mr_schemas *schemas, const u
     return schemas->items[index];
 }
 
-static mr_status look(const struct mr_schema *schema, struct mr_error *ret_error)
+static mr_status schemas_look(const struct mr_schema *schema, struct mr_error *ret_error)
 {
     if (schema == NULL || schema->id >= 0) {
         return MR_OK;
@@ -133,19 +133,20 @@ mr_status mr_schemas_resolve(struct mr_schemas *schemas, struct mr_batch *batch,
     MR_HOLD(&schemas->lock);
     for (uint32_t i = 0; i < batch->record_count; i++) {
         const struct mr_record *record = mr_batch_record(batch, i);
-        MR_TRY(look(unknown(schemas, record->key, record->key_content), ret_error));
-        MR_TRY(look(unknown(schemas, record->value, record->value_content), ret_error));
+        MR_TRY(schemas_look(schemas_unknown(schemas, record->key, record->key_content), ret_error));
+        MR_TRY(schemas_look(schemas_unknown(schemas, record->value, record->value_content),
+                            ret_error));
     }
     for (uint32_t i = 0; i < batch->record_count; i++) {
         const struct mr_record *record = mr_batch_record(batch, i);
-        resolve(unknown(schemas, record->key, record->key_content), record->key);
-        resolve(unknown(schemas, record->value, record->value_content), record->value);
+        resolve(schemas_unknown(schemas, record->key, record->key_content), record->key);
+        resolve(schemas_unknown(schemas, record->value, record->value_content), record->value);
     }
     return MR_OK;
 }
 
 /* Waits with the lock held; false once the time is over, or waits are ended. */
-static bool wait_until(struct mr_schemas *schemas, int64_t end_ns)
+static bool schemas_wait_until(struct mr_schemas *schemas, int64_t end_ns)
 {
     return !schemas->ended && mr_cond_wait_until(&schemas->change, &schemas->lock, end_ns);
 }
@@ -172,7 +173,7 @@ const struct mr_schema *mr_schemas_wait(struct mr_schemas *schemas, uint32_t lim
     int64_t end_ns = in_ms(limit_ms);
     MR_HOLD(&schemas->lock);
     const struct mr_schema *found = next_pending(schemas);
-    while (found == NULL && wait_until(schemas, end_ns)) {
+    while (found == NULL && schemas_wait_until(schemas, end_ns)) {
         found = next_pending(schemas);
     }
     return schemas->ended ? NULL : found;
@@ -182,7 +183,7 @@ void mr_schemas_pause(struct mr_schemas *schemas, uint32_t ms)
 {
     int64_t end_ns = in_ms(ms);
     MR_HOLD(&schemas->lock);
-    while (wait_until(schemas, end_ns)) {
+    while (schemas_wait_until(schemas, end_ns)) {
     }
 }
 
@@ -199,7 +200,7 @@ bool mr_schemas_ended(struct mr_schemas *schemas)
     return schemas->ended;
 }
 
-static void tell(struct mr_schemas *schemas)
+static void schemas_tell(struct mr_schemas *schemas)
 {
     if (schemas->wake >= 0) {
         mr_wake(schemas->wake);
@@ -234,7 +235,7 @@ bool mr_schemas_set_id(struct mr_schemas *schemas, uint32_t index, int32_t id)
                        item->subject, id, other->subject);
         item->fault = fault.data;
     }
-    tell(schemas);
+    schemas_tell(schemas);
     return other == NULL;
 }
 
@@ -242,5 +243,5 @@ void mr_schemas_set_fault(struct mr_schemas *schemas, uint32_t index, const char
 {
     MR_HOLD(&schemas->lock);
     schemas->items[index]->fault = MR_STRDUP(fault);
-    tell(schemas);
+    schemas_tell(schemas);
 }

@@ -10,7 +10,8 @@
 enum { BLOCK = 4096 };
 
 /* A batch with a record for each schema, key and value of the same. */
-static struct mr_batch *fill(struct mr_pool *pool, const uint32_t *indexes, uint32_t count)
+static struct mr_batch *schemas_test_fill(struct mr_pool *pool, const uint32_t *indexes,
+                                          uint32_t count)
 {
     struct mr_batch *batch = mr_pool_acquire(pool);
     for (uint32_t i = 0; i < count; i++) {
@@ -56,7 +57,7 @@ static void test_a_batch_waits_for_all_of_its_ids(void **state)
     mr_schemas_set_wake(schemas, wake);
     uint32_t indexes[] = {mr_schemas_intern(schemas, "a", MR_SLICE("x")),
                           mr_schemas_intern(schemas, "b", MR_SLICE("x"))};
-    struct mr_batch *batch = fill(&pool, indexes, 2);
+    struct mr_batch *batch = schemas_test_fill(&pool, indexes, 2);
     uint64_t told = 0;
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(mr_schemas_resolve(schemas, batch, &error), MR_FULL);
@@ -86,7 +87,7 @@ static void test_a_refused_schema_ends_it(void **state)
     mr_pool_init(&pool, 1, 1, BLOCK, BLOCK);
     struct mr_schemas *schemas = mr_schemas_new();
     uint32_t index = mr_schemas_intern(schemas, "a", MR_SLICE("x"));
-    struct mr_batch *batch = fill(&pool, &index, 1);
+    struct mr_batch *batch = schemas_test_fill(&pool, &index, 1);
     mr_schemas_set_fault(schemas, index, "why");
     assert_null(mr_schemas_wait(schemas, 0)); /* it is not asked for again */
     assert_int_equal(mr_schemas_resolve(schemas, batch, &error), MR_ERR_CONFIG);
@@ -110,7 +111,7 @@ static void test_an_id_is_of_one_schema(void **state)
     assert_true(mr_schemas_set_id(schemas, again, 7));
     assert_false(mr_schemas_set_id(schemas, other, 7));
     assert_null(mr_schemas_wait(schemas, 0));
-    struct mr_batch *batch = fill(&pool, &other, 1);
+    struct mr_batch *batch = schemas_test_fill(&pool, &other, 1);
     assert_int_equal(mr_schemas_resolve(schemas, batch, &error), MR_ERR_CONFIG);
     assert_non_null(strstr(error.text, "subject \"c\" the id 7"));
     assert_frame(mr_batch_record(batch, 0)->value, "\xFF\0\0\0\2");

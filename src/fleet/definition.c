@@ -25,8 +25,9 @@ const struct mr_toml_node *mr_fleet_child(const struct mr_toml_node *table, cons
 }
 
 /* The value of that kind; NULL: there is none, or the problem is added. */
-static const struct mr_toml_node *value_of(struct fleet *fleet, const struct mr_toml_node *table,
-                                           const char *key, enum mr_toml_kind kind)
+static const struct mr_toml_node *definition_value_of(struct fleet *fleet,
+                                                      const struct mr_toml_node *table,
+                                                      const char *key, enum mr_toml_kind kind)
 {
     static const char *const kinds[] = {"a string", "a whole number", "true or false"};
     const struct mr_toml_node *node = mr_fleet_child(table, key);
@@ -42,7 +43,7 @@ static const struct mr_toml_node *value_of(struct fleet *fleet, const struct mr_
 const char *mr_fleet_text(struct fleet *fleet, const struct mr_toml_node *table, const char *key,
                           const char *fallback)
 {
-    const struct mr_toml_node *node = value_of(fleet, table, key, MR_TOML_STRING);
+    const struct mr_toml_node *node = definition_value_of(fleet, table, key, MR_TOML_STRING);
     return node == NULL ? fallback : node->string;
 }
 
@@ -61,8 +62,9 @@ static void check_keys(struct fleet *fleet, const struct mr_toml_node *table, co
 static struct fleet_server read_server(struct fleet *fleet, const struct mr_toml_node *servers,
                                        const char *name)
 {
-    const struct mr_toml_node *table = value_of(fleet, servers, name, MR_TOML_TABLE);
-    const struct mr_toml_node *insecure = value_of(fleet, table, "insecure_tls", MR_TOML_BOOLEAN);
+    const struct mr_toml_node *table = definition_value_of(fleet, servers, name, MR_TOML_TABLE);
+    const struct mr_toml_node *insecure =
+        definition_value_of(fleet, table, "insecure_tls", MR_TOML_BOOLEAN);
     const char *gone = mr_fleet_text(fleet, table, "gone", "keep");
     const struct fleet_server server = {
         .name = name,
@@ -92,19 +94,22 @@ static struct fleet_server read_server(struct fleet *fleet, const struct mr_toml
 static void read_sections(struct fleet *fleet)
 {
     const struct mr_toml_node *root = fleet->root;
-    const struct mr_toml_node *about = value_of(fleet, root, "fleet", MR_TOML_TABLE);
-    const struct mr_toml_node *most = value_of(fleet, about, "max_per_server", MR_TOML_INTEGER);
-    const struct mr_toml_node *servers = value_of(fleet, root, "discover", MR_TOML_TABLE);
+    const struct mr_toml_node *about = definition_value_of(fleet, root, "fleet", MR_TOML_TABLE);
+    const struct mr_toml_node *most =
+        definition_value_of(fleet, about, "max_per_server", MR_TOML_INTEGER);
+    const struct mr_toml_node *servers =
+        definition_value_of(fleet, root, "discover", MR_TOML_TABLE);
     check_keys(fleet, root, "in a fleet", "fleet|template|templates|discover|pipeline");
     check_keys(fleet, about, "in [fleet]", "name|max_per_server");
     fleet->name = mr_fleet_text(fleet, about, "name", "");
     fleet->per_server_max = most == NULL ? PER_SERVER_MAX : most->integer;
-    fleet->options = value_of(fleet, root, "template", MR_TOML_TABLE);
-    fleet->templates = value_of(fleet, root, "templates", MR_TOML_TABLE);
+    fleet->options = definition_value_of(fleet, root, "template", MR_TOML_TABLE);
+    fleet->templates = definition_value_of(fleet, root, "templates", MR_TOML_TABLE);
     for (uint32_t i = 0; fleet->templates != NULL && i < fleet->templates->count; i++) {
-        value_of(fleet, fleet->templates, fleet->templates->children[i].key, MR_TOML_TABLE);
+        definition_value_of(fleet, fleet->templates, fleet->templates->children[i].key,
+                            MR_TOML_TABLE);
     }
-    fleet->own = value_of(fleet, root, "pipeline", MR_TOML_TABLE);
+    fleet->own = definition_value_of(fleet, root, "pipeline", MR_TOML_TABLE);
     if (!mr_fleet_is_name(fleet->name)) {
         FLEET_PROBLEM(fleet, about == NULL ? 0 : about->line,
                       "the fleet needs a name: set [fleet] name, of letters, digits, _ . and -");
@@ -318,7 +323,8 @@ void mr_fleet_add_by_hand(struct fleet *fleet)
 {
     for (uint32_t i = 0; fleet->own != NULL && i < fleet->own->count; i++) {
         const char *key = fleet->own->children[i].key;
-        const struct mr_toml_node *table = value_of(fleet, fleet->own, key, MR_TOML_TABLE);
+        const struct mr_toml_node *table =
+            definition_value_of(fleet, fleet->own, key, MR_TOML_TABLE);
         const char *server = mr_fleet_text(fleet, table, "server", "");
         const char *database = mr_fleet_text(fleet, table, "database", "");
         bool is_known = mr_fleet_find(&fleet->pipelines, key) != NULL;

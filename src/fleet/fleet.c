@@ -10,21 +10,21 @@ static const char positions[] =
     "source.postgres.slot_name|source.postgres.publication_name|source.postgres.connection_env|"
     "sink.kafka.state_name|sink.kafka.state_topic|sink.kafka.brokers|topic_prefix";
 
-static int compare_names(const void *a, const void *b)
+static int fleet_compare_names(const void *a, const void *b)
 {
     return strcmp(((const struct fleet_pipeline *)a)->name,
                   ((const struct fleet_pipeline *)b)->name);
 }
 
 /* From the definition to a configuration for each pipeline. */
-static mr_status make_all(struct fleet *fleet, struct mr_error *ret_error)
+static mr_status fleet_make_all(struct fleet *fleet, struct mr_error *ret_error)
 {
     MR_TRY(mr_fleet_discover(fleet, ret_error));
     MR_TRY(mr_fleet_add_gone(fleet, ret_error));
     mr_fleet_add_by_hand(fleet);
     struct fleet_list *list = &fleet->pipelines;
     if (list->count > 0) {
-        qsort(list->items, list->count, sizeof(*list->items), compare_names);
+        qsort(list->items, list->count, sizeof(*list->items), fleet_compare_names);
     }
     if (fleet->problems.errors == 0) {
         mr_fleet_make(fleet);
@@ -35,8 +35,8 @@ static mr_status make_all(struct fleet *fleet, struct mr_error *ret_error)
 
 /* From the file to configurations, beside what was made before. What is wrong is printed. To be ended by
  * mr_fleet_done in any case. */
-static mr_status begin(const struct mr_fleet_options *options, struct fleet *fleet,
-                       struct mr_error *ret_error)
+static mr_status fleet_begin(const struct mr_fleet_options *options, struct fleet *fleet,
+                             struct mr_error *ret_error)
 {
     mr_status status = MR_OK;
     mr_fleet_read(options->path, fleet);
@@ -44,7 +44,7 @@ static mr_status begin(const struct mr_fleet_options *options, struct fleet *fle
     fleet->folder = options->folder;
     if (fleet->problems.errors == 0) {
         status = mr_fleet_folder_read(fleet, ret_error);
-        status = status == MR_OK ? make_all(fleet, ret_error) : status;
+        status = status == MR_OK ? fleet_make_all(fleet, ret_error) : status;
     }
     mr_problems_print(&fleet->problems, stderr);
     return status != MR_OK || fleet->problems.errors == 0
@@ -71,7 +71,7 @@ mr_status mr_fleet_render(const struct mr_fleet_options *options, FILE *to, int 
 {
     struct fleet fleet;
     *ret_code = 0;
-    mr_status status = begin(options, &fleet, ret_error);
+    mr_status status = fleet_begin(options, &fleet, ret_error);
     if (status == MR_OK && options->helm) {
         status = check_folder(&fleet, ret_error);
     }
@@ -94,27 +94,27 @@ struct difference {
     bool restarts, moves;
 };
 
-static void take_word(struct difference *difference, const char *word)
+static void fleet_take_word(struct difference *difference, const char *word)
 {
     mr_text_format(&difference->paths, "%s%s", difference->paths.data == NULL ? "" : ", ", word);
 }
 
 /* mr_config_difference_fn */
-static void take_difference(void *context, const struct mr_option *option)
+static void fleet_take_difference(void *context, const struct mr_option *option)
 {
     struct difference *difference = context;
-    take_word(difference, option->path);
+    fleet_take_word(difference, option->path);
     difference->restarts |= !mr_option_is_live(option);
     difference->moves |= mr_is_among(positions, mr_slice_of(option->path));
 }
 
 /* Whether a word of the second line is another one. */
-static bool take_place(struct difference *difference, const char *word, const char *a,
-                       const char *b)
+static bool fleet_take_place(struct difference *difference, const char *word, const char *a,
+                             const char *b)
 {
     bool moves = a[0] != '\0' && b[0] != '\0' && strcmp(a, b) != 0;
     if (moves) {
-        take_word(difference, word);
+        fleet_take_word(difference, word);
     }
     return moves;
 }
@@ -124,16 +124,17 @@ static void take_all(struct difference *difference, const struct fleet_pipeline 
 {
     if (made->config == NULL) {
         difference->moves = true;
-        take_word(difference, "what was made before is wrong");
+        fleet_take_word(difference, "what was made before is wrong");
         return;
     }
-    mr_config_differences(made->config, NULL, pipeline->config, take_difference, difference);
+    mr_config_differences(made->config, NULL, pipeline->config, fleet_take_difference, difference);
     difference->restarts |= mr_config_reload_fault(made->config, pipeline->config) != NULL;
     const char *before = made->config->source.connection.conninfo;
     const char *now = pipeline->config->source.connection.conninfo;
     difference->moves |= difference->paths.data != NULL && !mr_pg_same_server(before, now, true);
-    difference->moves |= take_place(difference, "its server", made->server, pipeline->server);
-    difference->moves |= take_place(difference, "its database", made->database, pipeline->database);
+    difference->moves |= fleet_take_place(difference, "its server", made->server, pipeline->server);
+    difference->moves |=
+        fleet_take_place(difference, "its database", made->database, pipeline->database);
 }
 
 /* Where lines and commands go; NULL: nowhere. */
@@ -149,8 +150,8 @@ static void tell_command(const struct tellers *to, const char *verb, const char 
 }
 
 /* The code that it makes of the plan. */
-static int compare(const struct fleet_pipeline *pipeline, const struct fleet_pipeline *made,
-                   const struct tellers *to)
+static int fleet_compare(const struct fleet_pipeline *pipeline, const struct fleet_pipeline *made,
+                         const struct tellers *to)
 {
     struct difference difference = {0};
     take_all(&difference, pipeline, made);
@@ -234,7 +235,7 @@ static int tell_plan(const struct fleet *fleet, const struct tellers *to)
                         ? "database is gone; it stays, for gone = \"keep\""
                         : "server is in no [discover.…]; it stays until its file is removed");
         }
-        int own = made == NULL ? tell_new(fleet, pipeline, to) : compare(pipeline, made, to);
+        int own = made == NULL ? tell_new(fleet, pipeline, to) : fleet_compare(pipeline, made, to);
         code = own > code ? own : code;
     }
     return code;
@@ -244,7 +245,7 @@ mr_status mr_fleet_plan(const struct mr_fleet_options *options, FILE *to, int *r
                         struct mr_error *ret_error)
 {
     struct fleet fleet;
-    mr_status status = begin(options, &fleet, ret_error);
+    mr_status status = fleet_begin(options, &fleet, ret_error);
     if (status == MR_OK) {
         *ret_code = tell_plan(&fleet, &(struct tellers){.plan = to});
     }
@@ -281,7 +282,8 @@ static mr_status check_one(const struct fleet_pipeline *pipeline, int *ret_code,
 }
 
 /* New and changed ones; the first that fails ends it. */
-static mr_status check_all(const struct fleet *fleet, int *ret_code, struct mr_error *ret_error)
+static mr_status fleet_check_all(const struct fleet *fleet, int *ret_code,
+                                 struct mr_error *ret_error)
 {
     for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
         const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
@@ -316,7 +318,7 @@ static mr_status apply_to_folder(const struct fleet *fleet, const struct mr_flee
         status = MR_END;
     } else {
         *ret_code = 0;
-        status = options->checks ? check_all(fleet, ret_code, ret_error) : MR_OK;
+        status = options->checks ? fleet_check_all(fleet, ret_code, ret_error) : MR_OK;
         status = MR_THEN(status, mr_fleet_folder_write(fleet, ret_error));
     }
     if (status == MR_OK) {
@@ -330,7 +332,7 @@ mr_status mr_fleet_apply(const struct mr_fleet_options *options, FILE *to, int *
                          struct mr_error *ret_error)
 {
     struct fleet fleet;
-    mr_status status = begin(options, &fleet, ret_error);
+    mr_status status = fleet_begin(options, &fleet, ret_error);
     status = MR_THEN(status, apply_to_folder(&fleet, options, to, ret_code, ret_error));
     mr_fleet_done(&fleet);
     return status == MR_END ? MR_OK : status;

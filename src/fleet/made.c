@@ -38,7 +38,7 @@ static bool read_mark(const struct fleet *fleet, const char *text, struct fleet_
     return true;
 }
 
-static char *path_of(const char *folder, const char *name)
+static char *made_path_of(const char *folder, const char *name)
 {
     return mr_formatted("%s/%s.toml", folder, name);
 }
@@ -68,7 +68,7 @@ static mr_status read_made(struct fleet *fleet, const char *file, struct mr_erro
         return MR_OK;
     }
     MR_FREED char *name = MR_STRNDUP(file, len - 5);
-    MR_FREED char *path = path_of(fleet->folder, name);
+    MR_FREED char *path = made_path_of(fleet->folder, name);
     MR_FREED char *text = mr_file_read(path, &len, &reason);
     if (text == NULL) {
         return mr_fail(ret_error, MR_ERR_USAGE,
@@ -99,7 +99,7 @@ void mr_fleet_folder_check(struct fleet *fleet)
 {
     for (uint32_t i = 0; fleet->folder != NULL && i < fleet->pipelines.count; i++) {
         const char *name = fleet->pipelines.items[i].name;
-        MR_FREED char *path = path_of(fleet->folder, name);
+        MR_FREED char *path = made_path_of(fleet->folder, name);
         if (mr_fleet_find(&fleet->before, name) == NULL && access(path, F_OK) == 0) {
             FLEET_PROBLEM(fleet, 0,
                           "%s was not made by this fleet; move it away, or give the pipeline "
@@ -110,7 +110,7 @@ void mr_fleet_folder_check(struct fleet *fleet)
 }
 
 /* In one step, so that nobody reads a half of it. */
-static bool write_whole(const char *path, const struct mr_text *text)
+static bool made_write_whole(const char *path, const struct mr_text *text)
 {
     MR_FREED char *new = mr_formatted("%s.new", path);
     int fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -131,8 +131,8 @@ mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_
     for (uint32_t i = 0; i < fleet->pipelines.count; i++) {
         const struct fleet_pipeline *pipeline = &fleet->pipelines.items[i];
         bool is_new = !mr_fleet_is_as_before(fleet, pipeline);
-        MR_FREED char *path = path_of(fleet->folder, pipeline->name);
-        if (is_new && !write_whole(path, &pipeline->text)) {
+        MR_FREED char *path = made_path_of(fleet->folder, pipeline->name);
+        if (is_new && !made_write_whole(path, &pipeline->text)) {
             return mr_fail(ret_error, MR_ERR_USAGE, "%s can't be written: %s", path,
                            strerror(errno));
         }
@@ -140,7 +140,7 @@ mr_status mr_fleet_folder_write(const struct fleet *fleet, struct mr_error *ret_
     }
     for (uint32_t i = 0; i < fleet->before.count; i++) {
         const char *name = fleet->before.items[i].name;
-        MR_FREED char *path = path_of(fleet->folder, name);
+        MR_FREED char *path = made_path_of(fleet->folder, name);
         removed += mr_fleet_find(&fleet->pipelines, name) == NULL && unlink(path) == 0;
     }
     fprintf(stderr, "%s: %u written, %u removed, %u as before\n", fleet->folder, written, removed,

@@ -20,7 +20,7 @@ static void add_string(struct mr_text *to, const char *text)
     free(bytes);
 }
 
-static void add_key(struct mr_text *to, const char *key)
+static void template_add_key(struct mr_text *to, const char *key)
 {
     static const char bare[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     if (key[strspn(key, bare)] == '\0') {
@@ -31,7 +31,7 @@ static void add_key(struct mr_text *to, const char *key)
 }
 
 /* What a word in braces stands for; NULL: it is not one of ours, "": it is not known of this pipeline. */
-static const char *variable(const struct fleet_pipeline *pipeline, mr_slice word)
+static const char *template_variable(const struct fleet_pipeline *pipeline, mr_slice word)
 {
     return mr_slice_equal(word, MR_SLICE("name"))       ? pipeline->name
            : mr_slice_equal(word, MR_SLICE("database")) ? pipeline->database
@@ -58,7 +58,7 @@ bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline,
             continue;
         }
         const char *value =
-            variable(pipeline, (mr_slice){.data = (const uint8_t *)text + 1, .len = len});
+            template_variable(pipeline, (mr_slice){.data = (const uint8_t *)text + 1, .len = len});
         if (value == NULL || value[0] == '\0') {
             FLEET_PROBLEM(fleet, 0, "pipeline %s: {%.*s} is not known; %s", pipeline->name,
                           (int)len, text + 1,
@@ -72,8 +72,8 @@ bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline,
     return true;
 }
 
-static bool add_value(struct fleet *fleet, const struct fleet_pipeline *pipeline,
-                      const struct mr_toml_node *node, struct mr_text *to)
+static bool template_add_value(struct fleet *fleet, const struct fleet_pipeline *pipeline,
+                               const struct mr_toml_node *node, struct mr_text *to)
 {
     MR_TEXT(text);
     bool good = true;
@@ -92,7 +92,7 @@ static bool add_value(struct fleet *fleet, const struct fleet_pipeline *pipeline
         mr_text_string(to, "[");
         for (uint32_t i = 0; i < node->count && good; i++) {
             mr_text_string(to, i == 0 ? "" : ", ");
-            good = add_value(fleet, pipeline, &node->children[i], to);
+            good = template_add_value(fleet, pipeline, &node->children[i], to);
         }
         mr_text_string(to, "]");
         return good;
@@ -128,19 +128,19 @@ static bool add_option(struct fleet *fleet, struct fleet_pipeline *pipeline, con
     MR_TEXT(path);
     bool good;
     mr_text_string(&path, prefix);
-    add_key(&path, key);
+    template_add_key(&path, key);
     if (value->kind == MR_TOML_TABLE) {
         mr_text_string(&path, ".");
         good = add_section(fleet, pipeline, path.data, &inner);
     } else {
         mr_text_format(&pipeline->text, "%s = ", path.data);
-        good = add_value(fleet, pipeline, value, &pipeline->text);
+        good = template_add_value(fleet, pipeline, value, &pipeline->text);
         mr_text_string(&pipeline->text, "\n");
     }
     return good;
 }
 
-static bool is_before(const struct fleet_layers *layers, uint32_t layer, const char *key)
+static bool template_is_before(const struct fleet_layers *layers, uint32_t layer, const char *key)
 {
     while (layer-- > 0) {
         if (mr_fleet_child(layers->at[layer], key) != NULL) {
@@ -160,7 +160,8 @@ static bool add_section(struct fleet *fleet, struct fleet_pipeline *pipeline, co
         const char *fleets = prefix[0] == '\0' && layer + 1 == FLEET_LAYERS ? OWN_KEYS : "";
         for (uint32_t i = 0; section != NULL && i < section->count && good; i++) {
             const char *key = section->children[i].key;
-            good = mr_is_among(fleets, mr_slice_of(key)) || is_before(layers, layer, key) ||
+            good = mr_is_among(fleets, mr_slice_of(key)) ||
+                   template_is_before(layers, layer, key) ||
                    add_option(fleet, pipeline, prefix, layers, key);
         }
     }
@@ -187,7 +188,7 @@ static bool make_one(struct fleet *fleet, struct fleet_pipeline *pipeline)
     return status == MR_OK;
 }
 
-static bool same(const char *a, const char *b)
+static bool template_same(const char *a, const char *b)
 {
     return a != NULL && b != NULL && a[0] != '\0' && strcmp(a, b) == 0;
 }
@@ -199,7 +200,7 @@ static bool one_server(const struct fleet_pipeline *a, const struct fleet_pipeli
     const char *other = b->config->source.connection.conninfo;
     bool are_named = a->server[0] != '\0' && b->server[0] != '\0';
     bool is_said = (one != NULL && one[0] != '\0') || (other != NULL && other[0] != '\0');
-    return same(a->server, b->server) ||
+    return template_same(a->server, b->server) ||
            ((is_said || !are_named) && mr_pg_same_server(one, other, false));
 }
 
@@ -211,16 +212,17 @@ const char *mr_fleet_shared(const struct fleet_pipeline *a, const struct fleet_p
         return NULL;
     }
     const struct mr_kafka_options *one = &a->config->kafka, *other = &b->config->kafka;
-    if (same(a->config->source.slot, b->config->source.slot) && one_server(a, b)) {
+    if (template_same(a->config->source.slot, b->config->source.slot) && one_server(a, b)) {
         return "slot";
     }
-    if (!same(one->brokers, other->brokers) || !same(one->state_name, other->state_name)) {
+    if (!template_same(one->brokers, other->brokers) ||
+        !template_same(one->state_name, other->state_name)) {
         return NULL;
     }
     if (one->exactly_once || other->exactly_once) {
         return "transactional id";
     }
-    return same(one->state_topic, other->state_topic) ? "stored position" : NULL;
+    return template_same(one->state_topic, other->state_topic) ? "stored position" : NULL;
 }
 
 static void check_pair(struct fleet *fleet, const struct fleet_pipeline *a,

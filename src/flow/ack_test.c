@@ -4,7 +4,7 @@
 
 enum { OPEN = 5 };
 
-static mr_lsn lsn_of(uint64_t sequence)
+static mr_lsn ack_test_lsn_of(uint64_t sequence)
 {
     return sequence % 3 == 0 ? 0 : sequence * 100; /* every third ends no transaction */
 }
@@ -13,7 +13,7 @@ static mr_lsn lsn_of(uint64_t sequence)
 static mr_lsn naive(const bool *done, uint64_t first, uint64_t next, mr_lsn before)
 {
     for (uint64_t s = first; s < next && done[s]; s++) {
-        before = lsn_of(s) != 0 ? lsn_of(s) : before;
+        before = ack_test_lsn_of(s) != 0 ? ack_test_lsn_of(s) : before;
     }
     return before;
 }
@@ -24,7 +24,8 @@ static void check_order(const uint64_t *order)
     mr_ack_init(&ack, OPEN);
     bool done[OPEN + 2] = {false};
     for (uint64_t s = 1; s <= OPEN; s++) {
-        mr_ack_add(&ack, s, lsn_of(s), &(struct mr_commit){.lsn = lsn_of(s) - 1}, 0);
+        mr_ack_add(&ack, s, ack_test_lsn_of(s), &(struct mr_commit){.lsn = ack_test_lsn_of(s) - 1},
+                   0);
     }
     for (int i = 0; i < OPEN; i++) {
         mr_lsn before = ack.acknowledged;
@@ -77,7 +78,7 @@ static void test_random_runs_against_the_naive_model(void **state)
     while (oldest <= TOTAL) {
         random = random * 1664525 + 1013904223;
         if (next <= TOTAL && next - oldest < 16 && (random >> 20) % 2 == 0) {
-            mr_ack_add(&ack, next, lsn_of(next), &(struct mr_commit){0}, 0);
+            mr_ack_add(&ack, next, ack_test_lsn_of(next), &(struct mr_commit){0}, 0);
             next++;
             continue;
         }
@@ -91,7 +92,7 @@ static void test_random_runs_against_the_naive_model(void **state)
         done[pick] = true;
         mr_ack_complete(&ack, pick);
         while (oldest < next && done[oldest]) {
-            confirmed = lsn_of(oldest) != 0 ? lsn_of(oldest) : confirmed;
+            confirmed = ack_test_lsn_of(oldest) != 0 ? ack_test_lsn_of(oldest) : confirmed;
             oldest++;
         }
         assert_int_equal(ack.acknowledged, confirmed);

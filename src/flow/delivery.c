@@ -131,7 +131,7 @@ static void wake_source(struct mr_pipeline *pipeline)
     }
 }
 
-static enum mr_handshake_state state_of(const struct delivery *delivery)
+static enum mr_handshake_state delivery_state_of(const struct delivery *delivery)
 {
     struct mr_handshake_view view = mr_handshake_look(&delivery->pipeline->handshake);
     /* There is one session at a time, and it is ours. */
@@ -139,7 +139,7 @@ static enum mr_handshake_state state_of(const struct delivery *delivery)
     return view.state;
 }
 
-static void step(struct delivery *delivery, enum mr_handshake_event event)
+static void delivery_step(struct delivery *delivery, enum mr_handshake_event event)
 {
     MR_ASSERT(mr_handshake_step(&delivery->pipeline->handshake, delivery->session, event));
     mr_wake(delivery->pipeline->wakes.source);
@@ -154,7 +154,7 @@ static void give_back(struct delivery *delivery, struct mr_batch *batch)
     wake_source(delivery->pipeline);
 }
 
-static void publish(struct delivery *delivery, struct progress progress)
+static void delivery_publish(struct delivery *delivery, struct progress progress)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     MR_ASSERT(progress.lsn >= delivery->published.lsn); /* never goes back */
@@ -183,7 +183,7 @@ static struct mr_lane *lane_of(const struct delivery *delivery, const struct mr_
     return &delivery->pipeline->lanes[batch->lane];
 }
 
-static struct progress acknowledged(const struct delivery *delivery)
+static struct progress delivery_acknowledged(const struct delivery *delivery)
 {
     const struct mr_ack *ack = &delivery->stream->ack;
     return (struct progress){
@@ -217,16 +217,16 @@ static int proof_due_ms(const struct delivery *delivery)
 }
 
 /* A transaction is published once it is there for good (MR_STORES_WITH). */
-static void take_proof(struct delivery *delivery)
+static void delivery_take_proof(struct delivery *delivery)
 {
     struct mr_sink *sink = delivery->pipeline->sink;
     if (sink->proof == MR_PROOF_GIVEN) {
         sink->proof = MR_PROOF_NONE;
-        publish(delivery, delivery->proof.of);
+        delivery_publish(delivery, delivery->proof.of);
         wake_source(delivery->pipeline);
     }
     if (proof_due_ms(delivery) == 0) {
-        delivery->proof.of = acknowledged(delivery);
+        delivery->proof.of = delivery_acknowledged(delivery);
         delivery->proof.asked_ns = mr_monotonic_ns();
         sink->ops->prove(sink);
     }
@@ -280,7 +280,7 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     if (moved && lane != delivery->stream) {
         publish_beside(delivery, lane);
     } else if (moved && pipeline->sink->storage == MR_STORES_NOTHING) {
-        publish(delivery, acknowledged(delivery));
+        delivery_publish(delivery, delivery_acknowledged(delivery));
     }
     mr_meter_acknowledge(&pipeline->meter, mark, moved ? lane->ack.oldest - 1 : 0);
     if (MR_UNLIKELY(delivery->failures.poison.failures > 0) &&
@@ -298,7 +298,7 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
 /* mr_sink_owner's `done`. The window moves before the batch goes home: its next owner finds the position published. Where a
  * transaction is open, the memory goes home all the same: nothing is sent again from it, for what becomes of a
  * transaction that fails is read again from PostgreSQL. */
-static void batch_done(void *context, struct mr_batch *batch)
+static void delivery_batch_done(void *context, struct mr_batch *batch)
 {
     struct delivery *delivery = context;
     MR_ASSERT(batch->with_sink);
@@ -334,7 +334,7 @@ static void acknowledge_transaction(struct delivery *delivery)
 }
 
 /* Batches are on their way, or wait for the end of their transaction. */
-static bool is_open(const struct delivery *delivery)
+static bool delivery_is_open(const struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
     for (uint32_t i = 0; i < pipeline->lane_count; i++) {
@@ -359,7 +359,7 @@ static bool window_is_full(const struct delivery *delivery)
 
 /* Whether a batch may set out, if there is one. A sink has one transaction at a time: while it is committed, what is read
  * waits. */
-static bool may_take(const struct delivery *delivery)
+static bool delivery_may_take(const struct delivery *delivery)
 {
     return !window_is_full(delivery) && mr_ring_count(&delivery->pipeline->hand_over.to_sink) > 0 &&
            !(is_transactional(delivery) && delivery->store.state != STORING_NOTHING);
@@ -368,7 +368,7 @@ static bool may_take(const struct delivery *delivery)
 /* Takes the next batch of this session; those filled for an older one are given back. */
 static struct mr_batch *next_batch(struct delivery *delivery)
 {
-    while (may_take(delivery)) {
+    while (delivery_may_take(delivery)) {
         struct mr_batch *batch = mr_ring_pop(&delivery->pipeline->hand_over.to_sink);
         MR_ASSERT(batch != NULL && batch->state == MR_BATCH_SEALED);
         if (batch->session == delivery->session) {
@@ -443,7 +443,7 @@ static int store_due_ms(const struct delivery *delivery)
     if (pipeline->sink->storage != MR_STORES_AFTER || delivery->store.state == STORING_TAKEN) {
         return -1;
     }
-    bool news = acknowledged(delivery).sequence != delivery->published.sequence ||
+    bool news = delivery_acknowledged(delivery).sequence != delivery->published.sequence ||
                 delivery->store.owes_sections;
     if (!news && (delivery->published.lsn == 0 || delivery->published.sequence == 0)) {
         return -1;
@@ -467,20 +467,20 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
                 delivery->transaction.ending_ns, mr_monotonic_ns() - delivery->store.asked_ns);
             acknowledge_transaction(delivery);
         } else {
-            publish(delivery, delivery->store.of);
+            delivery_publish(delivery, delivery->store.of);
         }
         mr_companions_stored(delivery->pipeline);
         wake_source(delivery->pipeline);
     }
-    take_proof(delivery);
+    delivery_take_proof(delivery);
     follow_debts(delivery);
     if (store_due_ms(delivery) != 0) {
         return MR_OK;
     }
-    struct progress progress = acknowledged(delivery);
+    struct progress progress = delivery_acknowledged(delivery);
     if (progress.lsn == delivery->published.lsn &&
         progress.sequence != delivery->published.sequence && !delivery->store.owes_sections) {
-        publish(delivery, progress); /* part of a transaction: nothing to store yet */
+        delivery_publish(delivery, progress); /* part of a transaction: nothing to store yet */
         return MR_OK;
     }
     const struct mr_checkpoint to = {.end_lsn = progress.lsn, .last = progress.last};
@@ -518,13 +518,13 @@ static void look_what_lacks(struct delivery *delivery, bool found,
 }
 
 /* The position that was stored last is where this session begins. */
-static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
+static mr_status delivery_load(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     bool found = false;
     struct mr_checkpoint state = {0};
     MR_TRY(pipeline->sink->ops->load(pipeline->sink, &found, &state, ret_error));
-    MR_ASSERT(delivery->current == NULL && !is_open(delivery));
+    MR_ASSERT(delivery->current == NULL && !delivery_is_open(delivery));
     struct progress begin = {.lsn = state.end_lsn, .last = state.last};
     if (is_transactional(delivery)) {
         look_what_lacks(delivery, found, &state);
@@ -537,7 +537,7 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     delivery->sent_lsn = begin.lsn;
     delivery->sent_last = begin.last;
     delivery->sent = state.position;
-    publish(delivery, begin);
+    delivery_publish(delivery, begin);
     MR_EACH_COMPANION(pipeline, adopt)
     {
         companion->ops->adopt(companion, &state);
@@ -545,7 +545,7 @@ static mr_status load(struct delivery *delivery, struct mr_error *ret_error)
     mr_checkpoint_done(&pipeline->loaded.stored);
     pipeline->loaded.stored = state;
     pipeline->loaded.found = found;
-    step(delivery, MR_HANDSHAKE_LOADED);
+    delivery_step(delivery, MR_HANDSHAKE_LOADED);
     return MR_OK;
 }
 
@@ -597,7 +597,7 @@ static int end_due_ms(const struct delivery *delivery)
     if (MR_UNLIKELY(delivery->pipeline->sink->is_half_ended)) {
         return half_ended_due_ms(delivery);
     }
-    if (!is_open(delivery)) {
+    if (!delivery_is_open(delivery)) {
         return -1;
     }
     int64_t latency_ns = (int64_t)delivery->pipeline->options.latency_us * 1000;
@@ -614,7 +614,7 @@ static int end_due_ms(const struct delivery *delivery)
 }
 
 /* The position of all that was sent goes with it, and ends the transaction. */
-static mr_status end_transaction(struct delivery *delivery, struct mr_error *ret_error)
+static mr_status delivery_end_transaction(struct delivery *delivery, struct mr_error *ret_error)
 {
     const struct mr_checkpoint to = {
         .end_lsn = delivery->sent_lsn, .last = delivery->sent_last, .position = delivery->sent};
@@ -658,11 +658,11 @@ static mr_status send_batches(struct delivery *delivery, struct mr_error *ret_er
         }
         delivery->current = NULL;
     }
-    return end_due_ms(delivery) == 0 ? end_transaction(delivery, ret_error) : MR_OK;
+    return end_due_ms(delivery) == 0 ? delivery_end_transaction(delivery, ret_error) : MR_OK;
 }
 
 /* Of two times to wait; -1 milliseconds are none. */
-static int64_t sooner(int64_t a_ns, int b_ms)
+static int64_t delivery_sooner(int64_t a_ns, int b_ms)
 {
     int64_t b_ns = b_ms < 0 ? INT64_MAX : b_ms * INT64_C(1000000);
     return b_ns < a_ns ? b_ns : a_ns;
@@ -693,7 +693,7 @@ static void look_whether_sound(const struct delivery *delivery)
 {
     struct mr_standstill *standstill = &delivery->pipeline->standstill;
     int64_t since_ns = mr_monotonic_ns() - delivery->served_ns;
-    if (!is_open(delivery) && delivery->current == NULL &&
+    if (!delivery_is_open(delivery) && delivery->current == NULL &&
         delivery->published.lsn >= delivery->failures.received &&
         since_ns > SOUND_MS * INT64_C(1000000)) {
         mr_standstill_end(standstill, MR_CAUSE_SINK_FAILS);
@@ -706,7 +706,7 @@ static mr_status poll_sink(struct mr_sink *sink, struct mr_error *ret_error)
 }
 
 /* Serves one session until it fails or the thread is to leave (MR_END). */
-static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
+static mr_status delivery_serve(struct delivery *delivery, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
@@ -726,21 +726,21 @@ static mr_status serve(struct delivery *delivery, struct mr_error *ret_error)
         if (must_leave(pipeline)) {
             return MR_END;
         }
-        if (state_of(delivery) == MR_HANDSHAKE_OUTDATED) {
+        if (delivery_state_of(delivery) == MR_HANDSHAKE_OUTDATED) {
             return mr_fail(
                 ret_error, MR_ERR_TRANSIENT,
                 "another instance may have had the stream meanwhile; reading its position");
         }
         /* A full sink queue empties without a wake-up of ours. */
         bool waits = delivery->current != NULL || delivery->store.state == STORING_OWED;
-        if (!waits && may_take(delivery)) {
+        if (!waits && delivery_may_take(delivery)) {
             continue; /* reports have made room */
         }
         int64_t due_ns = sink->ops->poll == NULL ? INT64_MAX : sink->ops->due_in_ns(sink);
-        int64_t wait_ns = sooner(due_ns, waits ? FULL_MS : turn_ms);
-        wait_ns = sooner(wait_ns, store_due_ms(delivery));
-        wait_ns = sooner(wait_ns, end_due_ms(delivery));
-        wait_ns = sooner(wait_ns, proof_due_ms(delivery));
+        int64_t wait_ns = delivery_sooner(due_ns, waits ? FULL_MS : turn_ms);
+        wait_ns = delivery_sooner(wait_ns, store_due_ms(delivery));
+        wait_ns = delivery_sooner(wait_ns, end_due_ms(delivery));
+        wait_ns = delivery_sooner(wait_ns, proof_due_ms(delivery));
         wait_for_wake(delivery, wait_ns);
     }
 }
@@ -767,8 +767,8 @@ static void end_session(struct delivery *delivery)
     delivery->sent_lsn = delivery->published.lsn;
     delivery->sent_last = delivery->published.last;
     delivery->sent = (struct mr_position){0};
-    MR_ASSERT(!is_open(delivery));
-    step(delivery, MR_HANDSHAKE_END);
+    MR_ASSERT(!delivery_is_open(delivery));
+    delivery_step(delivery, MR_HANDSHAKE_END);
     delivery->session++;
     for (uint32_t i = 0; i < pipeline->pool.most; i++) {
         if (pipeline->pool.batches[i].with_sink) {
@@ -779,7 +779,7 @@ static void end_session(struct delivery *delivery)
 }
 
 /* Errors that a new session can't mend. Refused credentials may have been rotated while we ran. */
-static bool is_fatal(const struct delivery *delivery, mr_status status)
+static bool delivery_is_fatal(const struct delivery *delivery, mr_status status)
 {
     switch (status) {
     case MR_ERR_AUTH:
@@ -829,7 +829,8 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
 }
 
 /* One session may end for any reason; the next one that ends before it has delivered anything says that the sink fails. */
-static void log_lost(struct delivery *delivery, mr_status status, const struct mr_error *error)
+static void delivery_log_lost(struct delivery *delivery, mr_status status,
+                              const struct mr_error *error)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     mr_lsn received = atomic_load_explicit(&pipeline->by_source.received, memory_order_relaxed);
@@ -843,7 +844,7 @@ static void log_lost(struct delivery *delivery, mr_status status, const struct m
 }
 
 /* Waits before the next session; false when the thread is to leave. */
-static bool back_off(struct delivery *delivery, mr_status status)
+static bool delivery_back_off(struct delivery *delivery, mr_status status)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct pollfd fds[2] = {
@@ -872,7 +873,7 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
     struct mr_sink *sink = pipeline->sink;
-    while (state_of(delivery) != MR_HANDSHAKE_CLAIMED) {
+    while (delivery_state_of(delivery) != MR_HANDSHAKE_CLAIMED) {
         if (must_leave(pipeline)) {
             return MR_END;
         }
@@ -887,7 +888,7 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
 /* The claim may be lost between any two steps; once the loading has begun, that makes it void in the end. */
 static bool is_loading(const struct delivery *delivery)
 {
-    enum mr_handshake_state state = state_of(delivery);
+    enum mr_handshake_state state = delivery_state_of(delivery);
     return state == MR_HANDSHAKE_LOADING || state == MR_HANDSHAKE_OUTDATED;
 }
 
@@ -899,17 +900,18 @@ static mr_status run_session(struct delivery *delivery, struct mr_error *ret_err
         MR_TRY(wait_for_claim(delivery, false, ret_error));
     }
     if (sink->storage == MR_STORES_NOTHING) {
-        step(delivery, MR_HANDSHAKE_LOADED); /* what was published is all there is to know */
+        delivery_step(delivery,
+                      MR_HANDSHAKE_LOADED); /* what was published is all there is to know */
     }
     MR_TRY(sink->ops->open(sink, ret_error));
     if (sink->storage != MR_STORES_NOTHING) {
         do {
             MR_TRY(wait_for_claim(delivery, true, ret_error));
-            step(delivery, MR_HANDSHAKE_LOAD);
+            delivery_step(delivery, MR_HANDSHAKE_LOAD);
         } while (!is_loading(delivery));
-        MR_TRY(load(delivery, ret_error));
+        MR_TRY(delivery_load(delivery, ret_error));
     }
-    return serve(delivery, ret_error);
+    return delivery_serve(delivery, ret_error);
 }
 
 static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_error)
@@ -922,14 +924,14 @@ static mr_status run_sessions(struct delivery *delivery, struct mr_error *ret_er
         if (status == MR_END) {
             return MR_OK;
         }
-        if (is_fatal(delivery, status)) {
+        if (delivery_is_fatal(delivery, status)) {
             return status;
         }
         atomic_fetch_add_explicit(&pipeline->by_sink.rebuilds, 1, memory_order_relaxed);
         mr_counter_add(&pipeline->meter.rebuild_reasons[status], 1);
         pipeline->meter.newest_sequence = 0; /* sequences begin again */
-        log_lost(delivery, status, ret_error);
-        if (!back_off(delivery, status)) {
+        delivery_log_lost(delivery, status, ret_error);
+        if (!delivery_back_off(delivery, status)) {
             return MR_OK;
         }
     }
@@ -946,7 +948,7 @@ void *mr_delivery_main(void *context)
                                 .stream = &pipeline->lanes[MR_LANE_STREAM],
                                 .store.steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count),
                                 .store.sequences = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
-    pipeline->sink->owner = (struct mr_sink_owner){.done = batch_done,
+    pipeline->sink->owner = (struct mr_sink_owner){.done = delivery_batch_done,
                                                    .context = &delivery,
                                                    .wake_fd = pipeline->wakes.sink,
                                                    .stop_fd = pipeline->wakes.abandon};

@@ -50,7 +50,7 @@ static int gulp_teardown(void **state)
     return 0;
 }
 
-static void write_bytes(const struct fixture *fixture, size_t count)
+static void gulp_test_write_bytes(const struct fixture *fixture, size_t count)
 {
     static const char bytes[MARK];
     assert_int_equal(write(fixture->writer, bytes, count), count);
@@ -72,7 +72,7 @@ static void *write_more(void *context)
 {
     const struct fixture *fixture = context;
     usleep(20000);
-    write_bytes(fixture, MARK - 100);
+    gulp_test_write_bytes(fixture, MARK - 100);
     return NULL;
 }
 
@@ -80,7 +80,7 @@ static void test_mr_gulp_waits_for_so_many_bytes(void **state)
 {
     struct fixture *fixture = *state;
     bool woken;
-    write_bytes(fixture, 100);
+    gulp_test_write_bytes(fixture, 100);
     assert_true(gulp_ns(fixture, 20000000, &woken) >= 20000000);
     assert_false(woken);
     pthread_t thread;
@@ -94,7 +94,7 @@ static void test_mr_gulp_ends_for_a_stop_and_a_wake(void **state)
 {
     struct fixture *fixture = *state;
     bool woken;
-    write_bytes(fixture, 100);
+    gulp_test_write_bytes(fixture, 100);
     assert_int_equal(eventfd_write(fixture->wake, 1), 0);
     assert_true(gulp_ns(fixture, LONG_NS, &woken) < LONG_NS);
     assert_true(woken);
@@ -109,7 +109,7 @@ static void test_mr_gulp_ends_with_the_connection(void **state)
 {
     struct fixture *fixture = *state;
     bool woken;
-    write_bytes(fixture, 100);
+    gulp_test_write_bytes(fixture, 100);
     shutdown(fixture->writer, SHUT_RDWR);
     assert_true(gulp_ns(fixture, LONG_NS, &woken) < LONG_NS);
 }

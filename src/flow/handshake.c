@@ -51,7 +51,7 @@ static const uint8_t table[MR_HANDSHAKE_STATES][MR_HANDSHAKE_EVENTS] = {
 };
 /* clang-format on */
 
-static struct mr_handshake_view view_of(uint64_t word)
+static struct mr_handshake_view handshake_view_of(uint64_t word)
 {
     return (struct mr_handshake_view){
         .session = (uint32_t)(word >> STATE_BITS),
@@ -60,7 +60,7 @@ static struct mr_handshake_view view_of(uint64_t word)
 
 struct mr_handshake_view mr_handshake_look(const struct mr_handshake *handshake)
 {
-    return view_of(atomic_load_explicit(&handshake->word, memory_order_acquire));
+    return handshake_view_of(atomic_load_explicit(&handshake->word, memory_order_acquire));
 }
 
 enum mr_handshake_state mr_handshake_next(enum mr_handshake_state state,
@@ -79,7 +79,7 @@ bool mr_handshake_step(struct mr_handshake *handshake, uint32_t session,
     uint32_t next_session = event == MR_HANDSHAKE_END ? session + 1 : session;
     uint64_t next;
     do {
-        struct mr_handshake_view now = view_of(word);
+        struct mr_handshake_view now = handshake_view_of(word);
         if (now.session != session) {
             MR_ASSERT(event < MR_HANDSHAKE_LOAD); /* the sink thread knows its own session */
             return false;

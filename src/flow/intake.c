@@ -21,7 +21,7 @@ enum { SILENT_INTERVALS = 5 };
 #define BESIDE_WAIT_NS (INT64_C(5) * 1000000)
 
 /* There was no room for what the server sent. */
-static mr_status wait_for_room(struct mr_intake *intake, struct mr_error *ret_error)
+static mr_status intake_wait_for_room(struct mr_intake *intake, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
     if (intake->wait.stalled_ns == 0) {
@@ -93,7 +93,7 @@ static mr_status receive_round(struct mr_intake *intake, struct mr_error *ret_er
         return MR_OK;
     }
     if (status == MR_FULL) {
-        return wait_for_room(intake, ret_error);
+        return intake_wait_for_room(intake, ret_error);
     }
     intake->wait.stalled_ns = 0;
     if (status == MR_AGAIN) {
@@ -196,7 +196,7 @@ mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_ch
 }
 
 /* Streams until a stop finds a moment between transactions, or something fatal happens. */
-static mr_status stream(struct mr_intake *intake, struct mr_error *ret_error)
+static mr_status intake_stream(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     for (;;) {
@@ -239,7 +239,7 @@ static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *r
 }
 
 /* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions without rows only a moment. */
-static mr_status drain(struct mr_intake *intake, struct mr_error *ret_error)
+static mr_status intake_drain(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     if (mr_lane_has_records(intake->lane) && intake->running.state != MR_RUNNING_APPENDED) {
@@ -309,13 +309,13 @@ static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_erro
     return status == MR_OK ? MR_OK : MR_ERR_DEADLINE;
 }
 
-static mr_status run(struct mr_intake *intake, struct mr_error *ret_error)
+static mr_status intake_run(struct mr_intake *intake, struct mr_error *ret_error)
 {
-    MR_TRY(stream(intake, ret_error));
+    MR_TRY(intake_stream(intake, ret_error));
     if (intake->stop_deadline_ns == 0) {
         intake->stop_deadline_ns = mr_monotonic_ns(); /* the sink has ended: nothing to wait for */
     }
-    MR_TRY(drain(intake, ret_error));
+    MR_TRY(intake_drain(intake, ret_error));
     if (lost_rows_are_owed(intake)) {
         return left_in_flight(intake->pipeline, ret_error);
     }
@@ -333,7 +333,7 @@ void *mr_intake_main(void *context)
     struct mr_intake intake;
     mr_intake_init(&intake, pipeline);
     pipeline->intake = &intake;
-    pipeline->results.source = run(&intake, &pipeline->results.source_error);
+    pipeline->results.source = intake_run(&intake, &pipeline->results.source_error);
     mr_mailbox_close(&pipeline->mailbox);
     mr_companions_lost(pipeline, MR_LOST_END);
     if (mr_handshake_is_claimed(intake.state)) {

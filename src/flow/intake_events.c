@@ -33,8 +33,8 @@ static void note_failure(struct mr_intake *intake, mr_status status, struct mr_p
 }
 
 /* A person has to find the row. */
-static void name_row(const struct mr_intake *intake, const struct mr_change *change,
-                     struct mr_error *error)
+static void intake_events_name_row(const struct mr_intake *intake, const struct mr_change *change,
+                                   struct mr_error *error)
 {
     char name[MR_ROW_NAME_MAX];
     mr_encode_row_name(intake->lane->encoder, change, name);
@@ -48,8 +48,8 @@ static void name_row(const struct mr_intake *intake, const struct mr_change *cha
 
 /* A signal is acted on before it counts as received, and the batch that carries its position carries the step of what was asked for:
  * if the one is stored, so is the other, and what comes again is not done. */
-static mr_status hear_signal(struct mr_intake *intake, const struct mr_change *change,
-                             struct mr_error *ret_error)
+static mr_status intake_events_hear_signal(struct mr_intake *intake, const struct mr_change *change,
+                                           struct mr_error *ret_error)
 {
     if (change->op != MR_OP_INSERT || change->lsn < intake->exceptions.delivered_below ||
         mr_position_compare(change->position, intake->carry.appended) <= 0 ||
@@ -85,7 +85,7 @@ static mr_status append_change(struct mr_intake *intake, const struct mr_item *i
     } else {
         note_failure(intake, status, change->position);
         if (status == MR_ERR_POISON) {
-            name_row(intake, change, ret_error);
+            intake_events_name_row(intake, change, ret_error);
         }
     }
     return status;
@@ -112,15 +112,15 @@ static uint64_t records_made(const struct mr_intake *intake)
            (lane->filling == NULL ? 0 : lane->filling->record_count);
 }
 
-static mr_status on_change(void *context, const struct mr_change *change,
-                           struct mr_error *ret_error)
+static mr_status intake_events_on_change(void *context, const struct mr_change *change,
+                                         struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
     const struct mr_item item = {.change = change};
     bool is_watched = intake->lane->is_watched;
     uint64_t before = MR_UNLIKELY(is_watched) ? records_made(intake) : 0;
     if (MR_UNLIKELY(change->relation->is_signal)) {
-        MR_TRY(hear_signal(intake, change, ret_error));
+        MR_TRY(intake_events_hear_signal(intake, change, ret_error));
     }
     MR_TRY(append_change(intake, &item, ret_error));
     MR_TRY(count_item(intake, &item, change->transaction, ret_error));
@@ -135,8 +135,8 @@ static mr_status on_change(void *context, const struct mr_change *change,
     return MR_OK;
 }
 
-static mr_status on_message(void *context, const struct mr_message_event *message,
-                            struct mr_error *ret_error)
+static mr_status intake_events_on_message(void *context, const struct mr_message_event *message,
+                                          struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
     if (message->transaction == NULL && intake->exceptions.takes_over) {
@@ -180,8 +180,8 @@ static void take_over(struct mr_intake *intake, const struct mr_transaction *tra
         transaction->xid == handed_over->xid ? handed_over->lsn + 1 : 0;
 }
 
-static mr_status on_begin(void *context, const struct mr_transaction *transaction,
-                          struct mr_error *ret_error)
+static mr_status intake_events_on_begin(void *context, const struct mr_transaction *transaction,
+                                        struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
     if (MR_UNLIKELY(intake->lane->is_watched)) {
@@ -240,8 +240,8 @@ static void note_last(struct mr_intake *intake, const struct mr_transaction *tra
     }
 }
 
-static mr_status on_commit(void *context, const struct mr_transaction *transaction,
-                           struct mr_error *ret_error)
+static mr_status intake_events_on_commit(void *context, const struct mr_transaction *transaction,
+                                         struct mr_error *ret_error)
 {
     struct mr_intake *intake = context;
     if (intake->metadata.is_sent) {
@@ -278,7 +278,7 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
     return MR_OK;
 }
 
-static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+static void intake_events_on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 {
     struct mr_intake *intake = context;
     intake->failure.attempt = 0;
@@ -299,7 +299,7 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
     }
 }
 
-static void on_relation_end(void *context, const struct mr_relation *relation)
+static void intake_events_on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct mr_intake *intake = context;
     MR_EACH_COMPANION(intake->pipeline, relation_end)
@@ -357,12 +357,12 @@ void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
         .handler = {.context = intake,
                     .hold = &lane->room.hold,
                     .sent_us = &pipeline->backlog.sent_us,
-                    .begin = on_begin,
-                    .change = on_change,
-                    .message = on_message,
-                    .commit = on_commit,
-                    .keepalive = on_keepalive,
-                    .relation_end = on_relation_end},
+                    .begin = intake_events_on_begin,
+                    .change = intake_events_on_change,
+                    .message = intake_events_on_message,
+                    .commit = intake_events_on_commit,
+                    .keepalive = intake_events_on_keepalive,
+                    .relation_end = intake_events_on_relation_end},
         .metadata.is_sent = mr_encoder_options(lane->encoder)->transaction_topic != NULL,
     };
     mr_lane_attach(lane);

@@ -63,7 +63,7 @@ static bool is_of_a_place(mr_status status)
     return status == MR_ERR_POISON || status == MR_ERR_PROTOCOL;
 }
 
-static bool is_fatal(const struct mr_intake *intake, mr_status status)
+static bool intake_failure_is_fatal(const struct mr_intake *intake, mr_status status)
 {
     switch (status) {
     case MR_ERR_AUTH:
@@ -81,7 +81,7 @@ static bool is_fatal(const struct mr_intake *intake, mr_status status)
 }
 
 /* Waits before the next try; ends early on a stop. */
-static void back_off(struct mr_intake *intake, mr_status status)
+static void intake_failure_back_off(struct mr_intake *intake, mr_status status)
 {
     struct pollfd stop = {.fd = intake->pipeline->wakes.stop, .events = POLLIN};
     uint32_t most_ms = intake->pipeline->options.backoff_max_ms;
@@ -153,7 +153,8 @@ static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_e
 }
 
 /* The log hears it once for each reason: that the server is back, but another process holds the slot, is news. */
-static void log_lost(struct mr_intake *intake, mr_status status, const struct mr_error *error)
+static void intake_failure_log_lost(struct mr_intake *intake, mr_status status,
+                                    const struct mr_error *error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_error whole;
@@ -192,15 +193,15 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
         mr_error_set(error, MR_ERR_TRANSIENT, "PostgreSQL ended the stream");
     }
     mr_counter_add(&intake->pipeline->meter.source_errors[error->status], 1);
-    if (is_fatal(intake, status)) {
+    if (intake_failure_is_fatal(intake, status)) {
         return status;
     }
-    log_lost(intake, status, error);
+    intake_failure_log_lost(intake, status, error);
     atomic_fetch_add_explicit(&intake->pipeline->by_source.reconnects, 1, memory_order_relaxed);
     if (mr_lane_has_records(intake->lane)) {
         mr_lane_hand_over(
             intake->lane); /* what has come is delivered, whatever becomes of the rest */
     }
-    back_off(intake, status);
+    intake_failure_back_off(intake, status);
     return MR_OK;
 }

@@ -6,7 +6,7 @@
 #include "flow/companions.h"
 #include "flow/intake_internal.h"
 
-static bool step(struct mr_intake *intake, enum mr_handshake_event event)
+static bool intake_session_step(struct mr_intake *intake, enum mr_handshake_event event)
 {
     struct mr_handshake *handshake = &intake->pipeline->handshake;
     if (!mr_handshake_step(handshake, intake->session, event)) {
@@ -34,7 +34,7 @@ static void close_source(struct mr_intake *intake, int64_t deadline_ns)
 void mr_intake_disconnect(struct mr_intake *intake, int64_t deadline_ns)
 {
     close_source(intake, deadline_ns);
-    if (!step(intake, MR_HANDSHAKE_LOSE)) {
+    if (!intake_session_step(intake, MR_HANDSHAKE_LOSE)) {
         intake->state = MR_HANDSHAKE_NONE;
     }
 }
@@ -68,7 +68,7 @@ static mr_status claim_source(struct mr_intake *intake, struct mr_error *ret_err
     if (pipeline->source->ops->claim != NULL) {
         MR_TRY(pipeline->source->ops->claim(pipeline->source, pipeline->wakes.stop, ret_error));
     }
-    step(intake, MR_HANDSHAKE_CLAIM);
+    intake_session_step(intake, MR_HANDSHAKE_CLAIM);
     mr_wake(pipeline->wakes.sink);
     return MR_OK;
 }
@@ -177,7 +177,7 @@ static enum mr_socket socket_kind(int fd)
                : MR_SOCKET_LARGE;
 }
 
-static void begin_stream(struct mr_intake *intake)
+static void intake_session_begin_stream(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     int64_t now_ns = mr_monotonic_ns();
@@ -213,15 +213,15 @@ static bool companions_mend(const struct mr_pipeline *pipeline)
     return false;
 }
 
-static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_error)
+static mr_status intake_session_open_stream(struct mr_intake *intake, struct mr_error *ret_error)
 {
     mr_status status = open_source(intake, ret_error);
     if (status == MR_OK) {
         /* Before it is seen as connected: the last turn was long ago, or there was none. */
         atomic_store_explicit(&intake->pipeline->by_source.turn_ns, mr_monotonic_ns(),
                               memory_order_relaxed);
-        if (step(intake, MR_HANDSHAKE_OPENED)) {
-            begin_stream(intake);
+        if (intake_session_step(intake, MR_HANDSHAKE_OPENED)) {
+            intake_session_begin_stream(intake);
         }
         return MR_OK;
     }
@@ -233,7 +233,7 @@ static mr_status open_stream(struct mr_intake *intake, struct mr_error *ret_erro
         intake->state == MR_HANDSHAKE_RECLAIMED) {
         /* While the claim was lost, another instance may have gone on and stored how far. */
         close_source(intake, 0);
-        step(intake, MR_HANDSHAKE_OUTDATE);
+        intake_session_step(intake, MR_HANDSHAKE_OUTDATE);
         mr_wake(intake->pipeline->wakes.sink);
         return MR_OK;
     }
@@ -258,7 +258,7 @@ void mr_intake_change_source(struct mr_intake *intake, const void *options)
 }
 
 /* One companion after the other. */
-static mr_status prepare(struct mr_intake *intake, struct mr_error *ret_error)
+static mr_status intake_session_prepare(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
     struct mr_companion *next = pipeline->options.companions[intake->companions.prepared];
@@ -284,9 +284,9 @@ mr_status mr_intake_connect(struct mr_intake *intake, struct mr_error *ret_error
     case MR_HANDSHAKE_READY:
     case MR_HANDSHAKE_RECLAIMED:
         if (intake->companions.prepared < intake->pipeline->options.companion_count) {
-            return prepare(intake, ret_error);
+            return intake_session_prepare(intake, ret_error);
         }
-        return open_stream(intake, ret_error);
+        return intake_session_open_stream(intake, ret_error);
     default:
         return wait_for_step(intake, ret_error);
     }

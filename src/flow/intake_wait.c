@@ -12,7 +12,7 @@
 /* What a pause may bring through a Unix socket: about half of what that holds of small messages, so the walsender need not wait. */
 #define SMALL_SOCKET_BYTES 24576
 
-static int64_t sooner(int64_t a_ns, int64_t b_ns)
+static int64_t intake_wait_sooner(int64_t a_ns, int64_t b_ns)
 {
     return a_ns < b_ns ? a_ns : b_ns;
 }
@@ -23,16 +23,18 @@ static int64_t wait_limit_ns(const struct mr_intake *intake, int64_t now_ns)
                                                 : mr_intake_idle_ns(intake);
     int64_t status_ns = (int64_t)intake->pipeline->options.status_interval_ms * 1000000;
     /* Batches in flight may come home any time, and then there is something to confirm. */
-    wait_ns = mr_lane_all_published(intake->lane) ? wait_ns : sooner(wait_ns, status_ns);
-    wait_ns = sooner(wait_ns, mr_intake_position_due_in(intake, now_ns));
+    wait_ns =
+        mr_lane_all_published(intake->lane) ? wait_ns : intake_wait_sooner(wait_ns, status_ns);
+    wait_ns = intake_wait_sooner(wait_ns, mr_intake_position_due_in(intake, now_ns));
     MR_EACH_COMPANION(intake->pipeline, due_in)
     {
         if (mr_companion_wants(companion)) {
-            wait_ns = sooner(wait_ns, companion->ops->due_in(companion, now_ns));
+            wait_ns = intake_wait_sooner(wait_ns, companion->ops->due_in(companion, now_ns));
         }
     }
-    return intake->stop_deadline_ns == 0 ? wait_ns
-                                         : sooner(wait_ns, intake->stop_deadline_ns - now_ns);
+    return intake->stop_deadline_ns == 0
+               ? wait_ns
+               : intake_wait_sooner(wait_ns, intake->stop_deadline_ns - now_ns);
 }
 
 bool mr_intake_sleep(struct mr_intake *intake, int fd, short events, int timeout_ms)
@@ -96,10 +98,10 @@ static int64_t longer_pause_ns(const struct mr_intake *intake, uint64_t brought_
         return latency_ns / PAUSE_FIRST_PART;
     }
     if (intake->wait.socket == MR_SOCKET_SMALL && brought_bytes > SMALL_SOCKET_BYTES) {
-        return sooner(last_ns / 2 + 1, latency_ns / 2);
+        return intake_wait_sooner(last_ns / 2 + 1, latency_ns / 2);
     }
     bool is_known = mr_intake_in_transaction(intake) || intake->wait.socket == MR_SOCKET_SMALL;
-    return is_known ? sooner(2 * last_ns, latency_ns / 2) : latency_ns / 2;
+    return is_known ? intake_wait_sooner(2 * last_ns, latency_ns / 2) : latency_ns / 2;
 }
 
 /* How long to leave the socket alone; 0: until there is something. The rest of a transaction that has begun is a moment
@@ -121,7 +123,7 @@ static int64_t next_pause_ns(struct mr_intake *intake, int64_t now_ns)
     }
     if (reads_backlog(intake) && intake->wait.socket == MR_SOCKET_LARGE) {
         int64_t limit_ns = wait_limit_ns(intake, now_ns);
-        return limit_ns <= 0 ? 0 : sooner(gather_most_ns(intake), limit_ns);
+        return limit_ns <= 0 ? 0 : intake_wait_sooner(gather_most_ns(intake), limit_ns);
     }
     return mr_intake_in_transaction(intake) || whole || reads_backlog(intake)
                ? longer_pause_ns(intake, brought_bytes)
@@ -182,7 +184,7 @@ void mr_intake_wait_for_sink(struct mr_intake *intake, int64_t limit_ns)
     struct mr_pipeline *pipeline = intake->pipeline;
     int64_t begin_ns = mr_monotonic_ns();
     atomic_store(&pipeline->source_waits, true);
-    int64_t wait_ns = sooner(wait_limit_ns(intake, begin_ns), limit_ns);
+    int64_t wait_ns = intake_wait_sooner(wait_limit_ns(intake, begin_ns), limit_ns);
     mr_intake_sleep(intake, -1, 0, mr_timeout_ms(wait_ns));
     atomic_store(&pipeline->source_waits, false);
     atomic_fetch_add_explicit(&pipeline->by_source.backpressure_ns,

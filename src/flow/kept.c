@@ -33,8 +33,8 @@ static void adopt_columns(struct mr_companion *companion, const struct mr_checkp
     }
 }
 
-static void add_columns(struct mr_companion *companion, const struct mr_reach *reach,
-                        struct mr_checkpoint *checkpoint)
+static void kept_add_columns(struct mr_companion *companion, const struct mr_reach *reach,
+                             struct mr_checkpoint *checkpoint)
 {
     (void)reach;
     add_kept(checkpoint, COLUMNS, mr_hidden_format(what_of(companion)));
@@ -43,7 +43,7 @@ static void add_columns(struct mr_companion *companion, const struct mr_reach *r
 void mr_kept_columns_init(struct mr_keeper *kept, struct mr_hidden *hidden)
 {
     static const struct mr_companion_ops ops = {
-        .name = COLUMNS, .adopt = adopt_columns, .section = add_columns};
+        .name = COLUMNS, .adopt = adopt_columns, .section = kept_add_columns};
     *kept = (struct mr_keeper){.base.ops = &ops, .what = hidden};
 }
 

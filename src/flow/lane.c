@@ -54,14 +54,14 @@ void mr_lane_follow_session(struct mr_lane *lane, uint32_t session)
     }
 }
 
-static bool may_take(const struct mr_lane *lane)
+static bool lane_may_take(const struct mr_lane *lane)
 {
     return mr_pool_has_batch(&lane->pipeline->pool, lane->has_waited ? 0 : lane->leaves);
 }
 
 bool mr_lane_has_batch(const struct mr_lane *lane)
 {
-    return lane->filling != NULL || may_take(lane);
+    return lane->filling != NULL || lane_may_take(lane);
 }
 
 uint64_t mr_lane_stored(const struct mr_lane *lane)
@@ -179,8 +179,8 @@ void mr_lane_give_up(struct mr_lane *lane)
 }
 
 /* Makes room after an item did not fit: hands over what is there, else takes a larger block. */
-static mr_status make_room(struct mr_lane *lane, const struct mr_item *item,
-                           struct mr_error *ret_error)
+static mr_status lane_make_room(struct mr_lane *lane, const struct mr_item *item,
+                                struct mr_error *ret_error)
 {
     struct mr_pool *pool = &lane->pipeline->pool;
     if (mr_lane_has_records(lane)) {
@@ -241,7 +241,7 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
 {
     mr_oversizer_next(&lane->oversizer);
     for (;;) {
-        if (lane->filling == NULL && may_take(lane)) {
+        if (lane->filling == NULL && lane_may_take(lane)) {
             lane->filling = mr_pool_acquire(&lane->pipeline->pool);
             lane->has_waited = false;
         }
@@ -269,6 +269,6 @@ mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
         if (status != MR_OK && status != MR_FULL) {
             return status;
         }
-        MR_TRY(make_room(lane, item, ret_error));
+        MR_TRY(lane_make_room(lane, item, ret_error));
     }
 }

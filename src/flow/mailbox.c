@@ -17,7 +17,7 @@ void mr_mailbox_done(struct mr_mailbox *mailbox)
     pthread_cond_destroy(&mailbox->answer);
 }
 
-static void append(struct mr_mailbox *mailbox, struct mr_command *command)
+static void mailbox_append(struct mr_mailbox *mailbox, struct mr_command *command)
 {
     struct mr_command **last = &mailbox->first;
     while (*last != NULL) {
@@ -42,7 +42,7 @@ static bool take_out(struct mr_mailbox *mailbox, struct mr_command *command)
     return true;
 }
 
-static void answer(struct mr_mailbox *mailbox, struct mr_command *command, mr_status status)
+static void mailbox_answer(struct mr_mailbox *mailbox, struct mr_command *command, mr_status status)
 {
     MR_ASSERT(!command->answered);
     command->status = status;
@@ -62,14 +62,15 @@ mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command,
         pthread_mutex_unlock(&mailbox->lock);
         return mr_fail(ret_error, MR_AGAIN, "the stream has ended");
     }
-    append(mailbox, command);
+    mailbox_append(mailbox, command);
     mr_wake(wake_fd);
     while (!command->answered && mr_cond_wait_until(&mailbox->answer, &mailbox->lock, end_ns)) {
     }
     if (!command->answered && take_out(mailbox, command)) {
-        answer(mailbox, command,
-               mr_fail(&command->error, MR_ERR_DEADLINE,
-                       "the stream did not come to a point where it could be done in time"));
+        mailbox_answer(
+            mailbox, command,
+            mr_fail(&command->error, MR_ERR_DEADLINE,
+                    "the stream did not come to a point where it could be done in time"));
     }
     while (!command->answered) {
         pthread_cond_wait(&mailbox->answer, &mailbox->lock); /* it is being run */
@@ -92,7 +93,7 @@ void mr_mailbox_serve(struct mr_mailbox *mailbox)
         pthread_mutex_unlock(&mailbox->lock);
         mr_status status = one->run(one, &one->error);
         pthread_mutex_lock(&mailbox->lock);
-        answer(mailbox, one, status);
+        mailbox_answer(mailbox, one, status);
     }
     pthread_mutex_unlock(&mailbox->lock);
 }
@@ -104,6 +105,6 @@ void mr_mailbox_close(struct mr_mailbox *mailbox)
     while (mailbox->first != NULL) {
         struct mr_command *one = mailbox->first;
         take_out(mailbox, one);
-        answer(mailbox, one, mr_fail(&one->error, MR_AGAIN, "the stream has ended"));
+        mailbox_answer(mailbox, one, mr_fail(&one->error, MR_AGAIN, "the stream has ended"));
     }
 }

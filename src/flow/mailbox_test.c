@@ -27,7 +27,7 @@ static mr_status run_look(struct mr_command *command, struct mr_error *error)
     return mr_fail(error, MR_ERR_CONFIG, "what the command found");
 }
 
-static void *ask(void *context)
+static void *mailbox_test_ask(void *context)
 {
     struct look *look = context;
     atomic_store(&look->asking, true);
@@ -42,7 +42,7 @@ static void look_begin(struct look *look, struct mr_stage *stage)
                           .stage = stage,
                           .deadline_ms = MR_STAGE_WAIT_S * 1000,
                           .at = -1};
-    assert_int_equal(pthread_create(&look->thread, NULL, ask, look), 0);
+    assert_int_equal(pthread_create(&look->thread, NULL, mailbox_test_ask, look), 0);
 }
 
 static void look_end(struct look *look)
@@ -59,7 +59,7 @@ static bool received_in_vain(const struct mr_stage *stage, long count)
     return atomic_load(&stage->receives) >= count;
 }
 
-static void stop(struct mr_stage *stage)
+static void mailbox_test_stop(struct mr_stage *stage)
 {
     mr_stage_wait(stage, mr_stage_told, 210);
     mr_pipeline_stop(stage->pipeline);
@@ -84,7 +84,7 @@ static void test_command_between_transactions(void **state)
     assert_false(look.in_transaction);
     assert_int_equal(look.status, MR_ERR_CONFIG);
     assert_string_equal(look.error.text, "what the command found");
-    stop(stage);
+    mailbox_test_stop(stage);
 }
 
 /* The transaction does not end in time: the command is not run, then or later, and one after it is. */
@@ -96,7 +96,7 @@ static void test_command_whose_turn_does_not_come(void **state)
     mr_stage_start(stage, steps, MR_ARRAY_LEN(steps));
     mr_stage_wait(stage, mr_stage_delivered, 1);
     late = (struct look){.command = {.run = run_look}, .stage = stage, .at = -1};
-    ask(&late);
+    mailbox_test_ask(&late);
     assert_int_equal(late.status, MR_ERR_DEADLINE);
     look_begin(&next, stage);
     while (!atomic_load(&next.asking)) {
@@ -105,7 +105,7 @@ static void test_command_whose_turn_does_not_come(void **state)
     atomic_store(&stage->gates_open, 1);
     look_end(&next);
     assert_int_equal(next.at, STEP_SECOND_BEGIN);
-    stop(stage);
+    mailbox_test_stop(stage);
     assert_int_equal(late.at, -1);
 }
 
@@ -123,7 +123,7 @@ static void test_command_to_a_stream_that_ends(void **state)
     mr_pipeline_join(stage->pipeline, &stage->error);
     assert_int_equal(look.status, MR_AGAIN);
     look.status = MR_OK;
-    ask(&look);
+    mailbox_test_ask(&look);
     assert_int_equal(look.status, MR_AGAIN);
     assert_int_equal(look.at, -1);
 }

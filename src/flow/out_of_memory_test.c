@@ -124,7 +124,7 @@ static void player_close(struct mr_source *source, int64_t deadline_ns)
     (void)deadline_ns;
 }
 
-static mr_status stream(const struct mr_config *config, struct player *player)
+static mr_status out_of_memory_test_stream(const struct mr_config *config, struct player *player)
 {
     struct mr_topics topics = {0};
     struct mr_encoder *encoder = mr_encoder_new(&config->encode, &topics);
@@ -146,7 +146,7 @@ static mr_status stream(const struct mr_config *config, struct player *player)
 }
 
 /* As main does it; answers the exit code. */
-static int run(const char *path, _Atomic mr_lsn *confirmed)
+static int out_of_memory_test_run(const char *path, _Atomic mr_lsn *confirmed)
 {
     static const struct mr_source_ops ops = {
         .name = "recording",
@@ -174,7 +174,7 @@ static int run(const char *path, _Atomic mr_lsn *confirmed)
         };
         mr_log_configure(config->log_level, config->log_format);
         config->daemon->pipeline.stop_after_events = ROWS;
-        status = stream(config, &player);
+        status = out_of_memory_test_stream(config, &player);
         mr_pgoutput_free(player.decoder);
     } else {
         mr_config_print_problems(config, stderr);
@@ -198,7 +198,7 @@ struct shared {
     _Atomic long allocations;
 };
 
-static size_t read_file(const char *path, char *ret_text, size_t size)
+static size_t out_of_memory_test_read_file(const char *path, char *ret_text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -227,14 +227,14 @@ static void run_in_child(const char *folder, long n, struct outcome *ret)
         dup2(fd, STDERR_FILENO);
         atomic_store(&allocations, 0);
         fail_at = n;
-        int code = run(output, &shared->confirmed);
+        int code = out_of_memory_test_run(output, &shared->confirmed);
         atomic_store(&shared->allocations, atomic_load(&allocations));
         _exit(code);
     }
     assert_true(child > 0);
     assert_int_equal(waitpid(child, &ret->status, 0), child);
-    ret->output_len = read_file(output, ret->output, sizeof(ret->output));
-    ret->errors[read_file(errors, ret->errors, sizeof(ret->errors) - 1)] = 0;
+    ret->output_len = out_of_memory_test_read_file(output, ret->output, sizeof(ret->output));
+    ret->errors[out_of_memory_test_read_file(errors, ret->errors, sizeof(ret->errors) - 1)] = 0;
     ret->confirmed = atomic_load(&shared->confirmed);
     ret->allocations = atomic_load(&shared->allocations);
     munmap(shared, sizeof(*shared));

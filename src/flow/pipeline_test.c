@@ -11,7 +11,7 @@ static bool received(const struct mr_stage *stage, long count)
     return atomic_load(&stage->received) >= count;
 }
 
-static bool acknowledged(const struct mr_stage *stage, long count)
+static bool pipeline_test_acknowledged(const struct mr_stage *stage, long count)
 {
     return mr_pipeline_stats(stage->pipeline).records_acked >= (uint64_t)count;
 }
@@ -160,7 +160,7 @@ static void stop_with_a_position_in_flight(struct mr_stage *stage, const struct 
     stage->options.shutdown_deadline_ms = 4000;
     mr_stage_start(stage, steps, count);
     mr_stage_wait(stage, mr_stage_delivered, 1);
-    mr_stage_wait(stage, acknowledged, 1);
+    mr_stage_wait(stage, pipeline_test_acknowledged, 1);
     atomic_store(&stage->release_from, -1);
     atomic_store(&stage->gates_open, 1);
     mr_stage_wait(stage, received, 2);
@@ -379,7 +379,7 @@ static void test_too_large_change_is_replaced(void **state)
 }
 
 /* Exactly the transaction that is asked for is missing, and its end is confirmed as any other. */
-static void test_skipped_transaction(void **state)
+static void test_pipeline_skipped_transaction(void **state)
 {
     struct mr_stage *stage = *state;
     static char large[80000];
@@ -433,7 +433,7 @@ static void test_transaction_behind_a_skipped_message_comes(void **state)
     run_messages(*state, MR_STORES_AFTER, 1u << MR_OP_MESSAGE);
 }
 
-static bool answered(const struct mr_stage *stage, long count)
+static bool pipeline_test_answered(const struct mr_stage *stage, long count)
 {
     return atomic_load(&stage->answers) >= count;
 }
@@ -460,7 +460,7 @@ static void test_quiet_server_is_alive(void **state)
     struct mr_stage *stage = *state;
     static const struct mr_step steps[] = {PASSED(100)};
     mr_stage_start(stage, steps, MR_ARRAY_LEN(steps));
-    mr_stage_wait(stage, answered, 20);
+    mr_stage_wait(stage, pipeline_test_answered, 20);
     assert_int_equal(atomic_load(&stage->opens), 1);
     mr_pipeline_stop(stage->pipeline);
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
@@ -616,7 +616,7 @@ int main(void)
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_too_large_change_is_replaced, mr_stage_setup,
                                         mr_stage_teardown),
-        cmocka_unit_test_setup_teardown(test_skipped_transaction, mr_stage_setup,
+        cmocka_unit_test_setup_teardown(test_pipeline_skipped_transaction, mr_stage_setup,
                                         mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_transaction_behind_a_message_comes, mr_stage_setup,
                                         mr_stage_teardown),

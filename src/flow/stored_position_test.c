@@ -6,7 +6,7 @@
 #include "testing/stage.h"
 #include "testing/test.h"
 
-static bool stored(const struct mr_stage *stage, long count)
+static bool stored_position_test_stored(const struct mr_stage *stage, long count)
 {
     return atomic_load(&stage->stores) >= count;
 }
@@ -51,7 +51,7 @@ static void test_nothing_is_told_before_it_is_stored(void **state)
     struct mr_stage *stage = *state;
     atomic_store(&stage->hold_store, true);
     start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
-    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait(stage, stored_position_test_stored, 1);
     mr_stage_wait(stage, mr_stage_delivered, 3);
     mr_stage_wait_confirms(stage, 3);
     assert_int_equal(atomic_load(&stage->told), 0);
@@ -69,7 +69,7 @@ static void test_stop_waits_for_what_is_being_stored(void **state)
     struct mr_stage *stage = *state;
     atomic_store(&stage->hold_store, true);
     start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
-    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait(stage, stored_position_test_stored, 1);
     mr_stage_wait(stage, mr_stage_delivered, 3);
     mr_pipeline_stop(stage->pipeline);
     mr_stage_wait_confirms(stage, 3);
@@ -194,7 +194,7 @@ static void test_batches_come_home_before_the_end(void **state)
     struct mr_stage *stage = *state;
     atomic_store(&stage->hold_store, true);
     start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
-    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait(stage, stored_position_test_stored, 1);
     uint32_t first = (uint32_t)atomic_load(&stage->received); /* the others wait in the ring */
     mr_stage_wait(stage, holds_waiting_batches_alone, first);
     mr_stage_wait_confirms(stage, 3);
@@ -233,7 +233,7 @@ static void test_committed_transaction_that_goes_with_the_broker(void **state)
     stage->unsettles = true;
     atomic_store(&stage->fail_after, 2);
     start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, one_and_one, MR_ARRAY_LEN(one_and_one));
-    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait(stage, stored_position_test_stored, 1);
     atomic_store(&stage->gates_open, 1);
     mr_stage_wait(stage, opened_sessions, 2);
     atomic_store(&stage->hold_proof, false);
@@ -339,7 +339,7 @@ static void test_stored_position_that_went_back(void **state)
     assert_int_equal(told, 1);
 }
 
-static bool acknowledged(const struct mr_stage *stage, long lsn)
+static bool stored_position_test_acknowledged(const struct mr_stage *stage, long lsn)
 {
     return (long)mr_pipeline_stats(stage->pipeline).acknowledged_lsn >= lsn;
 }
@@ -350,9 +350,9 @@ static void test_committed_transaction_is_proved_before_it_is_told(void **state)
     struct mr_stage *stage = *state;
     atomic_store(&stage->hold_proof, true);
     start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, one_and_one, MR_ARRAY_LEN(one_and_one));
-    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait(stage, stored_position_test_stored, 1);
     atomic_store(&stage->gates_open, 1);
-    mr_stage_wait(stage, stored, 2);
+    mr_stage_wait(stage, stored_position_test_stored, 2);
     mr_stage_wait_confirms(stage, 3);
     assert_int_equal(mr_pipeline_stats(stage->pipeline).stored_lsn, 0);
     assert_int_equal(atomic_load(&stage->told), 0);
@@ -367,7 +367,7 @@ static void test_stop_without_a_proof(void **state)
     struct mr_stage *stage = *state;
     atomic_store(&stage->hold_proof, true);
     start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
-    mr_stage_wait(stage, acknowledged, 210);
+    mr_stage_wait(stage, stored_position_test_acknowledged, 210);
     stop_in_order(stage);
     assert_int_equal(atomic_load(&stage->told), 0);
     assert_int_equal(stage->stored.end_lsn, 210);
@@ -380,7 +380,7 @@ static void test_transaction_without_rows_is_proved(void **state)
     static const struct mr_step steps[] = {KEEPALIVE(500)};
     atomic_store(&stage->hold_proof, true);
     start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, steps, MR_ARRAY_LEN(steps));
-    mr_stage_wait(stage, stored, 1);
+    mr_stage_wait(stage, stored_position_test_stored, 1);
     mr_stage_wait_confirms(stage, 3);
     assert_int_equal(atomic_load(&stage->told), 0);
     atomic_store(&stage->hold_proof, false);
@@ -506,7 +506,7 @@ static void test_quiet_position_is_stored_anew(void **state)
     struct mr_stage *stage = *state;
     start_storing(stage, MR_STORES_AFTER, 0, NO_POSITION, TWO_TRANSACTIONS);
     mr_stage_wait(stage, mr_stage_told, 210);
-    mr_stage_wait(stage, stored, atomic_load(&stage->stores) + 3);
+    mr_stage_wait(stage, stored_position_test_stored, atomic_load(&stage->stores) + 3);
     stop_in_order(stage);
     assert_int_equal(stage->stored.end_lsn, 210);
 }

@@ -9,7 +9,7 @@ static const struct mr_step both[] = {BEGIN(100),  ROW("a"),   ROW("b"), ROW("c"
                                       COMMIT(110), BEGIN(200), ROW("d"), COMMIT(210)};
 static const char *const whole[] = {"BEGIN", "1a", "2b", "3c", "3END", "BEGIN", "1d", "1END"};
 
-static void start(struct mr_stage *stage, const struct mr_step *steps, int count)
+static void transaction_test_start(struct mr_stage *stage, const struct mr_step *steps, int count)
 {
     stage->encode_options.transaction_topic = "p.transaction";
     mr_stage_renew_encoder(stage);
@@ -26,7 +26,7 @@ static void finish(struct mr_stage *stage, mr_lsn lsn)
 static void test_all_is_told(void **state)
 {
     struct mr_stage *stage = *state;
-    start(stage, both, MR_ARRAY_LEN(both));
+    transaction_test_start(stage, both, MR_ARRAY_LEN(both));
     finish(stage, 210);
     mr_stage_assert_values(stage, whole, MR_ARRAY_LEN(whole));
 }
@@ -38,7 +38,7 @@ static void test_no_event(void **state)
     static const struct mr_step steps[] = {BEGIN(100), COMMIT(110), BEGIN(200), ROW("a"),
                                            COMMIT(210)};
     stage->encode_options.skipped_operations = 1u << MR_OP_INSERT;
-    start(stage, steps, MR_ARRAY_LEN(steps));
+    transaction_test_start(stage, steps, MR_ARRAY_LEN(steps));
     finish(stage, 210);
     static const char *const want[] = {"BEGIN", "0END", "BEGIN", "0END"};
     mr_stage_assert_values(stage, want, MR_ARRAY_LEN(want));
@@ -49,7 +49,7 @@ static void test_source_loss(void **state)
     struct mr_stage *stage = *state;
     static const struct mr_step steps[] = {BEGIN(100),  ROW("a"),   ROW("b"), LOST,       ROW("c"),
                                            COMMIT(110), BEGIN(200), ROW("d"), COMMIT(210)};
-    start(stage, steps, MR_ARRAY_LEN(steps));
+    transaction_test_start(stage, steps, MR_ARRAY_LEN(steps));
     finish(stage, 210);
     mr_stage_assert_values(stage, whole, MR_ARRAY_LEN(whole));
     assert_int_equal(atomic_load(&stage->opens), 2);
@@ -61,7 +61,7 @@ static void test_source_loss_behind_begin(void **state)
     struct mr_stage *stage = *state;
     static const struct mr_step steps[] = {BEGIN(100),  LOST,       ROW("a"), ROW("b"),   ROW("c"),
                                            COMMIT(110), BEGIN(200), ROW("d"), COMMIT(210)};
-    start(stage, steps, MR_ARRAY_LEN(steps));
+    transaction_test_start(stage, steps, MR_ARRAY_LEN(steps));
     finish(stage, 210);
     mr_stage_assert_values(stage, whole, MR_ARRAY_LEN(whole));
 }
@@ -71,7 +71,7 @@ static void test_sink_failure(void **state)
 {
     struct mr_stage *stage = *state;
     atomic_store(&stage->fail_after, 2);
-    start(stage, both, MR_ARRAY_LEN(both));
+    transaction_test_start(stage, both, MR_ARRAY_LEN(both));
     finish(stage, 210);
     assert_int_equal(atomic_load(&stage->sessions), 2);
     int count = atomic_load(&stage->value_count);
@@ -88,7 +88,7 @@ static void begin_behind(struct mr_stage *stage, uint64_t row)
     stage->stored_found = true;
     stage->stored =
         (struct mr_checkpoint){.end_lsn = 60, .position = {.commit_lsn = 100, .ordinal = row}};
-    start(stage, both, MR_ARRAY_LEN(both));
+    transaction_test_start(stage, both, MR_ARRAY_LEN(both));
     finish(stage, 210);
 }
 
@@ -108,14 +108,14 @@ static void test_begins_behind_the_rows(void **state)
     mr_stage_assert_values(stage, whole + 4, MR_ARRAY_LEN(whole) - 4);
 }
 
-static void test_skipped_transaction(void **state)
+static void test_transaction_skipped_transaction(void **state)
 {
     struct mr_stage *stage = *state;
     static const struct mr_step steps[] = {BEGIN(50),  ROW("x"), COMMIT(60), BEGIN(100),
                                            ROW("a"),   ROW("b"), ROW("c"),   COMMIT(110),
                                            BEGIN(200), ROW("d"), COMMIT(210)};
     stage->options.skip_commit_lsn = 50;
-    start(stage, steps, MR_ARRAY_LEN(steps));
+    transaction_test_start(stage, steps, MR_ARRAY_LEN(steps));
     finish(stage, 210);
     mr_stage_assert_values(stage, whole, MR_ARRAY_LEN(whole));
 }
@@ -131,7 +131,7 @@ int main(void)
         TEST(test_sink_failure),
         TEST(test_begins_inside),
         TEST(test_begins_behind_the_rows),
-        TEST(test_skipped_transaction),
+        TEST(test_transaction_skipped_transaction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void find_headers(const rd_kafka_headers_t *headers, struct mr_kafka_read
     }
 }
 
-static void copy(mr_slice *bytes, uint8_t *to)
+static void kafka_ahead_copy(mr_slice *bytes, uint8_t *to)
 {
     if (bytes->data != NULL) {
         memcpy(to, bytes->data, bytes->len);
@@ -77,14 +77,14 @@ static void take_headers(struct mr_kafka_taken *taken)
     if (has_more || read->position.len + read->xid.len > sizeof(taken->copied)) {
         return;
     }
-    copy(&read->position, taken->copied);
-    copy(&read->xid, taken->copied + read->position.len);
+    kafka_ahead_copy(&read->position, taken->copied);
+    kafka_ahead_copy(&read->xid, taken->copied + read->position.len);
     rd_kafka_message_detach_headers(taken->message, &headers);
     rd_kafka_headers_destroy(headers);
 }
 
 /* A key or a value of no bytes is there nevertheless. */
-static void take(rd_kafka_message_t *message, struct mr_kafka_taken *ret)
+static void kafka_ahead_take(rd_kafka_message_t *message, struct mr_kafka_taken *ret)
 {
     *ret = (struct mr_kafka_taken){.message = message,
                                    .err = message->err,
@@ -99,7 +99,7 @@ static void take(rd_kafka_message_t *message, struct mr_kafka_taken *ret)
     }
 }
 
-static void fill(rd_kafka_queue_t *queue, struct chunk *chunk)
+static void kafka_ahead_fill(rd_kafka_queue_t *queue, struct chunk *chunk)
 {
     rd_kafka_message_t *messages[CHUNK];
     destroy(chunk);
@@ -112,7 +112,7 @@ static void fill(rd_kafka_queue_t *queue, struct chunk *chunk)
     }
     chunk->count = count > 0 ? (size_t)count : 0;
     for (size_t i = 0; i < chunk->count; i++) {
-        take(messages[i], &chunk->taken[i]);
+        kafka_ahead_take(messages[i], &chunk->taken[i]);
     }
 }
 
@@ -127,7 +127,7 @@ static void *ahead_main(void *context)
         }
         struct chunk *chunk = &ahead->chunks[ahead->filled % CHUNKS];
         pthread_mutex_unlock(&ahead->lock);
-        fill(ahead->queue, chunk);
+        kafka_ahead_fill(ahead->queue, chunk);
         pthread_mutex_lock(&ahead->lock);
         ahead->filled += chunk->count > 0;
         pthread_cond_signal(&ahead->turned);
@@ -136,7 +136,7 @@ static void *ahead_main(void *context)
     return NULL;
 }
 
-static void end(struct mr_kafka_ahead *ahead)
+static void kafka_ahead_end(struct mr_kafka_ahead *ahead)
 {
     pthread_cond_destroy(&ahead->turned);
     pthread_mutex_destroy(&ahead->lock);
@@ -152,7 +152,7 @@ mr_status mr_kafka_ahead_start(rd_kafka_queue_t *queue, struct mr_kafka_ahead **
     mr_cond_init(&ahead->turned);
     mr_status status = mr_thread_create(&ahead->thread, ahead_main, ahead, ret_error);
     if (status != MR_OK) {
-        end(ahead);
+        kafka_ahead_end(ahead);
         return status;
     }
     *ret_ahead = ahead;
@@ -173,7 +173,7 @@ void mr_kafka_ahead_stop(struct mr_kafka_ahead *ahead)
     for (size_t i = 0; i < CHUNKS; i++) {
         destroy(&ahead->chunks[i]);
     }
-    end(ahead);
+    kafka_ahead_end(ahead);
 }
 
 const struct mr_kafka_taken *mr_kafka_ahead_next(struct mr_kafka_ahead *ahead)

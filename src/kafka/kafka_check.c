@@ -32,8 +32,9 @@ struct kafka_check {
 };
 
 /* Reports what the format says; `remedy` may be NULL, and the status is that of an error. */
-static MR_PRINTF(5, 6) void find(const struct kafka_check *check, mr_status status,
-                                 const char *subject, const char *remedy, const char *format, ...)
+static MR_PRINTF(5, 6) void kafka_check_find(const struct kafka_check *check, mr_status status,
+                                             const char *subject, const char *remedy,
+                                             const char *format, ...)
 {
     char text[MR_ERROR_TEXT_MAX];
     va_list arguments;
@@ -56,7 +57,8 @@ static void remember_error(rd_kafka_t *client, int code, const char *reason, voi
     }
 }
 
-static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
+static void kafka_check_on_log(const rd_kafka_t *client, int level, const char *facility,
+                               const char *text)
 {
     struct kafka_check *check = rd_kafka_opaque(client);
     if (mr_kafka_is_hung_up(facility, text)) {
@@ -64,7 +66,7 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
     }
 }
 
-static void give_token(rd_kafka_t *client, const char *unused, void *opaque)
+static void kafka_check_give_token(rd_kafka_t *client, const char *unused, void *opaque)
 {
     const struct kafka_check *check = opaque;
     mr_kafka_token_give(client, check->options->token_program);
@@ -75,8 +77,8 @@ static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_er
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set_opaque(conf, check);
     rd_kafka_conf_set_error_cb(conf, remember_error);
-    rd_kafka_conf_set_log_cb(conf, on_log);
-    mr_kafka_token_want(conf, check->options, give_token);
+    rd_kafka_conf_set_log_cb(conf, kafka_check_on_log);
+    mr_kafka_token_want(conf, check->options, kafka_check_give_token);
     char reason[256];
     if (mr_kafka_conf_fill(conf, check->options, ret_error) != MR_OK) {
         rd_kafka_conf_destroy(conf);
@@ -92,8 +94,8 @@ static rd_kafka_t *client_new(struct kafka_check *check, struct mr_error *ret_er
     return client;
 }
 
-static const struct rd_kafka_metadata_topic *find_topic(const struct rd_kafka_metadata *metadata,
-                                                        const char *name)
+static const struct rd_kafka_metadata_topic *
+kafka_check_find_topic(const struct rd_kafka_metadata *metadata, const char *name)
 {
     for (int i = 0; i < metadata->topic_cnt; i++) {
         if (strcmp(metadata->topics[i].topic, name) == 0 &&
@@ -105,21 +107,21 @@ static const struct rd_kafka_metadata_topic *find_topic(const struct rd_kafka_me
 }
 
 /* True: a topic can be made with as many copies as are wanted. */
-static bool check_copies(const struct kafka_check *check, const char *subject)
+static bool kafka_check_copies(const struct kafka_check *check, const char *subject)
 {
     if (check->options->replication <= check->brokers) {
         return true;
     }
-    find(check, MR_ERR_CONFIG, subject,
-         "lower sink.kafka.replication_factor; -1 is the brokers' default",
-         "can't be made with %d replicas on %d %s", check->options->replication, check->brokers,
-         check->brokers == 1 ? "broker" : "brokers");
+    kafka_check_find(check, MR_ERR_CONFIG, subject,
+                     "lower sink.kafka.replication_factor; -1 is the brokers' default",
+                     "can't be made with %d replicas on %d %s", check->options->replication,
+                     check->brokers, check->brokers == 1 ? "broker" : "brokers");
     return false;
 }
 
 /* Kafka makes no topic whose name is another's but for . and _, which its metrics do not tell apart (Topic.hasCollision in
  * clients/…/common/internals). */
-static bool collides(const char *name, const char *other)
+static bool kafka_check_collides(const char *name, const char *other)
 {
     while (*name != '\0' && (*name == '.' ? '_' : *name) == (*other == '.' ? '_' : *other)) {
         name++;
@@ -133,12 +135,12 @@ static const char *find_collision(const struct kafka_check *check, const char *n
 {
     for (int i = 0; i < check->metadata->topic_cnt; i++) {
         const char *other = check->metadata->topics[i].topic;
-        if (strcmp(name, other) != 0 && collides(name, other)) {
+        if (strcmp(name, other) != 0 && kafka_check_collides(name, other)) {
             return other;
         }
     }
     for (uint32_t i = 0; i < check->topic_count && strcmp(check->topics[i], name) != 0; i++) {
-        if (collides(name, check->topics[i])) {
+        if (kafka_check_collides(name, check->topics[i])) {
             return check->topics[i];
         }
     }
@@ -150,9 +152,10 @@ static void check_missing_topic(const struct kafka_check *check, const char *sub
 {
     const char *other = find_collision(check, name);
     if (other != NULL) {
-        find(check, MR_ERR_CONFIG, subject,
-             "give one of them another name (topic_prefix, routes), or delete the other topic",
-             "can't be made: Kafka does not tell . from _ in names, and has %s", other);
+        kafka_check_find(
+            check, MR_ERR_CONFIG, subject,
+            "give one of them another name (topic_prefix, routes), or delete the other topic",
+            "can't be made: Kafka does not tell . from _ in names, and has %s", other);
         return;
     }
     const struct mr_kafka_options *options = check->options;
@@ -161,10 +164,12 @@ static void check_missing_topic(const struct kafka_check *check, const char *sub
         snprintf(remedy, sizeof(remedy),
                  "kafka-topics.sh --bootstrap-server %s --create --topic %s --partitions %d",
                  options->brokers, name, options->partitions);
-        find(check, MR_ERR_CONFIG, subject, remedy, "does not exist, and create_topics is false");
-    } else if (check_copies(check, subject)) {
-        find(check, MR_OK, subject, NULL, "does not exist; will be created with %d partition%s",
-             options->partitions, options->partitions == 1 ? "" : "s");
+        kafka_check_find(check, MR_ERR_CONFIG, subject, remedy,
+                         "does not exist, and create_topics is false");
+    } else if (kafka_check_copies(check, subject)) {
+        kafka_check_find(check, MR_OK, subject, NULL,
+                         "does not exist; will be created with %d partition%s", options->partitions,
+                         options->partitions == 1 ? "" : "s");
     }
 }
 
@@ -172,18 +177,19 @@ static void check_topic(const struct kafka_check *check, const char *name)
 {
     char subject[300];
     snprintf(subject, sizeof(subject), "topic %s", name);
-    const struct rd_kafka_metadata_topic *topic = find_topic(check->metadata, name);
+    const struct rd_kafka_metadata_topic *topic = kafka_check_find_topic(check->metadata, name);
     if (topic == NULL) {
         check_missing_topic(check, subject, name);
         return;
     }
     int replicas = topic->partition_cnt > 0 ? topic->partitions[0].replica_cnt : 0;
-    find(check, MR_OK, subject,
-         replicas >= 2 ? NULL
-                       : "with one replica, the loss of a broker's disk loses acknowledged rows; "
-                         "use three",
-         "%d partition%s, %d replica%s", topic->partition_cnt, topic->partition_cnt == 1 ? "" : "s",
-         replicas, replicas == 1 ? "" : "s");
+    kafka_check_find(check, MR_OK, subject,
+                     replicas >= 2
+                         ? NULL
+                         : "with one replica, the loss of a broker's disk loses acknowledged rows; "
+                           "use three",
+                     "%d partition%s, %d replica%s", topic->partition_cnt,
+                     topic->partition_cnt == 1 ? "" : "s", replicas, replicas == 1 ? "" : "s");
 }
 
 static void check_policy(struct kafka_check *check, rd_kafka_t *client, const char *subject)
@@ -193,12 +199,13 @@ static void check_policy(struct kafka_check *check, rd_kafka_t *client, const ch
     mr_kafka_topic_policy(client, check->options->state_topic, policy, sizeof(policy), reason,
                           sizeof(reason));
     if (policy[0] == '\0') {
-        find(check, MR_OK, subject,
-             "grant the user DescribeConfigs on it, or make sure that its cleanup.policy is "
-             "compact",
-             "exists; whether it is compacted can't be seen: %s", reason);
+        kafka_check_find(
+            check, MR_OK, subject,
+            "grant the user DescribeConfigs on it, or make sure that its cleanup.policy is "
+            "compact",
+            "exists; whether it is compacted can't be seen: %s", reason);
     } else if (strcmp(policy, "compact") == 0) {
-        find(check, MR_OK, subject, NULL, "exists, compacted");
+        kafka_check_find(check, MR_OK, subject, NULL, "exists, compacted");
     } else {
         char remedy[TEXT_MAX];
         snprintf(
@@ -206,8 +213,9 @@ static void check_policy(struct kafka_check *check, rd_kafka_t *client, const ch
             "kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s "
             "--add-config cleanup.policy=compact",
             check->options->brokers, check->options->state_topic);
-        find(check, MR_ERR_CONFIG, subject, remedy,
-             "its cleanup.policy is %s: Kafka would delete the position of a quiet stream", policy);
+        kafka_check_find(
+            check, MR_ERR_CONFIG, subject, remedy,
+            "its cleanup.policy is %s: Kafka would delete the position of a quiet stream", policy);
     }
 }
 
@@ -225,8 +233,9 @@ static void check_timeout(const struct kafka_check *check, rd_kafka_t *client,
             mr_status status = mr_kafka_error_classify(
                 RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT, "", check->options, remedy);
             snprintf(subject, sizeof(subject), "broker %s", broker);
-            find(check, status, subject, remedy,
-                 "has transaction.max.timeout.ms = %s and will refuse exactly-once", limit);
+            kafka_check_find(check, status, subject, remedy,
+                             "has transaction.max.timeout.ms = %s and will refuse exactly-once",
+                             limit);
         }
     }
 }
@@ -265,16 +274,17 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
 {
     const struct mr_kafka_options *options = check->options;
     if (options->state_topic == NULL) {
-        find(check, MR_OK, "position", "set sink.kafka.state_topic",
-             "is kept by the slot alone; a slot that is made again goes unnoticed");
+        kafka_check_find(check, MR_OK, "position", "set sink.kafka.state_topic",
+                         "is kept by the slot alone; a slot that is made again goes unnoticed");
         return;
     }
     char subject[300];
     snprintf(subject, sizeof(subject), "state topic %s", options->state_topic);
-    if (find_topic(metadata, options->state_topic) == NULL &&
+    if (kafka_check_find_topic(metadata, options->state_topic) == NULL &&
         !mr_kafka_is_refusal(mr_kafka_state_find(client, options))) {
-        if (check_copies(check, subject)) {
-            find(check, MR_OK, subject, NULL, "does not exist; will be created, compacted");
+        if (kafka_check_copies(check, subject)) {
+            kafka_check_find(check, MR_OK, subject, NULL,
+                             "does not exist; will be created, compacted");
         }
     } else {
         check_policy(check, client, subject);
@@ -284,9 +294,10 @@ static void check_state(struct kafka_check *check, rd_kafka_t *client,
         check_timeout(check, client, metadata);
         /* To initialise an id fences its user. */
         snprintf(subject, sizeof(subject), "transactional id %s", options->state_name);
-        find(check, MR_OK, subject, NULL,
-             "is not tried, which would end the transaction of the instance that streams now; the "
-             "user needs Describe and Write on it where Kafka has ACLs");
+        kafka_check_find(
+            check, MR_OK, subject, NULL,
+            "is not tried, which would end the transaction of the instance that streams now; the "
+            "user needs Describe and Write on it where Kafka has ACLs");
     }
 }
 
@@ -302,12 +313,13 @@ static void check_unreachable(struct kafka_check *check, rd_kafka_t *client,
     char remedy[MR_KAFKA_REMEDY_MAX];
     mr_status status =
         mr_kafka_error_classify(check->last_code, check->last_error, check->options, remedy);
-    find(check, status, "Kafka",
-         remedy[0] != '\0'
-             ? remedy
-             : "check sink.kafka.brokers, the network, and TLS and SASL settings on both sides",
-         "%s %s: %s", check->options->brokers,
-         status == MR_ERR_AUTH ? "refused" : "does not answer", check->last_error);
+    kafka_check_find(
+        check, status, "Kafka",
+        remedy[0] != '\0'
+            ? remedy
+            : "check sink.kafka.brokers, the network, and TLS and SASL settings on both sides",
+        "%s %s: %s", check->options->brokers, status == MR_ERR_AUTH ? "refused" : "does not answer",
+        check->last_error);
 }
 
 void mr_kafka_check(const struct mr_kafka_options *options, const char *const *topics,
@@ -334,8 +346,9 @@ void mr_kafka_check(const struct mr_kafka_options *options, const char *const *t
     } else {
         check.metadata = metadata;
         check.brokers = metadata->broker_cnt;
-        find(&check, MR_OK, "Kafka", NULL, "%d %s, answered by %s", metadata->broker_cnt,
-             metadata->broker_cnt == 1 ? "broker" : "brokers", metadata->orig_broker_name);
+        kafka_check_find(&check, MR_OK, "Kafka", NULL, "%d %s, answered by %s",
+                         metadata->broker_cnt, metadata->broker_cnt == 1 ? "broker" : "brokers",
+                         metadata->orig_broker_name);
         for (uint32_t i = 0; i < topic_count; i++) {
             check_topic(&check, topics[i]);
         }

@@ -105,7 +105,7 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
     return conf_set_all(conf, options->properties, options->property_count, ret_error);
 }
 
-static void give_token(rd_kafka_t *consumer, const char *unused, void *program)
+static void kafka_conf_give_token(rd_kafka_t *consumer, const char *unused, void *program)
 {
     mr_kafka_token_give(consumer, program);
 }
@@ -134,7 +134,7 @@ mr_status mr_kafka_consumer_new(const struct mr_kafka_options *options,
     rd_kafka_conf_set_log_cb(conf, NULL);
     rd_kafka_conf_set_events(conf, events);
     rd_kafka_conf_set_opaque(conf, (void *)(uintptr_t)options->token_program);
-    mr_kafka_token_want(conf, options, give_token);
+    mr_kafka_token_want(conf, options, kafka_conf_give_token);
     *ret_consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
     if (*ret_consumer == NULL) {
         rd_kafka_conf_destroy(conf);

@@ -7,8 +7,9 @@
 
 static const struct mr_kafka_property plain[] = {{"sasl.mechanisms", "PLAIN"}};
 
-static mr_status classify(rd_kafka_resp_err_t err, const char *text,
-                          const struct mr_kafka_property *property, char *ret_remedy)
+static mr_status kafka_errors_test_classify(rd_kafka_resp_err_t err, const char *text,
+                                            const struct mr_kafka_property *property,
+                                            char *ret_remedy)
 {
     struct mr_kafka_options options = {.properties = property, .property_count = 1};
     return mr_kafka_error_classify(err, text, &options, ret_remedy);
@@ -66,7 +67,8 @@ static void test_classify_each_kind(void **state)
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(samples); i++) {
         char remedy[MR_KAFKA_REMEDY_MAX];
-        mr_status status = classify(samples[i].err, samples[i].text, plain, remedy);
+        mr_status status =
+            kafka_errors_test_classify(samples[i].err, samples[i].text, plain, remedy);
         if (status != samples[i].status || strstr(remedy, samples[i].remedy) == NULL ||
             (samples[i].remedy[0] == '\0') != (remedy[0] == '\0')) {
             fail_msg("\"%s\": %s, \"%s\"", samples[i].text, mr_status_name(status), remedy);
@@ -80,10 +82,11 @@ static void test_classify_refused_token(void **state)
     (void)state;
     static const struct mr_kafka_property token[] = {{"sasl.mechanism", "OAUTHBEARER"}};
     char remedy[MR_KAFKA_REMEDY_MAX];
-    assert_int_equal(classify(RD_KAFKA_RESP_ERR__AUTHENTICATION,
-                              "SASL authentication error: {\"status\":\"invalid_token\"}", token,
-                              remedy),
-                     MR_ERR_AUTH);
+    assert_int_equal(
+        kafka_errors_test_classify(RD_KAFKA_RESP_ERR__AUTHENTICATION,
+                                   "SASL authentication error: {\"status\":\"invalid_token\"}",
+                                   token, remedy),
+        MR_ERR_AUTH);
     assert_non_null(strstr(remedy, "issuer, audience and scope"));
 }
 
@@ -93,9 +96,10 @@ static void test_classify_tls_on_both_sides(void **state)
     (void)state;
     static const struct mr_kafka_property encrypted[] = {{"security.protocol", "sasl_ssl"}};
     char remedy[MR_KAFKA_REMEDY_MAX];
-    classify(RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", encrypted, remedy);
+    kafka_errors_test_classify(RD_KAFKA_RESP_ERR__SSL, "unexpected eof while reading", encrypted,
+                               remedy);
     assert_non_null(strstr(remedy, "speaks TLS; set sink.kafka.tls = false if it does not"));
-    classify(RD_KAFKA_RESP_ERR__TRANSPORT, MR_KAFKA_HUNG_UP, encrypted, remedy);
+    kafka_errors_test_classify(RD_KAFKA_RESP_ERR__TRANSPORT, MR_KAFKA_HUNG_UP, encrypted, remedy);
     assert_string_equal(remedy, "");
 }
 

@@ -17,7 +17,7 @@ struct fixture {
     int reported;
 };
 
-static void set(rd_kafka_conf_t *conf, const char *name, const char *value)
+static void kafka_now_test_set(rd_kafka_conf_t *conf, const char *name, const char *value)
 {
     char reason[256];
     assert_int_equal(rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)),
@@ -29,10 +29,10 @@ static int now_setup(void **state)
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     char reason[256];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "test.mock.num.brokers", "1");
-    set(conf, "enable.idempotence", "true");
-    set(conf, "linger.ms", "900000");
-    set(conf, "message.timeout.ms", "0");
+    kafka_now_test_set(conf, "test.mock.num.brokers", "1");
+    kafka_now_test_set(conf, "enable.idempotence", "true");
+    kafka_now_test_set(conf, "linger.ms", "900000");
+    kafka_now_test_set(conf, "message.timeout.ms", "0");
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR);
     fixture->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     assert_non_null(fixture->producer);

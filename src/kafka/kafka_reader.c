@@ -50,7 +50,7 @@ mr_status mr_kafka_reader_new(const struct mr_kafka_options *options,
     return MR_OK;
 }
 
-static void forget(struct mr_kafka_reader *reader)
+static void kafka_reader_forget(struct mr_kafka_reader *reader)
 {
     mr_kafka_ahead_stop(reader->ahead);
     reader->ahead = NULL;
@@ -59,7 +59,7 @@ static void forget(struct mr_kafka_reader *reader)
 
 static void close_topic(struct mr_kafka_reader *reader)
 {
-    forget(reader);
+    kafka_reader_forget(reader);
     free(reader->partitions);
     reader->partitions = NULL;
     reader->count = reader->done = 0;
@@ -75,8 +75,8 @@ void mr_kafka_reader_free(struct mr_kafka_reader *reader)
     }
 }
 
-static mr_status unreadable(const char *topic, rd_kafka_resp_err_t err, const char *reason,
-                            struct mr_error *ret_error)
+static mr_status kafka_reader_unreadable(const char *topic, rd_kafka_resp_err_t err,
+                                         const char *reason, struct mr_error *ret_error)
 {
     return mr_fail(ret_error, mr_kafka_is_refusal(err) ? MR_ERR_AUTH : MR_ERR_TRANSIENT,
                    "Kafka topic \"%s\" can't be read: %s%s", topic, reason,
@@ -92,20 +92,20 @@ static mr_status count_partitions(struct mr_kafka_reader *reader, const char *to
         rd_kafka_metadata(reader->consumer, 0, handle, &found, ANSWER_TIMEOUT_MS);
     rd_kafka_topic_destroy(handle);
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        return unreadable(topic, err, rd_kafka_err2str(err), ret_error);
+        return kafka_reader_unreadable(topic, err, rd_kafka_err2str(err), ret_error);
     }
     err = found->topic_cnt == 1 ? found->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     *ret_count = err == RD_KAFKA_RESP_ERR_NO_ERROR ? (uint32_t)found->topics[0].partition_cnt : 0;
     rd_kafka_metadata_destroy(found);
     return err == RD_KAFKA_RESP_ERR_NO_ERROR || mr_kafka_is_missing(err)
                ? MR_OK
-               : unreadable(topic, err, rd_kafka_err2str(err), ret_error);
+               : kafka_reader_unreadable(topic, err, rd_kafka_err2str(err), ret_error);
 }
 
 /* One end of all partitions. Uncommitted records count: those of millrace may lie after the first of a transaction of another
  * producer that is still open, and then have to be waited for. */
-static mr_status ask_ends(struct mr_kafka_reader *reader, const char *topic, int64_t which,
-                          struct mr_error *ret_error)
+static mr_status kafka_reader_ask_ends(struct mr_kafka_reader *reader, const char *topic,
+                                       int64_t which, struct mr_error *ret_error)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)reader->count);
     for (uint32_t i = 0; i < reader->count; i++) {
@@ -149,11 +149,12 @@ static mr_status ask_ends(struct mr_kafka_reader *reader, const char *topic, int
     rd_kafka_topic_partition_list_destroy(list);
     return err == RD_KAFKA_RESP_ERR_NO_ERROR
                ? MR_OK
-               : unreadable(topic, err, rd_kafka_err2str(err), ret_error);
+               : kafka_reader_unreadable(topic, err, rd_kafka_err2str(err), ret_error);
 }
 
-static mr_status assign(struct mr_kafka_reader *reader, const rd_kafka_topic_partition_list_t *list,
-                        struct mr_error *ret_error)
+static mr_status kafka_reader_assign(struct mr_kafka_reader *reader,
+                                     const rd_kafka_topic_partition_list_t *list,
+                                     struct mr_error *ret_error)
 {
     rd_kafka_resp_err_t err = rd_kafka_assign(reader->consumer, list);
     MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR && reader->ahead == NULL);
@@ -173,7 +174,7 @@ static mr_status begin_reading(struct mr_kafka_reader *reader, const char *topic
             rd_kafka_topic_partition_list_add(list, topic, (int32_t)i)->offset = partition->begin;
         }
     }
-    mr_status status = list->cnt > 0 ? assign(reader, list, ret_error) : MR_OK;
+    mr_status status = list->cnt > 0 ? kafka_reader_assign(reader, list, ret_error) : MR_OK;
     rd_kafka_topic_partition_list_destroy(list);
     return status;
 }
@@ -197,8 +198,8 @@ mr_status mr_kafka_reader_open(struct mr_kafka_reader *reader, const char *topic
     if (reader->count > 0) {
         reader->partitions = MR_NEW_ARRAY(struct partition, reader->count);
         memset(reader->partitions, 0, sizeof(*reader->partitions) * reader->count);
-        MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_LATEST, ret_error));
-        MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_EARLIEST, ret_error));
+        MR_TRY(kafka_reader_ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_LATEST, ret_error));
+        MR_TRY(kafka_reader_ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_EARLIEST, ret_error));
         MR_TRY(begin_reading(reader, topic, ret_error));
     }
     for (uint32_t i = 0; i < reader->count; i++) {
@@ -217,19 +218,19 @@ mr_status mr_kafka_reader_extend(struct mr_kafka_reader *reader, const char *top
     if (extent->partitions != reader->count || reader->count == 0) {
         return MR_OK;
     }
-    forget(reader);
+    kafka_reader_forget(reader);
     for (uint32_t i = 0; i < reader->count; i++) {
         struct partition *partition = &reader->partitions[i];
         partition->begin = partition->end > partition->begin ? partition->end : partition->begin;
     }
-    MR_TRY(ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_LATEST, ret_error));
+    MR_TRY(kafka_reader_ask_ends(reader, topic, RD_KAFKA_OFFSET_SPEC_LATEST, ret_error));
     reader->done = 0;
     MR_TRY(begin_reading(reader, topic, ret_error));
     extent->records += records_ahead(reader);
     return MR_OK;
 }
 
-static void pass(struct mr_kafka_reader *reader, int32_t number, int64_t offset)
+static void kafka_reader_pass(struct mr_kafka_reader *reader, int32_t number, int64_t offset)
 {
     struct partition *partition = &reader->partitions[number];
     if (!partition->is_done && offset >= partition->end) {
@@ -254,17 +255,18 @@ mr_status mr_kafka_reader_next(struct mr_kafka_reader *reader, struct mr_kafka_r
         const struct mr_kafka_read *read = &taken->read;
         if (taken->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             bool is_ours = read->offset < reader->partitions[read->partition].end;
-            pass(reader, read->partition, read->offset + 1);
+            kafka_reader_pass(reader, read->partition, read->offset + 1);
             if (is_ours) {
                 *ret_record = *read;
                 return MR_OK;
             }
         } else if (taken->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-            pass(reader, read->partition, read->offset);
+            kafka_reader_pass(reader, read->partition, read->offset);
         } else if (!is_passing(taken->err)) {
             const rd_kafka_message_t *message = taken->message;
-            return unreadable(message->rkt == NULL ? "?" : rd_kafka_topic_name(message->rkt),
-                              taken->err, rd_kafka_message_errstr(message), ret_error);
+            return kafka_reader_unreadable(message->rkt == NULL ? "?"
+                                                                : rd_kafka_topic_name(message->rkt),
+                                           taken->err, rd_kafka_message_errstr(message), ret_error);
         }
     }
     return MR_END;
@@ -277,7 +279,7 @@ mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topi
     close_topic(reader);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, topic, partition)->offset = offset;
-    mr_status status = assign(reader, list, ret_error);
+    mr_status status = kafka_reader_assign(reader, list, ret_error);
     rd_kafka_topic_partition_list_destroy(list);
     MR_TRY(status);
     int64_t end_ns = mr_monotonic_ns() + (int64_t)ANSWER_TIMEOUT_MS * 1000000;
@@ -294,10 +296,10 @@ mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topi
                        taken->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
                        taken->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET
                    ? MR_END
-                   : unreadable(topic, taken->err, rd_kafka_message_errstr(taken->message),
-                                ret_error);
+                   : kafka_reader_unreadable(topic, taken->err,
+                                             rd_kafka_message_errstr(taken->message), ret_error);
     }
-    return unreadable(topic, RD_KAFKA_RESP_ERR__TIMED_OUT, "no answer", ret_error);
+    return kafka_reader_unreadable(topic, RD_KAFKA_RESP_ERR__TIMED_OUT, "no answer", ret_error);
 }
 
 bool mr_kafka_reader_is_compacted(struct mr_kafka_reader *reader, const char *topic,

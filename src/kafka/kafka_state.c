@@ -36,7 +36,7 @@ static uint32_t version_of(const struct mr_checkpoint *state)
     return version;
 }
 
-static void add_lsn(cJSON *json, const char *name, mr_lsn lsn)
+static void kafka_state_add_lsn(cJSON *json, const char *name, mr_lsn lsn)
 {
     char text[32];
     snprintf(text, sizeof(text), MR_LSN_FORMAT, MR_LSN_ARGS(lsn));
@@ -50,9 +50,9 @@ static void add_moved(cJSON *json, const struct mr_cluster_move *moved)
     }
     cJSON *item = cJSON_AddObjectToObject(json, "moved");
     cJSON_AddStringToObject(item, "from", moved->from);
-    add_lsn(item, "left", moved->left);
-    add_lsn(item, "entered", moved->entered);
-    add_lsn(item, "shift", moved->shift);
+    kafka_state_add_lsn(item, "left", moved->left);
+    kafka_state_add_lsn(item, "entered", moved->entered);
+    kafka_state_add_lsn(item, "shift", moved->shift);
     char xid[24]; /* a number of cJSON's has 15 digits that one can rely on */
     snprintf(xid, sizeof(xid), "%" PRIu64, moved->xid);
     cJSON_AddStringToObject(item, "xid", xid);
@@ -75,7 +75,7 @@ char *mr_state_format(const struct mr_checkpoint *state)
     cJSON_AddStringToObject(json, "publication", state->identity.publication);
     snprintf(lsn, sizeof(lsn), "%016" PRIx64, state->identity.tables);
     cJSON_AddStringToObject(json, "tables", lsn);
-    add_lsn(json, "end_lsn", state->end_lsn);
+    kafka_state_add_lsn(json, "end_lsn", state->end_lsn);
     if (state->position.commit_lsn != 0) {
         snprintf(position, sizeof(position), MR_LSN_FORMAT ":%" PRIu64,
                  MR_LSN_ARGS(state->position.commit_lsn), state->position.ordinal);
@@ -94,7 +94,7 @@ char *mr_state_format(const struct mr_checkpoint *state)
     return mr_object_text(json);
 }
 
-static bool take_text(const cJSON *json, const char *name, char *out, size_t size)
+static bool kafka_state_take_text(const cJSON *json, const char *name, char *out, size_t size)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
     return text != NULL && snprintf(out, size, "%s", text) < (int)size;
@@ -125,7 +125,7 @@ static bool take_last(const char *text, mr_lsn end, struct mr_commit *ret_last)
 }
 
 /* Older versions do not say it. */
-static uint64_t take_tables(const cJSON *json)
+static uint64_t kafka_state_take_tables(const cJSON *json)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "tables"));
     return text == NULL ? 0 : strtoull(text, NULL, 16);
@@ -155,7 +155,7 @@ static bool take_moved(const cJSON *json, struct mr_cluster_move *ret_moved)
     const char *xid = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "xid"));
     moved.xid = xid == NULL ? (uint64_t)take_whole(item, "xid") : strtoull(xid, NULL, 10);
     moved.at_ms = take_whole(item, "at_ms");
-    bool good = take_text(item, "from", moved.from, sizeof(moved.from)) &&
+    bool good = kafka_state_take_text(item, "from", moved.from, sizeof(moved.from)) &&
                 take_lsn(item, "left", &moved.left) && take_lsn(item, "entered", &moved.entered) &&
                 take_lsn(item, "shift", &moved.shift);
     if (good) {
@@ -199,8 +199,8 @@ static bool take_sections(const cJSON *json, int version, const struct mr_sectio
     return good;
 }
 
-static bool take_state(const cJSON *json, const struct mr_section_kind *kinds,
-                       struct mr_checkpoint *state)
+static bool kafka_state_take_state(const cJSON *json, const struct mr_section_kind *kinds,
+                                   struct mr_checkpoint *state)
 {
     const cJSON *version = cJSON_GetObjectItemCaseSensitive(json, "version");
     const cJSON *timeline = cJSON_GetObjectItemCaseSensitive(json, "timeline");
@@ -214,12 +214,14 @@ static bool take_state(const cJSON *json, const struct mr_section_kind *kinds,
     }
     state->identity.timeline = (uint32_t)timeline->valuedouble;
     state->identity.is_standby = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "standby"));
-    state->identity.tables = take_tables(json);
+    state->identity.tables = kafka_state_take_tables(json);
     struct mr_identity *identity = &state->identity;
-    return take_text(json, "system_id", identity->system_id, sizeof(identity->system_id)) &&
+    return kafka_state_take_text(json, "system_id", identity->system_id,
+                                 sizeof(identity->system_id)) &&
            take_moved(json, &identity->moved) &&
-           take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
-           take_text(json, "publication", identity->publication, sizeof(identity->publication)) &&
+           kafka_state_take_text(json, "slot", identity->slot, sizeof(identity->slot)) &&
+           kafka_state_take_text(json, "publication", identity->publication,
+                                 sizeof(identity->publication)) &&
            (position == NULL || take_position(cJSON_GetStringValue(position), &state->position)) &&
            (last == NULL || take_last(cJSON_GetStringValue(last), state->end_lsn, &state->last)) &&
            take_sections(json, version->valueint, kinds, state);
@@ -230,7 +232,7 @@ bool mr_state_parse(const void *text, size_t len, const struct mr_section_kind *
 {
     cJSON *json = cJSON_ParseWithLength(text, len);
     struct mr_checkpoint state = {0};
-    bool good = json != NULL && take_state(json, kinds, &state);
+    bool good = json != NULL && kafka_state_take_state(json, kinds, &state);
     cJSON_Delete(json);
     if (good) {
         *ret_state = state;
@@ -266,7 +268,7 @@ static mr_status consumer_new(const struct loader *loader, const char *isolation
                                  ret_consumer, ret_error);
 }
 
-static void assign(const struct loader *loader, rd_kafka_t *consumer, int64_t offset)
+static void kafka_state_assign(const struct loader *loader, rd_kafka_t *consumer, int64_t offset)
 {
     rd_kafka_topic_partition_list_t *part = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(part, loader->options->state_topic, 0)->offset = offset;
@@ -275,8 +277,8 @@ static void assign(const struct loader *loader, rd_kafka_t *consumer, int64_t of
     MR_ASSERT(err == RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
-static mr_status refused(const struct loader *loader, const char *reason,
-                         struct mr_error *ret_error)
+static mr_status kafka_state_refused(const struct loader *loader, const char *reason,
+                                     struct mr_error *ret_error)
 {
     return mr_fail(ret_error, MR_ERR_AUTH,
                    "Kafka topic \"%s\", which keeps the position: %s; grant the user Describe, "
@@ -310,7 +312,7 @@ static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
         rd_kafka_resp_err_t err = mr_kafka_create_result(event, name, 1, reason, sizeof(reason));
         rd_kafka_event_destroy(event);
         if (mr_kafka_is_refusal(err)) {
-            status = refused(loader, reason, ret_error);
+            status = kafka_state_refused(loader, reason, ret_error);
         } else if (err != RD_KAFKA_RESP_ERR_NO_ERROR && err != RD_KAFKA_RESP_ERR__TIMED_OUT) {
             status = mr_fail(ret_error, MR_ERR_TRANSIENT,
                              "Kafka topic \"%s\", which keeps the position, can't be created: %s; "
@@ -368,7 +370,7 @@ struct ends {
 
 /* The producer learns the real end: our newest record may lie after the oldest open transaction, which is another
  * pipeline's. From behind that one on, a reader of committed records gets nothing, not even the word that there is nothing. */
-static rd_kafka_resp_err_t ask_ends(const struct loader *loader, struct ends *ret_ends)
+static rd_kafka_resp_err_t kafka_state_ask_ends(const struct loader *loader, struct ends *ret_ends)
 {
     const struct {
         rd_kafka_t *client;
@@ -390,12 +392,12 @@ static mr_status find_ends(struct loader *loader, struct ends *ret_ends, struct 
 {
     int64_t begin_ns = mr_monotonic_ns();
     for (;;) {
-        rd_kafka_resp_err_t err = ask_ends(loader, ret_ends);
+        rd_kafka_resp_err_t err = kafka_state_ask_ends(loader, ret_ends);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             return MR_OK;
         }
         if (mr_kafka_is_refusal(err)) {
-            return refused(loader, rd_kafka_err2str(err), ret_error);
+            return kafka_state_refused(loader, rd_kafka_err2str(err), ret_error);
         }
         if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || mr_kafka_is_missing(err)) {
             MR_TRY(create_topic(loader, ret_error));
@@ -416,7 +418,7 @@ static bool is_of_pipeline(const struct loader *loader, const rd_kafka_message_t
     return message->key_len == len && memcmp(message->key, loader->options->state_name, len) == 0;
 }
 
-static void take_record(struct loader *loader, const rd_kafka_message_t *message)
+static void kafka_state_take_record(struct loader *loader, const rd_kafka_message_t *message)
 {
     if (!is_of_pipeline(loader, message) || message->payload == NULL) {
         return;
@@ -453,7 +455,7 @@ static mr_status look_whose(struct loader *loader, int64_t offset, struct mr_err
 {
     rd_kafka_t *reader;
     MR_TRY(consumer_new(loader, "read_uncommitted", &reader, ret_error));
-    assign(loader, reader, offset);
+    kafka_state_assign(loader, reader, offset);
     mr_status status = MR_OK;
     for (bool known = false; !known && status == MR_OK;) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(reader, POLL_MS);
@@ -501,7 +503,8 @@ static mr_status wait_for_open_transaction(struct loader *loader, struct mr_erro
 }
 
 /* The end of what is committed is at `offset`. */
-static mr_status open_transaction(struct loader *loader, int64_t offset, struct mr_error *ret_error)
+static mr_status kafka_state_open_transaction(struct loader *loader, int64_t offset,
+                                              struct mr_error *ret_error)
 {
     if (loader->options->exactly_once && loader->looked_at != offset) {
         MR_TRY(look_whose(loader, offset, ret_error));
@@ -526,7 +529,7 @@ static mr_status unreadable(const struct loader *loader, const rd_kafka_message_
 static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
                            struct mr_error *ret_error)
 {
-    assign(loader, loader->consumer, from);
+    kafka_state_assign(loader, loader->consumer, from);
     mr_status status = MR_OK;
     for (bool at_end = false; !at_end && status == MR_OK;) {
         rd_kafka_message_t *message = rd_kafka_consumer_poll(loader->consumer, POLL_MS);
@@ -540,11 +543,11 @@ static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
             at_end = message->offset >= high;
             if (!at_end) {
-                status = open_transaction(loader, message->offset, ret_error);
+                status = kafka_state_open_transaction(loader, message->offset, ret_error);
                 at_end = loader->hanging.found;
             }
         } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            take_record(loader, message);
+            kafka_state_take_record(loader, message);
             at_end = message->offset + 1 >= high;
         } else if (!mr_kafka_is_passing(message->err)) {
             status = unreadable(loader, message, ret_error);

@@ -30,8 +30,8 @@ static rd_kafka_resp_err_t on_thread_exit(rd_kafka_t *producer, rd_kafka_thread_
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf, void *context,
-                                  char *reason, size_t reason_size)
+static rd_kafka_resp_err_t kafka_threads_on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf,
+                                                void *context, char *reason, size_t reason_size)
 {
     rd_kafka_interceptor_add_on_thread_start(producer, "profiler", on_thread_start, NULL);
     rd_kafka_interceptor_add_on_thread_exit(producer, "profiler", on_thread_exit, NULL);
@@ -40,7 +40,7 @@ static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *c
 
 void mr_kafka_threads_watch(rd_kafka_conf_t *conf)
 {
-    rd_kafka_conf_interceptor_add_on_new(conf, "profiler", on_new, NULL);
+    rd_kafka_conf_interceptor_add_on_new(conf, "profiler", kafka_threads_on_new, NULL);
 }
 
 struct ending {
@@ -60,7 +60,7 @@ static void *ending_main(void *context)
 }
 
 /* The records of what is left behind come again, so the process may leave at any time. */
-static _Noreturn void leave(int limit_ms)
+static _Noreturn void kafka_threads_leave(int limit_ms)
 {
     int code = mr_status_exit_code(MR_ERR_PROTOCOL);
     mr_log(MR_LOG_ERROR, "stopped",
@@ -89,7 +89,7 @@ void mr_kafka_client_end(rd_kafka_t *client, int limit_ms)
             ended = mr_wait_readable(ending.done_fd, LOOK_MS);
         } while (!ended && mr_monotonic_ns() < deadline_ns);
         if (!ended) {
-            leave(limit_ms);
+            kafka_threads_leave(limit_ms);
         }
         pthread_join(thread, NULL);
     }

@@ -23,8 +23,9 @@ static rd_kafka_resp_err_t hang(rd_kafka_t *client, rd_kafka_thread_type_t type,
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-static rd_kafka_resp_err_t on_new(rd_kafka_t *client, const rd_kafka_conf_t *conf, void *context,
-                                  char *reason, size_t reason_size)
+static rd_kafka_resp_err_t kafka_threads_test_on_new(rd_kafka_t *client,
+                                                     const rd_kafka_conf_t *conf, void *context,
+                                                     char *reason, size_t reason_size)
 {
     (void)conf;
     (void)context;
@@ -41,7 +42,7 @@ static int end_in_child(bool hangs)
         close(STDERR_FILENO);
         rd_kafka_conf_t *conf = rd_kafka_conf_new();
         if (hangs) {
-            rd_kafka_conf_interceptor_add_on_new(conf, "test", on_new, NULL);
+            rd_kafka_conf_interceptor_add_on_new(conf, "test", kafka_threads_test_on_new, NULL);
         }
         rd_kafka_t *client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, NULL, 0);
         mr_kafka_client_end(client, hangs ? LIMIT_MS : LONG_MS);

@@ -68,7 +68,7 @@ void mr_entry_store(const struct mr_entry *entry, cJSON *parts, cJSON *owed,
                       &(struct mr_section_rank){.minor = entry->number});
 }
 
-static bool take_place(const cJSON *json, const char *name, struct mr_position *ret_place)
+static bool entry_take_place(const cJSON *json, const char *name, struct mr_position *ret_place)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, name));
     int used = 0;
@@ -90,7 +90,7 @@ static bool are(const cJSON *array, cJSON_bool (*is)(const cJSON *item))
     return good;
 }
 
-static bool take(const cJSON *json, struct mr_entry *entry)
+static bool entry_take(const cJSON *json, struct mr_entry *entry)
 {
     const cJSON *number = cJSON_GetObjectItemCaseSensitive(json, "n");
     const char *prev = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "prev"));
@@ -100,7 +100,8 @@ static bool take(const cJSON *json, struct mr_entry *entry)
     }
     entry->number = (uint64_t)number->valuedouble;
     memcpy(entry->prev, prev, MR_SUM_TEXT_SIZE);
-    return take_place(json, "from", &entry->from) && take_place(json, "to", &entry->to) &&
+    return entry_take_place(json, "from", &entry->from) &&
+           entry_take_place(json, "to", &entry->to) &&
            are(cJSON_GetObjectItemCaseSensitive(json, "parts"), cJSON_IsArray) &&
            are(cJSON_GetObjectItemCaseSensitive(json, "owed"), cJSON_IsString);
 }
@@ -113,7 +114,7 @@ bool mr_entry_stored(const struct mr_checkpoint *checkpoint, struct mr_entry *re
         return false;
     }
     MR_OBJECT cJSON *json = cJSON_Parse(section->json);
-    MR_ASSERT(take(json, ret_entry)); /* `rank` has read it */
+    MR_ASSERT(entry_take(json, ret_entry)); /* `rank` has read it */
     *ret_parts = cJSON_DetachItemFromObjectCaseSensitive(json, "parts");
     *ret_owed = cJSON_DetachItemFromObjectCaseSensitive(json, "owed");
     return true;
@@ -123,7 +124,7 @@ static bool rank(const char *json, struct mr_section_rank *ret_rank)
 {
     MR_OBJECT cJSON *read = cJSON_Parse(json);
     struct mr_entry entry;
-    bool good = take(read, &entry);
+    bool good = entry_take(read, &entry);
     if (good) {
         *ret_rank = (struct mr_section_rank){.minor = entry.number};
     }

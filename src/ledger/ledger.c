@@ -51,7 +51,7 @@ static void owe(struct mr_ledger *ledger, char *value, bool is_stored)
 }
 
 /* The first `count` are owed no longer. */
-static void settle(struct mr_ledger *ledger, uint32_t count)
+static void ledger_settle(struct mr_ledger *ledger, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         free(ledger->owed[i].value);
@@ -93,7 +93,7 @@ static void begin_chain(struct mr_ledger *ledger, const struct mr_checkpoint *st
 }
 
 /* The range at hand is sealed: each is of one session, so that a reader who finds records twice has all of a range from one of them. */
-static void go_on(struct mr_ledger *ledger, cJSON *parts, cJSON *owed)
+static void ledger_go_on(struct mr_ledger *ledger, cJSON *parts, cJSON *owed)
 {
     const cJSON *item;
     cJSON_ArrayForEach(item, owed)
@@ -112,14 +112,14 @@ static void go_on(struct mr_ledger *ledger, cJSON *parts, cJSON *owed)
     }
 }
 
-static void adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
+static void ledger_adopt(struct mr_companion *companion, const struct mr_checkpoint *stored)
 {
     struct mr_ledger *ledger = ledger_of(companion);
     cJSON *parts, *owed;
     pthread_mutex_lock(&ledger->lock);
-    settle(ledger, ledger->owed_count);
+    ledger_settle(ledger, ledger->owed_count);
     if (mr_entry_stored(stored, &ledger->at_hand, &parts, &owed)) {
-        go_on(ledger, parts, owed);
+        ledger_go_on(ledger, parts, owed);
     } else {
         begin_chain(ledger, stored);
     }
@@ -149,8 +149,8 @@ static void take_range(struct mr_ledger *ledger, int64_t now_ns)
     }
 }
 
-static void section(struct mr_companion *companion, const struct mr_reach *reach,
-                    struct mr_checkpoint *checkpoint)
+static void ledger_section(struct mr_companion *companion, const struct mr_reach *reach,
+                           struct mr_checkpoint *checkpoint)
 {
     struct mr_ledger *ledger = ledger_of(companion);
     cJSON *owed = cJSON_CreateArray();
@@ -179,7 +179,7 @@ static void stored(struct mr_companion *companion)
         ledger->owed[i].is_stored = true;
         safe += ledger->owed[i].step != 0 && ledger->owed[i].step <= ledger->told_step;
     }
-    settle(ledger, safe); /* they were appended in order */
+    ledger_settle(ledger, safe); /* they were appended in order */
     bool any = ledger->owed_count > 0;
     pthread_mutex_unlock(&ledger->lock);
     if (any) {
@@ -188,7 +188,7 @@ static void stored(struct mr_companion *companion)
 }
 
 /* The key is the beginning of the value. */
-static mr_status append(struct mr_ledger *ledger, struct owed *owed)
+static mr_status ledger_append(struct mr_ledger *ledger, struct owed *owed)
 {
     const char *end = strstr(owed->value, ",\"prev\":");
     struct mr_port *port = ledger->base.port;
@@ -206,7 +206,7 @@ static mr_status append(struct mr_ledger *ledger, struct owed *owed)
 }
 
 /* A range that is due is sealed with the next position: a step brings one where nothing else does. */
-static mr_status between(struct mr_companion *companion)
+static mr_status ledger_between(struct mr_companion *companion)
 {
     struct mr_ledger *ledger = ledger_of(companion);
     int64_t now_ns = mr_monotonic_ns();
@@ -214,7 +214,7 @@ static mr_status between(struct mr_companion *companion)
     pthread_mutex_lock(&ledger->lock);
     for (uint32_t i = 0; i < ledger->owed_count && status == MR_OK; i++) {
         if (ledger->owed[i].is_stored && ledger->owed[i].step == 0) {
-            status = append(ledger, &ledger->owed[i]);
+            status = ledger_append(ledger, &ledger->owed[i]);
         }
     }
     if (ledger->due_ns != 0 && now_ns >= ledger->due_ns) {
@@ -228,7 +228,7 @@ static mr_status between(struct mr_companion *companion)
     return status == MR_FULL ? MR_FULL : MR_OK;
 }
 
-static int64_t due_in(const struct mr_companion *companion, int64_t now_ns)
+static int64_t ledger_due_in(const struct mr_companion *companion, int64_t now_ns)
 {
     int64_t left_ns = ((const struct mr_ledger *)companion)->look_ns - now_ns;
     return left_ns > LOOK_AGAIN_NS ? left_ns : LOOK_AGAIN_NS;
@@ -237,11 +237,11 @@ static int64_t due_in(const struct mr_companion *companion, int64_t now_ns)
 struct mr_ledger *mr_ledger_new(const struct mr_ledger_options *options)
 {
     static const struct mr_companion_ops ops = {.name = "ledger",
-                                                .between = between,
-                                                .due_in = due_in,
+                                                .between = ledger_between,
+                                                .due_in = ledger_due_in,
                                                 .sent = sent,
-                                                .adopt = adopt,
-                                                .section = section,
+                                                .adopt = ledger_adopt,
+                                                .section = ledger_section,
                                                 .stored = stored};
     struct mr_ledger *ledger = MR_NEW(struct mr_ledger);
     ledger->base.ops = &ops;
@@ -253,7 +253,7 @@ struct mr_ledger *mr_ledger_new(const struct mr_ledger_options *options)
 void mr_ledger_free(struct mr_ledger *ledger)
 {
     if (ledger != NULL) {
-        settle(ledger, ledger->owed_count);
+        ledger_settle(ledger, ledger->owed_count);
         free(ledger->owed);
         mr_sums_done(&ledger->sums);
         pthread_mutex_destroy(&ledger->lock);

@@ -21,7 +21,8 @@ static const struct mr_topic *topic;
 static char *taken[TAKEN_MAX]; /* records of the ledger's topic */
 static _Atomic int taken_count;
 
-static void take(struct mr_companion *companion, const struct mr_record *record, int32_t partition)
+static void ledger_test_take(struct mr_companion *companion, const struct mr_record *record,
+                             int32_t partition)
 {
     int at = atomic_load(&taken_count);
     if (record->topic == topic && at < TAKEN_MAX) {
@@ -31,7 +32,7 @@ static void take(struct mr_companion *companion, const struct mr_record *record,
     ledger_ops->sent(companion, record, partition);
 }
 
-static int setup(void **state)
+static int ledger_test_setup(void **state)
 {
     mr_stage_setup(state);
     struct mr_stage *stage = *state;
@@ -41,14 +42,14 @@ static int setup(void **state)
     companions[0] = mr_ledger_companion(ledger);
     ledger_ops = companions[0]->ops;
     ops = *ledger_ops;
-    ops.sent = take;
+    ops.sent = ledger_test_take;
     companions[0]->ops = &ops;
     stage->options.companions = companions;
     stage->options.companion_count = 1;
     return 0;
 }
 
-static int teardown(void **state)
+static int ledger_test_teardown(void **state)
 {
     mr_stage_teardown(state);
     mr_ledger_free(ledger);
@@ -59,26 +60,26 @@ static int teardown(void **state)
     return 0;
 }
 
-static void start(struct mr_stage *stage, enum mr_sink_storage storage)
+static void ledger_test_start(struct mr_stage *stage, enum mr_sink_storage storage)
 {
     stage->sink.storage = storage;
     mr_stage_start(stage, two_transactions, MR_ARRAY_LEN(two_transactions));
 }
 
-static void stop(struct mr_stage *stage)
+static void ledger_test_stop(struct mr_stage *stage)
 {
     mr_pipeline_stop(stage->pipeline);
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
     assert_false(stage->stored_went_back);
 }
 
-static uint64_t number_of(const cJSON *json, const char *name)
+static uint64_t ledger_test_number_of(const cJSON *json, const char *name)
 {
     return (uint64_t)cJSON_GetNumberValue(cJSON_GetObjectItem(json, name));
 }
 
 /* Records of all ranges, each of which follows the one before, or repeats one. */
-static long counted(void)
+static long ledger_test_counted(void)
 {
     long records = 0;
     uint64_t last = 0;
@@ -86,9 +87,9 @@ static long counted(void)
     for (int i = 0; i < atomic_load(&taken_count); i++) {
         cJSON *json = cJSON_Parse(taken[i]);
         assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(json, "pipeline")), "p/\"s");
-        if (number_of(json, "n") > last) {
+        if (ledger_test_number_of(json, "n") > last) {
             const cJSON *part;
-            assert_int_equal(number_of(json, "n"), ++last);
+            assert_int_equal(ledger_test_number_of(json, "n"), ++last);
             assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(json, "prev")), prev);
             mr_sum_text(mr_sum_of(taken[i], strlen(taken[i])), prev);
             cJSON_ArrayForEach(part, cJSON_GetObjectItem(json, "parts"))
@@ -105,19 +106,19 @@ static long counted(void)
 static bool has_counted(const struct mr_stage *stage, long records)
 {
     (void)stage;
-    return counted() >= records;
+    return ledger_test_counted() >= records;
 }
 
 static void counts_each_once(struct mr_stage *stage, enum mr_sink_storage storage)
 {
-    start(stage, storage);
+    ledger_test_start(stage, storage);
     mr_stage_wait(stage, has_counted, 3);
     mr_stage_wait_confirms(stage, 5);
     int count = atomic_load(&taken_count);
     mr_stage_wait_confirms(stage, 5);
     assert_int_equal(atomic_load(&taken_count), count); /* nothing is new */
-    stop(stage);
-    assert_int_equal(counted(), 3);
+    ledger_test_stop(stage);
+    assert_int_equal(ledger_test_counted(), 3);
     const struct mr_section *section = mr_checkpoint_section(&stage->stored, "ledger");
     assert_non_null(strstr(section->json, "\"parts\":[],\"owed\":[]"));
 }
@@ -139,13 +140,13 @@ static void test_a_lost_session_counts_for_nothing(void **state)
     atomic_store(&stage->release_from, -1);
     atomic_store(&stage->fail_after, 3);
     stage->sink.storage = MR_STORES_AFTER;
-    start(stage, MR_STORES_AFTER);
+    ledger_test_start(stage, MR_STORES_AFTER);
     mr_stage_wait(stage, mr_stage_delivered, 3);
     assert_int_equal(atomic_load(&taken_count), 0);
     atomic_store(&stage->release_from, 0);
     mr_stage_wait(stage, has_counted, 3);
-    stop(stage);
-    assert_int_equal(counted(), 3);
+    ledger_test_stop(stage);
+    assert_int_equal(ledger_test_counted(), 3);
     assert_true(atomic_load(&stage->value_count) > 3);
 }
 
@@ -166,12 +167,12 @@ static void test_goes_on_from_what_is_stored(void **state)
     stage->stored = (struct mr_checkpoint){.end_lsn = 0x110};
     stage->stored_found = true;
     mr_checkpoint_add(&stage->stored, "ledger", MR_STRDUP(section), &rank);
-    start(stage, MR_STORES_AFTER);
+    ledger_test_start(stage, MR_STORES_AFTER);
     mr_stage_wait(stage, mr_stage_told, 0x210);
     while (atomic_load(&taken_count) < 3) {
         mr_stage_wait_confirms(stage, 1);
     }
-    stop(stage);
+    ledger_test_stop(stage);
     assert_string_equal(taken[0], owed);
     assert_string_equal(
         taken[1], "{\"pipeline\":\"p/\\\"s\",\"n\":7,\"prev\":\"0123456789abcdef0123456789ABCDEF\","
@@ -192,12 +193,12 @@ static void test_a_range_says_nothing_where_too_many_are_owed(void **state)
     stage->stored = (struct mr_checkpoint){.end_lsn = 0x110};
     stage->stored_found = true;
     mr_checkpoint_add(&stage->stored, "ledger", MR_STRDUP(section), &(struct mr_section_rank){0});
-    start(stage, MR_STORES_AFTER);
+    ledger_test_start(stage, MR_STORES_AFTER);
     mr_stage_wait(stage, mr_stage_told, 0x210);
     while (atomic_load(&taken_count) < 6) {
         mr_stage_wait_confirms(stage, 1);
     }
-    stop(stage);
+    ledger_test_stop(stage);
     assert_string_equal(taken[3], "6");
     assert_non_null(strstr(taken[4], "\"n\":7,"));
     assert_non_null(strstr(taken[4], "\"parts\":[]"));
@@ -230,13 +231,13 @@ static void test_is_sent_after_it_is_stored(void **state)
     struct mr_stage *stage = *state;
     holds = stage;
     ops.section = hold_what_owes;
-    start(stage, MR_STORES_AFTER);
+    ledger_test_start(stage, MR_STORES_AFTER);
     mr_stage_wait(stage, is_held, 0);
     mr_stage_wait_confirms(stage, 5);
     assert_int_equal(atomic_load(&taken_count), 0);
     atomic_store(&stage->hold_store, false);
     mr_stage_wait(stage, has_counted, 3);
-    stop(stage);
+    ledger_test_stop(stage);
 }
 
 static void test_sections_that_cannot_be_read(void **state)
@@ -273,14 +274,18 @@ static void test_sections_that_cannot_be_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_counts_each_record_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_counts_each_record_once_with_the_position, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_a_lost_session_counts_for_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_is_sent_after_it_is_stored, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_goes_on_from_what_is_stored, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_range_says_nothing_where_too_many_are_owed, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_counts_each_record_once, ledger_test_setup,
+                                        ledger_test_teardown),
+        cmocka_unit_test_setup_teardown(test_counts_each_record_once_with_the_position,
+                                        ledger_test_setup, ledger_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_lost_session_counts_for_nothing, ledger_test_setup,
+                                        ledger_test_teardown),
+        cmocka_unit_test_setup_teardown(test_is_sent_after_it_is_stored, ledger_test_setup,
+                                        ledger_test_teardown),
+        cmocka_unit_test_setup_teardown(test_goes_on_from_what_is_stored, ledger_test_setup,
+                                        ledger_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_range_says_nothing_where_too_many_are_owed,
+                                        ledger_test_setup, ledger_test_teardown),
         cmocka_unit_test(test_sections_that_cannot_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,7 +105,7 @@ static struct mr_segment *append_segment(struct mr_sums *sums, const struct mr_b
     return segment;
 }
 
-static void drop_oldest(struct mr_sums *sums)
+static void sums_drop_oldest(struct mr_sums *sums)
 {
     struct mr_segment *segment = sums->oldest;
     sums->oldest = segment->next;
@@ -115,7 +115,7 @@ static void drop_oldest(struct mr_sums *sums)
 }
 
 /* Whether a stream that begins at `lsn` does not bring it again. A message outside transactions is at its own end. */
-static bool is_before(struct mr_position position, mr_lsn lsn)
+static bool sums_is_before(struct mr_position position, mr_lsn lsn)
 {
     return mr_position_compare(position, (struct mr_position){.commit_lsn = lsn}) <= 0;
 }
@@ -130,7 +130,7 @@ static struct mr_segment *segment_for(struct mr_sums *sums, const struct mr_reco
     if (!is_its && batch->confirm_lsn > sums->ended) {
         sums->ended = batch->confirm_lsn;
     }
-    bool goes_on = !is_before(record->position, sums->ended);
+    bool goes_on = !sums_is_before(record->position, sums->ended);
     return is_its && segment->goes_on == goes_on ? segment : append_segment(sums, batch, goes_on);
 }
 
@@ -162,11 +162,11 @@ void mr_sums_add(struct mr_sums *sums, const struct mr_record *record, int32_t p
 static bool is_told_of(const struct mr_segment *segment, const struct mr_reach *reach)
 {
     return segment->sequence <= reach->sequences[segment->lane] &&
-           (segment->lane != MR_LANE_STREAM || is_before(segment->last, reach->end_lsn) ||
+           (segment->lane != MR_LANE_STREAM || sums_is_before(segment->last, reach->end_lsn) ||
             mr_position_compare(segment->last, reach->position) <= 0);
 }
 
-static void fold(struct mr_range *range, const struct mr_segment *segment)
+static void sums_fold(struct mr_range *range, const struct mr_segment *segment)
 {
     MR_ASSERT(mr_position_compare(segment->last, range->to) > 0);
     for (uint32_t i = 0; i < segment->parts.index.count; i++) {
@@ -186,8 +186,8 @@ void mr_sums_fold(struct mr_sums *sums, const struct mr_reach *reach)
 {
     sums->ended = reach->end_lsn > sums->ended ? reach->end_lsn : sums->ended;
     while (sums->oldest != NULL && is_told_of(sums->oldest, reach)) {
-        fold(&sums->range, sums->oldest);
-        drop_oldest(sums);
+        sums_fold(&sums->range, sums->oldest);
+        sums_drop_oldest(sums);
     }
 }
 
@@ -201,7 +201,7 @@ void mr_sums_next_range(struct mr_sums *sums)
 void mr_sums_begin(struct mr_sums *sums, struct mr_position from)
 {
     while (sums->oldest != NULL) {
-        drop_oldest(sums);
+        sums_drop_oldest(sums);
     }
     sums->range.to = from;
     sums->is_below = true;

@@ -6,7 +6,7 @@
 static struct mr_topic topic = {.name = (char *)"t", .index = 3};
 static struct mr_sums sums;
 
-static int setup(void **state)
+static int sums_test_setup(void **state)
 {
     (void)state;
     sums = (struct mr_sums){.range.bytes = 0};
@@ -14,7 +14,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int sums_test_teardown(void **state)
 {
     (void)state;
     mr_sums_done(&sums);
@@ -40,7 +40,7 @@ static void add_to(struct mr_batch *batch, mr_lsn commit_lsn, uint64_t ordinal, 
 }
 
 /* All batches of the stream up to `sequence`. */
-static void fold(uint64_t sequence, mr_lsn end_lsn, struct mr_position position)
+static void sums_test_fold(uint64_t sequence, mr_lsn end_lsn, struct mr_position position)
 {
     const uint64_t sequences[] = {sequence, 0};
     mr_sums_fold(&sums, &(struct mr_reach){
@@ -96,7 +96,7 @@ static void test_sums_carry(void **state)
         struct mr_sum sum = mr_sum_of_record(&record);
         want += (unsigned __int128)sum.high << 64 | sum.low;
     }
-    fold(1, 0x900, (struct mr_position){0});
+    sums_test_fold(1, 0x900, (struct mr_position){0});
     assert_int_equal(sums.range.parts.index.count, 1);
     const struct mr_part *part = &sums.range.parts.items[0];
     assert_int_equal(part->topic, 3);
@@ -120,18 +120,18 @@ static void test_at_least_once_a_range_ends_with_a_transaction(void **state)
     add_to(&third, 0x300, 3, 0);
     add_to(&third, 0x310, 0, 1); /* a message, which ends there */
     add_to(&third, 0x400, 1, 1);
-    fold(0, 0, (struct mr_position){0});
+    sums_test_fold(0, 0, (struct mr_position){0});
     assert_int_equal(records(), 0);
-    fold(2, 0x210, (struct mr_position){0});
+    sums_test_fold(2, 0x210, (struct mr_position){0});
     assert_int_equal(records(), 2);
     assert_at(sums.range.to, 0x20f, 1);
     mr_sums_next_range(&sums);
     assert_at(sums.range.from, 0x20f, 1);
-    fold(3, 0x310, (struct mr_position){0});
+    sums_test_fold(3, 0x310, (struct mr_position){0});
     assert_int_equal(records(), 4);
     assert_int_equal(sums.range.parts.index.count, 2);
     assert_at(sums.range.to, 0x310, 0);
-    fold(3, 0x410, (struct mr_position){0}); /* its end came alone */
+    sums_test_fold(3, 0x410, (struct mr_position){0}); /* its end came alone */
     assert_int_equal(records(), 5);
 }
 
@@ -141,7 +141,7 @@ static void test_exactly_once_a_range_ends_anywhere(void **state)
     struct mr_batch batch = {.sequence = 1};
     add_to(&batch, 0x300, 1, 0);
     add_to(&batch, 0x300, 2, 0);
-    fold(1, 0x210, (struct mr_position){.commit_lsn = 0x300, .ordinal = 2});
+    sums_test_fold(1, 0x210, (struct mr_position){.commit_lsn = 0x300, .ordinal = 2});
     assert_int_equal(records(), 2);
     assert_at(sums.range.to, 0x300, 2);
 }
@@ -172,7 +172,7 @@ static void test_a_session_begins_above_what_is_counted(void **state)
     add_to(&batch, 0x2ff, 5, 0);
     add_to(&batch, 0x2ff, 6, 0);
     add_to(&batch, 0x300, 1, 0);
-    fold(1, 0x410, (struct mr_position){0});
+    sums_test_fold(1, 0x410, (struct mr_position){0});
     assert_int_equal(records(), 2);
     assert_at(sums.range.from, 0x2ff, 5);
 }
@@ -184,7 +184,7 @@ static void test_many_partitions_are_counted_together(void **state)
     for (int32_t i = 0; i < 2 * MR_RANGE_PARTS_MAX; i++) {
         add_to(&batch, 0x200, (uint64_t)i + 1, i);
     }
-    fold(1, 0x900, (struct mr_position){0});
+    sums_test_fold(1, 0x900, (struct mr_position){0});
     assert_int_equal(sums.range.parts.index.count, MR_RANGE_PARTS_MAX + 1);
     const struct mr_part *last = &sums.range.parts.items[MR_RANGE_PARTS_MAX];
     assert_int_equal(last->topic, MR_TOPIC_OTHERS);
@@ -194,16 +194,19 @@ static void test_many_partitions_are_counted_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_digest_is_that_of_the_reader, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_sums_carry, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_at_least_once_a_range_ends_with_a_transaction, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_exactly_once_a_range_ends_anywhere, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_rows_that_are_copied_wait_for_those_before, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_a_session_begins_above_what_is_counted, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_many_partitions_are_counted_together, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_digest_is_that_of_the_reader, sums_test_setup,
+                                        sums_test_teardown),
+        cmocka_unit_test_setup_teardown(test_sums_carry, sums_test_setup, sums_test_teardown),
+        cmocka_unit_test_setup_teardown(test_at_least_once_a_range_ends_with_a_transaction,
+                                        sums_test_setup, sums_test_teardown),
+        cmocka_unit_test_setup_teardown(test_exactly_once_a_range_ends_anywhere, sums_test_setup,
+                                        sums_test_teardown),
+        cmocka_unit_test_setup_teardown(test_rows_that_are_copied_wait_for_those_before,
+                                        sums_test_setup, sums_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_session_begins_above_what_is_counted,
+                                        sums_test_setup, sums_test_teardown),
+        cmocka_unit_test_setup_teardown(test_many_partitions_are_counted_together, sums_test_setup,
+                                        sums_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

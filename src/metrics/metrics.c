@@ -81,8 +81,8 @@ static void append_labels(const struct mr_exposition *exposition, const char *co
     }
 }
 
-static void append_name(const struct mr_exposition *exposition, const char *suffix,
-                        const char *const *values, const char *le)
+static void metrics_append_name(const struct mr_exposition *exposition, const char *suffix,
+                                const char *const *values, const char *le)
 {
     mr_buffer_slice(exposition->out, mr_slice_of(metrics[exposition->id].name));
     mr_buffer_slice(exposition->out, mr_slice_of(suffix));
@@ -117,13 +117,13 @@ static void append_u64(struct mr_buffer *out, uint64_t value)
 
 void mr_expose_u64(struct mr_exposition *exposition, const char *const *values, uint64_t value)
 {
-    append_name(exposition, "", values, NULL);
+    metrics_append_name(exposition, "", values, NULL);
     append_u64(exposition->out, value);
 }
 
 void mr_expose_f64(struct mr_exposition *exposition, const char *const *values, double value)
 {
-    append_name(exposition, "", values, NULL);
+    metrics_append_name(exposition, "", values, NULL);
     append_f64(exposition->out, value);
 }
 
@@ -141,14 +141,14 @@ void mr_expose_histogram(struct mr_exposition *exposition, const char *const *va
     for (uint32_t i = 0; i < mr_histogram_bound_count(view->layout); i++) {
         below += view->counts[i];
         format_f64(le, sizeof(le), mr_histogram_bound(view->layout, i));
-        append_name(exposition, "_bucket", values, le);
+        metrics_append_name(exposition, "_bucket", values, le);
         append_u64(out, below);
     }
-    append_name(exposition, "_bucket", values, "+Inf");
+    metrics_append_name(exposition, "_bucket", values, "+Inf");
     append_u64(out, view->count);
-    append_name(exposition, "_sum", values, NULL);
+    metrics_append_name(exposition, "_sum", values, NULL);
     append_f64(out, (double)view->sum / mr_histogram_divisor(view->layout));
-    append_name(exposition, "_count", values, NULL);
+    metrics_append_name(exposition, "_count", values, NULL);
     append_u64(out, view->count);
 }
 

@@ -9,7 +9,7 @@
 
 static uint8_t text[65536];
 
-static struct mr_buffer begin(void)
+static struct mr_buffer metrics_test_begin(void)
 {
     memset(text, 0, sizeof(text));
     return mr_buffer_init(text, sizeof(text) - 1);
@@ -18,7 +18,7 @@ static struct mr_buffer begin(void)
 static void test_expose_writes_help_type_and_value(void **state)
 {
     (void)state;
-    struct mr_buffer out = begin();
+    struct mr_buffer out = metrics_test_begin();
     struct mr_exposition exposition = {.out = &out};
     mr_expose_one_u64(&exposition, MR_METRIC_CHANGES, 42);
     assert_string_equal((char *)text, "# HELP millrace_changes_total Row changes and messages "
@@ -30,7 +30,7 @@ static void test_expose_writes_help_type_and_value(void **state)
 static void test_expose_escapes_label_values(void **state)
 {
     (void)state;
-    struct mr_buffer out = begin();
+    struct mr_buffer out = metrics_test_begin();
     struct mr_exposition exposition = {.out = &out};
     mr_expose_begin(&exposition, MR_METRIC_EVENTS);
     const char *labels[] = {"s.\"a\\b\nc\xff é", "insert"};
@@ -48,7 +48,7 @@ static void test_expose_writes_floats_as_prometheus_reads_them(void **state)
         const char *text;
     } rows[] = {{INFINITY, "+Inf"}, {-INFINITY, "-Inf"}, {NAN, "NaN"}, {0.25, "0.25"}, {0, "0"}};
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
-        struct mr_buffer out = begin();
+        struct mr_buffer out = metrics_test_begin();
         struct mr_exposition exposition = {.out = &out};
         mr_expose_begin(&exposition, MR_METRIC_LAG_SECONDS);
         mr_expose_f64(&exposition, NULL, rows[i].value);
@@ -68,7 +68,7 @@ static void test_expose_histogram_is_cumulative(void **state)
     mr_histogram_record(&histogram, 1500000);
     mr_histogram_record(&histogram, 2000000000);
     mr_histogram_read(&histogram, &view);
-    struct mr_buffer out = begin();
+    struct mr_buffer out = metrics_test_begin();
     struct mr_exposition exposition = {.out = &out};
     mr_expose_begin(&exposition, MR_METRIC_STAGE_SECONDS);
     mr_expose_histogram(&exposition, (const char *const[]){"encoded"}, &view);

@@ -14,7 +14,7 @@
 
 #define TRIED "tried.toml"
 
-static struct mr_config *load(const char *text, mr_status *ret_status)
+static struct mr_config *options_test_load(const char *text, mr_status *ret_status)
 {
     struct mr_config *config = NULL;
     setenv("DATABASE_URL", "postgresql://u@h/d", 1);
@@ -28,7 +28,7 @@ struct read {
     struct mr_problems problems;
 };
 
-static struct read *read_text(const char *text)
+static struct read *options_test_read_text(const char *text)
 {
     char reason[256];
     uint32_t line;
@@ -60,9 +60,9 @@ static bool says(const struct mr_config *config, bool is_error, const char *sent
     return false;
 }
 
-static void assert_refused(const char *text, const char *format, ...) MR_PRINTF(2, 3);
+static void options_test_assert_refused(const char *text, const char *format, ...) MR_PRINTF(2, 3);
 
-static void assert_refused(const char *text, const char *format, ...)
+static void options_test_assert_refused(const char *text, const char *format, ...)
 {
     char sentence[512];
     va_list args;
@@ -70,7 +70,7 @@ static void assert_refused(const char *text, const char *format, ...)
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
     mr_status status;
-    struct mr_config *config = load(text, &status);
+    struct mr_config *config = options_test_load(text, &status);
     assert_int_equal(mr_status_exit_code(status), 78);
     if (!says(config, true, sentence)) {
         mr_config_print_problems(config, stderr);
@@ -87,7 +87,7 @@ static char *file_with(const struct mr_option *option, const char *value)
     return text.data;
 }
 
-static bool is_text(const struct mr_option *option)
+static bool options_test_is_text(const struct mr_option *option)
 {
     return option->kind == MR_KIND_STRING || option->kind == MR_KIND_TOPIC;
 }
@@ -115,7 +115,7 @@ static void test_default_is_a_value_of_its_kind_and_range(void **state)
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         const struct mr_option *option = mr_option_at(i);
         int64_t value;
-        if (is_text(option) || option->kind == MR_KIND_STRINGS) {
+        if (options_test_is_text(option) || option->kind == MR_KIND_STRINGS) {
             continue;
         }
         assert_true(mr_option_parse(option, option->fallback, &value));
@@ -129,7 +129,7 @@ static void test_default_is_a_value_of_its_kind_and_range(void **state)
 static void assert_taken(uint32_t index, int64_t value)
 {
     char *text = file_with_number(mr_option_at(index), value);
-    struct read *read = read_text(text);
+    struct read *read = options_test_read_text(text);
     assert_int_equal(read->problems.count, 0);
     assert_int_equal(*(const int64_t *)mr_value_of(&read->values, index), value);
     read_free(read);
@@ -139,9 +139,9 @@ static void assert_taken(uint32_t index, int64_t value)
 static void assert_out_of_range(const struct mr_option *option, int64_t value)
 {
     char *text = file_with_number(option, value);
-    assert_refused(text, "%s is out of range: it goes from %s to %s", option->path,
-                   mr_option_write(option, option->low).text,
-                   mr_option_write(option, option->high).text);
+    options_test_assert_refused(text, "%s is out of range: it goes from %s to %s", option->path,
+                                mr_option_write(option, option->low).text,
+                                mr_option_write(option, option->high).text);
     free(text);
 }
 
@@ -171,9 +171,11 @@ static void test_value_of_another_kind_is_refused(void **state)
         for (size_t k = 0; k < MR_ARRAY_LEN(wrong); k++) {
             char *text = file_with(option, wrong[k]);
             if (option->kind == MR_KIND_CHOICE) {
-                assert_refused(text, "%s must be one of %s", option->path, option->choices);
+                options_test_assert_refused(text, "%s must be one of %s", option->path,
+                                            option->choices);
             } else {
-                assert_refused(text, "%s must be %s", option->path, mr_kinds[option->kind].example);
+                options_test_assert_refused(text, "%s must be %s", option->path,
+                                            mr_kinds[option->kind].example);
             }
             free(text);
         }
@@ -181,7 +183,7 @@ static void test_value_of_another_kind_is_refused(void **state)
         static const char *const kinds[] = {"boolean", "number size", "string", "list"};
         for (size_t k = 0; k < MR_ARRAY_LEN(right); k++) {
             char *text = file_with(option, right[k]);
-            struct read *read = read_text(text);
+            struct read *read = options_test_read_text(text);
             bool good = strstr(kinds[k], mr_kinds[option->kind].name) != NULL ||
                         (k == 2 && option->kind == MR_KIND_SIZE);
             bool refused = read->problems.count > 0 &&
@@ -206,10 +208,11 @@ static void test_slip_in_the_name_is_told_with_what_was_meant(void **state)
         struct mr_text text = {0};
         mr_text_format(&text, "%s = 1\n", slip);
         if (is_own) {
-            assert_refused(text.data, "unknown key \"%s\"; did you mean \"%s\"?", slip, path);
+            options_test_assert_refused(text.data, "unknown key \"%s\"; did you mean \"%s\"?", slip,
+                                        path);
         } else {
             mr_status status;
-            struct mr_config *config = load(text.data, &status);
+            struct mr_config *config = options_test_load(text.data, &status);
             assert_int_equal(status, MR_ERR_CONFIG);
             assert_non_null(strstr(config->problems.items[0].text, "unknown key"));
             mr_config_free(config);
@@ -281,7 +284,7 @@ static void test_option_without_what_it_needs_is_told(void **state)
         snprintf(sentence, sizeof(sentence),
                  "%s has no effect without %s; set that, or take this out", option->path, needs);
         mr_status status;
-        struct mr_config *config = load(text, &status);
+        struct mr_config *config = options_test_load(text, &status);
         if (!says(config, option->is_refused, sentence)) {
             mr_config_print_problems(config, stderr);
             fail_msg("%s: not said: %s", text, sentence);
@@ -318,7 +321,7 @@ struct told {
     uint32_t count;
 };
 
-static void take(void *context, const struct mr_option *option)
+static void options_test_take(void *context, const struct mr_option *option)
 {
     struct told *told = context;
     told->option = option;
@@ -329,7 +332,7 @@ static void test_reload_tells_what_differs(void **state)
 {
     (void)state;
     mr_status status;
-    struct mr_config *running = load("", &status);
+    struct mr_config *running = options_test_load("", &status);
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         const struct mr_option *option = mr_option_at(i);
         if (option->kind == MR_KIND_CHOICE && strchr(option->choices, '|') == NULL) {
@@ -337,15 +340,15 @@ static void test_reload_tells_what_differs(void **state)
         }
         char *value = another_value(option);
         char *text = file_with(option, value);
-        struct mr_config *wanted = load(text, &status);
+        struct mr_config *wanted = options_test_load(text, &status);
         struct told told = {0};
-        mr_config_differences(running, NULL, wanted, take, &told);
+        mr_config_differences(running, NULL, wanted, options_test_take, &told);
         if (told.count != 1 || told.option != option) {
             fail_msg("%s: %u differ", text, told.count);
         }
         /* What a reload took up is in effect; what needs a restart is still as it was. */
         told = (struct told){0};
-        mr_config_differences(running, wanted, wanted, take, &told);
+        mr_config_differences(running, wanted, wanted, options_test_take, &told);
         assert_int_equal(told.count, !mr_option_is_live(option));
         mr_config_free(wanted);
         free(text);
@@ -363,7 +366,7 @@ static struct mr_config *load_of_reload(uint32_t n, uint32_t tables_of)
              "sink.kafka.oversize = 'dead-letter'\nsink.kafka.dead_letter_topic = 'letters_%u'\n",
              tables_of, n);
     mr_status status;
-    struct mr_config *config = load(text, &status);
+    struct mr_config *config = options_test_load(text, &status);
     assert_int_equal(status, MR_OK);
     return config;
 }

@@ -126,8 +126,8 @@ char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
     return text;
 }
 
-static char *read_file(struct mr_problems *problems, const char *what, const char *path,
-                       bool is_secret, uint32_t line)
+static char *secrets_read_file(struct mr_problems *problems, const char *what, const char *path,
+                               bool is_secret, uint32_t line)
 {
     struct mr_error error;
     char *text = mr_secret_file_read(path, what, is_secret, &error);
@@ -137,7 +137,7 @@ static char *read_file(struct mr_problems *problems, const char *what, const cha
     return text;
 }
 
-static const char *text_of(const struct mr_config_values *values, uint32_t option)
+static const char *secrets_text_of(const struct mr_config_values *values, uint32_t option)
 {
     return option == MR_NO_OPTION ? "" : *(char *const *)mr_value_of(values, option);
 }
@@ -145,8 +145,8 @@ static const char *text_of(const struct mr_config_values *values, uint32_t optio
 char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *problems,
                      const char *what, uint32_t env, uint32_t file)
 {
-    const char *variable = text_of(values, env);
-    MR_FREED char *path = credential(text_of(values, file));
+    const char *variable = secrets_text_of(values, env);
+    MR_FREED char *path = credential(secrets_text_of(values, file));
     uint32_t line = env == MR_NO_OPTION ? 0 : values->lines[env];
     line = line == 0 && file != MR_NO_OPTION ? values->lines[file] : line;
     if (variable[0] == '\0' && path[0] == '\0') {
@@ -159,7 +159,7 @@ char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *
     }
     return problems->without_secrets ? MR_STRDUP("")
            : path[0] == '\0'         ? read_env(problems, what, variable, line)
-                                     : read_file(problems, what, path, true, line);
+                                     : secrets_read_file(problems, what, path, true, line);
 }
 
 char *mr_secret_public_read(const struct mr_config_values *values, struct mr_problems *problems,
@@ -167,7 +167,8 @@ char *mr_secret_public_read(const struct mr_config_values *values, struct mr_pro
 {
     return problems->without_secrets
                ? MR_STRDUP("")
-               : read_file(problems, what, text_of(values, file), false, values->lines[file]);
+               : secrets_read_file(problems, what, secrets_text_of(values, file), false,
+                                   values->lines[file]);
 }
 
 static void tell_fault(struct mr_secret_file *file, const char *fault)
@@ -207,7 +208,7 @@ struct mr_secret *mr_secret_files_add(struct mr_secret_files *files,
                                       uint32_t file)
 {
     char *text = mr_secret_read(values, problems, what, env, file);
-    const char *option = text_of(values, file);
+    const char *option = secrets_text_of(values, file);
     if (text == NULL) {
         return NULL;
     }

@@ -5,7 +5,7 @@
 
 #define PROBLEM(problems, line, ...) mr_problem_add((problems), true, (line), __VA_ARGS__)
 
-static void *value_at(struct mr_config_values *values, uint32_t index)
+static void *options_value_at(struct mr_config_values *values, uint32_t index)
 {
     static const size_t offsets[] = {
 #define MR_OPTION(path, kind, field, ...) offsetof(struct mr_config_values, field),
@@ -17,7 +17,7 @@ static void *value_at(struct mr_config_values *values, uint32_t index)
 
 const void *mr_value_of(const struct mr_config_values *values, uint32_t index)
 {
-    return value_at((struct mr_config_values *)(uintptr_t)values, index);
+    return options_value_at((struct mr_config_values *)(uintptr_t)values, index);
 }
 
 void mr_strings_done(struct mr_strings *strings)
@@ -118,7 +118,7 @@ static void read_option(struct mr_config_values *values, uint32_t index,
                         const struct mr_toml_node *node, struct mr_problems *problems)
 {
     const struct mr_option *option = mr_option_at(index);
-    void *to = value_at(values, index);
+    void *to = options_value_at(values, index);
     values->lines[index] = node->line == 0 ? 1 : node->line;
     if (read_value(option, node, to)) {
         check_value(option, to, node->line, problems);
@@ -133,7 +133,7 @@ static void read_option(struct mr_config_values *values, uint32_t index,
 static void fill_default(struct mr_config_values *values, uint32_t index)
 {
     const struct mr_option *option = mr_option_at(index);
-    void *to = value_at(values, index);
+    void *to = options_value_at(values, index);
     if (option->kind == MR_KIND_STRING || option->kind == MR_KIND_TOPIC) {
         *(char **)to = MR_STRDUP(option->fallback);
     } else if (option->kind != MR_KIND_STRINGS) {
@@ -195,8 +195,8 @@ void mr_values_check_needs(const struct mr_config_values *values, struct mr_prob
     }
 }
 
-static void read_properties(struct mr_config_values *values, const struct mr_toml_node *table,
-                            struct mr_problems *problems)
+static void values_read_properties(struct mr_config_values *values,
+                                   const struct mr_toml_node *table, struct mr_problems *problems)
 {
     for (uint32_t i = 0; i < table->count; i++) {
         const struct mr_toml_node *node = &table->children[i];
@@ -333,8 +333,8 @@ static void note_section(struct mr_config_values *values, const char *path, uint
     }
 }
 
-static void read_table(struct mr_config_values *values, const char *prefix,
-                       const struct mr_toml_node *table, struct mr_problems *problems)
+static void values_read_table(struct mr_config_values *values, const char *prefix,
+                              const struct mr_toml_node *table, struct mr_problems *problems)
 {
     for (uint32_t i = 0; i < table->count; i++) {
         const struct mr_toml_node *node = &table->children[i];
@@ -344,12 +344,12 @@ static void read_table(struct mr_config_values *values, const char *prefix,
         if (strcmp(path, "streams") == 0) {
             read_streams(values, node, problems);
         } else if (strcmp(path, "sink.kafka.properties") == 0 && node->kind == MR_TOML_TABLE) {
-            read_properties(values, node, problems);
+            values_read_properties(values, node, problems);
         } else if (mr_option_find(path, &index)) {
             read_option(values, index, node, problems);
         } else if (mr_option_is_section(path) && node->kind == MR_TOML_TABLE) {
             note_section(values, path, node->line == 0 ? 1 : node->line);
-            read_table(values, path, node, problems);
+            values_read_table(values, path, node, problems);
         } else {
             mr_config_unknown(path, node, problems);
         }
@@ -362,7 +362,7 @@ void mr_values_read(struct mr_config_values *values, const struct mr_toml_node *
         fill_default(values, i);
     }
     if (root != NULL) {
-        read_table(values, "", root, problems);
+        values_read_table(values, "", root, problems);
     }
 }
 
@@ -383,9 +383,9 @@ void mr_values_done(struct mr_config_values *values)
     for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
         enum mr_option_kind kind = mr_option_at(i)->kind;
         if (kind == MR_KIND_STRING || kind == MR_KIND_TOPIC) {
-            free(*(char **)value_at(values, i));
+            free(*(char **)options_value_at(values, i));
         } else if (kind == MR_KIND_STRINGS) {
-            mr_strings_done(value_at(values, i));
+            mr_strings_done(options_value_at(values, i));
         }
     }
     for (uint32_t i = 0; i < values->property_count; i++) {

@@ -13,9 +13,9 @@ static void *burn(void *unused)
     return unused;
 }
 
-static enum MHD_Result answer(void *unused, struct MHD_Connection *connection, const char *url,
-                              const char *method, const char *version, const char *body,
-                              size_t *body_len, void **state)
+static enum MHD_Result example_answer(void *unused, struct MHD_Connection *connection,
+                                      const char *url, const char *method, const char *version,
+                                      const char *body, size_t *body_len, void **state)
 {
     struct mr_profile profile;
     if (mr_profiler_session_begin(100) != MR_OK) {
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
             MR_OK ||
         mr_thread_create(&thread, burn, NULL, &error) != MR_OK ||
         MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION, port,
-                         NULL, NULL, answer, NULL, MHD_OPTION_END) == NULL) {
+                         NULL, NULL, example_answer, NULL, MHD_OPTION_END) == NULL) {
         return 1;
     }
     pause();

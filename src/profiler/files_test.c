@@ -20,7 +20,7 @@ static struct {
     bool link_comes_back;
 } fixture;
 
-static const char *path_of(const char *name)
+static const char *files_test_path_of(const char *name)
 {
     static char path[128];
     snprintf(path, sizeof(path), "%s/%s", fixture.folder, name);
@@ -38,7 +38,7 @@ int unlink(const char *path)
     return removed;
 }
 
-static void write_text(const char *path, const char *text)
+static void files_test_write_text(const char *path, const char *text)
 {
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -56,14 +56,14 @@ static void assert_text(const char *path, const char *text)
     assert_string_equal(found, text);
 }
 
-static int set_up(void **state)
+static int files_test_set_up(void **state)
 {
     (void)state;
     strcpy(fixture.folder, "/tmp/profile_file-XXXXXX");
     assert_non_null(mkdtemp(fixture.folder));
     snprintf(fixture.target, sizeof(fixture.target), "%s/target", fixture.folder);
     fixture.link_comes_back = false;
-    write_text(fixture.target, secret);
+    files_test_write_text(fixture.target, secret);
     return 0;
 }
 
@@ -73,12 +73,12 @@ static int tear_down(void **state)
     static const char *const names[] = {"target", "a.pb.gz", ".a.pb.gz.part"};
     fixture.link_comes_back = false;
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        unlink(path_of(names[i]));
+        unlink(files_test_path_of(names[i]));
     }
     return rmdir(fixture.folder);
 }
 
-static mr_status write_whole(struct mr_error *ret_error)
+static mr_status files_test_write_whole(struct mr_error *ret_error)
 {
     return mr_file_write_whole(fixture.folder, "a.pb.gz", whole, sizeof(whole) - 1, ret_error);
 }
@@ -86,21 +86,21 @@ static mr_status write_whole(struct mr_error *ret_error)
 static void test_file_write_whole_replaces_what_a_killed_one_left(void **state)
 {
     (void)state;
-    write_text(path_of(".a.pb.gz.part"), "half");
-    assert_int_equal(write_whole(NULL), MR_OK);
-    assert_text(path_of("a.pb.gz"), whole);
-    assert_int_equal(access(path_of(".a.pb.gz.part"), F_OK), -1);
+    files_test_write_text(files_test_path_of(".a.pb.gz.part"), "half");
+    assert_int_equal(files_test_write_whole(NULL), MR_OK);
+    assert_text(files_test_path_of("a.pb.gz"), whole);
+    assert_int_equal(access(files_test_path_of(".a.pb.gz.part"), F_OK), -1);
     struct stat about;
-    assert_int_equal(stat(path_of("a.pb.gz"), &about), 0);
+    assert_int_equal(stat(files_test_path_of("a.pb.gz"), &about), 0);
     assert_int_equal(about.st_mode & 0007, 0);
 }
 
 static void test_file_write_whole_removes_a_link(void **state)
 {
     (void)state;
-    assert_int_equal(symlink(fixture.target, path_of(".a.pb.gz.part")), 0);
-    assert_int_equal(write_whole(NULL), MR_OK);
-    assert_text(path_of("a.pb.gz"), whole);
+    assert_int_equal(symlink(fixture.target, files_test_path_of(".a.pb.gz.part")), 0);
+    assert_int_equal(files_test_write_whole(NULL), MR_OK);
+    assert_text(files_test_path_of("a.pb.gz"), whole);
     assert_text(fixture.target, secret);
 }
 
@@ -109,13 +109,13 @@ static void test_file_write_whole_follows_no_link_that_comes_back(void **state)
     (void)state;
     struct mr_error error = {0};
     fixture.link_comes_back = true;
-    assert_int_equal(write_whole(&error), MR_ERR_SYSTEM);
+    assert_int_equal(files_test_write_whole(&error), MR_ERR_SYSTEM);
     assert_non_null(strstr(error.text, "File exists"));
     assert_text(fixture.target, secret);
-    assert_int_equal(access(path_of("a.pb.gz"), F_OK), -1);
+    assert_int_equal(access(files_test_path_of("a.pb.gz"), F_OK), -1);
     /* Nor to where there is no file yet: that is made by nobody. */
     assert_int_equal(unlinkat(AT_FDCWD, fixture.target, 0), 0);
-    assert_int_equal(write_whole(&error), MR_ERR_SYSTEM);
+    assert_int_equal(files_test_write_whole(&error), MR_ERR_SYSTEM);
     assert_int_equal(access(fixture.target, F_OK), -1);
 }
 
@@ -123,10 +123,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_file_write_whole_replaces_what_a_killed_one_left,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_file_write_whole_removes_a_link, set_up, tear_down),
+                                        files_test_set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_file_write_whole_removes_a_link, files_test_set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_file_write_whole_follows_no_link_that_comes_back,
-                                        set_up, tear_down),
+                                        files_test_set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

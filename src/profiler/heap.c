@@ -123,7 +123,7 @@ static uint32_t thread_name(const struct dump *dump, uint64_t number)
     return mr_symbols_intern("thread");
 }
 
-static void add_counts(struct dump *dump, const struct counts *counts)
+static void heap_add_counts(struct dump *dump, const struct counts *counts)
 {
     double inuse = unbias(dump, counts->inuse_objects, counts->inuse_bytes);
     double all = unbias(dump, counts->all_objects, counts->all_bytes);
@@ -169,7 +169,7 @@ static void parse_lines(struct dump *dump, FILE *from)
             parse_stack(dump, line);
         } else if (parse_counts(line, &counts)) {
             if (in_stack) {
-                add_counts(dump, &counts);
+                heap_add_counts(dump, &counts);
             } else if (dump->thread_count < THREADS_MAX && counts.name[0] != '\0') {
                 dump->threads[dump->thread_count].number = counts.number;
                 dump->threads[dump->thread_count++].name = mr_symbols_intern(counts.name);

@@ -15,7 +15,8 @@ static mr_status parse_part(const char *text, size_t len, struct mr_profile *ret
     return status;
 }
 
-static mr_status parse(const char *text, struct mr_profile *ret, struct mr_error *ret_error)
+static mr_status heap_test_parse(const char *text, struct mr_profile *ret,
+                                 struct mr_error *ret_error)
 {
     return parse_part(text, strlen(text), ret, ret_error);
 }
@@ -55,7 +56,7 @@ static void test_counts_by_thread_and_stack(void **state)
                                "  t9: 99: 99 [99: 99]\n";
     struct mr_profile profile;
     struct mr_error error;
-    assert_int_equal(parse(dump, &profile, &error), MR_OK);
+    assert_int_equal(heap_test_parse(dump, &profile, &error), MR_OK);
     assert_int_equal(profile.kind, MR_PROFILE_HEAP);
     assert_int_equal(profile.period, 1);
     assert_int_equal(profile.count, 4);
@@ -88,7 +89,7 @@ static void test_small_objects_are_scaled_up(void **state)
                                "  t1: 1: 52428800 [1: 52428800]\n";
     struct mr_profile profile;
     struct mr_error error;
-    assert_int_equal(parse(dump, &profile, &error), MR_OK);
+    assert_int_equal(heap_test_parse(dump, &profile, &error), MR_OK);
     assert_int_equal(profile.count, 2);
     double expected = 5120 / (1 - exp(-512.0 / 524288));
     assert_true(fabs((double)profile.entries[0].values[3] - expected) < expected / 1000);
@@ -105,7 +106,7 @@ static void test_damaged_dumps(void **state)
     static const char *const unknown[] = {"", "\n", "heap profile: 1: 2 [3: 4] @ heap_v1/5\n",
                                           "heap_v3/1\n", "heap_v2/x\n"};
     for (size_t i = 0; i < MR_ARRAY_LEN(unknown); i++) {
-        assert_int_equal(parse(unknown[i], &profile, &error), MR_ERR_SYSTEM);
+        assert_int_equal(heap_test_parse(unknown[i], &profile, &error), MR_ERR_SYSTEM);
         assert_non_null(strstr(error.text, "heap_v2"));
     }
     /* Cut off anywhere, it is read as far as it goes. */

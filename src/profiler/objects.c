@@ -51,7 +51,7 @@ static void report_vdso(FILE *maps)
     }
 }
 
-static bool report(void)
+static bool objects_report(void)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
     if (maps == NULL) {
@@ -66,7 +66,7 @@ static bool report(void)
 
 static const struct mr_sample *unwound; /* what libdw's callbacks look at */
 
-static pid_t next_thread(Dwfl *of, void *argument, void **thread_argument)
+static pid_t objects_next_thread(Dwfl *of, void *argument, void **thread_argument)
 {
     bool is_first = *thread_argument == NULL;
     *thread_argument = argument;
@@ -116,7 +116,7 @@ static bool set_registers(Dwfl_Thread *thread, void *argument)
 }
 
 static const Dwfl_Thread_Callbacks unwinding = {
-    .next_thread = next_thread,
+    .next_thread = objects_next_thread,
     .get_thread = get_thread,
     .memory_read = memory_read,
     .set_initial_registers = set_registers,
@@ -143,7 +143,7 @@ static bool find_objects(void)
         int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
         own_elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
     }
-    if (!report() || !dwfl_attach_state(dwfl, own_elf, getpid(), &unwinding, &dwfl)) {
+    if (!objects_report() || !dwfl_attach_state(dwfl, own_elf, getpid(), &unwinding, &dwfl)) {
         dwfl_end(dwfl);
         dwfl = NULL;
     }
@@ -159,7 +159,7 @@ Dwfl_Module *mr_objects_find(uint64_t address)
     Dwfl_Module *module = dwfl_addrmodule(dwfl, address);
     if (module == NULL && mr_monotonic_ns() - reported_ns > REPORT_PAUSE_NS) {
         reported_ns = mr_monotonic_ns();
-        report();
+        objects_report();
         module = dwfl_addrmodule(dwfl, address);
     }
     return module;

@@ -19,7 +19,7 @@ static struct {
 } seen;
 
 /* The C library notes the registers; the stack is copied while its functions have not returned. */
-__attribute__((noinline)) static void look(uint64_t top)
+__attribute__((noinline)) static void objects_test_look(uint64_t top)
 {
     ucontext_t context;
     assert_int_equal(getcontext(&context), 0);
@@ -37,7 +37,7 @@ __attribute__((noinline)) static void descend(int depth, uint64_t top)
         (uint64_t)(uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0)) &
         ~mr_signature_bits();
     if (depth == 0) {
-        look(top);
+        objects_test_look(top);
     } else {
         descend(depth - 1, top);
     }

@@ -18,7 +18,7 @@ struct numbering {
     uint32_t room;
 };
 
-static uint32_t number_of(struct numbering *numbering, struct item item)
+static uint32_t pprof_number_of(struct numbering *numbering, struct item item)
 {
     uint64_t hash = mr_hash_number(mr_hash_number(MR_HASH_BEGIN, item.a), item.b);
     uint32_t found;
@@ -46,14 +46,14 @@ struct writer {
     struct numbering functions; /* of name and file: statics of one name are several */
 };
 
-static int64_t text(struct writer *writer, uint32_t id)
+static int64_t pprof_text(struct writer *writer, uint32_t id)
 {
-    return id == 0 ? 0 : (int64_t)number_of(&writer->texts, (struct item){.a = id});
+    return id == 0 ? 0 : (int64_t)pprof_number_of(&writer->texts, (struct item){.a = id});
 }
 
-static int64_t text_of(struct writer *writer, const char *string)
+static int64_t pprof_text_of(struct writer *writer, const char *string)
 {
-    return text(writer, mr_symbols_intern(string));
+    return pprof_text(writer, mr_symbols_intern(string));
 }
 
 static void add_label(struct writer *writer, Pprof__Sample *sample, const char *key, uint32_t value)
@@ -61,8 +61,8 @@ static void add_label(struct writer *writer, Pprof__Sample *sample, const char *
     if (value != 0) {
         Pprof__Label *label = MR_NEW(Pprof__Label);
         pprof__label__init(label);
-        label->key = text_of(writer, key);
-        label->str = text(writer, value);
+        label->key = pprof_text_of(writer, key);
+        label->str = pprof_text(writer, value);
         sample->label[sample->n_label++] = label;
     }
 }
@@ -76,7 +76,7 @@ static Pprof__Sample *make_sample(struct writer *writer, const struct mr_profile
     sample->location_id = MR_NEW_ARRAY(uint64_t, entry->stack_count + 1);
     for (uint32_t i = 0; i < entry->stack_count; i++) {
         struct item location = {.a = profile->stacks[entry->stack_first + i]};
-        sample->location_id[i] = number_of(&writer->locations, location);
+        sample->location_id[i] = pprof_number_of(&writer->locations, location);
     }
     sample->n_value = mr_profile_values[profile->kind].count;
     sample->value = MR_NEW_ARRAY(int64_t, sample->n_value);
@@ -105,13 +105,14 @@ static void make_samples(struct writer *writer)
     }
 }
 
-static void add_line(struct writer *writer, Pprof__Location *location, const struct mr_frame *frame)
+static void pprof_add_line(struct writer *writer, Pprof__Location *location,
+                           const struct mr_frame *frame)
 {
     if (frame->function != 0) { /* else pprof shows object and address */
         struct item function = {.a = frame->function, .b = frame->file};
         Pprof__Line *line = MR_NEW(Pprof__Line);
         pprof__line__init(line);
-        line->function_id = number_of(&writer->functions, function);
+        line->function_id = pprof_number_of(&writer->functions, function);
         line->line = frame->line;
         location->line[location->n_line++] = line;
     }
@@ -125,12 +126,12 @@ static void *make_location(struct writer *writer, uint32_t id, struct item ours)
     made->id = id;
     if (location->mapping != 0) {
         struct item mapping = {.a = location->mapping};
-        made->mapping_id = number_of(&writer->mappings, mapping);
+        made->mapping_id = pprof_number_of(&writer->mappings, mapping);
         made->address = location->address;
     }
     made->line = MR_NEW_ARRAY(Pprof__Line *, location->frame_count + 1);
     for (uint32_t i = 0; i < location->frame_count; i++) {
-        add_line(writer, made, &location->frames[i]);
+        pprof_add_line(writer, made, &location->frames[i]);
     }
     return made;
 }
@@ -145,8 +146,8 @@ static void *make_mapping(struct writer *writer, uint32_t id, struct item ours)
     made->memory_start = mapping->code_start;
     made->memory_limit = mapping->code_end;
     made->file_offset = mapping->code_offset;
-    made->filename = text(writer, mapping->file);
-    made->build_id = text(writer, mapping->build_id);
+    made->filename = pprof_text(writer, mapping->file);
+    made->build_id = pprof_text(writer, mapping->build_id);
     made->has_functions = true;
     made->has_filenames = mapping->has_lines;
     made->has_line_numbers = mapping->has_lines;
@@ -159,14 +160,14 @@ static void *make_function(struct writer *writer, uint32_t id, struct item funct
     Pprof__Function *made = MR_NEW(Pprof__Function);
     pprof__function__init(made);
     made->id = id;
-    made->name = text(writer, function.a);
+    made->name = pprof_text(writer, function.a);
     made->system_name = made->name;
-    made->filename = text(writer, function.b);
+    made->filename = pprof_text(writer, function.b);
     return made;
 }
 
-static void *make_all(struct writer *writer, const struct numbering *of, size_t *ret_count,
-                      void *(*make)(struct writer *writer, uint32_t id, struct item item))
+static void *pprof_make_all(struct writer *writer, const struct numbering *of, size_t *ret_count,
+                            void *(*make)(struct writer *writer, uint32_t id, struct item item))
 {
     void **list = MR_NEW_ARRAY(void *, of->index.count + 1);
     for (uint32_t i = 0; i < of->index.count; i++) {
@@ -181,11 +182,11 @@ static void make_tables(struct writer *writer)
     Pprof__Profile *file = writer->file;
     /* Readers that are given a program take it for the first mapping. */
     if (mr_symbols_program() != 0) {
-        number_of(&writer->mappings, (struct item){.a = mr_symbols_program()});
+        pprof_number_of(&writer->mappings, (struct item){.a = mr_symbols_program()});
     }
-    file->location = make_all(writer, &writer->locations, &file->n_location, make_location);
-    file->mapping = make_all(writer, &writer->mappings, &file->n_mapping, make_mapping);
-    file->function = make_all(writer, &writer->functions, &file->n_function, make_function);
+    file->location = pprof_make_all(writer, &writer->locations, &file->n_location, make_location);
+    file->mapping = pprof_make_all(writer, &writer->mappings, &file->n_mapping, make_mapping);
+    file->function = pprof_make_all(writer, &writer->functions, &file->n_function, make_function);
 }
 
 enum { COMMENTS = 2, COMMENT_ROOM = 200 };
@@ -226,8 +227,8 @@ static Pprof__ValueType *make_type(struct writer *writer, uint32_t value)
     enum mr_profile_kind kind = writer->profile->kind;
     Pprof__ValueType *type = MR_NEW(Pprof__ValueType);
     pprof__value_type__init(type);
-    type->type = text_of(writer, mr_profile_values[kind].types[value].name);
-    type->unit = text_of(writer, mr_profile_values[kind].types[value].unit);
+    type->type = pprof_text_of(writer, mr_profile_values[kind].types[value].name);
+    type->unit = pprof_text_of(writer, mr_profile_values[kind].types[value].unit);
     return type;
 }
 

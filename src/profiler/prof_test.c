@@ -42,7 +42,7 @@ struct worker {
     uint64_t cpu_ns; /* out */
 };
 
-static void *worker_main(void *context)
+static void *prof_test_worker_main(void *context)
 {
     struct worker *worker = context;
     mr_thread_begin(worker->role, worker->name);
@@ -69,7 +69,7 @@ static void run_workers(struct worker *workers, int count, uint32_t hz, struct m
     usleep(
         200000); /* timers of threads that begin later are armed at once; this is for the first round */
     for (int i = 0; i < count; i++) {
-        pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]);
+        pthread_create(&workers[i].thread, NULL, prof_test_worker_main, &workers[i]);
     }
     for (int i = 0; i < count; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -90,7 +90,7 @@ static uint64_t thread_cpu_ns(const struct mr_profile *profile, const char *name
     return cpu_ns;
 }
 
-static uint8_t *expand(const uint8_t *packed, size_t len, size_t *ret_len)
+static uint8_t *prof_test_expand(const uint8_t *packed, size_t len, size_t *ret_len)
 {
     enum { PLAIN_MAX = 16 << 20 };
     uint8_t *plain = MR_NEW_ARRAY(uint8_t, PLAIN_MAX);
@@ -126,7 +126,7 @@ static uint64_t take_varint(mr_slice *rest)
     }
 }
 
-static bool take_field(mr_slice *rest, struct field *ret)
+static bool prof_test_take_field(mr_slice *rest, struct field *ret)
 {
     if (rest->len == 0) {
         return false;
@@ -214,7 +214,7 @@ static void test_pprof_is_complete(void **state)
     size_t len;
     size_t plain_len;
     uint8_t *packed = mr_profile_pprof(&profile, &len);
-    uint8_t *plain = expand(packed, len, &plain_len);
+    uint8_t *plain = prof_test_expand(packed, len, &plain_len);
     struct looked_for wanted[] = {
         {.text = "cpu"},
         {.text = "nanoseconds"},
@@ -229,7 +229,7 @@ static void test_pprof_is_complete(void **state)
     struct field field;
     unsigned counts[15] = {0};
     uint64_t period = 0;
-    while (take_field(&rest, &field)) {
+    while (prof_test_take_field(&rest, &field)) {
         assert_in_range(field.number, 1, 14);
         counts[field.number]++;
         period = field.number == 12 ? field.value : period;
@@ -242,7 +242,7 @@ static void test_pprof_is_complete(void **state)
             }
         } else if (field.number < 6) { /* a message, whole */
             mr_slice inside = field.bytes;
-            while (take_field(&inside, &field)) {
+            while (prof_test_take_field(&inside, &field)) {
                 assert_in_range(field.number, 1, 10);
             }
         }

@@ -30,8 +30,10 @@ static uint64_t hash_of(const uint32_t *locations, uint32_t count, uint32_t thre
     return hash;
 }
 
-static bool is_same(const struct mr_profile *profile, const struct mr_profile_entry *entry,
-                    const struct mr_profile_entry *wanted, const uint32_t *locations)
+static bool profiler_profile_is_same(const struct mr_profile *profile,
+                                     const struct mr_profile_entry *entry,
+                                     const struct mr_profile_entry *wanted,
+                                     const uint32_t *locations)
 {
     return entry->thread == wanted->thread && entry->table == wanted->table &&
            entry->stack_count == wanted->stack_count &&
@@ -46,7 +48,7 @@ static uint32_t find_or_add(struct mr_profile *profile, const uint32_t *location
     uint64_t hash = hash_of(locations, wanted->stack_count, wanted->thread, wanted->table);
     uint32_t number;
     MR_INDEX_FIND(number, &profile->by_stack, hash,
-                  is_same(profile, &profile->entries[number], wanted, locations));
+                  profiler_profile_is_same(profile, &profile->entries[number], wanted, locations));
     if (number == MR_INDEX_NONE && profile->count < ENTRIES_MAX) {
         number = mr_index_add(&profile->by_stack, hash);
         MR_GROW(profile->entries, profile->room, ++profile->count);
@@ -218,7 +220,7 @@ struct frame_names {
     size_t count;
 };
 
-static char *next_name(struct frame_names *names)
+static char *profiler_profile_next_name(struct frame_names *names)
 {
     return names->texts[names->count++];
 }
@@ -229,7 +231,7 @@ static void name_frames(const struct mr_profile *profile, const struct mr_profil
 {
     names->count = 0;
     if (root != MR_PROFILE_ROOT_NONE) {
-        snprintf(next_name(names), FRAME_NAME_MAX, "%s",
+        snprintf(profiler_profile_next_name(names), FRAME_NAME_MAX, "%s",
                  root == MR_PROFILE_ROOT_THREAD ? mr_symbols_text(entry->thread)
                                                 : mr_stage_name(mr_profile_stage(profile, entry)));
     }
@@ -239,8 +241,8 @@ static void name_frames(const struct mr_profile *profile, const struct mr_profil
         uint32_t frames = location->frame_count == 0 ? 1 : location->frame_count;
         for (uint32_t f = frames; f-- > 0 && names->count < MR_FLAME_DEPTH_MAX;) {
             uint32_t function = f < location->frame_count ? location->frames[f].function : 0;
-            write_name(mr_symbols_text(function), mr_symbols_object(location), next_name(names),
-                       FRAME_NAME_MAX);
+            write_name(mr_symbols_text(function), mr_symbols_object(location),
+                       profiler_profile_next_name(names), FRAME_NAME_MAX);
         }
     }
     for (size_t i = 0; i < names->count; i++) {
@@ -248,8 +250,8 @@ static void name_frames(const struct mr_profile *profile, const struct mr_profil
     }
 }
 
-static struct mr_flame *flame_of(const struct mr_profile *profile, uint32_t value,
-                                 enum mr_profile_root root)
+static struct mr_flame *profiler_profile_flame_of(const struct mr_profile *profile, uint32_t value,
+                                                  enum mr_profile_root root)
 {
     struct mr_flame *flame = mr_flame_new();
     MR_FREED struct frame_names *names = MR_NEW(struct frame_names);
@@ -269,7 +271,7 @@ static struct mr_flame *flame_of(const struct mr_profile *profile, uint32_t valu
 char *mr_profile_svg(const struct mr_profile *profile, uint32_t value, enum mr_profile_root root,
                      const struct mr_flame_drawing *drawing, size_t *ret_len)
 {
-    struct mr_flame *flame = flame_of(profile, value, root);
+    struct mr_flame *flame = profiler_profile_flame_of(profile, value, root);
     char subtitle[200];
     struct mr_flame_drawing with = *drawing;
     with.subtitle = subtitle;
@@ -285,7 +287,7 @@ char *mr_profile_svg(const struct mr_profile *profile, uint32_t value, enum mr_p
 char *mr_profile_folded(const struct mr_profile *profile, uint32_t value, enum mr_profile_root root,
                         size_t *ret_len)
 {
-    struct mr_flame *flame = flame_of(profile, value, root);
+    struct mr_flame *flame = profiler_profile_flame_of(profile, value, root);
     char *text = mr_flame_folded(flame, MR_FLAME_BEFORE, ret_len);
     mr_flame_free(flame);
     return text;

@@ -199,7 +199,7 @@ static void set_frequency(void)
     }
 }
 
-static void drain(void)
+static void profiler_drain(void)
 {
     if (state.hz == 0) {
         return;
@@ -264,7 +264,7 @@ static void *profiler_main(void *context)
     pthread_mutex_lock(&state.lock);
     while (!state.stop) {
         set_frequency();
-        drain();
+        profiler_drain();
         state.rounds++;
         pthread_cond_broadcast(&state.drained);
         state.stats.thread_ns = (uint64_t)mr_clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -274,7 +274,7 @@ static void *profiler_main(void *context)
             wait_a_round();
         }
     }
-    drain();
+    profiler_drain();
     state.session_open = false;
     if (interval_is_open()) {
         end_interval();

@@ -55,7 +55,7 @@ static struct {
 
 static _Thread_local struct thread *self __attribute__((tls_model("initial-exec")));
 
-static void count(_Atomic uint64_t *counter, uint64_t by)
+static void sampler_count(_Atomic uint64_t *counter, uint64_t by)
 {
     atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
@@ -109,7 +109,7 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
     uint64_t end;
     struct mr_sample *sample = reserve(thread, size, &end);
     if (sample == NULL) {
-        count(&totals.lost, 1);
+        sampler_count(&totals.lost, 1);
         return;
     }
     /* Not si_overrun: the clock also tells of periods whose signal never came. */
@@ -133,8 +133,8 @@ static void take_sample(struct thread *thread, const ucontext_t *context, uint64
     sample->stack_len = copied;
     mr_copy_raw(sample + 1, (const void *)(uintptr_t)sp, copied); /* NOLINT */
     atomic_store_explicit(&thread->tail, end, memory_order_release);
-    count(&totals.samples, 1);
-    count(&totals.truncated, used > copied);
+    sampler_count(&totals.samples, 1);
+    sampler_count(&totals.truncated, used > copied);
 }
 
 static void on_signal(int signal_number, siginfo_t *info, void *context)
@@ -149,9 +149,10 @@ static void on_signal(int signal_number, siginfo_t *info, void *context)
     int64_t start_ns = mr_monotonic_ns();
     take_sample(thread, context, period_ns);
     uint64_t took_ns = (uint64_t)(mr_monotonic_ns() - start_ns);
-    count(&totals.handler_ns, took_ns);
+    sampler_count(&totals.handler_ns, took_ns);
     uint64_t bucket = took_ns / HANDLER_BUCKET_NS;
-    count(&totals.handler_times[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1], 1);
+    sampler_count(&totals.handler_times[bucket < HANDLER_BUCKETS ? bucket : HANDLER_BUCKETS - 1],
+                  1);
     errno = saved_errno;
 }
 
@@ -227,7 +228,7 @@ void mr_sampler_set(uint32_t hz)
 }
 
 /* Under the lock, and while nobody walks the list. */
-static void forget_ended(void)
+static void sampler_forget_ended(void)
 {
     for (struct thread **link = &threads; *link != NULL;) {
         struct thread *thread = *link;
@@ -280,7 +281,7 @@ __attribute__((noinline)) static void thread_begin(enum mr_thread_role role, con
     self = thread;
     pthread_mutex_lock(&lock);
     if (!draining) {
-        forget_ended();
+        sampler_forget_ended();
     }
     thread->next = threads;
     threads = thread;
@@ -293,7 +294,7 @@ __attribute__((noinline)) static void thread_begin(enum mr_thread_role role, con
     block_signal(SIG_UNBLOCK);
 }
 
-static void thread_end(void)
+static void sampler_thread_end(void)
 {
     struct thread *thread = self;
     if (thread == NULL) {
@@ -309,7 +310,7 @@ static void thread_end(void)
 
 void mr_sampler_watch(void)
 {
-    static const struct mr_thread_hooks hooks = {.begin = thread_begin, .end = thread_end};
+    static const struct mr_thread_hooks hooks = {.begin = thread_begin, .end = sampler_thread_end};
     mr_thread_hook(&hooks);
 }
 
@@ -331,7 +332,7 @@ static void drain_ring(struct thread *thread, mr_sample_fn fn, void *context)
 }
 
 /* The next thread in the list after `thread` (NULL: the first). While draining none leaves the list. */
-static struct thread *next_thread(struct thread *thread)
+static struct thread *sampler_next_thread(struct thread *thread)
 {
     MR_HOLD(&lock);
     return thread == NULL ? threads : thread->next;
@@ -343,7 +344,7 @@ static void set_draining(bool now)
     MR_ASSERT(draining != now);
     draining = now;
     if (!now) {
-        forget_ended();
+        sampler_forget_ended();
     }
 }
 
@@ -360,7 +361,8 @@ static void read_thread_name(pid_t tid, char *to, size_t size)
 void mr_sampler_drain(mr_sample_fn fn, void *context, bool renames)
 {
     set_draining(true);
-    for (struct thread *thread = next_thread(NULL); thread != NULL; thread = next_thread(thread)) {
+    for (struct thread *thread = sampler_next_thread(NULL); thread != NULL;
+         thread = sampler_next_thread(thread)) {
         if (renames && thread->role == MR_THREAD_KAFKA && !atomic_load(&thread->ended)) {
             read_thread_name(thread->tid, thread->name, sizeof(thread->name));
         }

@@ -26,7 +26,7 @@ void mr_blanker_done(struct mr_blanker *blanker)
 }
 
 /* -12.50, as the encoders write a number. */
-static bool is_number(const uint8_t *bytes, size_t len)
+static bool blank_is_number(const uint8_t *bytes, size_t len)
 {
     size_t at = len > 0 && bytes[0] == '-';
     size_t digits = 0, points = 0;
@@ -46,7 +46,7 @@ static void blank_value(const uint8_t *bytes, size_t len)
     char letter = 'x';
     if (len == 1 && (bytes[0] == 't' || bytes[0] == 'f')) {
         letter = 't';
-    } else if (is_number(bytes, len)) {
+    } else if (blank_is_number(bytes, len)) {
         letter = '1';
     }
     memset(writable(bytes), letter, len);

@@ -9,7 +9,7 @@
 enum { XLOG_DATA_HEAD = 25 };
 
 /* A payload of the server with this message; the caller's. */
-static uint8_t *payload_of(const struct mr_wire *wire, size_t *ret_len)
+static uint8_t *blank_test_payload_of(const struct mr_wire *wire, size_t *ret_len)
 {
     *ret_len = XLOG_DATA_HEAD + wire->len;
     uint8_t *payload = MR_ALLOC(*ret_len);
@@ -23,7 +23,7 @@ static void assert_blanked(struct mr_blanker *blanker, const struct mr_wire *wir
                            const struct mr_wire *want)
 {
     size_t len;
-    uint8_t *payload = payload_of(wire, &len);
+    uint8_t *payload = blank_test_payload_of(wire, &len);
     mr_blank_payload(blanker, payload, len);
     assert_int_equal(wire->len, want->len);
     assert_memory_equal(payload + XLOG_DATA_HEAD, want->bytes, want->len);
@@ -105,7 +105,7 @@ static void test_a_message_cut_anywhere_keeps_no_value(void **state)
     struct mr_blanker blanker = {0};
     mr_wire_update(&wire, 7, 'O', values, values, 3);
     size_t len;
-    uint8_t *payload = payload_of(&wire, &len);
+    uint8_t *payload = blank_test_payload_of(&wire, &len);
     for (size_t cut = 0; cut <= len; cut++) {
         uint8_t *part = MR_ALLOC(cut + 1);
         memcpy(part, payload, cut);

@@ -5,7 +5,7 @@
 #include "testing/replay.h"
 #include "testing/test.h"
 
-static void check_recording(const char *version, const char *name)
+static void oracle_test_check_recording(const char *version, const char *name)
 {
     struct mr_replay replay;
     struct mr_recording input = {0};
@@ -25,7 +25,7 @@ static void check_recording(const char *version, const char *name)
 static void test_the_oracle_holds_for_real_servers(void **state)
 {
     (void)state;
-    mr_replay_each(check_recording);
+    mr_replay_each(oracle_test_check_recording);
 }
 
 int main(void)

@@ -59,12 +59,12 @@ struct theatre {
     int fd; /* always readable */
 };
 
-static struct theatre *of_source(const struct mr_source *source)
+static struct theatre *pipeline_replay_test_of_source(const struct mr_source *source)
 {
     return (struct theatre *)(uintptr_t)source;
 }
 
-static struct theatre *of_sink(const struct mr_sink *sink)
+static struct theatre *pipeline_replay_test_of_sink(const struct mr_sink *sink)
 {
     return (struct theatre *)((uintptr_t)sink - offsetof(struct theatre, sink));
 }
@@ -77,7 +77,7 @@ static mr_status replay_open(struct mr_source *source, const struct mr_checkpoin
     (void)stop_fd;
     (void)ret_identity;
     (void)ret_error;
-    struct theatre *theatre = of_source(source);
+    struct theatre *theatre = pipeline_replay_test_of_source(source);
     bool again = atomic_fetch_add(&theatre->opens, 1) > 0;
     MR_ASSERT(start == (again ? theatre->break_at : 0));
     theatre->playing = again ? &theatre->second : &theatre->first;
@@ -96,7 +96,7 @@ static uint64_t u64_at(const uint8_t *bytes)
 }
 
 /* How far the server has come, by what it says itself. */
-static void follow(struct theatre *theatre)
+static void pipeline_replay_test_follow(struct theatre *theatre)
 {
     const uint8_t *bytes = theatre->payload.data;
     const uint8_t *message = bytes + XLOG_DATA_HEAD;
@@ -117,7 +117,7 @@ static void follow(struct theatre *theatre)
 static mr_status replay_receive(struct mr_source *source, const struct mr_source_handler *handler,
                                 struct mr_error *ret_error)
 {
-    struct theatre *theatre = of_source(source);
+    struct theatre *theatre = pipeline_replay_test_of_source(source);
     theatre->handler = handler;
     if (theatre->asked && !theatre->pending) {
         theatre->asked = false;
@@ -146,7 +146,7 @@ static mr_status replay_receive(struct mr_source *source, const struct mr_source
     MR_ASSERT(status == MR_OK || status == MR_FULL);
     if (status == MR_OK) {
         theatre->pending = false;
-        follow(theatre);
+        pipeline_replay_test_follow(theatre);
     }
     return status;
 }
@@ -156,7 +156,7 @@ static mr_status replay_confirm(struct mr_source *source, mr_lsn flushed, bool p
                                 struct mr_error *ret_error)
 {
     (void)ret_error;
-    struct theatre *theatre = of_source(source);
+    struct theatre *theatre = pipeline_replay_test_of_source(source);
     theatre->asked |= ping;
     int delivered = atomic_load(&theatre->delivered);
     MR_ASSERT(flushed >= theatre->told);
@@ -169,13 +169,13 @@ static mr_status replay_confirm(struct mr_source *source, mr_lsn flushed, bool p
 
 static int replay_descriptor(const struct mr_source *source)
 {
-    return of_source(source)->fd;
+    return pipeline_replay_test_of_source(source)->fd;
 }
 
 static void replay_close(struct mr_source *source, int64_t deadline_ns)
 {
     (void)deadline_ns;
-    struct theatre *theatre = of_source(source);
+    struct theatre *theatre = pipeline_replay_test_of_source(source);
     theatre->pending = false;
     if (theatre->handler != NULL) {
         mr_pgoutput_reset(theatre->decoder, theatre->handler);
@@ -192,7 +192,7 @@ static mr_status sink_open(struct mr_sink *sink, struct mr_error *ret_error)
 static mr_status sink_poll(struct mr_sink *sink, struct mr_error *ret_error)
 {
     (void)ret_error;
-    struct theatre *theatre = of_sink(sink);
+    struct theatre *theatre = pipeline_replay_test_of_sink(sink);
     for (int i = 0; i < theatre->held_count && !atomic_load(&theatre->holds); i++) {
         mr_sink_done(sink, theatre->held[i]);
         theatre->held[i] = NULL;
@@ -211,7 +211,7 @@ static mr_status sink_poll(struct mr_sink *sink, struct mr_error *ret_error)
 static mr_status sink_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error)
 {
     (void)ret_error;
-    struct theatre *theatre = of_sink(sink);
+    struct theatre *theatre = pipeline_replay_test_of_sink(sink);
     for (uint32_t i = 0; i < batch->record_count; i++) {
         struct mr_position position = mr_batch_record(batch, i)->position;
         if (mr_position_compare(position, theatre->last) == 0) {
@@ -230,7 +230,7 @@ static mr_status sink_send(struct mr_sink *sink, struct mr_batch *batch, struct 
 
 static int64_t sink_due_in_ns(const struct mr_sink *sink)
 {
-    return of_sink(sink)->held_count > 0 ? 1000000 : INT64_MAX;
+    return pipeline_replay_test_of_sink(sink)->held_count > 0 ? 1000000 : INT64_MAX;
 }
 
 static void sink_close(struct mr_sink *sink)
@@ -248,7 +248,7 @@ static mr_lsn lsn_behind(const char *line, const char *word)
 }
 
 /* Items of the stream that end at or before `limit` (0: all). */
-static void expect(struct theatre *theatre, const char *version, mr_lsn limit)
+static void pipeline_replay_test_expect(struct theatre *theatre, const char *version, mr_lsn limit)
 {
     char path[512];
     snprintf(path, sizeof(path), MR_SOURCE_DIR "/tests/recordings/%s/wide.txt", version);
@@ -277,7 +277,7 @@ static void expect(struct theatre *theatre, const char *version, mr_lsn limit)
     }
 }
 
-static bool is_over(const struct theatre *theatre)
+static bool pipeline_replay_test_is_over(const struct theatre *theatre)
 {
     return atomic_load(&theatre->at_end) &&
            atomic_load(&theatre->delivered) == theatre->item_count &&
@@ -313,7 +313,7 @@ static void perform(struct theatre *theatre)
     mr_log_configure(MR_LOG_ERROR, MR_LOG_TEXT);
     assert_int_equal(mr_pipeline_start(pipeline, done_fd, &error), MR_OK);
     int64_t limit_ns = mr_monotonic_ns() + (int64_t)WAIT_S * 1000000000;
-    while (!is_over(theatre)) {
+    while (!pipeline_replay_test_is_over(theatre)) {
         struct pollfd ended = {.fd = done_fd, .events = POLLIN};
         assert_int_equal(poll(&ended, 1, 1), 0);
         assert_true(mr_monotonic_ns() < limit_ns);
@@ -328,7 +328,7 @@ static void perform(struct theatre *theatre)
 
 /* `restart`: what the server answered when it was asked to begin at a position; NULL: the connection holds. `beyond`: so many
  * transactions came after that position before the connection was lost; they come again. */
-static void check(const char *version, const char *restart, int beyond)
+static void pipeline_replay_test_check(const char *version, const char *restart, int beyond)
 {
     static const struct mr_source_ops source_ops = {.name = "recording",
                                                     .open = replay_open,
@@ -354,12 +354,12 @@ static void check(const char *version, const char *restart, int beyond)
         theatre->break_at = mr_replay_start(&theatre->second);
         struct mr_replay ahead = theatre->second;
         while (mr_replay_next(&ahead, &theatre->payload)) {
-            follow(theatre);
+            pipeline_replay_test_follow(theatre);
         }
         limit = theatre->reached;
     }
     theatre->beyond = beyond;
-    expect(theatre, version, limit);
+    pipeline_replay_test_expect(theatre, version, limit);
     perform(theatre);
     assert_int_equal(atomic_load(&theatre->opens), restart == NULL ? 1 : 2);
     mr_replay_done(&theatre->first);
@@ -373,7 +373,7 @@ static void test_a_stream_comes_out_once_and_whole(void **state)
 {
     (void)state;
     for (int i = 0; i < MR_REPLAY_VERSIONS; i++) {
-        check(mr_replay_versions[i], NULL, 0);
+        pipeline_replay_test_check(mr_replay_versions[i], NULL, 0);
     }
 }
 
@@ -383,7 +383,7 @@ static void check_restarts(int beyond)
         for (int j = 0; j < MR_REPLAY_RESTARTS; j++) {
             /* Where a commit record begins nothing ends in this stream, so it is never confirmed. */
             if (strcmp(mr_replay_restarts[j], "from-commit-record") != 0) {
-                check(mr_replay_versions[i], mr_replay_restarts[j], beyond);
+                pipeline_replay_test_check(mr_replay_versions[i], mr_replay_restarts[j], beyond);
             }
         }
     }

@@ -43,7 +43,7 @@ static mr_status fail_file(const struct recorder *recorder, struct mr_error *ret
                    recorder->options->path, strerror(errno));
 }
 
-static mr_status open_file(struct recorder *recorder, struct mr_error *ret_error)
+static mr_status record_open_file(struct recorder *recorder, struct mr_error *ret_error)
 {
     const char *path = recorder->options->path;
     /* It holds rows: nobody else's to read. */
@@ -59,8 +59,8 @@ static mr_status open_file(struct recorder *recorder, struct mr_error *ret_error
     return MR_OK;
 }
 
-static mr_status write_frame(struct recorder *recorder, enum mr_stream_frame_kind kind,
-                             mr_slice bytes, struct mr_error *ret_error)
+static mr_status record_write_frame(struct recorder *recorder, enum mr_stream_frame_kind kind,
+                                    mr_slice bytes, struct mr_error *ret_error)
 {
     struct mr_stream_frame frame = {
         .kind = kind,
@@ -72,37 +72,37 @@ static mr_status write_frame(struct recorder *recorder, enum mr_stream_frame_kin
                                                                  : fail_file(recorder, ret_error);
 }
 
-static mr_status write_text(struct recorder *recorder, enum mr_stream_frame_kind kind,
-                            struct mr_text *text, struct mr_error *ret_error)
+static mr_status record_write_text(struct recorder *recorder, enum mr_stream_frame_kind kind,
+                                   struct mr_text *text, struct mr_error *ret_error)
 {
     mr_slice bytes = {.data = (const uint8_t *)text->data, .len = text->len};
-    mr_status status = write_frame(recorder, kind, bytes, ret_error);
+    mr_status status = record_write_frame(recorder, kind, bytes, ret_error);
     mr_text_done(text);
     return status;
 }
 
-static void add_name(struct recorder *recorder, struct mr_text *text, const char *key,
-                     const char *name)
+static void record_add_name(struct recorder *recorder, struct mr_text *text, const char *key,
+                            const char *name)
 {
     MR_FREED char *blanked = MR_STRDUP(name);
     mr_blank_name(&recorder->blanker, (uint8_t *)blanked, strlen(blanked));
     mr_text_format(text, "%s=%s\n", key, blanked);
 }
 
-static mr_status write_header(struct recorder *recorder, struct mr_error *ret_error)
+static mr_status record_write_header(struct recorder *recorder, struct mr_error *ret_error)
 {
     const struct mr_record_options *options = recorder->options;
     struct mr_text text = {0};
     mr_text_format(&text, "millrace=%s\nserver_version=%d\n", MR_VERSION,
                    mr_pg_server_version(recorder->conn));
-    add_name(recorder, &text, "slot", recorder->slot);
-    add_name(recorder, &text, "publication", recorder->source->publication);
+    record_add_name(recorder, &text, "slot", recorder->slot);
+    record_add_name(recorder, &text, "publication", recorder->source->publication);
     mr_text_format(&text, "temporary=%s\nstart=" MR_LSN_FORMAT "\nblank=%s\n",
                    options->slot == NULL ? "yes" : "no", MR_LSN_ARGS(options->start),
                    !options->blank        ? "no"
                    : options->blank_names ? "names"
                                           : "values");
-    return write_text(recorder, MR_STREAM_HEADER, &text, ret_error);
+    return record_write_text(recorder, MR_STREAM_HEADER, &text, ret_error);
 }
 
 static mr_status write_received(struct recorder *recorder, mr_slice payload,
@@ -110,7 +110,7 @@ static mr_status write_received(struct recorder *recorder, mr_slice payload,
 {
     recorder->messages++;
     if (!recorder->options->blank) {
-        return write_frame(recorder, MR_STREAM_RECEIVED, payload, ret_error);
+        return record_write_frame(recorder, MR_STREAM_RECEIVED, payload, ret_error);
     }
     if (recorder->copy_size < payload.len) {
         recorder->copy_size = 2 * payload.len;
@@ -119,11 +119,11 @@ static mr_status write_received(struct recorder *recorder, mr_slice payload,
     memcpy(recorder->copy, payload.data, payload.len);
     mr_blank_payload(&recorder->blanker, recorder->copy, payload.len);
     payload.data = recorder->copy;
-    return write_frame(recorder, MR_STREAM_RECEIVED, payload, ret_error);
+    return record_write_frame(recorder, MR_STREAM_RECEIVED, payload, ret_error);
 }
 
 /* START_REPLICATION would speak of lost rows where the slot is only misspelt. */
-static mr_status check_names(struct recorder *recorder, struct mr_error *ret_error)
+static mr_status record_check_names(struct recorder *recorder, struct mr_error *ret_error)
 {
     const char *slot = recorder->options->slot;
     static const struct mr_pg_shape shape = {"publication and slot", "bbbb", 1, 1};
@@ -179,12 +179,12 @@ static mr_status send_status(struct recorder *recorder, bool ping, struct mr_err
     uint8_t sent[MR_PG_STATUS_LEN];
     MR_TRY(mr_pg_send_status(recorder->conn, recorder->received, 0, ping, sent, ret_error));
     recorder->sent_ns = mr_monotonic_ns();
-    return write_frame(recorder, MR_STREAM_SENT, (mr_slice){.data = sent, .len = sizeof(sent)},
-                       ret_error);
+    return record_write_frame(recorder, MR_STREAM_SENT,
+                              (mr_slice){.data = sent, .len = sizeof(sent)}, ret_error);
 }
 
 /* What the payload says of the stream's position; whether the server wants an answer. */
-static bool follow(struct recorder *recorder, mr_slice payload)
+static bool record_follow(struct recorder *recorder, mr_slice payload)
 {
     struct mr_reader reader = mr_reader_init(payload);
     uint8_t kind = mr_reader_u8(&reader);
@@ -205,7 +205,7 @@ static bool follow(struct recorder *recorder, mr_slice payload)
 }
 
 /* A reason to stop, or NULL. */
-static const char *is_over(const struct recorder *recorder)
+static const char *record_is_over(const struct recorder *recorder)
 {
     const struct mr_record_options *options = recorder->options;
     uint32_t megabytes = options->megabytes == 0 ? MR_RECORD_MEGABYTES : options->megabytes;
@@ -232,12 +232,12 @@ static mr_status receive_some(struct recorder *recorder, const char **ret_reason
     for (int i = 0; i < SHARE && *ret_reason == NULL; i++) {
         mr_slice payload;
         MR_TRY(mr_pg_receive(recorder->conn, &payload, NULL, ret_error));
-        bool asks = follow(recorder, payload);
+        bool asks = record_follow(recorder, payload);
         MR_TRY(write_received(recorder, payload, ret_error));
         if (asks) {
             MR_TRY(send_status(recorder, false, ret_error));
         }
-        *ret_reason = is_over(recorder);
+        *ret_reason = record_is_over(recorder);
     }
     return MR_OK;
 }
@@ -263,8 +263,8 @@ static mr_status wait_for_more(struct recorder *recorder, bool idle, struct mr_e
     return MR_OK;
 }
 
-static mr_status record(struct recorder *recorder, const char **ret_reason,
-                        struct mr_error *ret_error)
+static mr_status record_record(struct recorder *recorder, const char **ret_reason,
+                               struct mr_error *ret_error)
 {
     while (*ret_reason == NULL) {
         mr_status status = receive_some(recorder, ret_reason, ret_error);
@@ -276,23 +276,23 @@ static mr_status record(struct recorder *recorder, const char **ret_reason,
         }
         if (*ret_reason == NULL) {
             MR_TRY(wait_for_more(recorder, status == MR_AGAIN, ret_error));
-            *ret_reason = is_over(recorder);
+            *ret_reason = record_is_over(recorder);
         }
     }
     return MR_OK;
 }
 
-static mr_status begin(struct recorder *recorder, struct mr_error *ret_error)
+static mr_status record_begin(struct recorder *recorder, struct mr_error *ret_error)
 {
     MR_TRY(mr_pg_connect(&recorder->source->connection, true, recorder->stop_fd, &recorder->conn,
                          ret_error));
-    MR_TRY(check_names(recorder, ret_error));
+    MR_TRY(record_check_names(recorder, ret_error));
     MR_TRY(find_slot(recorder, ret_error));
     MR_TRY(mr_pg_start_replication(recorder->conn, recorder->slot, recorder->source->publication,
                                    true, recorder->options->start, ret_error));
     recorder->begin_ns = recorder->sent_ns = mr_monotonic_ns();
-    MR_TRY(open_file(recorder, ret_error));
-    MR_TRY(write_header(recorder, ret_error));
+    MR_TRY(record_open_file(recorder, ret_error));
+    MR_TRY(record_write_header(recorder, ret_error));
     fprintf(recorder->to, "recording slot \"%s\" to %s until Ctrl-C\n", recorder->slot,
             recorder->options->path);
     fflush(recorder->to);
@@ -300,8 +300,8 @@ static mr_status begin(struct recorder *recorder, struct mr_error *ret_error)
 }
 
 /* The last frame says why; a recording that ends with a failure is as good as any. */
-static mr_status end(struct recorder *recorder, mr_status status, const char *reason,
-                     struct mr_error *ret_error)
+static mr_status record_end(struct recorder *recorder, mr_status status, const char *reason,
+                            struct mr_error *ret_error)
 {
     const char *why = status == MR_OK    ? reason
                       : status == MR_END ? "the server ended the stream"
@@ -309,7 +309,7 @@ static mr_status end(struct recorder *recorder, mr_status status, const char *re
     struct mr_text text = {0};
     mr_text_format(&text, "status=%s\nreason=%s\n", mr_status_name(status), why);
     struct mr_error error = {0};
-    mr_status written = write_text(recorder, MR_STREAM_END, &text, &error);
+    mr_status written = record_write_text(recorder, MR_STREAM_END, &text, &error);
     if (fclose(recorder->file) != 0 && written == MR_OK) {
         written = fail_file(recorder, &error);
     }
@@ -335,14 +335,14 @@ mr_status mr_record_stream(const struct mr_pg_source_options *source,
         .blanker = {.names = options->blank_names},
     };
     const char *reason = NULL;
-    mr_status status = begin(&recorder, ret_error);
-    status = MR_THEN(status, record(&recorder, &reason, ret_error));
+    mr_status status = record_begin(&recorder, ret_error);
+    status = MR_THEN(status, record_record(&recorder, &reason, ret_error));
     if (status == MR_AGAIN) { /* asked to stop before the stream began */
         status = MR_OK;
         reason = "stopped";
     }
     if (recorder.file != NULL) {
-        status = end(&recorder, status, reason, ret_error);
+        status = record_end(&recorder, status, reason, ret_error);
     }
     mr_pg_close(recorder.conn);
     mr_blanker_done(&recorder.blanker);

@@ -31,7 +31,7 @@ struct witness {
     bool counts_only;           /* of long values, in place of a check sum */
 };
 
-static void add_quoted(struct mr_text *text, const void *bytes, size_t len)
+static void recordings_test_add_quoted(struct mr_text *text, const void *bytes, size_t len)
 {
     mr_text_string(text, "'");
     for (size_t i = 0; i < len; i++) {
@@ -45,11 +45,11 @@ static void add_quoted(struct mr_text *text, const void *bytes, size_t len)
     mr_text_string(text, "'");
 }
 
-static void add_value(struct witness *witness, const uint8_t *data, size_t len)
+static void recordings_test_add_value(struct witness *witness, const uint8_t *data, size_t len)
 {
     struct mr_text *text = &witness->text;
     if (len <= LONG_VALUE) {
-        add_quoted(text, data, len);
+        recordings_test_add_quoted(text, data, len);
     } else if (witness->counts_only) {
         mr_text_format(text, "%zu", len);
     } else {
@@ -68,14 +68,14 @@ static void add_shape(struct witness *witness, const struct mr_relation *relatio
 {
     struct mr_text shape = {0};
     mr_text_format(&shape, "relation %" PRIu32 " ", relation->oid);
-    add_quoted(&shape, relation->schema, strlen(relation->schema));
+    recordings_test_add_quoted(&shape, relation->schema, strlen(relation->schema));
     mr_text_string(&shape, ".");
-    add_quoted(&shape, relation->table, strlen(relation->table));
+    recordings_test_add_quoted(&shape, relation->table, strlen(relation->table));
     mr_text_format(&shape, " %c", (char)relation->identity);
     for (uint32_t i = 0; i < relation->column_count; i++) {
         const struct mr_column *column = &relation->columns[i];
         mr_text_string(&shape, " ");
-        add_quoted(&shape, column->name, strlen(column->name));
+        recordings_test_add_quoted(&shape, column->name, strlen(column->name));
         mr_text_format(&shape, ":%" PRIu32 ":%" PRId32 "%s", column->type_oid,
                        column->type_modifier, column->in_identity ? ":key" : "");
     }
@@ -106,10 +106,11 @@ static void add_tuple(struct witness *witness, const struct mr_relation *relatio
     for (uint32_t i = 0; i < relation->column_count; i++) {
         const struct mr_datum *value = &tuple->values[i];
         mr_text_string(text, " ");
-        add_quoted(text, relation->columns[i].name, strlen(relation->columns[i].name));
+        recordings_test_add_quoted(text, relation->columns[i].name,
+                                   strlen(relation->columns[i].name));
         mr_text_string(text, "=");
         if (value->kind == MR_DATUM_TEXT) {
-            add_value(witness, value->data, value->len);
+            recordings_test_add_value(witness, value->data, value->len);
         } else {
             mr_text_string(text, value->kind == MR_DATUM_NULL ? "null" : "unchanged");
         }
@@ -117,15 +118,15 @@ static void add_tuple(struct witness *witness, const struct mr_relation *relatio
 }
 
 /* Positions grow strictly, whatever they are of. False: it is behind what is known already. */
-static bool follow(struct witness *witness, struct mr_position position)
+static bool recordings_test_follow(struct witness *witness, struct mr_position position)
 {
     assert_true(mr_position_compare(position, witness->last) > 0);
     witness->last = position;
     return mr_position_compare(position, witness->skip_to) > 0;
 }
 
-static mr_status on_change(void *context, const struct mr_change *change,
-                           struct mr_error *ret_error)
+static mr_status recordings_test_on_change(void *context, const struct mr_change *change,
+                                           struct mr_error *ret_error)
 {
     static const char *const names[] = {[MR_OP_INSERT] = "insert",
                                         [MR_OP_UPDATE] = "update",
@@ -137,7 +138,7 @@ static mr_status on_change(void *context, const struct mr_change *change,
     assert_int_equal(change->position.commit_lsn, change->transaction->commit_lsn);
     /* The records of a transaction stand before its commit record. */
     assert_true(change->lsn < change->transaction->commit_lsn);
-    if (!follow(witness, change->position)) {
+    if (!recordings_test_follow(witness, change->position)) {
         return MR_OK;
     }
     add_shape(witness, change->relation);
@@ -150,8 +151,8 @@ static mr_status on_change(void *context, const struct mr_change *change,
     return MR_OK;
 }
 
-static mr_status on_message(void *context, const struct mr_message_event *message,
-                            struct mr_error *ret_error)
+static mr_status recordings_test_on_message(void *context, const struct mr_message_event *message,
+                                            struct mr_error *ret_error)
 {
     struct witness *witness = context;
     (void)ret_error;
@@ -163,15 +164,15 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     } else {
         assert_true(message->lsn <= message->transaction->commit_lsn);
     }
-    if (!follow(witness, message->position)) {
+    if (!recordings_test_follow(witness, message->position)) {
         return MR_OK;
     }
     mr_text_format(&witness->text, "message %s", message->transaction != NULL ? "inside" : "alone");
     add_position(witness, message->position);
     mr_text_format(&witness->text, " lsn " MR_LSN_FORMAT " ", MR_LSN_ARGS(message->lsn));
-    add_quoted(&witness->text, message->prefix.data, message->prefix.len);
+    recordings_test_add_quoted(&witness->text, message->prefix.data, message->prefix.len);
     mr_text_string(&witness->text, " ");
-    add_value(witness, message->content.data, message->content.len);
+    recordings_test_add_value(witness, message->content.data, message->content.len);
     mr_text_string(&witness->text, "\n");
     return MR_OK;
 }
@@ -182,8 +183,8 @@ static bool is_skipped(const struct witness *witness, mr_lsn commit_lsn)
            (commit_lsn == witness->skip_to.commit_lsn && witness->skip_to.ordinal != 0);
 }
 
-static mr_status on_begin(void *context, const struct mr_transaction *transaction,
-                          struct mr_error *ret_error)
+static mr_status recordings_test_on_begin(void *context, const struct mr_transaction *transaction,
+                                          struct mr_error *ret_error)
 {
     (void)ret_error;
     struct witness *witness = context;
@@ -199,8 +200,8 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     return MR_OK;
 }
 
-static mr_status on_commit(void *context, const struct mr_transaction *transaction,
-                           struct mr_error *ret_error)
+static mr_status recordings_test_on_commit(void *context, const struct mr_transaction *transaction,
+                                           struct mr_error *ret_error)
 {
     (void)ret_error;
     struct witness *witness = context;
@@ -215,14 +216,15 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
     mr_text_format(&witness->text, "commit " MR_LSN_FORMAT, MR_LSN_ARGS(transaction->end_lsn));
     if (transaction->origin.len > 0) {
         mr_text_string(&witness->text, " origin ");
-        add_quoted(&witness->text, transaction->origin.data, transaction->origin.len);
+        recordings_test_add_quoted(&witness->text, transaction->origin.data,
+                                   transaction->origin.len);
         mr_text_format(&witness->text, " " MR_LSN_FORMAT, MR_LSN_ARGS(transaction->origin_lsn));
     }
     mr_text_string(&witness->text, "\n");
     return MR_OK;
 }
 
-static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+static void recordings_test_on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 {
     struct witness *witness = context;
     assert_true(server_end >= witness->last_keepalive);
@@ -236,7 +238,7 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
                    reply_requested ? " asks" : "");
 }
 
-static void on_relation_end(void *context, const struct mr_relation *relation)
+static void recordings_test_on_relation_end(void *context, const struct mr_relation *relation)
 {
     (void)context;
     (void)relation;
@@ -247,12 +249,12 @@ static void witness_init(struct witness *witness)
     *witness = (struct witness){0};
     witness->handler = (struct mr_source_handler){
         .context = witness,
-        .change = on_change,
-        .message = on_message,
-        .begin = on_begin,
-        .commit = on_commit,
-        .keepalive = on_keepalive,
-        .relation_end = on_relation_end,
+        .change = recordings_test_on_change,
+        .message = recordings_test_on_message,
+        .begin = recordings_test_on_begin,
+        .commit = recordings_test_on_commit,
+        .keepalive = recordings_test_on_keepalive,
+        .relation_end = recordings_test_on_relation_end,
     };
 }
 
@@ -273,7 +275,7 @@ static void witness_reconnect(struct witness *witness)
     witness->last_end = witness->last_keepalive = 0;
 }
 
-static void play(struct witness *witness, struct mr_replay *replay, mr_lsn until)
+static void recordings_test_play(struct witness *witness, struct mr_replay *replay, mr_lsn until)
 {
     struct mr_pgoutput *decoder = mr_pgoutput_new();
     mr_slice payload;
@@ -313,13 +315,13 @@ static void assert_expected(struct mr_replay *replay, const struct witness *witn
     free(want);
 }
 
-static void check_recording(const char *version, const char *name)
+static void recordings_test_check_recording(const char *version, const char *name)
 {
     struct mr_replay replay;
     struct witness witness;
     mr_replay_open(&replay, version, name);
     witness_init(&witness);
-    play(&witness, &replay, 0);
+    recordings_test_play(&witness, &replay, 0);
     assert_expected(&replay, &witness);
     witness_done(&witness);
     mr_replay_done(&replay);
@@ -328,7 +330,7 @@ static void check_recording(const char *version, const char *name)
 static void test_streams_are_decoded_as_the_witness_says(void **state)
 {
     (void)state;
-    mr_replay_each(check_recording);
+    mr_replay_each(recordings_test_check_recording);
 }
 
 /* Without keepalives and shapes: those come again with each connection. */
@@ -358,13 +360,13 @@ static void check_restart(const char *version, const char *name)
     assert_true(start > 0);
 
     witness_init(&broken);
-    play(&broken, &wide, start);
+    recordings_test_play(&broken, &wide, start);
     witness_reconnect(&broken);
-    play(&broken, &again, 0);
+    recordings_test_play(&broken, &again, 0);
 
     wide.at = 0;
     witness_init(&through);
-    play(&through, &wide, broken.last_end);
+    recordings_test_play(&through, &wide, broken.last_end);
 
     char *got = rows_of(broken.text.data);
     char *want = rows_of(through.text.data);
@@ -439,7 +441,7 @@ static void check_blank(const char *version, bool names)
     struct witness blanked, plain;
     witness_init(&plain);
     plain.counts_only = true;
-    play(&plain, &was, 0);
+    recordings_test_play(&plain, &was, 0);
     witness_init(&blanked);
     blanked.counts_only = true;
     struct mr_pgoutput *decoder = mr_pgoutput_new();

@@ -19,14 +19,14 @@ uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes)
     return ~crc;
 }
 
-static mr_status put(FILE *to, const void *bytes, size_t len)
+static mr_status stream_file_put(FILE *to, const void *bytes, size_t len)
 {
     return len == 0 || fwrite(bytes, 1, len, to) == len ? MR_OK : MR_ERR_SYSTEM;
 }
 
 mr_status mr_stream_file_begin(FILE *to)
 {
-    return put(to, MR_STREAM_FILE_MAGIC, MR_STREAM_MAGIC_LEN);
+    return stream_file_put(to, MR_STREAM_FILE_MAGIC, MR_STREAM_MAGIC_LEN);
 }
 
 mr_status mr_stream_file_write(FILE *to, const struct mr_stream_frame *frame)
@@ -39,7 +39,7 @@ mr_status mr_stream_file_write(FILE *to, const struct mr_stream_frame *frame)
     memcpy(head + 1 + sizeof(len), &time_us, sizeof(time_us));
     uint32_t crc = mr_stream_crc(0, (mr_slice){.data = head, .len = sizeof(head)});
     crc = htobe32(mr_stream_crc(crc, frame->bytes));
-    MR_TRY(put(to, head, sizeof(head)));
-    MR_TRY(put(to, frame->bytes.data, frame->bytes.len));
-    return put(to, &crc, sizeof(crc));
+    MR_TRY(stream_file_put(to, head, sizeof(head)));
+    MR_TRY(stream_file_put(to, frame->bytes.data, frame->bytes.len));
+    return stream_file_put(to, &crc, sizeof(crc));
 }

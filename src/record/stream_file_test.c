@@ -13,7 +13,7 @@ static const struct mr_stream_frame frames[] = {
 };
 
 /* The file's bytes, the caller's. */
-static char *written(size_t *ret_len)
+static char *stream_file_test_written(size_t *ret_len)
 {
     char *bytes = NULL;
     FILE *file = open_memstream(&bytes, ret_len);
@@ -38,7 +38,7 @@ static void test_next_reads_what_was_written(void **state)
 {
     (void)state;
     size_t len, at = 0;
-    char *bytes = written(&len);
+    char *bytes = stream_file_test_written(&len);
     mr_slice file = {.data = (const uint8_t *)bytes, .len = len};
     struct mr_stream_frame frame;
     for (size_t i = 0; i < MR_ARRAY_LEN(frames); i++) {
@@ -52,7 +52,7 @@ static void test_next_reads_what_was_written(void **state)
 }
 
 /* Reads all there is; the status at the end. */
-static mr_status read_all(mr_slice file)
+static mr_status stream_file_test_read_all(mr_slice file)
 {
     struct mr_stream_frame frame;
     struct mr_error error = {0};
@@ -68,20 +68,21 @@ static void test_next_refuses_what_is_cut_or_changed(void **state)
 {
     (void)state;
     size_t len;
-    char *bytes = written(&len);
+    char *bytes = stream_file_test_written(&len);
     unsigned whole = 0;
     for (size_t cut = 0; cut <= len; cut++) {
         uint8_t *part = MR_ALLOC(cut + 1); /* of that size, for the sanitizer */
         memcpy(part, bytes, cut);
-        whole += read_all((mr_slice){.data = part, .len = cut}) == MR_END;
+        whole += stream_file_test_read_all((mr_slice){.data = part, .len = cut}) == MR_END;
         free(part);
     }
     /* Between frames it may end. */
     assert_int_equal(whole, MR_ARRAY_LEN(frames) + 1);
     for (size_t at = 0; at < len; at++) {
         bytes[at] ^= 0x10;
-        assert_int_equal(read_all((mr_slice){.data = (const uint8_t *)bytes, .len = len}),
-                         MR_ERR_PROTOCOL);
+        assert_int_equal(
+            stream_file_test_read_all((mr_slice){.data = (const uint8_t *)bytes, .len = len}),
+            MR_ERR_PROTOCOL);
         bytes[at] ^= 0x10;
     }
     free(bytes);

@@ -34,7 +34,7 @@ struct answer {
 };
 
 /* CURLOPT_WRITEFUNCTION */
-static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
+static size_t registry_take_bytes(char *bytes, size_t one, size_t len, void *context)
 {
     struct answer *answer = context;
     if (answer->len + len > ANSWER_MAX) {
@@ -46,7 +46,7 @@ static size_t take_bytes(char *bytes, size_t one, size_t len, void *context)
 }
 
 /* CURLOPT_HEADERFUNCTION */
-static size_t take_head(char *bytes, size_t one, size_t len, void *context)
+static size_t registry_take_head(char *bytes, size_t one, size_t len, void *context)
 {
     (void)bytes, (void)one;
     struct answer *answer = context;
@@ -82,8 +82,8 @@ static CURL *connection_new(struct mr_registry *registry)
     curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)options->timeout_ms);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
-    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_head);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, registry_take_bytes);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, registry_take_head);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_for_end);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, registry);
@@ -138,7 +138,7 @@ static void tell_redirect(CURL *curl, struct outcome *outcome)
 }
 
 /* With the password as it is now. */
-static void set_login(const struct mr_registry_options *options, CURL *curl)
+static void registry_set_login(const struct mr_registry_options *options, CURL *curl)
 {
     if (options->username != NULL) {
         char *password = mr_secret_take(options->password);
@@ -164,7 +164,7 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path, c
     mr_text_format(&url, "%.*s%s", (int)base_len, base, path);
     CURL *curl = registry->curl;
     curl_easy_setopt(curl, CURLOPT_URL, url.data);
-    set_login(&registry->options, curl);
+    registry_set_login(&registry->options, curl);
     if (body == NULL) {
         curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L);
     } else {
@@ -192,7 +192,7 @@ static struct outcome ask_path(struct mr_registry *registry, const char *path, c
     return outcome;
 }
 
-static struct outcome ask(struct mr_registry *registry, const struct mr_schema *schema)
+static struct outcome registry_ask(struct mr_registry *registry, const struct mr_schema *schema)
 {
     char *subject = curl_easy_escape(registry->curl, schema->subject, 0);
     MR_TEXT(path);
@@ -239,9 +239,9 @@ static void tell_away(const struct mr_registry *registry, const struct mr_schema
     mr_standstill_begin(registry->standstill, MR_CAUSE_REGISTRY_AWAY, text);
 }
 
-static void settle(struct mr_registry *registry, const struct mr_schema *schema)
+static void registry_settle(struct mr_registry *registry, const struct mr_schema *schema)
 {
-    struct outcome outcome = ask(registry, schema);
+    struct outcome outcome = registry_ask(registry, schema);
     if (mr_schemas_ended(registry->schemas)) {
         return;
     }
@@ -284,7 +284,7 @@ static void *registry_main(void *context)
     while (!mr_schemas_ended(registry->schemas)) {
         const struct mr_schema *schema = mr_schemas_wait(registry->schemas, WAIT_MS);
         if (schema != NULL) {
-            settle(registry, schema);
+            registry_settle(registry, schema);
         }
     }
     mr_thread_end();

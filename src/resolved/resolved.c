@@ -89,7 +89,7 @@ void mr_resolved_take_tables(void *context, const struct mr_streamed_table *tabl
     }
 }
 
-static void expect(struct mr_resolved *resolved, const char *topic)
+static void resolved_expect(struct mr_resolved *resolved, const char *topic)
 {
     if (mr_topic_fault(topic) != NULL) {
         return; /* its first row is an error */
@@ -126,7 +126,7 @@ static void expect_topics(struct mr_resolved *resolved)
         uint32_t count = mr_table_topics(options, names[i].schema, names[i].table, topics);
         while (count > 0) {
             count--;
-            expect(resolved, topics[count]);
+            resolved_expect(resolved, topics[count]);
             free(topics[count]);
         }
     }
@@ -210,7 +210,7 @@ static mr_status step_round(struct mr_resolved *resolved, struct mr_error *ret_e
     return MR_END;
 }
 
-static mr_status between(struct mr_companion *companion)
+static mr_status resolved_between(struct mr_companion *companion)
 {
     struct mr_resolved *resolved = resolved_of(companion);
     int64_t now_ns = mr_monotonic_ns();
@@ -240,14 +240,14 @@ static mr_status between(struct mr_companion *companion)
 }
 
 /* While a transaction comes in, what is due waits for its end. */
-static int64_t due_in(const struct mr_companion *companion, int64_t now_ns)
+static int64_t resolved_due_in(const struct mr_companion *companion, int64_t now_ns)
 {
     int64_t left_ns = ((const struct mr_resolved *)companion)->due_ns - now_ns;
     return left_ns > LOOK_AGAIN_NS ? left_ns : LOOK_AGAIN_NS;
 }
 
 /* Markers in flight are lost, and topics unknown. */
-static void lost(struct mr_companion *companion, enum mr_loss loss)
+static void resolved_lost(struct mr_companion *companion, enum mr_loss loss)
 {
     struct mr_resolved *resolved = resolved_of(companion);
     if (loss == MR_LOST_SESSION) {
@@ -257,7 +257,7 @@ static void lost(struct mr_companion *companion, enum mr_loss loss)
 }
 
 /* It watches to be asked between any two transactions, however fast they come. */
-static void attach(struct mr_companion *companion)
+static void resolved_attach(struct mr_companion *companion)
 {
     mr_port_watch(companion, true);
     mr_port_want(companion);
@@ -265,8 +265,11 @@ static void attach(struct mr_companion *companion)
 
 struct mr_resolved *mr_resolved_new(struct mr_topics *topics, uint32_t interval_ms)
 {
-    static const struct mr_companion_ops ops = {
-        .name = "resolved", .attach = attach, .between = between, .due_in = due_in, .lost = lost};
+    static const struct mr_companion_ops ops = {.name = "resolved",
+                                                .attach = resolved_attach,
+                                                .between = resolved_between,
+                                                .due_in = resolved_due_in,
+                                                .lost = resolved_lost};
     struct mr_resolved *resolved = MR_NEW(struct mr_resolved);
     resolved->base.ops = &ops;
     resolved->topics = topics;

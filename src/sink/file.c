@@ -184,8 +184,8 @@ static mr_status append_content(struct file_sink *file, mr_slice bytes, enum mr_
                                       : append_string(file, bytes, content, ret_error);
 }
 
-static mr_status write_record(struct file_sink *file, const struct mr_record *record,
-                              struct mr_error *ret_error)
+static mr_status sink_file_write_record(struct file_sink *file, const struct mr_record *record,
+                                        struct mr_error *ret_error)
 {
     mr_slice key = {.data = record->key, .len = record->key_len};
     mr_slice value = {.data = record->value, .len = record->value_len};
@@ -203,7 +203,7 @@ static mr_status file_send(struct mr_sink *sink, struct mr_batch *batch, struct 
     struct file_sink *file = file_of(sink);
     MR_ASSERT(batch->state == MR_BATCH_SEALED);
     for (uint32_t i = 0; i < batch->record_count; i++) {
-        MR_TRY(write_record(file, mr_batch_record(batch, i), ret_error));
+        MR_TRY(sink_file_write_record(file, mr_batch_record(batch, i), ret_error));
     }
     MR_TRY(file_flush(file, ret_error));
     MR_ASSERT(file->used == 0);

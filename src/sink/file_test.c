@@ -20,27 +20,27 @@ struct fixture {
     unsigned done;
 };
 
-static void batch_done(void *context, struct mr_batch *batch)
+static void file_test_batch_done(void *context, struct mr_batch *batch)
 {
     struct fixture *fixture = context;
     fixture->done++;
     mr_pool_release(&fixture->pool, batch);
 }
 
-static int setup(void **state)
+static int file_test_setup(void **state)
 {
     struct fixture *fixture = MR_NEW(struct fixture);
     strcpy(fixture->path, "/tmp/millrace-file-test-XXXXXX");
     close(mkstemp(fixture->path));
     fixture->sink = mr_file_sink_new(&(struct mr_file_options){.path = fixture->path});
     fixture->sink->owner =
-        (struct mr_sink_owner){.done = batch_done, .context = fixture, .stop_fd = -1};
+        (struct mr_sink_owner){.done = file_test_batch_done, .context = fixture, .stop_fd = -1};
     mr_pool_init(&fixture->pool, 2, 2, 4096, 4096);
     *state = fixture;
     return 0;
 }
 
-static int teardown(void **state)
+static int file_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     fixture->sink->ops->free(fixture->sink);
@@ -51,7 +51,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct mr_batch *make_batch(struct fixture *fixture)
+static struct mr_batch *file_test_make_batch(struct fixture *fixture)
 {
     struct mr_batch *batch = mr_pool_acquire(&fixture->pool);
     for (int i = 0; i < RECORDS; i++) {
@@ -72,7 +72,7 @@ static mr_status write_session(struct fixture *fixture)
 {
     struct mr_error error = {0};
     mr_status status = fixture->sink->ops->open(fixture->sink, &error);
-    struct mr_batch *batch = make_batch(fixture);
+    struct mr_batch *batch = file_test_make_batch(fixture);
     status = status == MR_OK ? fixture->sink->ops->send(fixture->sink, batch, &error) : status;
     if (status != MR_OK) {
         mr_pool_release(&fixture->pool, batch);
@@ -81,7 +81,7 @@ static mr_status write_session(struct fixture *fixture)
     return status;
 }
 
-static void fill(const struct fixture *fixture, const char *text)
+static void file_test_fill(const struct fixture *fixture, const char *text)
 {
     FILE *file = fopen(fixture->path, "w");
     fputs(text, file);
@@ -134,7 +134,7 @@ static void test_start_after_a_kill(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(cut); i++) {
         char text[128];
         snprintf(text, sizeof(text), "{\"topic\":\"t\"}\n%s", cut[i]);
-        fill(fixture, text);
+        file_test_fill(fixture, text);
         assert_int_equal(write_session(fixture), MR_OK);
         assert_lines(fixture, "{\"topic\":\"t\"}\n", RECORDS);
     }
@@ -143,7 +143,7 @@ static void test_start_after_a_kill(void **state)
 static void test_line_of_somebody_else_is_kept(void **state)
 {
     struct fixture *fixture = *state;
-    fill(fixture, "one\ntwo");
+    file_test_fill(fixture, "one\ntwo");
     assert_int_equal(write_session(fixture), MR_OK);
     assert_lines(fixture, "one\ntwo\n", RECORDS);
 }
@@ -181,10 +181,13 @@ static void test_contents(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_session_after_a_full_disk, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_start_after_a_kill, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_line_of_somebody_else_is_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_session_after_a_full_disk, file_test_setup,
+                                        file_test_teardown),
+        cmocka_unit_test_setup_teardown(test_start_after_a_kill, file_test_setup,
+                                        file_test_teardown),
+        cmocka_unit_test_setup_teardown(test_line_of_somebody_else_is_kept, file_test_setup,
+                                        file_test_teardown),
+        cmocka_unit_test_setup_teardown(test_contents, file_test_setup, file_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

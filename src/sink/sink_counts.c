@@ -42,8 +42,9 @@ static struct mr_flight_topic *topic_lines(struct mr_sink_counts *counts,
     return &counts->topics[topic->index];
 }
 
-static struct mr_flight_line *line_of(struct mr_sink_counts *counts,
-                                      const struct mr_flight_topic *lines, int32_t partition)
+static struct mr_flight_line *sink_counts_line_of(struct mr_sink_counts *counts,
+                                                  const struct mr_flight_topic *lines,
+                                                  int32_t partition)
 {
     bool counted_apart = partition >= 0 && (uint32_t)partition < lines->count;
     return counted_apart ? &counts->lines[lines->first + (uint32_t)partition] : &counts->other;
@@ -56,7 +57,7 @@ void mr_sink_counts_sent(struct mr_sink_counts *counts, const struct mr_topic *t
     if (MR_UNLIKELY(lines->count == 0 && partition >= 0)) {
         make_lines(counts, lines, topic, partition_count);
     }
-    struct mr_flight_line *line = line_of(counts, lines, partition);
+    struct mr_flight_line *line = sink_counts_line_of(counts, lines, partition);
     add_i64(&line->records, 1);
     add_i64(&line->bytes, (int64_t)bytes);
     mr_counter_add(&counts->records_sent, 1);
@@ -66,7 +67,8 @@ void mr_sink_counts_sent(struct mr_sink_counts *counts, const struct mr_topic *t
 void mr_sink_counts_acked(struct mr_sink_counts *counts, const struct mr_topic *topic,
                           int32_t partition, size_t bytes)
 {
-    struct mr_flight_line *line = line_of(counts, topic_lines(counts, topic), partition);
+    struct mr_flight_line *line =
+        sink_counts_line_of(counts, topic_lines(counts, topic), partition);
     if (MR_UNLIKELY(atomic_load_explicit(&line->records, memory_order_relaxed) == 0)) {
         line = &counts->other; /* its partition was not known when it set out */
     }

@@ -13,14 +13,14 @@ struct fixture {
     struct mr_sink_view view;
 };
 
-static int setup(void **state)
+static int sink_counts_test_setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     *state = fixture;
     return 0;
 }
 
-static int teardown(void **state)
+static int sink_counts_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     mr_sink_counts_done(&fixture->counts);
@@ -120,12 +120,14 @@ static void test_errors_are_counted_by_code(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_counts_follow_each_record, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_counts_follow_each_record, sink_counts_test_setup,
+                                        sink_counts_test_teardown),
         cmocka_unit_test_setup_teardown(test_partitions_beyond_the_limit_are_counted_together,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_partition_learnt_later_keeps_the_totals_exact, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_errors_are_counted_by_code, setup, teardown),
+                                        sink_counts_test_setup, sink_counts_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_partition_learnt_later_keeps_the_totals_exact,
+                                        sink_counts_test_setup, sink_counts_test_teardown),
+        cmocka_unit_test_setup_teardown(test_errors_are_counted_by_code, sink_counts_test_setup,
+                                        sink_counts_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

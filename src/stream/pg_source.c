@@ -51,14 +51,14 @@ struct pg_source {
     uint64_t reads;
 };
 
-static struct pg_source *source_of(const struct mr_source *source)
+static struct pg_source *pg_source_of(const struct mr_source *source)
 {
     return (struct pg_source *)(uintptr_t)source;
 }
 
 /* Tables that are gone since this process has looked at them have left; they are not written wrong. */
-static struct mr_pg_stream_state state_of(const struct pg_source *source,
-                                          const struct mr_checkpoint *stored)
+static struct mr_pg_stream_state pg_source_state_of(const struct pg_source *source,
+                                                    const struct mr_checkpoint *stored)
 {
     struct mr_pg_stream_state state = mr_pg_stream_state_of(stored, &source->options);
     state.tables_are_known = state.tables_are_known || source->slot_is_known;
@@ -66,8 +66,9 @@ static struct mr_pg_stream_state state_of(const struct pg_source *source,
 }
 
 /* All that is asked about tables before the stream, on another connection than its own. */
-static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
-                         const struct mr_pg_stream_state *state, struct mr_error *ret_error)
+static mr_status pg_source_prepare(struct pg_source *source, struct mr_pg_conn *desk,
+                                   const struct mr_pg_stream_state *state,
+                                   struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
     bool adopted = false;
@@ -85,9 +86,9 @@ static mr_status prepare(struct pg_source *source, struct mr_pg_conn *desk,
     return MR_OK;
 }
 
-static mr_status open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
-                             mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
-                             struct mr_error *ret_error)
+static mr_status pg_source_open_stream(struct pg_source *source, const struct mr_checkpoint *stored,
+                                       mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
+                                       struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = &source->options;
     struct mr_server_position server;
@@ -100,10 +101,10 @@ static mr_status open_stream(struct pg_source *source, const struct mr_checkpoin
     MR_TRY(mr_pg_home_read(&source->home, source->conn, options, ret_error));
     struct mr_pg_conn *desk;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
-    struct mr_pg_stream_state state = state_of(source, stored);
+    struct mr_pg_stream_state state = pg_source_state_of(source, stored);
     state.is_known = state.is_known || source->slot_is_known;
     mr_status status = mr_pg_move_forget(desk, stored, ret_error);
-    status = status == MR_OK ? prepare(source, desk, &state, ret_error) : status;
+    status = status == MR_OK ? pg_source_prepare(source, desk, &state, ret_error) : status;
     mr_pg_close(desk);
     MR_TRY(status);
     free(source->database);
@@ -132,7 +133,7 @@ static mr_status close_if(struct pg_source *source, mr_status status)
 
 static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_error *ret_error)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     MR_ASSERT(source->conn == NULL);
     MR_TRY(mr_pg_connect(&source->options.connection, true, stop_fd, &source->conn, ret_error));
     mr_status status = mr_pg_claim(source->conn, &source->options, &base->stands_by, ret_error);
@@ -142,7 +143,7 @@ static mr_status pg_source_claim(struct mr_source *base, int stop_fd, struct mr_
 
 static void pg_source_change(struct mr_source *base, const void *options)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     const struct mr_pg_source_options *wanted = options;
     MR_ASSERT(source->conn == NULL);
     mr_counted_pass(&source->options.captured.memory, wanted->captured.memory);
@@ -155,10 +156,11 @@ static mr_status pg_source_open(struct mr_source *base, const struct mr_checkpoi
                                 mr_lsn start, int stop_fd, struct mr_identity *ret_identity,
                                 struct mr_error *ret_error)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     MR_ASSERT(source->conn != NULL);
     source->stop_fd = stop_fd;
-    return close_if(source, open_stream(source, stored, start, stop_fd, ret_identity, ret_error));
+    return close_if(source,
+                    pg_source_open_stream(source, stored, start, stop_fd, ret_identity, ret_error));
 }
 
 static void count_received(struct pg_source *source)
@@ -201,8 +203,8 @@ static mr_status find_unsent(struct pg_source *source, struct mr_error *ret_erro
     return MR_ERR_POISON;
 }
 
-static mr_status describe(void *context, const struct mr_transaction *transaction,
-                          struct mr_relation *view, struct mr_error *ret_error)
+static mr_status pg_source_describe(void *context, const struct mr_transaction *transaction,
+                                    struct mr_relation *view, struct mr_error *ret_error)
 {
     return mr_pg_catalog_describe(context, transaction, view, ret_error);
 }
@@ -248,7 +250,7 @@ static mr_status answer_question(struct pg_source *source, struct mr_error *ret_
     return status;
 }
 
-static mr_status take_message(struct pg_source *source, struct mr_error *ret_error)
+static mr_status pg_source_take_message(struct pg_source *source, struct mr_error *ret_error)
 {
     mr_status status = mr_pg_receive(source->conn, &source->message, &source->reads, ret_error);
     if (MR_UNLIKELY(status != MR_OK)) {
@@ -271,7 +273,7 @@ static mr_status take_in_order(struct pg_source *source, struct mr_error *ret_er
     if (!mr_reselect_has_room(source->reselect)) {
         return MR_AGAIN;
     }
-    MR_TRY(take_message(source, ret_error));
+    MR_TRY(pg_source_take_message(source, ret_error));
     source->pending = !mr_reselect_put(source->reselect, source->message);
     return MR_OK;
 }
@@ -303,7 +305,7 @@ static mr_status receive(struct pg_source *source, const struct mr_source_handle
                 continue;
             }
         } else if (!source->pending) {
-            MR_TRY(take_message(source, ret_error));
+            MR_TRY(pg_source_take_message(source, ret_error));
         } else if (mr_pg_catalog_asks(&source->catalog)) {
             return answer_question(source, ret_error);
         }
@@ -323,7 +325,7 @@ static mr_status receive(struct pg_source *source, const struct mr_source_handle
 static mr_status pg_source_receive(struct mr_source *base, const struct mr_source_handler *handler,
                                    struct mr_error *ret_error)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     MR_ASSERT(source->conn != NULL);
     source->handler = handler;
     const struct mr_source_handler *taker = mr_rejoin_handler(&source->rejoin, handler);
@@ -345,7 +347,7 @@ static mr_status pg_source_receive(struct mr_source *base, const struct mr_sourc
 
 void mr_pg_source_heed(struct mr_source *base, const struct mr_pg_seen *seen)
 {
-    source_of(base)->seen = seen;
+    pg_source_of(base)->seen = seen;
 }
 
 static mr_status leave_if_seen(struct pg_source *source, int64_t now_ns, struct mr_error *ret_error)
@@ -386,7 +388,7 @@ static void close_asked(struct pg_source *source, int64_t now_ns)
 static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool ping,
                                    struct mr_error *ret_error)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     int64_t now_ns = mr_monotonic_ns();
     MR_TRY(leave_if_seen(source, now_ns, ret_error));
     close_asked(source, now_ns);
@@ -397,14 +399,14 @@ static mr_status pg_source_confirm(struct mr_source *base, mr_lsn flushed, bool 
 
 static int pg_source_descriptor(const struct mr_source *base)
 {
-    const struct pg_source *source = source_of(base);
+    const struct pg_source *source = pg_source_of(base);
     int socket = mr_pg_socket(source->conn);
     return source->reselect == NULL ? socket : mr_reselect_descriptor(source->reselect, socket);
 }
 
 static void pg_source_close(struct mr_source *base, int64_t deadline_ns)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     if (source->conn == NULL) {
         return;
     }
@@ -438,8 +440,8 @@ void mr_pg_tables_done(struct mr_pg_tables *tables)
     *tables = (struct mr_pg_tables){0};
 }
 
-static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *tables,
-                            struct mr_error *ret_error)
+static mr_status pg_source_ask_tables(struct pg_source *source, struct mr_pg_tables *tables,
+                                      struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the published tables", "nii", 0, UINT32_MAX};
     MR_TRY(begin_asking(source, ret_error));
@@ -470,9 +472,9 @@ static mr_status ask_tables(struct pg_source *source, struct mr_pg_tables *table
 mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_tables,
                               struct mr_error *ret_error)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     struct mr_pg_tables tables = {0};
-    mr_status status = ask_tables(source, &tables, ret_error);
+    mr_status status = pg_source_ask_tables(source, &tables, ret_error);
     if (status != MR_OK) {
         end_asking(source);
         return status;
@@ -483,14 +485,14 @@ mr_status mr_pg_source_tables(struct mr_source *base, struct mr_pg_tables *ret_t
 
 struct mr_pg_conn *mr_pg_source_conn(const struct mr_source *base)
 {
-    return source_of(base)->conn;
+    return pg_source_of(base)->conn;
 }
 
 mr_status mr_pg_source_identify(const struct mr_source *base, const struct mr_checkpoint *stored,
                                 mr_lsn start, struct mr_server_position *ret_server,
                                 struct mr_error *ret_error)
 {
-    const struct pg_source *source = source_of(base);
+    const struct pg_source *source = pg_source_of(base);
     MR_TRY(mr_pg_identify(source->conn, &source->options, stored, start, ret_server, ret_error));
     return mr_rejoin_refuses(&source->rejoin, stored, ret_server)
                ? mr_checkpoint_refuse(stored, ret_server, ret_error)
@@ -499,24 +501,24 @@ mr_status mr_pg_source_identify(const struct mr_source *base, const struct mr_ch
 
 const struct mr_pg_source_options *mr_pg_source_options(const struct mr_source *base)
 {
-    return &source_of(base)->options;
+    return &pg_source_of(base)->options;
 }
 
 struct mr_pg_home *mr_pg_source_home(struct mr_source *base)
 {
-    return &source_of(base)->home;
+    return &pg_source_of(base)->home;
 }
 
 struct mr_pg_stream_state mr_pg_source_state(const struct mr_source *base,
                                              const struct mr_checkpoint *stored)
 {
-    return state_of(source_of(base), stored);
+    return pg_source_state_of(pg_source_of(base), stored);
 }
 
 mr_status mr_pg_source_read_catalog(struct mr_source *base, struct mr_pg_conn *keeper, int stop_fd,
                                     struct mr_pg_catalog **ret_catalog, struct mr_error *ret_error)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     MR_ASSERT(source->conn != NULL);
     source->stop_fd = stop_fd;
     source->slot_is_known = true;
@@ -544,7 +546,7 @@ struct mr_source *mr_pg_source_new(const struct mr_pg_source_options *options)
     source->form = mr_pg_form_new();
     source->decoder = mr_pgoutput_new();
     source->catalog.options = &source->options;
-    mr_pgoutput_set_describe(source->decoder, describe, &source->catalog);
+    mr_pgoutput_set_describe(source->decoder, pg_source_describe, &source->catalog);
     source->stop_fd = -1;
     source->database = MR_STRDUP("");
     return &source->base;
@@ -560,7 +562,7 @@ void mr_pg_source_reselect(struct mr_source *base,
                                          uint32_t column),
                            void *context)
 {
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     source->asker = mr_reselect_thread_new(&source->options, &source->home);
     source->reselect =
         mr_reselect_new(&(struct mr_reselect_wiring){.options = &source->options.reselect,
@@ -577,7 +579,7 @@ void mr_pg_source_free(struct mr_source *base)
     if (base == NULL) {
         return;
     }
-    struct pg_source *source = source_of(base);
+    struct pg_source *source = pg_source_of(base);
     mr_reselect_free(source->reselect);
     mr_reselect_thread_free(source->asker);
     mr_pg_close(source->conn);
@@ -593,10 +595,10 @@ void mr_pg_source_free(struct mr_source *base)
 
 struct mr_pg_form *mr_pg_source_form(const struct mr_source *base)
 {
-    return source_of(base)->form;
+    return pg_source_of(base)->form;
 }
 
 const char *mr_pg_source_database(const struct mr_source *base)
 {
-    return source_of(base)->database;
+    return pg_source_of(base)->database;
 }

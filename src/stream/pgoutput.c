@@ -660,8 +660,8 @@ static struct mr_position next_position(const struct mr_pgoutput *decoder)
     };
 }
 
-static struct mr_change change_of(const struct decoding *decoding, enum mr_op op,
-                                  const struct mr_relation *relation)
+static struct mr_change pgoutput_change_of(const struct decoding *decoding, enum mr_op op,
+                                           const struct mr_relation *relation)
 {
     return (struct mr_change){
         .op = op,
@@ -672,7 +672,7 @@ static struct mr_change change_of(const struct decoding *decoding, enum mr_op op
     };
 }
 
-static mr_status hand_over(struct decoding *decoding, const struct mr_change *change)
+static mr_status pgoutput_hand_over(struct decoding *decoding, const struct mr_change *change)
 {
     MR_TRY(expect_end(decoding));
     const struct mr_source_handler *handler = decoding->handler;
@@ -690,9 +690,9 @@ static mr_status decode_insert(struct decoding *decoding)
     uint8_t kind = mr_reader_u8(&decoding->reader);
     require(decoding, kind == MR_TUPLE_NEW, "no new row where one must be");
     read_tuple(decoding, relation->column_count, after);
-    struct mr_change change = change_of(decoding, MR_OP_INSERT, relation);
+    struct mr_change change = pgoutput_change_of(decoding, MR_OP_INSERT, relation);
     change.after = (struct mr_tuple){.kind = MR_TUPLE_NEW, .values = after};
-    return hand_over(decoding, &change);
+    return pgoutput_hand_over(decoding, &change);
 }
 
 /* Update: Byte1('U') Int32(relation OID) [Byte1('K' | 'O') TupleData] Byte1('N') TupleData */
@@ -701,7 +701,7 @@ static mr_status decode_update(struct decoding *decoding)
     const struct mr_relation *relation;
     MR_TRY(read_row_relation(decoding, &relation));
     struct mr_pgoutput *decoder = decoding->decoder;
-    struct mr_change change = change_of(decoding, MR_OP_UPDATE, relation);
+    struct mr_change change = pgoutput_change_of(decoding, MR_OP_UPDATE, relation);
     uint8_t kind = mr_reader_u8(&decoding->reader);
     if (kind == MR_TUPLE_KEY || kind == MR_TUPLE_FULL) {
         read_tuple(decoding, relation->column_count, decoder->before);
@@ -711,7 +711,7 @@ static mr_status decode_update(struct decoding *decoding)
     require(decoding, kind == MR_TUPLE_NEW, "no new row where one must be");
     read_tuple(decoding, relation->column_count, decoder->after);
     change.after = (struct mr_tuple){.kind = MR_TUPLE_NEW, .values = decoder->after};
-    return hand_over(decoding, &change);
+    return pgoutput_hand_over(decoding, &change);
 }
 
 /* Delete: Byte1('D') Int32(relation OID) Byte1('K' | 'O') TupleData */
@@ -724,9 +724,9 @@ static mr_status decode_delete(struct decoding *decoding)
     require(decoding, kind == MR_TUPLE_KEY || kind == MR_TUPLE_FULL,
             "no old row where one must be");
     read_tuple(decoding, relation->column_count, before);
-    struct mr_change change = change_of(decoding, MR_OP_DELETE, relation);
+    struct mr_change change = pgoutput_change_of(decoding, MR_OP_DELETE, relation);
     change.before = old_row(relation, kind, before);
-    return hand_over(decoding, &change);
+    return pgoutput_hand_over(decoding, &change);
 }
 
 static mr_status expect_announced(const struct decoding *decoding, mr_slice oids)
@@ -746,7 +746,7 @@ static mr_status expect_announced(const struct decoding *decoding, mr_slice oids
 static mr_status hand_over_truncate(struct decoding *decoding, mr_slice oids)
 {
     const struct mr_source_handler *handler = decoding->handler;
-    struct mr_change change = change_of(decoding, MR_OP_TRUNCATE, NULL);
+    struct mr_change change = pgoutput_change_of(decoding, MR_OP_TRUNCATE, NULL);
     struct mr_reader reader = mr_reader_init(oids);
     while (mr_reader_left(&reader) > 0) {
         change.relation =

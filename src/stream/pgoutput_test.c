@@ -45,7 +45,7 @@ struct seen {
 };
 
 /* Answers for one call, and notes its position when it is taken. */
-static mr_status take(struct seen *seen, struct mr_position position, uint32_t oid)
+static mr_status pgoutput_test_take(struct seen *seen, struct mr_position position, uint32_t oid)
 {
     if (++seen->calls == seen->full_at) {
         return seen->answer;
@@ -69,10 +69,11 @@ static void copy_values(struct mr_datum *to, const struct mr_tuple *tuple, uint3
     }
 }
 
-static mr_status on_change(void *context, const struct mr_change *change, struct mr_error *error)
+static mr_status pgoutput_test_on_change(void *context, const struct mr_change *change,
+                                         struct mr_error *error)
 {
     struct seen *seen = context;
-    mr_status status = take(seen, change->position, change->relation->oid);
+    mr_status status = pgoutput_test_take(seen, change->position, change->relation->oid);
     if (status != MR_OK) {
         return status == MR_FULL ? status : mr_fail(error, status, "from the handler");
     }
@@ -83,11 +84,11 @@ static mr_status on_change(void *context, const struct mr_change *change, struct
     return MR_OK;
 }
 
-static mr_status on_message(void *context, const struct mr_message_event *message,
-                            struct mr_error *error)
+static mr_status pgoutput_test_on_message(void *context, const struct mr_message_event *message,
+                                          struct mr_error *error)
 {
     struct seen *seen = context;
-    mr_status status = take(seen, message->position, 0);
+    mr_status status = pgoutput_test_take(seen, message->position, 0);
     if (status != MR_OK) {
         return status == MR_FULL ? status : mr_fail(error, status, "from the handler");
     }
@@ -96,8 +97,8 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     return MR_OK;
 }
 
-static mr_status on_begin(void *context, const struct mr_transaction *transaction,
-                          struct mr_error *ret_error)
+static mr_status pgoutput_test_on_begin(void *context, const struct mr_transaction *transaction,
+                                        struct mr_error *ret_error)
 {
     (void)ret_error;
     struct seen *seen = context;
@@ -111,8 +112,8 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     return MR_OK;
 }
 
-static mr_status on_commit(void *context, const struct mr_transaction *transaction,
-                           struct mr_error *ret_error)
+static mr_status pgoutput_test_on_commit(void *context, const struct mr_transaction *transaction,
+                                         struct mr_error *ret_error)
 {
     (void)ret_error;
     struct seen *seen = context;
@@ -126,7 +127,7 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
     return MR_OK;
 }
 
-static void on_relation_end(void *context, const struct mr_relation *relation)
+static void pgoutput_test_on_relation_end(void *context, const struct mr_relation *relation)
 {
     struct seen *seen = context;
     seen->relation_ends++;
@@ -134,16 +135,16 @@ static void on_relation_end(void *context, const struct mr_relation *relation)
     snprintf(seen->ended_table, sizeof(seen->ended_table), "%s", relation->table);
 }
 
-static int setup(void **state)
+static int pgoutput_test_setup(void **state)
 {
     struct seen *seen = calloc(1, sizeof(*seen));
     seen->handler = (struct mr_source_handler){
         .context = seen,
-        .change = on_change,
-        .message = on_message,
-        .begin = on_begin,
-        .commit = on_commit,
-        .relation_end = on_relation_end,
+        .change = pgoutput_test_on_change,
+        .message = pgoutput_test_on_message,
+        .begin = pgoutput_test_on_begin,
+        .commit = pgoutput_test_on_commit,
+        .relation_end = pgoutput_test_on_relation_end,
     };
     seen->answer = MR_FULL;
     seen->decoder = mr_pgoutput_new();
@@ -151,7 +152,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int pgoutput_test_teardown(void **state)
 {
     struct seen *seen = *state;
     mr_pgoutput_free(seen->decoder);
@@ -208,29 +209,29 @@ static void announce(struct seen *seen, uint32_t oid, const char *table)
     assert_ok(seen, &wire);
 }
 
-static void begin(struct seen *seen, mr_lsn commit_lsn)
+static void pgoutput_test_begin(struct seen *seen, mr_lsn commit_lsn)
 {
     struct mr_wire wire;
     mr_wire_begin(&wire, commit_lsn, 77);
     assert_ok(seen, &wire);
 }
 
-static void commit(struct seen *seen, mr_lsn commit_lsn)
+static void pgoutput_test_commit(struct seen *seen, mr_lsn commit_lsn)
 {
     struct mr_wire wire;
     mr_wire_commit(&wire, commit_lsn, commit_lsn + 0x30);
     assert_ok(seen, &wire);
 }
 
-static void open_transaction(struct seen *seen)
+static void pgoutput_test_open_transaction(struct seen *seen)
 {
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     announce(seen, OID, "t");
     announce(seen, OID + 1, "u");
     announce(seen, OID + 2, "v");
 }
 
-static void insert(struct seen *seen)
+static void pgoutput_test_insert(struct seen *seen)
 {
     struct mr_wire wire;
     mr_wire_insert(&wire, OID, row, 2);
@@ -238,7 +239,7 @@ static void insert(struct seen *seen)
 }
 
 /* By memcmp, which the address sanitizer watches. */
-static void assert_bytes(const uint8_t *bytes, size_t len, const char *text)
+static void pgoutput_test_assert_bytes(const uint8_t *bytes, size_t len, const char *text)
 {
     assert_int_equal(len, strlen(text));
     assert_true(memcmp(bytes, text, len) == 0);
@@ -247,7 +248,7 @@ static void assert_bytes(const uint8_t *bytes, size_t len, const char *text)
 static void assert_datum(struct mr_datum datum, enum mr_datum_kind kind, const char *bytes)
 {
     assert_int_equal(datum.kind, kind);
-    assert_bytes(datum.data, datum.len, bytes);
+    pgoutput_test_assert_bytes(datum.data, datum.len, bytes);
 }
 
 static void assert_no_datum(struct mr_datum datum, enum mr_datum_kind kind)
@@ -259,14 +260,14 @@ static void assert_no_datum(struct mr_datum datum, enum mr_datum_kind kind)
 
 static void assert_slice(mr_slice slice, const char *text)
 {
-    assert_bytes(slice.data, slice.len, text);
+    pgoutput_test_assert_bytes(slice.data, slice.len, text);
 }
 
 static void test_decode_transaction(void **state)
 {
     struct seen *seen = *state;
     assert_false(mr_pgoutput_in_transaction(seen->decoder));
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     assert_true(mr_pgoutput_in_transaction(seen->decoder));
     assert_int_equal(seen->begins, 1);
     assert_int_equal(seen->transaction.commit_lsn, COMMIT_LSN);
@@ -276,7 +277,7 @@ static void test_decode_transaction(void **state)
     assert_int_equal(seen->transaction.xid, 77);
     assert_int_equal(seen->transaction.origin.len, 0);
     assert_int_equal(seen->transaction.origin_lsn, 0);
-    commit(seen, COMMIT_LSN);
+    pgoutput_test_commit(seen, COMMIT_LSN);
     assert_false(mr_pgoutput_in_transaction(seen->decoder));
     assert_int_equal(seen->commits, 1);
     assert_int_equal(seen->transaction.commit_lsn, COMMIT_LSN);
@@ -284,13 +285,13 @@ static void test_decode_transaction(void **state)
     assert_int_equal(seen->transaction.xid, 77);
     /* What was handed out is valid until the next Begin. */
     assert_int_equal(seen->transaction_at->end_lsn, COMMIT_LSN + 0x30);
-    begin(seen, 0x3000);
+    pgoutput_test_begin(seen, 0x3000);
     assert_int_equal(seen->transaction.last_commit_lsn, COMMIT_LSN + 0x30);
     assert_int_equal(seen->transaction.end_lsn, 0);
-    commit(seen, 0x3000);
-    begin(seen, UINT64_MAX - 0x30);
+    pgoutput_test_commit(seen, 0x3000);
+    pgoutput_test_begin(seen, UINT64_MAX - 0x30);
     assert_int_equal(seen->transaction.last_commit_lsn, 0x3030);
-    commit(seen, UINT64_MAX - 0x30);
+    pgoutput_test_commit(seen, UINT64_MAX - 0x30);
     assert_int_equal(seen->transaction.end_lsn, UINT64_MAX);
 }
 
@@ -300,16 +301,16 @@ static void test_decode_begin_out_of_place(void **state)
     struct mr_wire wire;
     mr_wire_begin(&wire, 0, 1);
     assert_wrong(seen, &wire, "(Begin) at 0/1234: its commit LSN 0/0 is not after 0/0");
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     mr_wire_begin(&wire, 0x3000, 1);
     assert_wrong(seen, &wire, "a transaction is open already");
-    commit(seen, COMMIT_LSN);
+    pgoutput_test_commit(seen, COMMIT_LSN);
     mr_wire_begin(&wire, COMMIT_LSN, 1);
     assert_wrong(seen, &wire, "its commit LSN 0/2000 is not after 0/2000");
     mr_wire_begin(&wire, COMMIT_LSN - 1, 1);
     assert_wrong(seen, &wire, "its commit LSN 0/1FFF is not after 0/2000");
     assert_false(mr_pgoutput_in_transaction(seen->decoder));
-    begin(seen, COMMIT_LSN + 1);
+    pgoutput_test_begin(seen, COMMIT_LSN + 1);
 }
 
 static void begin_at_time(struct mr_wire *wire, uint64_t commit_lsn, int64_t time_us)
@@ -342,7 +343,7 @@ static void test_decode_begin_time_range(void **state)
         begin_at_time(&wire, 0x1000 + i, times[i].since_2000_us);
         assert_ok(seen, &wire);
         assert_true(seen->transaction.commit_time_us == times[i].since_1970_us);
-        commit(seen, 0x1000 + i);
+        pgoutput_test_commit(seen, 0x1000 + i);
     }
 }
 
@@ -362,7 +363,7 @@ static void test_decode_full_begin_and_commit_come_again(void **state)
     assert_true(mr_pgoutput_in_transaction(seen->decoder));
     assert_ok(seen, &wire);
     assert_int_equal(seen->commits, 1);
-    begin(seen, COMMIT_LSN + 1);
+    pgoutput_test_begin(seen, COMMIT_LSN + 1);
     assert_int_equal(seen->transaction.last_commit_lsn, COMMIT_LSN + 1);
 }
 
@@ -372,7 +373,7 @@ static void test_decode_commit_out_of_place(void **state)
     struct mr_wire wire;
     mr_wire_commit(&wire, COMMIT_LSN, COMMIT_LSN + 0x30);
     assert_wrong(seen, &wire, "(Commit) at 0/1234: no transaction is open");
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     mr_wire_commit(&wire, COMMIT_LSN + 1, COMMIT_LSN + 0x30);
     assert_wrong(seen, &wire, "its commit LSN 0/2001 is not Begin's 0/2000");
     mr_wire_commit(&wire, COMMIT_LSN, COMMIT_LSN);
@@ -396,27 +397,27 @@ static void test_decode_origin(void **state)
     struct mr_wire wire;
     mr_wire_origin(&wire, 0x99, "elsewhere");
     assert_wrong(seen, &wire, "(Origin) at 0/1234: no transaction is open");
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     assert_int_equal(decode_cut(seen, &wire, wire.len), MR_OK); /* its bytes are gone then */
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_slice(seen->change.transaction->origin, "elsewhere");
     assert_int_equal(seen->change.transaction->origin_lsn, 0x99);
-    commit(seen, COMMIT_LSN);
+    pgoutput_test_commit(seen, COMMIT_LSN);
     assert_slice(seen->transaction.origin, "elsewhere");
     assert_int_equal(seen->transaction.origin_lsn, 0x99);
-    begin(seen, 0x3000);
+    pgoutput_test_begin(seen, 0x3000);
     assert_int_equal(seen->transaction.origin.len, 0);
     assert_int_equal(seen->transaction.origin_lsn, 0);
     mr_wire_origin(&wire, 0, "");
     assert_ok(seen, &wire);
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_int_equal(seen->change.transaction->origin.len, 0);
 }
 
 static void test_decode_origin_length_limit(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     char name[513 + 1] = {0};
     struct mr_wire wire;
     for (size_t len = 511; len <= 513; len++) {
@@ -424,7 +425,7 @@ static void test_decode_origin_length_limit(void **state)
         mr_wire_origin(&wire, 1, name);
         if (len <= 512) {
             assert_ok(seen, &wire);
-            insert(seen);
+            pgoutput_test_insert(seen);
             assert_slice(seen->change.transaction->origin, name);
         } else {
             assert_wrong(seen, &wire, "the origin's name is too long");
@@ -437,7 +438,7 @@ static void test_decode_relation_description(void **state)
 {
     struct seen *seen = *state;
     struct mr_wire wire;
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     mr_wire_relation_head(&wire, UINT32_MAX, "Sch\"ema",
                           "t\xc3\xa4"
                           "ble",
@@ -473,7 +474,7 @@ static void test_decode_relation_empty_schema_is_pg_catalog(void **state)
 {
     struct seen *seen = *state;
     struct mr_wire wire;
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     mr_wire_relation_head(&wire, OID, "", "t", 'n', 0);
     assert_ok(seen, &wire);
     assert_ok(seen, &wire);
@@ -487,17 +488,17 @@ static void test_decode_relation_empty_schema_is_pg_catalog(void **state)
 static void test_decode_relation_identical_is_kept(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
-    insert(seen);
+    pgoutput_test_open_transaction(seen);
+    pgoutput_test_insert(seen);
     const struct mr_relation *relation = seen->change.relation;
     uint64_t allocs = mr_alloc_count();
     announce(seen, OID, "t");
-    commit(seen, COMMIT_LSN);
+    pgoutput_test_commit(seen, COMMIT_LSN);
     announce(seen, OID, "t"); /* also between transactions */
     assert_int_equal(mr_alloc_count(), allocs);
     assert_int_equal(seen->relation_ends, 0);
-    begin(seen, 0x3000);
-    insert(seen);
+    pgoutput_test_begin(seen, 0x3000);
+    pgoutput_test_insert(seen);
     assert_ptr_equal(seen->change.relation, relation);
 }
 
@@ -523,7 +524,7 @@ static void test_decode_relation_type_names(void **state)
     static const uint32_t oids[] = {70000, 70001, 70001, 70002, 25};
     struct mr_wire wire;
     mr_pgoutput_set_describe(seen->decoder, say_array, NULL);
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     for (int again = 0; again < 2; again++) {
         for (int i = 0; i < 3000 && again == 0; i++) { /* more than any relation has columns */
             mr_wire_type(&wire, 70000, "s", "mood");
@@ -569,7 +570,7 @@ static void test_decode_relation_replaced(void **state)
 {
     struct seen *seen = *state;
     struct mr_wire wire;
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     relation_version(&wire, 0);
     assert_ok(seen, &wire);
     for (unsigned version = 1; version <= 11; version++) {
@@ -587,7 +588,7 @@ static void test_decode_relation_replaced(void **state)
     }
     mr_wire_insert(&wire, OID, row, 1);
     assert_wrong(seen, &wire, "not as many values as its relation has columns");
-    insert(seen);
+    pgoutput_test_insert(seen);
 }
 
 static void test_decode_relation_identity_and_flags(void **state)
@@ -614,7 +615,7 @@ static void test_decode_relation_identity_and_flags(void **state)
 static void test_decode_relation_column_limit(void **state)
 {
     struct seen *seen = *state;
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     static const char *names[MR_COLUMNS_MAX + 1];
     static const char *values[MR_COLUMNS_MAX + 1];
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
@@ -675,7 +676,7 @@ static void test_decode_relation_cache_of_many(void **state)
     for (uint32_t i = 0; i < MANY; i++) {
         oids[i] = i < 1000 ? 16384 + i : i < 2000 ? i << 16 : i * 2654435761u;
     }
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     char table[16];
     for (uint32_t i = 0; i < MANY; i++) {
         snprintf(table, sizeof(table), "t%u", i);
@@ -764,7 +765,7 @@ static void test_decode_relation_shares_columns(void **state)
     struct seen *seen = *state;
     struct mr_wire wire;
     const struct mr_relation *of[3];
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     for (uint32_t again = 0; again < 2; again++) {
         for (uint32_t i = 0; i < 3; i++) {
             mr_wire_relation(&wire, OID + i, 'd', i == 0 ? "t" : "u", columns, 2);
@@ -800,7 +801,7 @@ static void test_decode_type_is_passed_over(void **state)
 static void test_decode_insert(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     struct mr_wire wire;
     mr_wire_insert(&wire, OID, (const char *[]){"1", NULL}, 2);
     assert_ok(seen, &wire);
@@ -822,7 +823,7 @@ static void test_decode_insert(void **state)
 static void test_decode_insert_datum_kinds(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     struct mr_wire wire;
     mr_wire_insert(&wire, OID, (const char *[]){"", mr_wire_unchanged}, 2);
     assert_ok(seen, &wire);
@@ -866,7 +867,7 @@ static void announce_identity(struct seen *seen, uint32_t oid, const char *table
 static void test_decode_update(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     struct mr_wire wire;
     const char *const values[] = {"2", mr_wire_unchanged};
     mr_wire_update(&wire, OID, 0, NULL, values, 2);
@@ -900,7 +901,7 @@ static void test_decode_update(void **state)
 static void test_decode_delete(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     struct mr_wire wire;
     mr_wire_delete(&wire, OID, 'K', (const char *[]){"1", NULL}, 2);
     assert_ok(seen, &wire);
@@ -936,7 +937,7 @@ static void test_decode_old_row_of_a_partition(void **state)
 {
     struct seen *seen = *state;
     enum { ROOT = 10, LEAF = 11, OTHER = 12 };
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     announce_identity(seen, ROOT, "root", 'f', "11");
     announce_identity(seen, OTHER, "full", 'f', "11");
     assert_old_row(seen, ROOT, MR_TUPLE_FULL);
@@ -965,7 +966,7 @@ static void test_decode_partition_with_another_identity(void **state)
     struct seen *seen = *state;
     enum { ROOT = 10, SAME = 11, OTHER = 12, NOTHING = 13 };
     struct mr_wire wire;
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     const struct {
         uint32_t oid;
         char identity;
@@ -996,7 +997,7 @@ static void test_decode_old_row_of_neighbours(void **state)
 {
     struct seen *seen = *state;
     enum { FULL = 10, KEYED = 11 };
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     announce_identity(seen, FULL, "full", 'f', "11");
     announce_identity(seen, KEYED, "keyed", 'd', "10");
     struct mr_wire wire;
@@ -1014,7 +1015,7 @@ static void test_decode_old_row_of_neighbours(void **state)
 static void test_decode_tuple_kinds(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     struct mr_wire wire;
     for (unsigned kind = 0; kind <= UINT8_MAX; kind++) {
         mr_wire_insert(&wire, OID, row, 2);
@@ -1059,15 +1060,15 @@ static void test_decode_row_out_of_place(void **state)
         mr_wire_truncate(&wire, 0, (const uint32_t[]){OID, unknown}, round == 0 ? 1 : 2);
         assert_wrong(seen, &wire, what);
         if (round == 0) {
-            begin(seen, COMMIT_LSN); /* without any relation at first */
+            pgoutput_test_begin(seen, COMMIT_LSN); /* without any relation at first */
             mr_wire_insert(&wire, OID, row, 2);
             assert_wrong(seen, &wire, "relation 4711 was not announced");
             announce(seen, OID, "t");
         }
     }
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_int_equal(seen->change.position.ordinal, 1);
-    commit(seen, COMMIT_LSN);
+    pgoutput_test_commit(seen, COMMIT_LSN);
     mr_wire_insert(&wire, OID, row, 2);
     assert_wrong(seen, &wire, "(Insert) at 0/1234: no transaction is open");
 }
@@ -1077,7 +1078,7 @@ static const uint32_t three[] = {OID + 1, OID, OID + 2};
 static void test_decode_truncate(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     struct mr_wire wire;
     for (unsigned options = 0; options <= UINT8_MAX; options++) {
         mr_wire_truncate(&wire, (uint8_t)options, three, 3);
@@ -1097,7 +1098,7 @@ static void test_decode_truncate(void **state)
     assert_int_equal(seen->change.lsn, RECORD_LSN);
     assert_int_equal(seen->change.before.kind, MR_TUPLE_NONE);
     assert_int_equal(seen->change.after.kind, MR_TUPLE_NONE);
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_int_equal(seen->change.position.ordinal, 13);
 }
 
@@ -1127,7 +1128,7 @@ static mr_status decode_large_truncate(struct seen *seen, uint32_t count)
 static void test_decode_truncate_count_limit(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     assert_int_equal(decode_large_truncate(seen, 100001), MR_ERR_PROTOCOL);
     assert_non_null(strstr(seen->error.text, "no relation, or too many"));
     assert_int_equal(decode_large_truncate(seen, 0), MR_ERR_PROTOCOL);
@@ -1135,7 +1136,7 @@ static void test_decode_truncate_count_limit(void **state)
     assert_int_equal(seen->calls, 0);
     assert_int_equal(decode_large_truncate(seen, 100000), MR_OK);
     assert_int_equal(seen->changes, 100000);
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_int_equal(seen->change.position.ordinal, 100001);
 }
 
@@ -1145,8 +1146,8 @@ static void test_decode_message_in_transaction(void **state)
     struct mr_wire wire;
     mr_wire_message(&wire, true, 0x1800, "pre", "body");
     assert_wrong(seen, &wire, "(Message) at 0/1234: no transaction is open");
-    open_transaction(seen);
-    insert(seen);
+    pgoutput_test_open_transaction(seen);
+    pgoutput_test_insert(seen);
     mr_wire_message(&wire, true, 0x1800, "pre", "body");
     assert_ok(seen, &wire);
     assert_int_equal(seen->message.lsn, 0x1800);
@@ -1160,7 +1161,7 @@ static void test_decode_message_in_transaction(void **state)
     assert_int_equal(seen->message.position.ordinal, 3);
     assert_int_equal(seen->message.prefix.len, 0);
     assert_int_equal(seen->message.content.len, 0);
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_int_equal(seen->change.position.ordinal, 4);
     mr_wire_message(&wire, false, 0x3000, "pre", "secret");
     assert_wrong(seen, &wire, "it is not transactional, but a transaction is open");
@@ -1181,9 +1182,9 @@ static void test_decode_message_between_transactions(void **state)
     assert_wrong(seen, &wire, "its LSN 0/1800 is not after 0/1800");
     mr_wire_begin(&wire, 0x17FF, 1);
     assert_wrong(seen, &wire, "its commit LSN 0/17FF is not after 0/1800");
-    begin(seen, 0x1800); /* the commit record begins where the message's ends */
+    pgoutput_test_begin(seen, 0x1800); /* the commit record begins where the message's ends */
     assert_int_equal(seen->transaction.last_commit_lsn, 0); /* a message is no commit */
-    commit(seen, 0x1800);
+    pgoutput_test_commit(seen, 0x1800);
     mr_wire_message(&wire, false, 0x1800, "pre", "body");
     assert_wrong(seen, &wire, "its LSN 0/1800 is not after 0/1800");
     mr_wire_begin(&wire, 0x1800, 1);
@@ -1199,7 +1200,7 @@ static void test_decode_message_between_transactions(void **state)
     }
 }
 
-static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+static void pgoutput_test_on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 {
     struct seen *seen = context;
     assert_false(reply_requested);
@@ -1209,10 +1210,10 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 
 static mr_counter contexts[MR_CONTEXT_OUTCOMES];
 
-static void hear(struct seen *seen, bool passes_on)
+static void pgoutput_test_hear(struct seen *seen, bool passes_on)
 {
     static const char *const names[] = {"user"};
-    seen->handler.keepalive = on_keepalive;
+    seen->handler.keepalive = pgoutput_test_on_keepalive;
     memset(contexts, 0, sizeof(contexts));
     mr_pgoutput_set_messages(seen->decoder, &(struct mr_pgoutput_messages){
                                                 .are_passed_on = passes_on,
@@ -1222,8 +1223,8 @@ static void hear(struct seen *seen, bool passes_on)
                                             });
 }
 
-static void say(struct seen *seen, bool transactional, uint64_t lsn, const char *prefix,
-                const char *content)
+static void pgoutput_test_say(struct seen *seen, bool transactional, uint64_t lsn,
+                              const char *prefix, const char *content)
 {
     struct mr_wire wire;
     mr_wire_message(&wire, transactional, lsn, prefix, content);
@@ -1254,32 +1255,32 @@ static void test_decode_context(void **state)
     struct seen *seen = *state;
     for (unsigned passes_on = 0; passes_on < 2; passes_on++) {
         mr_lsn commit_lsn = COMMIT_LSN + passes_on * 0x1000;
-        hear(seen, passes_on == 1);
+        pgoutput_test_hear(seen, passes_on == 1);
         seen->messages = 0;
-        begin(seen, commit_lsn);
+        pgoutput_test_begin(seen, commit_lsn);
         struct mr_wire wire;
         mr_wire_relation(&wire, OID, 'd', "t", columns, 2);
         assert_ok(seen, &wire);
         unsigned step = passes_on; /* that a message takes */
         assert_row(seen, NULL, 1);
-        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
+        pgoutput_test_say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
         assert_row(seen, "a", 2 + step);
         assert_row(seen, "a", 3 + step);
-        say(seen, true, 0x1300, "other", "{\"user\":\"x\"}");
-        say(seen, true, 0x1300, MR_CONTEXT_PREFIX "s", "{\"user\":\"x\"}");
-        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"secret\",}");
+        pgoutput_test_say(seen, true, 0x1300, "other", "{\"user\":\"x\"}");
+        pgoutput_test_say(seen, true, 0x1300, MR_CONTEXT_PREFIX "s", "{\"user\":\"x\"}");
+        pgoutput_test_say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"secret\",}");
         assert_row(seen, "a", 4 + 4 * step);
-        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"b\"}");
+        pgoutput_test_say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"b\"}");
         assert_row(seen, "b", 5 + 5 * step);
-        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{}");
+        pgoutput_test_say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{}");
         assert_row(seen, NULL, 6 + 6 * step);
-        say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"c\"}");
-        commit(seen, commit_lsn);
+        pgoutput_test_say(seen, true, 0x1300, MR_CONTEXT_PREFIX, "{\"user\":\"c\"}");
+        pgoutput_test_commit(seen, commit_lsn);
         assert_int_equal(seen->messages, passes_on ? 7 : 0);
         assert_int_equal(seen->message.is_context, passes_on);
-        begin(seen, commit_lsn + 0x100);
+        pgoutput_test_begin(seen, commit_lsn + 0x100);
         assert_row(seen, NULL, 1);
-        commit(seen, commit_lsn + 0x100);
+        pgoutput_test_commit(seen, commit_lsn + 0x100);
         assert_int_equal(contexts[MR_CONTEXT_TAKEN], 4);
         assert_int_equal(contexts[MR_CONTEXT_MALFORMED], 1);
         assert_int_equal(contexts[MR_CONTEXT_TOO_LARGE] + contexts[MR_CONTEXT_ALONE], 0);
@@ -1291,21 +1292,21 @@ static void test_decode_context(void **state)
 static void test_decode_context_alone(void **state)
 {
     struct seen *seen = *state;
-    hear(seen, false);
-    say(seen, false, 0x1800, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
-    say(seen, false, 0x1900, "other", "x");
+    pgoutput_test_hear(seen, false);
+    pgoutput_test_say(seen, false, 0x1800, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
+    pgoutput_test_say(seen, false, 0x1900, "other", "x");
     assert_int_equal(seen->calls, 0);
     assert_int_equal(seen->keepalives, 2);
     assert_int_equal(seen->server_end, 0x1900);
     assert_int_equal(contexts[MR_CONTEXT_ALONE], 1);
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     assert_row(seen, NULL, 1);
     struct mr_wire wire;
     mr_wire_message(&wire, false, 0x1950, MR_CONTEXT_PREFIX, "{\"user\":\"secret\"}");
     assert_wrong(seen, &wire, "it is not transactional, but a transaction is open");
-    commit(seen, COMMIT_LSN);
-    hear(seen, true);
-    say(seen, false, 0x3000, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
+    pgoutput_test_commit(seen, COMMIT_LSN);
+    pgoutput_test_hear(seen, true);
+    pgoutput_test_say(seen, false, 0x3000, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
     assert_true(seen->message.is_context);
     assert_int_equal(seen->message.position.commit_lsn, 0x3000);
     assert_int_equal(contexts[MR_CONTEXT_ALONE], 1);
@@ -1315,8 +1316,8 @@ static void test_decode_context_alone(void **state)
 static void test_decode_context_full(void **state)
 {
     struct seen *seen = *state;
-    hear(seen, true);
-    open_transaction(seen);
+    pgoutput_test_hear(seen, true);
+    pgoutput_test_open_transaction(seen);
     struct mr_wire wire;
     mr_wire_message(&wire, true, 0x1100, MR_CONTEXT_PREFIX, "{\"user\":\"a\"}");
     seen->calls = 0;
@@ -1436,7 +1437,7 @@ static void test_decode_full_at_each_call(void **state)
 static void test_decode_truncate_full_at_second(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     struct mr_wire wire;
     mr_wire_truncate(&wire, 3, three, 3);
     seen->full_at = 2;
@@ -1449,7 +1450,7 @@ static void test_decode_truncate_full_at_second(void **state)
         assert_int_equal(seen->positions[i].ordinal, ordinals[i]);
         assert_int_equal(seen->relations[i], three[ordinals[i] - 1]);
     }
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_int_equal(seen->change.position.ordinal, 4);
 }
 
@@ -1462,14 +1463,14 @@ static void test_decode_passes_on_what_the_handler_answers(void **state)
     mr_wire_message(&wire, false, 0x1000, "p", "c");
     assert_int_equal(decode(seen, &wire), MR_ERR_POISON);
     assert_string_equal(seen->error.text, "from the handler");
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     seen->full_at = 2;
     mr_wire_insert(&wire, OID, row, 2);
     assert_int_equal(decode(seen, &wire), MR_ERR_POISON);
     seen->full_at = 3;
     mr_wire_message(&wire, true, 0x1000, "p", "c");
     assert_int_equal(decode(seen, &wire), MR_ERR_POISON);
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_int_equal(seen->change.position.ordinal, 1);
 }
 
@@ -1594,7 +1595,7 @@ static void sample_setup(struct seen *seen, size_t sample, struct mr_wire *wire)
 {
     mr_pgoutput_reset(seen->decoder, &seen->handler);
     if (samples[sample].in_transaction) {
-        open_transaction(seen);
+        pgoutput_test_open_transaction(seen);
     }
     samples[sample].build(wire);
 }
@@ -1718,7 +1719,7 @@ static void test_decode_every_byte_replaced(void **state)
 static void test_decode_unknown_types(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     static const char known[] = "BCRYOIUDTM";
     for (unsigned type = 0; type <= UINT8_MAX; type++) {
         if (memchr(known, (int)type, sizeof(known) - 1) != NULL) {
@@ -1762,23 +1763,23 @@ static void test_reset_forgets(void **state)
     struct seen *seen = *state;
     mr_pgoutput_reset(seen->decoder, &seen->handler); /* nothing there yet */
     assert_int_equal(seen->relation_ends, 0);
-    open_transaction(seen);
-    insert(seen);
-    commit(seen, COMMIT_LSN);
-    begin(seen, 0x3000);
+    pgoutput_test_open_transaction(seen);
+    pgoutput_test_insert(seen);
+    pgoutput_test_commit(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, 0x3000);
     mr_pgoutput_reset(seen->decoder, &seen->handler);
     assert_int_equal(seen->relation_ends, 3);
     assert_false(mr_pgoutput_in_transaction(seen->decoder));
     struct mr_wire wire;
     mr_wire_message(&wire, false, 0x10, "p", "c"); /* the stream begins again further back */
     assert_ok(seen, &wire);
-    begin(seen, COMMIT_LSN);
+    pgoutput_test_begin(seen, COMMIT_LSN);
     assert_int_equal(seen->transaction.last_commit_lsn, 0);
     mr_wire_insert(&wire, OID, row, 2);
     assert_wrong(seen, &wire, "relation 4711 was not announced");
     announce(seen, OID, "t");
     assert_int_equal(seen->relation_ends, 3);
-    insert(seen);
+    pgoutput_test_insert(seen);
     assert_int_equal(seen->change.position.ordinal, 1);
 }
 
@@ -1791,7 +1792,7 @@ static void test_free_null(void **state)
 static void test_decode_allocates_nothing_per_row(void **state)
 {
     struct seen *seen = *state;
-    open_transaction(seen);
+    pgoutput_test_open_transaction(seen);
     static struct mr_wire wires[5];
     sample_insert(&wires[0]);
     sample_update_full(&wires[1]);
@@ -1806,7 +1807,8 @@ static void test_decode_allocates_nothing_per_row(void **state)
     assert_int_equal(seen->calls, 8000);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, pgoutput_test_setup, pgoutput_test_teardown)
 
 int main(void)
 {

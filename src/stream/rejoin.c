@@ -6,7 +6,7 @@ static bool compares(const struct mr_rejoin *rejoin)
 }
 
 /* The place was reached: what comes from now on is new, or was handed on by this process. */
-static void pass(struct mr_rejoin *rejoin)
+static void rejoin_pass(struct mr_rejoin *rejoin)
 {
     rejoin->state = rejoin->has_last ? MR_REJOIN_NONE : MR_REJOIN_REFUSED;
 }
@@ -21,12 +21,12 @@ mr_status mr_rejoin_look(const struct mr_rejoin *rejoin, struct mr_error *ret_er
                          MR_LSN_ARGS(rejoin->start));
 }
 
-static mr_status on_begin(void *context, const struct mr_transaction *transaction,
-                          struct mr_error *ret_error)
+static mr_status rejoin_on_begin(void *context, const struct mr_transaction *transaction,
+                                 struct mr_error *ret_error)
 {
     struct mr_rejoin *rejoin = context;
     if (compares(rejoin) && transaction->commit_lsn >= rejoin->end) {
-        pass(rejoin);
+        rejoin_pass(rejoin);
     }
     if (compares(rejoin)) {
         bool is_last = transaction->commit_lsn == rejoin->last.lsn;
@@ -41,20 +41,20 @@ static mr_status on_begin(void *context, const struct mr_transaction *transactio
     return rejoin->next->begin(rejoin->next->context, transaction, ret_error);
 }
 
-static mr_status on_change(void *context, const struct mr_change *change,
-                           struct mr_error *ret_error)
+static mr_status rejoin_on_change(void *context, const struct mr_change *change,
+                                  struct mr_error *ret_error)
 {
     const struct mr_rejoin *rejoin = context;
     return compares(rejoin) ? MR_OK
                             : rejoin->next->change(rejoin->next->context, change, ret_error);
 }
 
-static mr_status on_message(void *context, const struct mr_message_event *message,
-                            struct mr_error *ret_error)
+static mr_status rejoin_on_message(void *context, const struct mr_message_event *message,
+                                   struct mr_error *ret_error)
 {
     struct mr_rejoin *rejoin = context;
     if (compares(rejoin) && message->transaction == NULL && message->lsn > rejoin->end) {
-        pass(rejoin);
+        rejoin_pass(rejoin);
     }
     if (compares(rejoin)) {
         return MR_OK;
@@ -63,8 +63,8 @@ static mr_status on_message(void *context, const struct mr_message_event *messag
     return rejoin->next->message(rejoin->next->context, message, ret_error);
 }
 
-static mr_status on_commit(void *context, const struct mr_transaction *transaction,
-                           struct mr_error *ret_error)
+static mr_status rejoin_on_commit(void *context, const struct mr_transaction *transaction,
+                                  struct mr_error *ret_error)
 {
     struct mr_rejoin *rejoin = context;
     if (!compares(rejoin)) {
@@ -78,14 +78,14 @@ static mr_status on_commit(void *context, const struct mr_transaction *transacti
 }
 
 /* All that commits before `server_end` was sent (walsender.c, XLogSendLogical). */
-static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
+static void rejoin_on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
 {
     struct mr_rejoin *rejoin = context;
     bool asks = reply_requested;
     if (compares(rejoin) && rejoin->running == 0) {
         bool is_after_last = server_end > rejoin->last.lsn;
         if (server_end >= rejoin->end || (is_after_last && !rejoin->has_last)) {
-            pass(rejoin);
+            rejoin_pass(rejoin);
             asks = true; /* what was held back can be confirmed */
         }
     }
@@ -97,15 +97,15 @@ static void on_keepalive(void *context, mr_lsn server_end, bool reply_requested)
     }
 }
 
-static void on_relation_end(void *context, const struct mr_relation *relation)
+static void rejoin_on_relation_end(void *context, const struct mr_relation *relation)
 {
     const struct mr_rejoin *rejoin = context;
     rejoin->next->relation_end(rejoin->next->context, relation);
 }
 
 /* The place, the last transaction and the slot are those of the connection before. */
-static bool is_same(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
-                    const struct mr_server_position *server)
+static bool rejoin_is_same(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
+                           const struct mr_server_position *server)
 {
     return stored->end_lsn == rejoin->start && stored->last.lsn == rejoin->last.lsn &&
            server->slot_confirmed == rejoin->slot_confirmed;
@@ -114,7 +114,8 @@ static bool is_same(const struct mr_rejoin *rejoin, const struct mr_checkpoint *
 bool mr_rejoin_refuses(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
                        const struct mr_server_position *server)
 {
-    return rejoin->state == MR_REJOIN_REFUSED && stored != NULL && is_same(rejoin, stored, server);
+    return rejoin->state == MR_REJOIN_REFUSED && stored != NULL &&
+           rejoin_is_same(rejoin, stored, server);
 }
 
 mr_lsn mr_rejoin_begin(struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
@@ -129,7 +130,7 @@ mr_lsn mr_rejoin_begin(struct mr_rejoin *rejoin, const struct mr_checkpoint *sto
     }
     bool is_partial = is_first && stored->position.ordinal != 0;
     mr_lsn position = is_partial ? stored->position.commit_lsn : 0;
-    bool is_passed = rejoin->passes_last && is_same(rejoin, stored, server);
+    bool is_passed = rejoin->passes_last && rejoin_is_same(rejoin, stored, server);
     *rejoin = (struct mr_rejoin){.state = MR_REJOIN_COMPARES,
                                  .last = stored->last,
                                  .start = start,
@@ -151,12 +152,12 @@ const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
     rejoin->handler = (struct mr_source_handler){.context = rejoin,
                                                  .hold = handler->hold,
                                                  .sent_us = handler->sent_us,
-                                                 .change = on_change,
-                                                 .message = on_message,
-                                                 .begin = on_begin,
-                                                 .commit = on_commit,
-                                                 .keepalive = on_keepalive,
-                                                 .relation_end = on_relation_end};
+                                                 .change = rejoin_on_change,
+                                                 .message = rejoin_on_message,
+                                                 .begin = rejoin_on_begin,
+                                                 .commit = rejoin_on_commit,
+                                                 .keepalive = rejoin_on_keepalive,
+                                                 .relation_end = rejoin_on_relation_end};
     return &rejoin->handler;
 }
 

@@ -29,8 +29,8 @@ static mr_status take_change(void *context, const struct mr_change *change,
     return MR_OK;
 }
 
-static mr_status take_message(void *context, const struct mr_message_event *message,
-                              struct mr_error *ret_error)
+static mr_status rejoin_test_take_message(void *context, const struct mr_message_event *message,
+                                          struct mr_error *ret_error)
 {
     (void)message;
     (void)ret_error;
@@ -72,7 +72,7 @@ struct scene {
     struct mr_error error;
 };
 
-static void begin(struct scene *scene, mr_lsn slot)
+static void rejoin_test_begin(struct scene *scene, mr_lsn slot)
 {
     scene->stored = (struct mr_checkpoint){
         .identity = {.publication = "p", .tables = 5},
@@ -84,7 +84,7 @@ static void begin(struct scene *scene, mr_lsn slot)
         .identity = scene->stored.identity, .slot_exists = true, .slot_confirmed = slot};
 }
 
-static mr_lsn join(struct scene *scene)
+static mr_lsn rejoin_test_join(struct scene *scene)
 {
     return mr_rejoin_begin(&scene->rejoin, &scene->stored, &scene->server, END, true);
 }
@@ -107,12 +107,12 @@ static mr_status send_transaction(const struct mr_source_handler *handler, const
     return handler->commit(handler->context, &transaction, error);
 }
 
-static mr_status send_all(struct scene *scene, const struct sent *sent)
+static mr_status rejoin_test_send_all(struct scene *scene, const struct sent *sent)
 {
     const struct mr_source_handler handler = {.context = &scene->taken,
                                               .begin = take_begin,
                                               .change = take_change,
-                                              .message = take_message,
+                                              .message = rejoin_test_take_message,
                                               .commit = take_commit,
                                               .keepalive = take_keepalive};
     mr_status status = MR_OK;
@@ -184,9 +184,9 @@ static void test_what_may_come_again(void **state)
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct scene scene = {0};
-        begin(&scene, cases[i].slot);
-        assert_int_equal(join(&scene), cases[i].slot > LAST ? cases[i].slot : LAST);
-        mr_status status = send_all(&scene, cases[i].sent);
+        rejoin_test_begin(&scene, cases[i].slot);
+        assert_int_equal(rejoin_test_join(&scene), cases[i].slot > LAST ? cases[i].slot : LAST);
+        mr_status status = rejoin_test_send_all(&scene, cases[i].sent);
         if (status != (cases[i].is_same ? MR_OK : MR_ERR_TRANSIENT) ||
             scene.taken.begins != cases[i].new_begins ||
             scene.taken.changes != cases[i].new_begins ||
@@ -203,13 +203,13 @@ static void test_nothing_is_confirmed_before_the_end(void **state)
 {
     (void)state;
     struct scene scene = {0};
-    begin(&scene, 700);
-    join(&scene);
+    rejoin_test_begin(&scene, 700);
+    rejoin_test_join(&scene);
     assert_int_equal(mr_rejoin_confirms(&scene.rejoin, END), 700);
-    assert_int_equal(send_all(&scene, (const struct sent[]){DELIVERED, {0}}), MR_OK);
+    assert_int_equal(rejoin_test_send_all(&scene, (const struct sent[]){DELIVERED, {0}}), MR_OK);
     assert_int_equal(mr_rejoin_confirms(&scene.rejoin, END), 700);
     assert_int_equal(scene.taken.asked, 0);
-    assert_int_equal(send_all(&scene, (const struct sent[]){ALIVE(END), {0}}), MR_OK);
+    assert_int_equal(rejoin_test_send_all(&scene, (const struct sent[]){ALIVE(END), {0}}), MR_OK);
     assert_int_equal(mr_rejoin_confirms(&scene.rejoin, END), END);
     assert_int_equal(scene.taken.asked, 1);
 }
@@ -218,9 +218,10 @@ static void test_a_refusal_holds_for_its_place(void **state)
 {
     (void)state;
     struct scene scene = {0};
-    begin(&scene, 700);
-    join(&scene);
-    assert_int_equal(send_all(&scene, (const struct sent[]){NEW, {0}}), MR_ERR_TRANSIENT);
+    rejoin_test_begin(&scene, 700);
+    rejoin_test_join(&scene);
+    assert_int_equal(rejoin_test_send_all(&scene, (const struct sent[]){NEW, {0}}),
+                     MR_ERR_TRANSIENT);
     assert_int_equal(mr_rejoin_confirms(&scene.rejoin, END), 700);
     mr_rejoin_end(&scene.rejoin);
     assert_true(mr_rejoin_refuses(&scene.rejoin, &scene.stored, &scene.server));
@@ -248,13 +249,13 @@ static void test_nothing_comes_before_a_part_that_was_delivered(void **state)
     const struct sent other[] = {DELIVERED, ALIVE(1400), {TRANSACTION, 1450, 9, 9}, {0}};
     for (int i = 0; i < 3; i++) {
         struct scene scene = {0};
-        begin(&scene, 700);
+        rejoin_test_begin(&scene, 700);
         scene.stored.position = (struct mr_position){.commit_lsn = 1500, .ordinal = 3};
         bool is_first = i != 2; /* what this process has handed on comes again, too */
         assert_int_equal(
             mr_rejoin_begin(&scene.rejoin, &scene.stored, &scene.server, END, is_first), LAST);
         bool is_refused = i == 1;
-        assert_int_equal(send_all(&scene, i == 0 ? rest : other),
+        assert_int_equal(rejoin_test_send_all(&scene, i == 0 ? rest : other),
                          is_refused ? MR_ERR_TRANSIENT : MR_OK);
         assert_int_equal(scene.taken.begins, !is_refused);
         assert_int_equal(mr_rejoin_confirms(&scene.rejoin, END), is_refused ? 700 : END);
@@ -267,11 +268,11 @@ static void test_no_row_comes_where_none_was_delivered(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct scene scene = {0};
-        begin(&scene, 700);
+        rejoin_test_begin(&scene, 700);
         scene.stored.last = mr_identity_no_commit(&scene.stored.identity);
-        assert_int_equal(join(&scene), 700);
+        assert_int_equal(rejoin_test_join(&scene), 700);
         const struct sent sent[] = {{i == 0 ? EMPTY : TRANSACTION, 900, 8, 8}, NEW, {0}};
-        assert_int_equal(send_all(&scene, sent), i == 0 ? MR_OK : MR_ERR_TRANSIENT);
+        assert_int_equal(rejoin_test_send_all(&scene, sent), i == 0 ? MR_OK : MR_ERR_TRANSIENT);
     }
 }
 
@@ -280,8 +281,8 @@ static void test_what_was_delivered_need_not_be_read(void **state)
 {
     (void)state;
     struct scene scene = {0};
-    begin(&scene, 700);
-    join(&scene);
+    rejoin_test_begin(&scene, 700);
+    rejoin_test_join(&scene);
     const struct mr_source_handler none = {.keepalive = take_keepalive, .context = &scene.taken};
     const struct mr_source_handler *taker = mr_rejoin_handler(&scene.rejoin, &none);
     assert_false(mr_rejoin_passes(&scene.rejoin)); /* the server's own failure, somewhere */
@@ -290,7 +291,7 @@ static void test_what_was_delivered_need_not_be_read(void **state)
     assert_true(mr_rejoin_passes(&scene.rejoin));
     assert_int_equal(mr_rejoin_look(&scene.rejoin, &scene.error), MR_OK);
     mr_rejoin_end(&scene.rejoin);
-    assert_int_equal(join(&scene), LAST + 1);
+    assert_int_equal(rejoin_test_join(&scene), LAST + 1);
     assert_int_equal(mr_rejoin_confirms(&scene.rejoin, END), 700);
     /* Of another transaction it is a row that was not delivered. */
     const struct mr_transaction other = {.commit_lsn = 900, .xid = 8};
@@ -305,7 +306,7 @@ static void test_what_is_not_compared(void **state)
     (void)state;
     for (int i = 0; i < 5; i++) {
         struct scene scene = {0};
-        begin(&scene, i == 0 ? END : i == 1 ? 0 : 700);
+        rejoin_test_begin(&scene, i == 0 ? END : i == 1 ? 0 : 700);
         mr_lsn start = END;
         if (i == 2) {
             scene.stored.last = (struct mr_commit){0}; /* an older build stored it */
@@ -317,12 +318,12 @@ static void test_what_is_not_compared(void **state)
         assert_int_equal(mr_rejoin_begin(&scene.rejoin, &scene.stored, &scene.server, start, true),
                          start);
         assert_int_equal(mr_rejoin_confirms(&scene.rejoin, start), start);
-        assert_int_equal(send_all(&scene, (const struct sent[]){NEW, {0}}), MR_OK);
+        assert_int_equal(rejoin_test_send_all(&scene, (const struct sent[]){NEW, {0}}), MR_OK);
         assert_int_equal(scene.taken.begins, 1);
     }
     struct mr_rejoin none = {0};
     struct scene scene = {0};
-    begin(&scene, 700);
+    rejoin_test_begin(&scene, 700);
     assert_int_equal(mr_rejoin_begin(&none, NULL, &scene.server, 0, true), 0);
 }
 

@@ -1,6 +1,6 @@
 #include "stream/relation_cache.h"
 
-static uint32_t find(const struct mr_relation_cache *cache, uint32_t oid)
+static uint32_t relation_cache_find(const struct mr_relation_cache *cache, uint32_t oid)
 {
     uint32_t number;
     MR_INDEX_FIND(number, &cache->by_oid, oid, cache->relations[number]->oid == oid);
@@ -9,14 +9,14 @@ static uint32_t find(const struct mr_relation_cache *cache, uint32_t oid)
 
 struct mr_relation *mr_relation_cache_find(const struct mr_relation_cache *cache, uint32_t oid)
 {
-    uint32_t number = find(cache, oid);
+    uint32_t number = relation_cache_find(cache, oid);
     return number == MR_INDEX_NONE ? NULL : cache->relations[number];
 }
 
 struct mr_relation *mr_relation_cache_put(struct mr_relation_cache *cache,
                                           struct mr_relation *relation)
 {
-    uint32_t number = find(cache, relation->oid);
+    uint32_t number = relation_cache_find(cache, relation->oid);
     struct mr_relation *replaced = NULL;
     if (number == MR_INDEX_NONE) {
         number = mr_index_add(&cache->by_oid, relation->oid);

@@ -113,12 +113,12 @@ static struct held *held_at(const struct mr_reselect *reselect, uint64_t number)
     return &reselect->held[number % HELD_MAX];
 }
 
-static bool is_empty(const struct mr_reselect *reselect)
+static bool reselect_is_empty(const struct mr_reselect *reselect)
 {
     return reselect->first == reselect->next;
 }
 
-static mr_slice payload_of(const struct mr_reselect *reselect, const struct held *held)
+static mr_slice reselect_payload_of(const struct mr_reselect *reselect, const struct held *held)
 {
     return (mr_slice){.data = reselect->bytes + held->at, .len = held->len};
 }
@@ -276,15 +276,16 @@ static bool is_redefined(const struct mr_reselect *reselect, uint32_t oid)
 }
 
 /* NULL: its description is not decoded yet. */
-static const struct mr_relation *relation_of(const struct mr_reselect *reselect, uint32_t oid)
+static const struct mr_relation *reselect_relation_of(const struct mr_reselect *reselect,
+                                                      uint32_t oid)
 {
     return is_redefined(reselect, oid)
                ? NULL
                : reselect->wiring.relation(reselect->wiring.relation_context, oid);
 }
 
-static bool fits(const struct mr_pg_reselect_options *options, const struct mr_relation *relation,
-                 uint32_t column)
+static bool reselect_fits(const struct mr_pg_reselect_options *options,
+                          const struct mr_relation *relation, uint32_t column)
 {
     for (uint32_t i = 0; i < options->column_count; i++) {
         const struct mr_column_pattern *pattern = &options->columns[i];
@@ -313,8 +314,8 @@ static bool has_index(const struct mr_relation *relation)
            !relation->is_unlisted && !relation->is_signal;
 }
 
-static const struct known *known_of(struct mr_reselect *reselect,
-                                    const struct mr_relation *relation)
+static const struct known *reselect_known_of(struct mr_reselect *reselect,
+                                             const struct mr_relation *relation)
 {
     struct known *known = known_at(reselect, relation->oid);
     if (known->wants != NULL) {
@@ -324,7 +325,8 @@ static const struct known *known_of(struct mr_reselect *reselect,
     known->any = false;
     const struct mr_reselect_wiring *wiring = &reselect->wiring;
     for (uint32_t i = 0; i < relation->column_count; i++) {
-        known->wants[i] = !relation->columns[i].is_flagged && fits(wiring->options, relation, i) &&
+        known->wants[i] = !relation->columns[i].is_flagged &&
+                          reselect_fits(wiring->options, relation, i) &&
                           wiring->shows(wiring->shows_context, relation, i);
         known->any = known->any || known->wants[i];
     }
@@ -340,7 +342,7 @@ static uint64_t lacking(struct mr_reselect *reselect, const struct mr_relation *
         row->after_count != relation->column_count || !has_index(relation)) {
         return 0;
     }
-    const struct known *known = known_of(reselect, relation);
+    const struct known *known = reselect_known_of(reselect, relation);
     uint32_t keys = 0;
     for (uint32_t i = 0; known->any && i < row->after_count; i++) {
         if (relation->columns[i].is_flagged) {
@@ -387,7 +389,7 @@ static uint64_t hash_key(const struct mr_relation *relation, const struct mr_dat
 }
 
 /* The place of the key's updates; `makes`: it is made if there is none. */
-static struct keyed *find_key(struct mr_reselect *reselect, uint64_t hash, bool makes)
+static struct keyed *reselect_find_key(struct mr_reselect *reselect, uint64_t hash, bool makes)
 {
     uint32_t number;
     MR_INDEX_FIND(number, &reselect->by_key, hash, reselect->keyed[number].hash == hash);
@@ -405,7 +407,7 @@ static struct keyed *find_key(struct mr_reselect *reselect, uint64_t hash, bool 
 /* The row of that key is another one from here on. */
 static void end_key(struct mr_reselect *reselect, uint64_t hash)
 {
-    struct keyed *keyed = find_key(reselect, hash, false);
+    struct keyed *keyed = reselect_find_key(reselect, hash, false);
     if (keyed != NULL) {
         spoil(reselect, keyed->number, UINT64_MAX);
         keyed->number = 0;
@@ -416,7 +418,7 @@ static void end_key(struct mr_reselect *reselect, uint64_t hash)
 static void follow_row(struct mr_reselect *reselect, const struct row *row, struct held *held,
                        uint64_t number, uint64_t transaction)
 {
-    const struct mr_relation *relation = relation_of(reselect, row->oid);
+    const struct mr_relation *relation = reselect_relation_of(reselect, row->oid);
     if (relation == NULL) {
         return; /* all of the table was spoilt with its description */
     }
@@ -442,7 +444,7 @@ static void follow_row(struct mr_reselect *reselect, const struct row *row, stru
     if (row->type == 'I' || row->old_kind != 0) {
         end_key(reselect, hash);
     }
-    struct keyed *keyed = find_key(reselect, hash, held != NULL);
+    struct keyed *keyed = reselect_find_key(reselect, hash, held != NULL);
     if (keyed == NULL) {
         return;
     }
@@ -458,10 +460,10 @@ static void follow_row(struct mr_reselect *reselect, const struct row *row, stru
 }
 
 /* Takes what is held at `number` into account, for what came before it in its transaction. */
-static void follow(struct mr_reselect *reselect, uint64_t number)
+static void reselect_follow(struct mr_reselect *reselect, uint64_t number)
 {
     struct held *held = held_at(reselect, number);
-    mr_slice payload = payload_of(reselect, held);
+    mr_slice payload = reselect_payload_of(reselect, held);
     struct row row;
     uint8_t type = payload.len > HEAD && payload.data[0] == 'w' ? payload.data[HEAD] : 0;
     if (type == 'T') {
@@ -470,7 +472,7 @@ static void follow(struct mr_reselect *reselect, uint64_t number)
     if (!read_row(reselect, payload, &row)) {
         return;
     }
-    const struct mr_relation *relation = relation_of(reselect, row.oid);
+    const struct mr_relation *relation = reselect_relation_of(reselect, row.oid);
     if (held->state == HELD_PLAIN && row.type == 'U' && relation == NULL) {
         held->state = HELD_UNSEEN;
     } else if (held->state == HELD_UNSEEN && relation != NULL) {
@@ -496,13 +498,13 @@ static void follow_again(struct mr_reselect *reselect)
             transaction = held->transaction;
         }
         held->earlier = 0;
-        follow(reselect, i);
+        reselect_follow(reselect, i);
     }
 }
 
 /* ---- asking ---- */
 
-static void add_name(struct mr_text *text, const char *name)
+static void reselect_add_name(struct mr_text *text, const char *name)
 {
     mr_text_add(text, name, strlen(name) + 1);
 }
@@ -511,11 +513,11 @@ static void fill_question(struct mr_reselect *reselect, const struct held *held,
                           struct mr_reselect_question *question)
 {
     struct row row;
-    bool is_row = read_row(reselect, payload_of(reselect, held), &row);
+    bool is_row = read_row(reselect, reselect_payload_of(reselect, held), &row);
     const struct mr_relation *relation =
         reselect->wiring.relation(reselect->wiring.relation_context, row.oid);
     MR_ASSERT(is_row && relation != NULL && relation->column_count == row.after_count);
-    const struct known *known = known_of(reselect, relation);
+    const struct known *known = reselect_known_of(reselect, relation);
     question->oid = relation->oid;
     question->xid = held->xid;
     question->commit_us = held->commit_us;
@@ -523,11 +525,11 @@ static void fill_question(struct mr_reselect *reselect, const struct held *held,
     question->is_answered = question->is_read = false;
     question->names.len = question->keys.len = question->values.len = 0;
     question->key_count = question->column_count = 0;
-    add_name(&question->names, relation->schema);
-    add_name(&question->names, relation->table);
+    reselect_add_name(&question->names, relation->schema);
+    reselect_add_name(&question->names, relation->table);
     for (uint32_t i = 0; i < row.after_count; i++) {
         if (relation->columns[i].is_flagged) {
-            add_name(&question->names, relation->columns[i].name);
+            reselect_add_name(&question->names, relation->columns[i].name);
             mr_text_add(&question->keys, reselect->after[i].data, reselect->after[i].len);
             mr_text_add(&question->keys, "", 1);
             question->key_count++;
@@ -535,7 +537,7 @@ static void fill_question(struct mr_reselect *reselect, const struct held *held,
     }
     for (uint32_t i = 0; i < row.after_count; i++) {
         if (known->wants[i] && reselect->after[i].kind == MR_DATUM_UNCHANGED) {
-            add_name(&question->names, relation->columns[i].name);
+            reselect_add_name(&question->names, relation->columns[i].name);
             MR_GROW(question->parts, question->part_room, question->column_count + 1);
             question->parts[question->column_count++] = (struct mr_reselect_part){.column = i};
         }
@@ -571,7 +573,7 @@ static void take_round(struct mr_reselect *reselect)
     reselect->rest_ms = was_good ? 0 : reselect->rest_ms;
 }
 
-static void ask(struct mr_reselect *reselect)
+static void reselect_ask(struct mr_reselect *reselect)
 {
     if (reselect->asked >= 0 || reselect->rest_until_ns > mr_monotonic_ns()) {
         return;
@@ -627,7 +629,7 @@ bool mr_reselect_holds_message(const struct mr_reselect *reselect)
 
 /* A table is described again: with publish_via_partition_root the root is with the first row of each partition, and so is every table after the
  * server has forgotten that it was. Only what differs makes a difference. */
-static bool is_news(struct mr_reselect *reselect, mr_slice message, uint32_t oid)
+static bool reselect_is_news(struct mr_reselect *reselect, mr_slice message, uint32_t oid)
 {
     struct known *known = known_at(reselect, oid);
     uint64_t hash = mr_hash_add(MR_HASH_BEGIN, message.data, message.len);
@@ -644,9 +646,10 @@ static void note_description(struct mr_reselect *reselect, uint32_t oid, bool is
     for (uint64_t i = reselect->first; i < reselect->next; i++) {
         struct held *held = held_at(reselect, i);
         struct row row;
-        held->is_spoiled = held->is_spoiled ||
-                           (held->lacks != 0 && held->transaction == reselect->running.number &&
-                            read_row(reselect, payload_of(reselect, held), &row) && row.oid == oid);
+        held->is_spoiled =
+            held->is_spoiled ||
+            (held->lacks != 0 && held->transaction == reselect->running.number &&
+             read_row(reselect, reselect_payload_of(reselect, held), &row) && row.oid == oid);
     }
     if (!is_held) {
         return;
@@ -678,7 +681,7 @@ static void follow_transaction(struct mr_reselect *reselect, uint8_t type, mr_sl
     }
 }
 
-static void append(struct mr_reselect *reselect, mr_slice payload)
+static void reselect_append(struct mr_reselect *reselect, mr_slice payload)
 {
     if (reselect->end + payload.len > WINDOW_BYTES) {
         size_t used = reselect->end - reselect->begin;
@@ -705,7 +708,7 @@ static bool lacks_values(struct mr_reselect *reselect, mr_slice payload)
 {
     struct row row;
     const struct mr_relation *relation =
-        read_row(reselect, payload, &row) ? relation_of(reselect, row.oid) : NULL;
+        read_row(reselect, payload, &row) ? reselect_relation_of(reselect, row.oid) : NULL;
     return relation != NULL && lacking(reselect, relation, &row) != 0;
 }
 
@@ -718,7 +721,7 @@ bool mr_reselect_put(struct mr_reselect *reselect, mr_slice payload)
 {
     uint8_t type = payload.len > HEAD && payload.data[0] == 'w' ? payload.data[HEAD] : 0;
     mr_slice message = {.data = payload.data + HEAD, .len = payload.len - HEAD};
-    bool was_empty = is_empty(reselect);
+    bool was_empty = reselect_is_empty(reselect);
     bool is_description = false;
     MR_ASSERT(mr_reselect_has_room(reselect) && !reselect->is_at_hand);
     if (type == 'B' || type == 'O' || type == 'C') {
@@ -727,7 +730,7 @@ bool mr_reselect_put(struct mr_reselect *reselect, mr_slice payload)
         struct mr_reader reader = mr_reader_init(message);
         mr_reader_u8(&reader);
         uint32_t oid = mr_reader_u32(&reader);
-        is_description = is_news(reselect, message, oid);
+        is_description = reselect_is_news(reselect, message, oid);
         if (is_description) {
             note_description(reselect, oid, !was_empty);
         }
@@ -747,14 +750,14 @@ bool mr_reselect_put(struct mr_reselect *reselect, mr_slice payload)
         count(reselect, MR_RESELECTED_PASSED);
         return false;
     }
-    append(reselect, payload);
+    reselect_append(reselect, payload);
     held_at(reselect, reselect->next - 1)->is_description = is_description;
-    follow(reselect, reselect->next - 1);
-    ask(reselect);
+    reselect_follow(reselect, reselect->next - 1);
+    reselect_ask(reselect);
     return true;
 }
 
-static void put_value(struct mr_text *text, uint8_t kind, const void *data, uint32_t len)
+static void reselect_put_value(struct mr_text *text, uint8_t kind, const void *data, uint32_t len)
 {
     uint32_t wire = __builtin_bswap32(len);
     mr_text_add(text, &kind, 1);
@@ -767,7 +770,7 @@ static mr_slice rewrite(struct mr_reselect *reselect, const struct held *held,
                         const struct mr_reselect_question *question, bool is_exact)
 {
     struct mr_text *text = &reselect->rewritten;
-    mr_slice payload = payload_of(reselect, held);
+    mr_slice payload = reselect_payload_of(reselect, held);
     struct row row;
     bool is_row = read_row(reselect, payload, &row);
     const struct mr_relation *relation =
@@ -783,13 +786,13 @@ static mr_slice rewrite(struct mr_reselect *reselect, const struct held *held,
             read_part = &question->parts[part++];
         }
         if (read_part != NULL && read_part->at != SIZE_MAX) {
-            put_value(text, MR_DATUM_TEXT, question->values.data + read_part->at,
-                      (uint32_t)read_part->len);
+            reselect_put_value(text, MR_DATUM_TEXT, question->values.data + read_part->at,
+                               (uint32_t)read_part->len);
             if (!is_exact || !has_lasting_text(&relation->columns[i])) {
                 reselect->later.columns[reselect->later.count++] = i;
             }
         } else if (value->kind == MR_DATUM_TEXT || value->kind == MR_DATUM_BINARY) {
-            put_value(text, (uint8_t)value->kind, value->data, value->len);
+            reselect_put_value(text, (uint8_t)value->kind, value->data, value->len);
         } else {
             mr_text_add(text, &(uint8_t){(uint8_t)value->kind}, 1);
         }
@@ -803,7 +806,7 @@ static int64_t wait_ns(const struct mr_reselect *reselect)
 }
 
 /* The first one holds up the stream for too long. */
-static bool is_over(const struct mr_reselect *reselect)
+static bool reselect_is_over(const struct mr_reselect *reselect)
 {
     return reselect->blocked_ns != 0 &&
            mr_monotonic_ns() - reselect->blocked_ns >= wait_ns(reselect);
@@ -819,7 +822,7 @@ static bool may_go(struct mr_reselect *reselect, const struct held *held)
         return held->is_spoiled || held->transaction <= reselect->ended ||
                reselect->rounds[held->round]->questions[held->question].outcome !=
                    MR_RESELECTED_EXACT ||
-               !mr_reselect_has_room(reselect) || is_over(reselect);
+               !mr_reselect_has_room(reselect) || reselect_is_over(reselect);
     case HELD_UNSEEN: /* its description was decoded before it came to be the first */
         return false;
     case HELD_WAITS:
@@ -829,7 +832,7 @@ static bool may_go(struct mr_reselect *reselect, const struct held *held)
     if (reselect->rest_until_ns > mr_monotonic_ns()) {
         return true;
     }
-    if (!is_over(reselect)) {
+    if (!reselect_is_over(reselect)) {
         return false;
     }
     uint32_t ms = reselect->rest_ms;
@@ -845,11 +848,11 @@ static bool may_go(struct mr_reselect *reselect, const struct held *held)
 
 static mr_slice hand_out(struct mr_reselect *reselect, const struct held *held)
 {
-    mr_slice payload = payload_of(reselect, held);
+    mr_slice payload = reselect_payload_of(reselect, held);
     reselect->has_outcome = held->state != HELD_PLAIN;
     reselect->later.count = 0;
     if (held->state == HELD_WAITS || held->state == HELD_ASKED) {
-        reselect->outcome = is_over(reselect) ? MR_RESELECTED_LATE : MR_RESELECTED_PASSED;
+        reselect->outcome = reselect_is_over(reselect) ? MR_RESELECTED_LATE : MR_RESELECTED_PASSED;
     }
     if (held->state != HELD_ANSWERED) {
         return payload;
@@ -883,7 +886,7 @@ bool mr_reselect_next(struct mr_reselect *reselect, mr_slice *ret_payload)
 {
     MR_ASSERT(!reselect->is_at_hand);
     take_round(reselect);
-    if (is_empty(reselect)) {
+    if (reselect_is_empty(reselect)) {
         *ret_payload = reselect->large;
         return reselect->large.data != NULL;
     }
@@ -892,7 +895,7 @@ bool mr_reselect_next(struct mr_reselect *reselect, mr_slice *ret_payload)
         follow_again(reselect);
         held->state = held->state == HELD_UNSEEN ? HELD_PLAIN : held->state; /* it has none */
     }
-    ask(reselect);
+    reselect_ask(reselect);
     if (!may_go(reselect, held)) {
         if (reselect->blocked_ns == 0) {
             reselect->blocked_ns = mr_monotonic_ns();
@@ -931,12 +934,12 @@ static void description_taken(struct mr_reselect *reselect, uint32_t oid)
 
 void mr_reselect_taken(struct mr_reselect *reselect)
 {
-    if (is_empty(reselect)) {
+    if (reselect_is_empty(reselect)) {
         reselect->large = (mr_slice){0};
         return;
     }
     struct held *held = held_at(reselect, reselect->first);
-    mr_slice payload = payload_of(reselect, held);
+    mr_slice payload = reselect_payload_of(reselect, held);
     MR_ASSERT(reselect->is_at_hand);
     reselect->is_at_hand = false;
     if (held->is_description) {
@@ -953,14 +956,14 @@ void mr_reselect_taken(struct mr_reselect *reselect)
     }
     reselect->begin += held->len;
     reselect->first++;
-    if (is_empty(reselect)) {
+    if (reselect_is_empty(reselect)) {
         reselect->begin = reselect->end = 0;
     }
 }
 
 int mr_reselect_descriptor(struct mr_reselect *reselect, int socket)
 {
-    if (is_empty(reselect)) {
+    if (reselect_is_empty(reselect)) {
         return socket;
     }
     int wanted = mr_reselect_has_room(reselect) ? socket : -1;

@@ -42,7 +42,7 @@ static void scripted_end(struct mr_reselect_asker *base)
     ((struct asker *)base)->round = NULL;
 }
 
-static const struct mr_relation *relation_of(void *context, uint32_t oid)
+static const struct mr_relation *reselect_test_relation_of(void *context, uint32_t oid)
 {
     struct scene *scene = context;
     return scene->is_known && oid == TABLE ? &scene->relation : NULL;
@@ -74,12 +74,13 @@ static struct scene *scene_new(void)
     scene->is_known = true;
     scene->asker.base = (struct mr_reselect_asker){
         .ask = scripted_ask, .end = scripted_end, .done_fd = mr_wake_new()};
-    scene->reselect = mr_reselect_new(&(struct mr_reselect_wiring){.options = &scene->options,
-                                                                   .source = &scene->source,
-                                                                   .asker = &scene->asker.base,
-                                                                   .relation = relation_of,
-                                                                   .relation_context = scene,
-                                                                   .shows = shows});
+    scene->reselect =
+        mr_reselect_new(&(struct mr_reselect_wiring){.options = &scene->options,
+                                                     .source = &scene->source,
+                                                     .asker = &scene->asker.base,
+                                                     .relation = reselect_test_relation_of,
+                                                     .relation_context = scene,
+                                                     .shows = shows});
     return scene;
 }
 
@@ -119,7 +120,7 @@ static void see(struct scene *scene, mr_slice payload, bool is_later)
     fail_msg("no value at the end");
 }
 
-static void drain(struct scene *scene)
+static void reselect_test_drain(struct scene *scene)
 {
     mr_slice payload;
     while (mr_reselect_next(scene->reselect, &payload)) {
@@ -138,12 +139,12 @@ static void send(struct scene *scene)
     scene->payload[0] = 'w';
     memcpy(scene->payload + 25, message.data, message.len);
     mr_slice payload = {.data = scene->payload, .len = 25 + message.len};
-    drain(scene);
+    reselect_test_drain(scene);
     if (!mr_reselect_put(scene->reselect, payload)) {
         see(scene, payload, false);
         scene->is_known = scene->is_known || message.data[0] == 'R';
     }
-    drain(scene);
+    reselect_test_drain(scene);
 }
 
 static void send_begin(struct scene *scene, uint32_t xid)
@@ -182,7 +183,7 @@ static void send_delete(struct scene *scene, const char *key)
 }
 
 /* All that is asked gets that outcome and, if there is a value, "v" and its key. */
-static void answer(struct scene *scene, enum mr_reselected outcome)
+static void reselect_test_answer(struct scene *scene, enum mr_reselected outcome)
 {
     struct mr_reselect_round *round = scene->asker.round;
     assert_non_null(round);
@@ -199,15 +200,15 @@ static void answer(struct scene *scene, enum mr_reselected outcome)
     }
     scene->asker.round = NULL;
     atomic_store(&round->is_done, true);
-    drain(scene);
+    reselect_test_drain(scene);
 }
 
-static uint64_t count_of(const struct scene *scene, enum mr_reselected outcome)
+static uint64_t reselect_test_count_of(const struct scene *scene, enum mr_reselected outcome)
 {
     return atomic_load(&scene->source.reselected[outcome]);
 }
 
-static void expect(struct scene *scene, const char *seen)
+static void reselect_test_expect(struct scene *scene, const char *seen)
 {
     assert_string_equal(scene->seen, seen);
     scene->seen[0] = '\0';
@@ -222,7 +223,7 @@ static void test_rows_that_lack_nothing_pass(void **state)
     send_update(scene, NULL, "1", "c");
     send_delete(scene, "1");
     send_commit(scene, XID);
-    expect(scene, "B I U:c D C ");
+    reselect_test_expect(scene, "B I U:c D C ");
     assert_int_equal(scene->asker.rounds, 0);
     assert_int_equal(mr_reselect_descriptor(scene->reselect, 77), 77);
     scene_free(scene);
@@ -235,12 +236,12 @@ static void test_value_is_exact_once_its_transaction_has_ended(void **state)
     send_begin(scene, XID);
     send_update(scene, NULL, "1", NULL);
     send_insert(scene, "2", "b");
-    answer(scene, MR_RESELECTED_EXACT);
-    expect(scene, "B ");
+    reselect_test_answer(scene, MR_RESELECTED_EXACT);
+    reselect_test_expect(scene, "B ");
     assert_true(mr_reselect_descriptor(scene->reselect, scene->asker.base.done_fd) >= 0);
     send_commit(scene, XID);
-    expect(scene, "U:v1 I C ");
-    assert_int_equal(count_of(scene, MR_RESELECTED_EXACT), 1);
+    reselect_test_expect(scene, "U:v1 I C ");
+    assert_int_equal(reselect_test_count_of(scene, MR_RESELECTED_EXACT), 1);
     scene_free(scene);
 }
 
@@ -253,9 +254,9 @@ static void test_commit_before_the_answer(void **state)
     send_commit(scene, XID);
     send_begin(scene, XID + 1);
     send_insert(scene, "1", "b"); /* of another transaction, so it says nothing of the first */
-    expect(scene, "B ");
-    answer(scene, MR_RESELECTED_EXACT);
-    expect(scene, "U:v1 C B I ");
+    reselect_test_expect(scene, "B ");
+    reselect_test_answer(scene, MR_RESELECTED_EXACT);
+    reselect_test_expect(scene, "U:v1 C B I ");
     scene_free(scene);
 }
 
@@ -344,7 +345,7 @@ static void test_later_changes_of_the_same_transaction(void **state)
         cases[i].then(scene);
         send_commit(scene, XID);
         while (scene->asker.round != NULL) {
-            answer(scene, MR_RESELECTED_EXACT);
+            reselect_test_answer(scene, MR_RESELECTED_EXACT);
         }
         if (strcmp(scene->seen, cases[i].seen) != 0) {
             fail_msg("%s: \"%s\", not \"%s\"", cases[i].what, scene->seen, cases[i].seen);
@@ -365,10 +366,10 @@ static void test_table_that_is_described_while_others_wait(void **state)
     send_update(scene, NULL, "3", NULL);
     send_update(scene, NULL, "2", "x");
     send_commit(scene, XID);
-    answer(scene, MR_RESELECTED_EXACT);
-    expect(scene, "B U:(v1) R ");
-    answer(scene, MR_RESELECTED_EXACT);
-    expect(scene, "U:(v2) U:v3 U:x C ");
+    reselect_test_answer(scene, MR_RESELECTED_EXACT);
+    reselect_test_expect(scene, "B U:(v1) R ");
+    reselect_test_answer(scene, MR_RESELECTED_EXACT);
+    reselect_test_expect(scene, "U:(v2) U:v3 U:x C ");
     scene_free(scene);
 }
 
@@ -383,9 +384,9 @@ static void test_table_that_is_described_the_same(void **state)
     then_described(scene);
     send_update(scene, NULL, "2", NULL);
     send_commit(scene, XID);
-    answer(scene, MR_RESELECTED_EXACT);
-    answer(scene, MR_RESELECTED_EXACT);
-    expect(scene, "R B U:v1 R U:v2 C ");
+    reselect_test_answer(scene, MR_RESELECTED_EXACT);
+    reselect_test_answer(scene, MR_RESELECTED_EXACT);
+    reselect_test_expect(scene, "R B U:v1 R U:v2 C ");
     scene_free(scene);
 }
 
@@ -408,9 +409,9 @@ static void test_outcomes(void **state)
         send_begin(scene, XID);
         send_update(scene, NULL, "1", NULL);
         send_commit(scene, XID);
-        answer(scene, cases[i].outcome);
-        expect(scene, cases[i].seen);
-        assert_int_equal(count_of(scene, cases[i].outcome), 1);
+        reselect_test_answer(scene, cases[i].outcome);
+        reselect_test_expect(scene, cases[i].seen);
+        assert_int_equal(reselect_test_count_of(scene, cases[i].outcome), 1);
         scene_free(scene);
     }
 }
@@ -426,13 +427,13 @@ static void test_no_answer_in_time(void **state)
     send_commit(scene, XID);
     int fd = mr_reselect_descriptor(scene->reselect, scene->asker.base.done_fd);
     assert_true(mr_wait_readable(fd, 5000)); /* the timer */
-    drain(scene);
-    expect(scene, "B U:u C ");
-    assert_int_equal(count_of(scene, MR_RESELECTED_LATE), 1);
+    reselect_test_drain(scene);
+    reselect_test_expect(scene, "B U:u C ");
+    assert_int_equal(reselect_test_count_of(scene, MR_RESELECTED_LATE), 1);
     send_begin(scene, XID + 1);
     send_update(scene, NULL, "1", NULL);
-    expect(scene, "B U:u ");
-    assert_int_equal(count_of(scene, MR_RESELECTED_PASSED), 1);
+    reselect_test_expect(scene, "B U:u ");
+    assert_int_equal(reselect_test_count_of(scene, MR_RESELECTED_PASSED), 1);
     assert_int_equal(scene->asker.rounds, 1);
     scene_free(scene);
 }
@@ -446,7 +447,7 @@ static void test_transaction_larger_than_the_window(void **state)
     memset(large, 'x', sizeof(large) - 1);
     uint32_t sent = 0;
     send_begin(scene, XID);
-    while (count_of(scene, MR_RESELECTED_LATER) == 0) {
+    while (reselect_test_count_of(scene, MR_RESELECTED_LATER) == 0) {
         char key[16];
         const char *after[COLUMNS] = {key, large, mr_wire_unchanged};
         snprintf(key, sizeof(key), "%u", sent);
@@ -454,17 +455,18 @@ static void test_transaction_larger_than_the_window(void **state)
         send(scene);
         sent++;
         if (scene->asker.round != NULL) {
-            answer(scene, MR_RESELECTED_EXACT);
+            reselect_test_answer(scene, MR_RESELECTED_EXACT);
         }
         assert_true(sent < 1000);
     }
     send_commit(scene, XID);
     while (scene->asker.round != NULL) {
-        answer(scene, MR_RESELECTED_EXACT);
+        reselect_test_answer(scene, MR_RESELECTED_EXACT);
     }
-    assert_int_equal(count_of(scene, MR_RESELECTED_LATER) + count_of(scene, MR_RESELECTED_EXACT),
+    assert_int_equal(reselect_test_count_of(scene, MR_RESELECTED_LATER) +
+                         reselect_test_count_of(scene, MR_RESELECTED_EXACT),
                      sent);
-    assert_true(count_of(scene, MR_RESELECTED_EXACT) > sent / 2);
+    assert_true(reselect_test_count_of(scene, MR_RESELECTED_EXACT) > sent / 2);
     scene_free(scene);
 }
 
@@ -481,8 +483,8 @@ static void test_reset(void **state)
     send_begin(scene, XID);
     send_update(scene, NULL, "1", NULL);
     send_commit(scene, XID);
-    answer(scene, MR_RESELECTED_EXACT);
-    expect(scene, "B B U:v1 C ");
+    reselect_test_answer(scene, MR_RESELECTED_EXACT);
+    reselect_test_expect(scene, "B B U:v1 C ");
     scene_free(scene);
 }
 

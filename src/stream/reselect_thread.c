@@ -73,7 +73,7 @@ static bool thread_ask(struct mr_reselect_asker *asker, struct mr_reselect_round
     return true;
 }
 
-static void thread_end(struct mr_reselect_asker *asker)
+static void reselect_thread_end(struct mr_reselect_asker *asker)
 {
     struct asker_thread *thread = thread_of(asker);
     if (thread->reselector == NULL) {
@@ -92,8 +92,8 @@ struct mr_reselect_asker *mr_reselect_thread_new(const struct mr_pg_source_optio
                                                  struct mr_pg_home *home)
 {
     struct asker_thread *thread = MR_NEW(struct asker_thread);
-    thread->base =
-        (struct mr_reselect_asker){.ask = thread_ask, .end = thread_end, .done_fd = mr_wake_new()};
+    thread->base = (struct mr_reselect_asker){
+        .ask = thread_ask, .end = reselect_thread_end, .done_fd = mr_wake_new()};
     thread->options = options;
     thread->home = home;
     thread->stop_fd = mr_wake_new();
@@ -107,7 +107,7 @@ void mr_reselect_thread_free(struct mr_reselect_asker *asker)
     if (thread == NULL) {
         return;
     }
-    thread_end(asker);
+    reselect_thread_end(asker);
     close(thread->stop_fd);
     close(thread->asked_fd);
     close(thread->base.done_fd);

@@ -20,7 +20,7 @@ struct reader {
 
 static bool write_type(struct reader *in, mr_slice type);
 
-static bool is(mr_slice text, const char *word)
+static bool avro_oracle_is(mr_slice text, const char *word)
 {
     return mr_slice_equal(text, mr_slice_of(word));
 }
@@ -47,7 +47,7 @@ static void put_long(struct mr_buffer *out, int64_t value)
     mr_buffer_append(out, bytes, len);
 }
 
-static bool take_word(struct mr_cursor *at, const char *word)
+static bool avro_oracle_take_word(struct mr_cursor *at, const char *word)
 {
     size_t len = strlen(word);
     if ((size_t)(at->end - at->at) < len || memcmp(at->at, word, len) != 0) {
@@ -58,7 +58,7 @@ static bool take_word(struct mr_cursor *at, const char *word)
 }
 
 /* What stands between two quotes, as it is escaped. */
-static bool take_string(struct mr_cursor *at, mr_slice *ret)
+static bool avro_oracle_take_string(struct mr_cursor *at, mr_slice *ret)
 {
     if (!mr_cursor_take(at, '"')) {
         return false;
@@ -122,7 +122,7 @@ static const uint8_t *open_gap(struct mr_buffer *out)
     return gap;
 }
 
-static void close_gap(struct mr_buffer *out, const uint8_t *gap, int64_t value)
+static void avro_oracle_close_gap(struct mr_buffer *out, const uint8_t *gap, int64_t value)
 {
     if (out->full) {
         return;
@@ -146,7 +146,7 @@ static void put_string(struct mr_buffer *out, mr_slice escaped)
     if (text != NULL) {
         size_t len = mr_json_unescape(text, escaped.data, escaped.len);
         out->at = text + len;
-        close_gap(out, gap, (int64_t)len);
+        avro_oracle_close_gap(out, gap, (int64_t)len);
     }
 }
 
@@ -196,8 +196,8 @@ static int64_t put_entries(struct reader *in, mr_slice type)
     mr_slice key;
     int64_t count = 0;
     for (; !mr_cursor_take(&in->at, '}'); count++) {
-        if ((count > 0 && !mr_cursor_take(&in->at, ',')) || !take_string(&in->at, &key) ||
-            !mr_cursor_take(&in->at, ':')) {
+        if ((count > 0 && !mr_cursor_take(&in->at, ',')) ||
+            !avro_oracle_take_string(&in->at, &key) || !mr_cursor_take(&in->at, ':')) {
             return -1;
         }
         put_string(in->out, key);
@@ -211,7 +211,7 @@ static int64_t put_entries(struct reader *in, mr_slice type)
 /* Whether the list at hand is an element, which has numbers in it, and no dimension. */
 static bool is_element(const struct reader *in, mr_slice type)
 {
-    return is(mr_schema_member(some(type), "\"type\""), "\"array\"") &&
+    return avro_oracle_is(mr_schema_member(some(type), "\"type\""), "\"array\"") &&
            in->at.end - in->at.at > 1 && in->at.at[1] != '[' && in->at.at[1] != 'n';
 }
 
@@ -255,17 +255,17 @@ static int64_t put_pairs(struct reader *in)
 }
 
 /* A list, or an object whose keys are strings: one block, and the end, which is a block of none. */
-static bool put_parts(struct reader *in, mr_slice part, bool is_map)
+static bool avro_oracle_put_parts(struct reader *in, mr_slice part, bool is_map)
 {
     if (!mr_cursor_take(&in->at, is_map ? '{' : '[')) {
         return false;
     }
     const uint8_t *gap = open_gap(in->out);
-    bool is_pairs = is(mr_schema_member(part, "\"name\""), "\"MapEntry\"");
+    bool is_pairs = avro_oracle_is(mr_schema_member(part, "\"name\""), "\"MapEntry\"");
     int64_t count = is_map     ? put_entries(in, part)
                     : is_pairs ? put_pairs(in)
                                : put_elements(in, part);
-    close_gap(in->out, gap, count > 0 ? count : 0);
+    avro_oracle_close_gap(in->out, gap, count > 0 ? count : 0);
     if (count > 0) {
         put_long(in->out, 0);
     }
@@ -279,8 +279,9 @@ static bool put_record(struct reader *in, mr_slice record)
     for (bool first = true;
          mr_schema_next(mr_schema_member(record, "\"fields\""), &at, &unused, &field);
          first = false) {
-        if (!mr_cursor_take(&in->at, first ? '{' : ',') || !take_string(&in->at, &name) ||
-            !mr_cursor_take(&in->at, ':') || !write_type(in, mr_schema_member(field, "\"type\""))) {
+        if (!mr_cursor_take(&in->at, first ? '{' : ',') ||
+            !avro_oracle_take_string(&in->at, &name) || !mr_cursor_take(&in->at, ':') ||
+            !write_type(in, mr_schema_member(field, "\"type\""))) {
             return false;
         }
     }
@@ -292,8 +293,8 @@ static bool put_object(struct reader *in)
 {
     const uint8_t *begin = in->at.at;
     mr_slice part;
-    if (!mr_cursor_take(&in->at, '{') || !take_string(&in->at, &part) ||
-        !mr_cursor_take(&in->at, ':') || !take_string(&in->at, &part) ||
+    if (!mr_cursor_take(&in->at, '{') || !avro_oracle_take_string(&in->at, &part) ||
+        !mr_cursor_take(&in->at, ':') || !avro_oracle_take_string(&in->at, &part) ||
         !mr_cursor_take(&in->at, '}')) {
         return false;
     }
@@ -306,24 +307,24 @@ static bool put_object(struct reader *in)
 static bool put_primitive(struct reader *in, mr_slice type)
 {
     mr_slice text;
-    if (is(type, "\"boolean\"")) {
-        bool is_true = take_word(&in->at, "true");
+    if (avro_oracle_is(type, "\"boolean\"")) {
+        bool is_true = avro_oracle_take_word(&in->at, "true");
         mr_buffer_append(in->out, is_true ? "\1" : "\0", 1);
-        return is_true || take_word(&in->at, "false");
+        return is_true || avro_oracle_take_word(&in->at, "false");
     }
-    if (is(type, "\"int\"") || is(type, "\"long\"")) {
-        return put_integer(in, is(type, "\"int\"") ? INT32_MAX : INT64_MAX);
+    if (avro_oracle_is(type, "\"int\"") || avro_oracle_is(type, "\"long\"")) {
+        return put_integer(in, avro_oracle_is(type, "\"int\"") ? INT32_MAX : INT64_MAX);
     }
-    if (is(type, "\"float\"") || is(type, "\"double\"")) {
-        return put_real(in, is(type, "\"double\""));
+    if (avro_oracle_is(type, "\"float\"") || avro_oracle_is(type, "\"double\"")) {
+        return put_real(in, avro_oracle_is(type, "\"double\""));
     }
-    if (is(type, "\"bytes\"")) {
-        return take_string(&in->at, &text) && put_bytes(in->out, text);
+    if (avro_oracle_is(type, "\"bytes\"")) {
+        return avro_oracle_take_string(&in->at, &text) && put_bytes(in->out, text);
     }
     if (mr_cursor_is_at(&in->at, '{')) { /* of a message's prefix that is not UTF-8 */
         return put_object(in);
     }
-    if (!take_string(&in->at, &text)) {
+    if (!avro_oracle_take_string(&in->at, &text)) {
         return false;
     }
     put_string(in->out, text);
@@ -336,12 +337,12 @@ static bool is_primitive(mr_slice type)
                                         "\"double\"",  "\"string\"", "\"bytes\""};
     bool found = false;
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        found |= is(type, names[i]);
+        found |= avro_oracle_is(type, names[i]);
     }
     return found;
 }
 
-static bool put_value(struct reader *in, mr_slice type)
+static bool avro_oracle_put_value(struct reader *in, mr_slice type)
 {
     if (is_primitive(type)) {
         return put_primitive(in, type);
@@ -351,12 +352,13 @@ static bool put_value(struct reader *in, mr_slice type)
         return record.len > 0 && put_record(in, record);
     }
     mr_slice kind = mr_schema_member(type, "\"type\"");
-    if (is(kind, "\"record\"")) {
+    if (avro_oracle_is(kind, "\"record\"")) {
         return put_record(in, type);
     }
-    if (is(kind, "\"array\"") || is(kind, "\"map\"")) {
-        bool is_map = is(kind, "\"map\"");
-        return put_parts(in, mr_schema_member(type, is_map ? "\"values\"" : "\"items\""), is_map);
+    if (avro_oracle_is(kind, "\"array\"") || avro_oracle_is(kind, "\"map\"")) {
+        bool is_map = avro_oracle_is(kind, "\"map\"");
+        return avro_oracle_put_parts(
+            in, mr_schema_member(type, is_map ? "\"values\"" : "\"items\""), is_map);
     }
     return put_primitive(in, kind);
 }
@@ -366,9 +368,10 @@ static bool take_unavailable(struct reader *in, mr_slice type)
 {
     struct mr_cursor at = in->at;
     mr_slice text;
-    bool is_text = is(type, "\"string\"") ||
-                   (type.data[0] == '{' && is(mr_schema_member(type, "\"type\""), "\"string\""));
-    if (is_text || !take_string(&at, &text) || !mr_slice_equal(text, in->unavailable)) {
+    bool is_text =
+        avro_oracle_is(type, "\"string\"") ||
+        (type.data[0] == '{' && avro_oracle_is(mr_schema_member(type, "\"type\""), "\"string\""));
+    if (is_text || !avro_oracle_take_string(&at, &text) || !mr_slice_equal(text, in->unavailable)) {
         return false;
     }
     in->at = at;
@@ -379,13 +382,13 @@ static bool write_type(struct reader *in, mr_slice type)
 {
     mr_slice part = some(type);
     if (type.data[0] == '[') {
-        bool is_null = take_word(&in->at, "null") || take_unavailable(in, part);
+        bool is_null = avro_oracle_take_word(&in->at, "null") || take_unavailable(in, part);
         put_long(in->out, is_null ? 0 : 1);
         if (is_null) {
             return true;
         }
     }
-    return put_value(in, part);
+    return avro_oracle_put_value(in, part);
 }
 
 bool mr_avro_oracle(mr_slice schema, mr_slice json, const char *unavailable, struct mr_buffer *out)

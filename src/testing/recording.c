@@ -14,7 +14,7 @@ enum {
     TYPE_TIMESTAMPTZ = 1184,
 };
 
-static void append(struct mr_recording *recording, const void *bytes, size_t len)
+static void recording_append(struct mr_recording *recording, const void *bytes, size_t len)
 {
     if (recording->len + len > recording->capacity) {
         recording->capacity = 2 * (recording->len + len);
@@ -30,10 +30,10 @@ static void append_payload(struct mr_recording *recording, const struct mr_wire 
     size_t len = head->len + (body == NULL ? 0 : body->len);
     MR_ASSERT(len <= UINT16_MAX);
     uint8_t length[2] = {(uint8_t)(len >> 8), (uint8_t)len};
-    append(recording, length, sizeof(length));
-    append(recording, head->bytes, head->len);
+    recording_append(recording, length, sizeof(length));
+    recording_append(recording, head->bytes, head->len);
     if (body != NULL) {
-        append(recording, body->bytes, body->len);
+        recording_append(recording, body->bytes, body->len);
     }
 }
 
@@ -69,8 +69,8 @@ void mr_recording_payload(struct mr_recording *recording, mr_slice payload)
 {
     if (payload.len <= UINT16_MAX) {
         uint8_t length[2] = {(uint8_t)(payload.len >> 8), (uint8_t)payload.len};
-        append(recording, length, sizeof(length));
-        append(recording, payload.data, payload.len);
+        recording_append(recording, length, sizeof(length));
+        recording_append(recording, payload.data, payload.len);
     }
 }
 
@@ -97,7 +97,7 @@ struct script {
     uint32_t xid;
 };
 
-static void add(struct script *script)
+static void recording_add(struct script *script)
 {
     char type = (char)script->wire.bytes[0];
     script->recording->changes += type == 'I' || type == 'U' || type == 'D';
@@ -110,14 +110,14 @@ static void begin(struct script *script, uint32_t records)
 {
     script->commit_lsn = script->lsn + (mr_lsn)(records + 1) * RECORD_BYTES;
     mr_wire_begin(&script->wire, script->commit_lsn, ++script->xid);
-    add(script);
+    recording_add(script);
 }
 
-static void commit(struct script *script)
+static void recording_commit(struct script *script)
 {
     mr_wire_commit(&script->wire, script->commit_lsn, script->commit_lsn + RECORD_BYTES);
     script->lsn = script->commit_lsn;
-    add(script);
+    recording_add(script);
     script->recording->end = script->lsn;
 }
 
@@ -138,7 +138,7 @@ static void benchmark_relation(struct script *script)
     for (size_t i = 0; i < MR_ARRAY_LEN(columns); i++) {
         mr_wire_column(&script->wire, 1, columns[i].name, columns[i].type, -1);
     }
-    add(script);
+    recording_add(script);
 }
 
 static void benchmark_row(struct script *script, uint32_t row)
@@ -155,10 +155,10 @@ static void benchmark_row(struct script *script, uint32_t row)
     snprintf(time, sizeof(time), "2026-01-02 03:04:%02u.%06u+00", row % 60, row % 1000000);
     const char *values[] = {id, account, amount, payload, attributes, time, time};
     mr_wire_insert(&script->wire, 16385, values, MR_ARRAY_LEN(values));
-    add(script);
+    recording_add(script);
 }
 
-static struct script *script_new(struct mr_recording *recording)
+static struct script *recording_script_new(struct mr_recording *recording)
 {
     struct script *script = MR_NEW(struct script);
     script->recording = recording;
@@ -168,7 +168,7 @@ static struct script *script_new(struct mr_recording *recording)
 
 void mr_recording_rows(struct mr_recording *recording, uint32_t rows, uint32_t rows_per_transaction)
 {
-    struct script *script = script_new(recording);
+    struct script *script = recording_script_new(recording);
     for (uint32_t row = 0; row < rows; row++) {
         if (row % rows_per_transaction == 0) {
             begin(script, rows_per_transaction + 1);
@@ -178,7 +178,7 @@ void mr_recording_rows(struct mr_recording *recording, uint32_t rows, uint32_t r
         }
         benchmark_row(script, row);
         if (row % rows_per_transaction == rows_per_transaction - 1 || row == rows - 1) {
-            commit(script);
+            recording_commit(script);
         }
     }
     free(script);
@@ -192,20 +192,20 @@ static void shop(struct script *script)
     static const char *const key[] = {"1", NULL, NULL};
     begin(script, 16);
     mr_wire_type(&script->wire, 90000, "public", "mood");
-    add(script);
+    recording_add(script);
     mr_wire_relation(&script->wire, 1, 'd', "shop", columns, 3);
-    add(script);
+    recording_add(script);
     mr_wire_insert(&script->wire, 1, first, 3);
-    add(script);
+    recording_add(script);
     mr_wire_update(&script->wire, 1, 0, NULL, second, 3);
-    add(script);
+    recording_add(script);
     mr_wire_update(&script->wire, 1, 'K', key, second, 3);
-    add(script);
+    recording_add(script);
     mr_wire_delete(&script->wire, 1, 'K', key, 3);
-    add(script);
+    recording_add(script);
     mr_wire_message(&script->wire, true, script->lsn, "prefix", "content");
-    add(script);
-    commit(script);
+    recording_add(script);
+    recording_commit(script);
 }
 
 static void shop_changed(struct script *script)
@@ -216,38 +216,38 @@ static void shop_changed(struct script *script)
     static const char *const row[] = {"1", mr_wire_unchanged, "-1.5e300", "f"};
     begin(script, 16);
     mr_wire_origin(&script->wire, script->lsn - 1, "elsewhere");
-    add(script);
+    recording_add(script);
     mr_wire_relation_head(&script->wire, 1, "public", "shop", 'f', 4);
     for (size_t i = 0; i < 4; i++) {
         mr_wire_column(&script->wire, 1, columns[i], types[i], -1);
     }
-    add(script);
+    recording_add(script);
     mr_wire_update(&script->wire, 1, 'O', old, row, 4);
-    add(script);
+    recording_add(script);
     mr_wire_delete(&script->wire, 1, 'O', old, 4);
-    add(script);
+    recording_add(script);
     mr_wire_relation_head(&script->wire, 2, "", "empty", 'n', 0);
-    add(script);
+    recording_add(script);
     mr_wire_insert(&script->wire, 2, NULL, 0);
-    add(script);
+    recording_add(script);
     mr_wire_truncate(&script->wire, 3, (const uint32_t[]){1, 2}, 2);
-    add(script);
-    commit(script);
+    recording_add(script);
+    recording_commit(script);
 }
 
 void mr_recording_everything(struct mr_recording *recording)
 {
-    struct script *script = script_new(recording);
+    struct script *script = recording_script_new(recording);
     mr_recording_keepalive(recording, script->lsn, false);
     shop(script);
     mr_wire_message(&script->wire, false, script->lsn, "outside", "a transaction");
-    add(script);
+    recording_add(script);
     mr_recording_keepalive(recording, script->lsn, true);
     shop_changed(script);
     begin(script, 4);
     benchmark_relation(script);
     benchmark_row(script, 1);
-    commit(script);
+    recording_commit(script);
     mr_recording_keepalive(recording, recording->end, true);
     free(script);
 }

@@ -10,12 +10,12 @@
 #include "base/clock.h"
 #include "testing/test.h"
 
-static struct mr_stage *of_source(const struct mr_source *source)
+static struct mr_stage *testing_stage_of_source(const struct mr_source *source)
 {
     return (struct mr_stage *)(uintptr_t)source;
 }
 
-static struct mr_stage *of_sink(const struct mr_sink *sink)
+static struct mr_stage *testing_stage_of_sink(const struct mr_sink *sink)
 {
     return (struct mr_stage *)((uintptr_t)sink - offsetof(struct mr_stage, sink));
 }
@@ -48,7 +48,7 @@ static mr_status script_open(struct mr_source *source, const struct mr_checkpoin
 {
     (void)stop_fd;
     (void)ret_identity;
-    struct mr_stage *stage = of_source(source);
+    struct mr_stage *stage = testing_stage_of_source(source);
     stage->at = 0;
     stage->in_transaction = false;
     stage->asked = false;
@@ -65,7 +65,7 @@ static mr_status script_open(struct mr_source *source, const struct mr_checkpoin
 
 static mr_status script_claim(struct mr_source *source, int stop_fd, struct mr_error *error)
 {
-    struct mr_stage *stage = of_source(source);
+    struct mr_stage *stage = testing_stage_of_source(source);
     MR_ASSERT(!stage->connected);
     if (stage->lost_once && atomic_load(&stage->gates_open) < stage->claim_gate) {
         return mr_fail(error, MR_ERR_TRANSIENT, "scripted absence");
@@ -101,8 +101,8 @@ static mr_status play_message(struct mr_stage *stage, const struct mr_step *step
     return status;
 }
 
-static mr_status play(struct mr_stage *stage, const struct mr_step *step,
-                      const struct mr_source_handler *handler, struct mr_error *error)
+static mr_status testing_stage_play(struct mr_stage *stage, const struct mr_step *step,
+                                    const struct mr_source_handler *handler, struct mr_error *error)
 {
     struct mr_datum values[] = {{.kind = MR_DATUM_TEXT}, {.kind = MR_DATUM_UNCHANGED}};
     switch (step->kind) {
@@ -166,7 +166,7 @@ static void receive_bytes(struct mr_source *source)
 static mr_status script_receive(struct mr_source *source, const struct mr_source_handler *handler,
                                 struct mr_error *error)
 {
-    struct mr_stage *stage = of_source(source);
+    struct mr_stage *stage = testing_stage_of_source(source);
     atomic_fetch_add(&stage->receives, 1);
     if (stage->asked && !stage->silent) {
         stage->asked = false;
@@ -179,7 +179,7 @@ static mr_status script_receive(struct mr_source *source, const struct mr_source
         poll(NULL, 0, 1);
         return MR_AGAIN;
     }
-    mr_status status = play(stage, &stage->steps[stage->at], handler, error);
+    mr_status status = testing_stage_play(stage, &stage->steps[stage->at], handler, error);
     if (status == MR_OK) {
         stage->at++;
         receive_bytes(source);
@@ -196,7 +196,7 @@ static mr_status script_confirm(struct mr_source *source, mr_lsn flushed, bool p
                                 struct mr_error *error)
 {
     (void)error;
-    struct mr_stage *stage = of_source(source);
+    struct mr_stage *stage = testing_stage_of_source(source);
     stage->asked |= ping;
     atomic_store(&stage->told, flushed);
     atomic_fetch_add(&stage->confirms, 1);
@@ -205,20 +205,20 @@ static mr_status script_confirm(struct mr_source *source, mr_lsn flushed, bool p
 
 static int script_descriptor(const struct mr_source *source)
 {
-    const struct mr_stage *stage = of_source(source);
+    const struct mr_stage *stage = testing_stage_of_source(source);
     return atomic_load(&stage->claims) <= stage->dying_claims ? stage->dead_fd : stage->fd;
 }
 
 static void script_close(struct mr_source *source, int64_t deadline_ns)
 {
     (void)deadline_ns;
-    of_source(source)->connected = false;
-    atomic_fetch_add(&of_source(source)->closes, 1);
+    testing_stage_of_source(source)->connected = false;
+    atomic_fetch_add(&testing_stage_of_source(source)->closes, 1);
 }
 
 static mr_status stage_open(struct mr_sink *sink, struct mr_error *error)
 {
-    struct mr_stage *stage = of_sink(sink);
+    struct mr_stage *stage = testing_stage_of_sink(sink);
     while (atomic_load(&stage->claims) < atomic_load(&stage->open_at_claims)) {
         poll(NULL, 0, 1);
     }
@@ -260,7 +260,7 @@ static bool value_text(const struct mr_record *record, char ret_text[16])
     return true;
 }
 
-static void remember(struct mr_stage *stage, struct mr_batch *batch)
+static void testing_stage_remember(struct mr_stage *stage, struct mr_batch *batch)
 {
     pthread_mutex_lock(&stage->lock);
     for (uint32_t i = 0; i < batch->record_count; i++) {
@@ -310,7 +310,7 @@ static void unsettle(struct mr_stage *stage)
 
 static mr_status stage_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *error)
 {
-    struct mr_stage *stage = of_sink(sink);
+    struct mr_stage *stage = testing_stage_of_sink(sink);
     int count = atomic_fetch_add(&stage->received, 1) + 1;
     int fail_after = atomic_load(&stage->fail_after);
     if (fail_after != 0 && count >= fail_after) {
@@ -323,7 +323,7 @@ static mr_status stage_send(struct mr_sink *sink, struct mr_batch *batch, struct
     if (refuses(stage, batch)) {
         return mr_fail(error, MR_ERR_POISON, "scripted refusal");
     }
-    remember(stage, batch);
+    testing_stage_remember(stage, batch);
     batch->state = MR_BATCH_SENDING;
     stage->held[stage->held_count++] = batch;
     return MR_OK;
@@ -332,7 +332,7 @@ static mr_status stage_send(struct mr_sink *sink, struct mr_batch *batch, struct
 static mr_status stage_poll(struct mr_sink *sink, struct mr_error *error)
 {
     (void)error;
-    struct mr_stage *stage = of_sink(sink);
+    struct mr_stage *stage = testing_stage_of_sink(sink);
     atomic_fetch_add(&stage->polls, 1);
     int from = atomic_load(&stage->release_from);
     for (int i = from; from >= 0 && i < stage->held_count; i++) {
@@ -349,7 +349,7 @@ static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_che
                             struct mr_error *error)
 {
     (void)error;
-    struct mr_stage *stage = of_sink(sink);
+    struct mr_stage *stage = testing_stage_of_sink(sink);
     stage->loaded_unclaimed |= atomic_load(&stage->claims) == 0;
     while (atomic_load(&stage->closes) < atomic_load(&stage->load_at_closes)) {
         poll(NULL, 0, 1);
@@ -364,7 +364,7 @@ static mr_status stage_load(struct mr_sink *sink, bool *ret_found, struct mr_che
 static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *state,
                              struct mr_error *error)
 {
-    struct mr_stage *stage = of_sink(sink);
+    struct mr_stage *stage = testing_stage_of_sink(sink);
     if (sink->is_half_ended) {
         sink->is_half_ended = false; /* the next session's `load` finds no other */
         return mr_fail(error, MR_ERR_TRANSIENT, "given up");
@@ -382,7 +382,7 @@ static mr_status stage_store(struct mr_sink *sink, const struct mr_checkpoint *s
 /* A transaction ends when all of it is reported. */
 static bool stage_storing(const struct mr_sink *sink)
 {
-    const struct mr_stage *stage = of_sink(sink);
+    const struct mr_stage *stage = testing_stage_of_sink(sink);
     bool holds = false;
     for (int i = 0; i < stage->held_count; i++) {
         holds = holds || stage->held[i] != NULL;
@@ -392,7 +392,7 @@ static bool stage_storing(const struct mr_sink *sink)
 
 static void stage_prove(struct mr_sink *sink)
 {
-    struct mr_stage *stage = of_sink(sink);
+    struct mr_stage *stage = testing_stage_of_sink(sink);
     if (atomic_load(&stage->hold_proof)) {
         sink->proof = MR_PROOF_LACKS;
         return;

@@ -96,7 +96,7 @@ static void full_name(const char *name, const char *space, char ret[FULL_MAX])
 static struct node *take_type(struct schema *schema, const cJSON *json, const char *space,
                               int depth);
 
-static struct node *take_word(struct schema *schema, const char *word, const char *space)
+static struct node *avro_read_take_word(struct schema *schema, const char *word, const char *space)
 {
     static const char *const words[] = {
         [KIND_NULL] = "null",   [KIND_BOOLEAN] = "boolean", [KIND_INT] = "int",
@@ -112,8 +112,8 @@ static struct node *take_word(struct schema *schema, const char *word, const cha
     return find_record(schema, name);
 }
 
-static struct node *take_record(struct schema *schema, const cJSON *json, const char *space,
-                                int depth)
+static struct node *avro_read_take_record(struct schema *schema, const cJSON *json,
+                                          const char *space, int depth)
 {
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "name"));
     const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "namespace"));
@@ -172,7 +172,7 @@ static struct node *take_type(struct schema *schema, const cJSON *json, const ch
         return NULL;
     }
     if (cJSON_IsString(json)) {
-        return take_word(schema, json->valuestring, space);
+        return avro_read_take_word(schema, json->valuestring, space);
     }
     if (cJSON_IsArray(json)) {
         return take_union(schema, json, space, depth);
@@ -181,7 +181,7 @@ static struct node *take_type(struct schema *schema, const cJSON *json, const ch
         return take_type(schema, type, space, depth + 1);
     }
     if (strcmp(word, "record") == 0) {
-        return take_record(schema, json, space, depth);
+        return avro_read_take_record(schema, json, space, depth);
     }
     bool is_map = strcmp(word, "map") == 0;
     if (is_map || strcmp(word, "array") == 0) {
@@ -191,7 +191,7 @@ static struct node *take_type(struct schema *schema, const cJSON *json, const ch
                       space, depth + 1);
         return node->parts[0] == NULL ? NULL : node;
     }
-    return take_word(schema, word, space);
+    return avro_read_take_word(schema, word, space);
 }
 
 static struct schema schema_of(int64_t id, const char *text)
@@ -211,7 +211,7 @@ struct bytes {
 };
 
 /* A number of a variable length, with its sign in the lowest bit. */
-static bool take_long(struct bytes *bytes, int64_t *ret)
+static bool avro_read_take_long(struct bytes *bytes, int64_t *ret)
 {
     uint64_t number = 0;
     for (unsigned shift = 0; shift < 64 && bytes->at < bytes->end; shift += 7) {
@@ -228,7 +228,7 @@ static bool take_long(struct bytes *bytes, int64_t *ret)
 static bool take_slice(struct bytes *bytes, mr_slice *ret)
 {
     int64_t len;
-    if (!take_long(bytes, &len) || len < 0 || len > bytes->end - bytes->at) {
+    if (!avro_read_take_long(bytes, &len) || len < 0 || len > bytes->end - bytes->at) {
         return false;
     }
     *ret = (mr_slice){.data = bytes->at, .len = (size_t)len};
@@ -236,7 +236,7 @@ static bool take_slice(struct bytes *bytes, mr_slice *ret)
     return true;
 }
 
-static bool write_text(struct bytes *bytes, struct mr_text *to)
+static bool avro_read_write_text(struct bytes *bytes, struct mr_text *to)
 {
     mr_slice text;
     if (!take_slice(bytes, &text)) {
@@ -258,7 +258,7 @@ static bool write_text(struct bytes *bytes, struct mr_text *to)
     return true;
 }
 
-static bool write_bytes(struct bytes *bytes, struct mr_text *to)
+static bool avro_read_write_bytes(struct bytes *bytes, struct mr_text *to)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     mr_slice slice;
@@ -303,9 +303,9 @@ static bool write_real(struct bytes *bytes, bool is_float, struct mr_text *to)
     return true;
 }
 
-static bool write_value(const struct node *node, struct bytes *bytes, struct mr_text *to);
+static bool avro_read_write_value(const struct node *node, struct bytes *bytes, struct mr_text *to);
 
-static bool write_record(const struct node *node, struct bytes *bytes, struct mr_text *to)
+static bool avro_read_write_record(const struct node *node, struct bytes *bytes, struct mr_text *to)
 {
     if (++bytes->depth > DEPTH_MAX) {
         return false;
@@ -313,7 +313,7 @@ static bool write_record(const struct node *node, struct bytes *bytes, struct mr
     mr_text_string(to, "{");
     for (uint32_t i = 0; i < node->count; i++) {
         mr_text_format(to, "%s\"%s\":", i == 0 ? "" : ",", node->names[i]);
-        if (!write_value(node->parts[i], bytes, to)) {
+        if (!avro_read_write_value(node->parts[i], bytes, to)) {
             return false;
         }
     }
@@ -329,20 +329,20 @@ static bool write_items(const struct node *node, struct bytes *bytes, struct mr_
     bool is_first = true;
     int64_t count, size;
     mr_text_string(to, is_map ? "{" : "[");
-    while (take_long(bytes, &count)) {
+    while (avro_read_take_long(bytes, &count)) {
         if (count == 0) {
             mr_text_string(to, is_map ? "}" : "]");
             return true;
         }
-        if (count < 0 && !take_long(bytes, &size)) {
+        if (count < 0 && !avro_read_take_long(bytes, &size)) {
             return false;
         }
         count = count == INT64_MIN ? 0 : count < 0 ? -count : count;
         for (; count > 0; count--, is_first = false) {
             mr_text_string(to, is_first ? "" : ",");
-            bool good = !is_map || write_text(bytes, to);
+            bool good = !is_map || avro_read_write_text(bytes, to);
             mr_text_string(to, is_map ? ":" : "");
-            if (!good || !write_value(node->parts[0], bytes, to)) {
+            if (!good || !avro_read_write_value(node->parts[0], bytes, to)) {
                 return false;
             }
         }
@@ -350,7 +350,7 @@ static bool write_items(const struct node *node, struct bytes *bytes, struct mr_
     return false;
 }
 
-static bool write_value(const struct node *node, struct bytes *bytes, struct mr_text *to)
+static bool avro_read_write_value(const struct node *node, struct bytes *bytes, struct mr_text *to)
 {
     int64_t number;
     if (to->len > bytes->json_max) {
@@ -368,7 +368,7 @@ static bool write_value(const struct node *node, struct bytes *bytes, struct mr_
         return true;
     case KIND_INT:
     case KIND_LONG:
-        if (!take_long(bytes, &number)) {
+        if (!avro_read_take_long(bytes, &number)) {
             return false;
         }
         mr_text_format(to, "%lld", (long long)number);
@@ -377,35 +377,36 @@ static bool write_value(const struct node *node, struct bytes *bytes, struct mr_
     case KIND_DOUBLE:
         return write_real(bytes, node->kind == KIND_FLOAT, to);
     case KIND_BYTES:
-        return write_bytes(bytes, to);
+        return avro_read_write_bytes(bytes, to);
     case KIND_STRING:
-        return write_text(bytes, to);
+        return avro_read_write_text(bytes, to);
     case KIND_RECORD:
-        return write_record(node, bytes, to);
+        return avro_read_write_record(node, bytes, to);
     case KIND_ARRAY:
     case KIND_MAP:
         return write_items(node, bytes, to);
     case KIND_UNION:
-        return take_long(bytes, &number) && number >= 0 && number < node->count &&
-               write_value(node->parts[number], bytes, to);
+        return avro_read_take_long(bytes, &number) && number >= 0 && number < node->count &&
+               avro_read_write_value(node->parts[number], bytes, to);
     }
     return false;
 }
 
-static bool write_whole(const struct schema *schema, mr_slice value, struct mr_text *to)
+static bool avro_read_write_whole(const struct schema *schema, mr_slice value, struct mr_text *to)
 {
     struct bytes bytes = {.at = value.data,
                           .end = value.data + value.len,
                           .json_max = JSON_LEAST + JSON_TIMES * value.len};
     to->len = 0;
     mr_text_string(to, "");
-    return schema->root != NULL && write_value(schema->root, &bytes, to) && bytes.at == bytes.end;
+    return schema->root != NULL && avro_read_write_value(schema->root, &bytes, to) &&
+           bytes.at == bytes.end;
 }
 
 bool mr_avro_text(const char *text, mr_slice bytes, struct mr_text *to)
 {
     struct schema schema = schema_of(0, text);
-    bool good = write_whole(&schema, bytes, to);
+    bool good = avro_read_write_whole(&schema, bytes, to);
     schema_done(&schema);
     return good;
 }
@@ -455,8 +456,8 @@ static mr_status find_schema(struct mr_avro *avro, int64_t id, const struct sche
     return MR_OK;
 }
 
-static mr_status read_part(struct mr_avro *avro, const char *called, mr_slice *part,
-                           struct mr_text *to, struct mr_error *ret_error)
+static mr_status avro_read_part(struct mr_avro *avro, const char *called, mr_slice *part,
+                                struct mr_text *to, struct mr_error *ret_error)
 {
     const uint8_t *head = part->data;
     if (head == NULL || avro->fault[0] != '\0') {
@@ -472,7 +473,8 @@ static mr_status read_part(struct mr_avro *avro, const char *called, mr_slice *p
                  "its %s is of schema %lld, which is in no registry", called,
                  (long long)schema->id);
     } else if (schema == NULL ||
-               !write_whole(schema, (mr_slice){.data = head + HEAD, .len = part->len - HEAD}, to)) {
+               !avro_read_write_whole(
+                   schema, (mr_slice){.data = head + HEAD, .len = part->len - HEAD}, to)) {
         snprintf(avro->fault, sizeof(avro->fault), "its %s is no Avro%s", called,
                  schema == NULL ? "" : " of its schema");
     } else {
@@ -489,8 +491,8 @@ mr_status mr_avro_read(struct mr_avro *avro, struct mr_kafka_read *read, const c
         return MR_OK;
     }
     avro->fault[0] = '\0';
-    MR_TRY(read_part(avro, "key", &read->key, &avro->key, ret_error));
-    MR_TRY(read_part(avro, "value", &read->value, &avro->value, ret_error));
+    MR_TRY(avro_read_part(avro, "key", &read->key, &avro->key, ret_error));
+    MR_TRY(avro_read_part(avro, "value", &read->value, &avro->value, ret_error));
     *ret_fault = avro->fault[0] == '\0' ? NULL : avro->fault;
     return MR_OK;
 }

@@ -60,7 +60,7 @@ static const struct {
     {"no JSON", "00", NULL},
 };
 
-static void test_text(void **state)
+static void test_avro_read_text(void **state)
 {
     (void)state;
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
@@ -124,7 +124,8 @@ static void test_text_is_bounded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_text_cut),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_avro_read_text),
+                                       cmocka_unit_test(test_text_cut),
                                        cmocka_unit_test(test_text_is_bounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

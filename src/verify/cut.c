@@ -3,7 +3,7 @@
 /* The lower half of a number comes again after 2^32 transactions, which write more WAL than this. */
 #define LONG_AGO (UINT64_C(64) << 30)
 
-static bool take_number(const char **at, char end, uint64_t *ret)
+static bool cut_take_number(const char **at, char end, uint64_t *ret)
 {
     char *rest;
     errno = 0;
@@ -19,11 +19,11 @@ bool mr_cut_parse(const char *text, struct mr_cut *ret)
 {
     struct mr_cut cut = {0};
     uint32_t room = 0;
-    bool good = take_number(&text, ':', &cut.xmin) && take_number(&text, ':', &cut.xmax);
+    bool good = cut_take_number(&text, ':', &cut.xmin) && cut_take_number(&text, ':', &cut.xmax);
     while (good && *text != '\0') {
         MR_GROW(cut.running, room, (size_t)cut.running_count + 1);
         uint64_t *next = &cut.running[cut.running_count];
-        good = take_number(&text, ',', next) && (cut.running_count == 0 || *next > next[-1]) &&
+        good = cut_take_number(&text, ',', next) && (cut.running_count == 0 || *next > next[-1]) &&
                (*text != '\0' || text[-1] != ',');
         cut.running_count++;
     }

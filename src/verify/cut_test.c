@@ -2,7 +2,7 @@
 
 #include "testing/test.h"
 
-static void test_parse(void **state)
+static void test_cut_parse(void **state)
 {
     (void)state;
     struct mr_cut cut;
@@ -72,7 +72,7 @@ static void test_sees_of_a_standby(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse),
+        cmocka_unit_test(test_cut_parse),
         cmocka_unit_test(test_sees),
         cmocka_unit_test(test_sees_of_a_standby),
     };

@@ -14,7 +14,7 @@ struct sip {
     uint64_t v0, v1, v2, v3;
 };
 
-static inline uint64_t rotate(uint64_t value, int bits)
+static inline uint64_t digest_rotate(uint64_t value, int bits)
 {
     return value << bits | value >> (64 - bits);
 }
@@ -22,15 +22,15 @@ static inline uint64_t rotate(uint64_t value, int bits)
 static inline void sip_round(struct sip *sip)
 {
     sip->v0 += sip->v1;
-    sip->v1 = rotate(sip->v1, 13) ^ sip->v0;
-    sip->v0 = rotate(sip->v0, 32);
+    sip->v1 = digest_rotate(sip->v1, 13) ^ sip->v0;
+    sip->v0 = digest_rotate(sip->v0, 32);
     sip->v2 += sip->v3;
-    sip->v3 = rotate(sip->v3, 16) ^ sip->v2;
+    sip->v3 = digest_rotate(sip->v3, 16) ^ sip->v2;
     sip->v0 += sip->v3;
-    sip->v3 = rotate(sip->v3, 21) ^ sip->v0;
+    sip->v3 = digest_rotate(sip->v3, 21) ^ sip->v0;
     sip->v2 += sip->v1;
-    sip->v1 = rotate(sip->v1, 17) ^ sip->v2;
-    sip->v2 = rotate(sip->v2, 32);
+    sip->v1 = digest_rotate(sip->v1, 17) ^ sip->v2;
+    sip->v2 = digest_rotate(sip->v2, 32);
 }
 
 static inline void sip_take(struct sip *sip, uint64_t word)

@@ -5,7 +5,7 @@
 #include "testing/test.h"
 
 /* SipHash-1-3 as its authors describe it, byte by byte: appended zeros, and the length in the last one. */
-static uint64_t rotate(uint64_t value, int bits)
+static uint64_t digest_test_rotate(uint64_t value, int bits)
 {
     return value << bits | value >> (64 - bits);
 }
@@ -15,14 +15,14 @@ static void rounds(uint64_t v[4], int count)
     for (int i = 0; i < count; i++) {
         v[0] += v[1];
         v[2] += v[3];
-        v[1] = rotate(v[1], 13) ^ v[0];
-        v[3] = rotate(v[3], 16) ^ v[2];
-        v[0] = rotate(v[0], 32);
+        v[1] = digest_test_rotate(v[1], 13) ^ v[0];
+        v[3] = digest_test_rotate(v[3], 16) ^ v[2];
+        v[0] = digest_test_rotate(v[0], 32);
         v[2] += v[1];
         v[0] += v[3];
-        v[1] = rotate(v[1], 17) ^ v[2];
-        v[3] = rotate(v[3], 21) ^ v[0];
-        v[2] = rotate(v[2], 32);
+        v[1] = digest_test_rotate(v[1], 17) ^ v[2];
+        v[3] = digest_test_rotate(v[3], 21) ^ v[0];
+        v[2] = digest_test_rotate(v[2], 32);
     }
 }
 

@@ -36,7 +36,7 @@ static bool read_xid(mr_slice text, uint32_t *ret)
     return true;
 }
 
-static inline bool is_text(const struct mr_scanned *string, mr_slice text)
+static inline bool event_is_text(const struct mr_scanned *string, mr_slice text)
 {
     return string->kind == MR_SCAN_STRING && mr_slice_equal(string->text, text);
 }
@@ -67,12 +67,12 @@ static const char *read_envelope(mr_slice value, struct mr_event *ret)
     struct mr_scanned name;
     struct mr_scanned member;
     while (good && mr_scan_member(&scan, &name, &member)) {
-        if (is_text(&name, MR_SLICE("op"))) {
+        if (event_is_text(&name, MR_SLICE("op"))) {
             good = take_op(&member, &ret->kind);
             has_op = true;
-        } else if (is_text(&name, MR_SLICE("before"))) {
+        } else if (event_is_text(&name, MR_SLICE("before"))) {
             good = take_object(&member, &ret->before);
-        } else if (is_text(&name, MR_SLICE("after"))) {
+        } else if (event_is_text(&name, MR_SLICE("after"))) {
             good = take_object(&member, &ret->after);
         }
     }
@@ -84,7 +84,7 @@ static const char *read_bare(mr_slice value, struct mr_event *ret)
 {
     struct mr_scanned deleted;
     bool is_gone =
-        mr_scan_find(value, "__deleted", &deleted) && is_text(&deleted, MR_SLICE("true"));
+        mr_scan_find(value, "__deleted", &deleted) && event_is_text(&deleted, MR_SLICE("true"));
     ret->kind = is_gone ? MR_EVENT_GONE : MR_EVENT_ROW;
     *(is_gone ? &ret->before : &ret->after) = value;
     return NULL;
@@ -97,10 +97,10 @@ mr_slice mr_event_payload(mr_slice text)
     struct mr_scanned name;
     struct mr_scanned schema;
     struct mr_scanned payload;
-    bool is_wrapped = text.len > sizeof(begin) - 1 &&
-                      memcmp(text.data, begin, sizeof(begin) - 1) == 0 &&
-                      mr_scan_member(&scan, &name, &schema) &&
-                      mr_scan_member(&scan, &name, &payload) && is_text(&name, MR_SLICE("payload"));
+    bool is_wrapped =
+        text.len > sizeof(begin) - 1 && memcmp(text.data, begin, sizeof(begin) - 1) == 0 &&
+        mr_scan_member(&scan, &name, &schema) && mr_scan_member(&scan, &name, &payload) &&
+        event_is_text(&name, MR_SLICE("payload"));
     return is_wrapped ? payload.text : text;
 }
 

@@ -32,7 +32,7 @@ struct rounds {
     bool is_whole; /* the round at hand is of all of them */
 };
 
-static struct known *known_of(struct rounds *rounds, const struct mr_verify_listed *listed)
+static struct known *every_known_of(struct rounds *rounds, const struct mr_verify_listed *listed)
 {
     MR_FREED char *name = mr_formatted("%s.%s", listed->schema, listed->table);
     for (uint32_t i = 0; i < rounds->count; i++) {
@@ -51,8 +51,8 @@ static bool is_void(const struct known *known)
     return known->cause != NULL && strcmp(known->cause, "unprovable") != 0;
 }
 
-static void expose_tables(const struct rounds *rounds, struct mr_exposition *exposition,
-                          enum mr_metric_id id)
+static void every_expose_tables(const struct rounds *rounds, struct mr_exposition *exposition,
+                                enum mr_metric_id id)
 {
     mr_expose_begin(exposition, id);
     for (uint32_t i = 0; i < rounds->count; i++) {
@@ -83,7 +83,7 @@ static void expose(const struct rounds *rounds, struct mr_buffer *out)
     mr_expose_begin(&exposition, MR_METRIC_VERIFY_ALIVE);
     mr_expose_ns(&exposition, labels, (uint64_t)mr_wall_ns());
     for (size_t i = 0; i < MR_ARRAY_LEN(of_tables); i++) {
-        expose_tables(rounds, &exposition, of_tables[i]);
+        every_expose_tables(rounds, &exposition, of_tables[i]);
     }
 }
 
@@ -113,10 +113,10 @@ static void write_figures(const struct rounds *rounds)
     }
 }
 
-static void take_proof(void *context, const struct mr_proof *proof, int64_t begun_ns)
+static void every_take_proof(void *context, const struct mr_proof *proof, int64_t begun_ns)
 {
     struct rounds *rounds = context;
-    struct known *known = known_of(rounds, proof->listed);
+    struct known *known = every_known_of(rounds, proof->listed);
     known->is_listed = true;
     known->cause = proof->cause;
     if (proof->cause == NULL) {
@@ -151,14 +151,14 @@ static void forget_others(struct rounds *rounds)
 static bool wants(void *context, const struct mr_verify_listed *listed)
 {
     struct rounds *rounds = context;
-    return rounds->is_whole || is_void(known_of(rounds, listed));
+    return rounds->is_whole || is_void(every_known_of(rounds, listed));
 }
 
 static mr_status prove_round(struct rounds *rounds, int stop_fd, FILE *to,
                              struct mr_error *ret_error)
 {
     struct mr_verify_options options = *rounds->options;
-    options.taken = take_proof;
+    options.taken = every_take_proof;
     options.wants = wants;
     options.context = rounds;
     bool is_any = rounds->is_whole;

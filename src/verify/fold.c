@@ -150,9 +150,9 @@ void mr_fold_free(struct mr_fold *fold)
 }
 
 /* Buckets go by bits that the index, which has the others, does not need. */
-static mr_status store(struct mr_spill *spill, struct mr_digest key, mr_slice head,
-                       const struct mr_verify_row *row, uint32_t large_count,
-                       struct mr_error *ret_error)
+static mr_status fold_store(struct mr_spill *spill, struct mr_digest key, mr_slice head,
+                            const struct mr_verify_row *row, uint32_t large_count,
+                            struct mr_error *ret_error)
 {
     mr_slice large = {0};
     if (large_count > 0) {
@@ -183,7 +183,7 @@ mr_status mr_fold_add_row(struct mr_fold *fold, struct mr_digest key, uint32_t c
     stored.xid = xid;
     stored.chunk = chunk;
     stored.large_count = row->large_count;
-    return store(fold->rows, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
+    return fold_store(fold->rows, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
 }
 
 mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *event,
@@ -211,7 +211,8 @@ mr_status mr_fold_add_event(struct mr_fold *fold, const struct mr_fold_event *ev
     if (event->is_tombstone && mr_place_compare(event->record.place, fold->first_tombstone) < 0) {
         fold->first_tombstone = event->record.place;
     }
-    return store(fold->events, stored.key, BYTES_OF(stored), row, stored.large_count, ret_error);
+    return fold_store(fold->events, stored.key, BYTES_OF(stored), row, stored.large_count,
+                      ret_error);
 }
 
 void mr_fold_expect_event(const struct mr_fold *fold, struct mr_digest key)
@@ -230,7 +231,7 @@ void mr_fold_keep_all(struct mr_fold *fold)
     fold->keeps_all = true;
 }
 
-static struct entry *entry_of(struct bucket *bucket, struct mr_digest key)
+static struct entry *fold_entry_of(struct bucket *bucket, struct mr_digest key)
 {
     uint32_t number;
     MR_INDEX_FIND(number, &bucket->index, key.low,
@@ -274,12 +275,12 @@ static void keep_large(struct bucket *bucket, struct large *values,
 }
 
 /* Before the events, which count if the row's chunk sees them. */
-static void take_row(struct comparison *comparison, const struct stored_row *row,
-                     const struct mr_verify_large *large)
+static void fold_take_row(struct comparison *comparison, const struct stored_row *row,
+                          const struct mr_verify_large *large)
 {
     struct bucket *bucket = &comparison->bucket;
     bool has_key = comparison->fold->options.has_key;
-    struct entry *entry = entry_of(bucket, has_key ? row->key : row->sum);
+    struct entry *entry = fold_entry_of(bucket, has_key ? row->key : row->sum);
     comparison->counts.rows++;
     if (!has_key) {
         entry->known = row->key;
@@ -348,7 +349,7 @@ static void take_counted(struct comparison *comparison, const struct stored_even
     number = mr_index_add(&bucket->seen_index, hash);
     MR_GROW(bucket->seen, bucket->seen_room, (size_t)number + 1);
     bucket->seen[number] = seen;
-    struct entry *entry = entry_of(bucket, sum);
+    struct entry *entry = fold_entry_of(bucket, sum);
     if (entry->record.offset < 0 && entry->times == 0) {
         entry->known = stored->key;
         keep_large(bucket, &entry->large, large, stored->large_count);
@@ -419,7 +420,7 @@ static void take_event(struct comparison *comparison, const struct stored_event 
 {
     struct bucket *bucket = &comparison->bucket;
     bool has_key = comparison->fold->options.has_key;
-    struct entry *entry = has_key ? entry_of(bucket, stored->key) : NULL;
+    struct entry *entry = has_key ? fold_entry_of(bucket, stored->key) : NULL;
     bool is_shown = has_key && entry->chunk != NO_CHUNK;
     const struct view *view =
         &comparison->views[is_shown ? entry->chunk : comparison->view_count - 1];
@@ -685,20 +686,20 @@ static void compare_counted(struct comparison *comparison)
 }
 
 /* A head of that many bytes, and the large values after it. */
-static const uint8_t *take_head(const uint8_t *at, void *head, size_t len)
+static const uint8_t *fold_take_head(const uint8_t *at, void *head, size_t len)
 {
     memcpy(head, at, len);
     return at + len;
 }
 
-static void take_rows(void *context, const uint8_t *bytes, size_t len)
+static void fold_take_rows(void *context, const uint8_t *bytes, size_t len)
 {
     struct mr_verify_large large[MR_COLUMNS_MAX];
     struct stored_row row;
     for (const uint8_t *at = bytes; at < bytes + len;) {
-        at = take_head(at, &row, sizeof(row));
-        at = take_head(at, large, sizeof(*large) * row.large_count);
-        take_row(context, &row, large);
+        at = fold_take_head(at, &row, sizeof(row));
+        at = fold_take_head(at, large, sizeof(*large) * row.large_count);
+        fold_take_row(context, &row, large);
     }
 }
 
@@ -707,8 +708,8 @@ static void take_events(void *context, const uint8_t *bytes, size_t len)
     struct mr_verify_large large[MR_COLUMNS_MAX];
     struct stored_event event;
     for (const uint8_t *at = bytes; at < bytes + len;) {
-        at = take_head(at, &event, sizeof(event));
-        at = take_head(at, large, sizeof(*large) * event.large_count);
+        at = fold_take_head(at, &event, sizeof(event));
+        at = fold_take_head(at, large, sizeof(*large) * event.large_count);
         take_event(context, &event, large);
     }
 }
@@ -720,7 +721,7 @@ static mr_status compare_bucket(struct comparison *comparison, uint32_t number,
     mr_index_clear(&bucket->index);
     mr_index_clear(&bucket->seen_index);
     bucket->large_count = 0;
-    MR_TRY(mr_spill_read(comparison->fold->rows, number, take_rows, comparison, ret_error));
+    MR_TRY(mr_spill_read(comparison->fold->rows, number, fold_take_rows, comparison, ret_error));
     MR_TRY(mr_spill_read(comparison->fold->events, number, take_events, comparison, ret_error));
     if (comparison->turns->is_vote) {
         vote_of_bucket(comparison);
@@ -768,7 +769,7 @@ static void *compare_buckets(void *context)
     return NULL;
 }
 
-static void add_counts(struct mr_fold_counts *sum, const struct mr_fold_counts *more)
+static void fold_add_counts(struct mr_fold_counts *sum, const struct mr_fold_counts *more)
 {
     sum->rows += more->rows;
     sum->events += more->events;
@@ -788,8 +789,8 @@ static void add_counts(struct mr_fold_counts *sum, const struct mr_fold_counts *
 }
 
 /* All buckets, by two threads. */
-static mr_status pass(const struct comparison *comparison, struct mr_fold_counts *ret_counts,
-                      struct mr_error *ret_error)
+static mr_status fold_pass(const struct comparison *comparison, struct mr_fold_counts *ret_counts,
+                           struct mr_error *ret_error)
 {
     struct comparison own = *comparison;
     struct comparison other = *comparison;
@@ -799,7 +800,7 @@ static mr_status pass(const struct comparison *comparison, struct mr_fold_counts
     compare_buckets(&own);
     if (is_helped) {
         pthread_join(thread, NULL);
-        add_counts(&own.counts, &other.counts);
+        fold_add_counts(&own.counts, &other.counts);
     }
     *ret_counts = own.counts;
     const struct comparison *failed = own.status != MR_OK ? &own : &other;
@@ -821,9 +822,9 @@ mr_status mr_fold_compare(struct mr_fold *fold, const struct mr_cut *cuts, uint3
                                           .take = take,
                                           .context = context,
                                           .turns = turns};
-    mr_status status = fold->has_late ? pass(&comparison, ret_counts, ret_error) : MR_OK;
+    mr_status status = fold->has_late ? fold_pass(&comparison, ret_counts, ret_error) : MR_OK;
     turns->is_vote = false;
-    status = MR_THEN(status, pass(&comparison, ret_counts, ret_error));
+    status = MR_THEN(status, fold_pass(&comparison, ret_counts, ret_error));
     pthread_mutex_destroy(&turns->lock);
     free(comparison.views);
     free(turns);

@@ -56,7 +56,8 @@ static void add_event(struct mr_fold *fold, const char *key, const char *value, 
 
 static uint32_t chunk;
 
-static void add_row(struct mr_fold *fold, const char *key, uint32_t xid, const char *value)
+static void fold_test_add_row(struct mr_fold *fold, const char *key, uint32_t xid,
+                              const char *value)
 {
     struct mr_verify_large room;
     struct mr_verify_row of = row(value, "large", &room);
@@ -68,7 +69,7 @@ struct found {
     uint32_t count;
 };
 
-static void take(void *context, const struct mr_difference *difference)
+static void fold_test_take(void *context, const struct mr_difference *difference)
 {
     struct found *found = context;
     assert_true(found->count < MR_ARRAY_LEN(found->all));
@@ -86,12 +87,13 @@ static struct mr_fold_counts compare_chunks(struct mr_fold *fold, const struct m
 {
     struct mr_fold_counts counts;
     *found = (struct found){0};
-    assert_int_equal(mr_fold_compare(fold, cuts, cut_count, take, found, &counts, NULL), MR_OK);
+    assert_int_equal(mr_fold_compare(fold, cuts, cut_count, fold_test_take, found, &counts, NULL),
+                     MR_OK);
     mr_fold_free(fold);
     return counts;
 }
 
-static struct mr_fold_counts compare(struct mr_fold *fold, struct found *found)
+static struct mr_fold_counts fold_test_compare(struct mr_fold *fold, struct found *found)
 {
     struct mr_cut all = cut_at(1000);
     return compare_chunks(fold, &all, 1, found);
@@ -107,9 +109,9 @@ static void test_compare_equal(void **state)
     add_event(fold, "b", "1", "large");
     add_event(fold, "b", NULL, NULL);
     add_event(fold, "c", "1", NULL); /* nobody ever had it */
-    add_row(fold, "a", 5, "2");
-    add_row(fold, "c", 5, "1");
-    struct mr_fold_counts counts = compare(fold, &found);
+    fold_test_add_row(fold, "a", 5, "2");
+    fold_test_add_row(fold, "c", 5, "1");
+    struct mr_fold_counts counts = fold_test_compare(fold, &found);
     assert_int_equal(found.count, 0);
     assert_int_equal(counts.rows, 2);
     assert_int_equal(counts.events, 5);
@@ -136,9 +138,9 @@ static void test_compare_each_kind(void **state)
             add_event(fold, "a", cases[i].value, "large");
         }
         if (cases[i].xid > 0) {
-            add_row(fold, "a", cases[i].xid, "1");
+            fold_test_add_row(fold, "a", cases[i].xid, "1");
         }
-        struct mr_fold_counts counts = compare(fold, &found);
+        struct mr_fold_counts counts = fold_test_compare(fold, &found);
         assert_int_equal(found.count, 1);
         assert_int_equal(found.all[0].kind, cases[i].kind);
         assert_int_equal(found.all[0].last.offset, cases[i].value == NULL ? -1 : (int64_t)next);
@@ -157,19 +159,19 @@ static void test_later_event_counts(void **state)
     struct mr_fold_record late = {.place.order = 2, .offset = 3, .partition = 0};
     add_event_at(fold, "a", "late", "large", late);
     add_event_at(fold, "a", "early", "large", early);
-    add_row(fold, "a", 0, "late");
+    fold_test_add_row(fold, "a", 0, "late");
     add_event_at(fold, "b", "late", "large", late);
     early.partition = 0;
     add_event_at(fold, "b", "early", "large", early);
-    add_row(fold, "b", 0, "early");
+    fold_test_add_row(fold, "b", 0, "early");
     /* A value that was left alone in another partition: of the event before, or of one in between that comes later here. */
     struct mr_fold_record between = {.place.order = 2, .offset = 10, .partition = 0};
     late = (struct mr_fold_record){.place.order = 3, .offset = 3, .partition = 1};
     add_event_at(fold, "c", "1", "first", early);
     add_event_at(fold, "c", "3", NULL, late);
     add_event_at(fold, "c", "2", "large", between);
-    add_row(fold, "c", 0, "3");
-    assert_int_equal(compare(fold, &found).unknown, 1);
+    fold_test_add_row(fold, "c", 0, "3");
+    assert_int_equal(fold_test_compare(fold, &found).unknown, 1);
     assert_int_equal(found.count, 0);
 }
 
@@ -187,8 +189,8 @@ static void test_a_lost_value_is_unknown(void **state)
         .key = digest("a"), .row = &lost, .record = {.place.commit_lsn = 1, .xid = 5}};
     assert_int_equal(mr_fold_add_event(fold, &event, NULL), MR_OK);
     add_event(fold, "a", "3", NULL);
-    add_row(fold, "a", 5, "3");
-    assert_int_equal(compare(fold, &found).unknown, 1);
+    fold_test_add_row(fold, "a", 5, "3");
+    assert_int_equal(fold_test_compare(fold, &found).unknown, 1);
     assert_int_equal(found.count, 0);
 }
 
@@ -244,7 +246,7 @@ static void test_a_delete_and_its_tombstone(void **state)
         if (keeps_all) {
             mr_fold_keep_all(fold);
         }
-        struct mr_fold_counts counts = compare(fold, &found);
+        struct mr_fold_counts counts = fold_test_compare(fold, &found);
         assert_int_equal(found.count, is_torn);
         assert_int_equal(counts.differences[MR_DIFFERENCE_TORN], is_torn);
         assert_int_equal(counts.buried, cases[k].is_buried && !is_torn);
@@ -260,8 +262,8 @@ static void test_a_tombstone_is_not_due(void **state)
     add_letters(fold, "a", "cD");
     add_letters(fold, "b", "cDT");
     add_letters(fold, "c", "cX");
-    add_row(fold, "c", 5, "1");
-    struct mr_fold_counts counts = compare(fold, &found);
+    fold_test_add_row(fold, "c", 5, "1");
+    struct mr_fold_counts counts = fold_test_compare(fold, &found);
     assert_int_equal(counts.bare, 1);
     assert_int_equal(counts.differences[MR_DIFFERENCE_MISSING], 1);
     assert_int_equal(found.count, 1);
@@ -281,8 +283,8 @@ static void test_truncate(void **state)
                                      .xid = 5000}; /* seen by none */
     mr_fold_truncate(fold, &record);
     add_event(fold, "b", "1", "large");
-    add_row(fold, "b", 5, "1");
-    compare(fold, &found);
+    fold_test_add_row(fold, "b", 5, "1");
+    fold_test_compare(fold, &found);
     assert_int_equal(found.count, 0);
 }
 
@@ -293,14 +295,14 @@ static void test_rows_without_a_key_are_counted(void **state)
     struct found found;
     for (int i = 0; i < 3; i++) {
         add_event(fold, "", "same", "large");
-        add_row(fold, "", 5, "other");
+        fold_test_add_row(fold, "", 5, "other");
     }
     struct mr_verify_large room;
     struct mr_verify_row same = row("same", "large", &room);
     struct mr_fold_event gone = {.row = &same, .is_gone = true, .record.offset = 77};
     assert_int_equal(mr_fold_add_event(fold, &gone, NULL), MR_OK);
-    add_row(fold, "", 5, "same");
-    struct mr_fold_counts counts = compare(fold, &found);
+    fold_test_add_row(fold, "", 5, "same");
+    struct mr_fold_counts counts = fold_test_compare(fold, &found);
     assert_int_equal(counts.differences[MR_DIFFERENCE_PHANTOM], 1);
     assert_int_equal(counts.differences[MR_DIFFERENCE_MISSING], 3);
     assert_int_equal(found.count, 2);
@@ -324,8 +326,8 @@ static void test_repeats_of_rows_without_a_key(void **state)
             .record = {.place = {.commit_lsn = 1, .order = next << 4}, .xid = 5}};
         assert_int_equal(mr_fold_add_event(fold, &gone, NULL), MR_OK);
     }
-    add_row(fold, "", 5, "same");
-    assert_int_equal(compare(fold, &found).events, 3);
+    fold_test_add_row(fold, "", 5, "same");
+    assert_int_equal(fold_test_compare(fold, &found).events, 3);
     assert_int_equal(found.count, 0);
 }
 
@@ -379,7 +381,7 @@ static void test_a_column_that_was_withheld(void **state)
             add_late_event(fold, key, key, NULL, false);
             add_late_row(fold, key, cases[i].xid, key, "same");
         }
-        struct mr_fold_counts counts = compare(fold, &found);
+        struct mr_fold_counts counts = fold_test_compare(fold, &found);
         assert_int_equal(found.count, cases[i].found);
         assert_int_equal(counts.differences[MR_DIFFERENCE_ALTERED], cases[i].found);
     }
@@ -403,7 +405,7 @@ static struct mr_fold_counts compare_late(const char *rows, const char *wrong, b
             add_late_event(fold, key, "gone", rows, true);
         }
     }
-    return compare(fold, found);
+    return fold_test_compare(fold, found);
 }
 
 static void test_late_columns(void **state)
@@ -427,7 +429,7 @@ static void test_late_columns(void **state)
     struct mr_fold *fold = new_fold(true);
     add_late_event(fold, "a", "1", NULL, false);
     add_late_row(fold, "a", 4, "1", "x");
-    assert_int_equal(compare(fold, &found).alone, 1);
+    assert_int_equal(fold_test_compare(fold, &found).alone, 1);
     assert_int_equal(found.count, 0);
     compare_late("11", NULL, false, &found);
     assert_int_equal(found.count, 2); /* "gone" came with "1", as the others, and went with "11" */
@@ -452,13 +454,14 @@ static void test_a_renamed_column_of_rows_without_a_key(void **state)
             assert_int_equal(mr_fold_add_event(fold, &event, NULL), MR_OK);
             add_late_row(fold, "", 5, is_wrong != 0 && i == 3 ? "other" : "same", late);
         }
-        struct mr_fold_counts counts = compare(fold, &found);
+        struct mr_fold_counts counts = fold_test_compare(fold, &found);
         assert_int_equal(counts.older > 0, is_wrong == 0);
         assert_int_equal(found.count > 0, is_wrong != 0);
     }
 }
 
-static void add_events(struct mr_fold *fold, const char *key, const char *values, const char *xids)
+static void fold_test_add_events(struct mr_fold *fold, const char *key, const char *values,
+                                 const char *xids)
 {
     for (; *values != '\0'; values++, xids++) {
         const char value[] = {*values, '\0'};
@@ -496,10 +499,10 @@ static void test_chunks(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_fold *fold = new_fold(true);
         struct found found;
-        add_events(fold, "a", cases[i].values, cases[i].xids);
+        fold_test_add_events(fold, "a", cases[i].values, cases[i].xids);
         if (cases[i].chunk >= 0) {
             chunk = (uint32_t)cases[i].chunk;
-            add_row(fold, "a", 5, cases[i].row);
+            fold_test_add_row(fold, "a", 5, cases[i].row);
         }
         struct mr_fold_counts counts = compare_chunks(fold, cuts, 2, &found);
         assert_int_equal(found.count, cases[i].kind >= 0);
@@ -524,9 +527,9 @@ static void test_compare_many(void **state)
     for (int i = 0; i < MANY; i++) {
         char key[16];
         snprintf(key, sizeof(key), "%d", i);
-        add_row(fold, key, 5, i == 4711 ? "2" : "1");
+        fold_test_add_row(fold, key, 5, i == 4711 ? "2" : "1");
     }
-    struct mr_fold_counts counts = compare(fold, &found);
+    struct mr_fold_counts counts = fold_test_compare(fold, &found);
     assert_int_equal(counts.rows, MANY);
     assert_int_equal(found.count, 1);
     assert_true(mr_digest_equal(found.all[0].key, digest("4711")));

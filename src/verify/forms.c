@@ -265,7 +265,7 @@ static const struct {
     {"interval", INTERVALS, MR_INTERVAL_STRING, "@::interval"},
 };
 
-static bool is_word(const char *names, const char *name)
+static bool forms_is_word(const char *names, const char *name)
 {
     size_t len = strlen(name);
     for (const char *at = names; (at = strstr(at, name)) != NULL; at += len) {
@@ -291,8 +291,8 @@ static enum unit unit_of(enum mr_time_mode mode, const struct mr_verify_type *ty
                                                                                       : MICROS;
 }
 
-static const struct row *find_row(const struct mr_value_modes *modes,
-                                  const struct mr_verify_type *type)
+static const struct row *forms_find_row(const struct mr_value_modes *modes,
+                                        const struct mr_verify_type *type)
 {
     const int chosen[CHOICES] = {[DECIMALS] = (int)modes->decimal,
                                  [BINARIES] = (int)modes->binary,
@@ -303,7 +303,7 @@ static const struct row *find_row(const struct mr_value_modes *modes,
                                  [HSTORES] = (int)modes->hstore,
                                  [BIT_COUNT] = type->modifier == 1};
     for (size_t i = 0; i < MR_ARRAY_LEN(rows); i++) {
-        if (rows[i].chosen == chosen[rows[i].choice] && is_word(rows[i].types, type->name)) {
+        if (rows[i].chosen == chosen[rows[i].choice] && forms_is_word(rows[i].types, type->name)) {
             return &rows[i];
         }
     }
@@ -318,7 +318,7 @@ static const char *find_back(const struct row *row, const struct mr_verify_type 
     bool is_bare = row->leaf == MR_LEAF_DECIMAL && type->modifier < 0;
     for (size_t i = 0; i < MR_ARRAY_LEN(backs) && !is_rounded && !is_bare; i++) {
         if (backs[i].choice == row->choice && backs[i].chosen == row->chosen &&
-            is_word(backs[i].types, type->name)) {
+            forms_is_word(backs[i].types, type->name)) {
             return backs[i].sql;
         }
     }
@@ -361,21 +361,24 @@ struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
     static const struct row of_enum = {.leaf = MR_LEAF_TEXT,
                                        .array = "to_json(textin(array_out(@))::text[])"};
     bool is_known = type->is_built_in || type->kind == 'b';
-    const struct row *row = type->kind == 'e' ? &of_enum : is_known ? find_row(modes, type) : NULL;
+    const struct row *row = type->kind == 'e' ? &of_enum
+                            : is_known        ? forms_find_row(modes, type)
+                                              : NULL;
     if (row ==
         NULL) { /* a built-in one is of a later version, and text in events, or text of a row */
         return (struct mr_verify_form){.shape =
                                            type->is_built_in ? MR_SHAPE_UNKNOWN : MR_SHAPE_ABSENT};
     }
     bool is_of_extension =
-        is_word("geometry geography vector halfvec sparsevec", type->name) && !type->is_built_in;
+        forms_is_word("geometry geography vector halfvec sparsevec", type->name) &&
+        !type->is_built_in;
     struct mr_verify_form form = {
         .leaf = row->leaf,
         .shape = row->shape,
         .scale = scale_of(type),
         .is_scaled = type->modifier < 0 && strcmp(type->name, "numeric") == 0,
         .is_text = row->leaf == MR_LEAF_TEXT && row->sql == NULL &&
-                   !is_word("uuid inet cidr macaddr macaddr8", type->name),
+                   !forms_is_word("uuid inet cidr macaddr macaddr8", type->name),
         .is_hidden = is_of_extension,
         .digits = type->modifier > 0 && type->modifier < 6 ? type->modifier : 6,
         .sql = row->sql,

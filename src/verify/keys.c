@@ -5,7 +5,7 @@
 #include "verify/proof_internal.h"
 
 /* As rows are read; nothing is written. */
-static mr_status begin(struct mr_pg_conn *conn)
+static mr_status keys_begin(struct mr_pg_conn *conn)
 {
     MR_TRY(mr_pg_command(conn, "BEGIN READ ONLY", MR_PG_ANSWER_MS, NULL));
     return mr_pg_set_for_rows(conn, "", "", NULL);
@@ -43,7 +43,8 @@ static bool add_back(const struct mr_verify_column *column, const char *key, str
 }
 
 /* SELECT of two texts for each column: the server's, and the event's. False: the key has other columns. */
-static bool add_question(const struct mr_verify_table *table, const char *key, struct mr_text *sql)
+static bool keys_add_question(const struct mr_verify_table *table, const char *key,
+                              struct mr_text *sql)
 {
     bool is_good = true;
     for (uint32_t i = 0; i < table->key_count; i++) {
@@ -93,12 +94,12 @@ static mr_status turn_back(struct mr_work *work, struct mr_verify_named *named)
     const struct mr_pg_shape shape = {"the value of a key", kinds, 1, 1};
     MR_TEXT(sql);
     const struct mr_pg_result *result;
-    if (!add_question(&work->table, named->key, &sql)) {
+    if (!keys_add_question(&work->table, named->key, &sql)) {
         return MR_OK;
     }
     if (mr_pg_ask(work->tools->conn, &sql, &shape, &result, NULL) != MR_OK) {
         MR_TRY(mr_pg_command(work->tools->conn, "ROLLBACK", MR_PG_ANSWER_MS, NULL));
-        return begin(work->tools->conn);
+        return keys_begin(work->tools->conn);
     }
     if (is_key_of(&work->table, result, named->difference.key)) {
         named->asked = texts_of(&work->table, result);
@@ -109,7 +110,7 @@ static mr_status turn_back(struct mr_work *work, struct mr_verify_named *named)
 void mr_work_turn_back(struct mr_work *work)
 {
     struct mr_proof *proof = work->proof;
-    mr_status status = begin(work->tools->conn);
+    mr_status status = keys_begin(work->tools->conn);
     for (uint32_t i = 0; i < proof->named_count && status == MR_OK; i++) {
         struct mr_verify_named *named = &proof->named[i];
         if (named->key != NULL && named->asked == NULL) {

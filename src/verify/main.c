@@ -179,7 +179,7 @@ static int verify_once(const struct mr_config *config, const struct wish *wish, 
     return verdict == MR_VERIFY_DIFFERENT ? mr_verify_exit_code(verdict) : code;
 }
 
-static int run(struct mr_config *config, const struct wish *wish)
+static int verify_main_run(struct mr_config *config, const struct wish *wish)
 {
     struct mr_error error = {0};
     int stop_fd = mr_thread_signals(false);
@@ -231,7 +231,8 @@ int main(int argc, char **argv)
         return mr_status_exit_code(status);
     }
     status = configure(&wish, &config, &error);
-    int code = status == MR_OK ? run(config, &wish) : mr_terminal_end(PROGRAM, status, &error);
+    int code =
+        status == MR_OK ? verify_main_run(config, &wish) : mr_terminal_end(PROGRAM, status, &error);
     mr_config_free(config);
     return code;
 }

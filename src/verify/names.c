@@ -10,8 +10,8 @@ struct naming {
 };
 
 /* Gives those that have no event their names: mr_verify_row_fn of a second look at the table, at its keys. */
-static mr_status name_row(void *context, uint32_t xid, const mr_slice *values,
-                          struct mr_error *ret_error)
+static mr_status verify_name_row(void *context, uint32_t xid, const mr_slice *values,
+                                 struct mr_error *ret_error)
 {
     const struct naming *naming = context;
     struct mr_verify_named *named = naming->work->proof->named;
@@ -42,8 +42,8 @@ static void name_eventless(struct naming *naming)
     }
     if (mr_verify_begin(conn, &unused, &is_known, NULL) == MR_OK) {
         mr_cut_done(&unused);
-        (void)mr_verify_rows(conn, work->proof->listed, &work->table, &keys, name_row, naming,
-                             NULL);
+        (void)mr_verify_rows(conn, work->proof->listed, &work->table, &keys, verify_name_row,
+                             naming, NULL);
         (void)mr_pg_command(conn, "COMMIT", MR_PG_ANSWER_MS, NULL);
     }
 }

@@ -62,8 +62,8 @@ void mr_order_free(struct mr_order *order)
     }
 }
 
-static void remember(const struct mr_order *order, struct partition *partition,
-                     struct mr_place place, struct mr_digest digest)
+static void order_remember(const struct mr_order *order, struct partition *partition,
+                           struct mr_place place, struct mr_digest digest)
 {
     if (partition->window == NULL) {
         partition->window = MR_NEW_ARRAY(struct seen, order->window);
@@ -80,8 +80,8 @@ static uint64_t first_of(const struct mr_order *order, const struct partition *p
 
 /* The number of the first remembered record that is not before the place, among all; they are in order: a search by halves. `*ret_is_it`:
  * it is of that place. */
-static uint64_t find(const struct mr_order *order, const struct partition *partition,
-                     struct mr_place place, bool *ret_is_it)
+static uint64_t order_find(const struct mr_order *order, const struct partition *partition,
+                           struct mr_place place, bool *ret_is_it)
 {
     uint64_t low = first_of(order, partition);
     uint64_t high = partition->count;
@@ -104,7 +104,7 @@ static const struct seen *find_elsewhere(const struct mr_order *order,
     for (uint32_t i = 0; i < order->count; i++) {
         const struct partition *partition = &order->partitions[i];
         bool is_it = false;
-        uint64_t number = partition == besides ? 0 : find(order, partition, place, &is_it);
+        uint64_t number = partition == besides ? 0 : order_find(order, partition, place, &is_it);
         if (is_it) {
             return &partition->window[number % order->window];
         }
@@ -113,8 +113,8 @@ static const struct seen *find_elsewhere(const struct mr_order *order,
 }
 
 /* The first of a partition: what a run has left out is known at the end alone. */
-static void find_fault(struct mr_order *order, const struct mr_fold_record *record,
-                       const char *what)
+static void order_find_fault(struct mr_order *order, const struct mr_fold_record *record,
+                             const char *what)
 {
     const struct mr_fold_record *known = &order->fault.record;
     if (order->fault.what == NULL ||
@@ -139,7 +139,7 @@ static void judge_gap(struct mr_order *order, const struct gap *gap)
     } else if (!is_same_run || order->counts.broken == 0) {
         order->counts.broken++;
         order->broken_at = gap->record;
-        find_fault(order, &gap->record, what);
+        order_find_fault(order, &gap->record, what);
     }
 }
 
@@ -167,7 +167,7 @@ static void take_repeat(struct mr_order *order, struct partition *partition,
                         const struct mr_fold_record *record, struct mr_digest digest)
 {
     bool is_it;
-    uint64_t number = find(order, partition, record->place, &is_it);
+    uint64_t number = order_find(order, partition, record->place, &is_it);
     const struct seen *before = is_it ? &partition->window[number % order->window] : NULL;
     order->first_repeat = order->counts.repeats++ == 0 ? *record : order->first_repeat;
     leave_out(order, partition, record, partition->due, number);
@@ -182,10 +182,10 @@ static void take_repeat(struct mr_order *order, struct partition *partition,
         order->counts.backwards += before == NULL;
     }
     if (before == NULL) {
-        find_fault(order, record, "comes after higher ones and repeats none");
+        order_find_fault(order, record, "comes after higher ones and repeats none");
     } else if (!mr_digest_equal(before->digest, digest)) {
         order->counts.unlike++;
-        find_fault(order, record, "repeats another one with other content");
+        order_find_fault(order, record, "repeats another one with other content");
     }
 }
 
@@ -196,7 +196,7 @@ void mr_order_take(struct mr_order *order, const struct mr_fold_record *record,
     if (mr_place_compare(record->place, partition->highest) > 0) {
         leave_out(order, partition, record, partition->due, partition->count);
         partition->highest = record->place;
-        remember(order, partition, record->place, digest);
+        order_remember(order, partition, record->place, digest);
         partition->due = partition->count;
     } else {
         take_repeat(order, partition, record, digest);

@@ -149,7 +149,7 @@ static struct mr_verify_form form_of(const struct mr_encode_options *encode,
 }
 
 /* What the type makes of what the configuration does. A value that is treated is a text. */
-static void settle(struct mr_verify_column *column, bool is_never_cut)
+static void pg_describe_settle(struct mr_verify_column *column, bool is_never_cut)
 {
     if (column->form.shape == MR_SHAPE_ABSENT) {
         column->treatment = MR_TREAT_LEFT_OUT;
@@ -178,7 +178,7 @@ static void describe_column(const struct mr_config *config, const struct mr_veri
                                            [MR_INVALID_REFUSED] = MR_ODD_REFUSED};
     column->odd = odd[config->encode.invalid_utf8];
     treat(config, listed, is_key, column);
-    settle(column, mr_pg_result_true(result, row, DESCRIBED_IS_NEVER_CUT));
+    pg_describe_settle(column, mr_pg_result_true(result, row, DESCRIBED_IS_NEVER_CUT));
     if (column->treatment == MR_TREAT_MASKED) {
         mr_verify_column_mask(column, column->length);
     }
@@ -219,7 +219,8 @@ static mr_status describe_absent(struct mr_pg_conn *conn, const struct mr_pg_res
     return MR_OK;
 }
 
-static void add_key(struct mr_verify_table *table, int64_t *places, uint32_t column, int64_t place)
+static void pg_describe_add_key(struct mr_verify_table *table, int64_t *places, uint32_t column,
+                                int64_t place)
 {
     uint32_t at = table->key_count++;
     for (; at > 0 && places[at - 1] > place; at--) {
@@ -282,8 +283,9 @@ static mr_status describe_columns(struct mr_pg_conn *conn, const struct mr_confi
             continue;
         }
         if (is_key) {
-            add_key(table, places, table->column_count,
-                    has_place ? mr_pg_result_number(result, i, DESCRIBED_KEY_PLACE) : 0);
+            pg_describe_add_key(table, places, table->column_count,
+                                has_place ? mr_pg_result_number(result, i, DESCRIBED_KEY_PLACE)
+                                          : 0);
         }
         struct mr_verify_column *column = mr_verify_column_add(table, key, name);
         describe_column(config, listed, result, i, is_key, column);

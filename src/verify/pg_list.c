@@ -16,8 +16,9 @@ enum listed {
 };
 
 /* All tables that may be streamed. One that has partitions is none itself unless it is published. */
-static mr_status ask_tables(struct mr_pg_conn *conn, const char *publication,
-                            const struct mr_pg_result **ret_result, struct mr_error *ret_error)
+static mr_status pg_list_ask_tables(struct mr_pg_conn *conn, const char *publication,
+                                    const struct mr_pg_result **ret_result,
+                                    struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the published tables", "niisbnbbSii", 0, UINT32_MAX};
     return mr_pg_askf(
@@ -41,7 +42,7 @@ static mr_status ask_tables(struct mr_pg_conn *conn, const char *publication,
         publication, publication);
 }
 
-static mr_slice text_at(const struct mr_pg_result *result, uint32_t row, enum listed column)
+static mr_slice pg_list_text_at(const struct mr_pg_result *result, uint32_t row, enum listed column)
 {
     return mr_slice_of(mr_pg_result_value(result, row, column));
 }
@@ -51,17 +52,17 @@ mr_status mr_verify_list(struct mr_pg_conn *conn, const struct mr_config *config
 {
     const struct mr_pg_source_options *source = &config->source;
     const struct mr_pg_result *result;
-    MR_TRY(ask_tables(conn, source->publication, &result, ret_error));
+    MR_TRY(pg_list_ask_tables(conn, source->publication, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     struct mr_verify_list list = {.tables = MR_NEW_ARRAY(struct mr_verify_listed, rows + 1)};
     for (uint32_t i = 0; i < rows; i++) {
-        mr_slice schema = text_at(result, i, LISTED_SCHEMA);
-        mr_slice table = text_at(result, i, LISTED_TABLE);
+        mr_slice schema = pg_list_text_at(result, i, LISTED_SCHEMA);
+        mr_slice table = pg_list_text_at(result, i, LISTED_TABLE);
         uint32_t oid = (uint32_t)mr_pg_result_number(result, i, LISTED_OID);
         bool is_known = list.count > 0 && list.tables[list.count - 1].oid == oid;
         if (is_known || mr_pg_table_is_signal(source, schema, table) ||
-            !mr_pg_table_listed(source, text_at(result, i, LISTED_AS_SCHEMA),
-                                text_at(result, i, LISTED_AS_TABLE))) {
+            !mr_pg_table_listed(source, pg_list_text_at(result, i, LISTED_AS_SCHEMA),
+                                pg_list_text_at(result, i, LISTED_AS_TABLE))) {
             continue;
         }
         const char *filter = mr_pg_result_value(result, i, LISTED_FILTER);

@@ -65,7 +65,7 @@ mr_status mr_verify_begin(struct mr_pg_conn *conn, struct mr_cut *ret_cut, bool 
 }
 
 /* A field of COPY's text format (manual, COPY, "Text Format"), in place: `*at` is then after its tab. False: it ends in a backslash. */
-static bool take_field(uint8_t **at, const uint8_t *end, mr_slice *ret)
+static bool pg_rows_take_field(uint8_t **at, const uint8_t *end, mr_slice *ret)
 {
     size_t plain = (size_t)(mr_scan_to(*at, end, '\t', '\\') - *at);
     if (*at + plain == end || (*at)[plain] == '\t') { /* most often */
@@ -99,7 +99,7 @@ static bool take_apart(uint8_t *row, size_t len, mr_slice *values, uint32_t coun
     uint8_t *at = row;
     uint8_t *end = row + len - (len > 0 && row[len - 1] == '\n');
     for (uint32_t i = 0; i < count; i++) {
-        if (at > end || !take_field(&at, end, &values[i])) {
+        if (at > end || !pg_rows_take_field(&at, end, &values[i])) {
             return false;
         }
     }
@@ -129,7 +129,7 @@ char *mr_verify_after(const struct mr_verify_table *table, const mr_slice *value
 }
 
 /* What a column is asked for with. Nothing in an expression is called as the row is. */
-static void add_value(struct mr_text *sql, const struct mr_verify_column *column)
+static void pg_rows_add_value(struct mr_text *sql, const struct mr_verify_column *column)
 {
     MR_TEXT(name);
     mr_sql_format(&name, "mr_row.%I", column->name);
@@ -145,12 +145,12 @@ static bool is_asked(const struct mr_verify_table *table, uint32_t column)
     return is_asked;
 }
 
-static void add_columns(struct mr_text *sql, const struct mr_verify_table *table)
+static void pg_rows_add_columns(struct mr_text *sql, const struct mr_verify_table *table)
 {
     for (uint32_t i = 0; i < table->column_count; i++) {
         mr_text_string(sql, ", ");
         if (is_asked(table, i)) {
-            add_value(sql, &table->columns[i]);
+            pg_rows_add_value(sql, &table->columns[i]);
         } else {
             mr_text_string(sql, "NULL");
         }
@@ -176,7 +176,7 @@ static void add_key_object(struct mr_text *sql, const struct mr_verify_table *ta
         bool is_text = column->form.leaf == MR_LEAF_TEXT && column->form.sql == NULL;
         add_member(sql, column, i == 0);
         mr_sql_format(sql, "coalesce(to_json(%s", is_text ? "format('%s', " : "(");
-        add_value(sql, column);
+        pg_rows_add_value(sql, column);
         mr_sql_format(sql, "))::text, json_build_object('text', mr_row.%I::text)::text)",
                       column->name);
     }
@@ -199,7 +199,7 @@ static mr_status start_rows(struct mr_pg_conn *conn, const struct mr_verify_list
     const struct mr_table_name name = {.schema = listed->schema, .table = listed->table};
     MR_TEXT(sql);
     mr_text_string(&sql, "COPY (SELECT xmin");
-    (range->keys_alone ? add_key_object : add_columns)(&sql, table);
+    (range->keys_alone ? add_key_object : pg_rows_add_columns)(&sql, table);
     mr_sql_format(&sql, " FROM %s%T mr_row WHERE %s", listed->kind == 'p' ? "" : "ONLY ", &name,
                   listed->filter == NULL ? "true" : listed->filter);
     if (range->after != NULL) {
@@ -214,9 +214,9 @@ static mr_status start_rows(struct mr_pg_conn *conn, const struct mr_verify_list
     return mr_pg_copy_start(conn, sql.data, ret_error);
 }
 
-static mr_status take_row(const struct mr_verify_listed *listed, uint32_t count, uint8_t *row,
-                          size_t len, mr_verify_row_fn take, void *context,
-                          struct mr_error *ret_error)
+static mr_status pg_rows_take_row(const struct mr_verify_listed *listed, uint32_t count,
+                                  uint8_t *row, size_t len, mr_verify_row_fn take, void *context,
+                                  struct mr_error *ret_error)
 {
     mr_slice values[2 * MR_COLUMNS_MAX + 1];
     uint64_t xid;
@@ -240,7 +240,7 @@ mr_status mr_verify_rows(struct mr_pg_conn *conn, const struct mr_verify_listed 
         size_t len;
         status = mr_pg_copy_next(conn, &row, &len, ret_error);
         if (status == MR_OK) {
-            status = take_row(listed, count, row, len, take, context, ret_error);
+            status = pg_rows_take_row(listed, count, row, len, take, context, ret_error);
             mr_pg_copy_row_free(row);
         }
     }

@@ -130,7 +130,7 @@ static mr_status wait_for_stream(struct mr_work *work, bool *ret_has_come,
     }
 }
 
-static void take_difference(void *context, const struct mr_difference *difference)
+static void proof_take_difference(void *context, const struct mr_difference *difference)
 {
     struct mr_work *work = context;
     struct mr_proof *proof = work->proof;
@@ -199,7 +199,7 @@ static mr_status compare_both(struct mr_work *work, bool *ret_is_done, struct mr
         mr_fold_keep_all(work->fold);
     }
     *ret_is_done = true;
-    return mr_fold_compare(work->fold, work->cuts, work->cut_count, take_difference, work,
+    return mr_fold_compare(work->fold, work->cuts, work->cut_count, proof_take_difference, work,
                            &proof->counts, ret_error);
 }
 
@@ -224,7 +224,7 @@ static bool find_late(struct mr_work *work)
     return is_any;
 }
 
-static mr_status prove(struct mr_work *work, struct mr_error *ret_error)
+static mr_status proof_prove(struct mr_work *work, struct mr_error *ret_error)
 {
     struct mr_proof *proof = work->proof;
     const struct mr_verify_tools *tools = work->tools;
@@ -315,7 +315,7 @@ mr_status mr_prove(const struct mr_verify_tools *tools, const struct mr_verify_l
         return MR_OK;
     }
     struct mr_work work = {.tools = tools, .proof = ret};
-    mr_status status = prove(&work, ret_error);
+    mr_status status = proof_prove(&work, ret_error);
     mr_work_reset(&work);
     free(work.late);
     return status;

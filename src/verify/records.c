@@ -19,8 +19,8 @@ static void refuse_record(struct mr_work *work, const struct mr_kafka_read *read
 }
 
 /* Folds what is left of the event after the key and the rows are read. */
-static mr_status fold(struct mr_work *work, struct mr_fold_event *event, bool is_gone,
-                      const struct mr_verify_row *row, struct mr_error *ret_error)
+static mr_status records_fold(struct mr_work *work, struct mr_fold_event *event, bool is_gone,
+                              const struct mr_verify_row *row, struct mr_error *ret_error)
 {
     event->is_gone = is_gone;
     event->row = row;
@@ -34,13 +34,14 @@ static mr_status fold_event(struct mr_work *work, const struct mr_event *event,
 {
     if (work->table.key_count > 0) {
         bool is_gone = event->kind == MR_EVENT_GONE || event->kind == MR_EVENT_TOMBSTONE;
-        return fold(work, folded, is_gone, is_gone ? NULL : &work->topic.row, ret_error);
+        return records_fold(work, folded, is_gone, is_gone ? NULL : &work->topic.row, ret_error);
     }
     if (event->before.data != NULL) {
-        MR_TRY(fold(work, folded, true, &work->topic.before, ret_error));
+        MR_TRY(records_fold(work, folded, true, &work->topic.before, ret_error));
     }
-    return event->after.data == NULL ? MR_OK
-                                     : fold(work, folded, false, &work->topic.row, ret_error);
+    return event->after.data == NULL
+               ? MR_OK
+               : records_fold(work, folded, false, &work->topic.row, ret_error);
 }
 
 /* Reads key and rows of an event; false: they are none, and that is said. */
@@ -84,8 +85,8 @@ static bool is_copy(const struct mr_event *event)
     return event->kind == MR_EVENT_COPIED || (is_of_row && mr_place_is_copied(event->place));
 }
 
-static mr_status take_record(struct mr_work *work, struct mr_kafka_read *read,
-                             struct mr_error *ret_error)
+static mr_status records_take_record(struct mr_work *work, struct mr_kafka_read *read,
+                                     struct mr_error *ret_error)
 {
     struct mr_event event;
     if (mr_event_is_marker(read)) {
@@ -150,7 +151,7 @@ static mr_status take_record(struct mr_work *work, struct mr_kafka_read *read,
 }
 
 /* What main wants now; it learns how far the topic is read. */
-static int look_up(struct mr_reading *topic, uint64_t records, uint64_t all)
+static int records_look_up(struct mr_reading *topic, uint64_t records, uint64_t all)
 {
     pthread_mutex_lock(&topic->lock);
     topic->records = records;
@@ -182,13 +183,13 @@ static mr_status read_on(struct mr_work *work, uint64_t *records, struct mr_erro
     while ((status = mr_kafka_reader_next(reader, &read, ret_error)) == MR_OK ||
            status == MR_AGAIN) {
         if (status == MR_AGAIN || *records % MR_PROGRESS_EVERY == 0) {
-            if (look_up(&work->topic, *records, work->extent.records) == MR_TOPIC_LEFT) {
+            if (records_look_up(&work->topic, *records, work->extent.records) == MR_TOPIC_LEFT) {
                 return MR_AGAIN;
             }
         }
         if (status == MR_OK) {
             ++*records;
-            MR_TRY(take_record(work, &read, ret_error));
+            MR_TRY(records_take_record(work, &read, ret_error));
             if (work->topic.cause != NULL) {
                 return MR_OK;
             }
@@ -210,7 +211,7 @@ static mr_status read_topic(struct mr_work *work, struct mr_error *ret_error)
     struct mr_reading *topic = &work->topic;
     struct mr_kafka_reader *reader = work->tools->reader;
     const char *name = work->table.topic;
-    bool is_ahead = look_up(topic, 0, 0) == MR_TOPIC_AHEAD;
+    bool is_ahead = records_look_up(topic, 0, 0) == MR_TOPIC_AHEAD;
     uint64_t records = 0;
     mr_status status = mr_kafka_reader_open(reader, name, &work->extent, ret_error);
     if (status != MR_OK && is_ahead) { /* it may be one that is just being made */
@@ -231,7 +232,7 @@ static mr_status read_topic(struct mr_work *work, struct mr_error *ret_error)
         }
         MR_TRY(read_on(work, &records, ret_error));
     }
-    look_up(topic, records, work->extent.records);
+    records_look_up(topic, records, work->extent.records);
     return MR_OK;
 }
 
@@ -272,7 +273,7 @@ static void want(struct mr_reading *topic, int wanted)
     pthread_mutex_unlock(&topic->lock);
 }
 
-static void join(struct mr_reading *topic)
+static void records_join(struct mr_reading *topic)
 {
     pthread_join(topic->thread, NULL);
     pthread_cond_destroy(&topic->turned);
@@ -286,12 +287,12 @@ void mr_work_topic_leave(struct mr_work *work)
 {
     if (work->topic.is_begun) {
         want(&work->topic, MR_TOPIC_LEFT);
-        join(&work->topic);
+        records_join(&work->topic);
     }
 }
 
 /* Until the thread ends. */
-static mr_status wait_for_end(struct mr_work *work, struct mr_error *ret_error)
+static mr_status records_wait_for_end(struct mr_work *work, struct mr_error *ret_error)
 {
     struct mr_reading *topic = &work->topic;
     bool is_ended = false;
@@ -323,8 +324,8 @@ mr_status mr_work_topic_end(struct mr_work *work, bool *ret_is_whole, bool *ret_
     } else {
         want(topic, MR_TOPIC_LAST);
     }
-    MR_TRY(wait_for_end(work, ret_error));
-    join(topic);
+    MR_TRY(records_wait_for_end(work, ret_error));
+    records_join(topic);
     if (topic->status != MR_OK) {
         return topic->status == MR_AGAIN
                    ? mr_fail(ret_error, MR_AGAIN, "interrupted")

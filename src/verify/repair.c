@@ -71,7 +71,7 @@ struct wish {
 };
 
 /* False: there is no room, or its columns are written in another order, so it goes into another request. */
-static bool take_key(struct wish *wish, const char *key)
+static bool repair_take_key(struct wish *wish, const char *key)
 {
     cJSON *names = cJSON_CreateArray();
     cJSON *texts = cJSON_CreateArray();
@@ -99,7 +99,7 @@ static struct wish next_wish(const struct mr_proof *proof, enum mr_difference_ki
     for (; *at < proof->named_count; ++*at) {
         const struct mr_verify_named *named = &proof->named[*at];
         const char *key = proof->converts ? named->asked : named->key;
-        if (named->difference.kind == kind && key != NULL && !take_key(&wish, key)) {
+        if (named->difference.kind == kind && key != NULL && !repair_take_key(&wish, key)) {
             break;
         }
     }
@@ -137,8 +137,8 @@ static const char *fault_of(const cJSON *state, const cJSON *request, bool is_ov
 }
 
 /* Looks at the request once. True: there is nothing to wait for. */
-static bool look(const struct mr_http_options *server, uint64_t id, const char *why,
-                 struct mr_repair *repair, uint64_t *ret_moved)
+static bool repair_look(const struct mr_http_options *server, uint64_t id, const char *why,
+                        struct mr_repair *repair, uint64_t *ret_moved)
 {
     MR_OBJECT cJSON *state = NULL;
     if (mr_client_object(server, "/api/snapshot/outcome", NULL, &state, &repair->fault) != MR_OK) {
@@ -167,7 +167,7 @@ static mr_status wait_for(const struct mr_verify_tools *tools, uint64_t id, cons
     int64_t moved_ns = mr_monotonic_ns();
     uint64_t last = 0;
     uint64_t now = 0;
-    while (!look(&tools->config->http, id, why, repair, &now)) {
+    while (!repair_look(&tools->config->http, id, why, repair, &now)) {
         moved_ns = now == last ? moved_ns : mr_monotonic_ns();
         last = now;
         if (mr_monotonic_ns() - moved_ns > PATIENCE_NS) {
@@ -184,9 +184,9 @@ static mr_status wait_for(const struct mr_verify_tools *tools, uint64_t id, cons
 }
 
 /* The keys of the wish are gone then. */
-static mr_status ask(const struct mr_verify_tools *tools, const struct mr_proof *proof,
-                     const char *why, struct wish *wish, struct mr_repair *repair,
-                     struct mr_error *ret_error)
+static mr_status repair_ask(const struct mr_verify_tools *tools, const struct mr_proof *proof,
+                            const char *why, struct wish *wish, struct mr_repair *repair,
+                            struct mr_error *ret_error)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "type", "repair");
@@ -227,7 +227,7 @@ mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *
             struct wish wish = next_wish(proof, (enum mr_difference_kind)kind, &at);
             ret->asked += wish.count;
             if (wish.count > 0 && tools->options->yes) {
-                MR_TRY(ask(tools, proof, mr_difference_names[kind], &wish, ret, ret_error));
+                MR_TRY(repair_ask(tools, proof, mr_difference_names[kind], &wish, ret, ret_error));
             } else {
                 cJSON_Delete(wish.columns);
                 cJSON_Delete(wish.keys);

@@ -10,8 +10,8 @@ enum {
     STANDBY_LOOK_MS = 10,
 };
 
-static mr_status take_row(void *context, uint32_t xid, const mr_slice *values,
-                          struct mr_error *ret_error)
+static mr_status verify_rows_take_row(void *context, uint32_t xid, const mr_slice *values,
+                                      struct mr_error *ret_error)
 {
     struct mr_work *work = context;
     struct mr_digest key;
@@ -30,7 +30,7 @@ static mr_status take_row(void *context, uint32_t xid, const mr_slice *values,
                : MR_OK;
 }
 
-static void begin(struct mr_work *work, const struct mr_verify_table *table)
+static void verify_rows_begin(struct mr_work *work, const struct mr_verify_table *table)
 {
     uint32_t rate = work->tools->options->rate;
     const struct mr_encode_options *encode = &work->tools->config->encode;
@@ -53,14 +53,15 @@ static void begin(struct mr_work *work, const struct mr_verify_table *table)
 }
 
 /* Whether the table is as it was described; the first time it is described. */
-static mr_status describe(struct mr_work *work, bool *ret_is_same, struct mr_error *ret_error)
+static mr_status verify_rows_describe(struct mr_work *work, bool *ret_is_same,
+                                      struct mr_error *ret_error)
 {
     const struct mr_verify_tools *tools = work->tools;
     struct mr_verify_table table;
     MR_TRY(mr_verify_describe(tools->rows, tools->config, work->proof->listed, tools->key, &table,
                               ret_error));
     if (work->fold == NULL) {
-        begin(work, &table);
+        verify_rows_begin(work, &table);
         *ret_is_same = true;
         return MR_OK;
     }
@@ -109,7 +110,7 @@ static mr_status read_chunk_rows(struct mr_work *work, bool *ret_is_void,
     struct mr_pg_conn *conn = work->tools->rows;
     const struct mr_verify_listed *listed = work->proof->listed;
     bool is_same;
-    MR_TRY(describe(work, &is_same, ret_error));
+    MR_TRY(verify_rows_describe(work, &is_same, ret_error));
     const char *why = unprovable(work);
     if (why != NULL) {
         MR_PROOF_VOID(work->proof, MR_VERIFY_UNPROVABLE, "unprovable", "%s", why);
@@ -124,13 +125,14 @@ static mr_status read_chunk_rows(struct mr_work *work, bool *ret_is_void,
     }
     work->chunk_rows = 0;
     const struct mr_verify_range range = {.after = work->after, .rows_max = work->chunk_max};
-    MR_TRY(mr_verify_rows(conn, listed, &work->table, &range, take_row, work, ret_error));
+    MR_TRY(
+        mr_verify_rows(conn, listed, &work->table, &range, verify_rows_take_row, work, ret_error));
     return mr_verify_is_void(conn, listed->oid, ret_is_void, ret_error);
 }
 
 /* `*ret_is_begun` false: the verdict is that it can't be. */
-static mr_status begin_chunk(struct mr_work *work, struct mr_cut *ret_cut, bool *ret_is_begun,
-                             struct mr_error *ret_error)
+static mr_status verify_rows_begin_chunk(struct mr_work *work, struct mr_cut *ret_cut,
+                                         bool *ret_is_begun, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn = work->tools->rows;
     struct mr_patience patience = {0};
@@ -149,12 +151,13 @@ static mr_status begin_chunk(struct mr_work *work, struct mr_cut *ret_cut, bool 
     return MR_OK;
 }
 
-static mr_status read_chunk(struct mr_work *work, bool *ret_is_void, struct mr_error *ret_error)
+static mr_status verify_rows_read_chunk(struct mr_work *work, bool *ret_is_void,
+                                        struct mr_error *ret_error)
 {
     struct mr_cut cut;
     bool is_begun;
     *ret_is_void = false;
-    MR_TRY(begin_chunk(work, &cut, &is_begun, ret_error));
+    MR_TRY(verify_rows_begin_chunk(work, &cut, &is_begun, ret_error));
     if (!is_begun) {
         return MR_OK;
     }
@@ -173,7 +176,7 @@ mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_e
     work->proof->rows = 0;
     work->begun_ns = mr_monotonic_ns();
     do {
-        MR_TRY(read_chunk(work, ret_is_void, ret_error));
+        MR_TRY(verify_rows_read_chunk(work, ret_is_void, ret_error));
     } while (!*ret_is_void && work->proof->cause == NULL && work->chunk_max > 0 &&
              work->chunk_rows == work->chunk_max);
     return MR_OK;

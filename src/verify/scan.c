@@ -19,7 +19,7 @@ static void pass_space(struct mr_scan *scan)
 }
 
 /* The next byte that is no space; 0, which begins nothing: there is none. */
-static inline uint8_t peek(struct mr_scan *scan)
+static inline uint8_t scan_peek(struct mr_scan *scan)
 {
     if (scan->at < scan->end && *scan->at <= ' ') {
         pass_space(scan);
@@ -29,14 +29,14 @@ static inline uint8_t peek(struct mr_scan *scan)
 
 static inline bool pass_byte(struct mr_scan *scan, uint8_t byte)
 {
-    bool is_it = peek(scan) == byte;
+    bool is_it = scan_peek(scan) == byte;
     scan->at += is_it;
     return is_it;
 }
 
 enum { NO_DIGIT = 255 };
 
-static inline unsigned hex_digit(uint8_t byte)
+static inline unsigned scan_hex_digit(uint8_t byte)
 {
     unsigned digit = (unsigned)byte - '0';
     unsigned letter = (byte | 0x20u) - 'a';
@@ -52,7 +52,7 @@ static bool pass_escape(struct mr_scan *scan)
         return *scan->at != '\0' && strchr("\"\\/bfnrt", *scan->at) != NULL;
     }
     for (int i = 0; i < 4; i++) {
-        if (++scan->at == scan->end || hex_digit(*scan->at) == NO_DIGIT) {
+        if (++scan->at == scan->end || scan_hex_digit(*scan->at) == NO_DIGIT) {
             return false;
         }
     }
@@ -63,7 +63,7 @@ static bool pass_escape(struct mr_scan *scan)
 
 /* The top bit of each byte below `limit`, which is 0x80 at most. Of several, only the lowest is certain: a byte above it
  * may have lent to the subtraction. */
-static inline uint64_t below(uint64_t word, uint8_t limit)
+static inline uint64_t scan_below(uint64_t word, uint8_t limit)
 {
     return (word - EACH(limit)) & ~word & EACH(0x80);
 }
@@ -99,8 +99,8 @@ static inline const uint8_t *pass_blocks(const uint8_t *at, const uint8_t *end)
 {
     for (; end - at >= 8; at += 8) {
         uint64_t word = mr_word_at(at);
-        uint64_t found =
-            below(word ^ EACH('"'), 1) | below(word ^ EACH('\\'), 1) | below(word, 0x20);
+        uint64_t found = scan_below(word ^ EACH('"'), 1) | scan_below(word ^ EACH('\\'), 1) |
+                         scan_below(word, 0x20);
         if (found != 0) {
             return at + __builtin_ctzll(found) / 8;
         }
@@ -123,7 +123,7 @@ const uint8_t *mr_scan_to(const uint8_t *at, const uint8_t *end, uint8_t one, ui
 {
     for (; end - at >= 8; at += 8) {
         uint64_t word = mr_word_at(at);
-        uint64_t found = below(word ^ EACH(one), 1) | below(word ^ EACH(other), 1);
+        uint64_t found = scan_below(word ^ EACH(one), 1) | scan_below(word ^ EACH(other), 1);
         if (found != 0) {
             return at + __builtin_ctzll(found) / 8;
         }
@@ -135,7 +135,7 @@ const uint8_t *mr_scan_to(const uint8_t *at, const uint8_t *end, uint8_t one, ui
 }
 
 /* After the first quote. */
-static bool take_string(struct mr_scan *scan, struct mr_scanned *ret)
+static bool scan_take_string(struct mr_scan *scan, struct mr_scanned *ret)
 {
     const uint8_t *begin = scan->at;
     bool is_escaped = false;
@@ -189,8 +189,8 @@ static bool pass_number(struct mr_scan *scan)
     return true;
 }
 
-static bool take_word(struct mr_scan *scan, const char *word, enum mr_scan_kind kind,
-                      struct mr_scanned *ret)
+static bool scan_take_word(struct mr_scan *scan, const char *word, enum mr_scan_kind kind,
+                           struct mr_scanned *ret)
 {
     size_t len = strlen(word);
     if ((size_t)(scan->end - scan->at) < len || memcmp(scan->at, word, len) != 0) {
@@ -201,7 +201,7 @@ static bool take_word(struct mr_scan *scan, const char *word, enum mr_scan_kind 
     return true;
 }
 
-static bool take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret);
+static bool scan_take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret);
 
 /* An object's or an array's members, after its bracket. */
 static bool pass_members(struct mr_scan *scan, bool is_object, int depth)
@@ -213,19 +213,19 @@ static bool pass_members(struct mr_scan *scan, bool is_object, int depth)
     do {
         struct mr_scanned passed;
         if (is_object &&
-            !(pass_byte(scan, '"') && take_string(scan, &passed) && pass_byte(scan, ':'))) {
+            !(pass_byte(scan, '"') && scan_take_string(scan, &passed) && pass_byte(scan, ':'))) {
             return false;
         }
-        if (!take_value(scan, depth + 1, &passed)) {
+        if (!scan_take_value(scan, depth + 1, &passed)) {
             return false;
         }
     } while (pass_byte(scan, ','));
     return pass_byte(scan, end);
 }
 
-static bool take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret)
+static bool scan_take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret)
 {
-    uint8_t first = peek(scan);
+    uint8_t first = scan_peek(scan);
     const uint8_t *begin = scan->at;
     if (begin == scan->end || depth > DEPTH_MAX) {
         return false;
@@ -234,13 +234,13 @@ static bool take_value(struct mr_scan *scan, int depth, struct mr_scanned *ret)
     switch (first) {
     case '"':
         scan->at++;
-        return take_string(scan, ret);
+        return scan_take_string(scan, ret);
     case 'n':
-        return take_word(scan, "null", MR_SCAN_NULL, ret);
+        return scan_take_word(scan, "null", MR_SCAN_NULL, ret);
     case 't':
-        return take_word(scan, "true", MR_SCAN_TRUE, ret);
+        return scan_take_word(scan, "true", MR_SCAN_TRUE, ret);
     case 'f':
-        return take_word(scan, "false", MR_SCAN_FALSE, ret);
+        return scan_take_word(scan, "false", MR_SCAN_FALSE, ret);
     case '{':
     case '[':
         scan->at++;
@@ -379,18 +379,18 @@ static bool pass_over(struct mr_scan *scan, struct mr_scanned *ret)
 }
 
 /* The value of a member. */
-static bool take_part(struct mr_scan *scan, struct mr_scanned *ret)
+static bool scan_take_part(struct mr_scan *scan, struct mr_scanned *ret)
 {
-    uint8_t first = peek(scan);
+    uint8_t first = scan_peek(scan);
     bool is_open = first == '{' || first == '[';
-    return scan->is_shallow && is_open ? pass_over(scan, ret) : take_value(scan, 0, ret);
+    return scan->is_shallow && is_open ? pass_over(scan, ret) : scan_take_value(scan, 0, ret);
 }
 
 bool mr_scan_value(mr_slice text, struct mr_scanned *ret)
 {
     struct mr_scan scan = mr_scan_members(text);
     struct mr_scanned value;
-    if (!take_value(&scan, 0, &value)) {
+    if (!scan_take_value(&scan, 0, &value)) {
         return false;
     }
     pass_space(&scan);
@@ -419,13 +419,13 @@ static bool goes_on(struct mr_scan *scan, uint8_t open, uint8_t close)
     bool is_first = !scan->is_begun;
     scan->failed = scan->failed || (is_first && !pass_byte(scan, open));
     scan->is_begun = true;
-    uint8_t next = peek(scan);
+    uint8_t next = scan_peek(scan);
     if (scan->failed) {
         return false;
     }
     if (next == close) {
         scan->at++;
-        scan->failed = peek(scan) != 0 || scan->at != scan->end;
+        scan->failed = scan_peek(scan) != 0 || scan->at != scan->end;
         return false;
     }
     scan->at += next == ',' && !is_first;
@@ -438,8 +438,8 @@ bool mr_scan_member(struct mr_scan *scan, struct mr_scanned *ret_name, struct mr
     if (!goes_on(scan, '{', '}')) {
         return false;
     }
-    scan->failed = !pass_byte(scan, '"') || !take_string(scan, ret_name) || !pass_byte(scan, ':') ||
-                   !take_part(scan, ret_value);
+    scan->failed = !pass_byte(scan, '"') || !scan_take_string(scan, ret_name) ||
+                   !pass_byte(scan, ':') || !scan_take_part(scan, ret_value);
     return !scan->failed;
 }
 
@@ -448,7 +448,7 @@ bool mr_scan_element(struct mr_scan *scan, struct mr_scanned *ret_value)
     if (!goes_on(scan, '[', ']')) {
         return false;
     }
-    scan->failed = !take_value(scan, 0, ret_value);
+    scan->failed = !scan_take_value(scan, 0, ret_value);
     return !scan->failed;
 }
 
@@ -465,11 +465,11 @@ bool mr_scan_find(mr_slice object, const char *name, struct mr_scanned *ret_valu
     return false;
 }
 
-static uint32_t take_unit(const uint8_t *digits)
+static uint32_t scan_take_unit(const uint8_t *digits)
 {
     uint32_t unit = 0;
     for (int i = 0; i < 4; i++) {
-        unit = unit << 4 | hex_digit(digits[i]);
+        unit = unit << 4 | scan_hex_digit(digits[i]);
     }
     return unit;
 }
@@ -510,11 +510,11 @@ static size_t unescape_one(const uint8_t *from, const uint8_t *end, uint8_t *to,
         *ret_len = 1;
         return 2;
     }
-    uint32_t point = take_unit(from + 2);
+    uint32_t point = scan_take_unit(from + 2);
     size_t taken = 6;
     bool is_high = point >= 0xd800 && point < 0xdc00;
     if (is_high && end - from >= 12 && from[6] == '\\' && from[7] == 'u') {
-        uint32_t low = take_unit(from + 8);
+        uint32_t low = scan_take_unit(from + 8);
         if (low >= 0xdc00 && low < 0xe000) {
             point = 0x10000 + ((point - 0xd800) << 10) + (low - 0xdc00);
             taken = 12;
@@ -545,7 +545,7 @@ bool mr_scan_digits(mr_slice text, unsigned base, uint64_t *ret)
 {
     uint64_t number = 0;
     for (size_t i = 0; i < text.len; i++) {
-        unsigned digit = hex_digit(text.data[i]);
+        unsigned digit = scan_hex_digit(text.data[i]);
         if (digit >= base) {
             return false;
         }

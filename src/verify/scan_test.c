@@ -161,7 +161,7 @@ static void test_shallow(void **state)
     }
 }
 
-static uint64_t draw(uint64_t *random)
+static uint64_t scan_test_draw(uint64_t *random)
 {
     *random = *random * UINT64_C(6364136223846793005) + 1; /* Knuth's, without its lower half */
     return *random >> 33;
@@ -172,16 +172,16 @@ static void add_nested(struct mr_text *text, uint64_t *random, int depth)
 {
     static const char *const parts[] = {"}",    "]",        "{", "\\\\",
                                         "\\\"", "\\\\\\\"", "x", "some length"};
-    bool is_object = (draw(random) & 1) != 0;
+    bool is_object = (scan_test_draw(random) & 1) != 0;
     mr_text_string(text, is_object ? "{" : "[");
-    uint64_t count = draw(random) % 4;
+    uint64_t count = scan_test_draw(random) % 4;
     for (uint64_t i = 0; i < count; i++) {
         mr_text_format(text, "%s%s\"", i == 0 ? "" : ",", is_object ? "\"k\":" : "");
-        for (uint64_t n = draw(random) % 4; n > 0; n--) {
-            mr_text_string(text, parts[draw(random) % MR_ARRAY_LEN(parts)]);
+        for (uint64_t n = scan_test_draw(random) % 4; n > 0; n--) {
+            mr_text_string(text, parts[scan_test_draw(random) % MR_ARRAY_LEN(parts)]);
         }
         mr_text_string(text, "\"");
-        if (depth > 0 && draw(random) % 2 == 0) {
+        if (depth > 0 && scan_test_draw(random) % 2 == 0) {
             mr_text_string(text, is_object ? ",\"n\":" : ",");
             add_nested(text, random, depth - 1);
         }
@@ -217,7 +217,7 @@ static void test_shallow_ends_where_the_parser_does(void **state)
         assert_true(shallow(text.data, text.len, &passed));
         assert_true(mr_slice_equal(passed, value.text));
         /* Cut anywhere, in memory of that length. */
-        size_t len = draw(&random) % (text.len - strlen(",\"b\":1}"));
+        size_t len = scan_test_draw(&random) % (text.len - strlen(",\"b\":1}"));
         char *cut = MR_ALLOC(len + 1);
         memcpy(cut + 1, text.data, len);
         assert_false(shallow(cut + 1, len, &passed));

@@ -57,7 +57,7 @@ const char *mr_spill_folder(void)
     return folder == NULL || folder[0] == '\0' ? "/var/tmp" : folder;
 }
 
-static mr_status open_file(struct mr_spill *spill, struct mr_error *ret_error)
+static mr_status spill_open_file(struct mr_spill *spill, struct mr_error *ret_error)
 {
     const char *folder = mr_spill_folder();
     spill->fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -79,10 +79,11 @@ static mr_status open_file(struct mr_spill *spill, struct mr_error *ret_error)
 }
 
 /* Writes what the bucket has in memory. */
-static mr_status flush(struct mr_spill *spill, struct bucket *bucket, struct mr_error *ret_error)
+static mr_status spill_flush(struct mr_spill *spill, struct bucket *bucket,
+                             struct mr_error *ret_error)
 {
     if (spill->fd < 0) {
-        MR_TRY(open_file(spill, ret_error));
+        MR_TRY(spill_open_file(spill, ret_error));
     }
     for (uint32_t done = 0; done < bucket->used;) {
         ssize_t written = pwrite(spill->fd, bucket->bytes + done, bucket->used - done,
@@ -114,7 +115,7 @@ mr_status mr_spill_add(struct mr_spill *spill, uint32_t number, mr_slice head, m
     struct bucket *bucket = &spill->buckets[number];
     size_t len = head.len + rest.len;
     if (bucket->used > 0 && bucket->used + len > spill->piece_bytes) {
-        MR_TRY(flush(spill, bucket, ret_error));
+        MR_TRY(spill_flush(spill, bucket, ret_error));
     }
     MR_GROW(bucket->bytes, bucket->room, bucket->used + len);
     memcpy(bucket->bytes + bucket->used, head.data, head.len);
@@ -125,8 +126,8 @@ mr_status mr_spill_add(struct mr_spill *spill, uint32_t number, mr_slice head, m
     return MR_OK;
 }
 
-static mr_status read_piece(const struct mr_spill *spill, const struct piece *piece, uint8_t *to,
-                            struct mr_error *ret_error)
+static mr_status spill_read_piece(const struct mr_spill *spill, const struct piece *piece,
+                                  uint8_t *to, struct mr_error *ret_error)
 {
     for (uint32_t done = 0; done < piece->len;) {
         ssize_t got = pread(spill->fd, to + done, piece->len - done, (off_t)(piece->at + done));
@@ -149,7 +150,7 @@ mr_status mr_spill_read(const struct mr_spill *spill, uint32_t number, mr_spill_
     for (uint32_t i = 0; i < bucket->piece_count && status == MR_OK; i++) {
         const struct piece *piece = &bucket->pieces[i];
         MR_GROW(bytes, room, (size_t)piece->len);
-        status = read_piece(spill, piece, bytes, ret_error);
+        status = spill_read_piece(spill, piece, bytes, ret_error);
         if (status == MR_OK) {
             take(context, bytes, piece->len);
         }

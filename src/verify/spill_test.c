@@ -13,7 +13,7 @@ struct taken {
     uint32_t pieces;
 };
 
-static void take(void *context, const uint8_t *bytes, size_t len)
+static void spill_test_take(void *context, const uint8_t *bytes, size_t len)
 {
     struct taken *taken = context;
     assert_true(taken->len + len <= sizeof(taken->bytes));
@@ -35,12 +35,12 @@ static void test_add_and_read_in_order(void **state)
         assert_int_equal(mr_spill_add(spill, i % 2, (mr_slice){.data = entry, .len = 1},
                                       (mr_slice){.data = entry + 1, .len = len - 1}, &error),
                          MR_OK);
-        take(&want[i % 2], entry, len);
+        spill_test_take(&want[i % 2], entry, len);
     }
     for (uint32_t i = 0; i < BUCKETS; i++) {
         for (int again = 0; again < 2; again++) {
             struct taken got = {0};
-            assert_int_equal(mr_spill_read(spill, i, take, &got, &error), MR_OK);
+            assert_int_equal(mr_spill_read(spill, i, spill_test_take, &got, &error), MR_OK);
             assert_int_equal(got.len, want[i].len);
             assert_memory_equal(got.bytes, want[i].bytes, got.len);
             assert_true(got.pieces > 10 || got.len == 0);

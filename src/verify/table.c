@@ -17,8 +17,8 @@ void mr_verify_table_done(struct mr_verify_table *table)
 }
 
 /* What one of base/json writes of a text, without its quotes. */
-static char *written(void (*write)(struct mr_buffer *out, const uint8_t *text, size_t len),
-                     const char *text)
+static char *table_written(void (*write)(struct mr_buffer *out, const uint8_t *text, size_t len),
+                           const char *text)
 {
     size_t len = strlen(text);
     size_t room = 6 * len + 8;
@@ -35,8 +35,9 @@ void mr_verify_table_placeholder(struct mr_verify_table *table, const char *text
         mr_text_format(&numbers, "%s%u", i == 0 ? "[" : ",", (uint8_t)text[i]);
     }
     mr_text_string(&numbers, "]");
-    char *forms[MR_PLACEHOLDERS] = {written(mr_json_string, text), written(mr_json_base64, text),
-                                    written(mr_json_base64, text)};
+    char *forms[MR_PLACEHOLDERS] = {table_written(mr_json_string, text),
+                                    table_written(mr_json_base64, text),
+                                    table_written(mr_json_base64, text)};
     for (char *at = forms[2]; *at != '\0'; at++) { /* RFC 4648, section 5 */
         *at = *at == '+' ? '-' : *at == '/' ? '_' : *at;
     }
@@ -102,8 +103,8 @@ void mr_verify_server_row(const struct mr_verify_table *table, const mr_slice *v
 }
 
 /* The column of a member; the next one most often has the next name. */
-static uint32_t column_of(const struct mr_verify_table *table, const struct mr_scanned *name,
-                          uint32_t hint)
+static uint32_t table_column_of(const struct mr_verify_table *table, const struct mr_scanned *name,
+                                uint32_t hint)
 {
     uint8_t plain[4 * MR_IDENTIFIER_MAX + 1];
     mr_slice text = name->text;
@@ -164,8 +165,8 @@ static bool is_named_in(mr_slice list, const struct mr_verify_column *column)
     return false;
 }
 
-static void take_value(const struct mr_verify_table *table, uint32_t at,
-                       const struct mr_scanned *value, struct mr_verify_row *row)
+static void table_take_value(const struct mr_verify_table *table, uint32_t at,
+                             const struct mr_scanned *value, struct mr_verify_row *row)
 {
     const struct mr_verify_column *column = &table->columns[at];
     bool is_later = is_named_in(row->later, column);
@@ -219,7 +220,7 @@ bool mr_verify_event_row(const struct mr_verify_table *table, mr_slice object,
     struct mr_scanned name;
     struct mr_scanned value;
     while (mr_scan_member(&scan, &name, &value)) {
-        uint32_t at = column_of(table, &name, hint);
+        uint32_t at = table_column_of(table, &name, hint);
         if (at == UINT32_MAX) {
             /* Fields that the configuration adds to rows (row.add_fields). */
             bool is_added = name.text.len > 2 && memcmp(name.text.data, "__", 2) == 0;
@@ -227,7 +228,7 @@ bool mr_verify_event_row(const struct mr_verify_table *table, mr_slice object,
         } else if (seen[at]++ > 0) {
             return false;
         } else if (table->columns[at].treatment != MR_TREAT_UNKNOWN) {
-            take_value(table, at, &value, &row);
+            table_take_value(table, at, &value, &row);
         }
         hint = at == UINT32_MAX ? hint : at + 1;
     }
@@ -266,8 +267,8 @@ static struct mr_digest key_digest(const struct mr_verify_column *column,
     return digest;
 }
 
-static enum mr_verify_key_kind read_key(const struct mr_verify_table *table, mr_slice object,
-                                        bool is_event, struct mr_digest *ret_key)
+static enum mr_verify_key_kind table_read_key(const struct mr_verify_table *table, mr_slice object,
+                                              bool is_event, struct mr_digest *ret_key)
 {
     uint8_t seen[MR_COLUMNS_MAX];
     memset(seen, 0, table->key_count);
@@ -278,7 +279,8 @@ static enum mr_verify_key_kind read_key(const struct mr_verify_table *table, mr_
     struct mr_scanned name;
     struct mr_scanned value;
     while (mr_scan_member(&scan, &name, &value)) {
-        uint32_t at = column_of(table, &name, count < table->key_count ? table->key[count] : 0);
+        uint32_t at =
+            table_column_of(table, &name, count < table->key_count ? table->key[count] : 0);
         uint32_t place = at == UINT32_MAX ? table->key_count : key_place(table, at);
         if (place == table->key_count) {
             has_other = true;
@@ -303,11 +305,11 @@ enum mr_verify_key_kind mr_verify_event_key(const struct mr_verify_table *table,
         return object.data == NULL ? MR_VERIFY_KEY_GOOD : MR_VERIFY_KEY_OTHER;
     }
     /* Without one: from when the table had none, as pg_restore makes tables. */
-    return object.data == NULL ? MR_VERIFY_KEY_OTHER : read_key(table, object, true, ret_key);
+    return object.data == NULL ? MR_VERIFY_KEY_OTHER : table_read_key(table, object, true, ret_key);
 }
 
 bool mr_verify_server_key(const struct mr_verify_table *table, mr_slice object,
                           struct mr_digest *ret_key)
 {
-    return read_key(table, object, false, ret_key) == MR_VERIFY_KEY_GOOD;
+    return table_read_key(table, object, false, ret_key) == MR_VERIFY_KEY_GOOD;
 }

@@ -231,15 +231,15 @@ static struct mr_digest tree_digest(const struct reading *reading, const struct 
                                     int depth);
 
 /* Adds the elements in their order to `*sum`; of a flat list those of the lists in it, too. */
-static void take_elements(const struct reading *reading, mr_slice list, int depth,
-                          struct mr_digest *sum)
+static void value_take_elements(const struct reading *reading, mr_slice list, int depth,
+                                struct mr_digest *sum)
 {
     struct mr_scan scan = mr_scan_members(list);
     struct mr_scanned element;
     while (mr_scan_element(&scan, &element)) {
         if (reading->form->shape == MR_SHAPE_FLAT && element.kind == MR_SCAN_ARRAY &&
             depth < DEPTH_MAX) {
-            take_elements(reading, element.text, depth + 1, sum);
+            value_take_elements(reading, element.text, depth + 1, sum);
         } else {
             *sum = mr_digest_add(bytes_digest(*sum, sum, sizeof(*sum)),
                                  tree_digest(reading, &element, depth + 1));
@@ -250,7 +250,7 @@ static void take_elements(const struct reading *reading, mr_slice list, int dept
 static struct mr_digest list_digest(const struct reading *reading, mr_slice list, int depth)
 {
     struct mr_digest sum = reading->key;
-    take_elements(reading, list, depth, &sum);
+    value_take_elements(reading, list, depth, &sum);
     return bytes_digest(reading->key, &sum, sizeof(sum));
 }
 
@@ -407,7 +407,7 @@ static struct mr_digest odd_digest(const struct mr_verify_column *column, mr_sli
 }
 
 /* {"hex":"ff41"}, of a key that is not UTF-8: its bytes. False: it is no such object. */
-static bool take_hex(const struct mr_scanned *value, uint8_t **ret_memory, mr_slice *ret_text)
+static bool value_take_hex(const struct mr_scanned *value, uint8_t **ret_memory, mr_slice *ret_text)
 {
     struct mr_scanned hex;
     if (value->kind != MR_SCAN_OBJECT || !mr_scan_find(value->text, "hex", &hex) ||
@@ -485,7 +485,7 @@ struct mr_digest mr_verify_event_value(const struct mr_verify_column *column,
         return tree_digest(&reading, value, 0);
     }
     uint8_t *memory;
-    if (is_key && is_plain(&column->form) && take_hex(value, &memory, &text)) {
+    if (is_key && is_plain(&column->form) && value_take_hex(value, &memory, &text)) {
         struct mr_digest digest = text_digest(column->key, text);
         free(memory);
         return digest;

@@ -4,7 +4,8 @@
 
 #include "testing/test.h"
 
-static struct mr_verify_column column_of(enum mr_verify_leaf leaf, enum mr_verify_shape shape)
+static struct mr_verify_column value_test_column_of(enum mr_verify_leaf leaf,
+                                                    enum mr_verify_shape shape)
 {
     return (struct mr_verify_column){.key = {.low = 1, .high = 2},
                                      .form = {.leaf = leaf, .shape = shape, .scale = 2}};
@@ -15,8 +16,8 @@ static mr_slice text_or_null(const char *text)
     return text == NULL ? (mr_slice){0} : mr_slice_of(text);
 }
 
-static bool is_same(const struct mr_verify_column *column, const char *server, const char *event,
-                    bool is_key)
+static bool value_test_is_same(const struct mr_verify_column *column, const char *server,
+                               const char *event, bool is_key)
 {
     struct mr_scanned value;
     assert_true(mr_scan_value(mr_slice_of(event), &value));
@@ -30,10 +31,11 @@ struct same {
     bool want;
 };
 
-static void check(const struct mr_verify_column *column, const struct same *cases, size_t count)
+static void value_test_check(const struct mr_verify_column *column, const struct same *cases,
+                             size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (is_same(column, cases[i].server, cases[i].event, false) != cases[i].want) {
+        if (value_test_is_same(column, cases[i].server, cases[i].event, false) != cases[i].want) {
             fail_msg("%s, %s", cases[i].server, cases[i].event);
         }
     }
@@ -42,11 +44,11 @@ static void check(const struct mr_verify_column *column, const struct same *case
 static void check_as(enum mr_verify_leaf leaf, enum mr_verify_shape shape, const struct same *cases,
                      size_t count)
 {
-    struct mr_verify_column column = column_of(leaf, shape);
-    check(&column, cases, count);
+    struct mr_verify_column column = value_test_column_of(leaf, shape);
+    value_test_check(&column, cases, count);
 }
 
-static void test_text(void **state)
+static void test_value_text(void **state)
 {
     (void)state;
     static const struct same cases[] = {
@@ -65,7 +67,7 @@ static void test_text(void **state)
 }
 
 /* As docs/types.md has it: a SQL_ASCII database alone has such text. */
-static void test_text_that_is_not_utf8(void **state)
+static void test_value_text_that_is_not_utf8(void **state)
 {
     (void)state;
     static const struct same refused[] = {{"\xff", "\"\xff\"", true},
@@ -81,18 +83,18 @@ static void test_text_that_is_not_utf8(void **state)
     };
     static const struct same base64[] = {
         {"a\xff", "\"Yf8=\"", true}, {"a", "\"YQ==\"", false}, {"a", "\"a\"", true}};
-    struct mr_verify_column column = column_of(MR_LEAF_TEXT, MR_SHAPE_LEAF);
-    check(&column, refused, MR_ARRAY_LEN(refused));
+    struct mr_verify_column column = value_test_column_of(MR_LEAF_TEXT, MR_SHAPE_LEAF);
+    value_test_check(&column, refused, MR_ARRAY_LEN(refused));
     column.odd = MR_ODD_REPLACED;
-    check(&column, replaced, MR_ARRAY_LEN(replaced));
-    assert_true(is_same(&column, "\xff\x41", "{\"hex\":\"ff41\"}", true));
-    assert_true(is_same(&column, "A", "\"A\"", true));
-    assert_false(is_same(&column, "\xff\x41", "{\"hex\":\"ff4\"}", true));
-    assert_false(is_same(&column, "\xff\x41", "{\"hex\":\"ffzz\"}", true));
-    assert_false(is_same(&column, "\xff", "\"\xef\xbf\xbd\"", true));
+    value_test_check(&column, replaced, MR_ARRAY_LEN(replaced));
+    assert_true(value_test_is_same(&column, "\xff\x41", "{\"hex\":\"ff41\"}", true));
+    assert_true(value_test_is_same(&column, "A", "\"A\"", true));
+    assert_false(value_test_is_same(&column, "\xff\x41", "{\"hex\":\"ff4\"}", true));
+    assert_false(value_test_is_same(&column, "\xff\x41", "{\"hex\":\"ffzz\"}", true));
+    assert_false(value_test_is_same(&column, "\xff", "\"\xef\xbf\xbd\"", true));
     column.odd = MR_ODD_BASE64;
-    check(&column, base64, MR_ARRAY_LEN(base64));
-    assert_true(is_same(&column, "\xff", "{\"hex\":\"ff\"}", true));
+    value_test_check(&column, base64, MR_ARRAY_LEN(base64));
+    assert_true(value_test_is_same(&column, "\xff", "{\"hex\":\"ff\"}", true));
 }
 
 static void test_reals(void **state)
@@ -159,18 +161,18 @@ static void test_decimals(void **state)
         {"NaN", "null", true},
         {"0.000000000000000000000000000001", "{\"scale\":30,\"value\":\"AQ==\"}", true},
     };
-    struct mr_verify_column column = column_of(MR_LEAF_DECIMAL, MR_SHAPE_LEAF);
-    check(&column, cases, MR_ARRAY_LEN(cases));
-    assert_true(is_same(&column, "NaN", "{\"text\":\"NaN\"}", true));
-    assert_false(is_same(&column, "Infinity", "{\"text\":\"NaN\"}", true));
+    struct mr_verify_column column = value_test_column_of(MR_LEAF_DECIMAL, MR_SHAPE_LEAF);
+    value_test_check(&column, cases, MR_ARRAY_LEN(cases));
+    assert_true(value_test_is_same(&column, "NaN", "{\"text\":\"NaN\"}", true));
+    assert_false(value_test_is_same(&column, "Infinity", "{\"text\":\"NaN\"}", true));
     column.form.is_scaled = true;
-    check(&column, scaled, MR_ARRAY_LEN(scaled));
+    value_test_check(&column, scaled, MR_ARRAY_LEN(scaled));
     column.form.leaf = MR_LEAF_BARE;
     struct mr_scanned value;
     assert_true(mr_scan_value(mr_slice_of("{\"text\":\"2500-01-01 00:00:00\"}"), &value));
     assert_true(mr_digest_equal(mr_verify_event_value(&column, &value, true),
                                 mr_verify_key_text(&column, mr_slice_of("2500-01-01 00:00:00"))));
-    assert_false(is_same(&column, NULL, "{\"text\":\"2500-01-01 00:00:00\"}", true));
+    assert_false(value_test_is_same(&column, NULL, "{\"text\":\"2500-01-01 00:00:00\"}", true));
 }
 
 static void test_trees(void **state)
@@ -248,8 +250,8 @@ static void test_types_that_are_not_listed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_text_that_is_not_utf8),
+        cmocka_unit_test(test_value_text),
+        cmocka_unit_test(test_value_text_that_is_not_utf8),
         cmocka_unit_test(test_reals),
         cmocka_unit_test(test_decimals),
         cmocka_unit_test(test_trees),

@@ -21,7 +21,7 @@ int mr_verify_exit_code(enum mr_verify_verdict verdict)
 }
 
 /* As every command has it, or as a report writes it, where either part may have dots. */
-static bool is_named(const struct mr_verify_listed *listed, const char *name)
+static bool verify_is_named(const struct mr_verify_listed *listed, const char *name)
 {
     MR_FREED char *split = MR_STRDUP(name);
     const char *schema, *table;
@@ -39,7 +39,7 @@ static mr_status refuse_unknown(const struct mr_verify_tools *tools,
     for (uint32_t i = 0; i < options->table_count; i++) {
         bool is_there = false;
         for (uint32_t j = 0; j < list->count && !is_there; j++) {
-            is_there = is_named(&list->tables[j], options->tables[i]);
+            is_there = verify_is_named(&list->tables[j], options->tables[i]);
         }
         if (!is_there) {
             return mr_fail(ret_error, MR_ERR_CONFIG,
@@ -60,7 +60,7 @@ static bool is_wanted(const struct mr_verify_options *options,
 {
     bool is_wanted = options->table_count == 0;
     for (uint32_t i = 0; i < options->table_count && !is_wanted; i++) {
-        is_wanted = is_named(listed, options->tables[i]);
+        is_wanted = verify_is_named(listed, options->tables[i]);
     }
     return is_wanted && (options->wants == NULL || options->wants(options->context, listed));
 }
@@ -131,8 +131,8 @@ static mr_status prove_through_conflicts(struct mr_verify_tools *tools, struct m
     return status;
 }
 
-static mr_status prove(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
-                       struct mr_error *ret_error)
+static mr_status verify_prove(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
+                              struct mr_error *ret_error)
 {
     const struct mr_verify_options *options = tools->options;
     int64_t begun_ns = mr_wall_ns();
@@ -158,8 +158,8 @@ static uint64_t differences_of(const struct mr_proof *proof)
 }
 
 /* In rounds: so many differences are named at once. One that mends nothing is the last. */
-static mr_status repair(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
-                        struct mr_error *ret_error)
+static mr_status verify_repair(struct mr_verify_tools *tools, FILE *to, struct mr_proof *proof,
+                               struct mr_error *ret_error)
 {
     uint64_t left = differences_of(proof);
     uint64_t before;
@@ -175,7 +175,7 @@ static mr_status repair(struct mr_verify_tools *tools, FILE *to, struct mr_proof
         const struct mr_verify_listed *listed = proof->listed;
         mr_proof_done(proof);
         *proof = (struct mr_proof){.listed = listed};
-        MR_TRY(prove(tools, to, proof, ret_error));
+        MR_TRY(verify_prove(tools, to, proof, ret_error));
         left = is_all ? before : differences_of(proof);
     } while (left < before && proof->verdict == MR_VERIFY_DIFFERENT);
     return MR_OK;
@@ -192,10 +192,10 @@ static mr_status verify_tables(struct mr_verify_tools *tools, const struct mr_ve
             continue;
         }
         struct mr_proof proof = {.listed = &list->tables[i]};
-        status = prove(tools, to, &proof, ret_error);
+        status = verify_prove(tools, to, &proof, ret_error);
         bool repairs = status == MR_OK && tools->options->repairs;
         if (repairs && proof.verdict == MR_VERIFY_DIFFERENT) {
-            status = repair(tools, to, &proof, ret_error);
+            status = verify_repair(tools, to, &proof, ret_error);
         }
         if (status == MR_OK || repairs) {
             *ret_verdict = proof.verdict > *ret_verdict ? proof.verdict : *ret_verdict;

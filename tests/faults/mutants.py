@@ -35,7 +35,7 @@ RESOLVED, MARKER = "src/resolved/resolved.c", "    mr_lsn lsn = mr_port_publishe
 FORMS = "src/encode/forms/"
 CONDITION = "src/postgres/conn/condition.c"
 MUTANTS = [
-    Mutant("exact values of any transaction", RESELECTED, "bool is_same = number_of(row[ROW_XMIN]) == question->xid ||", "bool is_same = true ||",
+    Mutant("exact values of any transaction", RESELECTED, "bool is_same = pg_reselect_number_of(row[ROW_XMIN]) == question->xid ||", "bool is_same = true ||",
            "test_reselect.py::test_row_that_was_changed_or_deleted_since"),
     Mutant("exact values of columns that were altered", RESELECTED, "if (one->outcome == MR_RESELECTED_EXACT && !is_good) {",
            "if (one->outcome == MR_RESELECTED_EXACT && !is_good && one->oid == 0) {",
@@ -69,7 +69,7 @@ MUTANTS = [
            "        .xid = xid,\n        .headers = decoder->transaction.headers,\n    };", "unit pgoutput_test"),
     Mutant("a context with line breaks", "src/event/context.c", "    return !has_control(text, len);", "    return !has_control(text, 0);",
            "unit context_test"),
-    Mutant("a context that makes rows too large", "src/encode/oversize_policy.c", "has_context(item) ? MR_ITEM_BARE : MR_ITEM_PLACED",
+    Mutant("a context that makes rows too large", "src/encode/oversize_policy.c", "oversize_policy_has_context(item) ? MR_ITEM_BARE : MR_ITEM_PLACED",
            "MR_ITEM_PLACED", "unit encode_test"),
     Mutant("forgets to say that a request is complete", "src/kafka/kafka_now.c",
            "    (void)rd_kafka_topic_send_now(topic, partition);", "", "unit kafka_now_test"),
@@ -226,7 +226,7 @@ MUTANTS = [
            "unit stored_position_test"),
     Mutant("loads before the stream is its own", DELIVERY,
            "        do {\n            MR_TRY(wait_for_claim(delivery, true, ret_error));\n"
-           "            step(delivery, MR_HANDSHAKE_LOAD);\n        } while (!is_loading(delivery));\n",
+           "            delivery_step(delivery, MR_HANDSHAKE_LOAD);\n        } while (!is_loading(delivery));\n",
            "        (void)is_loading(delivery);\n", "unit stored_position_test"),
     Mutant("a batch carries too much", CONFIRM, "        intake->lane->filling->confirm_lsn = intake->carry.marked;\n",
            "        intake->lane->filling->confirm_lsn = intake->carry.marked + 64;\n", "unit stored_position_test"),
@@ -253,7 +253,7 @@ MUTANTS = [
            "faults/test_hanging.py"),
     Mutant("leaves open what Kafka has left open in topics of rows", KAFKA, "    kafka->base.half_ended = up_to;\n", "    (void)up_to;\n",
            "faults/test_hanging.py"),
-    Mutant("confirms what Kafka has not ended everywhere", DELIVERY, "    delivery->committed = delivery->sent;\n", "    delivery->committed = delivery->sent;\n    publish(delivery, acknowledged(delivery));\n",
+    Mutant("confirms what Kafka has not ended everywhere", DELIVERY, "    delivery->committed = delivery->sent;\n", "    delivery->committed = delivery->sent;\n    delivery_publish(delivery, delivery_acknowledged(delivery));\n",
            "unit stored_position_test"),
     Mutant("takes a commit for its own proof", "src/sink/kafka/kafka_transaction.c", "                partition->offset > kafka->transaction.asked_offset;",
            "                true;", "faults/test_hanging.py"),
@@ -298,7 +298,7 @@ MUTANTS = [
            "test_resolved.py::test_no_marker_promises_what_is_not_above_it[at-least-once]"),
     Mutant("a ledger counts what is not stored", "src/ledger/sums.c", "segment->sequence <= reach->sequences[segment->lane]", "segment->sequence > 0",
            "unit sums_test"),
-    Mutant("a ledger counts what is sent again", "src/ledger/sums.c", "is_before(segment->last, reach->end_lsn)", "segment->last.commit_lsn > 0",
+    Mutant("a ledger counts what is sent again", "src/ledger/sums.c", "sums_is_before(segment->last, reach->end_lsn)", "segment->last.commit_lsn > 0",
            "unit sums_test"),
     Mutant("a range is sent before it is stored", "src/ledger/ledger.c", "ledger->owed[i].is_stored && ", "", "unit ledger_test"),
     Mutant("a session forgets the range of the one before", "src/ledger/ledger.c", "cJSON_GetArraySize(parts) > 0", "parts == NULL", "unit ledger_test"),
@@ -360,7 +360,7 @@ MUTANTS = [
     Mutant("forgets at a start which columns were hidden", "src/flow/kept.c",
            "    if (section != NULL) {", "    if (section != NULL && section->json[0] == '\\0') {",
            "test_tables.py::test_a_hidden_column_is_never_shown"),
-    Mutant("a table without a verdict is not tried again", f"{VERIFY}every.c", "rounds->is_whole || is_void(known_of(rounds, listed))", "rounds->is_whole",
+    Mutant("a table without a verdict is not tried again", f"{VERIFY}every.c", "rounds->is_whole || is_void(every_known_of(rounds, listed))", "rounds->is_whole",
            "test_every.py::test_what_came_to_nothing_is_tried_again_and_a_connection_may_be_lost"),
 ]
 

@@ -15,8 +15,8 @@ static void latch_misfit(struct mr_buffer *out, struct mr_encoder *encoder, uint
     }
 }
 
-static void put_text(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
-                     uint32_t column, const struct mr_datum *value)
+static void avro_put_text(struct mr_buffer *out, struct mr_encoder *encoder,
+                          const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
 {
     const struct mr_plan_column *planned = &plan->columns[column];
     mr_slice text = {.data = value->data, .len = value->len};
@@ -44,13 +44,14 @@ static void put_text(struct mr_buffer *out, struct mr_encoder *encoder, const st
 }
 
 /* Each column may be null, for the stream does not say which may not. */
-static void put_column(struct mr_buffer *out, struct mr_encoder *encoder,
-                       const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
+static void avro_put_column(struct mr_buffer *out, struct mr_encoder *encoder,
+                            const struct mr_plan *plan, uint32_t column,
+                            const struct mr_datum *value)
 {
     out->nullable = true;
     switch (value->kind) {
     case MR_DATUM_TEXT:
-        put_text(out, encoder, plan, column, value);
+        avro_put_text(out, encoder, plan, column, value);
         break;
     case MR_DATUM_UNCHANGED:
     case MR_DATUM_CUT:
@@ -66,8 +67,9 @@ static void put_column(struct mr_buffer *out, struct mr_encoder *encoder,
     latch_misfit(out, encoder, column);
 }
 
-static void put_row(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
-                    const struct mr_tuple *row, const struct mr_tuple *old)
+static void avro_put_row(struct mr_buffer *out, struct mr_encoder *encoder,
+                         const struct mr_plan *plan, const struct mr_tuple *row,
+                         const struct mr_tuple *old)
 {
     out->nullable = true;
     if (row->kind == MR_TUPLE_NONE) {
@@ -77,7 +79,7 @@ static void put_row(struct mr_buffer *out, struct mr_encoder *encoder, const str
     mr_avro_mark(out);
     for (uint32_t i = 0; i < plan->relation->column_count; i++) {
         if (plan->columns[i].writer != MR_WRITE_ABSENT) {
-            put_column(out, encoder, plan, i, mr_row_datum(plan, i, row, old));
+            avro_put_column(out, encoder, plan, i, mr_row_datum(plan, i, row, old));
         }
     }
 }
@@ -94,12 +96,13 @@ static void put_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
         !mr_is_utf8(value->data, value->len)) {
         out->misfit = true;
     } else {
-        put_text(out, encoder, plan, column, value);
+        avro_put_text(out, encoder, plan, column, value);
     }
 }
 
-static void put_key(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
-                    const struct mr_tuple *row, const struct mr_tuple *old)
+static void avro_put_key(struct mr_buffer *out, struct mr_encoder *encoder,
+                         const struct mr_plan *plan, const struct mr_tuple *row,
+                         const struct mr_tuple *old)
 {
     if (MR_UNLIKELY(encoder->placing.writes_letter)) {
         out->is_avro = false;
@@ -132,8 +135,8 @@ static void put_envelope(struct mr_buffer *out, struct mr_encoder *encoder, stru
     MR_BUFFER_LITERAL(&lsn, "\"]");
     size_t lsn_len = (size_t)(lsn.at - digits);
     mr_schema_frame(out, plan->avro.value);
-    put_row(out, encoder, plan, event->before, NULL);
-    put_row(out, encoder, plan, event->after, &change->before);
+    avro_put_row(out, encoder, plan, event->before, NULL);
+    avro_put_row(out, encoder, plan, event->after, &change->before);
     mr_buffer_slice(out, rendered->head);
     out->nullable = true;
     mr_avro_long(out, (int64_t)(rendered->sequence.len + lsn_len));
@@ -155,7 +158,7 @@ static mr_status avro_change(struct mr_encoder *encoder, struct mr_plan *plan,
                              __attribute__((unused)) struct mr_error *ret_error)
 {
     static const struct mr_skeleton form = {
-        .key = put_key, .value = put_envelope, .content = MR_CONTENT_FRAMED};
+        .key = avro_put_key, .value = put_envelope, .content = MR_CONTENT_FRAMED};
     out->is_avro = true;
     uint32_t count = mr_skeleton_change(&form, encoder, plan, change, out, ret_records);
     out->is_avro = false;

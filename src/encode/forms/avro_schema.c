@@ -20,7 +20,7 @@ struct builder {
     uint32_t defined; /* bits of the types with parts that the text has */
 };
 
-static void put(struct builder *to, const char *text)
+static void avro_schema_put(struct builder *to, const char *text)
 {
     mr_buffer_slice(&to->out, mr_slice_of(text));
 }
@@ -36,45 +36,46 @@ static void put_format(struct builder *to, const char *format, ...)
     int len = vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     MR_ASSERT(len > 0 && (size_t)len < sizeof(text));
-    put(to, text);
+    avro_schema_put(to, text);
 }
 
 static void begin_field(struct builder *to, const char *name, bool nullable)
 {
-    put(to, to->out.at[-1] == '[' ? "{\"name\":\"" : ",{\"name\":\"");
-    put(to, name);
-    put(to, nullable ? "\",\"type\":[\"null\"," : "\",\"type\":");
+    avro_schema_put(to, to->out.at[-1] == '[' ? "{\"name\":\"" : ",{\"name\":\"");
+    avro_schema_put(to, name);
+    avro_schema_put(to, nullable ? "\",\"type\":[\"null\"," : "\",\"type\":");
 }
 
 static void end_field(struct builder *to, bool nullable)
 {
-    put(to, nullable ? "],\"default\":null}" : "}");
+    avro_schema_put(to, nullable ? "],\"default\":null}" : "}");
 }
 
 /* `type` is JSON. */
-static void put_field(struct builder *to, const char *name, const char *type, bool nullable)
+static void avro_schema_put_field(struct builder *to, const char *name, const char *type,
+                                  bool nullable)
 {
     begin_field(to, name, nullable);
-    put(to, type);
+    avro_schema_put(to, type);
     end_field(to, nullable);
 }
 
 static void begin_record(struct builder *to, const char *space, const char *name)
 {
-    put(to, "{\"type\":\"record\",\"name\":\"");
-    put(to, name);
-    put(to, "\",\"namespace\":\"");
-    put(to, space);
-    put(to, "\",\"fields\":[");
+    avro_schema_put(to, "{\"type\":\"record\",\"name\":\"");
+    avro_schema_put(to, name);
+    avro_schema_put(to, "\",\"namespace\":\"");
+    avro_schema_put(to, space);
+    avro_schema_put(to, "\",\"fields\":[");
 }
 
 static void end_record(struct builder *to, const char *space, const char *name)
 {
-    put(to, "],\"connect.name\":\"");
-    put(to, space);
-    put(to, ".");
-    put(to, name);
-    put(to, "\"}");
+    avro_schema_put(to, "],\"connect.name\":\"");
+    avro_schema_put(to, space);
+    avro_schema_put(to, ".");
+    avro_schema_put(to, name);
+    avro_schema_put(to, "\"}");
 }
 
 #define ENTRIES                                                                                    \
@@ -122,7 +123,7 @@ static const struct shape {
 };
 
 /* A type that the text has defined already goes by its name. */
-static void put_shape(struct builder *to, enum mr_avro_type type)
+static void avro_schema_put_shape(struct builder *to, enum mr_avro_type type)
 {
     const struct shape *shape = &shapes[type];
     bool is_known = (to->defined & (1u << type)) != 0;
@@ -135,16 +136,16 @@ static void put_shape(struct builder *to, enum mr_avro_type type)
     for (uint32_t i = 0; i < PARTS_MAX && shape->parts[i].name != NULL; i++) {
         begin_field(to, shape->parts[i].name, shape->parts[i].nullable);
         if (shape->parts[i].type != NULL) {
-            put(to, shape->parts[i].type);
+            avro_schema_put(to, shape->parts[i].type);
         } else {
-            put_shape(to, MR_AVRO_POINT);
+            avro_schema_put_shape(to, MR_AVRO_POINT);
         }
         end_field(to, shape->parts[i].nullable);
     }
     end_record(to, shape->space, shape->name);
 }
 
-static void put_leaf(struct builder *to, const char *type, const char *connect_name)
+static void avro_schema_put_leaf(struct builder *to, const char *type, const char *connect_name)
 {
     if (connect_name == NULL) {
         put_format(to, "\"%s\"", type);
@@ -156,7 +157,7 @@ static void put_leaf(struct builder *to, const char *type, const char *connect_n
 
 /* numeric.c, numeric_typmod_precision and _scale: the upper half of the type's modifier, and 11 bits with a sign. Avro's scale is
  * from 0 to the precision (specification, "Decimal"); digits that a negative one leaves out are written, and count. */
-static void put_decimal(struct builder *to, int32_t modifier, int32_t scale)
+static void avro_schema_put_decimal(struct builder *to, int32_t modifier, int32_t scale)
 {
     int32_t precision = MONEY_PRECISION;
     if (modifier >= 4) {
@@ -172,19 +173,19 @@ static void put_decimal(struct builder *to, int32_t modifier, int32_t scale)
                scale, precision, scale, precision);
 }
 
-static void put_text(struct builder *to, uint32_t oid)
+static void avro_schema_put_text(struct builder *to, uint32_t oid)
 {
-    put_leaf(to, "string",
-             oid == JSON_OID || oid == JSONB_OID ? "io.debezium.data.Json"
-             : oid == UUID_OID                   ? "io.debezium.data.Uuid"
-             : oid == XML_OID                    ? "io.debezium.data.Xml"
-             : oid == TSVECTOR_OID               ? "io.debezium.data.Tsvector"
-                                                 : NULL);
+    avro_schema_put_leaf(to, "string",
+                         oid == JSON_OID || oid == JSONB_OID ? "io.debezium.data.Json"
+                         : oid == UUID_OID                   ? "io.debezium.data.Uuid"
+                         : oid == XML_OID                    ? "io.debezium.data.Xml"
+                         : oid == TSVECTOR_OID               ? "io.debezium.data.Tsvector"
+                                                             : NULL);
 }
 
 /* By the rule that writes it; `scale` is a decimal's. */
-static void put_value(struct builder *to, enum mr_rule rule, int32_t scale, uint32_t oid,
-                      int32_t modifier)
+static void avro_schema_put_value(struct builder *to, enum mr_rule rule, int32_t scale,
+                                  uint32_t oid, int32_t modifier)
 {
     static const char *const names[] = {
         [MR_AVRO_BOOLEAN] = "boolean", [MR_AVRO_INT] = "int",       [MR_AVRO_LONG] = "long",
@@ -194,20 +195,20 @@ static void put_value(struct builder *to, enum mr_rule rule, int32_t scale, uint
     enum mr_avro_type type = mr_rules[rule].avro;
     bool is_double = type == MR_AVRO_DOUBLES;
     if (type == MR_AVRO_TEXT) {
-        put_text(to, oid);
+        avro_schema_put_text(to, oid);
     } else if (type < (enum mr_avro_type)MR_ARRAY_LEN(names)) {
-        put_leaf(to, names[type], mr_rules[rule].avro_name);
+        avro_schema_put_leaf(to, names[type], mr_rules[rule].avro_name);
     } else if (type == MR_AVRO_DECIMAL) {
-        put_decimal(to, rule == MR_RULE_MONEY ? -1 : modifier, scale);
+        avro_schema_put_decimal(to, rule == MR_RULE_MONEY ? -1 : modifier, scale);
     } else if (type == MR_AVRO_DOUBLES || type == MR_AVRO_FLOATS) {
         put_format(to,
                    "{\"type\":\"array\",\"items\":\"%s\",\"connect.version\":1,"
                    "\"connect.name\":\"io.debezium.data.%sVector\"}",
                    is_double ? "double" : "float", is_double ? "Double" : "Float");
     } else if (type == MR_AVRO_MAP) { /* values of maps and elements may be null */
-        put(to, "{\"type\":\"map\",\"values\":[\"null\",\"string\"]}");
+        avro_schema_put(to, "{\"type\":\"map\",\"values\":[\"null\",\"string\"]}");
     } else {
-        put_shape(to, type);
+        avro_schema_put_shape(to, type);
     }
 }
 
@@ -220,12 +221,13 @@ static void put_type(struct builder *to, uint32_t column)
     int32_t modifier = is_known ? of->type.modifier : of->type_modifier;
     if (planned->rule == MR_RULE_LIST) {
         const struct mr_conversion *element = &planned->form->element;
-        put(to, "{\"type\":\"array\",\"items\":[\"null\",");
-        put_value(to, element->rule, element->detail, mr_type_element(oid), modifier);
-        put(to, "]}");
+        avro_schema_put(to, "{\"type\":\"array\",\"items\":[\"null\",");
+        avro_schema_put_value(to, element->rule, element->detail, mr_type_element(oid), modifier);
+        avro_schema_put(to, "]}");
     } else {
-        put_value(to, planned->rule, planned->form == NULL ? 0 : planned->form->conversion.detail,
-                  oid, modifier);
+        avro_schema_put_value(to, planned->rule,
+                              planned->form == NULL ? 0 : planned->form->conversion.detail, oid,
+                              modifier);
     }
 }
 
@@ -273,7 +275,7 @@ static char *namespace_of(const struct mr_encode_options *options,
     return whole;
 }
 
-static mr_status check_names(const struct mr_plan *plan, struct mr_error *ret_error)
+static mr_status avro_schema_check_names(const struct mr_plan *plan, struct mr_error *ret_error)
 {
     const struct mr_relation *relation = plan->relation;
     char a[2 * MR_IDENTIFIER_MAX + 2], b[2 * MR_IDENTIFIER_MAX + 2];
@@ -294,7 +296,7 @@ static mr_status check_names(const struct mr_plan *plan, struct mr_error *ret_er
     return MR_OK;
 }
 
-static void put_column(struct builder *to, uint32_t column, bool nullable)
+static void avro_schema_put_column(struct builder *to, uint32_t column, bool nullable)
 {
     char name[2 * MR_IDENTIFIER_MAX + 2];
     adjust(name, to->plan->relation->columns[column].name, false);
@@ -353,12 +355,12 @@ static uint32_t key_schema(const struct mr_encode_options *options, const struct
     const char *field = plan->key.tail == NULL ? "" : options->routing->key_field;
     struct builder to = begin_schema(plan, space, "Key", 2 * strlen(field));
     for (uint32_t i = 0; i < plan->key.count; i++) {
-        put_column(&to, plan->key.columns[i], plan->key.may_be_null);
+        avro_schema_put_column(&to, plan->key.columns[i], plan->key.may_be_null);
     }
     if (plan->key.tail != NULL) {
         char *name = MR_ALLOC(2 * strlen(field) + 2);
         adjust(name, field, false);
-        put_field(&to, name, "\"string\"", false);
+        avro_schema_put_field(&to, name, "\"string\"", false);
         free(name);
     }
     return end_schema(&to, options, plan->topic->name, "key");
@@ -370,7 +372,7 @@ static void put_row_type(struct builder *to)
     begin_record(to, to->space, "Value");
     for (uint32_t i = 0; i < to->plan->relation->column_count; i++) {
         if (to->plan->columns[i].writer != MR_WRITE_ABSENT) {
-            put_column(to, i, true);
+            avro_schema_put_column(to, i, true);
         }
     }
     end_record(to, to->space, "Value");
@@ -381,7 +383,8 @@ static void put_source_fields(struct builder *to, enum mr_event_field first,
 {
     for (enum mr_event_field i = first; i <= last; i++) {
         const struct mr_source_field *field = &mr_source_fields[i];
-        put_field(to, field->name, field->is_text ? "\"string\"" : "\"long\"", field->nullable);
+        avro_schema_put_field(to, field->name, field->is_text ? "\"string\"" : "\"long\"",
+                              field->nullable);
     }
 }
 
@@ -395,9 +398,9 @@ static void put_origin(struct builder *to)
     end_field(to, false);
     begin_field(to, "transaction", true);
     begin_record(to, "event", "block");
-    put_field(to, "id", "\"string\"", false);
-    put_field(to, "total_order", "\"long\"", false);
-    put_field(to, "data_collection_order", "\"long\"", false);
+    avro_schema_put_field(to, "id", "\"string\"", false);
+    avro_schema_put_field(to, "total_order", "\"long\"", false);
+    avro_schema_put_field(to, "data_collection_order", "\"long\"", false);
     end_record(to, "event", "block");
     end_field(to, true);
 }
@@ -409,7 +412,7 @@ static uint32_t envelope_schema(const struct mr_encode_options *options, const s
     begin_field(&to, "before", true);
     put_row_type(&to);
     end_field(&to, true);
-    put_field(&to, "after", "\"Value\"", true);
+    avro_schema_put_field(&to, "after", "\"Value\"", true);
     put_origin(&to);
     put_source_fields(&to, MR_FIELD_OP, MR_FIELD_TS_NS);
     return end_schema(&to, options, plan->topic->name, "value");
@@ -418,7 +421,7 @@ static uint32_t envelope_schema(const struct mr_encode_options *options, const s
 static uint32_t message_key(const struct mr_encode_options *options, const char *topic)
 {
     struct builder to = begin_schema(NULL, CONNECTOR, "MessageKey", 0);
-    put_field(&to, "prefix", "\"string\"", true);
+    avro_schema_put_field(&to, "prefix", "\"string\"", true);
     return end_schema(&to, options, topic, "key");
 }
 
@@ -430,8 +433,8 @@ static uint32_t message_value(const struct mr_encode_options *options, const cha
     put_origin(&to);
     begin_field(&to, "message", false);
     begin_record(&to, CONNECTOR, "Message");
-    put_field(&to, "prefix", "\"string\"", true);
-    put_field(&to, "content", is_bytes ? "\"bytes\"" : "\"string\"", true);
+    avro_schema_put_field(&to, "prefix", "\"string\"", true);
+    avro_schema_put_field(&to, "content", is_bytes ? "\"bytes\"" : "\"string\"", true);
     end_record(&to, CONNECTOR, "Message");
     end_field(&to, false);
     return end_schema(&to, options, topic, "value");
@@ -440,7 +443,7 @@ static uint32_t message_value(const struct mr_encode_options *options, const cha
 mr_status mr_avro_plan(const struct mr_encode_options *options, struct mr_plan *plan,
                        struct mr_error *ret_error)
 {
-    MR_TRY(check_names(plan, ret_error));
+    MR_TRY(avro_schema_check_names(plan, ret_error));
     MR_FREED char *space = namespace_of(options, plan->relation);
     plan->avro.value = envelope_schema(options, plan, space);
     plan->avro.key = plan->key.count == 0 ? MR_NO_SCHEMA : key_schema(options, plan, space);

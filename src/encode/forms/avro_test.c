@@ -25,7 +25,7 @@ struct fixture {
     uint8_t bytes[1 << 16];
 };
 
-static int setup(void **state)
+static int avro_test_setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     fixture->schemas = mr_schemas_new();
@@ -51,7 +51,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int avro_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     mr_topics_done(&fixture->topics);
@@ -60,7 +60,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct mr_datum datum(const char *text)
+static struct mr_datum avro_test_datum(const char *text)
 {
     if (text == NULL) {
         return (struct mr_datum){.kind = MR_DATUM_NULL};
@@ -70,12 +70,12 @@ static struct mr_datum datum(const char *text)
 }
 
 /* Encodes a row into the first `size` bytes. */
-static mr_status encode(struct fixture *fixture, enum mr_format format, enum mr_op op,
-                        struct mr_datum value, uint8_t *bytes, size_t size)
+static mr_status avro_test_encode(struct fixture *fixture, enum mr_format format, enum mr_op op,
+                                  struct mr_datum value, uint8_t *bytes, size_t size)
 {
     const struct mr_transaction transaction = {
         .commit_lsn = 0x2000, .commit_time_us = INT64_C(1700000000000001), .xid = 555};
-    struct mr_datum values[] = {datum("-7"), value};
+    struct mr_datum values[] = {avro_test_datum("-7"), value};
     bool is_delete = op == MR_OP_DELETE;
     struct mr_change change = {
         .op = op,
@@ -193,14 +193,15 @@ static bool is_right(mr_slice schema, mr_slice avro, mr_slice json)
 static void assert_same(struct fixture *fixture, struct mr_datum value, const char *schema)
 {
     static uint8_t json[1 << 16];
-    assert_int_equal(encode(fixture, MR_FORMAT_DEBEZIUM, MR_OP_INSERT, value, json, sizeof(json)),
-                     MR_OK);
+    assert_int_equal(
+        avro_test_encode(fixture, MR_FORMAT_DEBEZIUM, MR_OP_INSERT, value, json, sizeof(json)),
+        MR_OK);
     mr_slice told = {.data = fixture->records[0].value, .len = fixture->records[0].value_len};
     mr_slice told_key = {.data = fixture->records[0].key, .len = fixture->records[0].key_len};
     mr_schemas_free(fixture->schemas);
     fixture->options.schemas = fixture->schemas = mr_schemas_new();
-    assert_int_equal(encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, value, fixture->bytes,
-                            sizeof(fixture->bytes)),
+    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, value, fixture->bytes,
+                                      sizeof(fixture->bytes)),
                      MR_OK);
     mr_slice envelope = mr_slice_of(take_schema(fixture, "srv.public.t-value"));
     mr_slice key = mr_slice_of(take_schema(fixture, "srv.public.t-key"));
@@ -226,11 +227,11 @@ static void assert_same(struct fixture *fixture, struct mr_datum value, const ch
 static void test_each_type_says_what_its_json_says(void **state)
 {
     struct fixture *fixture = *state;
-    assert_same(fixture, datum(NULL), NULL);
+    assert_same(fixture, avro_test_datum(NULL), NULL);
     for (size_t i = 0; i < MR_ARRAY_LEN(values); i++) {
         fixture->columns[1].type_oid = values[i].oid;
         fixture->columns[1].type_modifier = values[i].modifier;
-        assert_same(fixture, datum(values[i].text), values[i].schema);
+        assert_same(fixture, avro_test_datum(values[i].text), values[i].schema);
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(extensions); i++) {
         fixture->columns[1].type_oid = MR_FIRST_USER_OID;
@@ -239,7 +240,7 @@ static void test_each_type_says_what_its_json_says(void **state)
                                                     .modifier = -1,
                                                     .kind = extensions[i].kind,
                                                     .is_array = extensions[i].is_array};
-        assert_same(fixture, datum(extensions[i].text), extensions[i].schema);
+        assert_same(fixture, avro_test_datum(extensions[i].text), extensions[i].schema);
     }
 }
 
@@ -251,14 +252,14 @@ static void test_a_value_that_is_not_known_is_text_or_null(void **state)
     static uint8_t json[1 << 16];
     for (size_t i = 0; i < MR_ARRAY_LEN(oids); i++) {
         fixture->columns[1].type_oid = oids[i];
-        assert_int_equal(
-            encode(fixture, MR_FORMAT_DEBEZIUM, MR_OP_UPDATE, unchanged, json, sizeof(json)),
-            MR_OK);
+        assert_int_equal(avro_test_encode(fixture, MR_FORMAT_DEBEZIUM, MR_OP_UPDATE, unchanged,
+                                          json, sizeof(json)),
+                         MR_OK);
         mr_slice told = {.data = fixture->records[0].value, .len = fixture->records[0].value_len};
         mr_schemas_free(fixture->schemas);
         fixture->options.schemas = fixture->schemas = mr_schemas_new();
-        assert_int_equal(encode(fixture, MR_FORMAT_AVRO, MR_OP_UPDATE, unchanged, fixture->bytes,
-                                sizeof(fixture->bytes)),
+        assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_UPDATE, unchanged,
+                                          fixture->bytes, sizeof(fixture->bytes)),
                          MR_OK);
         mr_slice schema = mr_slice_of(take_schema(fixture, "srv.public.t-value"));
         const struct mr_record *record = &fixture->records[0];
@@ -273,8 +274,9 @@ static void test_a_key_that_is_no_utf8_does_not_fit(void **state)
 {
     struct fixture *fixture = *state;
     fixture->key_columns[0] = 1;
-    assert_int_equal(encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, datum("\xFF"), fixture->bytes,
-                            sizeof(fixture->bytes)),
+    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT,
+                                      avro_test_datum("\xFF"), fixture->bytes,
+                                      sizeof(fixture->bytes)),
                      MR_ERR_POISON);
     assert_non_null(strstr(fixture->error.text, "column \"v\" of table public.t"));
 }
@@ -305,9 +307,9 @@ static void test_a_buffer_of_any_size_is_full_or_enough(void **state)
 {
     struct fixture *fixture = *state;
     fixture->columns[1].type_oid = 1009;
-    struct mr_datum value = datum("{a,\"\\\"quoted\\\"\",NULL}");
-    assert_int_equal(encode(fixture, MR_FORMAT_AVRO, MR_OP_DELETE, value, fixture->bytes,
-                            sizeof(fixture->bytes)),
+    struct mr_datum value = avro_test_datum("{a,\"\\\"quoted\\\"\",NULL}");
+    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_DELETE, value, fixture->bytes,
+                                      sizeof(fixture->bytes)),
                      MR_OK);
     assert_int_equal(fixture->count, 2); /* with its tombstone */
     assert_null(fixture->records[1].value);
@@ -317,7 +319,7 @@ static void test_a_buffer_of_any_size_is_full_or_enough(void **state)
     mr_status status = MR_FULL;
     for (size_t size = 1; status != MR_OK; size++) {
         uint8_t *bytes = malloc(size); /* so that a sanitizer sees a byte too far */
-        status = encode(fixture, MR_FORMAT_AVRO, MR_OP_DELETE, value, bytes, size);
+        status = avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_DELETE, value, bytes, size);
         assert_true(status == MR_OK || status == MR_FULL);
         if (status == MR_OK) {
             assert_int_equal(fixture->records[0].value_len, len);
@@ -335,15 +337,15 @@ static void test_names_are_what_avro_takes(void **state)
     fixture->relation.table = (char *)"9-t";
     fixture->options.topic_prefix = "a.9b";
     fixture->options.subjects = MR_SUBJECT_RECORD;
-    assert_int_equal(encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, datum("a"), fixture->bytes,
-                            sizeof(fixture->bytes)),
+    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, avro_test_datum("a"),
+                                      fixture->bytes, sizeof(fixture->bytes)),
                      MR_OK);
     const char *schema = take_schema(fixture, "a._9b.public._9_t.Envelope");
     assert_non_null(strstr(schema, "{\"name\":\"_1_x____\","));
     fixture->columns[1].name = (char *)"_1 x-\xC3\xA9\xF0\x9F\x98\x80";
     fixture->columns[0].name = (char *)"1 x-\xC3\xA9\xF0\x9F\x98\x80";
-    assert_int_equal(encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, datum("a"), fixture->bytes,
-                            sizeof(fixture->bytes)),
+    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, avro_test_datum("a"),
+                                      fixture->bytes, sizeof(fixture->bytes)),
                      MR_ERR_CONFIG);
     assert_non_null(strstr(fixture->error.text, "would both be \"_1_x____\" in Avro"));
 }
@@ -351,14 +353,18 @@ static void test_names_are_what_avro_takes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_each_type_says_what_its_json_says, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_value_that_is_not_known_is_text_or_null, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_a_key_that_is_no_utf8_does_not_fit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_message_never_stops_the_stream, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_buffer_of_any_size_is_full_or_enough, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_names_are_what_avro_takes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_each_type_says_what_its_json_says, avro_test_setup,
+                                        avro_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_value_that_is_not_known_is_text_or_null,
+                                        avro_test_setup, avro_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_key_that_is_no_utf8_does_not_fit, avro_test_setup,
+                                        avro_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_message_never_stops_the_stream, avro_test_setup,
+                                        avro_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_buffer_of_any_size_is_full_or_enough,
+                                        avro_test_setup, avro_test_teardown),
+        cmocka_unit_test_setup_teardown(test_names_are_what_avro_takes, avro_test_setup,
+                                        avro_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

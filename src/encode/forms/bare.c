@@ -108,8 +108,8 @@ static void bare_value(struct mr_buffer *out, struct mr_encoder *encoder, struct
     out->is_typed = false;
 }
 
-static bool has_headers(const struct mr_encoder *encoder,
-                        __attribute__((unused)) const struct mr_record *record)
+static bool bare_has_headers(const struct mr_encoder *encoder,
+                             __attribute__((unused)) const struct mr_record *record)
 {
     return encoder->options.bare.header_count > 0;
 }
@@ -148,7 +148,7 @@ static bool bare_message(struct mr_encoder *encoder, const struct mr_message_eve
 }
 
 MR_SKELETON_CHANGE(bare_change, .key = bare_key, .value = bare_value, .headers = bare_headers,
-                   .has_headers = has_headers, .deletes = bare_deletes)
+                   .has_headers = bare_has_headers, .deletes = bare_deletes)
 
 const struct mr_form_ops mr_form_row = {.ends_rows = true,
                                         .plan = bare_plan,

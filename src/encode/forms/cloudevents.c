@@ -27,7 +27,7 @@ struct attributes {
 };
 
 /* `name` is that of the header; without ce_ it is the attribute's. Where there is no value, JSON has null and headers nothing. */
-static void put(struct attributes *to, const char *name, mr_slice value)
+static void cloudevents_put(struct attributes *to, const char *name, mr_slice value)
 {
     if (to->binary) {
         if (value.data != NULL) {
@@ -47,7 +47,7 @@ static void put(struct attributes *to, const char *name, mr_slice value)
 
 static const mr_slice null = {0};
 
-static mr_slice written(const uint8_t *begin, const struct mr_buffer *out)
+static mr_slice cloudevents_written(const uint8_t *begin, const struct mr_buffer *out)
 {
     MR_ASSERT(!out->full);
     return mr_text_since(out, begin);
@@ -120,8 +120,8 @@ static void append_id(struct mr_buffer *out, const struct mr_encoder *encoder,
 
 /* A field of the source block. Numbers are strings: an attribute's integer has 32 bits (spec.md, Type System). Names of attributes
  * are lower case; Debezium's converter leaves that of txId as it is in JSON. */
-static void put_field(struct attributes *to, const struct mr_source *source,
-                      enum mr_event_field field)
+static void cloudevents_put_field(struct attributes *to, const struct mr_source *source,
+                                  enum mr_event_field field)
 {
     bool is_as_in_json = field == MR_FIELD_SOURCE_TXID && !to->binary;
     const char *name = is_as_in_json ? "ce_iodebeziumtxId" : mr_source_fields[field].attribute;
@@ -130,21 +130,21 @@ static void put_field(struct attributes *to, const struct mr_source *source,
     if (!mr_source_fields[field].is_text) {
         struct mr_buffer digits = mr_buffer_init(room, sizeof(room));
         mr_json_i64(&digits, value.number);
-        value.text = written(room, &digits);
+        value.text = cloudevents_written(room, &digits);
     }
-    put(to, name, value.is_null ? null : value.text);
+    cloudevents_put(to, name, value.is_null ? null : value.text);
 }
 
 static void put_extensions(struct attributes *to, const struct cloud_event *event)
 {
-    put_field(to, &event->source, MR_FIELD_OP);
+    cloudevents_put_field(to, &event->source, MR_FIELD_OP);
     for (enum mr_event_field field = MR_FIELD_SOURCE_VERSION; field <= MR_FIELD_SOURCE_ORIGIN_LSN;
          field++) {
-        put_field(to, &event->source, field);
+        cloudevents_put_field(to, &event->source, field);
     }
-    put(to, "ce_iodebeziumtxid", null);
-    put(to, "ce_iodebeziumtxtotalorder", null);
-    put(to, "ce_iodebeziumtxdatacollectionorder", null);
+    cloudevents_put(to, "ce_iodebeziumtxid", null);
+    cloudevents_put(to, "ce_iodebeziumtxtotalorder", null);
+    cloudevents_put(to, "ce_iodebeziumtxdatacollectionorder", null);
 }
 
 /* Extensions, one of which the specification knows: extensions/distributed-tracing.md. It leaves the headers of the transport as they
@@ -156,7 +156,7 @@ static void put_context(struct attributes *to, mr_slice context)
     char name[PREFIX_LEN + MR_CONTEXT_NAME_MAX + 1];
     for (size_t at = 0; mr_header_in(context, &at, &header);) {
         snprintf(name, sizeof(name), "ce_%.*s", MR_SLICE_ARGS(header.name));
-        put(to, name, header.value);
+        cloudevents_put(to, name, header.value);
     }
 }
 
@@ -166,18 +166,18 @@ static void put_attributes(struct attributes *to, const struct mr_encoder *encod
     uint8_t bytes[ID_MAX];
     struct mr_buffer out = mr_buffer_init(bytes, sizeof(bytes));
     append_id(&out, encoder, event);
-    put(to, "ce_id", written(bytes, &out));
+    cloudevents_put(to, "ce_id", cloudevents_written(bytes, &out));
     out = mr_buffer_init(bytes, sizeof(bytes));
     MR_BUFFER_LITERAL(&out, "/debezium/postgresql/");
     mr_buffer_slice(&out, mr_slice_of(encoder->options.topic_prefix));
-    put(to, "ce_source", written(bytes, &out));
-    put(to, "ce_specversion", MR_SLICE("1.0"));
-    put(to, "ce_type", MR_SLICE("io.debezium.connector.postgresql.DataChangeEvent"));
+    cloudevents_put(to, "ce_source", cloudevents_written(bytes, &out));
+    cloudevents_put(to, "ce_specversion", MR_SLICE("1.0"));
+    cloudevents_put(to, "ce_type", MR_SLICE("io.debezium.connector.postgresql.DataChangeEvent"));
     out = mr_buffer_init(bytes, sizeof(bytes));
     append_time(&out, event->source.time_us);
-    put(to, "ce_time", written(bytes, &out));
+    cloudevents_put(to, "ce_time", cloudevents_written(bytes, &out));
     if (!to->binary) {
-        put(to, "ce_datacontenttype", MR_SLICE("application/json"));
+        cloudevents_put(to, "ce_datacontenttype", MR_SLICE("application/json"));
     }
     if (encoder->options.cloud.extensions) {
         put_extensions(to, event);
@@ -208,8 +208,8 @@ static void end_value(struct mr_buffer *out, const struct mr_encoder *encoder)
     }
 }
 
-static void write_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
-                          const struct cloud_event *event, struct mr_record *record)
+static void cloudevents_write_headers(struct mr_buffer *out, const struct mr_encoder *encoder,
+                                      const struct cloud_event *event, struct mr_record *record)
 {
     record->kind =
         encoder->options.cloud.id == MR_CLOUD_ID_POSITION ? MR_RECORD_CLOUD : MR_RECORD_EVENT;
@@ -249,7 +249,8 @@ static void cloud_value(struct mr_buffer *out, struct mr_encoder *encoder, struc
     end_value(out, encoder);
 }
 
-static bool has_headers(const struct mr_encoder *encoder, const struct mr_record *record)
+static bool cloudevents_has_headers(const struct mr_encoder *encoder,
+                                    const struct mr_record *record)
 {
     return record->value != NULL;
 }
@@ -261,13 +262,13 @@ static void cloud_headers(struct mr_buffer *out, const struct mr_encoder *encode
 {
     if (record->value != NULL) {
         const struct cloud_event cloud = event_of(encoder, change, event);
-        write_headers(out, encoder, &cloud, record);
+        cloudevents_write_headers(out, encoder, &cloud, record);
     }
     mr_append_own(out, change, event);
 }
 
 MR_SKELETON_CHANGE(cloud_change, .key = mr_row_key_object, .value = cloud_value,
-                   .headers = cloud_headers, .has_headers = has_headers)
+                   .headers = cloud_headers, .has_headers = cloudevents_has_headers)
 
 static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                           struct mr_buffer *out, struct mr_record *ret_record)
@@ -285,7 +286,7 @@ static bool cloud_message(struct mr_encoder *encoder, const struct mr_message_ev
     end_value(out, encoder);
     record.value_len = (uint32_t)(out->at - record.value);
     uint8_t *block = mr_headers_begin(out, NULL);
-    write_headers(out, encoder, &event, &record);
+    cloudevents_write_headers(out, encoder, &event, &record);
     mr_buffer_slice(out, context);
     mr_headers_end(out, block);
     record.has_headers = true;

@@ -63,18 +63,19 @@ static const struct {
     [MR_AVRO_MAP] = {MAP("string", "string") "true},\"optional\":", ""},
 };
 
-static void put(struct mr_buffer *out, const char *text)
+static void connect_put(struct mr_buffer *out, const char *text)
 {
     mr_buffer_slice(out, mr_slice_of(text));
 }
 
 static void put_flag(struct mr_buffer *out, bool flag)
 {
-    put(out, flag ? "true" : "false");
+    connect_put(out, flag ? "true" : "false");
 }
 
 /* A plain type: its name where Connect tells more of it than that. */
-static void put_leaf(struct mr_buffer *out, const char *type, const char *name, bool optional)
+static void connect_put_leaf(struct mr_buffer *out, const char *type, const char *name,
+                             bool optional)
 {
     mr_buffer_format(out, "{\"type\":\"%s\",\"optional\":%s", type, optional ? "true" : "false");
     if (name != NULL) {
@@ -92,7 +93,7 @@ static const char *text_name(uint32_t oid)
 }
 
 /* With time_precision_mode = "connect" times have Connect's own types. */
-static const char *name_of(const struct mr_encode_options *options, enum mr_rule rule)
+static const char *connect_name_of(const struct mr_encode_options *options, enum mr_rule rule)
 {
     if (options->modes.time == MR_TIME_CONNECT) {
         switch (rule) {
@@ -110,31 +111,32 @@ static const char *name_of(const struct mr_encode_options *options, enum mr_rule
 }
 
 /* numeric.c, numeric_typmod_precision: the upper half of the type's modifier. Money has none. */
-static void put_decimal(struct mr_buffer *out, int32_t modifier, int32_t scale, bool optional)
+static void connect_put_decimal(struct mr_buffer *out, int32_t modifier, int32_t scale,
+                                bool optional)
 {
-    put_leaf(out, "bytes", "org.apache.kafka.connect.data.Decimal", optional);
+    connect_put_leaf(out, "bytes", "org.apache.kafka.connect.data.Decimal", optional);
     mr_buffer_format(out, ",\"parameters\":{\"scale\":\"%d\"", scale);
     if (modifier >= 0) {
         mr_buffer_format(out, ",\"connect.decimal.precision\":\"%d\"", (modifier - 4) >> 16);
     }
-    put(out, "}");
+    connect_put(out, "}");
 }
 
 /* What the configuration makes of a column's text (ColumnDefinition's transforms: withMaskedOrTruncatedColumns). */
-static void put_shape(struct mr_buffer *out, const struct mr_plan_column *column)
+static void connect_put_shape(struct mr_buffer *out, const struct mr_plan_column *column)
 {
     if (column->rule == MR_RULE_TRUNCATED) {
         mr_buffer_format(out, ",\"parameters\":{\"truncateLength\":\"%d\"}",
                          column->form->conversion.detail);
     } else if (column->rule == MR_RULE_MASK || column->rule == MR_RULE_HASH) {
-        put(out, ",\"parameters\":{\"masked\":\"true\"}");
+        connect_put(out, ",\"parameters\":{\"masked\":\"true\"}");
     }
 }
 
 /* By the rule that writes it, without the end; `scale` is a decimal's. */
-static void put_value(struct mr_buffer *out, const struct mr_encode_options *options,
-                      enum mr_rule rule, int32_t scale, uint32_t oid, int32_t modifier,
-                      bool optional)
+static void connect_put_value(struct mr_buffer *out, const struct mr_encode_options *options,
+                              enum mr_rule rule, int32_t scale, uint32_t oid, int32_t modifier,
+                              bool optional)
 {
     static const char *const names[] = {
         [MR_AVRO_TEXT] = "string",   [MR_AVRO_BOOLEAN] = "boolean", [MR_AVRO_INT] = "int32",
@@ -143,24 +145,25 @@ static void put_value(struct mr_buffer *out, const struct mr_encode_options *opt
     };
     enum mr_avro_type type = mr_rules[rule].avro;
     if (type == MR_AVRO_DECIMAL) {
-        put_decimal(out, rule == MR_RULE_MONEY ? -1 : modifier, scale, optional);
+        connect_put_decimal(out, rule == MR_RULE_MONEY ? -1 : modifier, scale, optional);
     } else if (type < (enum mr_avro_type)MR_ARRAY_LEN(names)) {
         bool is_short = rule == MR_RULE_INTEGER && oid == INT2_OID;
-        put_leaf(out, is_short ? "int16" : names[type],
-                 type == MR_AVRO_TEXT ? text_name(oid) : name_of(options, rule), optional);
+        connect_put_leaf(out, is_short ? "int16" : names[type],
+                         type == MR_AVRO_TEXT ? text_name(oid) : connect_name_of(options, rule),
+                         optional);
         if (rule == MR_RULE_BITS) {
             mr_buffer_format(out, ",\"parameters\":{\"length\":\"%d\"}",
                              modifier < 0 ? INT32_MAX : modifier);
         }
     } else {
-        put(out, shapes[type].begin);
+        connect_put(out, shapes[type].begin);
         put_flag(out, optional);
-        put(out, shapes[type].end);
+        connect_put(out, shapes[type].end);
     }
 }
 
-static void put_column(struct mr_buffer *out, const struct mr_encode_options *options,
-                       const struct mr_plan *plan, uint32_t column, bool optional)
+static void connect_put_column(struct mr_buffer *out, const struct mr_encode_options *options,
+                               const struct mr_plan *plan, uint32_t column, bool optional)
 {
     const struct mr_column *of = &plan->relation->columns[column];
     const struct mr_plan_column *planned = &plan->columns[column];
@@ -169,20 +172,20 @@ static void put_column(struct mr_buffer *out, const struct mr_encode_options *op
     int32_t modifier = is_known ? of->type.modifier : of->type_modifier;
     if (planned->rule == MR_RULE_LIST) {
         const struct mr_conversion *element = &planned->form->element;
-        put(out, "{\"type\":\"array\",\"items\":");
-        put_value(out, options, element->rule, element->detail, mr_type_element(oid), modifier,
-                  true);
-        put(out, "},\"optional\":");
+        connect_put(out, "{\"type\":\"array\",\"items\":");
+        connect_put_value(out, options, element->rule, element->detail, mr_type_element(oid),
+                          modifier, true);
+        connect_put(out, "},\"optional\":");
         put_flag(out, optional);
     } else {
-        put_value(out, options, planned->rule,
-                  planned->form == NULL ? 0 : planned->form->conversion.detail, oid, modifier,
-                  optional);
-        put_shape(out, planned);
+        connect_put_value(out, options, planned->rule,
+                          planned->form == NULL ? 0 : planned->form->conversion.detail, oid,
+                          modifier, optional);
+        connect_put_shape(out, planned);
     }
-    put(out, ",\"field\":");
+    connect_put(out, ",\"field\":");
     mr_put_slice(out, mr_slice_of(of->name));
-    put(out, "}");
+    connect_put(out, "}");
 }
 
 /* The stream does not say which columns may not be null, but for those of a key. Of them an old row has those in the identity. */
@@ -195,50 +198,50 @@ static bool may_be_null(const struct mr_plan *plan, uint32_t column)
 
 static void put_name(struct mr_buffer *out, const char *space, const char *name)
 {
-    put(out, ",\"name\":\"");
+    connect_put(out, ",\"name\":\"");
     mr_json_escaped(out, (const uint8_t *)space, strlen(space));
-    put(out, name);
-    put(out, "\"");
+    connect_put(out, name);
+    connect_put(out, "\"");
 }
 
-static void put_key(struct mr_buffer *out, const struct mr_encode_options *options,
-                    const struct mr_plan *plan, const char *space)
+static void connect_put_key(struct mr_buffer *out, const struct mr_encode_options *options,
+                            const struct mr_plan *plan, const char *space)
 {
-    put(out, "{\"schema\":{\"type\":\"struct\",\"fields\":[");
+    connect_put(out, "{\"schema\":{\"type\":\"struct\",\"fields\":[");
     for (uint32_t i = 0; i < plan->key.count; i++) {
-        put(out, i == 0 ? "" : ",");
-        put_column(out, options, plan, plan->key.columns[i], plan->key.may_be_null);
+        connect_put(out, i == 0 ? "" : ",");
+        connect_put_column(out, options, plan, plan->key.columns[i], plan->key.may_be_null);
     }
     if (plan->key.tail != NULL) { /* the table's name, where several share a topic (plan.c) */
-        put(out, ",{\"type\":\"string\",\"optional\":false,\"field\":");
+        connect_put(out, ",{\"type\":\"string\",\"optional\":false,\"field\":");
         mr_put_slice(out, mr_slice_of(options->routing->key_field));
-        put(out, "}");
+        connect_put(out, "}");
     }
-    put(out, "],\"optional\":false");
+    connect_put(out, "],\"optional\":false");
     put_name(out, space, ".Key");
-    put(out, "},\"payload\":");
+    connect_put(out, "},\"payload\":");
 }
 
 static void put_columns(struct mr_buffer *out, const struct mr_encode_options *options,
                         const struct mr_plan *plan)
 {
-    put(out, "{\"type\":\"struct\",\"fields\":[");
+    connect_put(out, "{\"type\":\"struct\",\"fields\":[");
     const uint8_t *begin = out->at;
     for (uint32_t i = 0; i < plan->relation->column_count; i++) {
         if (plan->columns[i].writer != MR_WRITE_ABSENT) {
-            put(out, out->at == begin ? "" : ",");
-            put_column(out, options, plan, i, may_be_null(plan, i));
+            connect_put(out, out->at == begin ? "" : ",");
+            connect_put_column(out, options, plan, i, may_be_null(plan, i));
         }
     }
 }
 
-static void put_row(struct mr_buffer *out, const struct mr_encode_options *options,
-                    const struct mr_plan *plan, const char *space)
+static void connect_put_row(struct mr_buffer *out, const struct mr_encode_options *options,
+                            const struct mr_plan *plan, const char *space)
 {
     put_columns(out, options, plan);
-    put(out, "],\"optional\":true");
+    connect_put(out, "],\"optional\":true");
     put_name(out, space, ".Value");
-    put(out, ",\"field\":\"");
+    connect_put(out, ",\"field\":\"");
 }
 
 /* Its values come from an enum of Debezium's (SchemaFactory.snapshotRecordSchema). */
@@ -250,30 +253,30 @@ static void put_row(struct mr_buffer *out, const struct mr_encode_options *optio
 /* Fields that are added to a row may be null, and have no default (ExtractNewRecordState.updateSchema). */
 static void put_added(struct mr_buffer *out, const char *name, bool is_snapshot, bool is_text)
 {
-    put(out, out->at[-1] == '[' ? "" : ","); /* the table may have no columns */
+    connect_put(out, out->at[-1] == '[' ? "" : ","); /* the table may have no columns */
     if (is_snapshot) {
-        put(out, SNAPSHOT);
+        connect_put(out, SNAPSHOT);
     } else {
-        put_leaf(out, is_text ? "string" : "int64", NULL, true);
+        connect_put_leaf(out, is_text ? "string" : "int64", NULL, true);
     }
-    put(out, ",\"field\":");
+    connect_put(out, ",\"field\":");
     mr_put_slice(out, mr_slice_of(name));
-    put(out, "}");
+    connect_put(out, "}");
 }
 
 static void end_bare(struct mr_buffer *out, const char *space, bool optional)
 {
-    put(out, "],\"optional\":");
+    connect_put(out, "],\"optional\":");
     put_flag(out, optional);
     put_name(out, space, ".Value");
-    put(out, "},\"payload\":");
+    connect_put(out, "},\"payload\":");
 }
 
 static void put_bare(struct mr_buffer *out, const struct mr_encode_options *options,
                      const struct mr_plan *plan, const char *space)
 {
     const struct mr_bare_options *bare = &options->bare;
-    put(out, "{\"schema\":");
+    connect_put(out, "{\"schema\":");
     put_columns(out, options, plan);
     if (mr_bare_rewrites(bare)) {
         put_added(out, "__deleted", false, true);
@@ -290,17 +293,17 @@ static void put_bare(struct mr_buffer *out, const struct mr_encode_options *opti
 static void put_bare_null(struct mr_buffer *out, const struct mr_encode_options *options,
                           const struct mr_plan *plan, const char *space)
 {
-    put(out, "{\"schema\":");
+    connect_put(out, "{\"schema\":");
     put_columns(out, options, plan);
     end_bare(out, space, true);
-    put(out, "null}");
+    connect_put(out, "null}");
 }
 
 static void put_envelope_end(struct mr_buffer *out, const char *space)
 {
-    put(out, "],\"optional\":false");
+    connect_put(out, "],\"optional\":false");
     put_name(out, space, ".Envelope");
-    put(out, ",\"version\":2},\"payload\":");
+    connect_put(out, ",\"version\":2},\"payload\":");
 }
 
 /* An escaped byte takes six. */
@@ -331,11 +334,11 @@ struct mr_connect *mr_connect_new(const struct mr_encode_options *options,
     struct mr_buffer out = mr_buffer_init(connect->text, size);
     out.splits_astral = true;
     if (plan->key.count > 0) {
-        put_key(&out, options, plan, space);
+        connect_put_key(&out, options, plan, space);
     }
     size_t key_len = (size_t)(out.at - connect->text);
     bool is_bare = options->format == MR_FORMAT_ROW;
-    (is_bare ? put_bare : put_row)(&out, options, plan, space);
+    (is_bare ? put_bare : connect_put_row)(&out, options, plan, space);
     size_t row_len = (size_t)(out.at - connect->text) - key_len;
     if (is_bare && options->bare.deletes == MR_DELETE_NULL) {
         put_bare_null(&out, options, plan, space);
@@ -356,26 +359,26 @@ static void put_fields(struct mr_buffer *out, enum mr_event_field first, enum mr
 {
     for (enum mr_event_field i = first; i <= last; i++) {
         const struct mr_source_field *field = &mr_source_fields[i];
-        put(out, i == first ? "" : ",");
+        connect_put(out, i == first ? "" : ",");
         if (i == MR_FIELD_SOURCE_SNAPSHOT) {
-            put(out, SNAPSHOT ",\"default\":\"false\",\"field\":\"snapshot\"}");
+            connect_put(out, SNAPSHOT ",\"default\":\"false\",\"field\":\"snapshot\"}");
             continue;
         }
-        put_leaf(out, field->is_text ? "string" : "int64", NULL, field->nullable);
+        connect_put_leaf(out, field->is_text ? "string" : "int64", NULL, field->nullable);
         mr_buffer_format(out, ",\"field\":\"%s\"}", field->name);
     }
 }
 
 static void put_source(struct mr_buffer *out)
 {
-    put(out, "{\"type\":\"struct\",\"fields\":[");
+    connect_put(out, "{\"type\":\"struct\",\"fields\":[");
     put_fields(out, MR_FIELD_SOURCE_VERSION, MR_FIELD_SOURCE_ORIGIN_LSN);
-    put(out, "],\"optional\":false,\"name\":\"io.debezium.connector.postgresql.Source\","
-             "\"version\":1,\"field\":\"source\"},");
-    put(out,
-        STRUCT(FIELD("string", "false", "id") "," FIELD("int64", "false", "total_order") "," FIELD(
-            "int64", "false", "data_collection_order")));
-    put(out, "true,\"name\":\"event.block\",\"version\":1,\"field\":\"transaction\"}");
+    connect_put(out, "],\"optional\":false,\"name\":\"io.debezium.connector.postgresql.Source\","
+                     "\"version\":1,\"field\":\"source\"},");
+    connect_put(out, STRUCT(FIELD("string", "false", "id") "," FIELD(
+                         "int64", "false", "total_order") "," FIELD("int64", "false",
+                                                                    "data_collection_order")));
+    connect_put(out, "true,\"name\":\"event.block\",\"version\":1,\"field\":\"transaction\"}");
 }
 
 struct mr_bytes mr_connect_around(void)
@@ -383,7 +386,7 @@ struct mr_bytes mr_connect_around(void)
     struct mr_bytes text = {0};
     struct mr_buffer out = mr_text_begin(&text, AROUND_MAX);
     put_source(&out);
-    put(&out, ",");
+    connect_put(&out, ",");
     put_fields(&out, MR_FIELD_OP, MR_FIELD_TS_NS);
     MR_ASSERT(!out.full);
     text.len = (size_t)(out.at - text.data);
@@ -420,18 +423,19 @@ mr_slice mr_connect_transaction(bool is_key)
 void mr_connect_message(struct mr_buffer *out, const struct mr_encode_options *options, bool is_key)
 {
     if (is_key) {
-        put(out, WHOLE(FIELD("string", "true", "prefix"),
-                       "io.debezium.connector.postgresql.MessageKey"));
+        connect_put(out, WHOLE(FIELD("string", "true", "prefix"),
+                               "io.debezium.connector.postgresql.MessageKey"));
         return;
     }
     bool is_bytes = options->modes.binary == MR_BINARY_BYTES;
-    put(out, "{\"schema\":{\"type\":\"struct\",\"fields\":[");
+    connect_put(out, "{\"schema\":{\"type\":\"struct\",\"fields\":[");
     put_fields(out, MR_FIELD_OP, MR_FIELD_TS_MS);
-    put(out, ",");
+    connect_put(out, ",");
     put_source(out);
-    put(out, ",{\"type\":\"struct\",\"fields\":[" FIELD("string", "true", "prefix") ",");
-    put_leaf(out, is_bytes ? "bytes" : "string", NULL, true);
-    put(out, ",\"field\":\"content\"}],\"optional\":false,\"name\":"
+    connect_put(out, ",{\"type\":\"struct\",\"fields\":[" FIELD("string", "true", "prefix") ",");
+    connect_put_leaf(out, is_bytes ? "bytes" : "string", NULL, true);
+    connect_put(
+        out, ",\"field\":\"content\"}],\"optional\":false,\"name\":"
              "\"io.debezium.connector.postgresql.Message\",\"version\":1,\"field\":\"message\"}],"
              "\"optional\":false,\"name\":\"io.debezium.connector.postgresql.MessageValue\","
              "\"version\":1},\"payload\":");

@@ -75,9 +75,9 @@ __attribute__((cold)) void mr_event_transaction(struct mr_buffer *out, struct mr
     mr_put_json(out, MR_SLICE(",\"op\":\""));
 }
 
-MR_SKELETON void write_envelope(struct mr_buffer *out, struct mr_encoder *encoder,
-                                struct mr_plan *plan, const struct mr_change *change,
-                                const struct mr_event *event)
+MR_SKELETON void debezium_write_envelope(struct mr_buffer *out, struct mr_encoder *encoder,
+                                         struct mr_plan *plan, const struct mr_change *change,
+                                         const struct mr_event *event)
 {
     MR_BUFFER_LITERAL(out, "{\"before\":");
     mr_row_or_null(out, encoder, plan, event->before, NULL);
@@ -98,12 +98,12 @@ MR_SKELETON void write_envelope(struct mr_buffer *out, struct mr_encoder *encode
     mr_buffer_append(out, encoder->stamp.clock.data, encoder->stamp.clock.len);
 }
 
-MR_SKELETON_CHANGE(debezium_change, .key = mr_row_key_object, .value = write_envelope)
+MR_SKELETON_CHANGE(debezium_change, .key = mr_row_key_object, .value = debezium_write_envelope)
 
 void mr_debezium_envelope(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                           const struct mr_change *change, const struct mr_event *event)
 {
-    write_envelope(out, encoder, plan, change, event);
+    debezium_write_envelope(out, encoder, plan, change, event);
 }
 
 struct mr_record mr_message_record(const struct mr_encoder *encoder,

@@ -22,9 +22,9 @@ static void render_meta(struct mr_plan *plan, const struct mr_transaction *trans
 }
 
 /* The bare text of one column, or an object. */
-static mr_slice write_key(struct mr_buffer *out, struct mr_encoder *encoder,
-                          const struct mr_plan *plan, const struct mr_tuple *row,
-                          const struct mr_tuple *old)
+static mr_slice flat_write_key(struct mr_buffer *out, struct mr_encoder *encoder,
+                               const struct mr_plan *plan, const struct mr_tuple *row,
+                               const struct mr_tuple *old)
 {
     const uint8_t *begin = out->at;
     if (!plan->key.is_text) {
@@ -101,7 +101,7 @@ static mr_status flat_change(struct mr_encoder *encoder, struct mr_plan *plan,
         render_meta(plan, change->transaction);
     }
     const struct mr_tuple *row = change->op == MR_OP_DELETE ? &change->before : &change->after;
-    mr_slice key = write_key(out, encoder, plan, row, &change->before);
+    mr_slice key = flat_write_key(out, encoder, plan, row, &change->before);
     const uint8_t *value = out->at;
     mr_buffer_slice(out, op_text(change->op));
     if (row->kind == MR_TUPLE_KEY) {

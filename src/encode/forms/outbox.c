@@ -22,7 +22,7 @@ struct mr_outbox_columns {
     uint32_t fields[]; /* as the options have them */
 };
 
-static uint32_t column_of(const struct mr_plan *plan, const char *name)
+static uint32_t outbox_column_of(const struct mr_plan *plan, const char *name)
 {
     uint32_t column;
     bool found = mr_relation_find_column(plan->relation, mr_slice_of(name), &column) &&
@@ -33,7 +33,7 @@ static uint32_t column_of(const struct mr_plan *plan, const char *name)
 static mr_status need_column(const struct mr_plan *plan, const char *option, const char *name,
                              uint32_t *ret_column, struct mr_error *ret_error)
 {
-    *ret_column = column_of(plan, name);
+    *ret_column = outbox_column_of(plan, name);
     if (*ret_column != NO_COLUMN) {
         return MR_OK;
     }
@@ -62,7 +62,7 @@ static mr_status find_fields(const struct mr_outbox_options *outbox, const struc
 {
     for (uint32_t i = 0; i < outbox->field_count; i++) {
         const struct mr_outbox_field *field = &outbox->fields[i];
-        columns->fields[i] = column_of(plan, field->column);
+        columns->fields[i] = outbox_column_of(plan, field->column);
         if (columns->fields[i] == NO_COLUMN && !outbox->fields_may_lack) {
             return need_column(plan, "outbox.fields", field->column, &columns->fields[i],
                                ret_error);
@@ -139,7 +139,7 @@ static const struct mr_datum *datum_of(const struct row *row, uint32_t column)
     return mr_row_datum(row->plan, column, &row->change->after, &row->change->before);
 }
 
-static bool is_known(const struct mr_datum *value)
+static bool outbox_is_known(const struct mr_datum *value)
 {
     return value->kind != MR_DATUM_UNCHANGED && value->kind != MR_DATUM_CUT;
 }
@@ -154,7 +154,7 @@ static bool is_bytea(const struct row *row, uint32_t column)
 
 static void write_json(struct mr_buffer *out, const struct row *row, uint32_t column)
 {
-    if (is_known(datum_of(row, column))) {
+    if (outbox_is_known(datum_of(row, column))) {
         mr_row_value(out, row->encoder, row->plan, column, &row->change->after,
                      &row->change->before);
     } else {
@@ -173,7 +173,7 @@ static bool is_bare(const struct mr_plan_column *column)
 }
 
 /* The value without the quotes that it has in JSON; not null. */
-static void write_text(struct mr_buffer *out, const struct row *row, uint32_t column)
+static void outbox_write_text(struct mr_buffer *out, const struct row *row, uint32_t column)
 {
     const struct mr_datum *value = datum_of(row, column);
     if (value->kind == MR_DATUM_TEXT && is_bare(&row->plan->columns[column])) {
@@ -191,12 +191,12 @@ static void write_text(struct mr_buffer *out, const struct row *row, uint32_t co
 }
 
 /* The bytes of a bytea as they are. */
-static void write_bytes(struct mr_buffer *out, const struct row *row, uint32_t column)
+static void outbox_write_bytes(struct mr_buffer *out, const struct row *row, uint32_t column)
 {
     const struct mr_datum *value = datum_of(row, column);
     mr_slice bytes;
     if (value->kind != MR_DATUM_TEXT) {
-        write_text(out, row, column);
+        outbox_write_text(out, row, column);
     } else if (mr_convert_unhex((mr_slice){.data = value->data, .len = value->len},
                                 &row->encoder->scratch, &bytes)) {
         mr_buffer_slice(out, bytes);
@@ -217,15 +217,15 @@ static mr_slice write_bare(struct mr_buffer *out, const struct row *row, uint32_
         return (mr_slice){0};
     } else if (is_bytea(row, column)) {
         *ret_content = MR_CONTENT_BINARY;
-        write_bytes(out, row, column);
+        outbox_write_bytes(out, row, column);
     } else {
-        write_text(out, row, column);
+        outbox_write_text(out, row, column);
     }
     return mr_text_since(out, begin);
 }
 
 /* As Java's String.trim sees it. */
-static bool is_empty(const struct mr_datum *value)
+static bool outbox_is_empty(const struct mr_datum *value)
 {
     if (value->kind == MR_DATUM_NULL) {
         return true;
@@ -266,7 +266,7 @@ static void write_payload_json(struct mr_buffer *out, const struct row *row)
     }
 }
 
-static void write_envelope(struct mr_buffer *out, const struct row *row)
+static void outbox_write_envelope(struct mr_buffer *out, const struct row *row)
 {
     const struct mr_outbox_options *outbox = row->encoder->options.outbox;
     MR_BUFFER_LITERAL(out, "{\"payload\":");
@@ -284,18 +284,18 @@ static void write_envelope(struct mr_buffer *out, const struct row *row)
     MR_BUFFER_LITERAL(out, "}");
 }
 
-static mr_slice write_value(struct mr_buffer *out, const struct row *row,
-                            enum mr_content *ret_content)
+static mr_slice outbox_write_value(struct mr_buffer *out, const struct row *row,
+                                   enum mr_content *ret_content)
 {
     const struct mr_outbox_options *outbox = row->encoder->options.outbox;
     const struct mr_outbox_columns *columns = row->plan->outbox;
     const uint8_t *begin = out->at;
     *ret_content = MR_CONTENT_JSON;
-    if (outbox->tombstones && is_empty(datum_of(row, columns->payload))) {
+    if (outbox->tombstones && outbox_is_empty(datum_of(row, columns->payload))) {
         return (mr_slice){0};
     }
     if (columns->has_envelope) {
-        write_envelope(out, row);
+        outbox_write_envelope(out, row);
     } else if (outbox->value_is_json) {
         write_payload_json(out, row);
     } else {
@@ -304,14 +304,14 @@ static mr_slice write_value(struct mr_buffer *out, const struct row *row,
     return mr_text_since(out, begin);
 }
 
-static void write_header(struct mr_buffer *out, const struct row *row, const char *name,
-                         uint32_t column)
+static void outbox_write_header(struct mr_buffer *out, const struct row *row, const char *name,
+                                uint32_t column)
 {
     uint8_t *header = mr_header_begin(out, name);
     if (datum_of(row, column)->kind == MR_DATUM_NULL) {
         return;
     }
-    write_text(out, row, column);
+    outbox_write_text(out, row, column);
     mr_header_end(out, header);
 }
 
@@ -358,7 +358,7 @@ static int64_t time_of(const struct row *row, uint32_t column)
     return time_ms > 0 ? time_ms : 0;
 }
 
-static void write_headers(struct mr_buffer *out, const struct row *row)
+static void outbox_write_headers(struct mr_buffer *out, const struct row *row)
 {
     const struct mr_outbox_options *outbox = row->encoder->options.outbox;
     const struct mr_outbox_columns *columns = row->plan->outbox;
@@ -369,14 +369,14 @@ static void write_headers(struct mr_buffer *out, const struct row *row)
         mr_row_key_object(out, row->encoder, row->plan, &row->change->before, NULL);
         mr_header_end(out, header);
     }
-    write_header(out, row, "id", columns->id);
+    outbox_write_header(out, row, "id", columns->id);
     for (uint32_t i = 0; i < outbox->field_count; i++) {
         uint32_t column = columns->fields[i];
         if (column == NO_COLUMN) {
             continue;
         }
         if (outbox->fields[i].placement == MR_OUTBOX_HEADER) {
-            write_header(out, row, outbox->fields[i].name, column);
+            outbox_write_header(out, row, outbox->fields[i].name, column);
         } else if (outbox->fields[i].placement == MR_OUTBOX_PARTITION) {
             place.partition = partition_of(row, column);
             if (place.partition >= 0 && mr_is_message(row->plan->relation)) {
@@ -418,8 +418,8 @@ static mr_status ignore_update(struct mr_encoder *encoder, const struct mr_relat
     return MR_OK;
 }
 
-static mr_status find_topic(const struct row *row, const struct mr_topic **ret_topic,
-                            struct mr_error *ret_error)
+static mr_status outbox_find_topic(const struct row *row, const struct mr_topic **ret_topic,
+                                   struct mr_error *ret_error)
 {
     struct mr_encoder *encoder = row->encoder;
     const struct mr_outbox_options *outbox = encoder->options.outbox;
@@ -464,15 +464,15 @@ static mr_status outbox_change(struct mr_encoder *encoder, struct mr_plan *plan,
     }
     const struct row row = {.encoder = encoder, .plan = plan, .change = change};
     struct mr_record record = mr_record_of(plan, change, 0);
-    MR_TRY(find_topic(&row, &record.topic, ret_error));
+    MR_TRY(outbox_find_topic(&row, &record.topic, ret_error));
     enum mr_content key_content, value_content;
     mr_slice key = write_bare(out, &row, plan->outbox->key, encoder->options.outbox->key_is_json,
                               &key_content);
-    mr_slice value = write_value(out, &row, &value_content);
+    mr_slice value = outbox_write_value(out, &row, &value_content);
     if (key.data == NULL && value.data == NULL) {
         return MR_OK; /* a tombstone of nothing, which a compacted topic refuses */
     }
-    write_headers(out, &row);
+    outbox_write_headers(out, &row);
     mr_record_set_key(&record, key);
     mr_record_set_value(&record, value);
     record.key_content = key_content & 0xF;

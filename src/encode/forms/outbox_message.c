@@ -22,7 +22,8 @@ bool mr_is_message(const struct mr_relation *relation)
     return relation->schema[0] == '\0'; /* no table's is */
 }
 
-static void add_column(struct mr_outbox_message *row, const char *name, uint32_t type_oid)
+static void outbox_message_add_column(struct mr_outbox_message *row, const char *name,
+                                      uint32_t type_oid)
 {
     uint32_t i;
     if (name == NULL || mr_relation_find_column(&row->relation, mr_slice_of(name), &i)) {
@@ -45,13 +46,13 @@ struct mr_outbox_message *mr_outbox_message_new(const struct mr_outbox_options *
                                          .table = "logical message",
                                          .identity = MR_IDENTITY_NOTHING,
                                          .columns = row->columns};
-    add_column(row, outbox->timestamp, TIMESTAMPTZ_OID);
+    outbox_message_add_column(row, outbox->timestamp, TIMESTAMPTZ_OID);
     const char *const names[] = {outbox->id, outbox->key, outbox->payload, outbox->route_by};
     for (size_t i = 0; i < MR_ARRAY_LEN(names); i++) {
-        add_column(row, names[i], TEXT_OID);
+        outbox_message_add_column(row, names[i], TEXT_OID);
     }
     for (uint32_t i = 0; i < outbox->field_count; i++) {
-        add_column(row, outbox->fields[i].column, TEXT_OID);
+        outbox_message_add_column(row, outbox->fields[i].column, TEXT_OID);
     }
     row->values = MR_NEW_ARRAY(struct mr_datum, row->relation.column_count);
     return row;

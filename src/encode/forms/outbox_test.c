@@ -27,7 +27,7 @@ struct fixture {
     uint8_t bytes[16384];
 };
 
-static struct mr_datum text(const char *value)
+static struct mr_datum outbox_test_text(const char *value)
 {
     return (struct mr_datum){
         .kind = MR_DATUM_TEXT, .data = (const uint8_t *)value, .len = (uint32_t)strlen(value)};
@@ -35,7 +35,7 @@ static struct mr_datum text(const char *value)
 
 static const struct mr_datum null = {.kind = MR_DATUM_NULL};
 
-static int setup(void **state)
+static int outbox_test_setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     static const struct {
@@ -81,18 +81,18 @@ static int setup(void **state)
                                                   .outbox = &fixture->outbox};
     fixture->transaction = (struct mr_transaction){
         .commit_lsn = 0x2000, .commit_time_us = INT64_C(1700000000000001), .xid = 555};
-    fixture->values[ID] = text("11111111-2222-3333-4444-555555555555");
-    fixture->values[TYPE] = text("order");
-    fixture->values[KEY] = text("k1");
-    fixture->values[PAYLOAD] = text("{\"a\": \"\xC3\xA9\"}");
-    fixture->values[PART] = text("2");
-    fixture->values[AT] = text("2023-11-14 22:13:20.5+00");
-    fixture->values[RAW] = text("\\xff00");
+    fixture->values[ID] = outbox_test_text("11111111-2222-3333-4444-555555555555");
+    fixture->values[TYPE] = outbox_test_text("order");
+    fixture->values[KEY] = outbox_test_text("k1");
+    fixture->values[PAYLOAD] = outbox_test_text("{\"a\": \"\xC3\xA9\"}");
+    fixture->values[PART] = outbox_test_text("2");
+    fixture->values[AT] = outbox_test_text("2023-11-14 22:13:20.5+00");
+    fixture->values[RAW] = outbox_test_text("\\xff00");
     *state = fixture;
     return 0;
 }
 
-static int teardown(void **state)
+static int outbox_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     mr_encoder_free(fixture->encoder);
@@ -123,13 +123,13 @@ static mr_status encode_op(struct fixture *fixture, enum mr_op op, enum mr_tuple
                             &fixture->error);
 }
 
-static void insert(struct fixture *fixture)
+static void outbox_test_insert(struct fixture *fixture)
 {
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_OK);
     assert_int_equal(fixture->count, 1);
 }
 
-static void assert_bytes(const uint8_t *data, size_t len, const char *want)
+static void outbox_test_assert_bytes(const uint8_t *data, size_t len, const char *want)
 {
     if (want == NULL) {
         assert_null(data);
@@ -145,12 +145,13 @@ static void assert_record(const struct fixture *fixture, const char *topic, cons
 {
     const struct mr_record *record = &fixture->records[0];
     assert_string_equal(record->topic->name, topic);
-    assert_bytes(record->key, record->key_len, key);
-    assert_bytes(record->value, record->value_len, value);
+    outbox_test_assert_bytes(record->key, record->key_len, key);
+    outbox_test_assert_bytes(record->value, record->value_len, value);
 }
 
 /* The `n`th header. */
-static void assert_header(const struct fixture *fixture, int n, const char *name, const char *value)
+static void outbox_test_assert_header(const struct fixture *fixture, int n, const char *name,
+                                      const char *value)
 {
     struct mr_header header = {0};
     size_t at = 0;
@@ -159,18 +160,18 @@ static void assert_header(const struct fixture *fixture, int n, const char *name
         assert_int_equal(found, name != NULL || i < n);
     }
     if (name != NULL) {
-        assert_bytes(header.name.data, header.name.len, name);
-        assert_bytes(header.value.data, header.value.len, value);
+        outbox_test_assert_bytes(header.name.data, header.name.len, name);
+        outbox_test_assert_bytes(header.value.data, header.value.len, value);
     }
 }
 
 static void test_outbox_row(void **state)
 {
     struct fixture *fixture = *state;
-    insert(fixture);
+    outbox_test_insert(fixture);
     assert_record(fixture, "event.order", "k1", "{\"a\": \"\xC3\xA9\"}");
-    assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
-    assert_header(fixture, 1, NULL, NULL);
+    outbox_test_assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
+    outbox_test_assert_header(fixture, 1, NULL, NULL);
     assert_int_equal(fixture->records[0].value_content, MR_CONTENT_TEXT);
     assert_int_equal(mr_headers_place(mr_record_headers(&fixture->records[0])).partition, -1);
 }
@@ -179,13 +180,13 @@ static void test_outbox_nulls(void **state)
 {
     struct fixture *fixture = *state;
     fixture->values[KEY] = null;
-    insert(fixture);
+    outbox_test_insert(fixture);
     assert_record(fixture, "event.order", NULL, "{\"a\": \"\xC3\xA9\"}");
-    fixture->values[KEY] = text("");
+    fixture->values[KEY] = outbox_test_text("");
     fixture->values[PAYLOAD] = null;
-    insert(fixture);
+    outbox_test_insert(fixture);
     assert_record(fixture, "event.order", "", NULL);
-    assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
+    outbox_test_assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
     fixture->values[KEY] = null;
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_OK);
     assert_int_equal(fixture->count, 0); /* nothing at all */
@@ -197,12 +198,12 @@ static void test_outbox_json(void **state)
     fixture->outbox.key_is_json = true;
     fixture->outbox.value_is_json = true;
     fixture->values[KEY] = null;
-    insert(fixture);
+    outbox_test_insert(fixture);
     assert_record(fixture, "event.order", "null", "\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\"");
     fixture->outbox.tombstones = true;
-    fixture->values[PAYLOAD] = text(" \n");
-    fixture->values[KEY] = text("k");
-    insert(fixture);
+    fixture->values[PAYLOAD] = outbox_test_text(" \n");
+    fixture->values[KEY] = outbox_test_text("k");
+    outbox_test_insert(fixture);
     assert_record(fixture, "event.order", "\"k\"", NULL);
 }
 
@@ -233,8 +234,8 @@ static void test_outbox_expands(void **state)
     for (size_t i = 0; i < 2 * MR_ARRAY_LEN(cases); i++) {
         bool keeps = i % 2 == 1;
         fixture->outbox.keeps_nulls = fixture->outbox.keeps_empty = keeps;
-        fixture->values[PAYLOAD] = text(cases[i / 2].payload);
-        insert(fixture);
+        fixture->values[PAYLOAD] = outbox_test_text(cases[i / 2].payload);
+        outbox_test_insert(fixture);
         assert_record(fixture, "event.order", "k1",
                       keeps ? cases[i / 2].kept : cases[i / 2].dropped);
     }
@@ -248,24 +249,24 @@ static void test_outbox_envelope_and_headers(void **state)
     fixture->fields[1] =
         (struct mr_outbox_field){.column = "raw", .name = "raw", .placement = MR_OUTBOX_HEADER};
     fixture->outbox.field_count = 2;
-    insert(fixture);
+    outbox_test_insert(fixture);
     assert_record(fixture, "event.order", "k1",
                   "{\"payload\":\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\",\"p\\\"\":2}");
-    assert_header(fixture, 1, "raw", "/wA=");
+    outbox_test_assert_header(fixture, 1, "raw", "/wA=");
     fixture->values[RAW] = null;
-    insert(fixture);
-    assert_header(fixture, 1, "raw", NULL);
+    outbox_test_insert(fixture);
+    outbox_test_assert_header(fixture, 1, "raw", NULL);
 }
 
 static void test_outbox_bytes(void **state)
 {
     struct fixture *fixture = *state;
     fixture->outbox.payload = "raw";
-    insert(fixture);
+    outbox_test_insert(fixture);
     assert_int_equal(fixture->records[0].value_content, MR_CONTENT_BINARY);
     assert_int_equal(fixture->records[0].value_len, 2);
     assert_memory_equal(fixture->records[0].value, "\xff\0", 2);
-    fixture->values[RAW] = text("\\xf"); /* no server sends that */
+    fixture->values[RAW] = outbox_test_text("\\xf"); /* no server sends that */
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
 }
 
@@ -274,9 +275,10 @@ static void test_outbox_json_text(void **state)
 {
     struct fixture *fixture = *state;
     fixture->options.types = MR_TYPES_PLAIN;
-    fixture->values[PAYLOAD] = text("\"a\\\"b\"");
-    insert(fixture);
-    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "\"a\\\"b\"");
+    fixture->values[PAYLOAD] = outbox_test_text("\"a\\\"b\"");
+    outbox_test_insert(fixture);
+    outbox_test_assert_bytes(fixture->records[0].value, fixture->records[0].value_len,
+                             "\"a\\\"b\"");
 }
 
 static struct mr_column_rule rule_of(const char *column, enum mr_column_action action)
@@ -297,8 +299,8 @@ static void test_outbox_masked_bytes(void **state)
     fixture->options.hash_salt = "";
     fixture->options.column_rules = rules;
     fixture->options.column_rule_count = 1;
-    insert(fixture);
-    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "***");
+    outbox_test_insert(fixture);
+    outbox_test_assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "***");
     mr_encoder_free(fixture->encoder);
     fixture->encoder = NULL;
     fixture->options.column_rule_count = 2;
@@ -313,19 +315,19 @@ static void test_outbox_place(void **state)
     fixture->fields[0] =
         (struct mr_outbox_field){.column = "part", .placement = MR_OUTBOX_PARTITION};
     fixture->outbox.field_count = 1;
-    insert(fixture);
+    outbox_test_insert(fixture);
     struct mr_record_place place = mr_headers_place(mr_record_headers(&fixture->records[0]));
     assert_int_equal(place.partition, 2);
     assert_int_equal(place.time_ms, INT64_C(1700000000500));
     fixture->values[PART] = null;
     fixture->values[AT] = null;
-    insert(fixture);
+    outbox_test_insert(fixture);
     place = mr_headers_place(mr_record_headers(&fixture->records[0]));
     assert_int_equal(place.partition, -1);
     assert_int_equal(place.time_ms, 0);
     static const char *const none[] = {"-1", "2147483648", "x", "", "99999999999"};
     for (size_t i = 0; i < MR_ARRAY_LEN(none); i++) {
-        fixture->values[PART] = text(none[i]);
+        fixture->values[PART] = outbox_test_text(none[i]);
         assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
     }
 }
@@ -338,7 +340,7 @@ static void test_outbox_topic_bytes(void **state)
     int made = 0;
     for (int byte = 1; byte < 256; byte++) {
         char value[] = {'x', (char)byte, '\0'};
-        fixture->values[TYPE] = text(value);
+        fixture->values[TYPE] = outbox_test_text(value);
         bool good = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
                     (byte >= '0' && byte <= '9') || byte == '-' || byte == '.';
         mr_status status = encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE);
@@ -346,7 +348,7 @@ static void test_outbox_topic_bytes(void **state)
         made += good;
     }
     assert_int_equal(fixture->topics.by_value, made);
-    fixture->values[TYPE] = text("x_");
+    fixture->values[TYPE] = outbox_test_text("x_");
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
     assert_null(strstr(fixture->error.text, "x_")); /* no value of a row is told */
 }
@@ -362,11 +364,11 @@ static void test_outbox_names_no_topic_of_ours(void **state)
         mr_rewrite_init(&fixture->outbox.route.rewrite, "(.*)", "$1", reason, sizeof(reason)));
     static const char *const kept[] = {"positions", "__consumer_offsets", "__millrace_state"};
     for (size_t i = 0; i < MR_ARRAY_LEN(kept); i++) {
-        fixture->values[TYPE] = text(kept[i]);
+        fixture->values[TYPE] = outbox_test_text(kept[i]);
         assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
     }
-    fixture->values[TYPE] = text("_one");
-    insert(fixture);
+    fixture->values[TYPE] = outbox_test_text("_one");
+    outbox_test_insert(fixture);
 }
 
 static void test_outbox_topic_faults(void **state)
@@ -377,26 +379,26 @@ static void test_outbox_topic_faults(void **state)
     memset(long_name, 'a', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
     fixture->outbox.route.topics_max = 2;
-    const struct mr_datum wrong[] = {text("taken"), text(long_name), null};
+    const struct mr_datum wrong[] = {outbox_test_text("taken"), outbox_test_text(long_name), null};
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
         fixture->values[TYPE] = wrong[i];
         assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
         assert_non_null(strstr(fixture->error.text, "outbox.fallback_topic"));
     }
-    fixture->values[TYPE] = text("one");
-    insert(fixture);
-    fixture->values[TYPE] = text("two");
-    insert(fixture);
-    fixture->values[TYPE] = text("three");
+    fixture->values[TYPE] = outbox_test_text("one");
+    outbox_test_insert(fixture);
+    fixture->values[TYPE] = outbox_test_text("two");
+    outbox_test_insert(fixture);
+    fixture->values[TYPE] = outbox_test_text("three");
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
     fixture->outbox.route.fallback_topic = "others";
-    insert(fixture);
+    outbox_test_insert(fixture);
     assert_record(fixture, "others", "k1", "{\"a\": \"\xC3\xA9\"}");
     fixture->values[TYPE] = null;
-    insert(fixture);
+    outbox_test_insert(fixture);
     assert_string_equal(fixture->records[0].topic->name, "others");
-    fixture->values[TYPE] = text("one");
-    insert(fixture);
+    fixture->values[TYPE] = outbox_test_text("one");
+    outbox_test_insert(fixture);
     assert_string_equal(fixture->records[0].topic->name, "event.one");
 }
 
@@ -412,8 +414,8 @@ static void test_outbox_many_values(void **state)
         char value[32], topic[32];
         snprintf(value, sizeof(value), "%d-%d", i, i % 7);
         snprintf(topic, sizeof(topic), "event.%d", i % 7);
-        fixture->values[TYPE] = text(value);
-        insert(fixture);
+        fixture->values[TYPE] = outbox_test_text(value);
+        outbox_test_insert(fixture);
         assert_string_equal(fixture->records[0].topic->name, topic);
     }
     assert_int_equal(fixture->topics.by_value, 7);
@@ -427,7 +429,7 @@ static void test_outbox_operations(void **state)
         assert_int_equal(encode_op(fixture, op, MR_TUPLE_FULL), MR_OK);
         assert_int_equal(fixture->count, 0);
     }
-    fixture->old[ID] = text("other");
+    fixture->old[ID] = outbox_test_text("other");
     assert_int_equal(encode_op(fixture, MR_OP_UPDATE, MR_TUPLE_KEY), MR_OK);
     assert_int_equal(fixture->count, 1); /* it has become another event */
     fixture->outbox.update = MR_OUTBOX_FATAL;
@@ -448,7 +450,7 @@ static void test_outbox_lacks_a_column(void **state)
     fixture->fields[0] = (struct mr_outbox_field){.column = "none", .name = "none"};
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
     fixture->outbox.fields_may_lack = true;
-    insert(fixture);
+    outbox_test_insert(fixture);
     fixture->outbox.timestamp = "aggregateid";
     mr_encoder_forget(fixture->encoder, &fixture->relation);
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_CONFIG);
@@ -463,7 +465,7 @@ static void assert_gone_when_oversize(struct fixture *fixture, const struct mr_i
                                         fixture->records, &fixture->count, &fixture->error),
                      MR_OK);
     assert_int_equal(fixture->count, 1);
-    assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "gone");
+    outbox_test_assert_bytes(fixture->records[0].value, fixture->records[0].value_len, "gone");
 }
 
 /* What is too large gives its payload up, and keeps key, topic and headers. */
@@ -473,10 +475,10 @@ static void test_outbox_oversize(void **state)
     static char large[5000];
     memset(large, 'x', sizeof(large) - 1);
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
-    fixture->values[PAYLOAD] = text(large);
-    fixture->values[TYPE] =
-        text("a-type-of-more-than-sixty-four-bytes-which-may-not-be-cut-out-of-the-row");
-    insert(fixture);
+    fixture->values[PAYLOAD] = outbox_test_text(large);
+    fixture->values[TYPE] = outbox_test_text(
+        "a-type-of-more-than-sixty-four-bytes-which-may-not-be-cut-out-of-the-row");
+    outbox_test_insert(fixture);
     struct mr_change change = {.op = MR_OP_INSERT,
                                .position = {.commit_lsn = 0x2000, .ordinal = 3},
                                .transaction = &fixture->transaction,
@@ -484,9 +486,9 @@ static void test_outbox_oversize(void **state)
                                .after = {.kind = MR_TUPLE_NEW, .values = fixture->values}};
     struct mr_item item = {.change = &change};
     assert_gone_when_oversize(fixture, &item);
-    assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
-    assert_header(fixture, 1, MR_HEADER_OVERSIZE, "9999");
-    assert_header(fixture, 2, MR_HEADER_OVERSIZE_COLUMNS, "[\"payload\"]");
+    outbox_test_assert_header(fixture, 0, "id", "11111111-2222-3333-4444-555555555555");
+    outbox_test_assert_header(fixture, 1, MR_HEADER_OVERSIZE, "9999");
+    outbox_test_assert_header(fixture, 2, MR_HEADER_OVERSIZE_COLUMNS, "[\"payload\"]");
 }
 
 static mr_status encode_message(struct fixture *fixture, const char *content, bool transactional)
@@ -530,9 +532,9 @@ static void test_outbox_message(void **state)
         assert_int_equal(fixture->count, 1);
         const struct mr_record *record = &fixture->records[0];
         assert_string_equal(record->topic->name, "event.order");
-        assert_bytes(record->key, record->key_len, "17");
-        assert_bytes(record->value, record->value_len,
-                     "{\"a\": [1, null, \"\\u00e9\"], \"id\": 5}");
+        outbox_test_assert_bytes(record->key, record->key_len, "17");
+        outbox_test_assert_bytes(record->value, record->value_len,
+                                 "{\"a\": [1, null, \"\\u00e9\"], \"id\": 5}");
         assert_int_equal(record->xid, transactional ? 555 : 0);
         assert_int_equal(record->commit_time_us,
                          transactional ? INT64_C(1700000000000001) : INT64_C(1700000001000000));
@@ -540,8 +542,8 @@ static void test_outbox_message(void **state)
                          MR_PARTITION_IF_THERE(2));
         assert_int_equal(mr_headers_place(mr_record_headers(record)).time_ms,
                          INT64_C(1700000000500));
-        assert_header(fixture, 0, "id", "e-1");
-        assert_header(fixture, 1, "eventType", "line\n");
+        outbox_test_assert_header(fixture, 0, "id", "e-1");
+        outbox_test_assert_header(fixture, 1, "eventType", "line\n");
     }
     /* Null and a field that is not there; of two with one name the last. */
     assert_int_equal(
@@ -552,7 +554,7 @@ static void test_outbox_message(void **state)
         MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_null(fixture->records[0].value);
-    assert_bytes(fixture->records[0].key, fixture->records[0].key_len, "k");
+    outbox_test_assert_bytes(fixture->records[0].key, fixture->records[0].key_len, "k");
 }
 
 /* What anybody may write ends nothing. */
@@ -601,7 +603,7 @@ static void test_outbox_message_oversize(void **state)
                                        .content = mr_slice_of(content)};
     struct mr_item item = {.kind = MR_ITEM_MESSAGE, .message = &message};
     assert_gone_when_oversize(fixture, &item);
-    assert_header(fixture, 0, "id", "e");
+    outbox_test_assert_header(fixture, 0, "id", "e");
 }
 
 /* Whatever does not fit is said, and nothing is written after the end. */
@@ -609,8 +611,9 @@ static void test_outbox_fits_or_is_full(void **state)
 {
     struct fixture *fixture = *state;
     fixture->outbox.expands = fixture->outbox.value_is_json = true;
-    fixture->values[PAYLOAD] = text("{\"a\": [1.5, null], \"b\": null, \"c\": \"\\u00e9\"}");
-    insert(fixture);
+    fixture->values[PAYLOAD] =
+        outbox_test_text("{\"a\": [1.5, null], \"b\": null, \"c\": \"\\u00e9\"}");
+    outbox_test_insert(fixture);
     size_t whole = mr_record_bytes(&fixture->records[0]);
     struct mr_change change = {.op = MR_OP_INSERT,
                                .transaction = &fixture->transaction,
@@ -628,7 +631,7 @@ static void test_outbox_fits_or_is_full(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, outbox_test_setup, outbox_test_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_outbox_row),
         TEST(test_outbox_nulls),

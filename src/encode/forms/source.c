@@ -83,8 +83,8 @@ static mr_slice whole_sequence(const struct mr_source *source, uint8_t room[MR_S
     return mr_text_since(&out, room);
 }
 
-static mr_slice text_of(const struct mr_source *source, enum mr_event_field field,
-                        uint8_t room[MR_SEQUENCE_MAX])
+static mr_slice forms_source_text_of(const struct mr_source *source, enum mr_event_field field,
+                                     uint8_t room[MR_SEQUENCE_MAX])
 {
     switch (field) {
     case MR_FIELD_OP:
@@ -111,7 +111,7 @@ static mr_slice text_of(const struct mr_source *source, enum mr_event_field fiel
     }
 }
 
-static int64_t number_of(const struct mr_source *source, enum mr_event_field field)
+static int64_t forms_source_number_of(const struct mr_source *source, enum mr_event_field field)
 {
     const struct mr_stamp *stamp = &source->encoder->stamp;
     int64_t made_ns = stamp->now_ns > stamp->commit_ns ? stamp->now_ns : stamp->commit_ns;
@@ -145,9 +145,9 @@ struct mr_field_value mr_source_value(const struct mr_source *source, enum mr_ev
                                               (is_of_origin && source->origin.len == 0) ||
                                               (field == MR_FIELD_SOURCE_TXID && !source->has_xid)};
     if (mr_source_fields[field].is_text) {
-        value.text = text_of(source, field, room);
+        value.text = forms_source_text_of(source, field, room);
     } else {
-        value.number = number_of(source, field);
+        value.number = forms_source_number_of(source, field);
     }
     return value;
 }

@@ -4,7 +4,7 @@
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 
-static bool has(const struct mr_encoder *encoder, enum mr_json_schemas part)
+static bool wrapped_has(const struct mr_encoder *encoder, enum mr_json_schemas part)
 {
     return (encoder->options.json_schemas & part) != 0;
 }
@@ -16,7 +16,7 @@ void mr_wrapped_key(struct mr_buffer *out, struct mr_encoder *encoder, const str
         mr_row_key_object(out, encoder, plan, row, old);
         return;
     }
-    bool wraps = has(encoder, MR_JSON_KEY_SCHEMA);
+    bool wraps = wrapped_has(encoder, MR_JSON_KEY_SCHEMA);
     mr_connect_begin(out, wraps, plan->connect->key);
     out->is_typed = true;
     mr_row_key_object(out, encoder, plan, row, old);
@@ -24,11 +24,12 @@ void mr_wrapped_key(struct mr_buffer *out, struct mr_encoder *encoder, const str
     mr_connect_end(out, wraps);
 }
 
-static void put_value(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
-                      const struct mr_change *change, const struct mr_event *event)
+static void wrapped_put_value(struct mr_buffer *out, struct mr_encoder *encoder,
+                              struct mr_plan *plan, const struct mr_change *change,
+                              const struct mr_event *event)
 {
     const struct mr_connect *connect = plan->connect;
-    bool wraps = has(encoder, MR_JSON_VALUE_SCHEMA);
+    bool wraps = wrapped_has(encoder, MR_JSON_VALUE_SCHEMA);
     if (wraps) {
         MR_BUFFER_LITERAL(out, "{\"schema\":{\"type\":\"struct\",\"fields\":[");
         mr_buffer_slice(out, connect->row);
@@ -44,7 +45,7 @@ static void put_value(struct mr_buffer *out, struct mr_encoder *encoder, struct 
     mr_connect_end(out, wraps);
 }
 
-MR_SKELETON_CHANGE(wrapped_change, .key = mr_wrapped_key, .value = put_value)
+MR_SKELETON_CHANGE(wrapped_change, .key = mr_wrapped_key, .value = wrapped_put_value)
 
 static mr_status wrapped_plan(struct mr_encoder *encoder, struct mr_plan *plan,
                               __attribute__((unused)) struct mr_error *ret_error)
@@ -61,8 +62,8 @@ void mr_wrapped_forget(struct mr_plan *plan)
 bool mr_wrapped_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                         struct mr_buffer *out, struct mr_record *ret_record)
 {
-    bool wraps_key = has(encoder, MR_JSON_KEY_SCHEMA) && !encoder->placing.writes_letter;
-    bool wraps_value = has(encoder, MR_JSON_VALUE_SCHEMA);
+    bool wraps_key = wrapped_has(encoder, MR_JSON_KEY_SCHEMA) && !encoder->placing.writes_letter;
+    bool wraps_value = wrapped_has(encoder, MR_JSON_VALUE_SCHEMA);
     struct mr_record record = mr_message_record(encoder, message);
     const uint8_t *begin = out->at;
     if (wraps_key) {

@@ -21,7 +21,7 @@ struct fixture {
     uint8_t bytes[BYTES];
 };
 
-static int setup(void **state)
+static int wrapped_test_setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     fixture->options = (struct mr_encode_options){.types = MR_TYPES_DEBEZIUM,
@@ -43,7 +43,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int wrapped_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     mr_topics_done(&fixture->topics);
@@ -51,7 +51,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct mr_datum datum(const char *text)
+static struct mr_datum wrapped_test_datum(const char *text)
 {
     if (text == NULL) {
         return (struct mr_datum){.kind = MR_DATUM_NULL};
@@ -69,7 +69,8 @@ static struct mr_encoder *encoder_of(struct fixture *fixture)
 }
 
 /* Encodes a change of the fixture's rows, with these schemas. */
-static mr_status encode(struct fixture *fixture, enum mr_json_schemas schemas, enum mr_op op)
+static mr_status wrapped_test_encode(struct fixture *fixture, enum mr_json_schemas schemas,
+                                     enum mr_op op)
 {
     const struct mr_transaction transaction = {
         .commit_lsn = 0x2000, .commit_time_us = INT64_C(1700000000000001), .xid = 555};
@@ -92,19 +93,19 @@ static mr_status encode(struct fixture *fixture, enum mr_json_schemas schemas, e
     return status;
 }
 
-static char *text_of(const uint8_t *text, uint32_t len)
+static char *wrapped_test_text_of(const uint8_t *text, uint32_t len)
 {
     return text == NULL ? NULL : strndup((const char *)text, len);
 }
 
 static char *key_of(const struct fixture *fixture, uint32_t n)
 {
-    return text_of(fixture->records[n].key, fixture->records[n].key_len);
+    return wrapped_test_text_of(fixture->records[n].key, fixture->records[n].key_len);
 }
 
-static char *value_of(const struct fixture *fixture, uint32_t n)
+static char *wrapped_test_value_of(const struct fixture *fixture, uint32_t n)
 {
-    return text_of(fixture->records[n].value, fixture->records[n].value_len);
+    return wrapped_test_text_of(fixture->records[n].value, fixture->records[n].value_len);
 }
 
 #define KEY_SCHEMA                                                                                 \
@@ -150,15 +151,15 @@ static char *value_of(const struct fixture *fixture, uint32_t n)
 static void test_change_has_the_schemas_that_are_wanted(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->after[0] = datum("7");
-    fixture->after[1] = datum("a \"b\"");
-    assert_int_equal(encode(fixture, MR_JSON_BARE, MR_OP_INSERT), MR_OK);
-    char *bare = value_of(fixture, 0);
+    fixture->after[0] = wrapped_test_datum("7");
+    fixture->after[1] = wrapped_test_datum("a \"b\"");
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_BARE, MR_OP_INSERT), MR_OK);
+    char *bare = wrapped_test_value_of(fixture, 0);
     char *wrapped = NULL;
     assert_true(asprintf(&wrapped, VALUE_SCHEMA "%s}", bare) > 0);
     for (enum mr_json_schemas schemas = MR_JSON_BARE; schemas <= MR_JSON_SCHEMAS; schemas++) {
-        assert_int_equal(encode(fixture, schemas, MR_OP_INSERT), MR_OK);
-        char *key = key_of(fixture, 0), *value = value_of(fixture, 0);
+        assert_int_equal(wrapped_test_encode(fixture, schemas, MR_OP_INSERT), MR_OK);
+        char *key = key_of(fixture, 0), *value = wrapped_test_value_of(fixture, 0);
         assert_string_equal(key, (schemas & MR_JSON_KEY_SCHEMA) != 0 ? KEY_SCHEMA "{\"id\":7}}"
                                                                      : "{\"id\":7}");
         assert_string_equal(value, (schemas & MR_JSON_VALUE_SCHEMA) != 0 ? wrapped : bare);
@@ -172,9 +173,9 @@ static void test_change_has_the_schemas_that_are_wanted(void **state)
 static void test_tombstone_has_none(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->before[0] = datum("7");
-    fixture->before[1] = datum(NULL);
-    assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_DELETE), MR_OK);
+    fixture->before[0] = wrapped_test_datum("7");
+    fixture->before[1] = wrapped_test_datum(NULL);
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_DELETE), MR_OK);
     assert_int_equal(fixture->count, 2);
     assert_null(fixture->records[1].value);
     char *key = key_of(fixture, 1);
@@ -238,13 +239,13 @@ static const struct {
 static void test_types(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->after[0] = datum("7");
+    fixture->after[0] = wrapped_test_datum("7");
     for (size_t i = 0; i < MR_ARRAY_LEN(types); i++) {
         fixture->columns[1].type_oid = types[i].oid;
         fixture->columns[1].type_modifier = types[i].modifier;
-        fixture->after[1] = datum(types[i].text);
-        assert_int_equal(encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
-        char *value = value_of(fixture, 0), *schema = NULL, *after = NULL;
+        fixture->after[1] = wrapped_test_datum(types[i].text);
+        assert_int_equal(wrapped_test_encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
+        char *value = wrapped_test_value_of(fixture, 0), *schema = NULL, *after = NULL;
         assert_true(asprintf(&schema, "},%s,\"field\":\"v\"}]", types[i].schema) > 0);
         assert_true(asprintf(&after, "\"after\":{\"id\":7,\"v\":%s}", types[i].value) > 0);
         const char *found = strstr(value, schema);
@@ -261,12 +262,12 @@ static void test_types(void **state)
 static void test_types_of_connect(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->after[0] = datum("7");
+    fixture->after[0] = wrapped_test_datum("7");
     fixture->columns[1].type_oid = 1114;
-    fixture->after[1] = datum("1970-01-01 00:00:00.001");
+    fixture->after[1] = wrapped_test_datum("1970-01-01 00:00:00.001");
     fixture->options.modes.time = MR_TIME_CONNECT;
-    assert_int_equal(encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
-    char *value = value_of(fixture, 0);
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
+    char *value = wrapped_test_value_of(fixture, 0);
     assert_non_null(strstr(
         value, NAMED("int64", "org.apache.kafka.connect.data.Timestamp") ",\"field\":\"v\"}"));
     free(value);
@@ -281,12 +282,12 @@ static void test_unknown_value_fits_its_type(void **state)
         const char *value;
     } cases[] = {{25, "\"__u\""},       {1700, "null"},      {1231, "null"}, {17, "\"X191\""},
                  {1007, "[95,95,117]"}, {1009, "[\"__u\"]"}, {604, "null"}};
-    fixture->after[0] = datum("7");
+    fixture->after[0] = wrapped_test_datum("7");
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         fixture->columns[1].type_oid = cases[i].oid;
         fixture->after[1] = (struct mr_datum){.kind = MR_DATUM_UNCHANGED};
-        assert_int_equal(encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_UPDATE), MR_OK);
-        char *value = value_of(fixture, 0), *after = NULL;
+        assert_int_equal(wrapped_test_encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_UPDATE), MR_OK);
+        char *value = wrapped_test_value_of(fixture, 0), *after = NULL;
         assert_true(asprintf(&after, "\"after\":{\"id\":7,\"v\":%s}", cases[i].value) > 0);
         if (strstr(value, after) == NULL) {
             fail_msg("type %u: no %s in %s", cases[i].oid, after, value);
@@ -305,14 +306,14 @@ static void test_key_has_to_fit_its_type(void **state)
         const char *text;
     } cases[] = {{1700, "NaN"}, {25, "\xff"}};
     fixture->options.invalid_utf8 = MR_INVALID_BASE64;
-    fixture->after[1] = datum("v");
+    fixture->after[1] = wrapped_test_datum("v");
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         fixture->columns[0].type_oid = cases[i].oid;
-        fixture->after[0] = datum(cases[i].text);
-        assert_int_equal(encode(fixture, MR_JSON_BARE, MR_OP_INSERT), MR_OK);
+        fixture->after[0] = wrapped_test_datum(cases[i].text);
+        assert_int_equal(wrapped_test_encode(fixture, MR_JSON_BARE, MR_OP_INSERT), MR_OK);
         for (enum mr_json_schemas schemas = MR_JSON_KEY_SCHEMA; schemas <= MR_JSON_SCHEMAS;
              schemas++) {
-            assert_int_equal(encode(fixture, schemas, MR_OP_INSERT), MR_ERR_POISON);
+            assert_int_equal(wrapped_test_encode(fixture, schemas, MR_OP_INSERT), MR_ERR_POISON);
             assert_non_null(strstr(fixture->error.text, "column \"id\" of table public.t"));
             assert_non_null(strstr(fixture->error.text, "key_columns"));
         }
@@ -324,9 +325,9 @@ static void test_chosen_key_may_be_null(void **state)
 {
     struct fixture *fixture = *state;
     fixture->relation.key_is_chosen = true;
-    fixture->after[0] = datum(NULL);
-    fixture->after[1] = datum("v");
-    assert_int_equal(encode(fixture, MR_JSON_KEY_SCHEMA, MR_OP_INSERT), MR_OK);
+    fixture->after[0] = wrapped_test_datum(NULL);
+    fixture->after[1] = wrapped_test_datum("v");
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_KEY_SCHEMA, MR_OP_INSERT), MR_OK);
     char *key = key_of(fixture, 0);
     assert_non_null(strstr(key, "{\"type\":\"int32\",\"optional\":true,\"field\":\"id\"}"));
     assert_non_null(strstr(key, "\"payload\":{\"id\":null}}"));
@@ -342,8 +343,8 @@ static void test_shaped_columns_say_so(void **state)
     } cases[] = {{MR_COLUMN_MASK, "{\"masked\":\"true\"}"},
                  {MR_COLUMN_HASH, "{\"masked\":\"true\"}"},
                  {MR_COLUMN_TRUNCATE, "{\"truncateLength\":\"2\"}"}};
-    fixture->after[0] = datum("7");
-    fixture->after[1] = datum("secret");
+    fixture->after[0] = wrapped_test_datum("7");
+    fixture->after[1] = wrapped_test_datum("secret");
     fixture->options.hash_salt = "salt";
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         const struct mr_column_rule rule = {
@@ -353,8 +354,8 @@ static void test_shaped_columns_say_so(void **state)
             .length = 2};
         fixture->options.column_rules = &rule;
         fixture->options.column_rule_count = 1;
-        assert_int_equal(encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
-        char *value = value_of(fixture, 0), *want = NULL;
+        assert_int_equal(wrapped_test_encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
+        char *value = wrapped_test_value_of(fixture, 0), *want = NULL;
         assert_true(asprintf(&want, "{\"type\":\"string\",\"optional\":true,\"parameters\":%s",
                              cases[i].parameters) > 0);
         assert_non_null(strstr(value, want));
@@ -375,11 +376,11 @@ static void test_row_without_an_envelope(void **state)
 #define BARE_COLUMNS                                                                               \
     "{\"schema\":{\"type\":\"struct\",\"fields\":[{\"type\":\"int32\",\"optional\":false,"         \
     "\"field\":\"id\"},{\"type\":\"string\",\"optional\":true,\"field\":\"v\"}"
-    fixture->before[0] = fixture->after[0] = datum("7");
-    fixture->before[1] = datum(NULL);
-    fixture->after[1] = datum("a");
-    assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
-    char *value = value_of(fixture, 0), *key = key_of(fixture, 0);
+    fixture->before[0] = fixture->after[0] = wrapped_test_datum("7");
+    fixture->before[1] = wrapped_test_datum(NULL);
+    fixture->after[1] = wrapped_test_datum("a");
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
+    char *value = wrapped_test_value_of(fixture, 0), *key = key_of(fixture, 0);
     assert_string_equal(key, KEY_SCHEMA "{\"id\":7}}");
     assert_string_equal(value, BARE_COLUMNS
                         ",{\"type\":\"string\",\"optional\":true,\"field\":\"__op\"},{\"type\":"
@@ -388,13 +389,13 @@ static void test_row_without_an_envelope(void **state)
                         "\"__op\":\"c\",\"__lsn\":7936}}");
     free(key);
     free(value);
-    assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_DELETE), MR_OK);
-    value = value_of(fixture, 0);
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_DELETE), MR_OK);
+    value = wrapped_test_value_of(fixture, 0);
     assert_string_equal(value, BARE_COLUMNS "],\"optional\":true,\"name\":\"srv.public.t.Value\"},"
                                             "\"payload\":null}");
     free(value);
-    assert_int_equal(encode(fixture, MR_JSON_KEY_SCHEMA, MR_OP_INSERT), MR_OK);
-    value = value_of(fixture, 0);
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_KEY_SCHEMA, MR_OP_INSERT), MR_OK);
+    value = wrapped_test_value_of(fixture, 0);
     assert_string_equal(value, "{\"id\":7,\"v\":\"a\",\"__op\":\"c\",\"__lsn\":7936}");
     free(value);
 }
@@ -407,17 +408,17 @@ static void test_table_without_columns(void **state)
     fixture->relation.key_count = 0;
     fixture->options.format = MR_FORMAT_ROW;
     fixture->options.bare = (struct mr_bare_options){.fields = &field, .field_count = 1};
-    assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
-    char *value = value_of(fixture, 0);
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
+    char *value = wrapped_test_value_of(fixture, 0);
     assert_string_equal(
         value, "{\"schema\":{\"type\":\"struct\",\"fields\":[{\"type\":\"string\",\"optional\":"
                "true,\"field\":\"__op\"}],\"optional\":false,\"name\":\"srv.public.t.Value\"},"
                "\"payload\":{\"__op\":\"c\"}}");
     free(value);
     fixture->options.format = MR_FORMAT_DEBEZIUM;
-    assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
     assert_null(fixture->records[0].key);
-    value = value_of(fixture, 0);
+    value = wrapped_test_value_of(fixture, 0);
     assert_non_null(strstr(value, "\"fields\":[{\"type\":\"struct\",\"fields\":[],"));
     free(value);
 }
@@ -435,7 +436,8 @@ static void test_records_of_no_table(void **state)
     struct mr_encoder *encoder = encoder_of(fixture);
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, BYTES);
     struct mr_record beat = mr_encoder_heartbeat(encoder, INT64_C(1700000001234567890), &buffer);
-    char *key = text_of(beat.key, beat.key_len), *value = text_of(beat.value, beat.value_len);
+    char *key = wrapped_test_text_of(beat.key, beat.key_len),
+         *value = wrapped_test_text_of(beat.value, beat.value_len);
     assert_string_equal(
         key, "{\"schema\":{\"type\":\"struct\",\"fields\":[{\"type\":\"string\",\"optional\":"
              "false,\"field\":\"serverName\"}],\"optional\":false,\"name\":"
@@ -462,7 +464,7 @@ static void test_records_of_no_table(void **state)
                                        &fixture->count, &fixture->error),
                      MR_OK);
     key = key_of(fixture, 0);
-    value = value_of(fixture, 0);
+    value = wrapped_test_value_of(fixture, 0);
     assert_string_equal(
         key, "{\"schema\":{\"type\":\"struct\",\"fields\":[{\"type\":\"string\",\"optional\":true,"
              "\"field\":\"prefix\"}],\"optional\":false,\"name\":"
@@ -485,9 +487,9 @@ static void test_records_of_no_table(void **state)
 static void test_change_that_does_not_fit(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->after[0] = datum("7");
-    fixture->after[1] = datum("a");
-    assert_int_equal(encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
+    fixture->after[0] = wrapped_test_datum("7");
+    fixture->after[1] = wrapped_test_datum("a");
+    assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
     size_t whole = (size_t)fixture->records[0].key_len + fixture->records[0].value_len;
     const struct mr_transaction transaction = {.commit_lsn = 0x2000};
     const struct mr_change change = {.op = MR_OP_INSERT,
@@ -511,19 +513,29 @@ static void test_change_that_does_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_change_has_the_schemas_that_are_wanted, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_tombstone_has_none, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_types, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_types_of_connect, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_unknown_value_fits_its_type, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_key_has_to_fit_its_type, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_chosen_key_may_be_null, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_shaped_columns_say_so, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_row_without_an_envelope, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_table_without_columns, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_records_of_no_table, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_change_that_does_not_fit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_change_has_the_schemas_that_are_wanted,
+                                        wrapped_test_setup, wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_tombstone_has_none, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_types, wrapped_test_setup, wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_types_of_connect, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_value_fits_its_type, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_key_has_to_fit_its_type, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_chosen_key_may_be_null, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_shaped_columns_say_so, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_row_without_an_envelope, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_table_without_columns, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_records_of_no_table, wrapped_test_setup,
+                                        wrapped_test_teardown),
+        cmocka_unit_test_setup_teardown(test_change_that_does_not_fit, wrapped_test_setup,
+                                        wrapped_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@ struct pair {
     mr_slice value; /* no data: NULL */
 };
 
-static bool take_text(struct mr_cursor *cursor, mr_slice *ret)
+static bool convert_hstore_take_text(struct mr_cursor *cursor, mr_slice *ret)
 {
     if (!mr_cursor_take(cursor, '"')) {
         return false;
@@ -24,10 +24,12 @@ static bool take_text(struct mr_cursor *cursor, mr_slice *ret)
 static bool take_pair(struct mr_cursor *cursor, struct pair *ret)
 {
     *ret = (struct pair){0};
-    if (!take_text(cursor, &ret->key) || !mr_cursor_take_word(cursor, MR_SLICE("=>"))) {
+    if (!convert_hstore_take_text(cursor, &ret->key) ||
+        !mr_cursor_take_word(cursor, MR_SLICE("=>"))) {
         return false;
     }
-    return mr_cursor_take_word(cursor, MR_SLICE("NULL")) || take_text(cursor, &ret->value);
+    return mr_cursor_take_word(cursor, MR_SLICE("NULL")) ||
+           convert_hstore_take_text(cursor, &ret->value);
 }
 
 /* The next pair, or false after the last; `*good` turns false where the text is wrong. */
@@ -50,7 +52,7 @@ static void write_part(struct mr_buffer *out, const uint8_t *text, size_t len)
 }
 
 /* The text without its escapes, as a string. */
-static void write_text(struct mr_buffer *out, mr_slice text)
+static void convert_hstore_write_text(struct mr_buffer *out, mr_slice text)
 {
     uint8_t *string = mr_put_text(out);
     size_t begin = 0;
@@ -67,17 +69,17 @@ static void write_text(struct mr_buffer *out, mr_slice text)
 static void write_pair(struct mr_buffer *out, const struct pair *pair, bool first)
 {
     mr_put_field(out, first ? MR_SLICE("{") : MR_SLICE(","), false);
-    write_text(out, pair->key);
+    convert_hstore_write_text(out, pair->key);
     mr_put_field(out, MR_SLICE(":"), true);
     if (pair->value.data == NULL) {
         mr_put_null(out);
     } else {
-        write_text(out, pair->value);
+        convert_hstore_write_text(out, pair->value);
     }
 }
 
 /* Bytes that are no UTF-8 where base64 stands for them: it is of all of PostgreSQL's text. */
-static bool write_bytes(struct mr_buffer *out, mr_slice text)
+static bool convert_hstore_write_bytes(struct mr_buffer *out, mr_slice text)
 {
     if (MR_LIKELY(!out->bytes_as_base64) || mr_is_utf8(text.data, text.len)) {
         return false;
@@ -89,7 +91,7 @@ static bool write_bytes(struct mr_buffer *out, mr_slice text)
 /* `{"key":"value",…}` in the order of the text. */
 MR_CONVERT(hstore_object)
 {
-    if (write_bytes(out, text)) {
+    if (convert_hstore_write_bytes(out, text)) {
         return true;
     }
     struct mr_cursor cursor = mr_cursor_of(text);
@@ -195,7 +197,7 @@ static bool write_ordered(struct mr_buffer *out, mr_slice text, struct mr_scratc
 /* The same in the order of Java's HashMap. */
 MR_CONVERT(hstore_map)
 {
-    if (MR_UNLIKELY(write_bytes(out, text))) {
+    if (MR_UNLIKELY(convert_hstore_write_bytes(out, text))) {
         out->misfit = true; /* a string is no map */
         return true;
     }
@@ -205,7 +207,7 @@ MR_CONVERT(hstore_map)
 /* As JSON first, which then is the text of a string. */
 MR_CONVERT(hstore_string)
 {
-    if (write_bytes(out, text)) {
+    if (convert_hstore_write_bytes(out, text)) {
         return true;
     }
     struct mr_buffer inner = mr_text_begin(&scratch->part, 6 * text.len + 2);

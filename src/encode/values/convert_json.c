@@ -13,7 +13,7 @@ enum json_state {
     JSON_BEHIND,  /* a value has ended */
 };
 
-static void skip_space(struct mr_cursor *cursor)
+static void convert_json_skip_space(struct mr_cursor *cursor)
 {
     while (cursor->at < cursor->end && (*cursor->at == ' ' || *cursor->at == '\t' ||
                                         *cursor->at == '\n' || *cursor->at == '\r')) {
@@ -21,7 +21,7 @@ static void skip_space(struct mr_cursor *cursor)
     }
 }
 
-static bool take_string(struct mr_cursor *cursor)
+static bool convert_json_take_string(struct mr_cursor *cursor)
 {
     size_t len = mr_json_string_length(cursor->at, (size_t)(cursor->end - cursor->at));
     cursor->at += len;
@@ -34,7 +34,7 @@ static bool take_digits(struct mr_cursor *cursor)
 }
 
 /* RFC 8259, section 6. */
-static bool take_number(struct mr_cursor *cursor)
+static bool convert_json_take_number(struct mr_cursor *cursor)
 {
     mr_cursor_take(cursor, '-');
     if (!mr_cursor_take(cursor, '0') && !take_digits(cursor)) {
@@ -55,11 +55,11 @@ static bool take_number(struct mr_cursor *cursor)
 static bool take_scalar(struct mr_cursor *cursor)
 {
     if (mr_cursor_is_at(cursor, '"')) {
-        return take_string(cursor);
+        return convert_json_take_string(cursor);
     }
     return mr_cursor_take_word(cursor, MR_SLICE("true")) ||
            mr_cursor_take_word(cursor, MR_SLICE("false")) ||
-           mr_cursor_take_word(cursor, MR_SLICE("null")) || take_number(cursor);
+           mr_cursor_take_word(cursor, MR_SLICE("null")) || convert_json_take_number(cursor);
 }
 
 /* A bit a level. */
@@ -121,7 +121,7 @@ static bool walk_step(struct walk *walk)
     if (state == JSON_KEY || state == JSON_KEY_END) {
         walk->state = JSON_VALUE;
         walk->is_key = true;
-        return take_string(cursor);
+        return convert_json_take_string(cursor);
     }
     if (byte == '{' || byte == '[') {
         cursor->at++;
@@ -140,7 +140,7 @@ static bool walk_step(struct walk *walk)
 static bool walk_next(struct walk *walk)
 {
     struct mr_cursor *cursor = &walk->cursor;
-    skip_space(cursor);
+    convert_json_skip_space(cursor);
     if (mr_cursor_ended(cursor)) {
         walk->good = walk->depth == 0 && walk->state == JSON_BEHIND;
         return false;
@@ -154,7 +154,7 @@ static bool walk_next(struct walk *walk)
     }
     walk->token = (mr_slice){.data = begin, .len = (size_t)(cursor->at - begin)};
     if (walk->is_key) {
-        skip_space(cursor);
+        convert_json_skip_space(cursor);
         return mr_cursor_take(cursor, ':');
     }
     return true;
@@ -186,7 +186,7 @@ bool mr_json_members(mr_slice text, struct mr_scratch *scratch,
     struct walk walk = walk_of(text, scratch->number.data);
     mr_slice name = {0};
     const uint8_t *value = NULL; /* of the member at hand */
-    skip_space(&walk.cursor);
+    convert_json_skip_space(&walk.cursor);
     if (!mr_cursor_is_at(&walk.cursor, '{')) {
         return false;
     }
@@ -294,7 +294,7 @@ static void write_token(struct expanding *expanding)
     }
 }
 
-static void write_key(struct expanding *expanding)
+static void convert_json_write_key(struct expanding *expanding)
 {
     expanding->field = expanding->out->at;
     expanding->field_was_first = !bit_at(expanding->filled, expanding->walk.depth);
@@ -314,14 +314,14 @@ bool mr_json_expand(struct mr_buffer *out, const struct mr_encode_options *optio
                                   .filled = scratch->part.data + LEVELS_BYTES,
                                   .field = out->at};
     set_bit(expanding.filled, 0, false);
-    skip_space(&expanding.walk.cursor);
+    convert_json_skip_space(&expanding.walk.cursor);
     if (!mr_cursor_is_at(&expanding.walk.cursor, '{') &&
         !mr_cursor_is_at(&expanding.walk.cursor, '[')) {
         return false;
     }
     while (walk_next(&expanding.walk)) {
         if (expanding.walk.is_key) {
-            write_key(&expanding);
+            convert_json_write_key(&expanding);
         } else {
             write_token(&expanding);
         }

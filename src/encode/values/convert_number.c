@@ -70,7 +70,8 @@ static size_t block_size(size_t digits)
 }
 
 /* As java.math.BigInteger.toByteArray: two's complement, most significant byte first, as short as it can be. */
-static size_t write_bytes(uint8_t *bytes, const struct magnitude *number, bool negative)
+static size_t convert_number_write_bytes(uint8_t *bytes, const struct magnitude *number,
+                                         bool negative)
 {
     size_t len = number->count * sizeof(uint32_t) + 1;
     bool carry = negative;
@@ -104,7 +105,7 @@ static void write_unscaled(struct mr_buffer *out, const struct decimal *decimal,
         multiply_add(&number, 10, 0);
     }
     uint8_t *bytes = (uint8_t *)(number.limbs + number.count);
-    mr_put_bytes(out, bytes, write_bytes(bytes, &number, decimal->negative));
+    mr_put_bytes(out, bytes, convert_number_write_bytes(bytes, &number, decimal->negative));
 }
 
 /* Base64 of the number without its point, `detail` digits after it; not-a-number is null. */
@@ -469,7 +470,7 @@ MR_CONVERT(float)
     return is_no_number(text);
 }
 
-static int hex_digit(uint8_t byte)
+static int convert_number_hex_digit(uint8_t byte)
 {
     if (byte >= '0' && byte <= '9') {
         return byte - '0';
@@ -529,8 +530,8 @@ bool mr_convert_digits(mr_slice digits, struct mr_scratch *scratch, mr_slice *re
     mr_text_begin(&scratch->number, len + 1);
     int wrong = 0;
     for (size_t i = 0; i < len; i++) {
-        int high = hex_digit(digits.data[2 * i]);
-        int low = hex_digit(digits.data[2 * i + 1]);
+        int high = convert_number_hex_digit(digits.data[2 * i]);
+        int low = convert_number_hex_digit(digits.data[2 * i + 1]);
         wrong |= high | low;
         scratch->number.data[i] = (uint8_t)((unsigned)high << 4 | (unsigned)low);
     }

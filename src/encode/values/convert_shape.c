@@ -19,7 +19,7 @@ struct point {
 };
 
 /* Up to the sign that ends it. */
-static bool take_number(struct mr_cursor *cursor, char end, struct number *ret)
+static bool convert_shape_take_number(struct mr_cursor *cursor, char end, struct number *ret)
 {
     char copy[NUMBER_MAX];
     mr_slice text = mr_cursor_until(cursor, ',', end);
@@ -36,12 +36,12 @@ static bool take_number(struct mr_cursor *cursor, char end, struct number *ret)
 /* (x,y) */
 static bool take_point(struct mr_cursor *cursor, struct point *ret)
 {
-    return mr_cursor_take(cursor, '(') && take_number(cursor, ',', &ret->x) &&
-           mr_cursor_take(cursor, ',') && take_number(cursor, ')', &ret->y) &&
+    return mr_cursor_take(cursor, '(') && convert_shape_take_number(cursor, ',', &ret->x) &&
+           mr_cursor_take(cursor, ',') && convert_shape_take_number(cursor, ')', &ret->y) &&
            mr_cursor_take(cursor, ')');
 }
 
-static bool write_number(struct mr_buffer *out, const struct number *number)
+static bool convert_shape_write_number(struct mr_buffer *out, const struct number *number)
 {
     static const struct mr_conversion as_double = {.detail = MR_DOUBLE_BYTES};
     return mr_convert_java_float(out, &as_double, number->text, NULL);
@@ -69,7 +69,7 @@ static uint8_t *put_double(uint8_t *to, double value)
     return put_u32(to, (uint32_t)(bits >> 32));
 }
 
-static uint8_t *put_point(uint8_t *to, const struct point *point)
+static uint8_t *convert_shape_put_point(uint8_t *to, const struct point *point)
 {
     return put_double(put_double(to, point->x.value), point->y.value);
 }
@@ -77,11 +77,11 @@ static uint8_t *put_point(uint8_t *to, const struct point *point)
 static bool write_point(struct mr_buffer *out, const struct point *point)
 {
     uint8_t wkb[WKB_HEADER + POINT_BYTES];
-    put_point(put_header(wkb, WKB_POINT), point);
+    convert_shape_put_point(put_header(wkb, WKB_POINT), point);
     mr_put_record(out, MR_SLICE("{\"x\":"), false);
-    bool good = write_number(out, &point->x);
+    bool good = convert_shape_write_number(out, &point->x);
     mr_put_field(out, MR_SLICE(",\"y\":"), false);
-    good = write_number(out, &point->y) && good;
+    good = convert_shape_write_number(out, &point->y) && good;
     mr_put_field(out, MR_SLICE(",\"wkb\":"), true);
     mr_put_bytes(out, wkb, sizeof(wkb));
     mr_put_field(out, MR_SLICE(",\"srid\":"), true);
@@ -104,14 +104,14 @@ MR_CONVERT(circle)
     struct point center;
     struct number radius;
     if (!mr_cursor_take(&cursor, '<') || !take_point(&cursor, &center) ||
-        !mr_cursor_take(&cursor, ',') || !take_number(&cursor, '>', &radius) ||
+        !mr_cursor_take(&cursor, ',') || !convert_shape_take_number(&cursor, '>', &radius) ||
         !mr_cursor_take(&cursor, '>') || !mr_cursor_ended(&cursor)) {
         return false;
     }
     mr_put_record(out, MR_SLICE("{\"center\":"), false);
     bool good = write_point(out, &center);
     mr_put_field(out, MR_SLICE(",\"radius\":"), false);
-    good = write_number(out, &radius) && good;
+    good = convert_shape_write_number(out, &radius) && good;
     mr_put_json(out, MR_SLICE("}"));
     return good;
 }
@@ -125,8 +125,9 @@ MR_CONVERT(line)
     for (unsigned i = 0; i < 3; i++) {
         struct number number;
         mr_put_field(out, mr_slice_of(names[i]), false);
-        if (!mr_cursor_take(&cursor, i == 0 ? '{' : ',') || !take_number(&cursor, '}', &number) ||
-            !write_number(out, &number)) {
+        if (!mr_cursor_take(&cursor, i == 0 ? '{' : ',') ||
+            !convert_shape_take_number(&cursor, '}', &number) ||
+            !convert_shape_write_number(out, &number)) {
             return false;
         }
     }
@@ -143,7 +144,7 @@ static uint32_t take_points(struct mr_cursor *cursor, uint8_t *to, struct point 
         if (!take_point(cursor, &point)) {
             return 0;
         }
-        to = put_point(to, &point);
+        to = convert_shape_put_point(to, &point);
         if (count++ == 0) {
             *ret_first = point;
         }
@@ -228,7 +229,7 @@ MR_CONVERT(polygon)
         return false;
     }
     put_ring(wkb, count + 1);
-    uint8_t *end = put_point(wkb + RING_AT + (size_t)count * POINT_BYTES, &first);
+    uint8_t *end = convert_shape_put_point(wkb + RING_AT + (size_t)count * POINT_BYTES, &first);
     write_shape(out, wkb, end, "polygon", NULL);
     return true;
 }
@@ -244,11 +245,11 @@ MR_CONVERT(box)
         return false;
     }
     uint8_t wkb[RING_AT + 5 * POINT_BYTES];
-    uint8_t *at = put_point(put_ring(wkb, 5), &high);
-    at = put_point(at, &(struct point){.x = high.x, .y = low.y});
-    at = put_point(at, &low);
-    at = put_point(at, &(struct point){.x = low.x, .y = high.y});
-    at = put_point(at, &high);
+    uint8_t *at = convert_shape_put_point(put_ring(wkb, 5), &high);
+    at = convert_shape_put_point(at, &(struct point){.x = high.x, .y = low.y});
+    at = convert_shape_put_point(at, &low);
+    at = convert_shape_put_point(at, &(struct point){.x = low.x, .y = high.y});
+    at = convert_shape_put_point(at, &high);
     write_shape(out, wkb, at, "box", NULL);
     return true;
 }

@@ -360,7 +360,7 @@ struct span {
 };
 
 /* In the singular or the plural. */
-static bool take_unit(struct mr_cursor *cursor, mr_slice word)
+static bool convert_time_take_unit(struct mr_cursor *cursor, mr_slice word)
 {
     if (!mr_cursor_take_word(cursor, word)) {
         return false;
@@ -370,7 +370,7 @@ static bool take_unit(struct mr_cursor *cursor, mr_slice word)
 }
 
 /* `N year[s]`, `N mon[s]`, `N day[s]` or `HH:MM:SS`, each with a sign of its own. */
-static bool take_part(struct mr_cursor *cursor, struct span *span)
+static bool convert_time_take_part(struct mr_cursor *cursor, struct span *span)
 {
     bool negative = mr_cursor_take(cursor, '-');
     if (!negative) {
@@ -391,11 +391,11 @@ static bool take_part(struct mr_cursor *cursor, struct span *span)
     if (!mr_cursor_take(cursor, ' ')) {
         return false;
     }
-    if (take_unit(cursor, MR_SLICE("year"))) {
+    if (convert_time_take_unit(cursor, MR_SLICE("year"))) {
         span->months += 12 * sign * number;
-    } else if (take_unit(cursor, MR_SLICE("mon"))) {
+    } else if (convert_time_take_unit(cursor, MR_SLICE("mon"))) {
         span->months += sign * number;
-    } else if (take_unit(cursor, MR_SLICE("day"))) {
+    } else if (convert_time_take_unit(cursor, MR_SLICE("day"))) {
         span->days += sign * number;
     } else {
         return false;
@@ -408,7 +408,7 @@ static bool parse_span(mr_slice text, struct span *ret)
     *ret = (struct span){0};
     struct mr_cursor cursor = mr_cursor_of(text);
     do {
-        if (!take_part(&cursor, ret)) {
+        if (!convert_time_take_part(&cursor, ret)) {
             return false;
         }
     } while (mr_cursor_take(&cursor, ' '));
@@ -475,7 +475,7 @@ MR_CONVERT(interval_text)
 }
 
 /* One part of a duration that is not zero. */
-static int print_part(char *room, int64_t number, char unit)
+static int convert_time_print_part(char *room, int64_t number, char unit)
 {
     return number == 0 ? 0 : snprintf(room, ISO_MAX, "%lld%c", (long long)number, unit);
 }
@@ -493,15 +493,15 @@ MR_CONVERT(iso_interval)
     }
     char room[8 * ISO_MAX] = "P";
     int len = 1;
-    len += print_part(room + len, span.months / 12, 'Y');
-    len += print_part(room + len, span.months % 12, 'M');
-    len += print_part(room + len, span.days, 'D');
+    len += convert_time_print_part(room + len, span.months / 12, 'Y');
+    len += convert_time_print_part(room + len, span.months % 12, 'M');
+    len += convert_time_print_part(room + len, span.days, 'D');
     if (span.micros != 0 || len == 1) {
         room[len++] = 'T';
         int64_t seconds = span.micros / MICROS_A_SECOND;
         int fraction = (int)(span.micros % MICROS_A_SECOND);
-        len += print_part(room + len, seconds / 3600, 'H');
-        len += print_part(room + len, seconds / 60 % 60, 'M');
+        len += convert_time_print_part(room + len, seconds / 3600, 'H');
+        len += convert_time_print_part(room + len, seconds / 60 % 60, 'M');
         if (fraction != 0) {
             len += snprintf(room + len, ISO_MAX, "%s%d", span.micros < 0 ? "-" : "",
                             abs((int)(seconds % 60)));

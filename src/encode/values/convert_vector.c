@@ -32,8 +32,8 @@ struct element {
 };
 
 /* `{1:1,3:2.5}/` into `elements` and their hashes, which have room for all that a text so long can have. */
-static bool take_elements(struct mr_cursor *cursor, struct element *elements, uint32_t *hashes,
-                          uint32_t *ret_count)
+static bool convert_vector_take_elements(struct mr_cursor *cursor, struct element *elements,
+                                         uint32_t *hashes, uint32_t *ret_count)
 {
     uint32_t count = 0;
     bool good = mr_cursor_take(cursor, '{');
@@ -86,7 +86,7 @@ MR_CONVERT(sparse_vector)
     struct mr_cursor cursor = mr_cursor_of(text);
     uint32_t count;
     int64_t dimensions;
-    if (!take_elements(&cursor, elements, hashes, &count) ||
+    if (!convert_vector_take_elements(&cursor, elements, hashes, &count) ||
         !mr_cursor_number(&cursor, 1, 10, &dimensions) || !mr_cursor_ended(&cursor)) {
         return false;
     }

@@ -15,7 +15,7 @@ static size_t number_bytes(uint8_t *to, int64_t value)
 }
 
 /* A number without a mark, as lengths and counts are written. */
-static void write_number(struct mr_buffer *out, int64_t value)
+static void put_write_number(struct mr_buffer *out, int64_t value)
 {
     uint8_t bytes[LONG_MAX_BYTES];
     mr_buffer_append(out, bytes, number_bytes(bytes, value));
@@ -30,7 +30,7 @@ void mr_avro_null(struct mr_buffer *out)
 void mr_avro_long(struct mr_buffer *out, int64_t value)
 {
     mr_avro_mark(out);
-    write_number(out, value);
+    put_write_number(out, value);
 }
 
 void mr_avro_int(struct mr_buffer *out, int64_t value)
@@ -63,7 +63,7 @@ void mr_avro_real(struct mr_buffer *out, double value, bool is_double)
 void mr_avro_bytes(struct mr_buffer *out, const uint8_t *bytes, size_t len)
 {
     mr_avro_mark(out);
-    write_number(out, (int64_t)len);
+    put_write_number(out, (int64_t)len);
     mr_buffer_slice(out, (mr_slice){.data = bytes, .len = len});
 }
 
@@ -92,7 +92,7 @@ void mr_avro_close_list(struct mr_buffer *out, uint8_t *gap, int64_t count)
 {
     mr_avro_close(out, gap, count);
     if (count > 0) {
-        write_number(out, 0);
+        put_write_number(out, 0);
     }
 }
 

@@ -27,8 +27,9 @@ static bool write_integer(struct mr_buffer *out, const struct mr_datum *value)
     return good;
 }
 
-static void write_text(struct mr_buffer *out, struct mr_encoder *encoder,
-                       const struct mr_plan *plan, uint32_t column, const struct mr_datum *value)
+static void row_write_text(struct mr_buffer *out, struct mr_encoder *encoder,
+                           const struct mr_plan *plan, uint32_t column,
+                           const struct mr_datum *value)
 {
     const struct mr_plan_column *planned = &plan->columns[column];
     enum mr_writer writer = planned->writer;
@@ -65,8 +66,9 @@ static const struct mr_datum *old_value(const struct mr_plan *plan, uint32_t col
 }
 
 /* A value that is not known: what stands for it, or the column is left out again, name and all, and listed. */
-__attribute__((cold)) static void write_unknown(struct mr_buffer *out, struct mr_encoder *encoder,
-                                                const struct mr_plan *plan, uint32_t column)
+__attribute__((cold)) static void row_write_unknown(struct mr_buffer *out,
+                                                    struct mr_encoder *encoder,
+                                                    const struct mr_plan *plan, uint32_t column)
 {
     const struct mr_plan_column *planned = &plan->columns[column];
     if (planned->writer == MR_WRITE_ABSENT) {
@@ -122,11 +124,11 @@ __attribute__((noinline)) static void write_other(struct mr_buffer *out, struct 
     const struct mr_datum *value = mr_row_datum(plan, column, row, old);
     switch (value->kind) {
     case MR_DATUM_TEXT:
-        write_text(out, encoder, plan, column, value);
+        row_write_text(out, encoder, plan, column, value);
         break;
     case MR_DATUM_UNCHANGED:
     case MR_DATUM_CUT:
-        write_unknown(out, encoder, plan, column);
+        row_write_unknown(out, encoder, plan, column);
         break;
     case MR_DATUM_BINARY:
         latch(encoder, column, MR_FAULT_BINARY);
@@ -144,7 +146,7 @@ void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struc
 {
     const struct mr_datum *value = &row->values[column];
     if (MR_LIKELY(value->kind == MR_DATUM_TEXT)) {
-        write_text(out, encoder, plan, column, value);
+        row_write_text(out, encoder, plan, column, value);
     } else {
         write_other(out, encoder, plan, column, row, old);
     }
@@ -235,7 +237,7 @@ static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
 {
     static const char null[] = "null";
     uint8_t *begin = out->at;
-    write_text(out, encoder, plan, column, value);
+    row_write_text(out, encoder, plan, column, value);
     size_t len = (size_t)(out->at - begin);
     if (MR_LIKELY(len != sizeof(null) - 1 || memcmp(begin, null, len) != 0) ||
         plan->columns[column].form == NULL || plan->columns[column].rule == MR_RULE_JSON) {

@@ -6,8 +6,8 @@
 enum { KEY_BYTES_MAX = 64 * 1024, PLAIN_BYTES_MAX = 200 };
 
 /* The key as an object; false where it is not known. */
-static bool write_key(struct mr_encoder *encoder, const struct mr_change *change,
-                      struct mr_buffer *out)
+static bool row_name_write_key(struct mr_encoder *encoder, const struct mr_change *change,
+                               struct mr_buffer *out)
 {
     struct mr_plan *plan;
     struct mr_error ignored;
@@ -30,7 +30,7 @@ void mr_encode_row_name(struct mr_encoder *encoder, const struct mr_change *chan
     uint8_t *bytes = MR_ALLOC(KEY_BYTES_MAX);
     struct mr_buffer out = mr_buffer_init(bytes, KEY_BYTES_MAX);
     ret[0] = '\0';
-    if (write_key(encoder, change, &out)) {
+    if (row_name_write_key(encoder, change, &out)) {
         mr_slice key = {.data = bytes, .len = (size_t)(out.at - bytes)};
         if (encoder->options.tells_keys && key.len <= PLAIN_BYTES_MAX) {
             snprintf(ret, MR_ROW_NAME_MAX, "with key %.*s", (int)key.len, (const char *)key.data);

@@ -76,7 +76,7 @@ struct mr_type_form mr_type_form_of(enum mr_rule rule, int32_t modifier)
                                  .conversion = conversion};
 }
 
-static struct mr_type_form list_of(struct mr_conversion element, char delimiter)
+static struct mr_type_form types_list_of(struct mr_conversion element, char delimiter)
 {
     struct mr_type_form list = mr_type_form_of(MR_RULE_LIST, -1);
     list.conversion.detail = (unsigned char)delimiter;
@@ -172,7 +172,7 @@ static struct mr_type_form family_form(const struct mr_encode_options *options,
     if (debezium && type->debezium_array == MR_RULE_ABSENT) {
         return mr_type_form_of(MR_RULE_ABSENT, -1);
     }
-    return list_of(conversion_of(rule, modifier), type->oid == BOX_OID ? ';' : ',');
+    return types_list_of(conversion_of(rule, modifier), type->oid == BOX_OID ? ';' : ',');
 }
 
 /* Outboxx's: numbers and booleans, and PostgreSQL's text of everything else. */
@@ -229,7 +229,7 @@ static struct mr_type_form user_form(const struct mr_encode_options *options,
         return mr_type_form_of(MR_RULE_ABSENT, -1);
     }
     enum mr_rule rule = user_rule(options, type);
-    return type->is_array ? list_of(conversion_of(rule, type->modifier), is_place ? ':' : ',')
+    return type->is_array ? types_list_of(conversion_of(rule, type->modifier), is_place ? ':' : ',')
                           : mr_type_form_of(rule, type->modifier);
 }
 
@@ -254,7 +254,7 @@ struct mr_type_form mr_type_form(const struct mr_encode_options *options,
 }
 
 /* Where a type of a schema can't hold the text, it is null. */
-static void write_unknown(struct mr_buffer *out, enum mr_rule rule, const char *text)
+static void types_write_unknown(struct mr_buffer *out, enum mr_rule rule, const char *text)
 {
     enum mr_unknown form = mr_rules[rule].unknown;
     if (form == MR_UNKNOWN_BYTES) {
@@ -282,7 +282,7 @@ static void write_unknown_list(struct mr_buffer *out, enum mr_rule element, cons
         if (is_number) {
             mr_put_long(out, (uint8_t)text[i]);
         } else {
-            write_unknown(out, element, text);
+            types_write_unknown(out, element, text);
         }
     }
     mr_put_list_end(out, list, (int64_t)count, MR_SLICE("]"));
@@ -298,6 +298,6 @@ void mr_type_unavailable(struct mr_buffer *out, const struct mr_plan_column *col
     } else if (is_list) {
         write_unknown_list(out, rule, text);
     } else {
-        write_unknown(out, rule, text);
+        types_write_unknown(out, rule, text);
     }
 }

@@ -32,9 +32,9 @@ void mr_pg_catalog_done(struct mr_pg_catalog *catalog)
     mr_text_done(&catalog->parent_columns);
 }
 
-static mr_status leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind kind,
-                       const struct mr_transaction *transaction, const struct mr_relation *view,
-                       const struct mr_column *column)
+static mr_status describe_leave(struct mr_pg_catalog *catalog, enum mr_pg_question_kind kind,
+                                const struct mr_transaction *transaction,
+                                const struct mr_relation *view, const struct mr_column *column)
 {
     struct mr_pg_question *question = &catalog->question;
     *question = (struct mr_pg_question){
@@ -105,8 +105,8 @@ static mr_status ask_type(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn
     return MR_OK;
 }
 
-static mr_status ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
-                     struct mr_error *ret_error)
+static mr_status describe_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
+                              struct mr_error *ret_error)
 {
     const struct mr_pg_question *question = &catalog->question;
     bool with_order = question->kind == MR_PG_ASK_ORDER;
@@ -143,7 +143,7 @@ mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *co
     bool sees_end = false;
     mr_status status = mr_pg_sees_end(conn, question->transaction.xid, &sees_end, ret_error);
     if (status == MR_OK && sees_end) {
-        status = ask(catalog, conn, ret_error);
+        status = describe_ask(catalog, conn, ret_error);
     } else if (status == MR_OK && now_ns <= question->deadline_ns) {
         return MR_FULL;
     } else if (status == MR_OK) {
@@ -207,8 +207,9 @@ static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation 
 }
 
 /* All questions come before the judgement, which logs what it finds, and so is made once a message. */
-static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transaction *transaction,
-                          struct mr_relation *view, struct mr_error *ret_error)
+static mr_status describe_find_key(struct mr_pg_catalog *catalog,
+                                   const struct mr_transaction *transaction,
+                                   struct mr_relation *view, struct mr_error *ret_error)
 {
     mr_slice schema = mr_slice_of(view->schema);
     mr_relation_flagged_key(view);
@@ -221,10 +222,10 @@ static mr_status find_key(struct mr_pg_catalog *catalog, const struct mr_transac
     bool needs_order =
         catalog->options->key_order == MR_KEY_ORDER_INDEX && (needs_facts || view->key_count > 1);
     if (needs_facts && !mr_pg_keys_cover(&catalog->keys, view->oid, transaction)) {
-        return leave(catalog, MR_PG_ASK_KEY, transaction, view, NULL);
+        return describe_leave(catalog, MR_PG_ASK_KEY, transaction, view, NULL);
     }
     if (needs_order && !mr_pg_key_order_covers(&catalog->order, view->oid, transaction)) {
-        return leave(catalog, MR_PG_ASK_ORDER, transaction, view, NULL);
+        return describe_leave(catalog, MR_PG_ASK_ORDER, transaction, view, NULL);
     }
     if (needs_facts) {
         MR_TRY(mr_pg_keys_find(&catalog->keys, transaction, view, ret_error));
@@ -268,7 +269,7 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
         bool has_root = catalog->options->hides_columns && catalog->options->via_root;
         if (has_root && view->attributes == NULL && !was_asked &&
             mr_pg_captured_is_stale(&catalog->captured, view->oid, transaction)) {
-            return leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
+            return describe_leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
         }
         take_root(catalog, has_root, view);
         return MR_OK;
@@ -278,7 +279,7 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
         return MR_OK;
     }
     if (!was_asked && mr_pg_captured_is_stale(&catalog->captured, view->oid, transaction)) {
-        return leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
+        return describe_leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
     }
     view->is_unlisted =
         !mr_pg_captured_takes(&catalog->captured, view->oid, transaction, &view->listed_until);
@@ -299,7 +300,7 @@ static mr_status find_types(struct mr_pg_catalog *catalog, const struct mr_trans
         struct mr_column *column = &view->columns[i];
         if (!mr_pg_types_find(&catalog->types, column->type_oid, column->type_modifier,
                               &column->type)) {
-            return leave(catalog, MR_PG_ASK_TYPE, transaction, view, column);
+            return describe_leave(catalog, MR_PG_ASK_TYPE, transaction, view, column);
         }
     }
     return MR_OK;
@@ -314,7 +315,7 @@ static mr_status find_attributes(struct mr_pg_catalog *catalog,
         return MR_OK;
     }
     if (known->oid != view->oid || known->lsn != transaction->commit_lsn) {
-        return leave(catalog, MR_PG_ASK_COLUMNS, transaction, view, NULL);
+        return describe_leave(catalog, MR_PG_ASK_COLUMNS, transaction, view, NULL);
     }
     view->attributes = known->items;
     view->attribute_count = known->count;
@@ -327,7 +328,7 @@ static mr_status describe_ours(struct mr_pg_catalog *catalog,
 {
     MR_TRY(find_types(catalog, transaction, view));
     MR_TRY(find_attributes(catalog, transaction, view));
-    return find_key(catalog, transaction, view, ret_error);
+    return describe_find_key(catalog, transaction, view, ret_error);
 }
 
 mr_status mr_pg_catalog_describe(struct mr_pg_catalog *catalog,
@@ -359,7 +360,7 @@ mr_status mr_pg_catalog_describe_now(struct mr_pg_catalog *catalog, struct mr_pg
     }
     mr_status status;
     while ((status = describe_ours(catalog, &now, view, ret_error)) == MR_FULL) {
-        MR_TRY(ask(catalog, conn, ret_error));
+        MR_TRY(describe_ask(catalog, conn, ret_error));
         catalog->question.kind = MR_PG_ASK_NOTHING;
     }
     return status;

@@ -53,14 +53,14 @@ static const char schema[] =
 static struct mr_pg_conn *conn;
 static struct mr_error error;
 
-static void run(const char *command)
+static void describe_test_run(const char *command)
 {
     if (mr_pg_command(conn, command, MR_PG_ANSWER_MS, &error) != MR_OK) {
         fail_msg("%s: %s", command, error.text);
     }
 }
 
-static struct mr_pg_result *query(struct mr_text *sql, const char *columns)
+static struct mr_pg_result *describe_test_query(struct mr_text *sql, const char *columns)
 {
     const struct mr_pg_shape shape = {"a test", columns, 0, UINT32_MAX};
     struct mr_pg_result *result;
@@ -74,7 +74,7 @@ static uint32_t oid_of(const char *table)
 {
     struct mr_text sql = {0};
     mr_text_format(&sql, "SELECT 'shop.%s'::regclass::oid::bigint", table);
-    struct mr_pg_result *result = query(&sql, "n");
+    struct mr_pg_result *result = describe_test_query(&sql, "n");
     uint32_t oid = (uint32_t)mr_pg_result_number(result, 0, 0);
     mr_pg_result_free(result);
     return oid;
@@ -85,7 +85,7 @@ static struct mr_transaction transaction_now(void)
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT pg_current_wal_insert_lsn(), (txid_current() % 4294967296)");
-    struct mr_pg_result *result = query(&sql, "ln");
+    struct mr_pg_result *result = describe_test_query(&sql, "ln");
     struct mr_transaction transaction = {.commit_lsn = mr_pg_result_lsn(result, 0, 0),
                                          .xid = (uint32_t)mr_pg_result_number(result, 0, 1)};
     mr_pg_result_free(result);
@@ -100,8 +100,9 @@ struct described {
     uint32_t questions;
 };
 
-static void describe(struct mr_pg_catalog *catalog, const struct mr_transaction *transaction,
-                     struct described *described)
+static void describe_test_describe(struct mr_pg_catalog *catalog,
+                                   const struct mr_transaction *transaction,
+                                   struct described *described)
 {
     described->view.columns = described->columns;
     described->view.key_columns = described->key;
@@ -116,7 +117,7 @@ static struct described orders(void)
 {
     struct mr_text sql = {0};
     mr_text_string(&sql, "SELECT 'shop.feeling[]'::regtype::oid::bigint");
-    struct mr_pg_result *result = query(&sql, "n");
+    struct mr_pg_result *result = describe_test_query(&sql, "n");
     struct described described = {
         .view = {.oid = oid_of("orders"),
                  .schema = "shop",
@@ -163,11 +164,11 @@ static void test_what_was_read_answers_without_a_question(void **state)
     struct mr_pg_catalog catalog = {.options = &options};
     assert_int_equal(mr_pg_catalog_read(&catalog, conn, false, &error), MR_OK);
     struct described described = orders();
-    describe(&catalog, &transaction, &described);
+    describe_test_describe(&catalog, &transaction, &described);
     check_orders(&described);
     assert_int_equal(described.questions, 0);
     described = full("full", oid_of("full"));
-    describe(&catalog, &transaction, &described);
+    describe_test_describe(&catalog, &transaction, &described);
     assert_int_equal(described.status, MR_OK);
     assert_int_equal(described.questions, 0);
     assert_int_equal(described.view.key_count, 1);
@@ -180,11 +181,11 @@ static void test_what_came_later_is_asked_for(void **state)
     struct mr_pg_catalog catalog = {.options = &options};
     struct mr_transaction transaction = transaction_now();
     struct described described = orders();
-    describe(&catalog, &transaction, &described);
+    describe_test_describe(&catalog, &transaction, &described);
     check_orders(&described);
     assert_int_equal(described.questions, 2); /* the type, the order of the key */
     described = full("full", oid_of("full"));
-    describe(&catalog, &transaction, &described);
+    describe_test_describe(&catalog, &transaction, &described);
     assert_int_equal(described.status, MR_OK);
     assert_int_equal(described.questions, 1);
     assert_int_equal(described.view.key_count, 1);
@@ -198,13 +199,13 @@ static void test_partitions_are_ours_and_others_are_not(void **state)
     struct mr_pg_catalog catalog = {.options = &options};
     struct mr_transaction transaction = transaction_now();
     struct described described = full("parts_1", oid_of("parts_1"));
-    describe(&catalog, &transaction, &described);
+    describe_test_describe(&catalog, &transaction, &described);
     assert_false(described.view.is_unlisted);
     mr_pg_catalog_done(&catalog);
     catalog = (struct mr_pg_catalog){.options = &options};
     described = full("other", oid_of("other"));
     for (int again = 0; again < 2; again++) {
-        describe(&catalog, &transaction, &described);
+        describe_test_describe(&catalog, &transaction, &described);
         assert_true(described.view.is_unlisted);
         assert_int_equal(described.questions, 1);
     }
@@ -218,7 +219,7 @@ static void test_an_open_transaction_is_waited_for(void **state)
     const struct mr_pg_options connection = {.conninfo = getenv("MILLRACE_TEST_CONNINFO"),
                                              .connect_timeout_ms = 10000};
     assert_int_equal(mr_pg_connect(&connection, false, -1, &conn, &error), MR_OK);
-    run("BEGIN");
+    describe_test_run("BEGIN");
     struct mr_transaction transaction = transaction_now();
     struct mr_pg_catalog catalog = {.options = &options};
     struct described described = orders();
@@ -232,10 +233,10 @@ static void test_an_open_transaction_is_waited_for(void **state)
     assert_int_equal(mr_pg_catalog_ask(&catalog, other, &error), MR_ERR_TRANSIENT);
     assert_non_null(strstr(error.text, "the types of table shop.orders can't be looked up"));
     assert_false(mr_pg_catalog_asks(&catalog));
-    run("COMMIT");
+    describe_test_run("COMMIT");
     mr_pg_close(conn);
     conn = other;
-    describe(&catalog, &transaction, &described);
+    describe_test_describe(&catalog, &transaction, &described);
     check_orders(&described);
     mr_pg_catalog_done(&catalog);
 }
@@ -251,10 +252,10 @@ struct dropped {
 static void drop_short(struct dropped *ret)
 {
     static const struct mr_table_name name = {"shop", "short"};
-    run("CREATE TABLE shop.short (id int PRIMARY KEY, note text)");
+    describe_test_run("CREATE TABLE shop.short (id int PRIMARY KEY, note text)");
     ret->oid = oid_of("short");
     ret->transaction = transaction_now();
-    run("DROP TABLE shop.short");
+    describe_test_run("DROP TABLE shop.short");
     ret->options = options;
     ret->options.captured = (struct mr_pg_captured_options){.tables = &name, .table_count = 1};
     ret->catalog.options = &ret->options;
@@ -267,7 +268,7 @@ static void test_a_dropped_type_and_a_dropped_table(void **state)
     drop_short(&dropped);
     struct described described = full("short", dropped.oid);
     described.columns[1].type_oid = 4000000000;
-    describe(&dropped.catalog, &dropped.transaction, &described);
+    describe_test_describe(&dropped.catalog, &dropped.transaction, &described);
     assert_int_equal(described.status, MR_OK);
     assert_int_equal(described.view.key_count, 0);
     assert_int_equal(described.columns[1].type.kind, MR_TYPE_TEXT);
@@ -282,11 +283,11 @@ static void test_a_dropped_table_keeps_the_key_that_the_stream_flagged(void **st
     struct described described = full("short", dropped.oid);
     described.view.identity = MR_IDENTITY_DEFAULT;
     described.columns[0].in_identity = true;
-    describe(&dropped.catalog, &dropped.transaction, &described);
+    describe_test_describe(&dropped.catalog, &dropped.transaction, &described);
     assert_int_equal(described.view.key_count, 1);
     for (int again = 0; again < 2; again++) {
         described = full("short", dropped.oid);
-        describe(&dropped.catalog, &dropped.transaction, &described);
+        describe_test_describe(&dropped.catalog, &dropped.transaction, &described);
         assert_int_equal(described.status, MR_OK);
         assert_int_equal(described.view.key_count, 1);
         assert_int_equal(described.key[0], 0);
@@ -310,7 +311,8 @@ static void test_rows_of_now(void **state)
 static void test_a_generated_column_in_the_identity_is_refused(void **state)
 {
     (void)state;
-    run("CREATE TABLE shop.made (id int, note text GENERATED ALWAYS AS ('x' || id::text) STORED NOT"
+    describe_test_run(
+        "CREATE TABLE shop.made (id int, note text GENERATED ALWAYS AS ('x' || id::text) STORED NOT"
         " NULL, PRIMARY KEY (id, note))");
     struct mr_pg_catalog catalog = {.options = &options};
     struct described described = full("made", oid_of("made"));
@@ -323,7 +325,7 @@ static void test_a_generated_column_in_the_identity_is_refused(void **state)
                      MR_ERR_POISON);
     assert_non_null(strstr(error.text, "is generated"));
     mr_pg_catalog_done(&catalog);
-    run("DROP TABLE shop.made");
+    describe_test_run("DROP TABLE shop.made");
 }
 
 static void test_states_of_tables(void **state)
@@ -331,7 +333,7 @@ static void test_states_of_tables(void **state)
     (void)state;
     struct mr_text sql = {0};
     mr_sql_add_table_states(&sql, &options, mr_pg_server_version(conn));
-    struct mr_pg_result *result = query(&sql, MR_TABLE_SHAPE);
+    struct mr_pg_result *result = describe_test_query(&sql, MR_TABLE_SHAPE);
     assert_int_equal(mr_pg_result_rows(result), MR_ARRAY_LEN(tables));
     static const char *const kinds[] = {"r", "r", "p", NULL};
     for (uint32_t i = 0; i < MR_ARRAY_LEN(kinds); i++) {
@@ -349,19 +351,19 @@ static void test_server_patterns_and_what_else_is_sent(void **state)
     int version = mr_pg_server_version(conn);
     struct mr_text sql = {0};
     mr_sql_add_server_state(&sql, &options);
-    struct mr_pg_result *result = query(&sql, MR_SERVER_SHAPE);
+    struct mr_pg_result *result = describe_test_query(&sql, MR_SERVER_SHAPE);
     assert_true(mr_pg_result_true(result, 0, MR_PUBLICATION_INSERT));
     assert_null(mr_pg_result_value(result, 0, MR_SLOT_TYPE));
     mr_pg_result_free(result);
     mr_sql_add_meant(&sql, &options, version);
-    result = query(&sql, MR_MEANT_SHAPE);
+    result = describe_test_query(&sql, MR_MEANT_SHAPE);
     assert_int_equal(mr_pg_result_number(result, 0, MR_MEANT_COUNT), 1);
     assert_string_equal(mr_pg_result_value(result, 0, MR_MEANT_NAMES), "shop.full");
     assert_int_equal(mr_pg_result_number(result, 0, MR_UNLISTED_COUNT), 1);
     assert_string_equal(mr_pg_result_value(result, 0, MR_UNLISTED_NAMES), "shop.other");
     mr_pg_result_free(result);
     mr_sql_add_rules(&sql, &options, version);
-    result = query(&sql, MR_RULE_SHAPE);
+    result = describe_test_query(&sql, MR_RULE_SHAPE);
     assert_true(mr_pg_result_true(result, 0, MR_RULE_HAS_COLUMN));
     assert_false(mr_pg_result_true(result, 1, MR_RULE_HAS_TABLE));
     mr_pg_result_free(result);
@@ -373,11 +375,11 @@ static void test_tables_that_are_streamed_and_copied(void **state)
     int version = mr_pg_server_version(conn);
     struct mr_text sql = {0};
     mr_sql_add_streamed(&sql, &options, version);
-    struct mr_pg_result *result = query(&sql, "nss");
+    struct mr_pg_result *result = describe_test_query(&sql, "nss");
     assert_int_equal(mr_pg_result_rows(result), 4); /* parts by its partition */
     mr_pg_result_free(result);
     mr_sql_add_copied(&sql, &options, version);
-    result = query(&sql, MR_COPIED_SHAPE);
+    result = describe_test_query(&sql, MR_COPIED_SHAPE);
     assert_int_equal(mr_pg_result_rows(result), 4);
     assert_true(mr_pg_result_true(result, 0, MR_COPIED_READABLE));
     mr_pg_result_free(result);
@@ -385,7 +387,7 @@ static void test_tables_that_are_streamed_and_copied(void **state)
     keyed.keys = keys;
     keyed.key_count = MR_ARRAY_LEN(keys);
     mr_sql_add_key_columns(&sql, &keyed);
-    result = query(&sql, MR_KEY_SHAPE);
+    result = describe_test_query(&sql, MR_KEY_SHAPE);
     assert_int_equal(mr_pg_result_rows(result), 2);
     assert_true(mr_pg_result_true(result, 0, MR_KEY_HELD));
     mr_pg_result_free(result);
@@ -394,8 +396,9 @@ static void test_tables_that_are_streamed_and_copied(void **state)
 static void test_a_partition_that_was_attached(void **state)
 {
     (void)state;
-    run("CREATE TABLE shop.parts_2 (id int PRIMARY KEY)");
-    run("ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
+    describe_test_run("CREATE TABLE shop.parts_2 (id int PRIMARY KEY)");
+    describe_test_run(
+        "ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
     const uint32_t known = oid_of("parts_1");
     const struct mr_attached_wish wish = {
         .schema = "shop", .table = "parts", .known = &known, .known_count = 1};
@@ -412,14 +415,16 @@ static void test_partitions_that_are_sent_by_their_root(void **state)
 {
     (void)state;
     struct mr_leaves leaves;
-    run("DROP TABLE IF EXISTS shop.parts_2");
+    describe_test_run("DROP TABLE IF EXISTS shop.parts_2");
     assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
     assert_int_equal(leaves.root_count, 0); /* they are sent by their own names */
     mr_leaves_done(&leaves);
-    run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = true)");
-    run("CREATE TABLE shop.parts_2 (id int PRIMARY KEY); INSERT INTO shop.parts_2 VALUES (15);"
+    describe_test_run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = true)");
+    describe_test_run(
+        "CREATE TABLE shop.parts_2 (id int PRIMARY KEY); INSERT INTO shop.parts_2 VALUES (15);"
         " ANALYZE shop.parts_2");
-    run("ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
+    describe_test_run(
+        "ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
     assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
     assert_int_equal(leaves.root_count, 1);
     assert_int_equal(leaves.leaf_count, 2);
@@ -439,20 +444,21 @@ static void test_partitions_that_are_sent_by_their_root(void **state)
     uint32_t oid = leaf->oid;
     uint32_t mark = leaf->mark;
     mr_leaves_done(&leaves);
-    run("TRUNCATE shop.parts_2");
+    describe_test_run("TRUNCATE shop.parts_2");
     assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
     assert_false(mr_leaves_find(&leaves, oid)->has_rows);
     assert_int_equal(mr_leaves_find(&leaves, oid)->mark, mark);
     mr_leaves_done(&leaves);
-    run("ALTER TABLE shop.parts DETACH PARTITION shop.parts_2; "
+    describe_test_run(
+        "ALTER TABLE shop.parts DETACH PARTITION shop.parts_2; "
         "ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
     assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
     assert_int_not_equal(mr_leaves_find(&leaves, oid)->mark, mark);
     mr_leaves_done(&leaves);
-    run("DROP TABLE shop.parts_2");
+    describe_test_run("DROP TABLE shop.parts_2");
     assert_int_equal(mr_pg_leaf_ask(conn, oid, &attached, &bounds, &error), MR_OK);
     assert_null(bounds);
-    run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = false)");
+    describe_test_run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = false)");
 }
 
 /* Below a partition, whose link counts, too; and rows that no bounds find. */
@@ -462,8 +468,9 @@ static void test_partitions_of_partitions(void **state)
     struct mr_leaves leaves;
     bool attached;
     char *bounds;
-    run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = true)");
-    run("CREATE TABLE shop.parts_2 (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+    describe_test_run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = true)");
+    describe_test_run(
+        "CREATE TABLE shop.parts_2 (id int PRIMARY KEY) PARTITION BY RANGE (id);"
         " CREATE TABLE shop.parts_2a PARTITION OF shop.parts_2 FOR VALUES FROM (1) TO (20);"
         " ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
     uint32_t oid = oid_of("parts_2a");
@@ -471,25 +478,26 @@ static void test_partitions_of_partitions(void **state)
     assert_int_equal(mr_leaves_find(&leaves, oid)->root, oid_of("parts"));
     uint32_t mark = mr_leaves_find(&leaves, oid)->mark;
     mr_leaves_done(&leaves);
-    run("ALTER TABLE shop.parts DETACH PARTITION shop.parts_2");
+    describe_test_run("ALTER TABLE shop.parts DETACH PARTITION shop.parts_2");
     assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
     assert_null(mr_leaves_find(&leaves, oid));
     mr_leaves_done(&leaves);
-    run("ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
+    describe_test_run(
+        "ALTER TABLE shop.parts ATTACH PARTITION shop.parts_2 FOR VALUES FROM (10) TO (20)");
     assert_int_equal(mr_pg_leaves_read(conn, &options, &leaves, &error), MR_OK);
     assert_int_not_equal(mr_leaves_find(&leaves, oid)->mark, mark);
     mr_leaves_done(&leaves);
-    run("DROP TABLE shop.parts_2");
-    run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = false)");
-    run("CREATE TABLE shop.odd (id int) PARTITION BY RANGE ((id + 1));"
-        " CREATE TABLE shop.odd_1 PARTITION OF shop.odd FOR VALUES FROM (1) TO (20)");
+    describe_test_run("DROP TABLE shop.parts_2");
+    describe_test_run("ALTER PUBLICATION catalog_test SET (publish_via_partition_root = false)");
+    describe_test_run("CREATE TABLE shop.odd (id int) PARTITION BY RANGE ((id + 1));"
+                      " CREATE TABLE shop.odd_1 PARTITION OF shop.odd FOR VALUES FROM (1) TO (20)");
     oid = oid_of("odd_1");
     assert_int_equal(mr_pg_leaf_ask(conn, oid, &attached, &bounds, &error), MR_OK);
     char expected[64];
     snprintf(expected, sizeof(expected), "tableoid = '%u'::oid", oid);
     assert_string_equal(bounds, expected);
     free(bounds);
-    run("DROP TABLE shop.odd");
+    describe_test_run("DROP TABLE shop.odd");
 }
 
 int main(void)
@@ -522,8 +530,8 @@ int main(void)
         return 1;
     }
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    run("DROP PUBLICATION catalog_test");
-    run("DROP SCHEMA shop CASCADE");
+    describe_test_run("DROP PUBLICATION catalog_test");
+    describe_test_run("DROP SCHEMA shop CASCADE");
     mr_pg_close(conn);
     return failed;
 }

@@ -20,8 +20,8 @@ static void add_candidates(struct mr_text *sql, const struct mr_attached_wish *w
 
 /* A partition is attached where a link above it is younger than itself: one that is made as a partition is of its link's transaction
  * (DefineRelation in commands/tablecmds.c), and nothing writes a table's row of a system column (-6, tableoid) again. */
-static void add_query(struct mr_text *sql, const struct mr_pg_source_options *options,
-                      const struct mr_attached_wish *wish, int version)
+static void pg_attached_add_query(struct mr_text *sql, const struct mr_pg_source_options *options,
+                                  const struct mr_attached_wish *wish, int version)
 {
     mr_text_string(sql, "WITH RECURSIVE ");
     if (wish->schema != NULL) {
@@ -55,7 +55,7 @@ static void add_query(struct mr_text *sql, const struct mr_pg_source_options *op
     mr_text_string(sql, " ORDER BY 1, 2");
 }
 
-static void add_name(struct mr_text *names, const char *schema, const char *table)
+static void pg_attached_add_name(struct mr_text *names, const char *schema, const char *table)
 {
     mr_text_format(names, "%s%s.%s", names->len == 0 ? "" : ", ", schema, table);
 }
@@ -67,7 +67,7 @@ mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source
     static const struct mr_pg_shape shape = {"partitions", "ssssss", 0, UINT32_MAX};
     struct mr_text sql = {0};
     const struct mr_pg_result *result;
-    add_query(&sql, options, wish, mr_pg_server_version(conn));
+    pg_attached_add_query(&sql, options, wish, mr_pg_server_version(conn));
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t count = 0;
     for (uint32_t i = 0; i < mr_pg_result_rows(result) && count < NAMES_MAX; i++) {
@@ -78,8 +78,8 @@ mr_status mr_pg_attached_find(struct mr_pg_conn *conn, const struct mr_pg_source
         bool is_ours = mr_pg_table_listed(options, mr_slice_of(names[0]), mr_slice_of(names[1])) ||
                        mr_pg_table_listed(options, mr_slice_of(names[2]), mr_slice_of(names[3]));
         if (is_ours) {
-            add_name(ret_names, names[0], names[1]);
-            add_name(ret_roots, names[4], names[5]);
+            pg_attached_add_name(ret_names, names[0], names[1]);
+            pg_attached_add_name(ret_roots, names[4], names[5]);
             count++;
         }
     }

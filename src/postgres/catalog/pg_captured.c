@@ -30,8 +30,8 @@ static void keep_root(struct mr_pg_captured *captured, uint32_t oid, const char 
     }
 }
 
-static mr_status take_table(void *context, const struct mr_pg_result *row,
-                            struct mr_error *ret_error)
+static mr_status pg_captured_take_table(void *context, const struct mr_pg_result *row,
+                                        struct mr_error *ret_error)
 {
     struct reading *reading = context;
     uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, 0);
@@ -87,7 +87,8 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     struct reading reading = {.now = {.horizon = *horizon}};
     struct mr_text sql = {0};
     mr_sql_add_captured(&sql, options, mr_pg_server_version(conn));
-    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_table, &reading, ret_error);
+    mr_status status =
+        mr_pg_ask_rows(conn, &sql, &shape, pg_captured_take_table, &reading, ret_error);
     if (status == MR_OK) {
         keep_former(&reading.now, captured);
     }

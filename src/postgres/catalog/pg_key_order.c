@@ -21,7 +21,7 @@ struct mr_ordered_key {
     struct ordered keys[KIND_COUNT];
 };
 
-static void forget(struct mr_ordered_key *table)
+static void pg_key_order_forget(struct mr_ordered_key *table)
 {
     for (uint32_t kind = 0; kind < KIND_COUNT; kind++) {
         struct ordered *key = &table->keys[kind];
@@ -37,13 +37,13 @@ void mr_pg_key_order_done(struct mr_pg_key_order *order)
 {
     struct mr_ordered_key *tables = order->tables.items;
     for (uint32_t i = 0; i < order->tables.count; i++) {
-        forget(&tables[i]);
+        pg_key_order_forget(&tables[i]);
     }
     mr_by_oid_done(&order->tables);
     order->horizon = (struct mr_pg_horizon){0};
 }
 
-static struct mr_ordered_key *find(const struct mr_pg_key_order *order, uint32_t oid)
+static struct mr_ordered_key *pg_key_order_find(const struct mr_pg_key_order *order, uint32_t oid)
 {
     return mr_by_oid_find(&order->tables, sizeof(struct mr_ordered_key), oid);
 }
@@ -51,7 +51,7 @@ static struct mr_ordered_key *find(const struct mr_pg_key_order *order, uint32_t
 enum column { OID, KIND, RANK, PLACE, NAME };
 
 /* The columns of keys (INCLUDE adds others), key by key and in their order; not of those that are in the table's. */
-static void add_query(struct mr_text *sql, const char *oids)
+static void pg_key_order_add_query(struct mr_text *sql, const char *oids)
 {
     mr_text_format(
         sql,
@@ -69,7 +69,7 @@ static void add_query(struct mr_text *sql, const char *oids)
         oids);
 }
 
-static bool add_part(struct ordered *key, const struct mr_pg_result *row)
+static bool pg_key_order_add_part(struct ordered *key, const struct mr_pg_result *row)
 {
     int64_t rank = mr_pg_result_number(row, 0, RANK);
     if (key->count == MR_COLUMNS_MAX || rank >= MR_COLUMNS_MAX) {
@@ -103,7 +103,8 @@ struct taking {
 
 static bool last_is_whole(const struct taking *taking)
 {
-    return taking->oid == 0 || is_whole(&find(taking->order, taking->oid)->keys[taking->kind]);
+    return taking->oid == 0 ||
+           is_whole(&pg_key_order_find(taking->order, taking->oid)->keys[taking->kind]);
 }
 
 static mr_status something_else(struct mr_error *ret_error)
@@ -112,7 +113,8 @@ static mr_status something_else(struct mr_error *ret_error)
                    "the server was asked for the order of keys and answers with something else");
 }
 
-static mr_status take(void *context, const struct mr_pg_result *row, struct mr_error *ret_error)
+static mr_status pg_key_order_take(void *context, const struct mr_pg_result *row,
+                                   struct mr_error *ret_error)
 {
     struct taking *taking = context;
     struct mr_by_oid *tables = &taking->order->tables;
@@ -126,17 +128,17 @@ static mr_status take(void *context, const struct mr_pg_result *row, struct mr_e
     struct mr_ordered_key *table = mr_by_oid_make(tables, sizeof(*table), oid);
     taking->oid = oid;
     taking->kind = kind;
-    return add_part(&table->keys[kind], row) ? MR_OK : something_else(ret_error);
+    return pg_key_order_add_part(&table->keys[kind], row) ? MR_OK : something_else(ret_error);
 }
 
-static mr_status ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn, const char *oids,
-                     struct mr_error *ret_error)
+static mr_status pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *conn,
+                                  const char *oids, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the order of keys", "nnnni", 0, UINT32_MAX};
     struct taking taking = {.order = order};
     struct mr_text sql = {0};
-    add_query(&sql, oids);
-    MR_TRY(mr_pg_ask_rows(conn, &sql, &shape, take, &taking, ret_error));
+    pg_key_order_add_query(&sql, oids);
+    MR_TRY(mr_pg_ask_rows(conn, &sql, &shape, pg_key_order_take, &taking, ret_error));
     return last_is_whole(&taking) ? MR_OK : something_else(ret_error);
 }
 
@@ -145,7 +147,7 @@ mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn 
                                struct mr_error *ret_error)
 {
     mr_pg_key_order_done(order);
-    MR_TRY(ask(order, conn, oids, ret_error));
+    MR_TRY(pg_key_order_ask(order, conn, oids, ret_error));
     order->horizon = *horizon;
     return MR_OK;
 }
@@ -153,7 +155,7 @@ mr_status mr_pg_key_order_read(struct mr_pg_key_order *order, struct mr_pg_conn 
 bool mr_pg_key_order_covers(const struct mr_pg_key_order *order, uint32_t oid,
                             const struct mr_transaction *transaction)
 {
-    const struct mr_ordered_key *table = find(order, oid);
+    const struct mr_ordered_key *table = pg_key_order_find(order, oid);
     return mr_pg_horizon_covers(&order->horizon, transaction) ||
            (table != NULL && mr_pg_horizon_covers(&table->horizon, transaction));
 }
@@ -162,12 +164,12 @@ mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *
                               const struct mr_transaction *transaction, struct mr_error *ret_error)
 {
     struct mr_ordered_key *table = mr_by_oid_make(&order->tables, sizeof(*table), oid);
-    forget(table);
+    pg_key_order_forget(table);
     table->horizon = (struct mr_pg_horizon){0};
     char oids[sizeof("4294967295")];
     snprintf(oids, sizeof(oids), "%u", oid);
-    MR_TRY(ask(order, conn, oids, ret_error));
-    find(order, oid)->horizon = mr_pg_horizon_of(transaction);
+    MR_TRY(pg_key_order_ask(order, conn, oids, ret_error));
+    pg_key_order_find(order, oid)->horizon = mr_pg_horizon_of(transaction);
     return MR_OK;
 }
 
@@ -187,7 +189,7 @@ static bool is_of(const struct ordered *key, const struct mr_relation *view, con
 void mr_pg_key_order_apply(const struct mr_pg_key_order *order, struct mr_relation *view)
 {
     uint32_t *columns = view->key_columns;
-    const struct mr_ordered_key *table = find(order, view->oid);
+    const struct mr_ordered_key *table = pg_key_order_find(order, view->oid);
     if (table == NULL) {
         return;
     }

@@ -174,7 +174,7 @@ enum fact_column {
 
 /* The row of the column tableoid is written when the table is made and never again. A table's attributes are read once. `oids`: the
  * tables, with commas between. */
-static void add_query(struct mr_text *sql, const char *oids, bool of_many)
+static void pg_keys_add_query(struct mr_text *sql, const char *oids, bool of_many)
 {
     mr_text_string(
         sql,
@@ -207,22 +207,24 @@ static void add_query(struct mr_text *sql, const char *oids, bool of_many)
         " ORDER BY t.oid, t.place");
 }
 
-static uint32_t number(const struct mr_pg_result *result, uint32_t row, enum fact_column column)
+static uint32_t pg_keys_number(const struct mr_pg_result *result, uint32_t row,
+                               enum fact_column column)
 {
     return (uint32_t)mr_pg_result_number(result, row, column); /* of a null 0 */
 }
 
-static void add_column(struct mr_key_facts *facts, const struct mr_pg_result *result, uint32_t row)
+static void pg_keys_add_column(struct mr_key_facts *facts, const struct mr_pg_result *result,
+                               uint32_t row)
 {
     facts->columns =
         MR_REALLOC(facts->columns, (facts->column_count + 1) * sizeof(*facts->columns));
     facts->columns[facts->column_count++] =
         (struct key_column){.name = MR_STRDUP(mr_pg_result_value(result, row, FACT_NAME)),
-                            .type_oid = number(result, row, FACT_TYPE),
-                            .type_modifier = (int32_t)number(result, row, FACT_MODIFIER),
+                            .type_oid = pg_keys_number(result, row, FACT_TYPE),
+                            .type_modifier = (int32_t)pg_keys_number(result, row, FACT_MODIFIER),
                             .collated = mr_pg_result_true(result, row, FACT_COLLATED),
-                            .born = number(result, row, FACT_BORN),
-                            .place = number(result, row, FACT_PLACE)};
+                            .born = pg_keys_number(result, row, FACT_BORN),
+                            .place = pg_keys_number(result, row, FACT_PLACE)};
 }
 
 static bool is_younger(uint32_t born, uint32_t xid)
@@ -254,10 +256,10 @@ static void renew(struct mr_key_facts *facts, const struct mr_pg_result *result,
     facts->is_deferrable = mr_pg_result_true(result, row, FACT_DEFERRABLE);
     const char *unsent = mr_pg_result_value(result, row, FACT_UNSENT);
     facts->unsent = unsent == NULL ? NULL : MR_STRDUP(unsent);
-    facts->unsent_born = number(result, row, FACT_UNSENT_BORN);
-    facts->table_born = number(result, row, FACT_TABLE_BORN);
-    facts->dropped = number(result, row, FACT_DROPPED);
-    uint32_t key_born = number(result, row, FACT_KEY_BORN);
+    facts->unsent_born = pg_keys_number(result, row, FACT_UNSENT_BORN);
+    facts->table_born = pg_keys_number(result, row, FACT_TABLE_BORN);
+    facts->dropped = pg_keys_number(result, row, FACT_DROPPED);
+    uint32_t key_born = pg_keys_number(result, row, FACT_KEY_BORN);
     if (facts->key_seen == 0 || facts->key_born != key_born) {
         facts->key_seen = mr_pg_result_lsn(result, row, FACT_SEEN_AT);
     }
@@ -282,7 +284,7 @@ struct taking {
 static mr_status take_fact(struct taking *taking, const struct mr_pg_result *result, uint32_t row,
                            struct mr_error *ret_error)
 {
-    uint32_t oid = number(result, row, FACT_OID);
+    uint32_t oid = pg_keys_number(result, row, FACT_OID);
     if (oid == 0) {
         return MR_OK;
     }
@@ -301,7 +303,7 @@ static mr_status take_fact(struct taking *taking, const struct mr_pg_result *res
     }
     facts->horizon = taking->horizon;
     if (mr_pg_result_value(result, row, FACT_NAME) != NULL) {
-        add_column(facts, result, row);
+        pg_keys_add_column(facts, result, row);
         taking->bytes += sizeof(*facts->columns) + MALLOC_BYTES;
         taking->bytes += strlen(mr_pg_result_value(result, row, FACT_NAME));
     }
@@ -317,7 +319,8 @@ static mr_status take_fact(struct taking *taking, const struct mr_pg_result *res
     return MR_OK;
 }
 
-static mr_status take_row(void *context, const struct mr_pg_result *row, struct mr_error *ret_error)
+static mr_status pg_keys_take_row(void *context, const struct mr_pg_result *row,
+                                  struct mr_error *ret_error)
 {
     return take_fact(context, row, 0, ret_error);
 }
@@ -346,8 +349,9 @@ mr_status mr_pg_keys_read(struct mr_pg_keys *keys, struct mr_pg_conn *conn, cons
 {
     struct taking taking = {.keys = keys, .horizon = *horizon, .bytes_max = bytes_max};
     struct mr_text sql = {0};
-    add_query(&sql, oids, true);
-    mr_status status = mr_pg_ask_rows(conn, &sql, &facts_shape, take_row, &taking, ret_error);
+    pg_keys_add_query(&sql, oids, true);
+    mr_status status =
+        mr_pg_ask_rows(conn, &sql, &facts_shape, pg_keys_take_row, &taking, ret_error);
     if (status != MR_OK && taking.last != 0) { /* of its key a part may have come */
         facts_of(keys, taking.last)->horizon = (struct mr_pg_horizon){0};
     }
@@ -378,7 +382,7 @@ mr_status mr_pg_keys_ask(struct mr_pg_keys *keys, struct mr_pg_conn *conn, uint3
     char oids[sizeof("4294967295")];
     snprintf(oids, sizeof(oids), "%u", oid);
     struct mr_text sql = {0};
-    add_query(&sql, oids, false);
+    pg_keys_add_query(&sql, oids, false);
     MR_TRY(mr_pg_ask(conn, &sql, &facts_shape, &result, ret_error));
     struct taking taking = {.keys = keys,
                             .horizon = mr_pg_horizon_of(transaction),
@@ -410,7 +414,8 @@ static bool tells_keyless(const struct case_at_hand *at_hand)
            facts->unsent == NULL;
 }
 
-static mr_status unknown(const struct case_at_hand *at_hand, const char *why, const char *name)
+static mr_status pg_keys_unknown(const struct case_at_hand *at_hand, const char *why,
+                                 const char *name)
 {
     struct mr_relation *view = at_hand->view;
     if (tells_keyless(at_hand)) {
@@ -432,7 +437,8 @@ static void warn(const struct case_at_hand *at_hand, const char *event, const ch
            MR_LOG_STR("table", view->table));
 }
 
-static bool find_name(const struct mr_relation *view, const char *name, uint32_t *ret_column)
+static bool pg_keys_find_name(const struct mr_relation *view, const char *name,
+                              uint32_t *ret_column)
 {
     return mr_relation_find_column(view, mr_slice_of(name), ret_column);
 }
@@ -455,7 +461,7 @@ static bool as_before(const struct case_at_hand *at_hand)
     }
     for (uint32_t i = 0; i < facts->found_count; i++) {
         uint32_t column;
-        if (!find_name(at_hand->view, facts->found[i], &column)) {
+        if (!pg_keys_find_name(at_hand->view, facts->found[i], &column)) {
             at_hand->view->key_count = 0;
             return false;
         }
@@ -479,7 +485,7 @@ static mr_status as_before_or_unknown(const struct case_at_hand *at_hand, const 
 {
     /* Under another identity the stream does not say that a key was dropped. */
     bool found = !at_hand->facts->is_flagged && as_before_with_warning(at_hand);
-    return found ? MR_OK : unknown(at_hand, why, "");
+    return found ? MR_OK : pg_keys_unknown(at_hand, why, "");
 }
 
 /* Whether the table had a key is not known any more. Without one its records still have all that is known of a row, for the
@@ -501,7 +507,7 @@ static bool was_retyped(const struct case_at_hand *at_hand)
     bool retyped = false;
     for (uint32_t i = 0; i < facts->column_count; i++) {
         uint32_t column;
-        if (!find_name(at_hand->view, facts->columns[i].name, &column)) {
+        if (!pg_keys_find_name(at_hand->view, facts->columns[i].name, &column)) {
             return false;
         }
         const struct mr_column *then = &at_hand->view->columns[column];
@@ -522,9 +528,9 @@ static mr_status find_changed(const struct case_at_hand *at_hand, const struct k
         *ret_column = column->place;
         return MR_OK;
     }
-    if (!find_name(at_hand->view, column->name, ret_column)) {
-        return unknown(at_hand, "a column was renamed since, and one was dropped: now it is \"",
-                       column->name);
+    if (!pg_keys_find_name(at_hand->view, column->name, ret_column)) {
+        return pg_keys_unknown(
+            at_hand, "a column was renamed since, and one was dropped: now it is \"", column->name);
     }
     return MR_OK;
 }
@@ -535,7 +541,7 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
     for (uint32_t i = 0; i < facts->column_count; i++) {
         const struct key_column *column = &facts->columns[i];
         uint32_t found = 0;
-        bool has_name = find_name(at_hand->view, column->name, &found);
+        bool has_name = pg_keys_find_name(at_hand->view, column->name, &found);
         bool is_new = column->born != facts->table_born;
         if (is_new && is_younger(column->born, at_hand->transaction->xid)) {
             MR_TRY(find_changed(at_hand, column, &found));
@@ -578,7 +584,7 @@ static bool is_of_later_key(const struct case_at_hand *at_hand)
     return is_younger(facts->key_born, at_hand->transaction->xid);
 }
 
-static mr_status judge(const struct case_at_hand *at_hand)
+static mr_status pg_keys_judge(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
     if (!facts->table_exists) {
@@ -618,7 +624,7 @@ static mr_status check_unsent(const struct case_at_hand *at_hand)
     uint32_t column;
     if (facts->unsent == NULL || !by_index ||
         is_younger(facts->unsent_born, at_hand->transaction->xid) ||
-        find_name(view, facts->unsent, &column)) {
+        pg_keys_find_name(view, facts->unsent, &column)) {
         return MR_OK;
     }
     return mr_fail(at_hand->ret_error, MR_ERR_POISON,
@@ -633,7 +639,7 @@ static mr_status check_unsent(const struct case_at_hand *at_hand)
 /* Tables come and go, and notes of them stay: with this many they take a megabyte. A dropped table that was not noted has no key. */
 enum { NOTED_MAX = 4096 };
 
-static void remember(struct mr_key_facts *facts, const struct mr_relation *view)
+static void pg_keys_remember(struct mr_key_facts *facts, const struct mr_relation *view)
 {
     found_begin(facts, 0, view->key_count);
     for (uint32_t i = 0; i < view->key_count; i++) {
@@ -653,9 +659,9 @@ mr_status mr_pg_keys_find(struct mr_pg_keys *keys, const struct mr_transaction *
     if (view->key_count > 0) {
         return MR_OK;
     }
-    MR_TRY(judge(&at_hand));
+    MR_TRY(pg_keys_judge(&at_hand));
     if (at_hand.facts->table_exists) {
-        remember(at_hand.facts, view);
+        pg_keys_remember(at_hand.facts, view);
     }
     return MR_OK;
 }
@@ -667,6 +673,6 @@ void mr_pg_keys_note(struct mr_pg_keys *keys, const struct mr_relation *view)
         return;
     }
     facts = mr_by_oid_make(&keys->tables, sizeof(*facts), view->oid);
-    remember(facts, view);
+    pg_keys_remember(facts, view);
     facts->is_flagged = true;
 }

@@ -42,8 +42,8 @@ static void add_leaf(struct mr_leaves *leaves, const struct mr_pg_result *result
     };
 }
 
-static void take_row(struct mr_leaves *leaves, const struct mr_pg_source_options *options,
-                     const struct mr_pg_result *result, uint32_t row)
+static void pg_leaves_take_row(struct mr_leaves *leaves, const struct mr_pg_source_options *options,
+                               const struct mr_pg_result *result, uint32_t row)
 {
     uint32_t oid = (uint32_t)mr_pg_result_number(result, row, ROOT_OID);
     const char *schema = mr_pg_result_value(result, row, ROOT_SCHEMA);
@@ -94,7 +94,7 @@ mr_status mr_pg_leaves_read(struct mr_pg_conn *conn, const struct mr_pg_source_o
     struct mr_leaves leaves = {.roots = MR_NEW_ARRAY(struct mr_root, rows + 1),
                                .leaves = MR_NEW_ARRAY(struct mr_leaf, rows + 1)};
     for (uint32_t i = 0; i < rows; i++) {
-        take_row(&leaves, options, result, i);
+        pg_leaves_take_row(&leaves, options, result, i);
     }
     qsort(leaves.roots, leaves.root_count, sizeof(struct mr_root), mr_u32_compare);
     qsort(leaves.leaves, leaves.leaf_count, sizeof(struct mr_leaf), mr_u32_compare);

@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 
-static bool is_table(const struct mr_table_name *name, mr_slice schema, mr_slice table)
+static bool pg_options_is_table(const struct mr_table_name *name, mr_slice schema, mr_slice table)
 {
     return mr_slice_equal(mr_slice_of(name->table), table) &&
            mr_slice_equal(mr_slice_of(name->schema), schema);
@@ -11,7 +11,8 @@ static bool is_table(const struct mr_table_name *name, mr_slice schema, mr_slice
 bool mr_pg_table_is_signal(const struct mr_pg_source_options *options, mr_slice schema,
                            mr_slice table)
 {
-    return options->signal_table != NULL && is_table(options->signal_table, schema, table);
+    return options->signal_table != NULL &&
+           pg_options_is_table(options->signal_table, schema, table);
 }
 
 uint64_t mr_pg_table_hash(mr_slice schema, mr_slice table)
@@ -24,13 +25,14 @@ uint32_t mr_pg_table_named(const struct mr_pg_captured_options *captured, mr_sli
 {
     uint32_t i = 0;
     if (captured->by_name == NULL) {
-        while (i < captured->table_count && !is_table(&captured->tables[i], schema, table)) {
+        while (i < captured->table_count &&
+               !pg_options_is_table(&captured->tables[i], schema, table)) {
             i++;
         }
         return i < captured->table_count ? i : UINT32_MAX;
     }
     MR_INDEX_FIND(i, captured->by_name, mr_pg_table_hash(schema, table),
-                  is_table(&captured->tables[i], schema, table));
+                  pg_options_is_table(&captured->tables[i], schema, table));
     return i; /* MR_INDEX_NONE is UINT32_MAX */
 }
 
@@ -65,7 +67,7 @@ const struct mr_table_key *mr_pg_key_of(const struct mr_pg_source_options *optio
                                         mr_slice table)
 {
     for (uint32_t i = 0; i < options->key_count; i++) {
-        if (is_table(&options->keys[i].table, schema, table)) {
+        if (pg_options_is_table(&options->keys[i].table, schema, table)) {
             return &options->keys[i];
         }
     }

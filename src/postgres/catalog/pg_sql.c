@@ -1,6 +1,7 @@
 #include "postgres/catalog/pg_sql.h"
 
-static void add_pattern(struct mr_text *sql, const char *column, const struct mr_pattern *pattern)
+static void pg_sql_add_pattern(struct mr_text *sql, const char *column,
+                               const struct mr_pattern *pattern)
 {
     if (pattern->text == NULL) {
         mr_text_string(sql, "true");
@@ -19,9 +20,9 @@ static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *
     mr_text_string(sql, "(false");
     for (uint32_t i = 0; i < count; i++) {
         mr_text_string(sql, " OR (");
-        add_pattern(sql, "c.nspname", &patterns[i].schema);
+        pg_sql_add_pattern(sql, "c.nspname", &patterns[i].schema);
         mr_text_string(sql, " AND ");
-        add_pattern(sql, "c.relname", &patterns[i].table);
+        pg_sql_add_pattern(sql, "c.relname", &patterns[i].table);
         mr_text_string(sql, ")");
     }
     mr_text_string(sql, ")");
@@ -127,8 +128,8 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
 }
 
 /* A literal of an array. As ARRAY[…] the server would have an expression for each of 50,000 names. */
-static void add_names(struct mr_text *sql, const struct mr_pg_captured_options *captured,
-                      bool of_schemas)
+static void pg_sql_add_names(struct mr_text *sql, const struct mr_pg_captured_options *captured,
+                             bool of_schemas)
 {
     MR_TEXT(array);
     mr_text_string(&array, "{");
@@ -146,13 +147,14 @@ static void add_names(struct mr_text *sql, const struct mr_pg_captured_options *
 
 /* `wanted(schema, name, n)`: the configured tables; `listed(oid, n, nspname, relname, relreplident)`: those that exist; and those of
  * mr_sql_add_sent. Names are compared as names: to_regclass would need rights on the schema. */
-static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
+static void pg_sql_add_tables(struct mr_text *sql, const struct mr_pg_source_options *options,
+                              int version)
 {
     const struct mr_pg_captured_options *captured = &options->captured;
     mr_text_string(sql, "WITH wanted AS (SELECT * FROM unnest(");
-    add_names(sql, captured, true);
+    pg_sql_add_names(sql, captured, true);
     mr_text_string(sql, ", ");
-    add_names(sql, captured, false);
+    pg_sql_add_names(sql, captured, false);
     mr_text_string(sql,
                    ") WITH ORDINALITY w(schema, name, n)), listed AS MATERIALIZED (SELECT c.oid,"
                    " w.n, s.nspname, c.relname, c.relreplident FROM wanted w"
@@ -166,7 +168,7 @@ static void add_tables(struct mr_text *sql, const struct mr_pg_source_options *o
 void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options,
                              int version)
 {
-    add_tables(sql, options, version);
+    pg_sql_add_tables(sql, options, version);
     mr_text_string(
         sql,
         /* Which index is the identity: RelationGetIndexList, relcache.c. */
@@ -277,13 +279,13 @@ static void add_fit(struct mr_text *sql, const struct mr_pattern_rule *rule, boo
         return;
     }
     mr_text_format(sql, "EXISTS (SELECT FROM %s f WHERE ", rule->takes_away ? "every" : "shown");
-    add_pattern(sql, "f.schema", &rule->table.schema);
+    pg_sql_add_pattern(sql, "f.schema", &rule->table.schema);
     mr_text_string(sql, " AND ");
-    add_pattern(sql, "f.name", &rule->table.table);
+    pg_sql_add_pattern(sql, "f.name", &rule->table.table);
     if (column) {
         mr_text_string(sql, " AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = f.oid"
                             " AND a.attnum > 0 AND NOT a.attisdropped AND ");
-        add_pattern(sql, "a.attname", rule->column);
+        pg_sql_add_pattern(sql, "a.attname", rule->column);
         mr_text_string(sql, ")");
     }
     mr_text_string(sql, ")");
@@ -291,7 +293,7 @@ static void add_fit(struct mr_text *sql, const struct mr_pattern_rule *rule, boo
 
 void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
-    add_tables(sql, options, version);
+    pg_sql_add_tables(sql, options, version);
     mr_text_string(sql, CAPTURED ", every AS MATERIALIZED (SELECT c.oid, s.nspname AS schema,"
                                  " c.relname AS name, c.relkind FROM pg_class c JOIN pg_namespace s"
                                  " ON s.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')),"
@@ -318,7 +320,7 @@ void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *op
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version)
 {
-    add_tables(sql, options, version);
+    pg_sql_add_tables(sql, options, version);
     mr_text_string(
         sql, CAPTURED
         " SELECT a.oid::bigint,"
@@ -375,7 +377,7 @@ void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *opti
                     const char *schema, uint32_t oid, const char *columns, bool was_attached,
                     int version)
 {
-    add_tables(sql, options, version);
+    pg_sql_add_tables(sql, options, version);
     mr_text_format(
         sql,
         CAPTURED ", ancestors AS MATERIALIZED (WITH RECURSIVE " UP
@@ -431,7 +433,7 @@ void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *opti
 void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version)
 {
-    add_tables(sql, options, version);
+    pg_sql_add_tables(sql, options, version);
     mr_text_string(sql, CAPTURED " SELECT c.oid::bigint, n.nspname, c.relname FROM captured"
                                  " JOIN sent USING (oid) JOIN pg_class c USING (oid)"
                                  " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1");
@@ -458,7 +460,7 @@ void mr_sql_add_called(struct mr_text *sql, const char *tables)
 
 void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
-    add_tables(sql, options, version);
+    pg_sql_add_tables(sql, options, version);
     /* A publication that is missing will be made for what is configured. */
     mr_text_string(sql,
                    CAPTURED " SELECT ts.nspname, t.relname, n.nspname, l.relname,"
@@ -490,7 +492,7 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
 void mr_sql_add_unpublished(struct mr_text *sql, const struct mr_pg_source_options *options,
                             int version)
 {
-    add_tables(sql, options, version);
+    pg_sql_add_tables(sql, options, version);
     mr_text_string(sql,
                    UNPUBLISHED " SELECT (SELECT count(*) FROM unpublished)," FEW("unpublished"));
 }
@@ -513,7 +515,7 @@ void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options 
 
 void mr_sql_add_meant(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
 {
-    add_tables(sql, options, version);
+    pg_sql_add_tables(sql, options, version);
     mr_text_string(
         sql, CAPTURED
         ","

@@ -21,7 +21,7 @@ struct mr_pg_type {
 enum type_column { TYPE_OID, TYPE_BASE, TYPE_MODIFIER, TYPE_ELEMENT, TYPE_LETTER, TYPE_NAME };
 
 /* What a type has come from: a column, the base of a domain, the element of an array. */
-static void add_query(struct mr_text *sql, uint32_t oid)
+static void pg_types_add_query(struct mr_text *sql, uint32_t oid)
 {
     mr_text_string(sql, "WITH RECURSIVE used(oid) AS (");
     if (oid != 0) {
@@ -66,12 +66,12 @@ static enum mr_type_kind kind_of(char letter, const char *name)
     return letter == 'e' ? MR_TYPE_TEXT : MR_TYPE_OPAQUE;
 }
 
-static const struct mr_pg_type *type_of(const struct mr_by_oid *types, uint32_t oid)
+static const struct mr_pg_type *pg_type_of(const struct mr_by_oid *types, uint32_t oid)
 {
     return mr_by_oid_find(types, sizeof(struct mr_pg_type), oid);
 }
 
-static void keep(struct mr_by_oid *types, struct mr_pg_type type)
+static void pg_types_keep(struct mr_by_oid *types, struct mr_pg_type type)
 {
     *(struct mr_pg_type *)mr_by_oid_make(types, sizeof(type), type.oid) = type;
 }
@@ -82,7 +82,7 @@ static mr_status read_types(struct mr_by_oid *types, struct mr_pg_conn *conn, ui
     const struct mr_pg_shape shape = {"the columns' types", "nnSnss", 0,
                                       oid == 0 ? READ_MAX : ASKED_MAX};
     struct mr_text sql = {0};
-    add_query(&sql, oid);
+    pg_types_add_query(&sql, oid);
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t last = 0;
@@ -97,13 +97,14 @@ static mr_status read_types(struct mr_by_oid *types, struct mr_pg_conn *conn, ui
         const char *letter = mr_pg_result_value(result, row, TYPE_LETTER);
         const char *name = mr_pg_result_value(result, row, TYPE_NAME);
         const char *modifier = mr_pg_result_value(result, row, TYPE_MODIFIER);
-        keep(types, (struct mr_pg_type){
-                        .oid = known,
-                        .base_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_BASE),
-                        .modifier = modifier == NULL ? -1 : (int32_t)strtol(modifier, NULL, 10),
-                        .element_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_ELEMENT),
-                        .kind = kind_of(letter[0], name),
-                    });
+        pg_types_keep(types,
+                      (struct mr_pg_type){
+                          .oid = known,
+                          .base_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_BASE),
+                          .modifier = modifier == NULL ? -1 : (int32_t)strtol(modifier, NULL, 10),
+                          .element_oid = (uint32_t)mr_pg_result_number(result, row, TYPE_ELEMENT),
+                          .kind = kind_of(letter[0], name),
+                      });
     }
     return MR_OK;
 }
@@ -120,15 +121,16 @@ mr_status mr_pg_types_ask(struct mr_by_oid *types, struct mr_pg_conn *conn, uint
     MR_TRY(read_types(types, conn, oid, ret_error));
     struct mr_type type;
     if (!mr_pg_types_find(types, oid, -1, &type)) { /* it was dropped, or what it is made of */
-        keep(types, (struct mr_pg_type){
-                        .oid = oid, .modifier = -1, .kind = MR_TYPE_TEXT, .is_gone = true});
+        pg_types_keep(
+            types,
+            (struct mr_pg_type){.oid = oid, .modifier = -1, .kind = MR_TYPE_TEXT, .is_gone = true});
     }
     return MR_OK;
 }
 
 bool mr_pg_types_is_gone(const struct mr_by_oid *types, uint32_t oid)
 {
-    const struct mr_pg_type *known = type_of(types, oid);
+    const struct mr_pg_type *known = pg_type_of(types, oid);
     return known != NULL && known->is_gone;
 }
 
@@ -136,7 +138,7 @@ bool mr_pg_types_is_gone(const struct mr_by_oid *types, uint32_t oid)
 static bool follow_domains(const struct mr_by_oid *types, struct mr_type *type, bool *ret_domain)
 {
     for (int i = 0; type->oid >= MR_FIRST_USER_OID && i < DOMAINS_MAX; i++) {
-        const struct mr_pg_type *known = type_of(types, type->oid);
+        const struct mr_pg_type *known = pg_type_of(types, type->oid);
         if (known == NULL) {
             return false;
         }
@@ -158,14 +160,15 @@ bool mr_pg_types_find(const struct mr_by_oid *types, uint32_t oid, int32_t modif
     if (!follow_domains(types, &type, &is_domain)) {
         return false;
     }
-    const struct mr_pg_type *known = type.oid < MR_FIRST_USER_OID ? NULL : type_of(types, type.oid);
+    const struct mr_pg_type *known =
+        type.oid < MR_FIRST_USER_OID ? NULL : pg_type_of(types, type.oid);
     if (known != NULL && known->element_oid != 0) {
         type.oid = known->element_oid;
         type.is_array = true;
         if (!follow_domains(types, &type, &type.is_of_domain)) {
             return false;
         }
-        known = type.oid < MR_FIRST_USER_OID ? NULL : type_of(types, type.oid);
+        known = type.oid < MR_FIRST_USER_OID ? NULL : pg_type_of(types, type.oid);
     }
     type.kind = known == NULL ? MR_TYPE_BUILT_IN : known->kind;
     *ret_type = type;

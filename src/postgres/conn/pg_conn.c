@@ -127,7 +127,7 @@ static mr_status fail_with(struct mr_error *ret_error, mr_status status, const c
 
 /* A server's refusal reads "FATAL:  57P03: the database system is …", then lines that are left out. Answers where the
  * last one begins, at its code, or NULL: what libpq itself has to say has none. */
-static const char *find_refusal(const char *text)
+static const char *pg_conn_find_refusal(const char *text)
 {
     const char *found = NULL;
     for (const char *at = strstr(text, ":  "); at != NULL; at = strstr(at, ":  ")) {
@@ -143,7 +143,7 @@ static const char *find_refusal(const char *text)
 mr_status mr_pg_fail_connect(PGconn *libpq, struct mr_error *ret_error)
 {
     const char *whole = PQerrorMessage(libpq);
-    const char *refusal = find_refusal(whole);
+    const char *refusal = pg_conn_find_refusal(whole);
     char text[512], subject[300] = "PostgreSQL connection", sqlstate[MR_SQLSTATE_SIZE] = "";
     const char *remedy;
     if (refusal == NULL) {

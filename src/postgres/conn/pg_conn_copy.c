@@ -14,8 +14,8 @@ static mr_status fail_answer(struct mr_error *ret_error)
                    "PostgreSQL, or one that this version does not know");
 }
 
-static mr_status refused(struct mr_pg_conn *conn, const PGresult *result,
-                         struct mr_error *ret_error)
+static mr_status pg_conn_copy_refused(struct mr_pg_conn *conn, const PGresult *result,
+                                      struct mr_error *ret_error)
 {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     struct mr_pg_refusal *refusal = &conn->refusal;
@@ -39,7 +39,7 @@ mr_status mr_pg_copy_start(struct mr_pg_conn *conn, const char *command, struct 
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_ONE_STATEMENT, &result, ret_error));
     mr_status status = MR_OK;
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
-        status = refused(conn, result, ret_error);
+        status = pg_conn_copy_refused(conn, result, ret_error);
     } else if (PQresultStatus(result) != PGRES_COPY_OUT) {
         status = fail_answer(ret_error);
     }
@@ -82,7 +82,7 @@ static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *lim
     MR_TRY(next_result(conn, limit, &result, ret_error));
     mr_status answer = MR_END;
     if (result != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR) {
-        answer = refused(conn, result, ret_error);
+        answer = pg_conn_copy_refused(conn, result, ret_error);
     } else if (result == NULL || PQresultStatus(result) != PGRES_COMMAND_OK) {
         answer = fail_answer(ret_error);
     } else {

@@ -269,8 +269,8 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
 }
 
 /* As it is now: one that a program prints may be good for minutes, and a file may have a new one. NULL: there is none. */
-static mr_status take_password(const struct mr_pg_options *options, int stop_fd,
-                               char **ret_password, struct mr_error *ret_error)
+static mr_status pg_conn_open_take_password(const struct mr_pg_options *options, int stop_fd,
+                                            char **ret_password, struct mr_error *ret_error)
 {
     if (options->password_program != NULL) {
         return mr_program_run(options->password_program, stop_fd, ret_password, ret_error);
@@ -302,7 +302,7 @@ static mr_status connect_as(const struct mr_pg_options *options, uint32_t only, 
     }
     PGconn *libpq = NULL;
     char *password = NULL;
-    mr_status status = take_password(options, stop_fd, &password, ret_error);
+    mr_status status = pg_conn_open_take_password(options, stop_fd, &password, ret_error);
     if (status == MR_OK) {
         const struct attempt attempt = {options, password, parsed, only, replication, stop_fd};
         status = connect_any(&attempt, &libpq, ret_error);

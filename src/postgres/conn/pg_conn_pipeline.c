@@ -48,8 +48,9 @@ static mr_status send_calls(struct mr_pg_conn *conn, const struct mr_pg_call *ca
     return left == 0 ? MR_OK : mr_pg_fail_broken(conn->libpq, ret_error);
 }
 
-static mr_status take_rows(const PGresult *result, uint32_t call, mr_pg_call_fn take, void *context,
-                           struct mr_error *ret_error)
+static mr_status pg_conn_pipeline_take_rows(const PGresult *result, uint32_t call,
+                                            mr_pg_call_fn take, void *context,
+                                            struct mr_error *ret_error)
 {
     uint32_t columns = (uint32_t)PQnfields(result);
     struct mr_pg_call_answer answer = {.rows = (uint32_t)PQntuples(result), .columns = columns};
@@ -90,7 +91,7 @@ static mr_status read_answers(struct mr_pg_conn *conn, uint32_t count, struct mr
             *ret_failed = call;
         } else if (kind == PGRES_TUPLES_OK && answer == MR_OK) {
             int64_t held = mr_pg_held();
-            answer = take_rows(result, call, take, context, ret_error);
+            answer = pg_conn_pipeline_take_rows(result, call, take, context, ret_error);
             limit->held_max += mr_pg_held() - held; /* the caller's, who has a limit of its own */
             *ret_failed = call;
         }

@@ -76,7 +76,7 @@ static mr_status wrong_answer(const struct mr_pg_shape *shape, const char *what,
                    shape->about, what);
 }
 
-static bool is_number(const char *text)
+static bool pg_conn_query_is_number(const char *text)
 {
     text += *text == '-';
     size_t digits = strspn(text, "0123456789");
@@ -90,7 +90,7 @@ static bool value_fits(char kind, const char *text)
     case 'b':
         return strcmp(text, "t") == 0 || strcmp(text, "f") == 0;
     case 'n':
-        return is_number(text);
+        return pg_conn_query_is_number(text);
     case 'i':
         return text[0] != '\0' && strlen(text) <= MR_IDENTIFIER_MAX;
     case 'l':
@@ -114,8 +114,8 @@ static void keep_value(struct mr_pg_result *result, uint32_t *at, const char *te
     result->len += len + 1;
 }
 
-static mr_status take_row(struct mr_pg_result *result, const PGresult *libpq,
-                          const struct mr_pg_shape *shape, struct mr_error *ret_error)
+static mr_status pg_conn_query_take_row(struct mr_pg_result *result, const PGresult *libpq,
+                                        const struct mr_pg_shape *shape, struct mr_error *ret_error)
 {
     if (result->taken == shape->rows_max) {
         return wrong_answer(shape, "more rows than there can be", ret_error);
@@ -158,9 +158,9 @@ static mr_status pass_row(struct mr_pg_conn *conn, struct mr_pg_result *result,
     return status;
 }
 
-static mr_status take_result(struct mr_pg_conn *conn, struct mr_pg_result *result,
-                             const PGresult *libpq, const struct mr_pg_shape *shape,
-                             struct mr_error *ret_error)
+static mr_status pg_conn_query_take_result(struct mr_pg_conn *conn, struct mr_pg_result *result,
+                                           const PGresult *libpq, const struct mr_pg_shape *shape,
+                                           struct mr_error *ret_error)
 {
     ExecStatusType kind = PQresultStatus(libpq);
     if (kind == PGRES_FATAL_ERROR) {
@@ -181,7 +181,7 @@ static mr_status take_result(struct mr_pg_conn *conn, struct mr_pg_result *resul
     if (kind == PGRES_TUPLES_OK) {
         return MR_OK;
     }
-    MR_TRY(take_row(result, libpq, shape, ret_error));
+    MR_TRY(pg_conn_query_take_row(result, libpq, shape, ret_error));
     return result->take == NULL ? MR_OK : pass_row(conn, result, ret_error);
 }
 
@@ -266,14 +266,15 @@ mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, co
 
 /* Takes `libpq` and all that follows it. The first failure is the answer; what the server has to say besides is read to
  * its end, so that it may be asked again. */
-static mr_status take_answer(struct mr_pg_conn *conn, struct mr_pg_limit *limit,
-                             struct mr_pg_result *result, PGresult *libpq,
-                             const struct mr_pg_shape *shape, struct mr_error *ret_error)
+static mr_status pg_conn_query_take_answer(struct mr_pg_conn *conn, struct mr_pg_limit *limit,
+                                           struct mr_pg_result *result, PGresult *libpq,
+                                           const struct mr_pg_shape *shape,
+                                           struct mr_error *ret_error)
 {
     mr_status answer = MR_OK;
     while (libpq != NULL) {
         int64_t held = mr_pg_held();
-        mr_status status = take_result(conn, result, libpq, shape, ret_error);
+        mr_status status = pg_conn_query_take_result(conn, result, libpq, shape, ret_error);
         limit->held_max += mr_pg_held() - held; /* ours, which has its own limit */
         PQclear(libpq);
         if (status == MR_ERR_PROTOCOL || conn->broken) {
@@ -297,13 +298,14 @@ static mr_status take_answer(struct mr_pg_conn *conn, struct mr_pg_limit *limit,
     return answer;
 }
 
-static mr_status ask(struct mr_pg_conn *conn, const char *command, const struct mr_pg_shape *shape,
-                     uint32_t limit_ms, struct mr_pg_result *result, struct mr_error *ret_error)
+static mr_status pg_conn_query_ask(struct mr_pg_conn *conn, const char *command,
+                                   const struct mr_pg_shape *shape, uint32_t limit_ms,
+                                   struct mr_pg_result *result, struct mr_error *ret_error)
 {
     struct mr_pg_limit limit = mr_pg_limit_begin(conn->stop_fd, limit_ms);
     PGresult *libpq;
     MR_TRY(mr_pg_run(conn, &limit, command, MR_PG_BY_ROW, &libpq, ret_error));
-    return take_answer(conn, &limit, result, libpq, shape, ret_error);
+    return pg_conn_query_take_answer(conn, &limit, result, libpq, shape, ret_error);
 }
 
 mr_status mr_pg_query(struct mr_pg_conn *conn, struct mr_text *command,
@@ -319,7 +321,7 @@ mr_status mr_pg_query_within(struct mr_pg_conn *conn, struct mr_text *command,
 {
     struct mr_pg_result *result = MR_NEW(struct mr_pg_result);
     result->columns = (uint32_t)strlen(shape->columns);
-    mr_status status = ask(conn, command->data, shape, limit_ms, result, ret_error);
+    mr_status status = pg_conn_query_ask(conn, command->data, shape, limit_ms, result, ret_error);
     mr_text_done(command);
     if (status != MR_OK) {
         mr_pg_result_free(result);
@@ -334,7 +336,7 @@ mr_status mr_pg_command(struct mr_pg_conn *conn, const char *command, uint32_t l
 {
     static const struct mr_pg_shape shape = {.about = "a change"};
     struct mr_pg_result none = {0};
-    return ask(conn, command, &shape, limit_ms, &none, ret_error);
+    return pg_conn_query_ask(conn, command, &shape, limit_ms, &none, ret_error);
 }
 
 mr_status mr_pg_ask(struct mr_pg_conn *conn, struct mr_text *command,
@@ -354,7 +356,8 @@ mr_status mr_pg_ask_rows(struct mr_pg_conn *conn, struct mr_text *command,
 {
     struct mr_pg_result row = {
         .columns = (uint32_t)strlen(shape->columns), .take = take, .context = context};
-    mr_status status = ask(conn, command->data, shape, MR_PG_ANSWER_MS, &row, ret_error);
+    mr_status status =
+        pg_conn_query_ask(conn, command->data, shape, MR_PG_ANSWER_MS, &row, ret_error);
     mr_text_done(command);
     free(row.bytes);
     free(row.at);

@@ -55,7 +55,8 @@ static const char *or_variable(const char *value, const char *variable)
     return value != NULL && value[0] != '\0' ? value : getenv(variable);
 }
 
-static const char *said(const PQconninfoOption *parsed, const char *name, const char *variable)
+static const char *pg_conn_trust_said(const PQconninfoOption *parsed, const char *name,
+                                      const char *variable)
 {
     return or_variable(mr_pg_conninfo_value(parsed, name), variable);
 }
@@ -74,7 +75,7 @@ static bool is_this_machine(const PQconninfoOption *parsed, const char *host, co
     }
     host = or_variable(host, "PGHOST");
     if (host == NULL || host[0] == '\0') {
-        return said(parsed, "service", "PGSERVICE") == NULL;
+        return pg_conn_trust_said(parsed, "service", "PGSERVICE") == NULL;
     }
     return host[0] == '/' || host[0] == '@' || is_loopback(host);
 }
@@ -84,7 +85,8 @@ static bool has_root_certificate(const PQconninfoOption *parsed)
     const char *home = getenv("HOME");
     char path[512];
     snprintf(path, sizeof(path), "%s/.postgresql/root.crt", home == NULL ? "" : home);
-    return said(parsed, "sslrootcert", "PGSSLROOTCERT") != NULL || access(path, R_OK) == 0;
+    return pg_conn_trust_said(parsed, "sslrootcert", "PGSSLROOTCERT") != NULL ||
+           access(path, R_OK) == 0;
 }
 
 static const char *system_certificates(void)
@@ -107,7 +109,7 @@ mr_status mr_pg_trust_choose(const PQconninfoOption *parsed, const char *host, c
     if (insecure_tls || is_this_machine(parsed, host, hostaddr)) {
         return MR_OK;
     }
-    const char *sslmode = said(parsed, "sslmode", "PGSSLMODE");
+    const char *sslmode = pg_conn_trust_said(parsed, "sslmode", "PGSSLMODE");
     if (sslmode == NULL || strcmp(sslmode, "verify-full") == 0) {
         ret_trust->sslmode = "verify-full";
         ret_trust->sslrootcert = has_root_certificate(parsed) ? NULL : system_certificates();
@@ -116,7 +118,7 @@ mr_status mr_pg_trust_choose(const PQconninfoOption *parsed, const char *host, c
     if (strcmp(sslmode, "verify-ca") == 0) {
         return MR_OK;
     }
-    const char *binding = said(parsed, "channel_binding", "PGCHANNELBINDING");
+    const char *binding = pg_conn_trust_said(parsed, "channel_binding", "PGCHANNELBINDING");
     if (strcmp(sslmode, "require") == 0 && (binding == NULL || strcmp(binding, "require") == 0)) {
         ret_trust->channel_binding = "require";
         return MR_OK;

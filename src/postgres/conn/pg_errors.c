@@ -65,8 +65,8 @@ static const struct {
     {"XX*|58*", NULL, MR_ERR_TRANSIENT, ""},
 };
 
-static mr_status classify(const char *sqlstate, const char *message, mr_status otherwise,
-                          const char **ret_remedy)
+static mr_status pg_errors_classify(const char *sqlstate, const char *message, mr_status otherwise,
+                                    const char **ret_remedy)
 {
     *ret_remedy = "";
     for (size_t i = 0; i < MR_ARRAY_LEN(by_code); i++) {
@@ -82,7 +82,7 @@ static mr_status classify(const char *sqlstate, const char *message, mr_status o
 
 mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const char **ret_remedy)
 {
-    return classify(sqlstate, message, MR_ERR_CONFIG, ret_remedy);
+    return pg_errors_classify(sqlstate, message, MR_ERR_CONFIG, ret_remedy);
 }
 
 /* What is said of a value's error: the code's name in PostgreSQL's appendix A, or its class'. First match wins. */
@@ -144,8 +144,8 @@ mr_status mr_pg_stream_error_classify(const char *sqlstate, const char *message,
             return MR_ERR_POISON;
         }
     }
-    mr_status status =
-        classify(sqlstate, message, is_of_change ? MR_ERR_POISON : MR_ERR_CONFIG, ret_remedy);
+    mr_status status = pg_errors_classify(sqlstate, message,
+                                          is_of_change ? MR_ERR_POISON : MR_ERR_CONFIG, ret_remedy);
     return strncmp(sqlstate, "22", 2) == 0 ? MR_ERR_POISON : status;
 }
 
@@ -204,5 +204,5 @@ mr_status mr_pg_connect_error_classify(const char *sqlstate, const char *message
             return by_text[i].status;
         }
     }
-    return classify(sqlstate, message, MR_ERR_TRANSIENT, ret_remedy);
+    return pg_errors_classify(sqlstate, message, MR_ERR_TRANSIENT, ret_remedy);
 }

@@ -123,8 +123,8 @@ static void check_slot_limit(struct mr_pg_reporter *to, int64_t limit_bytes, int
     }
 }
 
-static mr_status check_limits(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                              struct mr_pg_reporter *to, struct mr_error *ret_error)
+static mr_status pg_check_limits(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                                 struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"its limits", "nnnnnnn", 1, 1};
     const struct mr_pg_result *limits;
@@ -168,8 +168,8 @@ static void check_writes(const struct mr_pg_facts *facts, const char *name, bool
 }
 
 /* Amazon RDS gives the right to replicate by membership, not by the attribute. */
-static mr_status check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                            struct mr_pg_reporter *to, struct mr_error *ret_error)
+static mr_status pg_check_role(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                               struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the role", "bbbb", 1, 1};
     const struct mr_pg_result *role;
@@ -250,7 +250,7 @@ static mr_status check_standby_slots(struct mr_pg_conn *conn, const char *names,
     return MR_OK;
 }
 
-static void check_copies(const struct mr_pg_facts *facts, struct mr_pg_reporter *to)
+static void pg_check_copies(const struct mr_pg_facts *facts, struct mr_pg_reporter *to)
 {
     struct mr_slot_copy copies[MR_SLOT_COPIES_MAX];
     uint32_t count = 0;
@@ -292,7 +292,7 @@ static mr_status check_failover(struct mr_pg_conn *conn, const struct mr_pg_fact
                 : !has_failover           ? "lacks FAILOVER and will be given it at the start"
                 : is_copy                 ? "has FAILOVER; it was copied from another server"
                                           : "has FAILOVER");
-    check_copies(facts, to);
+    pg_check_copies(facts, to);
     return check_standby_slots(conn, standbys, to, ret_error);
 }
 
@@ -382,8 +382,8 @@ static void check_replication_connection(const struct mr_pg_facts *facts,
     }
 }
 
-static mr_status check_rules(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                             struct mr_pg_reporter *to, struct mr_error *ret_error)
+static mr_status pg_check_rules(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                                struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
     mr_pg_rules(facts, to);
     return MR_OK;
@@ -462,10 +462,10 @@ static const struct {
     {"connection", check_pgpool, false},
     {"server", mr_pg_rules_of_standby, false},
     {"encoding", check_encoding, false},
-    {"server", check_rules, false},
+    {"server", pg_check_rules, false},
     {"keys", mr_pg_rules_of_keys, false},
-    {"limits", check_limits, false},
-    {"role", check_role, false},
+    {"limits", pg_check_limits, false},
+    {"role", pg_check_role, false},
     {"slot \"%s\"", check_owner, true},
     {"slot \"%s\"", mr_pg_rules_of_load, true},
     {"publication \"%s\"", check_publication, false},
@@ -474,8 +474,8 @@ static const struct {
     {"failover", check_failover, false},
 };
 
-static void check_all(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
-                      const struct mr_checkpoint *stored, struct mr_pg_reporter *to)
+static void pg_check_all(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
+                         const struct mr_checkpoint *stored, struct mr_pg_reporter *to)
 {
     for (size_t i = 0; i < MR_ARRAY_LEN(checks); i++) {
         const struct mr_pg_source_options *options = facts->options;
@@ -507,7 +507,7 @@ void mr_pg_check(const struct mr_pg_source_options *options, const struct mr_che
         facts.slot_is_replaced = mr_pg_replaces_slot(options->copies);
         facts.slot_is_judged = true;
         facts.tables_are_known = mr_pg_stream_state_of(stored, options).tables_are_known;
-        check_all(conn, &facts, stored, &to);
+        pg_check_all(conn, &facts, stored, &to);
     } else {
         MR_FOUND_ERROR(&to, status, "%s", error.text);
     }

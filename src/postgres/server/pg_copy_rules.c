@@ -19,7 +19,7 @@ struct copy_rules {
 };
 
 /* Whose rows are read. */
-static struct mr_table_name leaf_of(const struct mr_pg_result *row)
+static struct mr_table_name pg_copy_rules_leaf_of(const struct mr_pg_result *row)
 {
     return (struct mr_table_name){.schema = mr_pg_result_value(row, 0, MR_COPIED_LEAF_SCHEMA),
                                   .table = mr_pg_result_value(row, 0, MR_COPIED_LEAF)};
@@ -28,7 +28,7 @@ static struct mr_table_name leaf_of(const struct mr_pg_result *row)
 /* Where nothing is copied before the stream, a connection of its own says that something is to be copied beside it. */
 static void rule_rights(const struct copy_rules *rules, const struct mr_pg_result *row)
 {
-    const struct mr_table_name leaf = leaf_of(row);
+    const struct mr_table_name leaf = pg_copy_rules_leaf_of(row);
     const char *role = mr_pg_user(rules->conn);
     bool is_sure = mr_pg_copies_rows(rules->options->copies);
     const char *instead = is_sure ? ", or set snapshot.mode = \"no_data\"" : "";
@@ -54,7 +54,7 @@ static void rule_rights(const struct copy_rules *rules, const struct mr_pg_resul
 /* The owner of one of them can have it do anything that the role which copies may do, and only read. */
 static void rule_called(const struct copy_rules *rules, const struct mr_pg_result *row)
 {
-    const struct mr_table_name leaf = leaf_of(row);
+    const struct mr_table_name leaf = pg_copy_rules_leaf_of(row);
     const char *role = mr_pg_user(rules->conn);
     const char *called = mr_pg_result_value(row, 0, MR_COPIED_CALLED);
     if (called == NULL || !mr_pg_result_true(row, 0, MR_COPIED_SCHEMA_USABLE) ||
@@ -160,12 +160,12 @@ static void planned_done(struct copy_rules *rules)
     free(rules->planned);
 }
 
-static mr_status rule_table(void *context, const struct mr_pg_result *row,
-                            struct mr_error *ret_error)
+static mr_status pg_copy_rule_table(void *context, const struct mr_pg_result *row,
+                                    struct mr_error *ret_error)
 {
     struct copy_rules *rules = context;
     const struct mr_pg_source_options *options = rules->options;
-    const struct mr_table_name leaf = leaf_of(row);
+    const struct mr_table_name leaf = pg_copy_rules_leaf_of(row);
     const struct mr_copy_where *where =
         mr_pg_where_of(options, mr_slice_of(mr_pg_result_value(row, 0, MR_COPIED_SCHEMA)),
                        mr_slice_of(mr_pg_result_value(row, 0, MR_COPIED_TABLE)),
@@ -207,7 +207,8 @@ static mr_status rule_tables(struct copy_rules *rules, int version, struct mr_er
     static const struct mr_pg_shape shape = {"the tables to copy", MR_COPIED_SHAPE, 0, UINT32_MAX};
     struct mr_text sql = {0};
     mr_sql_add_copied(&sql, rules->options, version);
-    mr_status status = mr_pg_ask_rows(rules->conn, &sql, &shape, rule_table, rules, ret_error);
+    mr_status status =
+        mr_pg_ask_rows(rules->conn, &sql, &shape, pg_copy_rule_table, rules, ret_error);
     for (uint32_t i = 0; i < rules->planned_count && status == MR_OK; i++) {
         status = rule_where(rules, &rules->planned[i], ret_error);
     }

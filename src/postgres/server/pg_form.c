@@ -89,8 +89,8 @@ static void add_parts(struct mr_text *sql, const struct mr_pg_form *form, const 
 }
 
 /* With the lock. */
-static void add_question(struct mr_text *sql, const struct mr_pg_form *form, int version,
-                         const struct mr_pg_source_options *options)
+static void pg_form_add_question(struct mr_text *sql, const struct mr_pg_form *form, int version,
+                                 const struct mr_pg_source_options *options)
 {
     mr_sql_format(sql,
                   "SELECT 0::bigint AS oid, NULL::name, NULL::name, 0::bigint, NULL::text,"
@@ -118,21 +118,21 @@ static bool take_publication(const struct mr_pg_result *rows, struct publication
     return true;
 }
 
-static const char *text_at(const struct mr_pg_result *rows, uint32_t row, uint32_t column)
+static const char *pg_form_text_at(const struct mr_pg_result *rows, uint32_t row, uint32_t column)
 {
     const char *text = mr_pg_result_value(rows, row, column);
     return text == NULL ? "" : text;
 }
 
 /* With the lock. */
-static void keep(struct mr_pg_form *form, const struct mr_pg_result *rows)
+static void pg_form_keep(struct mr_pg_form *form, const struct mr_pg_result *rows)
 {
     form->parts = MR_NEW_ARRAY(struct part, mr_pg_result_rows(rows));
     for (uint32_t row = 1; row < mr_pg_result_rows(rows); row++) {
         struct part *part = &form->parts[form->part_count++];
         part->oid = mr_pg_result_number(rows, row, OID);
         part->digest = mr_pg_result_number(rows, row, DIGEST);
-        snprintf(part->text, sizeof(part->text), "%s", text_at(rows, row, TEXT));
+        snprintf(part->text, sizeof(part->text), "%s", pg_form_text_at(rows, row, TEXT));
     }
     form->known = true;
     form->times++;
@@ -145,7 +145,7 @@ mr_status mr_pg_form_open(struct mr_pg_form *form, struct mr_pg_conn *conn,
     struct mr_text sql = {0};
     pthread_mutex_lock(&form->lock);
     bool known = form->known;
-    add_question(&sql, form, mr_pg_server_version(conn), options);
+    pg_form_add_question(&sql, form, mr_pg_server_version(conn), options);
     pthread_mutex_unlock(&form->lock);
     if (known) {
         mr_text_done(&sql);
@@ -154,7 +154,7 @@ mr_status mr_pg_form_open(struct mr_pg_form *form, struct mr_pg_conn *conn,
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &rows, ret_error));
     MR_HOLD(&form->lock);
     if (take_publication(rows, &form->publication)) {
-        keep(form, rows);
+        pg_form_keep(form, rows);
     }
     return MR_OK;
 }
@@ -170,8 +170,8 @@ void mr_pg_form_forget(struct mr_pg_form *form)
     form->refused = form->left_for = 0;
 }
 
-static void add_change(struct mr_text *changes, const char *format, ...) MR_PRINTF(2, 3);
-static void add_change(struct mr_text *changes, const char *format, ...)
+static void pg_form_add_change(struct mr_text *changes, const char *format, ...) MR_PRINTF(2, 3);
+static void pg_form_add_change(struct mr_text *changes, const char *format, ...)
 {
     char text[3 * TEXT_MAX];
     va_list args;
@@ -188,20 +188,20 @@ static void compare_publication(const struct mr_pg_form *form, const struct publ
     const struct publication *was = &form->publication;
     for (uint32_t i = 0; i < OPERATIONS; i++) {
         if (was->sends[i] && !now->sends[i]) {
-            add_change(changes, "no %s is sent any more", operation_names[i]);
+            pg_form_add_change(changes, "no %s is sent any more", operation_names[i]);
         }
     }
     if (was->via_root != now->via_root) {
-        add_change(changes, "partitions' rows come %s",
-                   now->via_root ? "by the root's name, and no more by their own"
-                                 : "by their own names, and no more by the root's");
+        pg_form_add_change(changes, "partitions' rows come %s",
+                           now->via_root ? "by the root's name, and no more by their own"
+                                         : "by their own names, and no more by the root's");
     }
     if (was->generated && !now->generated) {
-        add_change(changes, "no generated columns are sent any more");
+        pg_form_add_change(changes, "no generated columns are sent any more");
     }
 }
 
-static const struct part *part_of(const struct mr_pg_form *form, int64_t oid)
+static const struct part *pg_form_part_of(const struct mr_pg_form *form, int64_t oid)
 {
     for (uint32_t i = 0; i < form->part_count; i++) {
         if (form->parts[i].oid == oid) {
@@ -212,24 +212,24 @@ static const struct part *part_of(const struct mr_pg_form *form, int64_t oid)
 }
 
 /* Adds what a start would refuse, or set right, to `refused`. */
-static void compare_tables(const struct mr_pg_form *form, const struct mr_pg_result *rows,
-                           const struct mr_pg_source_options *options, struct mr_text *changes,
-                           struct mr_text *refused)
+static void pg_form_compare_tables(const struct mr_pg_form *form, const struct mr_pg_result *rows,
+                                   const struct mr_pg_source_options *options,
+                                   struct mr_text *changes, struct mr_text *refused)
 {
     uint32_t named = 0;
     for (uint32_t row = 1; row < mr_pg_result_rows(rows); row++) {
-        const struct mr_table_name table = {.schema = text_at(rows, row, SCHEMA),
-                                            .table = text_at(rows, row, TABLE)};
-        const struct part *was = part_of(form, mr_pg_result_number(rows, row, OID));
+        const struct mr_table_name table = {.schema = pg_form_text_at(rows, row, SCHEMA),
+                                            .table = pg_form_text_at(rows, row, TABLE)};
+        const struct part *was = pg_form_part_of(form, mr_pg_result_number(rows, row, OID));
         int64_t digest = mr_pg_result_number(rows, row, DIGEST);
         if (digest == (was == NULL ? 0 : was->digest) ||
             !mr_pg_table_listed(options, mr_slice_of(table.schema), mr_slice_of(table.table))) {
             continue;
         }
         if (named++ < NAMED_MAX) {
-            add_change(changes, "table %s.%s is sent with %s, and was with %s", table.schema,
-                       table.table, text_at(rows, row, TEXT),
-                       was == NULL ? "all rows and all columns" : was->text);
+            pg_form_add_change(changes, "table %s.%s is sent with %s, and was with %s",
+                               table.schema, table.table, pg_form_text_at(rows, row, TEXT),
+                               was == NULL ? "all rows and all columns" : was->text);
         }
         if (options->captured.alter_publication || mr_pg_published_of(options, &table) != NULL) {
             mr_text_format(refused, "%s.%s %lld ", table.schema, table.table, (long long)digest);
@@ -263,7 +263,7 @@ mr_status mr_pg_form_compare(struct mr_pg_form *form, struct mr_pg_conn *conn,
     MR_TEXT(refused);
     pthread_mutex_lock(&form->lock);
     uint32_t times = form->times;
-    add_question(&sql, form, mr_pg_server_version(conn), options);
+    pg_form_add_question(&sql, form, mr_pg_server_version(conn), options);
     pthread_mutex_unlock(&form->lock);
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &rows, ret_error));
     MR_HOLD(&form->lock);
@@ -271,7 +271,7 @@ mr_status mr_pg_form_compare(struct mr_pg_form *form, struct mr_pg_conn *conn,
         return MR_OK;
     }
     compare_publication(form, &now, ret_changes);
-    compare_tables(form, rows, options, ret_changes, &refused);
+    pg_form_compare_tables(form, rows, options, ret_changes, &refused);
     if (options->via_root && !now.via_root) {
         mr_text_string(&refused, "via_root");
     }

@@ -18,7 +18,8 @@ struct mr_pg_heartbeat {
 };
 
 /* PostgreSQL's own default path in place of our empty one: a query may name its table as in psql. */
-static mr_status query(const struct mr_pg_heartbeat *heartbeat, struct mr_error *ret_error)
+static mr_status pg_heartbeat_query(const struct mr_pg_heartbeat *heartbeat,
+                                    struct mr_error *ret_error)
 {
     MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     MR_TRY(mr_pg_connect(heartbeat->options.connection, false, heartbeat->ticker.stop_fd, &conn,
@@ -35,7 +36,7 @@ static void beat(struct mr_pg_heartbeat *heartbeat)
     const struct mr_pg_heartbeat_options *options = &heartbeat->options;
     if (options->query != NULL) {
         struct mr_error error = {0};
-        mr_status status = query(heartbeat, &error);
+        mr_status status = pg_heartbeat_query(heartbeat, &error);
         if (status == MR_AGAIN) {
             return; /* a stop */
         }
@@ -51,7 +52,7 @@ static void beat(struct mr_pg_heartbeat *heartbeat)
     }
 }
 
-static int tick(void *context)
+static int pg_heartbeat_tick(void *context)
 {
     struct mr_pg_heartbeat *heartbeat = context;
     if (heartbeat->options.has_stream(heartbeat->options.context)) {
@@ -64,7 +65,7 @@ struct mr_pg_heartbeat *mr_pg_heartbeat_new(const struct mr_pg_heartbeat_options
 {
     struct mr_pg_heartbeat *heartbeat = MR_NEW(struct mr_pg_heartbeat);
     heartbeat->options = *options;
-    mr_ticker_init(&heartbeat->ticker, "mr-heartbeat", tick, heartbeat);
+    mr_ticker_init(&heartbeat->ticker, "mr-heartbeat", pg_heartbeat_tick, heartbeat);
     return heartbeat;
 }
 

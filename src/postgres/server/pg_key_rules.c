@@ -17,7 +17,8 @@ enum { TABLES_MAX = 20 };
 
 /* Debezium has the primary key, else the first unique index without expressions, clustered ones first, with what it includes
  * (JdbcConnection.readPrimaryKeyOrUniqueIndexNames; the driver's getPrimaryKeys and getIndexInfo). */
-static void add_query(struct mr_text *sql, const struct mr_pg_source_options *options, int version)
+static void pg_key_rules_add_query(struct mr_text *sql, const struct mr_pg_source_options *options,
+                                   int version)
 {
     mr_text_string(sql, "SELECT k.nspname, k.relname, " NAMES_OF("k.ours") ", ");
     mr_text_string(sql, NAMES_OF("k.theirs") ", coalesce(" SORTED("k.ours") " = ");
@@ -74,7 +75,7 @@ mr_status mr_pg_rules_of_keys(struct mr_pg_conn *conn, const struct mr_pg_facts 
 {
     static const struct mr_pg_shape shape = {"the keys", "iiSSb", 0, UINT32_MAX};
     struct mr_text sql = {0};
-    add_query(&sql, facts->options, facts->version);
+    pg_key_rules_add_query(&sql, facts->options, facts->version);
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);

@@ -44,9 +44,10 @@ enum {
     " AND backend_xid IS NOT NULL AND usesysid IS NOT NULL AND pid <> pg_backend_pid())"           \
     " + (SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database())"
 
-static mr_status read_rows(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
-                           const char *fence_slot, struct mr_pg_move_view *view,
-                           bool *ret_has_fence, struct mr_error *ret_error)
+static mr_status pg_move_read_rows(struct mr_pg_conn *conn,
+                                   const struct mr_pg_source_options *options,
+                                   const char *fence_slot, struct mr_pg_move_view *view,
+                                   bool *ret_has_fence, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the state of the cluster", "bnnnnb", 1, 1};
     const struct mr_pg_result *result;
@@ -178,7 +179,7 @@ mr_status mr_pg_move_look(struct mr_pg_conn *conn, struct mr_pg_conn *stream,
     char fence_slot[FENCE_SLOT_SIZE];
     bool has_fence = false;
     snprintf(fence_slot, sizeof(fence_slot), FENCE_SLOT, stored->identity.moved.left);
-    MR_TRY(read_rows(conn, options, fence_slot, &view, &has_fence, ret_error));
+    MR_TRY(pg_move_read_rows(conn, options, fence_slot, &view, &has_fence, ret_error));
     MR_TRY(mr_pg_command(conn,
                          "SET default_transaction_read_only = off; SET synchronous_commit = local",
                          MR_PG_ANSWER_MS, ret_error));

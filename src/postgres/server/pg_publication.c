@@ -11,8 +11,9 @@ enum {
 
 /* Without its children: what inherits from a table by INHERITS is another table, which nobody listed, and where it has no replica
  * identity the application's own UPDATE of the table would fail (manual, "CREATE PUBLICATION": partitions belong to theirs in any case). */
-static void add_table(struct mr_text *sql, const struct mr_pg_source_options *options,
-                      const struct mr_table_name *table)
+static void pg_publication_add_table(struct mr_text *sql,
+                                     const struct mr_pg_source_options *options,
+                                     const struct mr_table_name *table)
 {
     const struct mr_published *published = mr_pg_published_of(options, table);
     mr_sql_format(sql, "TABLE ONLY %T", table);
@@ -52,7 +53,7 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
     const char *separator = " FOR ";
     for (uint32_t i = 0; i < options->captured.table_count; i++) {
         mr_text_string(sql, separator);
-        add_table(sql, options, &options->captured.tables[i]);
+        pg_publication_add_table(sql, options, &options->captured.tables[i]);
         separator = ", ";
     }
     for (uint32_t i = 0; i < options->captured.pattern_count; i++) {
@@ -72,7 +73,7 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
 static const char lock_timeout[] = "SET LOCAL lock_timeout = '10s'";
 static const char via_root[] = "publish_via_partition_root = true";
 
-static bool is_locked(mr_status status, const struct mr_error *error)
+static bool pg_publication_is_locked(mr_status status, const struct mr_error *error)
 {
     return status == MR_ERR_TRANSIENT && mr_error_is(error, "55P03");
 }
@@ -135,7 +136,8 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
                             " WHERE name = 'deadlock_timeout'")); /* in ms there */
     mr_status status;
     for (uint32_t tries = 0;
-         is_locked(status = create_once(conn, command, patience_ms, &error), &error); tries++) {
+         pg_publication_is_locked(status = create_once(conn, command, patience_ms, &error), &error);
+         tries++) {
         MR_TRY(log_held_up(conn, options, tries, &logged, ret_error));
         if (mr_wait_readable(mr_pg_stop_fd(conn), HELD_PAUSE_MS)) {
             return MR_AGAIN;
@@ -227,7 +229,7 @@ static mr_status draft_table(struct follow *follow, const struct mr_table_name *
 {
     struct mr_error error;
     MR_TEXT(added);
-    add_table(&added, follow->options, table);
+    pg_publication_add_table(&added, follow->options, table);
     mr_status status = mr_pg_commandf(follow->conn, MR_PG_ANSWER_MS, &error,
                                       "ALTER PUBLICATION \"millrace_draft_%s\" ADD %s",
                                       follow->options->slot, added.data);
@@ -345,8 +347,8 @@ static void add_comparison(struct mr_text *sql, const struct follow *follow)
 }
 
 /* The application's own UPDATE and DELETE fail. Where they do already, a start that refuses mends nothing. */
-static void rule_identity(struct follow *follow, const struct mr_pg_result *rows, uint32_t row,
-                          const struct mr_table_name *table)
+static void pg_publication_rule_identity(struct follow *follow, const struct mr_pg_result *rows,
+                                         uint32_t row, const struct mr_table_name *table)
 {
     const struct mr_pg_result *server = follow->facts->server;
     const char *lacks = mr_pg_result_value(rows, row, DRAFT_LACKS);
@@ -395,15 +397,15 @@ static void add_form(struct mr_text *text, const char *filter, const char *colum
                    columns);
 }
 
-static void add_change(struct mr_text *sql, const struct follow *follow,
-                       const struct mr_table_name *table, bool is_named)
+static void pg_publication_add_change(struct mr_text *sql, const struct follow *follow,
+                                      const struct mr_table_name *table, bool is_named)
 {
     const char *publication = follow->options->publication;
     if (is_named) {
         mr_sql_format(sql, "ALTER PUBLICATION %I DROP TABLE ONLY %T; ", publication, table);
     }
     mr_sql_format(sql, "ALTER PUBLICATION %I ADD ", publication);
-    add_table(sql, follow->options, table);
+    pg_publication_add_table(sql, follow->options, table);
     mr_text_string(sql, "; ");
 }
 
@@ -427,11 +429,11 @@ static void rule_difference(struct follow *follow, const struct mr_pg_result *ro
     if (follow->options->captured.alter_publication) {
         mr_text_format(&follow->altered, "%s%s.%s", follow->altered.len == 0 ? "" : ", ",
                        table->schema, table->table);
-        add_change(&follow->changes, follow, table, is_named);
+        pg_publication_add_change(&follow->changes, follow, table, is_named);
         MR_FOUND_OK(follow->to, "will be published with %s%s%s%s", wanted.data,
                     sent ? " (now: " : "", sent ? is.data : "", sent ? ")" : "");
     } else {
-        add_change(&follow->to->remedy, follow, table, is_named);
+        pg_publication_add_change(&follow->to->remedy, follow, table, is_named);
         mr_pg_remedy(follow->to, "in one transaction, or set publication.alter = true");
         MR_FOUND_ERROR(follow->to, MR_ERR_CONFIG,
                        "is to be published with %s, but publication \"%s\" sends %s of it",
@@ -439,13 +441,13 @@ static void rule_difference(struct follow *follow, const struct mr_pg_result *ro
     }
 }
 
-static void compare_tables(struct follow *follow, const struct mr_pg_result *rows)
+static void pg_publication_compare_tables(struct follow *follow, const struct mr_pg_result *rows)
 {
     for (uint32_t row = 0; row < mr_pg_result_rows(rows); row++) {
         const struct mr_table_name table = {.schema = mr_pg_result_value(rows, row, DRAFT_SCHEMA),
                                             .table = mr_pg_result_value(rows, row, DRAFT_TABLE)};
         mr_pg_about(follow->to, "table %T", &table);
-        rule_identity(follow, rows, row, &table);
+        pg_publication_rule_identity(follow, rows, row, &table);
         if (follow->exists) {
             rule_difference(follow, rows, row, &table);
         }
@@ -472,25 +474,25 @@ static void compare_root(struct follow *follow)
     }
 }
 
-static mr_status compare(struct follow *follow)
+static mr_status pg_publication_compare(struct follow *follow)
 {
     MR_TRY(draft(follow));
     struct mr_text sql = {0};
     const struct mr_pg_result *rows;
     add_comparison(&sql, follow);
     MR_TRY(mr_pg_ask(follow->conn, &sql, &draft_shape, &rows, follow->ret_error));
-    compare_tables(follow, rows);
+    pg_publication_compare_tables(follow, rows);
     return MR_OK;
 }
 
 static mr_status in_draft(struct follow *follow)
 {
     MR_TRY(mr_pg_command(follow->conn, "BEGIN", MR_PG_ANSWER_MS, follow->ret_error));
-    mr_status status = compare(follow);
+    mr_status status = pg_publication_compare(follow);
     bool good = status == MR_OK || status == MR_END;
     mr_status ended =
         mr_pg_command(follow->conn, "ROLLBACK", MR_PG_ANSWER_MS, good ? follow->ret_error : NULL);
-    if (ended == MR_OK && !good && is_locked(status, follow->ret_error)) {
+    if (ended == MR_OK && !good && pg_publication_is_locked(status, follow->ret_error)) {
         add_holder(follow->conn, follow->options, follow->ret_error);
     }
     return good ? ended : status;
@@ -502,7 +504,7 @@ static mr_status alter(struct follow *follow)
 {
     mr_status status = mr_pg_commandf(follow->conn, MR_PG_CHANGE_MS, follow->ret_error,
                                       "BEGIN; %s; %sCOMMIT", lock_timeout, follow->changes.data);
-    bool locked = status != MR_OK && is_locked(status, follow->ret_error);
+    bool locked = status != MR_OK && pg_publication_is_locked(status, follow->ret_error);
     if (status == MR_OK) {
         mr_log(MR_LOG_INFO, "publication_altered", "the publication was altered as configured",
                MR_LOG_STR("publication", follow->options->publication),

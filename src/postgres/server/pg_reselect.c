@@ -83,7 +83,7 @@ void mr_reselector_free(struct mr_reselector *reselector)
 
 /* ---- what is refused ---- */
 
-static struct rest *rest_of(struct mr_reselector *reselector, uint32_t oid)
+static struct rest *pg_reselect_rest_of(struct mr_reselector *reselector, uint32_t oid)
 {
     uint32_t oldest = 0;
     for (uint32_t i = 0; i < reselector->table_count; i++) {
@@ -131,7 +131,7 @@ static void table_refused(struct mr_reselector *reselector,
                           const struct mr_reselect_question *question, const struct mr_error *error)
 {
     const char *schema = question->names.data;
-    if (begin_rest(rest_of(reselector, question->oid))) {
+    if (begin_rest(pg_reselect_rest_of(reselector, question->oid))) {
         mr_log(MR_LOG_WARN, "reselect_refused",
                "values that updates did not touch can't be read again in this table now; its "
                "events have the placeholder until they can (columns.reselect)",
@@ -158,7 +158,7 @@ static bool is_of_table(const struct mr_error *error)
     return error->sqlstate[0] != '\0' && !mr_error_is(error, "57P*|08*|53*");
 }
 
-static void answered(struct mr_reselect_question *question, enum mr_reselected outcome)
+static void pg_reselect_answered(struct mr_reselect_question *question, enum mr_reselected outcome)
 {
     question->is_answered = true;
     question->outcome = outcome;
@@ -167,8 +167,8 @@ static void answered(struct mr_reselect_question *question, enum mr_reselected o
 /* ---- the connection ---- */
 
 /* As for chunks (copy/pg_chunks.c): a policy must not hide rows without a word, and each row comes by its key's index. */
-static mr_status set_settings(struct mr_reselector *reselector, const char *before,
-                              struct mr_error *ret_error)
+static mr_status pg_reselect_set_settings(struct mr_reselector *reselector, const char *before,
+                                          struct mr_error *ret_error)
 {
     MR_TEXT(settings);
     mr_text_format(
@@ -196,7 +196,7 @@ static mr_status open_connection(struct mr_reselector *reselector, struct mr_err
     reselector->has_commit_times =
         mr_pg_result_true(result, 0, 0) &&
         mr_pg_server_version(reselector->conn) >= COMMIT_TIMES_VERSION_MIN;
-    return set_settings(reselector, "", ret_error);
+    return pg_reselect_set_settings(reselector, "", ret_error);
 }
 
 /* ---- statements ---- */
@@ -226,12 +226,12 @@ static mr_status ask_key(struct mr_reselector *reselector,
         question->oid, schema, schema + strlen(schema) + 1);
 }
 
-static const char *next_name(const char *name)
+static const char *pg_reselect_next_name(const char *name)
 {
     return name + strlen(name) + 1;
 }
 
-static void add_value(struct mr_text *sql, const char *column, uint32_t bytes_max)
+static void pg_reselect_add_value(struct mr_text *sql, const char *column, uint32_t bytes_max)
 {
     mr_sql_format(sql, ", CASE WHEN octet_length(format('%%s', t.%I)) <= %u THEN t.%I END", column,
                   bytes_max, column);
@@ -245,8 +245,8 @@ static mr_status make_statement(struct mr_reselector *reselector,
     const struct mr_pg_result *key;
     MR_TRY(ask_key(reselector, question, &key, ret_error));
     const char *schema = question->names.data;
-    const char *table = next_name(schema);
-    const char *names = next_name(table);
+    const char *table = pg_reselect_next_name(schema);
+    const char *names = pg_reselect_next_name(table);
     bool is_root = mr_pg_result_rows(key) > 0 && mr_pg_result_value(key, 0, 0)[0] == 'p';
     mr_text_format(sql, "SELECT t.tableoid, t.xmin, ");
     mr_text_string(
@@ -257,15 +257,15 @@ static mr_status make_statement(struct mr_reselector *reselector,
                    " FROM pg_xact_commit_timestamp_origin(t.xmin) c) END");
     const char *name = names;
     for (uint32_t i = 0; i < question->key_count; i++) {
-        name = next_name(name);
+        name = pg_reselect_next_name(name);
     }
-    for (uint32_t i = 0; i < question->column_count; i++, name = next_name(name)) {
-        add_value(sql, name, MR_RESELECT_VALUES_MAX / question->column_count);
+    for (uint32_t i = 0; i < question->column_count; i++, name = pg_reselect_next_name(name)) {
+        pg_reselect_add_value(sql, name, MR_RESELECT_VALUES_MAX / question->column_count);
     }
     mr_sql_format(sql, " FROM %s%I.%I AS t", is_root ? "" : "ONLY ", schema, table);
     uint32_t found = 0;
     name = names;
-    for (uint32_t i = 0; i < question->key_count; i++, name = next_name(name)) {
+    for (uint32_t i = 0; i < question->key_count; i++, name = pg_reselect_next_name(name)) {
         for (uint32_t k = 0; k < mr_pg_result_rows(key); k++) {
             if (strcmp(mr_pg_result_value(key, k, 1), name) == 0) {
                 mr_sql_format(sql, "%s t.%I OPERATOR(%I.%s) $%u", i == 0 ? " WHERE" : " AND", name,
@@ -354,12 +354,13 @@ static void keep_values(struct mr_reselector *reselector, struct mr_reselect_que
 /* Columns of an answer, before the values. */
 enum { ROW_TABLE, ROW_XMIN, ROW_SAME_TIME, ROW_VALUES };
 
-static uint32_t number_of(mr_slice text)
+static uint32_t pg_reselect_number_of(mr_slice text)
 {
     return (uint32_t)strtoul((const char *)text.data, NULL, 10);
 }
 
-static void take_answer(void *context, uint32_t call, const struct mr_pg_call_answer *answer)
+static void pg_reselect_take_answer(void *context, uint32_t call,
+                                    const struct mr_pg_call_answer *answer)
 {
     struct mr_reselector *reselector = context;
     if (call == CALL_SNAPSHOT && answer->rows == 1) {
@@ -377,11 +378,11 @@ static void take_answer(void *context, uint32_t call, const struct mr_pg_call_an
         question->leaf = 0;
     } else {
         const mr_slice *row = answer->first;
-        bool is_same = number_of(row[ROW_XMIN]) == question->xid ||
+        bool is_same = pg_reselect_number_of(row[ROW_XMIN]) == question->xid ||
                        (!question->has_origin && row[ROW_SAME_TIME].data != NULL &&
                         row[ROW_SAME_TIME].data[0] == 't');
         question->outcome = is_same ? MR_RESELECTED_EXACT : MR_RESELECTED_LATER;
-        question->leaf = number_of(row[ROW_TABLE]);
+        question->leaf = pg_reselect_number_of(row[ROW_TABLE]);
         keep_values(reselector, question, row + ROW_VALUES);
     }
     question->is_read = true;
@@ -391,7 +392,7 @@ static void take_answer(void *context, uint32_t call, const struct mr_pg_call_an
 /* Whether the snapshot "xmin:xmax:xip,…" (pg_snapshot; of top-level transactions) sees the end of a transaction, of whose number the upper half
  * is not known: it is the last such number below the snapshot's end. A standby shows a transaction as ended before it sends it, and its list
  * is empty (pg_chunks.c, of_standby). */
-static bool sees(const char *snapshot, uint32_t xid)
+static bool pg_reselect_sees(const char *snapshot, uint32_t xid)
 {
     char *at;
     (void)strtoull(snapshot, &at, 10);
@@ -407,13 +408,13 @@ static bool sees(const char *snapshot, uint32_t xid)
     return true;
 }
 
-static void add_names(struct mr_text *sql, const struct mr_reselect_question *question)
+static void pg_reselect_add_names(struct mr_text *sql, const struct mr_reselect_question *question)
 {
     const char *schema = question->names.data;
-    const char *name = next_name(schema);
+    const char *name = pg_reselect_next_name(schema);
     mr_sql_format(sql, "%L, %L, ARRAY[", schema, name);
     for (uint32_t i = 0; i < question->key_count + question->column_count; i++) {
-        name = next_name(name);
+        name = pg_reselect_next_name(name);
         mr_sql_format(sql, i == 0 ? "%L" : ", %L", name);
     }
     mr_text_string(sql, "])");
@@ -478,7 +479,7 @@ static mr_status check_versions(struct mr_reselector *reselector, uint32_t count
         if (first == i && one->is_read && one->outcome == MR_RESELECTED_EXACT) {
             mr_text_format(&values, "%s(%u, %u::oid, %u::oid, ", values.len == 0 ? "" : ", ", i,
                            one->oid, one->leaf);
-            add_names(&values, one);
+            pg_reselect_add_names(&values, one);
         }
     }
     if (values.len == 0) {
@@ -512,12 +513,12 @@ static mr_status check_versions(struct mr_reselector *reselector, uint32_t count
 }
 
 /* Those that were read are answered, but for the transactions that the snapshot does not see; the number of these. */
-static uint32_t judge(struct mr_reselector *reselector, uint32_t count)
+static uint32_t pg_reselect_judge(struct mr_reselector *reselector, uint32_t count)
 {
     uint32_t unseen = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct mr_reselect_question *question = &reselector->questions[reselector->asked[i]];
-        bool is_seen = sees(reselector->snapshot, question->xid);
+        bool is_seen = pg_reselect_sees(reselector->snapshot, question->xid);
         unseen += !is_seen;
         if (question->is_read && is_seen) {
             bool is_large = false;
@@ -525,7 +526,7 @@ static uint32_t judge(struct mr_reselector *reselector, uint32_t count)
                  question->outcome < MR_RESELECTED_GONE && k < question->column_count; k++) {
                 is_large = is_large || question->parts[k].at == SIZE_MAX;
             }
-            answered(question, is_large ? MR_RESELECTED_LARGE : question->outcome);
+            pg_reselect_answered(question, is_large ? MR_RESELECTED_LARGE : question->outcome);
             table_came(reselector, question->oid);
         }
     }
@@ -561,7 +562,7 @@ static mr_status ask_round(struct mr_reselector *reselector, uint32_t count, int
             continue;
         }
         if (rests(reselector, question->oid) || question->key_count > KEY_MAX) {
-            answered(question, MR_RESELECTED_PASSED);
+            pg_reselect_answered(question, MR_RESELECTED_PASSED);
             continue;
         }
         mr_status status = find_statement(reselector, question, &number, ret_error);
@@ -571,7 +572,7 @@ static mr_status ask_round(struct mr_reselector *reselector, uint32_t count, int
         if (status != MR_OK) {
             MR_TRY(status == MR_ERR_CONFIG || is_of_table(ret_error) ? MR_OK : status);
             table_refused(reselector, question, ret_error);
-            answered(question, MR_RESELECTED_REFUSED);
+            pg_reselect_answered(question, MR_RESELECTED_REFUSED);
             continue;
         }
         question->is_read = false;
@@ -584,7 +585,7 @@ static mr_status ask_round(struct mr_reselector *reselector, uint32_t count, int
         row[0] = numbers[n][0];
         row[1] = numbers[n][1];
         const char *key = question->keys.data;
-        for (uint32_t k = 0; k < question->key_count; k++, key = next_name(key)) {
+        for (uint32_t k = 0; k < question->key_count; k++, key = pg_reselect_next_name(key)) {
             row[2 + k] = key;
         }
         calls[CALLS_BEFORE + n] = (struct mr_pg_call){
@@ -601,25 +602,25 @@ static mr_status ask_round(struct mr_reselector *reselector, uint32_t count, int
     free(reselector->snapshot);
     reselector->snapshot = NULL;
     mr_status status = mr_pg_pipeline(reselector->conn, calls, CALLS_BEFORE + asked_count,
-                                      (uint32_t)(limit_ms > 0 ? limit_ms : 1), take_answer,
-                                      reselector, &failed, ret_error);
+                                      (uint32_t)(limit_ms > 0 ? limit_ms : 1),
+                                      pg_reselect_take_answer, reselector, &failed, ret_error);
     if (status != MR_OK && status != MR_AGAIN && failed >= CALLS_BEFORE &&
         failed < CALLS_BEFORE + asked_count && is_of_table(ret_error)) {
         struct mr_reselect_question *question =
             &reselector->questions[asked[failed - CALLS_BEFORE]];
         struct mr_error reason = *ret_error;
         table_refused(reselector, question, &reason);
-        answered(question, MR_RESELECTED_REFUSED);
+        pg_reselect_answered(question, MR_RESELECTED_REFUSED);
         *ret_unseen = 1; /* the others are asked again */
-        return set_settings(reselector, "ROLLBACK; ", ret_error);
+        return pg_reselect_set_settings(reselector, "ROLLBACK; ", ret_error);
     }
     MR_TRY(status);
     if (reselector->snapshot == NULL) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server does not tell its snapshot");
     }
     MR_TRY(check_versions(reselector, asked_count, ret_error));
-    *ret_unseen += judge(reselector, asked_count);
-    return set_settings(reselector, "COMMIT; ", ret_error);
+    *ret_unseen += pg_reselect_judge(reselector, asked_count);
+    return pg_reselect_set_settings(reselector, "COMMIT; ", ret_error);
 }
 
 void mr_reselector_answer(struct mr_reselector *reselector, struct mr_reselect_question *questions,
@@ -649,9 +650,9 @@ void mr_reselector_answer(struct mr_reselector *reselector, struct mr_reselect_q
     }
     for (uint32_t i = 0; i < count && !(status == MR_OK && reselector->is_full); i++) {
         if (!questions[i].is_answered) {
-            answered(&questions[i], status == MR_FULL ? MR_RESELECTED_PASSED
-                                    : status == MR_OK ? MR_RESELECTED_LATE
-                                                      : MR_RESELECTED_REFUSED);
+            pg_reselect_answered(&questions[i], status == MR_FULL ? MR_RESELECTED_PASSED
+                                                : status == MR_OK ? MR_RESELECTED_LATE
+                                                                  : MR_RESELECTED_REFUSED);
         }
     }
 }

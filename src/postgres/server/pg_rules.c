@@ -20,8 +20,8 @@ struct rules {
     uint32_t added_count;
 };
 
-static mr_status read_all(struct mr_pg_conn *conn, struct mr_pg_facts *facts,
-                          struct mr_error *ret_error)
+static mr_status pg_rules_read_all(struct mr_pg_conn *conn, struct mr_pg_facts *facts,
+                                   struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = facts->options;
     const struct mr_pg_checked_options *checked = &options->checked;
@@ -66,7 +66,7 @@ mr_status mr_pg_facts_read(struct mr_pg_conn *conn, const struct mr_pg_source_op
                        "PostgreSQL %d is too old: millrace needs 14 or later; upgrade the server",
                        facts.version / 10000);
     }
-    mr_status status = read_all(conn, &facts, ret_error);
+    mr_status status = pg_rules_read_all(conn, &facts, ret_error);
     if (status != MR_OK) {
         mr_pg_facts_done(&facts);
         return status;
@@ -323,8 +323,8 @@ static void rule_missing_table(const struct rules *rules)
 
 /* Without an identity the application's own UPDATE and DELETE fail once the table is published. When it is published
  * already, a start that refuses mends nothing. */
-static void rule_identity(const struct rules *rules, const struct mr_table_name *table,
-                          bool has_key)
+static void pg_rule_identity(const struct rules *rules, const struct mr_table_name *table,
+                             bool has_key)
 {
     const struct mr_pg_result *server = rules->facts->server;
     bool matters = !mr_pg_publication_exists(rules->facts) ||
@@ -440,7 +440,8 @@ static void rule_unproven(const struct rules *rules, const char *column,
                      column);
 }
 
-static void rule_table(const struct rules *rules, uint32_t row, const struct mr_table_name *table)
+static void pg_rule_table(const struct rules *rules, uint32_t row,
+                          const struct mr_table_name *table)
 {
     const struct mr_pg_result *tables = rules->facts->tables;
     const char *kind = mr_pg_result_value(tables, row, MR_TABLE_KIND);
@@ -469,7 +470,7 @@ static void rule_table(const struct rules *rules, uint32_t row, const struct mr_
                     rules->goes_on ? ": changes made since it is not are missing, and stay so"
                                    : "");
     } else if (!has_identity(tables, row)) {
-        rule_identity(rules, table, mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY));
+        pg_rule_identity(rules, table, mr_pg_result_true(tables, row, MR_TABLE_HAS_KEY));
     } else if (lacks_identity(rules, row)) {
         rule_unsent(rules, row, table);
     } else if (unproven != NULL) {
@@ -487,7 +488,7 @@ static void rule_one_table(const struct rules *rules, uint32_t row)
 {
     const struct mr_table_name *table = &rules->options->captured.tables[row];
     mr_pg_about(rules->to, "table %T", table);
-    rule_table(rules, row, table);
+    pg_rule_table(rules, row, table);
     rule_partitions(rules, row);
 }
 

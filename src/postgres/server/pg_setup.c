@@ -21,8 +21,8 @@ struct setup {
     struct mr_error *ret_error;
 };
 
-static void take_finding(void *context, enum mr_finding_level level, mr_status status,
-                         const char *subject, const char *finding, const char *remedy)
+static void pg_setup_take_finding(void *context, enum mr_finding_level level, mr_status status,
+                                  const char *subject, const char *finding, const char *remedy)
 {
     struct setup *setup = context;
     if (level == MR_FINDING_ERROR && setup->status == MR_OK) {
@@ -84,7 +84,7 @@ mr_status mr_pg_may_adopt(const struct mr_pg_facts *facts, const struct mr_pg_st
     return MR_OK;
 }
 
-static mr_status adopt(struct setup *setup)
+static mr_status pg_setup_adopt(struct setup *setup)
 {
     const struct mr_pg_source_options *options = setup->options;
     if (setup->stream.is_known || !options->position_is_stored) {
@@ -110,7 +110,7 @@ static mr_status use_slot(struct setup *setup)
                        "slot \"%s\" is held by process %s of the server", setup->options->slot,
                        pid);
     }
-    MR_TRY(adopt(setup));
+    MR_TRY(pg_setup_adopt(setup));
     return set_failover(setup);
 }
 
@@ -443,7 +443,7 @@ mr_status mr_pg_setup(struct mr_pg_conn *conn, struct mr_pg_conn *desk,
                           .stream = *state,
                           .copy = ret_copy == NULL ? NULL : &copy,
                           .ret_error = ret_error};
-    setup.to = (struct mr_pg_reporter){.report = take_finding, .context = &setup};
+    setup.to = (struct mr_pg_reporter){.report = pg_setup_take_finding, .context = &setup};
     MR_ASSERT(conn != desk); /* one is read while the other is asked */
     MR_TRY(mr_pg_facts_read(desk, options, &facts, ret_error));
     facts.tables_are_known = state->tables_are_known;

@@ -217,8 +217,8 @@ enum column {
 };
 
 /* A standby has no position to write at; it replays. */
-static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
-                       const struct mr_pg_result **ret_result, struct mr_error *ret_error)
+static mr_status pg_slot_query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                               const struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the slot", "LSNNLBSBBSNNNLNNNNn", 1, 1};
     return mr_pg_askf(conn, &shape, ret_result, ret_error,
@@ -247,7 +247,7 @@ static mr_status query(const struct mr_pg_slot *slot, struct mr_pg_conn *conn,
                       slot->options.slot);
 }
 
-static uint64_t count_of(const struct mr_pg_result *result, enum column column)
+static uint64_t pg_slot_count_of(const struct mr_pg_result *result, enum column column)
 {
     int64_t number = mr_pg_result_number(result, 0, column);
     return number > 0 ? (uint64_t)number : 0;
@@ -259,15 +259,16 @@ static void take_cost(struct mr_slot_view *view, const struct mr_pg_result *resu
     struct mr_slot_cost *cost = &view->cost;
     uint64_t unconfirmed_bytes = distance(view->confirmed_lsn, view->server_lsn);
     cost->sent_lsn = mr_pg_result_lsn(result, 0, SENT);
-    cost->catalog_xmin_age = count_of(result, CATALOG_AGE);
-    cost->decoded_bytes = count_of(result, DECODED);
-    cost->spilled_bytes = count_of(result, SPILLED);
-    cost->spilled_transactions = count_of(result, SPILLED_TRANSACTIONS);
+    cost->catalog_xmin_age = pg_slot_count_of(result, CATALOG_AGE);
+    cost->decoded_bytes = pg_slot_count_of(result, DECODED);
+    cost->spilled_bytes = pg_slot_count_of(result, SPILLED);
+    cost->spilled_transactions = pg_slot_count_of(result, SPILLED_TRANSACTIONS);
     cost->held_bytes =
         view->retained_bytes > unconfirmed_bytes ? view->retained_bytes - unconfirmed_bytes : 0;
 }
 
-static void take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result, bool is_standby)
+static void pg_slot_take_result(struct mr_pg_slot *slot, const struct mr_pg_result *result,
+                                bool is_standby)
 {
     struct mr_slot_view *now = &slot->now;
     int64_t retained = mr_pg_result_number(result, 0, RETAINED_BYTES);
@@ -385,8 +386,8 @@ static mr_status look_at_walsender(struct mr_pg_slot *slot, struct mr_pg_conn *c
                                : MR_OK;
 }
 
-static mr_status look_at_tables(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
-                                struct mr_error *ret_error)
+static mr_status pg_slot_look_at_tables(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
+                                        struct mr_error *ret_error)
 {
     struct mr_slot_cost *cost = &slot->now.cost;
     cost->others[0] = cost->dead_catalogs[0] = '\0';
@@ -411,7 +412,7 @@ static void look_at_cpu(struct mr_pg_slot *slot, const struct mr_pg_conn *conn, 
     slot->cpu.seconds = seconds;
 }
 
-static void publish(struct mr_pg_slot *slot)
+static void pg_slot_publish(struct mr_pg_slot *slot)
 {
     MR_HOLD(&slot->lock);
     slot->view = slot->now;
@@ -434,28 +435,28 @@ static void look_at_copies(struct mr_pg_slot *slot)
     }
     if (mr_pg_look_at_copies(&hasty, slot->options.slot, slot->ticker.stop_fd, slot->now.copies,
                              &slot->now.copy_count) == MR_OK) {
-        publish(slot);
+        pg_slot_publish(slot);
     }
 }
 
 /* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
-static mr_status look(struct mr_pg_slot *slot, int64_t now_ns, struct mr_error *ret_error)
+static mr_status pg_slot_look(struct mr_pg_slot *slot, int64_t now_ns, struct mr_error *ret_error)
 {
     MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
     const struct mr_pg_result *result;
     MR_TRY(mr_pg_connect(slot->options.connection, false, slot->ticker.stop_fd, &conn, ret_error));
-    MR_TRY(query(slot, conn, &result, ret_error));
+    MR_TRY(pg_slot_query(slot, conn, &result, ret_error));
     int64_t pid = mr_pg_result_number(result, 0, PID);
     int64_t xid = mr_pg_result_number(result, 0, CATALOG_XMIN);
     look_at_cpu(slot, conn, pid, mr_pg_result_number(result, 0, BEGAN));
-    take_result(slot, result, mr_pg_is_standby(conn));
+    pg_slot_take_result(slot, result, mr_pg_is_standby(conn));
     if (slot->now.active && !slot->now.is_standby) {
         atomic_store(&slot->seen.primary_ns, now_ns);
     }
     MR_TRY(look_for_holder(slot, conn, ret_error));
     MR_TRY(look_who_keeps(slot, conn, xid, ret_error));
     MR_TRY(look_at_walsender(slot, conn, pid, ret_error));
-    MR_TRY(look_at_tables(slot, conn, ret_error));
+    MR_TRY(pg_slot_look_at_tables(slot, conn, ret_error));
     if (slot->guest != NULL) {
         slot->guest(slot->guest_context, conn);
     }
@@ -501,20 +502,20 @@ static void set_rest(struct mr_pg_slot *slot, int64_t since_ns)
     slot->received_then = since_ns == 0 ? slot->received : slot->received_then;
 }
 
-static int tick(void *context)
+static int pg_slot_tick(void *context)
 {
     struct mr_pg_slot *slot = context;
     struct mr_error error = {0};
     int64_t now_ns = mr_monotonic_ns();
     set_rest(slot, 0);
-    mr_status status = look(slot, now_ns, &error);
+    mr_status status = pg_slot_look(slot, now_ns, &error);
     if (status == MR_OK) {
         slot->failed = 0;
     } else if (status != MR_AGAIN) {
         slot->still = 0;
         look_failed(slot, now_ns, &error);
     }
-    publish(slot);
+    pg_slot_publish(slot);
     if (status != MR_AGAIN) {
         look_at_copies(slot); /* the primary may be away alone */
     }
@@ -550,7 +551,7 @@ struct mr_pg_slot *mr_pg_slot_new(const struct mr_pg_slot_options *options)
 {
     struct mr_pg_slot *slot = MR_NEW(struct mr_pg_slot);
     slot->options = *options;
-    mr_ticker_init(&slot->ticker, "mr-slot", tick, slot);
+    mr_ticker_init(&slot->ticker, "mr-slot", pg_slot_tick, slot);
     pthread_mutex_init(&slot->lock, NULL);
     return slot;
 }

@@ -8,7 +8,7 @@ enum { MIB = 1024 * 1024 };
 #define SECOND INT64_C(1000000000)
 
 /* A look at a slot that is not confirmed and does not move. */
-static void add(struct mr_forecast *forecast, int64_t time_ns, int64_t safe_bytes)
+static void pg_slot_test_add(struct mr_forecast *forecast, int64_t time_ns, int64_t safe_bytes)
 {
     int64_t written = INT64_C(100000) * MIB - safe_bytes;
     mr_forecast_add(forecast, &(struct mr_forecast_sample){.time_ns = time_ns,
@@ -19,8 +19,8 @@ static void add(struct mr_forecast *forecast, int64_t time_ns, int64_t safe_byte
 }
 
 /* A look at a slot with `limit` bytes that may be kept. */
-static void look(struct mr_forecast *forecast, int64_t time_s, int64_t server, int64_t confirmed,
-                 int64_t restart)
+static void pg_slot_test_look(struct mr_forecast *forecast, int64_t time_s, int64_t server,
+                              int64_t confirmed, int64_t restart)
 {
     int64_t limit = INT64_C(64) * MIB;
     mr_forecast_add(forecast, &(struct mr_forecast_sample){.time_ns = time_s * SECOND,
@@ -36,10 +36,10 @@ static void test_forecast_of_a_delivered_burst(void **state)
     (void)state;
     struct mr_forecast forecast = {0};
     int64_t burst = INT64_C(60) * MIB;
-    look(&forecast, 0, MIB, MIB, MIB);
-    look(&forecast, 10, MIB, MIB, MIB);
+    pg_slot_test_look(&forecast, 0, MIB, MIB, MIB);
+    pg_slot_test_look(&forecast, 10, MIB, MIB, MIB);
     for (int i = 2; i < 30; i++) {
-        look(&forecast, i * INT64_C(10), MIB + burst, MIB + burst, MIB);
+        pg_slot_test_look(&forecast, i * INT64_C(10), MIB + burst, MIB + burst, MIB);
         assert_true(isinf(mr_forecast_seconds(&forecast, i * 10 * SECOND)));
         assert_true(isinf(mr_forecast_seconds(&forecast, (i * 10 + 9) * SECOND)));
     }
@@ -52,7 +52,8 @@ static void test_forecast_of_a_steady_stream(void **state)
     struct mr_forecast forecast = {0};
     for (int i = 0; i < 60; i++) {
         int64_t server = (i + 1) * INT64_C(10) * MIB;
-        look(&forecast, i * INT64_C(10), server, server - MIB / 2, server / (20 * MIB) * 20 * MIB);
+        pg_slot_test_look(&forecast, i * INT64_C(10), server, server - MIB / 2,
+                          server / (20 * MIB) * 20 * MIB);
         assert_true(isinf(mr_forecast_seconds(&forecast, i * 10 * SECOND)));
     }
 }
@@ -64,7 +65,7 @@ static void test_forecast_of_a_slot_that_is_held(void **state)
     struct mr_forecast forecast = {0};
     for (int i = 0; i <= 6; i++) {
         int64_t server = (i + 1) * INT64_C(2) * MIB;
-        look(&forecast, i * INT64_C(10), server, server, MIB);
+        pg_slot_test_look(&forecast, i * INT64_C(10), server, server, MIB);
     }
     /* 13 MiB are kept of 64; 12 MiB a minute. */
     assert_true(fabs(mr_forecast_seconds(&forecast, 60 * SECOND) - 51.0 / 12 * 60) < 1e-6);
@@ -77,8 +78,8 @@ static void test_forecast_of_a_writer_that_pauses(void **state)
     struct mr_forecast lagging = {0}, held = {0};
     for (int64_t s = 0; s <= 150; s++) {
         int64_t server = (1 + s / 12) * 4 * MIB;
-        look(&lagging, s, server, MIB, MIB);
-        look(&held, s, server, server, MIB);
+        pg_slot_test_look(&lagging, s, server, MIB, MIB);
+        pg_slot_test_look(&held, s, server, server, MIB);
         double left = mr_forecast_seconds(&lagging, s * SECOND);
         assert_true(s < 12 || isfinite(left));
         assert_true(s < 60 || isfinite(mr_forecast_seconds(&held, s * SECOND)));
@@ -108,10 +109,10 @@ static void test_forecast_of_a_backlog_that_shrinks(void **state)
 {
     (void)state;
     struct mr_forecast forecast = {0};
-    look(&forecast, 0, MIB, MIB, MIB);
-    look(&forecast, 10, INT64_C(41) * MIB, MIB, MIB);
+    pg_slot_test_look(&forecast, 0, MIB, MIB, MIB);
+    pg_slot_test_look(&forecast, 10, INT64_C(41) * MIB, MIB, MIB);
     assert_true(isfinite(mr_forecast_seconds(&forecast, 10 * SECOND)));
-    look(&forecast, 20, INT64_C(42) * MIB, INT64_C(20) * MIB, MIB);
+    pg_slot_test_look(&forecast, 20, INT64_C(42) * MIB, INT64_C(20) * MIB, MIB);
     assert_true(isinf(mr_forecast_seconds(&forecast, 20 * SECOND)));
 }
 
@@ -120,7 +121,7 @@ static void test_forecast_needs_two_samples(void **state)
     (void)state;
     struct mr_forecast forecast = {0};
     assert_true(isinf(mr_forecast_seconds(&forecast, 0)));
-    add(&forecast, 10 * SECOND, 100 * MIB);
+    pg_slot_test_add(&forecast, 10 * SECOND, 100 * MIB);
     assert_true(isinf(mr_forecast_seconds(&forecast, 10 * SECOND)));
 }
 
@@ -130,7 +131,7 @@ static void test_forecast_is_the_rest_by_the_rate(void **state)
     struct mr_forecast forecast = {0};
     /* 1 MiB a second; 70 MiB are left. */
     for (int i = 0; i <= 3; i++) {
-        add(&forecast, i * 10 * SECOND, INT64_C(100) * MIB - INT64_C(10) * i * MIB);
+        pg_slot_test_add(&forecast, i * 10 * SECOND, INT64_C(100) * MIB - INT64_C(10) * i * MIB);
     }
     assert_true(fabs(mr_forecast_seconds(&forecast, 30 * SECOND) - 70) < 1e-6);
     /* Time goes on between two looks. */
@@ -145,11 +146,11 @@ static void test_forecast_looks_at_the_last_minute_only(void **state)
     int64_t safe = INT64_C(10000) * MIB;
     /* A fast hour, then a slow one: more samples than are kept, too. */
     for (int i = 0; i < 360; i++) {
-        add(&forecast, i * 10 * SECOND, safe);
+        pg_slot_test_add(&forecast, i * 10 * SECOND, safe);
         safe -= INT64_C(20) * MIB;
     }
     for (int i = 360; i < 400; i++) {
-        add(&forecast, i * 10 * SECOND, safe);
+        pg_slot_test_add(&forecast, i * 10 * SECOND, safe);
         safe -= INT64_C(10) * 1024;
     }
     double left = (double)(safe + INT64_C(10) * 1024) / 1024;
@@ -160,10 +161,10 @@ static void test_forecast_is_infinite_when_safe_bytes_grow_or_stay(void **state)
 {
     (void)state;
     struct mr_forecast forecast = {0};
-    add(&forecast, 0, MIB);
-    add(&forecast, 10 * SECOND, MIB);
+    pg_slot_test_add(&forecast, 0, MIB);
+    pg_slot_test_add(&forecast, 10 * SECOND, MIB);
     assert_true(isinf(mr_forecast_seconds(&forecast, 10 * SECOND)));
-    add(&forecast, 20 * SECOND, 2 * MIB);
+    pg_slot_test_add(&forecast, 20 * SECOND, 2 * MIB);
     assert_true(isinf(mr_forecast_seconds(&forecast, 20 * SECOND)));
 }
 
@@ -171,8 +172,8 @@ static void test_forecast_is_zero_when_nothing_is_left(void **state)
 {
     (void)state;
     struct mr_forecast forecast = {0};
-    add(&forecast, 0, MIB);
-    add(&forecast, 10 * SECOND, -MIB);
+    pg_slot_test_add(&forecast, 0, MIB);
+    pg_slot_test_add(&forecast, 10 * SECOND, -MIB);
     assert_true(mr_forecast_seconds(&forecast, 10 * SECOND) == 0);
 }
 

@@ -42,8 +42,8 @@ static mr_status read_end(struct mr_pg_conn *conn, mr_lsn *ret_end, struct mr_er
 }
 
 /* A stream from `start`. The slot may still be that of the one before. */
-static mr_status begin_stream(const struct search *search, mr_lsn start, mr_lsn *ret_end,
-                              struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
+static mr_status pg_unsent_begin_stream(const struct search *search, mr_lsn start, mr_lsn *ret_end,
+                                        struct mr_pg_conn **ret_conn, struct mr_error *ret_error)
 {
     const struct mr_pg_source_options *options = search->options;
     for (;;) {
@@ -105,7 +105,7 @@ static mr_status try_from(const struct search *search, mr_lsn start, bool *ret_f
                           mr_lsn *ret_end, struct mr_error *ret_error)
 {
     MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
-    MR_TRY(begin_stream(search, start, ret_end, &conn, ret_error));
+    MR_TRY(pg_unsent_begin_stream(search, start, ret_end, &conn, ret_error));
     mr_status status = follow_stream(search, conn, *ret_end, ret_error);
     *ret_fails = status == MR_END;
     return status == MR_END ? MR_OK : status;

@@ -6,7 +6,7 @@
 
 #include "testing/test.h"
 
-static struct mr_flame *flame_of(const char *before, const char *after)
+static struct mr_flame *flame_test_flame_of(const char *before, const char *after)
 {
     struct mr_flame *flame = mr_flame_new();
     assert_int_equal(mr_flame_add_folded(flame, MR_FLAME_BEFORE, before, strlen(before)), 0);
@@ -19,7 +19,7 @@ static struct mr_flame *flame_of(const char *before, const char *after)
 static void test_folded_round_trip_merges_and_sorts(void **state)
 {
     (void)state;
-    struct mr_flame *flame = flame_of("t;b 2\nt;a;c 3\n\nt;b 4\r\nt 1", NULL);
+    struct mr_flame *flame = flame_test_flame_of("t;b 2\nt;a;c 3\n\nt;b 4\r\nt 1", NULL);
     assert_int_equal(mr_flame_total(flame, MR_FLAME_BEFORE), 10);
     char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
     assert_string_equal(folded, "t 1\nt;a;c 3\nt;b 6\n");
@@ -79,7 +79,7 @@ static char *svg_of(const struct mr_flame *flame, struct mr_flame_drawing drawin
     return mr_flame_svg(flame, &drawing, NULL);
 }
 
-static void assert_has(const char *text, const char *part)
+static void flame_test_assert_has(const char *text, const char *part)
 {
     if (strstr(text, part) == NULL) {
         fail_msg("\"%s\" is missing in:\n%s", part, text);
@@ -96,19 +96,19 @@ static void assert_has_not(const char *text, const char *part)
 static void test_svg_escapes_everything_from_outside(void **state)
 {
     (void)state;
-    struct mr_flame *flame =
-        flame_of("<script>alert(1)</script>;\"x\" onload='y'&]]> \x01\xff\xef\xbf\xbe 5", NULL);
+    struct mr_flame *flame = flame_test_flame_of(
+        "<script>alert(1)</script>;\"x\" onload='y'&]]> \x01\xff\xef\xbf\xbe 5", NULL);
     char *svg = svg_of(
         flame, (struct mr_flame_drawing){
                    .title = "</title><a&\"'", .subtitle = "<b>", .unit = "<u>", .search = "\"<q>"});
     assert_has_not(svg, "<script>alert");
-    assert_has(svg, "&lt;script&gt;alert(1)&lt;/script&gt;");
-    assert_has(svg,
-               "&quot;x&quot; onload=&#39;y&#39;&amp;]]&gt; \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
-    assert_has(svg, "&lt;/title&gt;&lt;a&amp;&quot;&#39;");
-    assert_has(svg, "&lt;b&gt;");
-    assert_has(svg, "&lt;u&gt;");
-    assert_has(svg, "data-search=\"&quot;&lt;q&gt;\"");
+    flame_test_assert_has(svg, "&lt;script&gt;alert(1)&lt;/script&gt;");
+    flame_test_assert_has(
+        svg, "&quot;x&quot; onload=&#39;y&#39;&amp;]]&gt; \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    flame_test_assert_has(svg, "&lt;/title&gt;&lt;a&amp;&quot;&#39;");
+    flame_test_assert_has(svg, "&lt;b&gt;");
+    flame_test_assert_has(svg, "&lt;u&gt;");
+    flame_test_assert_has(svg, "data-search=\"&quot;&lt;q&gt;\"");
     assert_has_not(svg, "\x01");
     free(svg);
     mr_flame_free(flame);
@@ -117,22 +117,24 @@ static void test_svg_escapes_everything_from_outside(void **state)
 static void test_svg_frames_widths_and_tooltips(void **state)
 {
     (void)state;
-    struct mr_flame *flame = flame_of("mr-source;mr_encode_change 30\nmr-source;PQgetCopyData "
-                                      "[libpq.so.5] 69\nmr-source;tiny 1\n",
-                                      NULL);
+    struct mr_flame *flame =
+        flame_test_flame_of("mr-source;mr_encode_change 30\nmr-source;PQgetCopyData "
+                            "[libpq.so.5] 69\nmr-source;tiny 1\n",
+                            NULL);
     char *svg = svg_of(flame, (struct mr_flame_drawing){.width = 1020, .min_width = 12});
-    assert_has(svg, "width=\"1020\"");
-    assert_has(svg,
-               "data-b=\"0\" data-n=\"69\" data-d=\"2\" data-f=\"PQgetCopyData [libpq.so.5]\"");
-    assert_has(svg, "<title>mr_encode_change (30 samples, 30.00 %, itself 30.00 %; stage encode)");
-    assert_has(svg, "x=\"700.00\" y=\"58\" width=\"300.00\"");
+    flame_test_assert_has(svg, "width=\"1020\"");
+    flame_test_assert_has(
+        svg, "data-b=\"0\" data-n=\"69\" data-d=\"2\" data-f=\"PQgetCopyData [libpq.so.5]\"");
+    flame_test_assert_has(
+        svg, "<title>mr_encode_change (30 samples, 30.00 %, itself 30.00 %; stage encode)");
+    flame_test_assert_has(svg, "x=\"700.00\" y=\"58\" width=\"300.00\"");
     assert_has_not(svg, "tiny"); /* 10 pixels */
-    assert_has(svg, "encode 30.0 %");
-    assert_has(svg, "receive 70.0 %");
+    flame_test_assert_has(svg, "encode 30.0 %");
+    flame_test_assert_has(svg, "receive 70.0 %");
     free(svg);
     svg = svg_of(flame, (struct mr_flame_drawing){.inverted = true, .width = 1});
-    assert_has(svg, "width=\"300\"");
-    assert_has(svg, "y=\"90\""); /* the deepest row, below the root's and the thread's */
+    flame_test_assert_has(svg, "width=\"300\"");
+    flame_test_assert_has(svg, "y=\"90\""); /* the deepest row, below the root's and the thread's */
     free(svg);
     mr_flame_free(flame);
 }
@@ -142,10 +144,10 @@ static void test_svg_of_nothing_is_a_picture(void **state)
     (void)state;
     struct mr_flame *flame = mr_flame_new();
     char *svg = svg_of(flame, (struct mr_flame_drawing){0});
-    assert_has(svg, "no samples");
-    assert_has(svg, "@media(prefers-color-scheme:dark){#ground{fill:#182028}");
-    assert_has(svg, "<rect id=\"ground\"");
-    assert_has(svg, "</svg>");
+    flame_test_assert_has(svg, "no samples");
+    flame_test_assert_has(svg, "@media(prefers-color-scheme:dark){#ground{fill:#182028}");
+    flame_test_assert_has(svg, "<rect id=\"ground\"");
+    flame_test_assert_has(svg, "</svg>");
     free(svg);
     mr_flame_free(flame);
 }
@@ -154,16 +156,17 @@ static void test_difference_is_of_shares(void **state)
 {
     (void)state;
     /* Twice the samples and the same shares but for 20 points. */
-    struct mr_flame *flame =
-        flame_of("t;same 50\nt;less 30\nt;more 20\n", "t;same 100\nt;less 20\nt;more 80\n");
+    struct mr_flame *flame = flame_test_flame_of("t;same 50\nt;less 30\nt;more 20\n",
+                                                 "t;same 100\nt;less 20\nt;more 80\n");
     char *svg = svg_of(
         flame, (struct mr_flame_drawing){.colour = MR_FLAME_BY_CHANGE, .side = MR_FLAME_AFTER});
-    assert_has(svg, "change +20.00 points)</title><rect x=\"128.00\" y=\"58\" width=\"472.00\" "
-                    "height=\"15\" fill=\"rgb(255,60,60)\"");
-    assert_has(svg, "change -20.00 points");
-    assert_has(svg, "fill=\"rgb(60,60,255)\"");
-    assert_has(svg, "change +0.00 points");
-    assert_has(svg, "rgb(240,240,240)");
+    flame_test_assert_has(
+        svg, "change +20.00 points)</title><rect x=\"128.00\" y=\"58\" width=\"472.00\" "
+             "height=\"15\" fill=\"rgb(255,60,60)\"");
+    flame_test_assert_has(svg, "change -20.00 points");
+    flame_test_assert_has(svg, "fill=\"rgb(60,60,255)\"");
+    flame_test_assert_has(svg, "change +0.00 points");
+    flame_test_assert_has(svg, "rgb(240,240,240)");
     free(svg);
     mr_flame_free(flame);
 }
@@ -172,14 +175,16 @@ static void test_difference_is_of_rows_where_they_are_known(void **state)
 {
     (void)state;
     /* Twice the samples for twice the rows: the same, and 5 of 10 more a row of one function. Shares would move the other. */
-    struct mr_flame *flame = flame_of("t;same 50\nt;more 50\n", "t;same 100\nt;more 200\n");
+    struct mr_flame *flame =
+        flame_test_flame_of("t;same 50\nt;more 50\n", "t;same 100\nt;more 200\n");
     struct mr_flame_drawing drawing = {
         .colour = MR_FLAME_BY_CHANGE, .side = MR_FLAME_AFTER, .rows = {1000, 2000}};
     char *svg = svg_of(flame, drawing);
-    assert_has(svg, "same (100 samples, 33.33 %, itself 33.33 %; 50.00, before 50.00 in 1000 rows, "
-                    "+0.00 % of all before)");
-    assert_has(svg, "100.00, before 50.00 in 1000 rows, +50.00 % of all before)");
-    assert_has(svg, "of a row; full colour");
+    flame_test_assert_has(
+        svg, "same (100 samples, 33.33 %, itself 33.33 %; 50.00, before 50.00 in 1000 rows, "
+             "+0.00 % of all before)");
+    flame_test_assert_has(svg, "100.00, before 50.00 in 1000 rows, +50.00 % of all before)");
+    flame_test_assert_has(svg, "of a row; full colour");
     free(svg);
     mr_flame_free(flame);
 }
@@ -188,7 +193,8 @@ static void test_difference_is_of_rows_where_they_are_known(void **state)
 static void test_labels_of_the_legend_do_not_overlap(void **state)
 {
     (void)state;
-    struct mr_flame *flame = flame_of("mr-http;x 1\nmr-profiler;x 1\nx;[acknowledge] 98\n", NULL);
+    struct mr_flame *flame =
+        flame_test_flame_of("mr-http;x 1\nmr-profiler;x 1\nx;[acknowledge] 98\n", NULL);
     for (unsigned width = 300; width <= 2100; width += 300) {
         char *svg = svg_of(flame, (struct mr_flame_drawing){.width = width});
         unsigned labels = 0, line = 0, end = 0;
@@ -215,11 +221,11 @@ static void test_labels_of_the_legend_do_not_overlap(void **state)
 static void test_what_a_compiler_adds_to_names_is_left_out(void **state)
 {
     (void)state;
-    struct mr_flame *flame =
-        flame_of("mr-sink;kafka_poll.constprop.0;produce.isra.0 1\nmr-sink;kafka_poll;produce 2\n"
-                 "mr-sink;kafka_poll.part.1.isra.0.cold;produce.lto_priv.12 [millrace] 4\n"
-                 "t;a.b.1;.cold;1.5;f.cold.2 [x.so] 8\n",
-                 NULL);
+    struct mr_flame *flame = flame_test_flame_of(
+        "mr-sink;kafka_poll.constprop.0;produce.isra.0 1\nmr-sink;kafka_poll;produce 2\n"
+        "mr-sink;kafka_poll.part.1.isra.0.cold;produce.lto_priv.12 [millrace] 4\n"
+        "t;a.b.1;.cold;1.5;f.cold.2 [x.so] 8\n",
+        NULL);
     char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
     assert_string_equal(folded, "mr-sink;kafka_poll;produce 3\n"
                                 "mr-sink;kafka_poll;produce [millrace] 4\n"
@@ -267,7 +273,7 @@ static void test_stage_is_the_deepest_that_is_named(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         char line[200];
         snprintf(line, sizeof(line), "%s 3", cases[i].stack);
-        struct mr_flame *flame = flame_of(line, NULL);
+        struct mr_flame *flame = flame_test_flame_of(line, NULL);
         uint64_t values[MR_STAGES];
         mr_flame_stages(flame, MR_FLAME_BEFORE, values);
         if (values[cases[i].stage] != 3) {

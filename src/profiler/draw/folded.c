@@ -21,7 +21,8 @@ static bool line_value(const char *line, size_t len, size_t *ret_stack_len, uint
     return true;
 }
 
-static bool add_line(struct mr_flame *flame, mr_flame_side side, const char *line, size_t len)
+static bool folded_add_line(struct mr_flame *flame, mr_flame_side side, const char *line,
+                            size_t len)
 {
     uint64_t value;
     size_t left;
@@ -52,7 +53,7 @@ size_t mr_flame_add_folded(struct mr_flame *flame, mr_flame_side side, const cha
         if (line_len > 0 && text[line_len - 1] == '\r') {
             line_len--;
         }
-        wrong += line_len > 0 && !add_line(flame, side, text, line_len);
+        wrong += line_len > 0 && !folded_add_line(flame, side, text, line_len);
         text += taken;
         len -= taken;
     }
@@ -60,7 +61,7 @@ size_t mr_flame_add_folded(struct mr_flame *flame, mr_flame_side side, const cha
 }
 
 /* A name must not look like two frames or two lines. */
-static void add_name(struct mr_text *out, mr_slice name)
+static void folded_add_name(struct mr_text *out, mr_slice name)
 {
     for (size_t i = 0; i < name.len; i++) {
         char byte = (char)name.data[i];
@@ -77,7 +78,7 @@ static void write_node(const struct mr_flame *flame, uint32_t node, mr_flame_sid
         if (path_len > 0) {
             mr_text_add(path, ";", 1);
         }
-        add_name(path, flame->names[at->name]);
+        folded_add_name(path, flame->names[at->name]);
     }
     if (at->self[side] > 0 && path->len > 0) {
         mr_text_format(out, "%s %llu\n", path->data, (unsigned long long)at->self[side]);

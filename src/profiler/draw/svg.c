@@ -135,7 +135,7 @@ static void colour_by_change(double change, char ret_colour[COLOUR_MAX])
 }
 
 /* As much of the name as the width holds; not within a UTF-8 sequence. */
-static mr_slice fitting(mr_slice name, double width)
+static mr_slice svg_fitting(mr_slice name, double width)
 {
     size_t room = width < 6 ? 0 : (size_t)((width - 6) / CHARACTER_WIDTH);
     if (room < 3) {
@@ -170,7 +170,7 @@ static void write_tooltip(struct canvas *canvas, uint32_t node, mr_slice name)
     mr_text_string(out, ")</title>");
 }
 
-static void write_frame(struct canvas *canvas, uint32_t node, uint64_t begin)
+static void svg_write_frame(struct canvas *canvas, uint32_t node, uint64_t begin)
 {
     const struct mr_flame_node *at = &canvas->flame->nodes[node];
     mr_slice name = node == MR_FLAME_ROOT ? MR_SLICE("all") : canvas->flame->names[at->name];
@@ -193,7 +193,7 @@ static void write_frame(struct canvas *canvas, uint32_t node, uint64_t begin)
     write_tooltip(canvas, node, name);
     mr_text_format(out, "<rect x=\"%.2f\" y=\"%u\" width=\"%.2f\" height=\"%u\" fill=\"%s\"/>", x,
                    y, width, FRAME_HEIGHT - 1, colour);
-    mr_slice shown = fitting(name, width);
+    mr_slice shown = svg_fitting(name, width);
     if (shown.len > 0) {
         mr_text_format(out, "<text x=\"%.2f\" y=\"%u\">", x + 3, y + 12);
         write_xml(out, shown);
@@ -208,7 +208,7 @@ static void write_subtree(struct canvas *canvas, uint32_t node, uint64_t begin)
     if (!is_drawn(canvas, node)) {
         return;
     }
-    write_frame(canvas, node, begin);
+    svg_write_frame(canvas, node, begin);
     const struct mr_flame_node *nodes = canvas->flame->nodes;
     for (uint32_t at = nodes[node].child; at != MR_FLAME_NONE; at = nodes[at].next) {
         write_subtree(canvas, at, begin);
@@ -262,8 +262,8 @@ static void write_legend(struct canvas *canvas)
                                                 : "each profile as shares of its own total");
 }
 
-static void write_text(struct mr_text *out, const char *id, unsigned x, unsigned y,
-                       const char *attributes, const char *text)
+static void svg_write_text(struct mr_text *out, const char *id, unsigned x, unsigned y,
+                           const char *attributes, const char *text)
 {
     mr_text_format(out, "<text id=\"%s\" x=\"%u\" y=\"%u\"%s>", id, x, y, attributes);
     write_xml(out, mr_slice_of(text));
@@ -287,16 +287,16 @@ static void write_head(struct canvas *canvas)
                    "\">\n<style>%.*s</style>\n"
                    "<rect id=\"ground\" width=\"100%%\" height=\"100%%\"/>\n",
                    MR_SLICE_ARGS(mr_flame_css()));
-    write_text(out, "title", canvas->width / 2, 22, "",
-               drawing->title == NULL ? "Flame graph" : drawing->title);
-    write_text(out, "subtitle", canvas->width / 2, 42, " text-anchor=\"middle\"",
-               drawing->subtitle == NULL ? "" : drawing->subtitle);
-    write_text(out, "reset", MARGIN, 22, " class=\"off\"", "reset zoom");
-    write_text(out, "search", canvas->width - MARGIN, 22, " class=\"button\" text-anchor=\"end\"",
-               "search");
-    write_text(out, "matched", canvas->width - MARGIN, 42, " text-anchor=\"end\"", "");
-    write_text(out, "details", MARGIN, canvas->height - 14 - canvas->legend_lines * FRAME_HEIGHT,
-               "", "");
+    svg_write_text(out, "title", canvas->width / 2, 22, "",
+                   drawing->title == NULL ? "Flame graph" : drawing->title);
+    svg_write_text(out, "subtitle", canvas->width / 2, 42, " text-anchor=\"middle\"",
+                   drawing->subtitle == NULL ? "" : drawing->subtitle);
+    svg_write_text(out, "reset", MARGIN, 22, " class=\"off\"", "reset zoom");
+    svg_write_text(out, "search", canvas->width - MARGIN, 22,
+                   " class=\"button\" text-anchor=\"end\"", "search");
+    svg_write_text(out, "matched", canvas->width - MARGIN, 42, " text-anchor=\"end\"", "");
+    svg_write_text(out, "details", MARGIN,
+                   canvas->height - 14 - canvas->legend_lines * FRAME_HEIGHT, "", "");
 }
 
 static void canvas_measure(struct canvas *canvas)
@@ -328,7 +328,7 @@ char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *
     write_subtree(&canvas, MR_FLAME_ROOT, 0);
     mr_text_string(&canvas.out, "</g>\n");
     if (canvas.total[drawing->side] == 0) {
-        write_text(&canvas.out, "empty", MARGIN, HEAD_HEIGHT + 12, "", "no samples");
+        svg_write_text(&canvas.out, "empty", MARGIN, HEAD_HEIGHT + 12, "", "no samples");
     }
     write_legend(&canvas);
     mr_text_format(&canvas.out, "<script><![CDATA[\n%.*s]]></script>\n</svg>\n",

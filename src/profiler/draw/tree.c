@@ -43,7 +43,7 @@ static uint32_t node_add(struct mr_flame *flame, struct mr_flame_node node)
     return number;
 }
 
-static int compare_names(const struct mr_flame *flame, uint32_t left, uint32_t right)
+static int tree_compare_names(const struct mr_flame *flame, uint32_t left, uint32_t right)
 {
     mr_slice a = flame->names[left];
     mr_slice b = flame->names[right];
@@ -57,7 +57,7 @@ static uint32_t sibling_before(const struct mr_flame *flame, uint32_t parent, ui
 {
     uint32_t before = MR_FLAME_NONE;
     for (uint32_t at = flame->nodes[parent].child;
-         at != MR_FLAME_NONE && compare_names(flame, flame->nodes[at].name, name) < 0;
+         at != MR_FLAME_NONE && tree_compare_names(flame, flame->nodes[at].name, name) < 0;
          at = flame->nodes[at].next) {
         before = at;
     }
@@ -158,7 +158,7 @@ void mr_flame_stages(const struct mr_flame *flame, mr_flame_side side,
     }
 }
 
-static double percent(uint64_t value, uint64_t total)
+static double tree_percent(uint64_t value, uint64_t total)
 {
     return total == 0 ? 0 : 100.0 * (double)value / (double)total;
 }
@@ -174,8 +174,8 @@ void mr_flame_print_stages(const struct mr_flame *flame, bool compared, FILE *to
     fputs(compared ? "stage           before     after    change\n" : "stage            share\n",
           to);
     for (int stage = MR_STAGE_NONE + 1; stage < MR_STAGES; stage++) {
-        double before = percent(values[0][stage], total[0]);
-        double after = percent(values[1][stage], total[1]);
+        double before = tree_percent(values[0][stage], total[0]);
+        double after = tree_percent(values[1][stage], total[1]);
         fprintf(to, "%-12s %8.2f%%", mr_stage_name(stage), before);
         if (compared) {
             fprintf(to, " %8.2f%% %+8.2f", after, after - before);

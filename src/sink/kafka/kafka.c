@@ -159,7 +159,8 @@ mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_e
 
 /* librdkafka's own log. What matters of it comes as events too; its remarks on our choice of properties and on
  * each attempt to reconnect would only repeat themselves. */
-static void on_log(const rd_kafka_t *producer, int level, const char *facility, const char *text)
+static void kafka_on_log(const rd_kafka_t *producer, int level, const char *facility,
+                         const char *text)
 {
     struct mr_kafka_sink *kafka = rd_kafka_opaque(producer);
     if (mr_kafka_is_hung_up(facility, text)) {
@@ -186,20 +187,20 @@ static rd_kafka_resp_err_t on_sent(rd_kafka_t *producer, int socket, const char 
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-static rd_kafka_resp_err_t on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf, void *opaque,
-                                  char *reason, size_t reason_size)
+static rd_kafka_resp_err_t kafka_on_new(rd_kafka_t *producer, const rd_kafka_conf_t *conf,
+                                        void *opaque, char *reason, size_t reason_size)
 {
     return rd_kafka_interceptor_add_on_request_sent(producer, "sizes", on_sent, opaque);
 }
 
-static void give_token(rd_kafka_t *producer, const char *unused, void *opaque)
+static void kafka_give_token(rd_kafka_t *producer, const char *unused, void *opaque)
 {
     const struct mr_kafka_sink *kafka = opaque;
     mr_kafka_token_give(producer, kafka->options.token_program);
 }
 
 /* mr_secret_fn: connections stay, and the next one logs in with it (rdkafka.h, rd_kafka_sasl_set_credentials). */
-static void take_password(void *context, const char *password)
+static void kafka_take_password(void *context, const char *password)
 {
     const struct mr_kafka_sink *kafka = context;
     rd_kafka_error_t *error =
@@ -207,7 +208,7 @@ static void take_password(void *context, const char *password)
     MR_ASSERT(error == NULL); /* it wants both to be there */
 }
 
-static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
+static mr_status kafka_producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     mr_status status = mr_kafka_conf_fill(conf, &kafka->options, ret_error);
@@ -217,10 +218,10 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_
     }
     kafka->reach.hung_up = false;
     rd_kafka_conf_set_opaque(conf, kafka);
-    rd_kafka_conf_set_log_cb(conf, on_log);
-    rd_kafka_conf_interceptor_add_on_new(conf, "sizes", on_new, kafka);
+    rd_kafka_conf_set_log_cb(conf, kafka_on_log);
+    rd_kafka_conf_interceptor_add_on_new(conf, "sizes", kafka_on_new, kafka);
     mr_kafka_threads_watch(conf);
-    mr_kafka_token_want(conf, &kafka->options, give_token);
+    mr_kafka_token_want(conf, &kafka->options, kafka_give_token);
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS);
     char reason[256];
     kafka->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
@@ -232,7 +233,7 @@ static mr_status producer_new(struct mr_kafka_sink *kafka, struct mr_error *ret_
                        "Kafka producer can't be made: %s", reason);
     }
     mr_kafka_token_begin(kafka->producer, &kafka->options);
-    mr_secret_listen(kafka->options.password, take_password, kafka);
+    mr_secret_listen(kafka->options.password, kafka_take_password, kafka);
     kafka->events = rd_kafka_queue_get_main(kafka->producer);
     /* An eventfd adds up the eight-byte numbers that are written to it. */
     static const uint64_t one = 1;
@@ -286,7 +287,7 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     mr_kafka_ready_init(&kafka->ready);
     kafka->spread = (struct mr_spread){0};
     kafka->transaction = (struct mr_kafka_transaction){0};
-    MR_TRY(producer_new(kafka, ret_error));
+    MR_TRY(kafka_producer_new(kafka, ret_error));
     mr_kafka_topics_init(&kafka->topics, kafka->producer, &kafka->options, kafka->base.standstill);
     atomic_store(&kafka->figures.session_is_new, true);
     atomic_store(&kafka->reach.connected, true);

@@ -138,13 +138,13 @@ static void log_away(const struct mr_kafka_sink *kafka, const struct mr_error *e
 
 /* Once, until something is delivered again, or brokers that were up again are all gone: where nothing is sent, only statistics say
  * that they were (kafka_view). One broker of several that is away is no news then. */
-static bool is_news(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err)
+static bool kafka_events_is_news(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err)
 {
     return !kafka->reach.logged ||
            (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && atomic_load(&kafka->reach.since_ns) == 0);
 }
 
-static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
+static void kafka_events_take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
 {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     const char *text = rd_kafka_event_error_string(event);
@@ -171,7 +171,7 @@ static void take_error(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
         return; /* it is counted there */
     }
     mr_sink_counts_errors(&kafka->counts, rd_kafka_err2name(err), 1);
-    if (is_news(kafka, rd_kafka_event_error(event))) {
+    if (kafka_events_is_news(kafka, rd_kafka_event_error(event))) {
         kafka->reach.logged = true;
         atomic_store(&kafka->reach.since_ns, mr_monotonic_ns());
         log_away(kafka, &error);
@@ -187,7 +187,7 @@ mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret
             take_reports(kafka, event);
             break;
         case RD_KAFKA_EVENT_ERROR:
-            take_error(kafka, event);
+            kafka_events_take_error(kafka, event);
             break;
         case RD_KAFKA_EVENT_LISTOFFSETS_RESULT:
             mr_kafka_transaction_take_proof(kafka, event);

@@ -14,7 +14,7 @@ static struct mr_far far_of(size_t near, size_t most)
 }
 
 /* So many full requests in a row, each answered after `took_ms` and compressed to a part. */
-static void answer(struct mr_far *far, int count, int64_t took_ms, size_t part)
+static void kafka_far_test_answer(struct mr_far *far, int count, int64_t took_ms, size_t part)
 {
     for (int i = 0; i < count; i++) {
         int64_t now_ns = far->since_ns + (i == 0 ? MR_FAR_WINDOW_MS + 1 : 0) * ms;
@@ -43,7 +43,7 @@ static void test_times_follow_the_fastest_answer(void **state)
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         struct mr_far far = far_of(512, 8192);
         assert_int_equal(mr_far_times(&far), 1); /* nothing is known */
-        answer(&far, 1, cases[i].took_ms, 8);
+        kafka_far_test_answer(&far, 1, cases[i].took_ms, 8);
         mr_far_note(&far, far.since_ns, 9000 * ms, 0, false);
         assert_int_equal(mr_far_times(&far), cases[i].times);
     }
@@ -52,43 +52,44 @@ static void test_times_follow_the_fastest_answer(void **state)
 static void test_a_distance_is_forgotten_after_two_windows(void **state)
 {
     struct mr_far far = far_of(512, 8192);
-    answer(&far, 1, 2, 8);
-    answer(&far, 1, 100, 8);
+    kafka_far_test_answer(&far, 1, 2, 8);
+    kafka_far_test_answer(&far, 1, 100, 8);
     assert_int_equal(mr_far_times(&far), 1);
-    answer(&far, 1, 100, 8);
+    kafka_far_test_answer(&far, 1, 100, 8);
     assert_int_equal(mr_far_times(&far), 16);
-    answer(&far, 1, 2, 8);
+    kafka_far_test_answer(&far, 1, 2, 8);
     assert_int_equal(mr_far_times(&far), 1); /* near again: at once */
 }
 
 static void test_bytes_grow_with_the_distance(void **state)
 {
     struct mr_far far = far_of(512, 8192);
-    answer(&far, 20, 2, 100);
+    kafka_far_test_answer(&far, 20, 2, 100);
     assert_int_equal(mr_far_bytes(&far), 512 * KIB);
     far = far_of(512, 8192);
-    answer(&far, 20, 20, 100);
+    kafka_far_test_answer(&far, 20, 20, 100);
     assert_int_equal(mr_far_bytes(&far), 5 * 512 * KIB);
-    answer(&far, 20, 100, 100);
-    answer(&far, 20, 100, 100);
+    kafka_far_test_answer(&far, 20, 100, 100);
+    kafka_far_test_answer(&far, 20, 100, 100);
     assert_int_equal(mr_far_bytes(&far), 8192 * KIB);
-    answer(&far, 1, 2, 100);
+    kafka_far_test_answer(&far, 1, 2, 100);
     assert_int_equal(mr_far_bytes(&far), 512 * KIB);
     far = far_of(512, 0); /* sink.kafka.batch_size is set */
-    answer(&far, 20, 100, 100);
+    kafka_far_test_answer(&far, 20, 100, 100);
     assert_int_equal(mr_far_bytes(&far), 512 * KIB);
 }
 
 static void test_bytes_are_doubled_only_within_what_is_taken(void **state)
 {
     struct mr_far far = far_of(512, 8192);
-    answer(&far, 20, 100, 1); /* what does not compress */
+    kafka_far_test_answer(&far, 20, 100, 1); /* what does not compress */
     assert_int_equal(mr_far_bytes(&far), 512 * KIB);
     far = far_of(512, 8192);
-    answer(&far, 20, 100, 3);
+    kafka_far_test_answer(&far, 20, 100, 3);
     assert_int_equal(mr_far_bytes(&far), 2048 * KIB);
-    answer(&far, 1, 100,
-           1); /* it compresses worse than it did, and may have been taken all the same */
+    kafka_far_test_answer(
+        &far, 1, 100,
+        1); /* it compresses worse than it did, and may have been taken all the same */
     assert_int_equal(mr_far_bytes(&far), 1024 * KIB);
 }
 
@@ -107,17 +108,17 @@ static void test_bytes_grow_by_full_requests_alone(void **state)
 static void test_a_refused_size_is_not_tried_again(void **state)
 {
     struct mr_far far = far_of(512, 8192);
-    answer(&far, 20, 100, 9);
+    kafka_far_test_answer(&far, 20, 100, 9);
     assert_int_equal(mr_far_bytes(&far), 8192 * KIB);
     mr_far_refused(&far);
-    answer(&far, 20, 100, 9);
+    kafka_far_test_answer(&far, 20, 100, 9);
     assert_int_equal(mr_far_bytes(&far), 512 * KIB); /* what was sent before counts for a while */
-    answer(&far, 20, 100, 9);
+    kafka_far_test_answer(&far, 20, 100, 9);
     assert_int_equal(mr_far_bytes(&far), 4096 * KIB);
     mr_far_refused(&far);
     mr_far_refused(&far); /* at the size of near by */
-    answer(&far, 20, 100, 9);
-    answer(&far, 20, 100, 9);
+    kafka_far_test_answer(&far, 20, 100, 9);
+    kafka_far_test_answer(&far, 20, 100, 9);
     assert_int_equal(mr_far_bytes(&far), 256 * KIB);
 }
 

@@ -24,8 +24,8 @@ int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *r
 }
 
 /* librdkafka asks on the thread that produces, or, when it did not know the topic any more, later on one of its own. */
-static int32_t place(const rd_kafka_topic_t *handle, const void *key, size_t key_len, int32_t count,
-                     void *topic_opaque, void *message_opaque)
+static int32_t kafka_place_place(const rd_kafka_topic_t *handle, const void *key, size_t key_len,
+                                 int32_t count, void *topic_opaque, void *message_opaque)
 {
     struct mr_kafka_queue *queue = ((const struct mr_record *)message_opaque)->flight;
     atomic_store_explicit(&queue->partitions, count, memory_order_relaxed);
@@ -35,7 +35,7 @@ static int32_t place(const rd_kafka_topic_t *handle, const void *key, size_t key
 rd_kafka_topic_t *mr_kafka_place_topic(rd_kafka_t *producer, const struct mr_topic *topic)
 {
     rd_kafka_topic_conf_t *conf = rd_kafka_default_topic_conf_dup(producer);
-    rd_kafka_topic_conf_set_partitioner_cb(conf, place);
+    rd_kafka_topic_conf_set_partitioner_cb(conf, kafka_place_place);
     rd_kafka_topic_conf_set_opaque(conf, (void *)(uintptr_t)topic);
     rd_kafka_topic_t *handle = rd_kafka_topic_new(producer, topic->name, conf);
     if (handle == NULL) {

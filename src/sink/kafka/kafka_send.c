@@ -60,8 +60,8 @@ static int64_t timestamp_ms(const struct mr_record *record)
 }
 
 /* MR_FULL: librdkafka has no room; reports make some. */
-static mr_status produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
-                         struct mr_record *record, struct mr_error *ret_error)
+static mr_status kafka_send_produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
+                                    struct mr_record *record, struct mr_error *ret_error)
 {
     /* A null value with length 0 is a tombstone; librdkafka tells it from an empty one by the pointer. */
     rd_kafka_vu_t arguments[8] = {
@@ -136,7 +136,7 @@ static mr_status fill_request(struct mr_kafka_sink *kafka, struct mr_kafka_queue
             break;
         }
         record->flight = queue; /* in the place of `next` */
-        if ((status = produce(kafka, queue, record, ret_error)) != MR_OK) {
+        if ((status = kafka_send_produce(kafka, queue, record, ret_error)) != MR_OK) {
             record->next = next;
             break;
         }

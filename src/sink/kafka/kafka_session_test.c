@@ -23,14 +23,14 @@ struct fixture {
     unsigned done;
 };
 
-static void batch_done(void *context, struct mr_batch *batch)
+static void kafka_session_test_batch_done(void *context, struct mr_batch *batch)
 {
     struct fixture *fixture = context;
     fixture->done++;
     mr_pool_release(&fixture->pool, batch);
 }
 
-static struct mr_batch *make_batch(struct fixture *fixture, int count)
+static struct mr_batch *kafka_session_test_make_batch(struct fixture *fixture, int count)
 {
     struct mr_batch *batch = mr_pool_acquire(&fixture->pool);
     for (int i = 0; i < count; i++) {
@@ -46,7 +46,7 @@ static struct mr_batch *make_batch(struct fixture *fixture, int count)
     return batch;
 }
 
-static mr_status serve(struct fixture *fixture)
+static mr_status kafka_session_test_serve(struct fixture *fixture)
 {
     struct mr_error error = {0};
     struct pollfd wake = {.fd = fixture->wake_fd, .events = POLLIN};
@@ -54,15 +54,15 @@ static mr_status serve(struct fixture *fixture)
     return fixture->sink->ops->poll(fixture->sink, &error);
 }
 
-static struct mr_batch *send_batch(struct fixture *fixture, int count)
+static struct mr_batch *kafka_session_test_send_batch(struct fixture *fixture, int count)
 {
-    struct mr_batch *batch = make_batch(fixture, count);
+    struct mr_batch *batch = kafka_session_test_make_batch(fixture, count);
     struct mr_error error = {0};
     mr_status status;
     int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
     while ((status = fixture->sink->ops->send(fixture->sink, batch, &error)) == MR_FULL) {
         assert_true(mr_monotonic_ns() < deadline_ns);
-        assert_int_equal(serve(fixture), MR_OK);
+        assert_int_equal(kafka_session_test_serve(fixture), MR_OK);
     }
     assert_int_equal(status, MR_OK);
     return batch;
@@ -75,7 +75,7 @@ static mr_status serve_until(struct fixture *fixture, unsigned done)
     int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
     while (status == MR_OK && fixture->done < done) {
         assert_true(mr_monotonic_ns() < deadline_ns);
-        status = serve(fixture);
+        status = kafka_session_test_serve(fixture);
     }
     return status;
 }
@@ -83,8 +83,10 @@ static mr_status serve_until(struct fixture *fixture, unsigned done)
 static void open_session(struct fixture *fixture)
 {
     struct mr_error error = {0};
-    fixture->sink->owner = (struct mr_sink_owner){
-        .done = batch_done, .context = fixture, .wake_fd = fixture->wake_fd, .stop_fd = -1};
+    fixture->sink->owner = (struct mr_sink_owner){.done = kafka_session_test_batch_done,
+                                                  .context = fixture,
+                                                  .wake_fd = fixture->wake_fd,
+                                                  .stop_fd = -1};
     assert_int_equal(fixture->sink->ops->open(fixture->sink, &error), MR_OK);
 }
 
@@ -116,7 +118,7 @@ static int setup_with(void **state, bool exactly_once, const char *request_recor
     return 0;
 }
 
-static int setup(void **state)
+static int kafka_session_test_setup(void **state)
 {
     return setup_with(state, false, "10000");
 }
@@ -131,7 +133,7 @@ static int setup_exactly_once(void **state)
     return setup_with(state, true, "10000");
 }
 
-static int teardown(void **state)
+static int kafka_session_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     fixture->sink->ops->free(fixture->sink);
@@ -157,12 +159,12 @@ static void refuse_next(struct fixture *fixture)
 static void test_a_request_waits_for_the_one_before(void **state)
 {
     struct fixture *fixture = *state;
-    send_batch(fixture, 1); /* connected, and with a producer's number */
+    kafka_session_test_send_batch(fixture, 1); /* connected, and with a producer's number */
     assert_int_equal(serve_until(fixture, 1), MR_OK);
     refuse_next(fixture);
     for (int i = 0; i < 3; i++) {
-        send_batch(fixture, 1);
-        assert_int_equal(serve(fixture), MR_OK);
+        kafka_session_test_send_batch(fixture, 1);
+        assert_int_equal(kafka_session_test_serve(fixture), MR_OK);
     }
     assert_int_equal(serve_until(fixture, 4), MR_OK);
 }
@@ -171,10 +173,10 @@ static void test_a_request_waits_for_the_one_before(void **state)
 static void test_a_delivery_nobody_answered_for_is_none(void **state)
 {
     struct fixture *fixture = *state;
-    send_batch(fixture, 1);
+    kafka_session_test_send_batch(fixture, 1);
     assert_int_equal(serve_until(fixture, 1), MR_OK);
     refuse_next(fixture);
-    send_batch(fixture, 2);
+    kafka_session_test_send_batch(fixture, 2);
     assert_int_equal(serve_until(fixture, 2), MR_ERR_TRANSIENT);
     assert_int_equal(fixture->done, 1);
 }
@@ -184,8 +186,8 @@ static void test_a_session_may_end_as_its_transaction_begins(void **state)
 {
     struct fixture *fixture = *state;
     for (int i = 0; i < SESSIONS; i++) {
-        struct mr_batch *batch = send_batch(fixture, 1);
-        serve(fixture); /* hands it over */
+        struct mr_batch *batch = kafka_session_test_send_batch(fixture, 1);
+        kafka_session_test_serve(fixture); /* hands it over */
         fixture->sink->ops->close(fixture->sink);
         mr_pool_release(&fixture->pool, batch);
         open_session(fixture);
@@ -211,7 +213,7 @@ static void test_a_session_that_ends_gives_its_transaction_up(void **state)
     struct fixture *fixture = *state;
     rd_kafka_mock_start_request_tracking(fixture->brokers);
     for (unsigned i = 1; i <= SESSIONS && !has_ended_a_transaction(fixture); i++) {
-        send_batch(fixture, 1);
+        kafka_session_test_send_batch(fixture, 1);
         assert_int_equal(serve_until(fixture, i), MR_OK);
         fixture->sink->ops->close(fixture->sink);
         open_session(fixture);
@@ -222,13 +224,14 @@ static void test_a_session_that_ends_gives_its_transaction_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_request_waits_for_the_one_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_request_waits_for_the_one_before,
+                                        kafka_session_test_setup, kafka_session_test_teardown),
         cmocka_unit_test_setup_teardown(test_a_delivery_nobody_answered_for_is_none,
-                                        setup_single_records, teardown),
+                                        setup_single_records, kafka_session_test_teardown),
         cmocka_unit_test_setup_teardown(test_a_session_may_end_as_its_transaction_begins,
-                                        setup_exactly_once, teardown),
+                                        setup_exactly_once, kafka_session_test_teardown),
         cmocka_unit_test_setup_teardown(test_a_session_that_ends_gives_its_transaction_up,
-                                        setup_exactly_once, teardown),
+                                        setup_exactly_once, kafka_session_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,40 +2,40 @@
 
 #include "base/object.h"
 
-static double number(const cJSON *object, const char *name)
+static double kafka_stats_number(const cJSON *object, const char *name)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-static uint64_t count(const cJSON *object, const char *name)
+static uint64_t kafka_stats_count(const cJSON *object, const char *name)
 {
-    double value = number(object, name);
+    double value = kafka_stats_number(object, name);
     return value > 0 ? (uint64_t)value : 0;
 }
 
 /* A window of microseconds in seconds. */
 static double window(const cJSON *broker, const char *name, const char *field)
 {
-    return number(cJSON_GetObjectItemCaseSensitive(broker, name), field) / 1e6;
+    return kafka_stats_number(cJSON_GetObjectItemCaseSensitive(broker, name), field) / 1e6;
 }
 
 static void parse_broker(const cJSON *item, struct mr_sink_broker *ret)
 {
     *ret = (struct mr_sink_broker){
-        .id = (int32_t)number(item, "nodeid"),
+        .id = (int32_t)kafka_stats_number(item, "nodeid"),
         .rtt_avg = window(item, "rtt", "avg"),
         .rtt_p99 = window(item, "rtt", "p99"),
         .queue_avg = window(item, "outbuf_latency", "avg"),
         .queue_p99 = window(item, "outbuf_latency", "p99"),
         .throttle_avg = window(item, "throttle", "avg") * 1e3, /* in milliseconds there */
         .throttle_p99 = window(item, "throttle", "p99") * 1e3,
-        .requests_in_flight = count(item, "waitresp_cnt"),
-        .requests = count(item, "tx"),
-        .retries = count(item, "txretries"),
-        .timeouts = count(item, "req_timeouts"),
-        .errors = count(item, "txerrs") + count(item, "rxerrs"),
-        .connects = count(item, "connects"),
+        .requests_in_flight = kafka_stats_count(item, "waitresp_cnt"),
+        .requests = kafka_stats_count(item, "tx"),
+        .retries = kafka_stats_count(item, "txretries"),
+        .timeouts = kafka_stats_count(item, "req_timeouts"),
+        .errors = kafka_stats_count(item, "txerrs") + kafka_stats_count(item, "rxerrs"),
+        .connects = kafka_stats_count(item, "connects"),
     };
     const char *state = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "state"));
     ret->up = state != NULL && strcmp(state, "UP") == 0;
@@ -49,7 +49,7 @@ static void parse_brokers(const cJSON *brokers, struct mr_sink_client *ret)
     cJSON_ArrayForEach(item, brokers)
     {
         /* Bootstrap addresses and the group coordinator have numbers below 0. */
-        if (number(item, "nodeid") >= 0 && ret->broker_count < MR_SINK_BROKERS_MAX) {
+        if (kafka_stats_number(item, "nodeid") >= 0 && ret->broker_count < MR_SINK_BROKERS_MAX) {
             parse_broker(item, &ret->brokers[ret->broker_count++]);
         }
     }
@@ -84,13 +84,13 @@ bool mr_kafka_stats_parse(const char *json, struct mr_sink_client *ret)
     }
     *ret = (struct mr_sink_client){
         .known = true,
-        .time_ns = (int64_t)number(root, "ts") * 1000,
-        .queue_messages = count(root, "msg_cnt"),
-        .queue_bytes = count(root, "msg_size"),
-        .pending_events = count(root, "replyq"),
-        .sent_messages = count(root, "txmsgs"),
-        .sent_bytes = count(root, "tx_bytes"),
-        .requests = count(root, "tx"),
+        .time_ns = (int64_t)kafka_stats_number(root, "ts") * 1000,
+        .queue_messages = kafka_stats_count(root, "msg_cnt"),
+        .queue_bytes = kafka_stats_count(root, "msg_size"),
+        .pending_events = kafka_stats_count(root, "replyq"),
+        .sent_messages = kafka_stats_count(root, "txmsgs"),
+        .sent_bytes = kafka_stats_count(root, "tx_bytes"),
+        .requests = kafka_stats_count(root, "tx"),
     };
     parse_brokers(cJSON_GetObjectItemCaseSensitive(root, "brokers"), ret);
     return true;

@@ -23,7 +23,7 @@ struct fixture {
     int wake_fd;
 };
 
-static void batch_done(void *context, struct mr_batch *batch)
+static void kafka_test_batch_done(void *context, struct mr_batch *batch)
 {
     struct fixture *fixture = context;
     fixture->done += batch->record_count;
@@ -31,7 +31,7 @@ static void batch_done(void *context, struct mr_batch *batch)
     mr_pool_release(&fixture->pool, batch);
 }
 
-static int setup(void **state)
+static int kafka_test_setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     static const struct mr_kafka_property properties[] = {
@@ -54,14 +54,16 @@ static int setup(void **state)
     mr_pool_init(&fixture->pool, BATCHES, BATCHES, 65536, 65536);
     fixture->wake_fd = eventfd(0, EFD_NONBLOCK);
     struct mr_error error = {0};
-    fixture->sink->owner = (struct mr_sink_owner){
-        .done = batch_done, .context = fixture, .wake_fd = fixture->wake_fd, .stop_fd = -1};
+    fixture->sink->owner = (struct mr_sink_owner){.done = kafka_test_batch_done,
+                                                  .context = fixture,
+                                                  .wake_fd = fixture->wake_fd,
+                                                  .stop_fd = -1};
     assert_int_equal(fixture->sink->ops->open(fixture->sink, &error), MR_OK);
     *state = fixture;
     return 0;
 }
 
-static int teardown(void **state)
+static int kafka_test_teardown(void **state)
 {
     struct fixture *fixture = *state;
     fixture->sink->ops->free(fixture->sink);
@@ -72,7 +74,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct mr_batch *fill(struct fixture *fixture, int number)
+static struct mr_batch *kafka_test_fill(struct fixture *fixture, int number)
 {
     struct mr_batch *batch = mr_pool_acquire(&fixture->pool);
     assert_non_null(batch);
@@ -116,7 +118,7 @@ static void assert_exact(struct fixture *fixture)
     assert_int_equal(bytes, view->bytes_in_flight);
 }
 
-static void serve(struct fixture *fixture)
+static void kafka_test_serve(struct fixture *fixture)
 {
     struct mr_error error = {0};
     assert_int_equal(fixture->sink->ops->poll(fixture->sink, &error), MR_OK);
@@ -125,7 +127,7 @@ static void serve(struct fixture *fixture)
 }
 
 /* Sends all of a batch, or fails after a while: topics are looked for first. */
-static void send_batch(struct fixture *fixture, struct mr_batch *batch)
+static void kafka_test_send_batch(struct fixture *fixture, struct mr_batch *batch)
 {
     int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
     size_t bytes = mr_batch_bytes(batch); /* it may be home before `send` has returned */
@@ -133,7 +135,7 @@ static void send_batch(struct fixture *fixture, struct mr_batch *batch)
     mr_status status;
     while ((status = fixture->sink->ops->send(fixture->sink, batch, &error)) == MR_FULL) {
         assert_true(mr_monotonic_ns() < deadline_ns);
-        serve(fixture);
+        kafka_test_serve(fixture);
     }
     if (status != MR_OK) {
         print_error("%s\n", error.text);
@@ -147,13 +149,13 @@ static void test_in_flight_is_exact_at_every_moment(void **state)
 {
     struct fixture *fixture = *state;
     for (int i = 0; i < BATCHES; i++) {
-        send_batch(fixture, fill(fixture, i));
+        kafka_test_send_batch(fixture, kafka_test_fill(fixture, i));
         assert_exact(fixture);
     }
     int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
     while (fixture->done < fixture->sent) {
         assert_true(mr_monotonic_ns() < deadline_ns);
-        serve(fixture);
+        kafka_test_serve(fixture);
         assert_exact(fixture);
     }
     assert_int_equal(fixture->view.records_in_flight, 0);
@@ -166,7 +168,7 @@ static void test_in_flight_is_exact_at_every_moment(void **state)
 static void test_a_session_that_ends_leaves_nothing_in_flight(void **state)
 {
     struct fixture *fixture = *state;
-    send_batch(fixture, fill(fixture, 0));
+    kafka_test_send_batch(fixture, kafka_test_fill(fixture, 0));
     fixture->sink->ops->close(fixture->sink);
     fixture->sink->ops->view(fixture->sink, &fixture->view);
     assert_int_equal(fixture->view.records_in_flight, 0);
@@ -177,11 +179,11 @@ static void test_a_session_that_ends_leaves_nothing_in_flight(void **state)
 static void test_statistics_arrive(void **state)
 {
     struct fixture *fixture = *state;
-    send_batch(fixture, fill(fixture, 0));
+    kafka_test_send_batch(fixture, kafka_test_fill(fixture, 0));
     int64_t deadline_ns = mr_monotonic_ns() + INT64_C(1000000000) * LIMIT_S;
     while (fixture->view.client.sent_messages < RECORDS) {
         assert_true(mr_monotonic_ns() < deadline_ns);
-        serve(fixture);
+        kafka_test_serve(fixture);
         fixture->sink->ops->view(fixture->sink, &fixture->view);
     }
     assert_true(fixture->view.client.known);
@@ -191,10 +193,12 @@ static void test_statistics_arrive(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_in_flight_is_exact_at_every_moment, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_session_that_ends_leaves_nothing_in_flight, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_statistics_arrive, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_in_flight_is_exact_at_every_moment, kafka_test_setup,
+                                        kafka_test_teardown),
+        cmocka_unit_test_setup_teardown(test_a_session_that_ends_leaves_nothing_in_flight,
+                                        kafka_test_setup, kafka_test_teardown),
+        cmocka_unit_test_setup_teardown(test_statistics_arrive, kafka_test_setup,
+                                        kafka_test_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,8 +133,9 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
 
 /* What the broker says now; MR_FULL with `ret_err` set to what is in the way, or to no error while an answer
  * is on its way. */
-static mr_status look(struct mr_kafka_topics *topics, const struct mr_batch *batch, uint32_t i,
-                      rd_kafka_resp_err_t *ret_err, char *reason, size_t reason_size)
+static mr_status kafka_topics_look(struct mr_kafka_topics *topics, const struct mr_batch *batch,
+                                   uint32_t i, rd_kafka_resp_err_t *ret_err, char *reason,
+                                   size_t reason_size)
 {
     *ret_err = RD_KAFKA_RESP_ERR_NO_ERROR;
     if (topics->creating != NULL) {
@@ -207,8 +208,8 @@ static mr_status put_off(struct mr_kafka_topics *topics, rd_kafka_resp_err_t err
     return MR_FULL;
 }
 
-static mr_status await(struct mr_kafka_topics *topics, const struct mr_topic *topic,
-                       struct mr_error *ret_error)
+static mr_status kafka_topics_await(struct mr_kafka_topics *topics, const struct mr_topic *topic,
+                                    struct mr_error *ret_error)
 {
     MR_ASSERT(topics->awaited == NULL);
     topics->awaited_handle = mr_kafka_place_topic(topics->producer, topic);
@@ -282,14 +283,14 @@ mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_ba
     const struct mr_topic *topic = mr_batch_record(batch, i)->topic;
     if (MR_UNLIKELY(!has_handle(topics, topic))) {
         if (topics->awaited == NULL) {
-            MR_TRY(await(topics, topic, ret_error));
+            MR_TRY(kafka_topics_await(topics, topic, ret_error));
         }
         if (mr_monotonic_ns() < topics->retry_ns) {
             return MR_FULL;
         }
         char reason[256];
         rd_kafka_resp_err_t err;
-        mr_status status = look(topics, batch, i, &err, reason, sizeof(reason));
+        mr_status status = kafka_topics_look(topics, batch, i, &err, reason, sizeof(reason));
         if (status != MR_OK) {
             return err == RD_KAFKA_RESP_ERR_NO_ERROR ? status
                                                      : put_off(topics, err, reason, ret_error);
