@@ -7,7 +7,8 @@
 /* libFuzzer calls it with each input. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* fuzz_stream: payloads that the decoder refused. An input made up may have them, a real server's stream has none. */
+/* fuzz_stream: payloads that the decoder refused. An input made up may have them, a real server's
+ * stream has none. */
 extern unsigned fuzz_stream_refused;
 
 #endif

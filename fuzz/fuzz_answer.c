@@ -1,8 +1,9 @@
-/* What a server answers to our own questions, through libpq, the check of an answer's shape and its reader. The first
- * byte says which question is asked, the rest is what a server on the other end of a socket says, an answer after the
- * other after 0x1D: lines of values with tabs between them (0x1E alone is a null), or, after 0x1B, bytes of the protocol
- * as they are. After those, and after the last answer, the server hangs up: a silent one ends with a time limit, which is
- * not for a fuzzer to wait for.
+/* What a server answers to our own questions, through libpq, the check of an answer's shape and its
+ * reader. The first byte says which question is asked, the rest is what a server on the other end
+ * of a socket says, an answer after the other after 0x1D: lines of values with tabs between them
+ * (0x1E alone is a null), or, after 0x1B, bytes of the protocol as they are. After those, and after
+ * the last answer, the server hangs up: a silent one ends with a time limit, which is not for a
+ * fuzzer to wait for.
  *
  * An answer is taken or refused with a text, and what is taken is what its shape says. */
 #include <poll.h>
@@ -191,7 +192,8 @@ static void answer_message(struct client *client, char kind)
     }
 }
 
-/* What the client has sent by now: libpq sends a message at a time, and waits for what it is answered. */
+/* What the client has sent by now: libpq sends a message at a time, and waits for what it is
+ * answered. */
 static void serve(void)
 {
     static char message[1 << 16];

@@ -1,5 +1,6 @@
-/* A type and any bytes as the text of its value, in a row: in Avro it is refused where it is in JSON, and else says the same, by
- * a reader that shares no code, in the bytes of the transcoder that made Avro of JSON before. */
+/* A type and any bytes as the text of its value, in a row: in Avro it is refused where it is in
+ * JSON, and else says the same, by a reader that shares no code, in the bytes of the transcoder
+ * that made Avro of JSON before. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* A condition: taken or refused; taken between parentheses, with more behind it, or twice, it is still one; cut anywhere, no bytes
- * beyond it are read. */
+/* A condition: taken or refused; taken between parentheses, with more behind it, or twice, it is
+ * still one; cut anywhere, no bytes beyond it are read. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mr_sql_add_condition(&sql, condition);
         bool is_deep = sql.len > 512; /* one more might be too many */
         MR_ASSERT(is_deep || mr_sql_condition_fault(sql.data) == NULL);
-        /* What is behind it is outside of it: a text, a parenthesis too many, one that is not closed. */
+        /* What is behind it is outside of it: a text, a parenthesis too many, one that is not
+         * closed. */
         MR_ASSERT(is_deep || is_taken("(", condition, "\n) AND ')' = ')'"));
         MR_ASSERT(!is_taken("", condition, "\n)"));
         MR_ASSERT(!is_taken("(", condition, "\n) AND '"));

@@ -1,5 +1,6 @@
-/* What the HTTP server reads of a request itself (libmicrohttpd parses the rest): targets, numbers, and listening addresses.
- * Numbers stay in their range; an address that is taken is terminated and has a place. */
+/* What the HTTP server reads of a request itself (libmicrohttpd parses the rest): targets, numbers,
+ * and listening addresses. Numbers stay in their range; an address that is taken is terminated and
+ * has a place. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
-/* Any bytes as what a transaction says of itself, in a block of exactly their size: what is taken are named headers of valid UTF-8 without
- * control characters. And as a JSON string: the output is strict JSON, and unescaped it is the input with what is no UTF-8
- * replaced. The same for base64 and numbers, and for a buffer that is too small. */
+/* Any bytes as what a transaction says of itself, in a block of exactly their size: what is taken
+ * are named headers of valid UTF-8 without control characters. And as a JSON string: the output is
+ * strict JSON, and unescaped it is the input with what is no UTF-8 replaced. The same for base64
+ * and numbers, and for a buffer that is too small. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,8 @@ static void check_string(const uint8_t *data, size_t size)
     MR_ASSERT((size_t)len == replaced(data, size, want));
     MR_ASSERT(memcmp(back, want, (size_t)len) == 0);
 
-    /* One byte short: it is said to be full, and nothing is written after the end (the sanitizer looks). */
+    /* One byte short: it is said to be full, and nothing is written after the end (the sanitizer
+     * looks). */
     uint8_t *small = malloc(text.len - 1);
     buffer = mr_buffer_init(small, text.len - 1);
     mr_json_string(&buffer, data, size);

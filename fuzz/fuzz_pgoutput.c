@@ -1,5 +1,6 @@
-/* One message of pgoutput against a decoder that knows two relations, in a transaction or outside one (first
- * byte). A message is taken whole or refused with a text, and then nothing of it was handed over. */
+/* One message of pgoutput against a decoder that knows two relations, in a transaction or outside
+ * one (first byte). A message is taken whole or refused with a text, and then nothing of it was
+ * handed over. */
 #include <string.h>
 
 #include "fuzz.h"

@@ -1,6 +1,7 @@
-/* Any bytes as a recording: frames inside the file, in a form that is written back as it was, or a reason why not. Sealed
- * with check sums that hold when the first byte is odd, else the mutations would end at them. Payloads go through the
- * blanker, which keeps their structure, and so gives the same when it is done twice. */
+/* Any bytes as a recording: frames inside the file, in a form that is written back as it was, or a
+ * reason why not. Sealed with check sums that hold when the first byte is odd, else the mutations
+ * would end at them. Payloads go through the blanker, which keeps their structure, and so gives the
+ * same when it is done twice. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Any bytes as a record of the state topic: refused, or a position whose text reads back as the same, and which may be held
- * against a server's. */
+/* Any bytes as a record of the state topic: refused, or a position whose text reads back as the
+ * same, and which may be held against a server's. */
 #include <stdlib.h>
 #include <string.h>
 

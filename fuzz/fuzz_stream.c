@@ -1,6 +1,7 @@
-/* A sequence of payloads as PostgreSQL might send them, through the decoder and an encoder of each form, against a model
- * of the stream: transactions nest rightly, positions only grow, what was refused for want of room comes again
- * as it was, values lie inside their payload, and records are strict JSON inside the buffer. */
+/* A sequence of payloads as PostgreSQL might send them, through the decoder and an encoder of each
+ * form, against a model of the stream: transactions nest rightly, positions only grow, what was
+ * refused for want of room comes again as it was, values lie inside their payload, and records are
+ * strict JSON inside the buffer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -223,8 +224,8 @@ static void model_close(struct model *model)
     mr_topics_done(&model->topics);
 }
 
-/* Like the pipeline: a payload that met MR_FULL comes again; an error ends the connection, and what comes
- * next begins again. */
+/* Like the pipeline: a payload that met MR_FULL comes again; an error ends the connection, and what
+ * comes next begins again. */
 static void fuzz_stream_play(struct model *model, struct mr_pgoutput *decoder)
 {
     struct mr_error error = {0};

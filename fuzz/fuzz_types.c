@@ -1,4 +1,5 @@
-/* A type and any bytes as the text of its value: refused, or strict JSON, and never more than the buffer holds. */
+/* A type and any bytes as the text of its value: refused, or strict JSON, and never more than the
+ * buffer holds. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* A hostile record, as `millrace verify` reads it: any bytes as value, key and headers. Its scanner takes what strict JSON is and nothing
- * else; whatever an event's row comes to, the same bytes come to it again. */
+/* A hostile record, as `millrace verify` reads it: any bytes as value, key and headers. Its scanner
+ * takes what strict JSON is and nothing else; whatever an event's row comes to, the same bytes come
+ * to it again. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Usage: fuzz_seeds FOLDER
  *
- * Writes the seed corpus, one folder a target, from what the unit tests build their streams with, from recordings of real
- * servers, and the dictionary of the configuration. */
+ * Writes the seed corpus, one folder a target, from what the unit tests build their streams with,
+ * from recordings of real servers, and the dictionary of the configuration. */
 #include <errno.h>
 #include <glob.h>
 #include <stdio.h>
@@ -166,7 +166,8 @@ static void write_configurations(void)
     fclose(defaults);
 }
 
-/* What honest servers answer to each question of fuzz_answer, and beginnings of what others might. */
+/* What honest servers answer to each question of fuzz_answer, and beginnings of what others
+ * might. */
 static void write_answers(void)
 {
 #define NULLS "\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E\t\x1E"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: scripts/style.sh [--changed]
 #
-# clang-format, clang-tidy, shellcheck and the direction of includes and calls; changes nothing.
+# clang-format, clang-tidy, shellcheck, long lines, shared names, and the direction of includes and calls; changes nothing.
 #
 #   --changed  clang-tidy, which takes minutes, looks only at what has changed (tests/nightly.py): at a header through the source of
 #              its name, or the first that includes it; of more than MILLRACE_TIDY_MOST sources (default 60) at so many
@@ -124,8 +124,30 @@ tidy_sources() {
     printf '%s\n' "$all"
 }
 
+# A line of C has at most 100 columns, comments too.
+check_lines() {
+    local long
+    long=$(for folder in src fuzz benchmarks tests; do sources "$folder" c h; done |
+        LC_ALL=C.UTF-8 xargs grep -nE '^.{101,}' || true)
+    [ -z "$long" ] || die "longer than 100 columns: $long"
+}
+
+# No two static functions share a name: a frame of a profile, and a search, say whose function it is.
+check_names() {
+    local shared
+    # shellcheck disable=SC2016 # the program's own variables
+    shared=$(sources src c | xargs perl -0ne \
+        'while (/^static (?:[\w*]+\s+)*?\*?([a-z]\w+)\(/gm) { push @{$of{$1}}, $ARGV }
+         END { for (sort keys %of) { print "$_: @{$of{$_}}\n" if @{$of{$_}} > 1 && uniq(@{$of{$_}}) > 1 } }
+         sub uniq { my %seen; scalar grep { !$seen{$_}++ } @_ }')
+    [ -z "$shared" ] || die "static functions that share a name: $shared"
+}
+
 say "includes"
 check_includes
+say "lines and names"
+check_lines
+check_names
 say "symbols"
 check_symbols
 say "clang-format"

@@ -1,5 +1,6 @@
-/* Preloaded into millrace: on SIGUSR2 it tries, from inside the process, what an intruder would, and writes one line per
- * attempt, "name errno", to the file that BREAK_OUT_RESULT names, which it opened at the start. */
+/* Preloaded into millrace: on SIGUSR2 it tries, from inside the process, what an intruder would,
+ * and writes one line per attempt, "name errno", to the file that BREAK_OUT_RESULT names, which it
+ * opened at the start. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,15 +1,18 @@
-/* Faults placed on purpose, for the tests of what has to find them: linked over functions of millrace (--wrap) in
- * millrace-faulty and in millrace-micro-slowed, never in the product. MILLRACE_FAULT says which, "kind:amount":
+/* Faults placed on purpose, for the tests of what has to find them: linked over functions of
+ * millrace (--wrap) in millrace-faulty and in millrace-micro-slowed, never in the product.
+ * MILLRACE_FAULT says which, "kind:amount":
  *
  *   decode, encode, produce, acknowledge   so many needless turns an event, in that stage
  *   source                                 the same in the source thread, around the stages
  *   sink                                   the same a batch, in the sink thread
  *   allocation                             so many allocations an event
- *   wake                                   so many needless wake-ups (an eventfd written and read) a batch
+ *   wake                                   so many needless wake-ups (an eventfd written and read)
+ *                                          a batch
  *   sleep                                  so many microseconds of sleep a batch
- *   far, near                              so many loads an event, each of which needs the one before: from all over 64 MiB, which
- *                                          no cache holds, or from one page of it. The same instructions and memory, so
- *                                          that only time tells them apart */
+ *   far, near                              so many loads an event, each of which needs the one
+ *                                          before: from all over 64 MiB, which no cache holds, or
+ *                                          from one page of it. The same instructions and memory,
+ *                                          so that only time tells them apart */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>

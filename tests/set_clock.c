@@ -1,5 +1,6 @@
-/* Preloaded into a program: its wall clock is wrong by as many nanoseconds as the first eight bytes of the file
- * TEST_CLOCK say, at each moment. tests/test_clock.py sets it. (libfaketime and jemalloc do not stand each other.) */
+/* Preloaded into a program: its wall clock is wrong by as many nanoseconds as the first eight bytes
+ * of the file TEST_CLOCK say, at each moment. tests/test_clock.py sets it. (libfaketime and
+ * jemalloc do not stand each other.) */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -65,9 +66,10 @@ time_t time(time_t *ret)
     return now.tv_sec;
 }
 
-/* librdkafka's waits end by the wall clock, and the kernel's is right. millrace's own end by the time since the machine's start,
- * which is a smaller number. */
-int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+/* librdkafka's waits end by the wall clock, and the kernel's is right. millrace's own end by the
+ * time since the machine's start, which is a smaller number. */
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                           const struct timespec *until)
 {
     static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
     if (real == NULL) {

@@ -1,4 +1,5 @@
-/* millrace-flame: the flame graphs of src/profiler/draw, of folded text. Files in, standard output out. */
+/* millrace-flame: the flame graphs of src/profiler/draw, of folded text. Files in, standard output
+ * out. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>

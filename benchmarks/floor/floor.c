@@ -1,9 +1,10 @@
-/* What librdkafka takes by itself: a program that has nothing to do but to give it records, with the settings that millrace has. Started by
- * start-floor.sh, which says what the variables are.
+/* What librdkafka takes by itself: a program that has nothing to do but to give it records, with
+ * the settings that millrace has. Started by start-floor.sh, which says what the variables are.
  *
- * With PEER_SNAPSHOT_MODE it reads a table by COPY, and each line becomes the end of a record as long as millrace's: nothing is decoded,
- * nothing escaped, no header added, no place in the table kept. With PEER_RATE it writes records of that length by the clock, in
- * transactions: nothing is read. */
+ * With PEER_SNAPSHOT_MODE it reads a table by COPY, and each line becomes the end of a record as
+ * long as millrace's: nothing is decoded, nothing escaped, no header added, no place in the table
+ * kept. With PEER_RATE it writes records of that length by the clock, in transactions: nothing is
+ * read. */
 #include <inttypes.h>
 #include <libpq-fe.h>
 #include <librdkafka/rdkafka.h>
@@ -20,7 +21,8 @@ enum {
     ANSWER_MS = 30000,
 };
 
-/* About what Debezium's envelope adds to a row of the benchmark, by length and by how it compresses. */
+/* About what Debezium's envelope adds to a row of the benchmark, by length and by how it
+ * compresses. */
 static const char envelope[] =
     "{\"before\":null,\"after\":{\"id\":,\"account_id\":,\"amount\":\"\",\"payload\":\"\","
     "\"attributes\":\"{}\","

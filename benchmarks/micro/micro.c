@@ -1,7 +1,7 @@
 /* Usage: millrace-micro [NAME|all] [COUNT]
  *
- * Runs one benchmark or all, COUNT events each, and prints name, nanoseconds an event and the hash of the work.
- * Without arguments: the names, one a line. */
+ * Runs one benchmark or all, COUNT events each, and prints name, nanoseconds an event and the hash
+ * of the work. Without arguments: the names, one a line. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

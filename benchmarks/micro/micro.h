@@ -1,12 +1,12 @@
-/* The pieces of the flow, one at a time and on one thread, so that their instructions can be counted.
- * micro.sh runs each under callgrind; run without it, they tell nanoseconds. */
+/* The pieces of the flow, one at a time and on one thread, so that their instructions can be
+ * counted. micro.sh runs each under callgrind; run without it, they tell nanoseconds. */
 #ifndef MILLRACE_MICRO_H
 #define MILLRACE_MICRO_H
 
 #include "base/base.h"
 
-/* One benchmark: `open` makes what it works on (not counted), `run` does `count` events and answers a hash
- * of its work, so that nothing of it can be left out. */
+/* One benchmark: `open` makes what it works on (not counted), `run` does `count` events and answers
+ * a hash of its work, so that nothing of it can be left out. */
 struct micro_bench {
     const char *name;
     const char *event; /* what is counted */

@@ -220,7 +220,8 @@ static void *encode_avro_open(void)
     return encode_kept_open(MR_FORMAT_AVRO, MR_TYPES_DEBEZIUM, MR_JSON_BARE);
 }
 
-/* The hash takes length and ends of the value; going over all of it would drown what is measured. */
+/* The hash takes length and ends of the value; going over all of it would drown what is
+ * measured. */
 static uint64_t encode_run(void *state, uint32_t count)
 {
     struct rows *rows = state;

@@ -1,4 +1,5 @@
-/* Where a millrace listens, as options say it: "127.0.0.1:9464", "[::1]:9464", "unix:/run/millrace.sock". Any thread. */
+/* Where a millrace listens, as options say it: "127.0.0.1:9464", "[::1]:9464",
+ * "unix:/run/millrace.sock". Any thread. */
 #pragma once
 
 #include "base/base.h"
@@ -15,8 +16,8 @@ struct mr_address {
     char path[MR_ADDRESS_PATH_MAX + 1];
 };
 
-/* "host:port", ":port" (all interfaces), "[v6]:port" or "unix:/path". MR_ERR_CONFIG with a sentence that
- * names what is wrong. */
+/* "host:port", ":port" (all interfaces), "[v6]:port" or "unix:/path". MR_ERR_CONFIG with a sentence
+ * that names what is wrong. */
 mr_status mr_address_parse(const char *text, struct mr_address *ret, struct mr_error *ret_error);
 
 /* True when only this machine can reach it. */

@@ -58,7 +58,8 @@ static void client_set_up(CURL *curl, const struct mr_http_options *server, cons
         mr_secret_forget(password);
     }
     if (server->certificate != NULL) {
-        /* Only this certificate is trusted, so that the name in it, which need not be the address we use, adds nothing. */
+        /* Only this certificate is trusted, so that the name in it, which need not be the address
+         * we use, adds nothing. */
         struct curl_blob trusted = {
             .data = (void *)(uintptr_t)server->certificate,
             .len = strlen(server->certificate),

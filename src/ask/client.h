@@ -22,12 +22,14 @@ struct mr_client_answer {
     long http_status;
 };
 
-/* Asks the server that `server` describes for `path`; with TLS its certificate is the only one trusted. `text`: of a POST; NULL:
- * GET; `timeout_ms` 0: five seconds. MR_ERR_TRANSIENT: there is no answer. */
+/* Asks the server that `server` describes for `path`; with TLS its certificate is the only one
+ * trusted. `text`: of a POST; NULL: GET; `timeout_ms` 0: five seconds. MR_ERR_TRANSIENT: there is
+ * no answer. */
 mr_status mr_client_ask(const struct mr_http_options *server, const char *path, const char *text,
                         long timeout_ms, struct mr_client_answer *ret, struct mr_error *ret_error);
 
-/* Asks for a path of the server that answers with a JSON object, which the caller deletes; `text`: of a POST, NULL: GET. */
+/* Asks for a path of the server that answers with a JSON object, which the caller deletes; `text`:
+ * of a POST, NULL: GET. */
 mr_status mr_client_object(const struct mr_http_options *server, const char *path, const char *text,
                            struct cJSON **ret_object, struct mr_error *ret_error);
 

@@ -1,4 +1,5 @@
-/* How a millrace is reached by HTTP: what its server is made of, and what who asks it has to know. Values only. */
+/* How a millrace is reached by HTTP: what its server is made of, and what who asks it has to know.
+ * Values only. */
 #pragma once
 
 #include "ask/address.h"

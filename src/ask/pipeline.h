@@ -1,4 +1,5 @@
-/* Whose millrace is asked: two that have one http.address by mistake must not take each other's commands. Values only. */
+/* Whose millrace is asked: two that have one http.address by mistake must not take each other's
+ * commands. Values only. */
 #pragma once
 
 #include "base/sha256.h"
@@ -19,8 +20,9 @@ struct mr_pipeline_mark {
 };
 struct mr_pipeline_mark mr_pipeline_mark(const struct mr_pipeline_name *name);
 
-/* True: the mark (NULL: the one who asks has no file) means this pipeline. One of the two is enough: a copy of the file may be edited for
- * another program, and one that was edited in place is the running one's for as long. */
+/* True: the mark (NULL: the one who asks has no file) means this pipeline. One of the two is
+ * enough: a copy of the file may be edited for another program, and one that was edited in place is
+ * the running one's for as long. */
 bool mr_pipeline_is_meant(const struct mr_pipeline_name *name, const char *mark);
 
 /* Of a file as it is now; "": it can't be read. */

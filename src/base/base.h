@@ -1,8 +1,7 @@
-/* The few things every file may use: what most need of libc, attributes, slices, array and assertion helpers, and, at the end,
- * status, log and text.
+/* The few things every file may use: what most need of libc, attributes, slices, array and
+ * assertion helpers, and, at the end, status, log and text.
  *
- * No other file of this project may be included above this one.
- */
+ * No other file of this project may be included above this one. */
 #pragma once
 
 #include <errno.h>
@@ -59,8 +58,8 @@ bool mr_is_among(const char *words, mr_slice text);
 int mr_u32_compare(const void *a, const void *b);
 int mr_u64_compare(const void *a, const void *b); /* likewise, of 64 bits */
 
-/* Ends the process after one line on stderr, "millrace: " and the text. For what no caller can answer and nobody may miss; the
- * slot replays. */
+/* Ends the process after one line on stderr, "millrace: " and the text. For what no caller can
+ * answer and nobody may miss; the slot replays. */
 void mr_give_up(const char *form, ...) __attribute__((noreturn)) MR_PRINTF(1, 2);
 
 /* Likewise, for bugs of ours, never for what the world does. */
@@ -87,21 +86,23 @@ char *mr_strndup(const char *text, size_t len, const char *file, int line)
 #define MR_NEW(type)              ((type *)mr_alloc(sizeof(type), __FILE__, __LINE__))
 #define MR_NEW_ARRAY(type, count) ((type *)mr_alloc(sizeof(type) * (count), __FILE__, __LINE__))
 #define MR_REALLOC(old, size)     mr_realloc((old), (size), __FILE__, __LINE__)
-/* Makes room in an array for `need` elements; what grows at least doubles. `room` is its size in elements, an uint32_t. */
+/* Makes room in an array for `need` elements; what grows at least doubles. `room` is its size in
+ * elements, an uint32_t. */
 #define MR_GROW(array, room, need)                                                                 \
     ((array) = mr_grow((array), &(room), (need), sizeof(*(array)), __FILE__, __LINE__))
 #define MR_STRDUP(text)       mr_strndup((text), strlen(text), __FILE__, __LINE__)
 #define MR_STRNDUP(text, len) mr_strndup((text), (len), __FILE__, __LINE__)
 
-/* Of a pointer to memory that is freed at the end of its block, however that is left: MR_FREED char *text = MR_STRDUP("a"); */
+/* Of a pointer to memory that is freed at the end of its block, however that is left: MR_FREED char
+ * *text = MR_STRDUP("a"); */
 #define MR_FREED __attribute__((cleanup(mr_free_at)))
 static inline void mr_free_at(void *at)
 {
     free(*(void **)at);
 }
 
-/* How often our own code asked for memory since the start, on all threads but those that left themselves
- * out. The drain benchmark reads it to show that a row costs none. */
+/* How often our own code asked for memory since the start, on all threads but those that left
+ * themselves out. The drain benchmark reads it to show that a row costs none. */
 uint64_t mr_alloc_count(void);
 
 /* The calling thread only looks on (metrics, HTTP): what it asks for is not counted from now on. */

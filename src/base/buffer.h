@@ -1,8 +1,7 @@
 /* Append-only bytes in memory of the caller's, with an end that is never passed.
  *
- * What doesn't fit is left out whole and `full` is set for good (until the buffer is made again), so a
- * writer appends freely and asks once at the end. One thread.
- */
+ * What doesn't fit is left out whole and `full` is set for good (until the buffer is made again),
+ * so a writer appends freely and asks once at the end. One thread. */
 #pragma once
 
 #include "base/base.h"

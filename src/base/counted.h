@@ -1,4 +1,5 @@
-/* Memory that several parts point into, each for as long as it likes: it goes with the last one that holds it. Any thread. */
+/* Memory that several parts point into, each for as long as it likes: it goes with the last one
+ * that holds it. Any thread. */
 #pragma once
 
 #include <stdatomic.h>

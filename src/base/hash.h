@@ -1,4 +1,5 @@
-/* FNV-1a, 64 bits: for tables in memory, colours, configurations. Not for input that somebody chooses to make hashes equal. */
+/* FNV-1a, 64 bits: for tables in memory, colours, configurations. Not for input that somebody
+ * chooses to make hashes equal. */
 #pragma once
 
 #include "base/base.h"

@@ -48,7 +48,8 @@ static uint32_t slot_of(const struct mr_index *index, uint32_t number, uint64_t 
     return at & (index->size - 1);
 }
 
-/* Moves into the freed slot what it had pushed aside, and so on: a search ends at the first free slot. */
+/* Moves into the freed slot what it had pushed aside, and so on: a search ends at the first free
+ * slot. */
 static void index_close_gap(struct mr_index *index, uint32_t gap)
 {
     uint32_t mask = index->size - 1;

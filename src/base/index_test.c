@@ -18,7 +18,8 @@ static uint32_t index_test_find(const struct mr_index *index, const uint64_t *ke
     return number;
 }
 
-/* As OIDs and addresses come: near each other, in steps of powers of two, scattered, and alike in the lower half. */
+/* As OIDs and addresses come: near each other, in steps of powers of two, scattered, and alike in
+ * the lower half. */
 static uint64_t spread(uint32_t kind, uint32_t i)
 {
     const uint64_t kinds[] = {16384 + i, (uint64_t)i << 16, i * UINT64_C(0x2545f4914f6cdd1d),

@@ -1,4 +1,5 @@
-/* jemalloc's door: NULL unless it is linked or preloaded. See mallctl(3) of jemalloc. Any thread. */
+/* jemalloc's door: NULL unless it is linked or preloaded. See mallctl(3) of jemalloc. Any
+ * thread. */
 #pragma once
 
 #include "base/base.h"

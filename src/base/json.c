@@ -25,15 +25,16 @@ static inline bool copy_clean_bytes(uint8_t *to, const uint8_t *text, size_t len
 }
 
 #if defined(__SSE2__)
-/* Not zero where a byte is not clean: 0x20 and 0x22 change places, so one comparison of signed numbers finds control
- * characters, the quote, and what is not ASCII. */
+/* Not zero where a byte is not clean: 0x20 and 0x22 change places, so one comparison of signed
+ * numbers finds control characters, the quote, and what is not ASCII. */
 static inline __m128i unclean(__m128i block)
 {
     __m128i low = _mm_cmplt_epi8(_mm_xor_si128(block, _mm_set1_epi8(2)), _mm_set1_epi8(0x21));
     return _mm_or_si128(low, _mm_cmpeq_epi8(block, _mm_set1_epi8('\\')));
 }
 
-/* Copies; answers whether all was clean. What is longer than a block ends with one that may overlap the one before. */
+/* Copies; answers whether all was clean. What is longer than a block ends with one that may overlap
+ * the one before. */
 static inline bool copy_clean(uint8_t *to, const uint8_t *text, size_t len)
 {
     __m128i found = _mm_setzero_si128();
@@ -174,7 +175,8 @@ static void escape_astral(struct mr_buffer *out, const uint8_t *text)
     }
 }
 
-/* A run of bytes from 0x80 on: sequences stay, anything else is replaced byte by byte; 0: that is not wanted. */
+/* A run of bytes from 0x80 on: sequences stay, anything else is replaced byte by byte; 0: that is
+ * not wanted. */
 static size_t copy_multibyte(struct mr_buffer *out, const uint8_t *text, size_t len)
 {
     size_t run = 0;

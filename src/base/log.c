@@ -61,7 +61,8 @@ static void append_fields(struct mr_buffer *line, const struct mr_log_field *fie
     }
 }
 
-/* What a terminal would obey becomes blank: control characters, DEL, C1 (U+0080 to U+009F), and bytes that are not UTF-8. */
+/* What a terminal would obey becomes blank: control characters, DEL, C1 (U+0080 to U+009F), and
+ * bytes that are not UTF-8. */
 static void log_make_printable(uint8_t *text, size_t len)
 {
     for (size_t at = 0; at < len;) {

@@ -1,9 +1,9 @@
 /* Levelled, structured logging: one line a record on stderr, as text or JSON.
  *
- * A record has an event name ("source_connected"), a sentence, and typed fields. Fields never hold row
- * data or secrets. The caller never waits for stderr, at most for another thread's copy of a line: a thread writes it, and what a
- * stalled reader does not take is dropped, counted and reported later. Any thread.
- */
+ * A record has an event name ("source_connected"), a sentence, and typed fields. Fields never hold
+ * row data or secrets. The caller never waits for stderr, at most for another thread's copy of a
+ * line: a thread writes it, and what a stalled reader does not take is dropped, counted and
+ * reported later. Any thread. */
 #pragma once
 
 #include "base/base.h"
@@ -19,20 +19,23 @@ void mr_log_configure(enum mr_log_level level, enum mr_log_format form);
 /* Any time. */
 void mr_log_set_level(enum mr_log_level level);
 
-/* Starts the thread that writes / lets it write what is there, for a second at most. In between a record
- * costs its caller a copy; without the thread it is written directly, or dropped. Main thread. */
+/* Starts the thread that writes / lets it write what is there, for a second at most. In between a
+ * record costs its caller a copy; without the thread it is written directly, or dropped. Main
+ * thread. */
 void mr_log_start(void);
 void mr_log_stop(void);
 
 struct mr_log_field;
 
-/* Gets each record of level info or above, whatever the configured level; on the thread that logs, so it must
- * not wait and must not log. Before the first thread; NULL takes it away again after the last. */
+/* Gets each record of level info or above, whatever the configured level; on the thread that logs,
+ * so it must not wait and must not log. Before the first thread; NULL takes it away again after the
+ * last. */
 typedef void (*mr_log_observer_fn)(void *context, enum mr_log_level level, const char *event,
                                    const char *sentence, const struct mr_log_field *fields);
 void mr_log_observe(mr_log_observer_fn observer, void *context);
 
-/* Fills the field `see` of warnings and errors; "": nothing. On the thread that logs. Set before the first thread. */
+/* Fills the field `see` of warnings and errors; "": nothing. On the thread that logs. Set before
+ * the first thread. */
 enum { MR_LOG_SEE_MAX = 64 };
 extern void (*mr_log_see)(mr_slice said, char ret_see[MR_LOG_SEE_MAX]);
 
@@ -58,7 +61,8 @@ struct mr_log_field {
 #define MR_LOG_LSN(field_name, value)                                                              \
     ((struct mr_log_field){.name = (field_name), .kind = MR_LOG_FIELD_LSN, .lsn = (value)})
 
-/* Writes fields for people, "topic shop.public.orders, partitions 3", as far as they fit; "" when there are none. */
+/* Writes fields for people, "topic shop.public.orders, partitions 3", as far as they fit; "" when
+ * there are none. */
 void mr_log_fields_text(const struct mr_log_field *fields, char *ret_text, size_t size);
 
 /* `fields` ends with a record of kind MR_LOG_FIELD_END, or is NULL. */

@@ -68,8 +68,8 @@ void mr_log_emit(const char *line, size_t len)
     }
 }
 
-/* All of it, however long that takes; false when standard error refuses it (a full disk, nobody at the other end).
- * A line that was cut off gets an end before the next. */
+/* All of it, however long that takes; false when standard error refuses it (a full disk, nobody at
+ * the other end). A line that was cut off gets an end before the next. */
 static bool log_writer_write_whole(const char *line, size_t len)
 {
     static bool torn;

@@ -37,7 +37,8 @@ static uint64_t sum_told(const char *text)
     return sum;
 }
 
-/* All that threads say into a pipe that nobody reads meanwhile is there afterwards, or counted; nobody waits. */
+/* All that threads say into a pipe that nobody reads meanwhile is there afterwards, or counted;
+ * nobody waits. */
 static void test_nothing_waits_and_nothing_is_torn(void **state)
 {
     (void)state;

@@ -3,5 +3,6 @@
 
 #include "base/base.h"
 
-/* Signs that Markdown would take for its own are escaped; a page that the text names (docs/types.md) becomes a link. */
+/* Signs that Markdown would take for its own are escaped; a page that the text names
+ * (docs/types.md) becomes a link. */
 void mr_markdown_print(const char *text, FILE *to);

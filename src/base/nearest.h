@@ -5,7 +5,8 @@
 
 enum { MR_NEAREST_FAR = 64 }; /* also of names that are longer than this */
 
-/* How many letters are added, left out, changed or swapped with their neighbour between two names. */
+/* How many letters are added, left out, changed or swapped with their neighbour between two
+ * names. */
 uint32_t mr_edit_distance(const char *a, const char *b);
 
 /* The most of them that is a slip of the pen: one in three letters, three at most. */

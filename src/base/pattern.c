@@ -3,8 +3,8 @@
 
 #include <pcre2.h>
 
-/* What an expression may take. It may come from people who may write no more than a row (copy/signals.h), so nothing is left to
- * the library's defaults, which allow seconds and 20 MB. */
+/* What an expression may take. It may come from people who may write no more than a row
+ * (copy/signals.h), so nothing is left to the library's defaults, which allow seconds and 20 MB. */
 enum {
     TEXT_BYTES_MAX = 2000,
     COMPILED_BYTES_MAX = 256 * 1024,

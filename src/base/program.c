@@ -49,7 +49,8 @@ static int watch_children(void)
     return signalfd(-1, &child, SFD_CLOEXEC);
 }
 
-/* Reads until the program has ended and nobody has its output open any more, or whoever asked is gone; the length of the output. */
+/* Reads until the program has ended and nobody has its output open any more, or whoever asked is
+ * gone; the length of the output. */
 static size_t program_collect(pid_t pid, int out, int ended, int asker, struct answer *answer)
 {
     struct pollfd fds[] = {
@@ -160,7 +161,8 @@ static void leave_terminal(void)
     if (null > STDERR_FILENO) {
         close(null);
     }
-    /* What who started millrace has left open is for no program; an older kernel does not know how (Linux 5.11). */
+    /* What who started millrace has left open is for no program; an older kernel does not know how
+     * (Linux 5.11). */
     (void)close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
 }
 

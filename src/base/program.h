@@ -1,12 +1,13 @@
 /* Programs of the configuration that print a secret: a password, a token.
  *
- * millrace gives up to start programs (confine/), so a helper does it, a process that is forked before. It knows the programs of the
- * configuration and starts no other. A program has no shell, the user and the environment of millrace, /dev/null as standard input and
- * error, and a session of its own; it and what it started in that session are killed once nobody waits for it. The helper ends with
- * millrace.
+ * millrace gives up to start programs (confine/), so a helper does it, a process that is forked
+ * before. It knows the programs of the configuration and starts no other. A program has no shell,
+ * the user and the environment of millrace, /dev/null as standard input and error, and a session of
+ * its own; it and what it started in that session are killed once nobody waits for it. The helper
+ * ends with millrace.
  *
- * mr_programs_start is called once, before the first thread; all else by any thread, and several programs run at a time.
- */
+ * mr_programs_start is called once, before the first thread; all else by any thread, and several
+ * programs run at a time. */
 #pragma once
 
 #include "base/secret.h"
@@ -29,10 +30,12 @@ struct mr_programs {
 /* Starts the helper, unless there is no program. */
 mr_status mr_programs_start(struct mr_programs *programs, struct mr_error *ret_error);
 
-/* Runs the program and waits for its end, ten seconds at most. `*ret_line` is what it printed, one line without its end; the caller's,
- * to be given to mr_secret_forget. MR_AGAIN: `stop_fd` (-1: none) is readable. MR_ERR_TRANSIENT: the program failed or took too long,
- * and the text has MR_PROGRAM_REMEDY. MR_ERR_AUTH: it can't be started, or printed something else than one line. MR_ERR_SYSTEM: the
- * helper is gone, and millrace can start no other. No text quotes what was printed. */
+/* Runs the program and waits for its end, ten seconds at most. `*ret_line` is what it printed, one
+ * line without its end; the caller's, to be given to mr_secret_forget. MR_AGAIN: `stop_fd` (-1:
+ * none) is readable. MR_ERR_TRANSIENT: the program failed or took too long, and the text has
+ * MR_PROGRAM_REMEDY. MR_ERR_AUTH: it can't be started, or printed something else than one line.
+ * MR_ERR_SYSTEM: the helper is gone, and millrace can start no other. No text quotes what was
+ * printed. */
 mr_status mr_program_run(const struct mr_program *program, int stop_fd, char **ret_line,
                          struct mr_error *ret_error);
 

@@ -1,6 +1,7 @@
 #include "base/rewrite.h"
 
-/* The number of the group that stands after a dollar sign; `*at` moves to its last character. -1: there is none. */
+/* The number of the group that stands after a dollar sign; `*at` moves to its last character. -1:
+ * there is none. */
 static int group_at(const struct mr_regex *regex, const char **at)
 {
     if (**at == '{') {

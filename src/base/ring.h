@@ -1,8 +1,8 @@
 /* A bounded queue of pointers between exactly one producing and one consuming thread.
  *
- * Passing a pointer passes ownership of what it points to. The ring never blocks: push answers false
- * when full, pop answers NULL when empty, and a thread that wants to sleep has an event descriptor for it.
- */
+ * Passing a pointer passes ownership of what it points to. The ring never blocks: push answers
+ * false when full, pop answers NULL when empty, and a thread that wants to sleep has an event
+ * descriptor for it. */
 #pragma once
 
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
-/* A secret that may become another one while others use it: a password whose file is read again. Any thread. */
+/* A secret that may become another one while others use it: a password whose file is read again.
+ * Any thread. */
 #pragma once
 
 #include "base/base.h"
@@ -28,7 +29,7 @@ void mr_secret_forget(char *text);
 /* False: it is this text already. */
 bool mr_secret_change(struct mr_secret *secret, const char *text);
 
-/* Calls `hear` now and after each change, until another one listens (NULL: nobody). It must not use the secret, nor wait for a thread
- * that does. NULL is a secret that never changes. */
+/* Calls `hear` now and after each change, until another one listens (NULL: nobody). It must not use
+ * the secret, nor wait for a thread that does. NULL is a secret that never changes. */
 typedef void (*mr_secret_fn)(void *context, const char *text);
 void mr_secret_listen(struct mr_secret *secret, mr_secret_fn hear, void *context);

@@ -1,4 +1,5 @@
-/* The stages of the flow. Metrics, labels of samples, flame graphs, the bottleneck and the documents use these words. */
+/* The stages of the flow. Metrics, labels of samples, flame graphs, the bottleneck and the
+ * documents use these words. */
 #pragma once
 
 #include "base/base.h"

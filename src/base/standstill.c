@@ -53,7 +53,8 @@ void mr_standstill_forget(struct mr_standstill *standstill, enum mr_cause cause)
     atomic_fetch_and(&standstill->there, ~(UINT32_C(1) << cause));
 }
 
-/* Lower ranks are shown first: an end, then what ends millrace if it lasts, what only waits, and what is about one table. */
+/* Lower ranks are shown first: an end, then what ends millrace if it lasts, what only waits, and
+ * what is about one table. */
 static int standstill_rank_of(enum mr_cause cause)
 {
     return cause == MR_CAUSE_ENDED                                        ? 0

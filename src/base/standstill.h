@@ -1,10 +1,11 @@
-/* Why nothing moves. There is a cause for each kind of thing that can stop the flow, with a text that names the thing, the
- * reason and the remedy.
+/* Why nothing moves. There is a cause for each kind of thing that can stop the flow, with a text
+ * that names the thing, the reason and the remedy.
  *
- * The module that meets a cause begins it, and ends it when it is gone. In between it stays, however often something is tried
- * again. Several causes may be there at once; page, metrics, /readyz and log all show the same one: an end, else what ends millrace, else the first that began,
- * because the others often follow from it (millrace leaves PostgreSQL alone because Kafka takes nothing). The pipeline owns it.
- * Any thread calls; a lock is held for a copy of a text. */
+ * The module that meets a cause begins it, and ends it when it is gone. In between it stays,
+ * however often something is tried again. Several causes may be there at once; page, metrics,
+ * /readyz and log all show the same one: an end, else what ends millrace, else the first that
+ * began, because the others often follow from it (millrace leaves PostgreSQL alone because Kafka
+ * takes nothing). The pipeline owns it. Any thread calls; a lock is held for a copy of a text. */
 #pragma once
 
 #include <pthread.h>
@@ -74,7 +75,8 @@ struct mr_standstill_view {
 void mr_standstill_init(struct mr_standstill *standstill);
 void mr_standstill_done(struct mr_standstill *standstill);
 
-/* The cause is there, or still there: its beginning stays. `standstill` NULL: no effect; so for mr_standstill_end. */
+/* The cause is there, or still there: its beginning stays. `standstill` NULL: no effect; so for
+ * mr_standstill_end. */
 void mr_standstill_begin(struct mr_standstill *standstill, enum mr_cause cause, const char *text);
 
 /* mr_standstill_end's slow half. */

@@ -1,8 +1,7 @@
 /* What a function that touches the outside world answers, and the text that goes with a failure.
  *
- * `mr_status` says what kind of thing happened; `struct mr_error` (the caller's) says which, why and
- * what to do about it. Out parameters stay untouched on failure. Any thread.
- */
+ * `mr_status` says what kind of thing happened; `struct mr_error` (the caller's) says which, why
+ * and what to do about it. Out parameters stay untouched on failure. Any thread. */
 #pragma once
 
 #include "base/base.h"
@@ -58,13 +57,16 @@ void mr_error_set(struct mr_error *ret_error, mr_status status, const char *form
 void mr_error_refused(struct mr_error *ret_error, mr_status status, const char *sqlstate,
                       const char *format, ...) MR_PRINTF(4, 5);
 
-/* Whether a server refused with one of these codes ("42P01|3F000", "57*"; see mr_is_among). Code asks this and not the text. */
+/* Whether a server refused with one of these codes ("42P01|3F000", "57*"; see mr_is_among). Code
+ * asks this and not the text. */
 bool mr_error_is(const struct mr_error *error, const char *sqlstates);
 
-/* mr_error_set, and answers `status`, so that a function can `return mr_fail(error, MR_ERR_…, "…")`. */
+/* mr_error_set, and answers `status`, so that a function can `return mr_fail(error, MR_ERR_…,
+ * "…")`. */
 #define mr_fail(ret_error, status, ...) (mr_error_set((ret_error), (status), __VA_ARGS__), (status))
 
-/* What comes next where something must be given up at the end: status = MR_THEN(status, read_rows(…)); */
+/* What comes next where something must be given up at the end: status = MR_THEN(status,
+ * read_rows(…)); */
 #define MR_THEN(status, next) ((status) == MR_OK ? (next) : (status))
 
 /* The one control-flow macro: leaves the function with any status that isn't MR_OK. */

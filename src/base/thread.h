@@ -5,7 +5,8 @@
 
 #include "base/base.h"
 
-/* pthread_create for a thread in which every signal is blocked: they are the main thread's. Any thread. */
+/* pthread_create for a thread in which every signal is blocked: they are the main thread's. Any
+ * thread. */
 mr_status mr_thread_create(pthread_t *ret_thread, void *(*run)(void *context), void *context,
                            struct mr_error *ret_error);
 
@@ -23,8 +24,9 @@ static inline void mr_let_go(pthread_mutex_t **held)
     pthread_mutex_unlock(*held);
 }
 
-/* SIGTERM, SIGINT and SIGHUP, and where it is asked for SIGCHLD, come as reads of the descriptor, so that nothing of ours runs inside a
- * handler; -1: there is none left. Main thread, before it makes others. */
+/* SIGTERM, SIGINT and SIGHUP, and where it is asked for SIGCHLD, come as reads of the descriptor,
+ * so that nothing of ours runs inside a handler; -1: there is none left. Main thread, before it
+ * makes others. */
 int mr_thread_signals(bool of_children);
 
 /* A condition whose waits end by the monotonic clock. */
@@ -51,11 +53,13 @@ struct mr_thread_hooks {
     void (*end)(void);
 };
 
-/* For threads that begin after this; before the first of them starts. `hooks` must live as long as they do. */
+/* For threads that begin after this; before the first of them starts. `hooks` must live as long as
+ * they do. */
 void mr_thread_hook(const struct mr_thread_hooks *hooks);
 
-/* The calling thread makes itself known; `name` is copied (15 bytes). In the thread's first function: stacks are
- * followed up to this call's frame and a little beyond. Again: no effect. Without hooks: nothing. */
+/* The calling thread makes itself known; `name` is copied (15 bytes). In the thread's first
+ * function: stacks are followed up to this call's frame and a little beyond. Again: no effect.
+ * Without hooks: nothing. */
 void mr_thread_begin(enum mr_thread_role role, const char *name);
 
 /* The last that the thread does of note. Without a begin: no effect. */
@@ -69,8 +73,8 @@ struct mr_thread_work {
 extern _Thread_local volatile struct mr_thread_work mr_thread_work
     __attribute__((tls_model("initial-exec")));
 
-/* The table that the calling thread works for, until the next call; the texts must live until then. NULL:
- * none. Three stores. */
+/* The table that the calling thread works for, until the next call; the texts must live until then.
+ * NULL: none. Three stores. */
 static inline void mr_thread_table(const char *schema, const char *table)
 {
     mr_thread_work.table = NULL; /* the handler may come in between */

@@ -1,5 +1,6 @@
-/* A thread that does one thing again and again until it is stopped. It only looks on: what it asks for is not counted as the flow's
- * (mr_alloc_leave_out). The owner starts and stops it, and keeps what it works on until it has stopped. */
+/* A thread that does one thing again and again until it is stopped. It only looks on: what it asks
+ * for is not counted as the flow's (mr_alloc_leave_out). The owner starts and stops it, and keeps
+ * what it works on until it has stopped. */
 #pragma once
 
 #include <pthread.h>

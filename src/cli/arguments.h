@@ -25,6 +25,6 @@ struct mr_arguments {
     const char *files[2]; /* what is compared or converted; of fleet the word, and the folder */
 };
 
-/* Strings stay in `argv`, whose operands are moved after the options. Standard error has what is wrong
- * (MR_ERR_USAGE). MR_END: --help or --version, answered already. */
+/* Strings stay in `argv`, whose operands are moved after the options. Standard error has what is
+ * wrong (MR_ERR_USAGE). MR_END: --help or --version, answered already. */
 mr_status mr_arguments_parse(int argc, char **argv, struct mr_arguments *ret);

@@ -1,4 +1,5 @@
-/* `millrace snapshot`: asks a running one for copies of existing rows, and prints how far they are. */
+/* `millrace snapshot`: asks a running one for copies of existing rows, and prints how far they
+ * are. */
 #include <poll.h>
 
 #include "ask/client.h"
@@ -43,8 +44,8 @@ static bool is_among(const cJSON *numbers, double number)
     return false;
 }
 
-/* Of those that were asked for: true when all were looked at, and what was asked is stored; what is wrong with the first that was
- * refused. */
+/* Of those that were asked for: true when all were looked at, and what was asked is stored; what is
+ * wrong with the first that was refused. */
 static bool all_checked(const cJSON *state, const cJSON *numbers, struct mr_error *ret_error)
 {
     bool checked = !cJSON_IsFalse(mr_object_at(state, "stored"));

@@ -19,7 +19,8 @@ static void print_finding(void *context, enum mr_finding_level level, mr_status 
                           const char *subject, const char *finding, const char *remedy)
 {
     struct report *report = context;
-    /* An error's text names its subject itself. What it says of it beyond that, such as host and port, is not cut. */
+    /* An error's text names its subject itself. What it says of it beyond that, such as host and
+     * port, is not cut. */
     size_t said = strlen(subject);
     const char *rest = strncmp(finding, subject, said) == 0 ? finding + said : "";
     static const char connection[] = " connection: ";
@@ -122,7 +123,8 @@ static void check_position(const struct mr_kafka_options *kafka,
     }
 }
 
-/* What is asked of Kafka first, since PostgreSQL is asked about what is stored there, and printed last. */
+/* What is asked of Kafka first, since PostgreSQL is asked about what is stored there, and printed
+ * last. */
 static void check_servers(const struct mr_config *config, struct report *report)
 {
     struct mr_kafka_stored stored = {0};

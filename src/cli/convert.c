@@ -4,7 +4,8 @@
 #include "cli/cli.h"
 #include "daemon/daemon.h"
 
-/* The file's text, to be wiped and freed by the caller; NULL: it can't be read, and standard error says so. */
+/* The file's text, to be wiped and freed by the caller; NULL: it can't be read, and standard error
+ * says so. */
 static char *read_input(const char *path, const char *name, size_t *ret_len)
 {
     const char *reason;

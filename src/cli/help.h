@@ -7,7 +7,8 @@
 void mr_help_print(FILE *to);
 void mr_help_print_command(enum mr_cli_command command, FILE *to);
 
-/* `millrace help TOPIC`; NULL is mr_help_print. MR_ERR_USAGE, and told on standard error: there is no such topic. */
+/* `millrace help TOPIC`; NULL is mr_help_print. MR_ERR_USAGE, and told on standard error: there is
+ * no such topic. */
 mr_status mr_help_print_topic(const char *topic, FILE *to);
 
 /* `millrace reference PART`, likewise. */

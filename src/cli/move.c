@@ -1,5 +1,5 @@
-/* `millrace move`: the stream leaves one cluster, and goes on at another. What is stored says how far it is; this changes whose places
- * it names. */
+/* `millrace move`: the stream leaves one cluster, and goes on at another. What is stored says how
+ * far it is; this changes whose places it names. */
 #include "cli/cli.h"
 
 #include "base/clock.h"
@@ -83,7 +83,8 @@ static void take_batch(void *context, struct mr_batch *batch)
     MR_ASSERT(batch == NULL);
 }
 
-/* A session of the sink: exactly once it ends what is open, and fences who might still be there. What is stored then stays. */
+/* A session of the sink: exactly once it ends what is open, and fences who might still be there.
+ * What is stored then stays. */
 static mr_status open_to_store(struct move *move, struct mr_error *ret_error)
 {
     struct mr_sink *sink = mr_kafka_sink_new(&move->config->kafka);
@@ -137,7 +138,8 @@ static mr_status refuse_copies(struct move *move, struct mr_error *ret_error)
                              "--stop), and stop it in order");
 }
 
-/* The tables' numbers are others there; which are there when the stream begins is looked at anew. */
+/* The tables' numbers are others there; which are there when the stream begins is looked at
+ * anew. */
 static void move_forget_tables(struct mr_checkpoint *state)
 {
     struct mr_asked_stored *asked = mr_asked_stored_of(state);

@@ -79,7 +79,8 @@ static mr_status cli_profile_write_file(const struct place *place, const char *e
     return MR_OK;
 }
 
-/* A person at a desktop sees it at once; a script, a server or a container has no display and no surprise. */
+/* A person at a desktop sees it at once; a script, a server or a container has no display and no
+ * surprise. */
 static void cli_profile_show(const struct place *place)
 {
     if (getenv("DISPLAY") == NULL && getenv("WAYLAND_DISPLAY") == NULL) {

@@ -1,5 +1,6 @@
-/* The coordinator. The child is a plain `millrace run` whose snapshot.mode is what the choice needs: what may begin where, it decides. So
- * whatever is broken off goes on the next time: the stored record says how far all is. */
+/* The coordinator. The child is a plain `millrace run` whose snapshot.mode is what the choice
+ * needs: what may begin where, it decides. So whatever is broken off goes on the next time: the
+ * stored record says how far all is. */
 #include "cli/recover.h"
 
 #include <poll.h>

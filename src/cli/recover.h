@@ -1,5 +1,5 @@
-/* What the files of `millrace recover` share: recover_look.c finds out and says what is known, recover.c asks what to do and does it. Inside
- * cli/ only. Main thread. */
+/* What the files of `millrace recover` share: recover_look.c finds out and says what is known,
+ * recover.c asks what to do and does it. Inside cli/ only. Main thread. */
 #pragma once
 
 #include "cli/cli.h"

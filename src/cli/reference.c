@@ -1,7 +1,7 @@
 /* Pages for manuals and shells, made from the declarations.
  *
- * man(7) for the pages; the programmable completions of bash (its manual, "Programmable Completion"), zsh (zshcompsys) and
- * fish (complete). */
+ * man(7) for the pages; the programmable completions of bash (its manual, "Programmable
+ * Completion"), zsh (zshcompsys) and fish (complete). */
 
 #include "cli/help.h"
 #include "config/config.h"
@@ -218,7 +218,8 @@ static void print_bash(FILE *to)
           to);
 }
 
-/* A text inside single quotes of a shell; brackets and colons mean something to zsh's _arguments. */
+/* A text inside single quotes of a shell; brackets and colons mean something to zsh's
+ * _arguments. */
 static void put_quoted(FILE *to, const char *text, const char *special)
 {
     for (; *text != '\0'; text++) {

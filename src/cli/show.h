@@ -1,4 +1,5 @@
-/* What a running millrace says of itself, and figures as people read them; for `millrace status` and `top`. */
+/* What a running millrace says of itself, and figures as people read them; for `millrace status`
+ * and `top`. */
 #pragma once
 
 #include "base/object.h"

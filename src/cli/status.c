@@ -21,7 +21,8 @@ static void cli_status_print_heading(const cJSON *status, FILE *to)
     fputc('\n', to);
 }
 
-/* Each step of the way by its distance from the one before it, and how long ago the server's WAL ended there. */
+/* Each step of the way by its distance from the one before it, and how long ago the server's WAL
+ * ended there. */
 static void print_positions(const cJSON *status, FILE *to)
 {
     static const char *const steps[] = {"server",       "sent",   "received",

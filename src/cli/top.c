@@ -59,7 +59,8 @@ static int top_column_of(const cJSON *history, const char *name)
     return at;
 }
 
-/* The newest seconds as bars, with the last value and the largest one. NaN: nothing was measured. */
+/* The newest seconds as bars, with the last value and the largest one. NaN: nothing was
+ * measured. */
 static void print_history(const cJSON *history, const char *label, const char *name, show_fn show,
                           FILE *to)
 {
@@ -93,7 +94,8 @@ static size_t top_fitting(const char *line, size_t len, unsigned columns)
     return at;
 }
 
-/* Cause and reason, as many lines as they take and a few at most: the remedy comes last. Returns how many. */
+/* Cause and reason, as many lines as they take and a few at most: the remedy comes last. Returns
+ * how many. */
 static unsigned print_reason(const struct top *top, const cJSON *status, FILE *to)
 {
     const char *cause = mr_show_word(status, "standstill.cause");
@@ -139,7 +141,8 @@ static void print_bar(const char *name, double percent, FILE *to)
     fprintf(to, "] %3.0f %%", percent);
 }
 
-/* Existing rows, while they are copied, and a line for each of the first tables under way. Returns how many lines. */
+/* Existing rows, while they are copied, and a line for each of the first tables under way. Returns
+ * how many lines. */
 static unsigned print_copy(const cJSON *status, FILE *to)
 {
     const cJSON *copy = mr_object_at(status, "snapshot");
@@ -298,7 +301,8 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
     }
     mr_show_slot(status, to);
     unsigned copied = print_copy(status, to);
-    /* Above the tables 11 lines, the reason and their heading, below them events and hint, and two lines between. */
+    /* Above the tables 11 lines, the reason and their heading, below them events and hint, and two
+     * lines between. */
     unsigned others = reason + copied + 12 + EVENTS_SHOWN + 1 + 2;
     unsigned room = top->rows > others + TABLES_MIN ? top->rows - others : TABLES_MIN;
     print_filter(top, status, to);
@@ -308,8 +312,8 @@ static void print_all(const struct top *top, const cJSON *status, const cJSON *h
     print_hint(top, to);
 }
 
-/* The last line, the hint, is always there; lines above it that don't fit are left out. What is left of an earlier
- * drawing is wiped. */
+/* The last line, the hint, is always there; lines above it that don't fit are left out. What is
+ * left of an earlier drawing is wiped. */
 static void top_draw(const struct top *top, bool terminal, const char *text, FILE *to)
 {
     unsigned count = 0;
@@ -349,7 +353,8 @@ static void status_path(const struct top *top, char *ret, size_t size)
     }
 }
 
-/* A key has all drawn again at once: that answer takes the newest one's place, so that rates are of a second or so. */
+/* A key has all drawn again at once: that answer takes the newest one's place, so that rates are of
+ * a second or so. */
 static void keep_answer(struct top *top, cJSON *status)
 {
     double passed_ms =
@@ -421,7 +426,8 @@ static bool top_take_key(struct top *top, char key)
     return !top->typing && key == 'q';
 }
 
-/* The length of what a key sends that has no character, as an arrow does ("\033[A", "\033OP", "\033[15~"); 0 for others. */
+/* The length of what a key sends that has no character, as an arrow does ("\033[A", "\033OP",
+ * "\033[15~"); 0 for others. */
 static size_t sequence_length(const char *keys, size_t len)
 {
     if (len < 3 || keys[0] != ESCAPE || (keys[1] != '[' && keys[1] != 'O')) {

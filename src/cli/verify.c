@@ -27,7 +27,8 @@ static struct place verify_place(void)
     char self[PATH_MAX];
     struct place place;
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    /* Without /proc no folder is known, and the current one, which dirname says of "", is anybody's. */
+    /* Without /proc no folder is known, and the current one, which dirname says of "", is
+     * anybody's. */
     self[len < 0 ? 0 : len] = '\0';
     snprintf(place.folder, sizeof(place.folder), "%s",
              len < 0 ? "millrace's folder" : dirname(self));

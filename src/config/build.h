@@ -1,5 +1,6 @@
-/* Values of options become the modules' option structs: what the files build_*.c share, the daemon's too. Each fills in the options that
- * its name says, adds what is wrong with them to the problems, and calls only files that run before it. */
+/* Values of options become the modules' option structs: what the files build_*.c share, the
+ * daemon's too. Each fills in the options that its name says, adds what is wrong with them to the
+ * problems, and calls only files that run before it. */
 #pragma once
 
 #include "config/config.h"
@@ -17,24 +18,27 @@
 
 struct mr_config *mr_config_new(const char *name);
 
-/* The secret that two options say, `env` by the name of an environment variable, which is emptied, and `file` by the path of a
- * file that only its owner may read; MR_NO_OPTION: there is no such option. NULL when neither is set or something is wrong,
- * which is added to the problems. The configuration's. */
+/* The secret that two options say, `env` by the name of an environment variable, which is emptied,
+ * and `file` by the path of a file that only its owner may read; MR_NO_OPTION: there is no such
+ * option. NULL when neither is set or something is wrong, which is added to the problems. The
+ * configuration's. */
 const char *mr_config_secret(struct mr_config *config, const char *what, uint32_t env,
                              uint32_t file);
 
-/* The same, of a secret that may be read again from its file while millrace runs (options/secrets.h). */
+/* The same, of a secret that may be read again from its file while millrace runs
+ * (options/secrets.h). */
 struct mr_secret *mr_config_watched(struct mr_config *config, const char *what, uint32_t env,
                                     uint32_t file);
 
-/* The program that a list option names, with its arguments; NULL when it is not set or can't be run, which is added to the problems. The
- * configuration's. */
+/* The program that a list option names, with its arguments; NULL when it is not set or can't be
+ * run, which is added to the problems. The configuration's. */
 const struct mr_program *mr_config_program(struct mr_config *config, uint32_t option);
 
 /* The same as mr_config_secret of a file that everybody may read: a certificate. */
 const char *mr_config_public_file(struct mr_config *config, const char *what, uint32_t file);
 
-/* Adds what is wrong with a property of librdkafka to the problems; and with all of them together, once all are checked. */
+/* Adds what is wrong with a property of librdkafka to the problems; and with all of them together,
+ * once all are checked. */
 void mr_kafka_property_check(struct mr_config *config, const struct mr_property *property);
 void mr_kafka_kerberos_check(struct mr_config *config);
 void mr_kafka_properties_print(FILE *to);
@@ -45,7 +49,8 @@ void *mr_config_keep(struct mr_config *config, void *memory);
 char *mr_config_text(struct mr_config *config, const char *format, ...) MR_PRINTF(2, 3);
 void *mr_config_keep_until(struct mr_config *config, void *item, void (*end)(void *item));
 
-/* Room for one item more, which is zero, at the end of `items` (NULL, or what this returned before), of which there are `count`. */
+/* Room for one item more, which is zero, at the end of `items` (NULL, or what this returned
+ * before), of which there are `count`. */
 void *mr_config_grow(struct mr_config *config, const void *items, uint32_t count, size_t size);
 
 /* NULL for "", which is how an option is not set. */
@@ -68,7 +73,8 @@ bool mr_config_names_table(const struct mr_config *config, const struct mr_table
 void mr_config_check_streamed(struct mr_config *config, uint32_t option, const char *schema,
                               const char *table);
 
-/* Puts the values where options.def says for which `places` (an item for each option) has a place in `to`; size 0: it has none. */
+/* Puts the values where options.def says for which `places` (an item for each option) has a place
+ * in `to`; size 0: it has none. */
 struct mr_config_place {
     size_t offset, size;
 };

@@ -1,4 +1,5 @@
-/* What becomes of columns, and which rows of a table are copied: columns.*, those of [[streams]], snapshot.where. */
+/* What becomes of columns, and which rows of a table are copied: columns.*, those of [[streams]],
+ * snapshot.where. */
 
 #include "config/names.h"
 
@@ -126,7 +127,8 @@ static size_t columns_max(const struct mr_strings *texts)
     return most;
 }
 
-/* Rules that name one column of one table can be compared with what there is, and so can the tables of streams. */
+/* Rules that name one column of one table can be compared with what there is, and so can the tables
+ * of streams. */
 static void name_columns(struct mr_config *config, const struct columns *all,
                          const struct rules *rules)
 {
@@ -247,7 +249,8 @@ void mr_config_build_columns(struct mr_config *config)
         }
     }
     struct rules rules = {.items = KEPT_ARRAY(config, struct mr_column_rule, most)};
-    /* A stream's own rule comes before one for all. Where a stream makes no route, the file is refused. */
+    /* A stream's own rule comes before one for all. Where a stream makes no route, the file is
+     * refused. */
     uint32_t streams =
         config->encode.route_count == values->stream_count ? values->stream_count : 0;
     for (uint32_t i = 0; i < streams; i++) {

@@ -1,4 +1,5 @@
-/* How events look: format, values, operations, topics of their own, what is added to rows without an envelope. */
+/* How events look: format, values, operations, topics of their own, what is added to rows without
+ * an envelope. */
 
 #include "config/names.h"
 
@@ -95,8 +96,8 @@ static void build_heartbeat(struct mr_config *config)
     config->encode.heartbeat_topic = name;
 }
 
-/* "source.ts_ms", "lsn" or "lsn:name": the field is called "<prefix>source_ts_ms", "<prefix>lsn" or "<prefix>name"
- * (AbstractExtractNewRecordState.FieldReference). */
+/* "source.ts_ms", "lsn" or "lsn:name": the field is called "<prefix>source_ts_ms", "<prefix>lsn" or
+ * "<prefix>name" (AbstractExtractNewRecordState.FieldReference). */
 static bool build_encode_take_field(struct mr_config *config, const char *text, const char *prefix,
                                     struct mr_added_field *ret)
 {
@@ -153,7 +154,8 @@ static void build_bare(struct mr_config *config)
                                               values->row_headers_prefix, &bare->header_count);
 }
 
-/* A reader that wants schemas ends at a record without one: what has none is refused where it would read it. */
+/* A reader that wants schemas ends at a record without one: what has none is refused where it would
+ * read it. */
 static void build_schemas(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;

@@ -90,8 +90,8 @@ void mr_config_build_http(struct mr_config *config)
     }
 }
 
-/* Values of options are no secrets: those come from variables and files, and the texts that might hold one are
- * refused when the file is read (build_source.c, build_sink.c). */
+/* Values of options are no secrets: those come from variables and files, and the texts that might
+ * hold one are refused when the file is read (build_source.c, build_sink.c). */
 static cJSON *json_of_strings(const struct mr_strings *strings)
 {
     cJSON *array = cJSON_CreateArray();

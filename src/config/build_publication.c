@@ -2,7 +2,8 @@
 
 #include "config/names.h"
 
-/* The entry of that table, made if there is none; NULL: the table is not one that may have one, which is told. */
+/* The entry of that table, made if there is none; NULL: the table is not one that may have one,
+ * which is told. */
 static struct mr_published *build_publication_entry_of(struct mr_config *config, uint32_t option,
                                                        struct mr_published *entries,
                                                        struct mr_table_name table)
@@ -83,7 +84,8 @@ static bool lists_column(const struct mr_published *entry, const char *column)
     return false;
 }
 
-/* A rule for a column that the publication does not send anyway finds none in the stream, and misses nothing. */
+/* A rule for a column that the publication does not send anyway finds none in the stream, and
+ * misses nothing. */
 static void mark_unsent(struct mr_config *config)
 {
     struct mr_encode_options *encode = &config->encode;

@@ -22,7 +22,8 @@ static const char *security_protocol(const struct mr_config_values *values)
     return sasl ? "SASL_PLAINTEXT" : "PLAINTEXT";
 }
 
-/* By a password, or by a token: one that a program prints, or that librdkafka fetches with a secret. */
+/* By a password, or by a token: one that a program prints, or that librdkafka fetches with a
+ * secret. */
 static void check_sasl(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -123,7 +124,8 @@ static bool may_be_pem(const char *path)
     return found;
 }
 
-/* Said here with its name, for OpenSSL would only say a number, and only once a broker is reached. */
+/* Said here with its name, for OpenSSL would only say a number, and only once a broker is
+ * reached. */
 static void build_sink_check_file(struct mr_config *config, uint32_t option)
 {
     const char *path = *(char *const *)mr_value_of(&config->values, option);
@@ -161,7 +163,8 @@ static void check_places(struct mr_config *config, uint32_t line, const char *wh
     }
 }
 
-/* Where the position is kept. Clusters differ by their topics' prefix, pipelines of one by their slot. */
+/* Where the position is kept. Clusters differ by their topics' prefix, pipelines of one by their
+ * slot. */
 static void build_state(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;
@@ -209,8 +212,8 @@ static void build_oversize(struct mr_config *config)
     config->encode.dead_letter_topic = topic;
 }
 
-/* librdkafka has two histograms for each topic as long as it reports figures, 25 KiB (rd_kafka_topic_new0), of which nothing is read
- * here. */
+/* librdkafka has two histograms for each topic as long as it reports figures, 25 KiB
+ * (rd_kafka_topic_new0), of which nothing is read here. */
 static void build_statistics(struct mr_config *config)
 {
     enum { TOPICS_MAX = 500 };
@@ -254,8 +257,9 @@ static void build_kafka(struct mr_config *config)
     build_oversize(config);
 }
 
-/* What the file means: its sink.type, else the section that is there. A section that would be left unused is a mistake,
- * and so is one that does not say where to: rows must not go where nobody asked for them. */
+/* What the file means: its sink.type, else the section that is there. A section that would be left
+ * unused is a mistake, and so is one that does not say where to: rows must not go where nobody
+ * asked for them. */
 static enum mr_sink_kind wanted_sink(struct mr_config *config)
 {
     struct mr_config_values *values = &config->values;

@@ -160,8 +160,9 @@ static uint64_t build_source_add_tables(uint64_t hash,
     return hash;
 }
 
-/* Slot and publication, what is sent and how it is named, and where it goes: who differs in one of them would deliver other
- * events than the one whose place it takes. `tables_of` has the tables; the result is its memory. */
+/* Slot and publication, what is sent and how it is named, and where it goes: who differs in one of
+ * them would deliver other events than the one whose place it takes. `tables_of` has the tables;
+ * the result is its memory. */
 static const char *pipeline_name(const struct mr_config *config, struct mr_config *tables_of)
 {
     const struct mr_config_values *values = &config->values;

@@ -1,4 +1,5 @@
-/* Which tables are streamed, and the routes of their events: from tables and excluded_tables, or from [[streams]]. */
+/* Which tables are streamed, and the routes of their events: from tables and excluded_tables, or
+ * from [[streams]]. */
 
 #include "config/names.h"
 
@@ -20,7 +21,8 @@ void mr_config_name_column(struct mr_config *config, const struct mr_named_colum
     source->checked.named = named;
 }
 
-/* Updates and deletes of that table need the value of before of the column that makes its key, so its identity must hold it. */
+/* Updates and deletes of that table need the value of before of the column that makes its key, so
+ * its identity must hold it. */
 static void want_key_held(struct mr_config *config, const struct mr_route *table)
 {
     const uint32_t needs_old = 1u << MR_OP_UPDATE | 1u << MR_OP_DELETE;
@@ -142,8 +144,9 @@ static void build_tables(struct mr_config *config)
     }
 }
 
-/* Beside other streams of its table: a topic of its own, in which a position tells its events apart. What tells each event of
- * all topics its place or name can't do so for two that are of one change. */
+/* Beside other streams of its table: a topic of its own, in which a position tells its events
+ * apart. What tells each event of all topics its place or name can't do so for two that are of one
+ * change. */
 static void check_stream(struct mr_config *config, const struct mr_stream *stream,
                          const struct mr_table_name *table, const struct mr_route *routes,
                          uint32_t count)
@@ -302,8 +305,8 @@ static int compare_topics(const void *a, const void *b)
     return strcmp(left->name, right->name);
 }
 
-/* What Kafka does not take in a name becomes "_", and a dot in a table's name is a dot: two tables may come to one topic.
- * Where the file names both destinations that is what is wanted. */
+/* What Kafka does not take in a name becomes "_", and a dot in a table's name is a dot: two tables
+ * may come to one topic. Where the file names both destinations that is what is wanted. */
 static void check_topics(struct mr_config *config)
 {
     const struct mr_encode_options *encode = &config->encode;

@@ -1,9 +1,10 @@
-/* What a file of options (or the environment alone) says of a pipeline: of its server, tables, events and topics. Each program that
- * knows the pipeline reads it so; what the daemon needs besides is made in daemon/.
+/* What a file of options (or the environment alone) says of a pipeline: of its server, tables,
+ * events and topics. Each program that knows the pipeline reads it so; what the daemon needs
+ * besides is made in daemon/.
  *
- * Options are declared once, in options/options.def. All problems of a file are found at once. Secrets come from environment
- * variables and files, never from the file itself. Before the first thread.
- */
+ * Options are declared once, in options/options.def. All problems of a file are found at once.
+ * Secrets come from environment variables and files, never from the file itself. Before the first
+ * thread. */
 #pragma once
 
 #include "ask/http_options.h"
@@ -51,8 +52,8 @@ struct mr_config {
     struct mr_http_options http;
     enum mr_log_level log_level;
     enum mr_log_format log_format;
-    struct mr_daemon_options
-        *daemon; /* what the daemon alone makes of it; NULL in other programs */
+    /* what the daemon alone makes of it; NULL in other programs */
+    struct mr_daemon_options *daemon;
 
     const char *path;              /* the file's, of the caller; NULL: there is none */
     struct mr_sha256_short digest; /* of what it held; "": it was not read */
@@ -72,42 +73,46 @@ struct mr_route mr_config_route(const struct mr_config *config, uint32_t number)
 
 /* What is read, and how. */
 struct mr_config_reading {
-    const char
-        *path; /* of the file; NULL: `text`; without either, DATABASE_URL and MILLRACE_TABLES */
+    /* of the file; NULL: `text`; without either, DATABASE_URL and MILLRACE_TABLES */
+    const char *path;
     const char *name; /* of the text, in messages */
     const char *text;
     size_t len;
     bool is_reload; /* no secret is read: those of the start are in use */
-    bool
-        elsewhere; /* another machine will read it: no file or program that it names need be here, nor secrets */
+    /* another machine will read it: no file or program that it names need be here, nor secrets */
+    bool elsewhere;
     int64_t snapshot_mode; /* MR_MODE_… in place of the file's; 0: the file's own */
     void (*build)(
-        struct mr_config *
-            config); /* makes more of it, before the pipeline gets its name; NULL: there is no more */
+        /* makes more of it, before the pipeline gets its name; NULL: there is no more */
+        struct mr_config *config);
 };
 
-/* MR_ERR_CONFIG when there are errors; `*ret_config` is made in any case, for its problems, and freed by the caller. */
+/* MR_ERR_CONFIG when there are errors; `*ret_config` is made in any case, for its problems, and
+ * freed by the caller. */
 mr_status mr_config_read(const struct mr_config_reading *reading, struct mr_config **ret_config);
 
 /* A file, or the environment, without more. */
 mr_status mr_config_load(const char *path, struct mr_config **ret_config);
 
-/* Reads a file for the sake of `http` alone (NULL path: the defaults), so that no other part's secret needs to be there. */
+/* Reads a file for the sake of `http` alone (NULL path: the defaults), so that no other part's
+ * secret needs to be there. */
 mr_status mr_config_load_http(const char *path, struct mr_config **ret_config);
 
-/* Takes NULL. Who holds it as `captured.memory` or `encode.memory` keeps it until that is released. */
+/* Takes NULL. Who holds it as `captured.memory` or `encode.memory` keeps it until that is
+ * released. */
 void mr_config_free(struct mr_config *config);
 
-/* Whether librdkafka will start kinit: with GSSAPI, unless sasl.kerberos.min.time.before.relogin is 0
- * (rdkafka_sasl_cyrus.c, rd_kafka_sasl_cyrus_init). */
+/* Whether librdkafka will start kinit: with GSSAPI, unless sasl.kerberos.min.time.before.relogin is
+ * 0 (rdkafka_sasl_cyrus.c, rd_kafka_sasl_cyrus_init). */
 bool mr_config_runs_kinit(const struct mr_config *config);
 
 /* One "file:line: sentence" a problem. */
 void mr_config_print_problems(const struct mr_config *config, FILE *to);
 
-/* Adds to an object: "configuration", the options in effect, {"topic_prefix":"shop",…}, without secrets; "configuration_origins",
- * where each that is not at its default was set, {"topic_prefix":"line 2 of config.toml"}; "configuration_units" of durations and
- * sizes: "ms", "us", "bytes". `reloaded`: the file as a reload read it last, or NULL. */
+/* Adds to an object: "configuration", the options in effect, {"topic_prefix":"shop",…}, without
+ * secrets; "configuration_origins", where each that is not at its default was set,
+ * {"topic_prefix":"line 2 of config.toml"}; "configuration_units" of durations and sizes: "ms",
+ * "us", "bytes". `reloaded`: the file as a reload read it last, or NULL. */
 void mr_config_show(const struct mr_config *config, const struct mr_config *reloaded,
                     struct cJSON *to);
 
@@ -125,6 +130,7 @@ void mr_config_differences(const struct mr_config *running, const struct mr_conf
                            const struct mr_config *wanted, mr_config_difference_fn take,
                            void *context);
 
-/* The sections of docs/configuration.md, and the table of docs/upgrading.md that says what a reload takes up. */
+/* The sections of docs/configuration.md, and the table of docs/upgrading.md that says what a reload
+ * takes up. */
 void mr_config_print_reference(FILE *to);
 void mr_config_print_reloads(FILE *to);

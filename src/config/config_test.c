@@ -93,8 +93,8 @@ static void test_load_native_file(void **state)
     mr_config_free(config);
 }
 
-/* Names, one a line, are found by their hash, memory is not kept for all of them at once, and the Kafka client counts nothing for each
- * topic. */
+/* Names, one a line, are found by their hash, memory is not kept for all of them at once, and the
+ * Kafka client counts nothing for each topic. */
 static void test_many_tables(void **state)
 {
     enum { MANY = 20000, LINE_MAX_BYTES = 32 };
@@ -593,7 +593,8 @@ static void test_secret_file(void **state)
     assert_int_equal(config_test_load(text, &config), MR_ERR_CONFIG);
     assert_true(has_problem(config, true, 3, "chmod 600"));
     mr_config_free(config);
-    /* As systemd and Kubernetes give it to a process that is not root: root's file, readable by a group. */
+    /* As systemd and Kubernetes give it to a process that is not root: root's file, readable by a
+     * group. */
     chmod(path, 0440);
     assert_int_equal(config_test_load(text, &config), geteuid() == 0 ? MR_OK : MR_ERR_CONFIG);
     mr_config_free(config);
@@ -603,7 +604,8 @@ static void test_secret_file(void **state)
     mr_config_free(config);
 }
 
-/* Without a word of it they use the stream's; with one, nothing of the stream's but what holds for all connections. */
+/* Without a word of it they use the stream's; with one, nothing of the stream's but what holds for
+ * all connections. */
 static void test_connection_for_copies(void **state)
 {
     (void)state;

@@ -6,9 +6,9 @@
 
 #include "confine/confine.h"
 
-/* What the C library, OpenSSL, Kerberos and the profiler read of a system; no homes and no data of other services (/home,
- * /root, /var, /srv, /tmp). /proc shows of other processes what everybody may see; their memory and variables Landlock
- * itself hides. */
+/* What the C library, OpenSSL, Kerberos and the profiler read of a system; no homes and no data of
+ * other services (/home, /root, /var, /srv, /tmp). /proc shows of other processes what everybody
+ * may see; their memory and variables Landlock itself hides. */
 static const char *const system_folders[] = {
     "/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/run", "/nix/store", "/var/lib/sss", "/dev",
 };
@@ -44,8 +44,8 @@ static bool is_broad(const char *folder)
            (home != NULL && strcmp(folder, home) == 0);
 }
 
-/* The folder that a file is in, or will be: the file may be replaced by another one of its name. What may only be read
- * opens no broad folder. */
+/* The folder that a file is in, or will be: the file may be replaced by another one of its name.
+ * What may only be read opens no broad folder. */
 static void add_folder_of(struct paths *paths, const char *path, unsigned access)
 {
     MR_FREED char *copy = MR_STRDUP(path);
@@ -70,7 +70,8 @@ static void confinement_add_file(struct paths *paths, const char *path, unsigned
     }
 }
 
-/* As Kerberos names files: with their kind in front, and others (KEYRING:, MEMORY:) are no files. */
+/* As Kerberos names files: with their kind in front, and others (KEYRING:, MEMORY:) are no
+ * files. */
 static void add_kerberos(struct paths *paths, const char *variable, unsigned access)
 {
     const char *path = getenv(variable);

@@ -8,6 +8,7 @@ struct mr_confinement {
     const char *syscalls, *files;
 };
 
-/* Gives up system calls, and files but those that the configuration names and the folders of `written` (ends with NULL), and has the
- * HTTP server give up listeners. Before the first thread. */
+/* Gives up system calls, and files but those that the configuration names and the folders of
+ * `written` (ends with NULL), and has the HTTP server give up listeners. Before the first
+ * thread. */
 struct mr_confinement mr_confine_process(struct mr_config *config, const char *const *written);

@@ -1,4 +1,5 @@
-/* What a file that is read again would change, and what of that may change while the stream runs. */
+/* What a file that is read again would change, and what of that may change while the stream
+ * runs. */
 
 #include "config/build.h"
 

@@ -1,6 +1,6 @@
-/* Which of librdkafka's properties a file may set: those listed here, in kinds, and no other. librdkafka has properties
- * that load code, run commands, write secrets into the log or undo what an option of ours says, and every version has
- * more of them. */
+/* Which of librdkafka's properties a file may set: those listed here, in kinds, and no other.
+ * librdkafka has properties that load code, run commands, write secrets into the log or undo what
+ * an option of ours says, and every version has more of them. */
 #include <strings.h>
 
 #include "config/names.h"

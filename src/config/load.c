@@ -137,7 +137,8 @@ static void load_read_file(struct mr_config *config, const char *path)
     load_read_text(config, text, len);
 }
 
-/* Nothing is made of values of which one is of the wrong kind: that has been said, and what follows from it would only be noise. */
+/* Nothing is made of values of which one is of the wrong kind: that has been said, and what follows
+ * from it would only be noise. */
 mr_status mr_config_read(const struct mr_config_reading *reading, struct mr_config **ret_config)
 {
     const char *name = reading->path != NULL   ? reading->path

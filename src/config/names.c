@@ -96,8 +96,8 @@ bool mr_names_is_pattern(const char *text)
     return false;
 }
 
-/* PostgreSQL compares such a pattern, too, and it has \b for a backspace and \B for a backslash (manual, "Regular Expression
- * Escapes"): the two would mean other tables. */
+/* PostgreSQL compares such a pattern, too, and it has \b for a backspace and \B for a backslash
+ * (manual, "Regular Expression Escapes"): the two would mean other tables. */
 static bool has_word_edge(const char *text)
 {
     bool quoted = false; /* a name, which may have them */

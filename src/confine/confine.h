@@ -1,9 +1,10 @@
-/* What the process gives up for good: system calls that it never makes, and files that are not its own. So a hole in a library
- * lets nobody start programs, look into other processes, or open ports.
+/* What the process gives up for good: system calls that it never makes, and files that are not its
+ * own. So a hole in a library lets nobody start programs, look into other processes, or open ports.
  *
- * The kernel binds the calling thread and all threads that it starts. A kernel without it is no failure: the answer says so. A
- * refused call answers EPERM (files: EACCES) and does not kill the process, because a new version of a library may try something
- * and do without (io_uring, another socket family). Needs no privilege. */
+ * The kernel binds the calling thread and all threads that it starts. A kernel without it is no
+ * failure: the answer says so. A refused call answers EPERM (files: EACCES) and does not kill the
+ * process, because a new version of a library may try something and do without (io_uring, another
+ * socket family). Needs no privilege. */
 #pragma once
 
 #include "base/base.h"
@@ -20,13 +21,13 @@ enum mr_confine_processes {
     MR_CONFINE_PROGRAMS, /* any: Kerberos calls kinit */
 };
 
-/* No other processes than these, no look into others, no mounts, modules, keys, BPF, clocks, users, io_uring, no socket
- * families but IP, unix and netlink, no memory that is written and run. The list is in syscalls.c. Before the first
- * thread. */
+/* No other processes than these, no look into others, no mounts, modules, keys, BPF, clocks, users,
+ * io_uring, no socket families but IP, unix and netlink, no memory that is written and run. The
+ * list is in syscalls.c. Before the first thread. */
 mr_confined mr_confine_syscalls(enum mr_confine_processes processes);
 
-/* For all threads: no new bind and listen; the resolver's netlink sockets excepted. Any thread, after
- * mr_confine_syscalls. */
+/* For all threads: no new bind and listen; the resolver's netlink sockets excepted. Any thread,
+ * after mr_confine_syscalls. */
 mr_confined mr_confine_listeners(void);
 
 enum mr_confine_access {
@@ -42,5 +43,6 @@ struct mr_confine_path {
     unsigned access; /* of enum mr_confine_access */
 };
 
-/* Landlock: nothing but these may be opened any more; what is open stays open. Before the first thread. */
+/* Landlock: nothing but these may be opened any more; what is open stays open. Before the first
+ * thread. */
 mr_confined mr_confine_files(const struct mr_confine_path *paths, size_t count);

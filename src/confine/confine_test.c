@@ -1,5 +1,6 @@
-/* Each attempt is made by a child that has confined itself, and by one that has not: what both answer is compared, so
- * that a call which this machine refuses anyway proves nothing and is told. */
+/* Each attempt is made by a child that has confined itself, and by one that has not: what both
+ * answer is compared, so that a call which this machine refuses anyway proves nothing and is
+ * told. */
 #include "confine/confine.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* Landlock, by its system calls: neither Debian's C library nor another one wraps them. Linux 5.13 and later; each version
- * of the interface knows more rights, and a right that it does not know must not be named (kernel's documentation,
- * userspace-api/landlock.rst, "Compatibility"). */
+/* Landlock, by its system calls: neither Debian's C library nor another one wraps them. Linux 5.13
+ * and later; each version of the interface knows more rights, and a right that it does not know
+ * must not be named (kernel's documentation, userspace-api/landlock.rst, "Compatibility"). */
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>

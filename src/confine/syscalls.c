@@ -1,7 +1,8 @@
-/* Seccomp, by libseccomp. A list of what is denied and not of what is allowed: libpq, librdkafka, OpenSSL, libcurl, libdw
- * and two allocators make some 120 different calls together, another set in each version of each distribution. What such
- * a list would add over this one is mostly harmless; what it would break is a stream at night. systemd's unit and
- * container runtimes have lists of the other kind, made for all programs. */
+/* Seccomp, by libseccomp. A list of what is denied and not of what is allowed: libpq, librdkafka,
+ * OpenSSL, libcurl, libdw and two allocators make some 120 different calls together, another set in
+ * each version of each distribution. What such a list would add over this one is mostly harmless;
+ * what it would break is a stream at night. systemd's unit and container runtimes have lists of the
+ * other kind, made for all programs. */
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/ioctl.h>
@@ -12,10 +13,12 @@
 #include "base/sanitized.h"
 #include "confine/confine.h"
 
-/* The sanitizers start llvm-symbolizer, and a process of their own that attaches to ours and looks for leaks. */
+/* The sanitizers start llvm-symbolizer, and a process of their own that attaches to ours and looks
+ * for leaks. */
 enum { IS_SANITIZED = MR_ADDRESS_SANITIZER || MR_THREAD_SANITIZER };
 
-/* The length of a struct sockaddr_nl: the resolver binds one to learn which kinds of addresses this machine has. */
+/* The length of a struct sockaddr_nl: the resolver binds one to learn which kinds of addresses this
+ * machine has. */
 enum { NETLINK_ADDRESS_BYTES = 12 };
 
 static const char denied[] =
@@ -54,7 +57,8 @@ static bool deny(scmp_filter_ctx filter, int call)
     return failed == 0 || failed == -EDOM;
 }
 
-/* A name that libseccomp does not know ends the start: CMakeLists.txt asks for a version that knows all. */
+/* A name that libseccomp does not know ends the start: CMakeLists.txt asks for a version that knows
+ * all. */
 static bool deny_all(scmp_filter_ctx filter, const char *calls)
 {
     mr_slice one;
@@ -74,8 +78,8 @@ static bool deny_if(scmp_filter_ctx filter, int call, struct scmp_arg_cmp condit
     return failed == 0 || failed == -EDOM;
 }
 
-/* What clone3 is asked for lies in memory, where a filter can't look: it is "not there", and the C library
- * takes clone (as with every container runtime). */
+/* What clone3 is asked for lies in memory, where a filter can't look: it is "not there", and the C
+ * library takes clone (as with every container runtime). */
 static bool deny_processes(scmp_filter_ctx filter, enum mr_confine_processes processes)
 {
     if (processes == MR_CONFINE_PROGRAMS || IS_SANITIZED) {
@@ -87,8 +91,8 @@ static bool deny_processes(scmp_filter_ctx filter, enum mr_confine_processes pro
     return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0 && good;
 }
 
-/* Memory is written or run, never both, neither at once nor one after the other. Libraries that are loaded later (the
- * resolver's, OpenSSL's) are mapped so from the start. */
+/* Memory is written or run, never both, neither at once nor one after the other. Libraries that are
+ * loaded later (the resolver's, OpenSSL's) are mapped so from the start. */
 static bool deny_writable_code(scmp_filter_ctx filter)
 {
     scmp_datum_t both = PROT_WRITE | PROT_EXEC;
@@ -117,7 +121,8 @@ static scmp_filter_ctx filter_new(void)
     MR_ASSERT(filter != NULL);
     /* Another processor's numbers (32-bit programs) would go past the list. */
     seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-    /* Kernels before 5.16 would slow down every load after a store, against code that is not trusted from the start. */
+    /* Kernels before 5.16 would slow down every load after a store, against code that is not
+     * trusted from the start. */
     seccomp_attr_set(filter, SCMP_FLTATR_CTL_SSB, 1);
     seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree in place of a list */
     return filter;

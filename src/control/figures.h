@@ -1,5 +1,6 @@
-/* The figures of a snapshot that are one number each, declared once. /metrics exposes those with a metric; /status, and with it the
- * live page, `millrace status` and `millrace top`, has those with a name. */
+/* The figures of a snapshot that are one number each, declared once. /metrics exposes those with a
+ * metric; /status, and with it the live page, `millrace status` and `millrace top`, has those with
+ * a name. */
 #pragma once
 
 #include "control/monitor.h"

@@ -92,7 +92,8 @@ static enum MHD_Result http_answer(struct mr_http *http, struct mr_http_request 
     struct MHD_Connection *to = request->connection;
     struct MHD_Response *response = mr_http_response(request, &http->held_bytes, HELD_BYTES_MAX);
     if (response == NULL) {
-        return MHD_NO; /* closes the connection: clients hold more answers than there is memory for */
+        /* closes the connection: clients hold more answers than there is memory for */
+        return MHD_NO;
     }
     mr_http_connection_enter(mr_http_connection_of(to), MR_HTTP_ANSWERING);
     enum MHD_Result queued = request->status == MHD_HTTP_UNAUTHORIZED
@@ -102,7 +103,8 @@ static enum MHD_Result http_answer(struct mr_http *http, struct mr_http_request 
     return queued;
 }
 
-/* Text after a zero byte would go unseen: a path or a value that has one stays as it was sent, and is not a known one. */
+/* Text after a zero byte would go unseen: a path or a value that has one stays as it was sent, and
+ * is not a known one. */
 static size_t http_unescape(void *context, struct MHD_Connection *of, char *text)
 {
     return strstr(text, "%00") == NULL ? MHD_http_unescape(text) : strlen(text);
@@ -131,8 +133,8 @@ static bool is_long(const struct mr_http_request *request)
     return seconds != NULL && strtol(seconds, NULL, 10) > LONG_S;
 }
 
-/* Whether one more may run; else the request has an answer that says so. Notes whether it is long: such requests leave one place free: an operator must
- * get in. */
+/* Whether one more may run; else the request has an answer that says so. Notes whether it is long:
+ * such requests leave one place free: an operator must get in. */
 static bool slow_admit(const struct mr_http *http, struct mr_http_request *request)
 {
     request->slow.is_long = is_long(request);
@@ -201,8 +203,8 @@ static enum MHD_Result take_upload(struct mr_http *http, struct mr_http_request 
     return http_answer(http, request);
 }
 
-/* The callback of MHD_OPTION_URI_LOG_CALLBACK: the target as it was sent. What it returns is the request's context, which
- * is made later: a request that libmicrohttpd refuses itself has none. */
+/* The callback of MHD_OPTION_URI_LOG_CALLBACK: the target as it was sent. What it returns is the
+ * request's context, which is made later: a request that libmicrohttpd refuses itself has none. */
 static void *take_target(void *context, const char *uri, struct MHD_Connection *from)
 {
     if (mr_http_connection_of(from) != NULL) {
@@ -211,7 +213,8 @@ static void *take_target(void *context, const char *uri, struct MHD_Connection *
     return NULL;
 }
 
-/* The answer to a guessed address lists those there are: the live page, and what has a link on it. */
+/* The answer to a guessed address lists those there are: the live page, and what has a link on
+ * it. */
 static void list_routes(const struct mr_http *http, struct mr_http_request *request)
 {
     const char *paths[MR_HTTP_ROUTES_MAX + 1] = {0};
@@ -231,7 +234,8 @@ static void list_routes(const struct mr_http *http, struct mr_http_request *requ
                  meant == NULL ? "" : "?", list);
 }
 
-/* Makes the request of a head that is there. The path follows scheme and authority, which have no escapes. */
+/* Makes the request of a head that is there. The path follows scheme and authority, which have no
+ * escapes. */
 static struct mr_http_request *begin_request(struct mr_http *http, struct MHD_Connection *from,
                                              const char *url)
 {
@@ -245,7 +249,8 @@ static struct mr_http_request *begin_request(struct mr_http *http, struct MHD_Co
     return request;
 }
 
-/* MHD_AccessHandlerCallback: when the head is there, with each part of an upload, and when a slow handler is done. */
+/* MHD_AccessHandlerCallback: when the head is there, with each part of an upload, and when a slow
+ * handler is done. */
 static enum MHD_Result handle(void *context, struct MHD_Connection *from, const char *url,
                               const char *method, const char *version, const char *upload,
                               size_t *upload_size, void **request_context)

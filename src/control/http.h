@@ -1,8 +1,9 @@
 /* The HTTP server (libmicrohttpd's only user) and what a handler sees of a request.
  *
- * One thread at low priority accepts, reads requests and runs quick handlers; a slow handler (a profile of 30 seconds) gets a
- * thread of its own. The server never waits for the flow, nor the flow for the server. docs/dev/architecture.md says why there is more
- * here than libmicrohttpd has. */
+ * One thread at low priority accepts, reads requests and runs quick handlers; a slow handler (a
+ * profile of 30 seconds) gets a thread of its own. The server never waits for the flow, nor the
+ * flow for the server. docs/dev/architecture.md says why there is more here than libmicrohttpd
+ * has. */
 #pragma once
 
 #include "ask/http_options.h"
@@ -19,7 +20,8 @@ struct mr_http_route {
     const char *title; /* of its link on the live page; NULL: not there */
     mr_http_handler_fn handler;
     void *context;
-    /* MR_HTTP_SLOW_MAX run at once, one less of over a minute (?seconds=); others get status 429. */
+    /* MR_HTTP_SLOW_MAX run at once, one less of over a minute (?seconds=); others get status
+     * 429. */
     bool slow;
     bool open;     /* answered without a password too: probes */
     bool post;     /* POST instead of GET; not slow */
@@ -47,16 +49,17 @@ const struct mr_http_route *mr_http_route_at(const struct mr_http *http, size_t 
 /* The whole path: "/pprof/heap". */
 const char *mr_http_path(const struct mr_http_request *request);
 
-/* A parameter of the query ("": its name alone), or NULL; valid until the handler returns. Upper and lower case are the same. More
- * than eight are refused before the handler; the request's head bounds their length. */
+/* A parameter of the query ("": its name alone), or NULL; valid until the handler returns. Upper
+ * and lower case are the same. More than eight are refused before the handler; the request's head
+ * bounds their length. */
 const char *mr_http_parameter(const struct mr_http_request *request, const char *name);
 
 /* The first parameter of the query that is not one of `known` (ends with NULL), or NULL. */
 const char *mr_http_parameter_beyond(const struct mr_http_request *request,
                                      const char *const *known);
 
-/* A whole number of the query from `low` to `high`, `fallback` when it is not there. False: it is something else; the request has
- * status 400 and the handler returns. */
+/* A whole number of the query from `low` to `high`, `fallback` when it is not there. False: it is
+ * something else; the request has status 400 and the handler returns. */
 bool mr_http_number(struct mr_http_request *request, const char *name, int64_t fallback,
                     int64_t low, int64_t high, int64_t *ret);
 
@@ -91,6 +94,6 @@ void mr_http_fail(struct mr_http_request *request, unsigned status, const char *
 /* The error of requests that the end of the server cuts short. */
 void mr_http_fail_ending(struct mr_http_request *request);
 
-/* Slow handlers: waits `ms` and answers true, or answers false at once when the client has left or the server ends; the handler
- * then returns. */
+/* Slow handlers: waits `ms` and answers true, or answers false at once when the client has left or
+ * the server ends; the handler then returns. */
 bool mr_http_wait(struct mr_http_request *request, uint32_t ms);

@@ -146,7 +146,8 @@ static bool ends_with(const char *text, const char *end)
     return len > end_len && strcasecmp(text + len - end_len, end) == 0;
 }
 
-/* Numbers, names without a dot and names that no registry gives away: no stranger's name server answers for those. */
+/* Numbers, names without a dot and names that no registry gives away: no stranger's name server
+ * answers for those. */
 static bool is_private_name(const char *name)
 {
     struct in_addr v4;
@@ -182,7 +183,8 @@ bool mr_http_host_is_ours(const struct mr_http_options *options, const char *hos
     if (http_admit_is_named(options, asked.host)) {
         return true;
     }
-    /* A whole name may end with a dot; one without another dot is then a top-level domain, which may have an address. */
+    /* A whole name may end with a dot; one without another dot is then a top-level domain, which
+     * may have an address. */
     char *end = strrchr(asked.host, '.');
     if (end != NULL && end[1] == '\0' &&
         (strchr(asked.host, '.') != end || strcasecmp(asked.host, "localhost.") == 0)) {
@@ -213,8 +215,9 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
     return MHD_YES;
 }
 
-/* What a proxy may read in one way and we in another: RFC 9112, 3.2 (Host), 5.1 (no space before the colon), 6.1 and 6.3 (length
- * and encoding). libmicrohttpd 0.9.75 takes all of these. It hides what follows a zero byte in a header. */
+/* What a proxy may read in one way and we in another: RFC 9112, 3.2 (Host), 5.1 (no space before
+ * the colon), 6.1 and 6.3 (length and encoding). libmicrohttpd 0.9.75 takes all of these. It hides
+ * what follows a zero byte in a header. */
 static bool is_ambiguous(struct MHD_Connection *of)
 {
     struct headers headers = {0};
@@ -222,7 +225,8 @@ static bool is_ambiguous(struct MHD_Connection *of)
     return headers.is_malformed || headers.hosts > 1 || headers.lengths + headers.encodings > 1;
 }
 
-/* A page of somewhere else may let its reader's browser send us a POST; it then says where that comes from. */
+/* A page of somewhere else may let its reader's browser send us a POST; it then says where that
+ * comes from. */
 static bool is_origin_good(struct MHD_Connection *of, const char *host)
 {
     const char *origin = MHD_lookup_connection_value(of, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
@@ -230,8 +234,8 @@ static bool is_origin_good(struct MHD_Connection *of, const char *host)
     return origin == NULL || (name != NULL && host != NULL && strcmp(name + 3, host) == 0);
 }
 
-/* Browsers say where a request comes from that a page makes, also a plain link or picture, which has no Origin (W3C, Fetch
- * Metadata). */
+/* Browsers say where a request comes from that a page makes, also a plain link or picture, which
+ * has no Origin (W3C, Fetch Metadata). */
 static bool is_site_good(struct MHD_Connection *of)
 {
     const char *site = MHD_lookup_connection_value(of, MHD_HEADER_KIND, "Sec-Fetch-Site");
@@ -291,8 +295,8 @@ static bool admit_form(const struct mr_http_options *options, const char *method
             "other machines reach http.address without a password; set http.username and "
             "a password (a reload can be asked for by SIGHUP, too)");
     }
-    /* A page of somewhere else could reach us through a name of its own that resolves to this machine's address; then
-     * that name stands in Host. With a password it has nothing to say. */
+    /* A page of somewhere else could reach us through a name of its own that resolves to this
+     * machine's address; then that name stands in Host. With a password it has nothing to say. */
     return host == NULL || options->username != NULL || options->address.is_unix ||
            mr_http_host_is_ours(options, host) ||
            http_admit_refuse(

@@ -1,6 +1,6 @@
-/* Shared by http.c (server), http_connections.c, http_admit.c and http_request.c. All is the server's thread's, but
- * for a slow handler's request. Such a handler reads its request from libmicrohttpd, too: the connection is suspended meanwhile, so
- * no other thread touches it. */
+/* Shared by http.c (server), http_connections.c, http_admit.c and http_request.c. All is the
+ * server's thread's, but for a slow handler's request. Such a handler reads its request from
+ * libmicrohttpd, too: the connection is suspended meanwhile, so no other thread touches it. */
 #pragma once
 
 #include <microhttpd.h>
@@ -15,7 +15,8 @@ enum {
     AUTHORITY_MAX = 255,
 };
 
-/* What comes before the path in a target of the absolute form, "http://host:port/path" (RFC 9112, 3.2.2). */
+/* What comes before the path in a target of the absolute form, "http://host:port/path" (RFC 9112,
+ * 3.2.2). */
 struct mr_http_target {
     char authority[AUTHORITY_MAX + 1]; /* counts in place of Host */
     size_t len;                        /* of scheme and authority; 0: the target is a path */
@@ -62,8 +63,8 @@ bool mr_http_parse_number(const char *text, int64_t low, int64_t high, int64_t *
 /* Takes a part of what a POST brings; false: it is too long. */
 bool mr_http_request_upload(struct mr_http_request *request, const char *bytes, size_t len);
 
-/* Turns the answer into libmicrohttpd's response, whose bytes count in `held` until the client has them. NULL: they would be more
- * than `held_max`. */
+/* Turns the answer into libmicrohttpd's response, whose bytes count in `held` until the client has
+ * them. NULL: they would be more than `held_max`. */
 struct MHD_Response *mr_http_response(struct mr_http_request *request, _Atomic size_t *held,
                                       size_t held_max);
 
@@ -80,10 +81,12 @@ struct mr_http_logins {
     int64_t logged_ns;
 };
 
-/* Whether a name in a request's Host header can't be one that a stranger has pointed at this machine. */
+/* Whether a name in a request's Host header can't be one that a stranger has pointed at this
+ * machine. */
 bool mr_http_host_is_ours(const struct mr_http_options *options, const char *host);
 
-/* Refuses what no handler should see; true: the handler may run. `ending`: the server ends, and slow handlers don't begin. */
+/* Refuses what no handler should see; true: the handler may run. `ending`: the server ends, and
+ * slow handlers don't begin. */
 bool mr_http_admit(const struct mr_http_options *options, struct mr_http_logins *logins,
                    const char *method, bool ending, struct mr_http_request *request);
 

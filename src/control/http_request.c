@@ -16,7 +16,8 @@ struct mr_http_request *mr_http_request_new(const char *path)
     return request;
 }
 
-/* No user name, which RFC 9110, 4.2.4 has one distrust, and no escapes, which another would read in another way. */
+/* No user name, which RFC 9110, 4.2.4 has one distrust, and no escapes, which another would read in
+ * another way. */
 static bool is_authority(const char *text, size_t len)
 {
     static const char taken[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

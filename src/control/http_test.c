@@ -373,7 +373,8 @@ static void test_password(void **state)
     }
 }
 
-/* What is no request for us ends in an error and a closed connection, and the next one is served. */
+/* What is no request for us ends in an error and a closed connection, and the next one is
+ * served. */
 static void test_malformed(void **state)
 {
     struct served *served = *state;
@@ -498,7 +499,8 @@ static void test_end_ends_slow_handlers(void **state)
     assert_true(answers(http_test_take_answer(fd), "200", "slept"));
 }
 
-/* The server is still there while it says farewell; what comes then must not run on when it is gone. */
+/* The server is still there while it says farewell; what comes then must not run on when it is
+ * gone. */
 static void test_end_begins_no_slow_handler(void **state)
 {
     struct served *served = *state;

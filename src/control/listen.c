@@ -27,7 +27,8 @@ static mr_status listen_on(const struct sockaddr *at, socklen_t len, int *ret_fd
     return MR_ERR_SYSTEM;
 }
 
-/* True when it is a socket that a process left behind. Connecting to a file of another kind is refused as well (unix(7)). */
+/* True when it is a socket that a process left behind. Connecting to a file of another kind is
+ * refused as well (unix(7)). */
 static bool is_stale(const struct sockaddr_un *at)
 {
     struct stat about;
@@ -92,8 +93,8 @@ mr_status mr_listen(const struct mr_address *address, int *ret_fd, struct mr_err
                    reason);
 }
 
-/* Descriptors that are left for PostgreSQL, Kafka and files. The lowest free one is always taken, so that a high
- * number says that few are left. */
+/* Descriptors that are left for PostgreSQL, Kafka and files. The lowest free one is always taken,
+ * so that a high number says that few are left. */
 static int descriptors_max(void)
 {
     enum { KEPT_MAX = 16, KEPT_SHARE = 8 };

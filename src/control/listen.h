@@ -10,8 +10,8 @@
 mr_status mr_listen(const struct mr_address *address, int *ret_fd, struct mr_error *ret_error);
 
 /* Takes a waiting connection, non-blocking. MR_AGAIN: there is none. MR_FULL: one was closed,
- * because the few descriptors that are left are for the flow's own connections. MR_ERR_SYSTEM: none is left at all; it
- * goes on waiting. */
+ * because the few descriptors that are left are for the flow's own connections. MR_ERR_SYSTEM: none
+ * is left at all; it goes on waiting. */
 mr_status mr_accept(int listen_fd, int *ret_fd, struct sockaddr_storage *ret_from,
                     socklen_t *ret_len);
 

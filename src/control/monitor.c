@@ -234,8 +234,8 @@ static mr_lsn highest(mr_lsn a, mr_lsn b)
     return a > b ? a : b;
 }
 
-/* How long ago the newest confirmed commit was. A clock that was set, or is not the server's, may say less than
- * has passed since it was confirmed. */
+/* How long ago the newest confirmed commit was. A clock that was set, or is not the server's, may
+ * say less than has passed since it was confirmed. */
 static int64_t commit_age_ns(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
                              int64_t now_ns)
 {
@@ -248,9 +248,9 @@ static int64_t commit_age_ns(struct mr_monitor *monitor, const struct mr_monitor
     return by_clock_ns > passed_ns ? by_clock_ns : passed_ns;
 }
 
-/* WAL that is not captured (of a vacuum, of other tables) is not lag. What the server had written when it was looked at
- * has been passed by the stream once that has received as much; when nothing is in flight then, all that was captured
- * of it is delivered. */
+/* WAL that is not captured (of a vacuum, of other tables) is not lag. What the server had written
+ * when it was looked at has been passed by the stream once that has received as much; when nothing
+ * is in flight then, all that was captured of it is delivered. */
 static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_monitor_snapshot *now,
                                  int64_t now_ns)
 {
@@ -270,15 +270,17 @@ static void look_what_has_passed(struct mr_monitor *monitor, const struct mr_mon
     monitor->seen.server_ns = now_ns;
 }
 
-/* The age of what is not confirmed: all up to the newest confirmed commit is, and so was all at the moment when
- * nothing was left to confirm. Where neither was seen yet, it is older than we have seen it wait. */
+/* The age of what is not confirmed: all up to the newest confirmed commit is, and so was all at the
+ * moment when nothing was left to confirm. Where neither was seen yet, it is older than we have
+ * seen it wait. */
 static void look_at_lag(struct mr_monitor *monitor, struct mr_monitor_snapshot *now, int64_t now_ns)
 {
     const struct mr_pipeline_stats *pipeline = &now->pipeline;
     now->lag.server_lsn = highest(now->slot.server_lsn, pipeline->received_lsn);
     mr_lsn confirmed = highest(pipeline->confirmed_lsn, now->slot.confirmed_lsn);
     now->lag.confirmed_lsn = confirmed;
-    /* Until it is known what is confirmed, the whole address of the WAL's end would look like lag. */
+    /* Until it is known what is confirmed, the whole address of the WAL's end would look like
+     * lag. */
     now->lag.bytes =
         confirmed != 0 && now->lag.server_lsn > confirmed ? now->lag.server_lsn - confirmed : 0;
     if (now->state == MR_STATE_STANDBY) {

@@ -1,5 +1,6 @@
-/* What millrace knows about itself: one thread ("mr-monitor") samples once a second and keeps the last 15 minutes, and any thread
- * asks for a snapshot, the history, or the text of /metrics. The data path is only read, through atomics. */
+/* What millrace knows about itself: one thread ("mr-monitor") samples once a second and keeps the
+ * last 15 minutes, and any thread asks for a snapshot, the history, or the text of /metrics. The
+ * data path is only read, through atomics. */
 #pragma once
 
 #include "base/buffer.h"
@@ -35,11 +36,11 @@ enum mr_state {
     MR_STATE_FAILED, /* it has ended by itself, and stays up to be looked at (pipeline.stay_up) */
     MR_STATE_COUNT
 };
-const char *
-mr_state_name(enum mr_state state); /* "starting", "streaming", "waiting_for_source", … */
+/* "starting", "streaming", "waiting_for_source", … */
+const char *mr_state_name(enum mr_state state);
 
-/* Figures of a second. Rates are per second; times in seconds, NaN when nothing was delivered in it. Latency: commit to
- * acknowledgement. Backpressure: part of the second, 0 to 1. CPU: cores. */
+/* Figures of a second. Rates are per second; times in seconds, NaN when nothing was delivered in
+ * it. Latency: commit to acknowledgement. Backpressure: part of the second, 0 to 1. CPU: cores. */
 #define MR_MONITOR_COLUMNS(X)                                                                      \
     X(float, changes_rate)                                                                         \
     X(float, records_rate) /* acknowledged, and so are bytes */                                    \
@@ -101,10 +102,10 @@ struct mr_monitor_snapshot {
     double standstill_seconds;            /* 0: nothing is */
     bool source_left_alone;               /* on purpose: the sink takes nothing */
     enum mr_stage bottleneck;
-    float
-        reselect_waited; /* part of the last second: changes waited for values that are read again */
-    char why
-        [MR_MONITOR_WHY_MAX]; /* which part is the bottleneck, or keeps WAL, and what shows it; "": none */
+    /* part of the last second: changes waited for values that are read again */
+    float reselect_waited;
+    /* which part is the bottleneck, or keeps WAL, and what shows it; "": none */
+    char why[MR_MONITOR_WHY_MAX];
     struct mr_monitor_danger {
         bool slot_is_lost_soon; /* at the present rate, or after little more */
         bool slot_is_short; /* it is lost, at the present rate, before existing rows are copied */

@@ -19,8 +19,8 @@ struct mr_monitor_mark {
     double cpu_seconds;
 };
 
-/* Of the last whole window of some seconds: how much WAL the stream passed, how much of it was sent here, and which table's changes
- * were most. */
+/* Of the last whole window of some seconds: how much WAL the stream passed, how much of it was sent
+ * here, and which table's changes were most. */
 struct mr_monitor_mix {
     uint64_t wal_bytes, sent_bytes;
     uint64_t events, table_events;

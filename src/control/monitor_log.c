@@ -1,11 +1,13 @@
-/* What the monitor logs: that nothing flows and why, that it flows again, that the slot is in danger, and memory. */
+/* What the monitor logs: that nothing flows and why, that it flows again, that the slot is in
+ * danger, and memory. */
 #include <math.h>
 
 #include "control/monitor_internal.h"
 
 /* What is over at once is logged where it is met (source_lost, kafka_unreachable, …). */
 #define FIRST_NS (INT64_C(3) * 1000000000)
-/* A warning comes again while its reason lasts, sooner while it is young or the slot is in danger. */
+/* A warning comes again while its reason lasts, sooner while it is young or the slot is in
+ * danger. */
 #define AGAIN_SOON_NS (INT64_C(60) * 1000000000)
 #define AGAIN_NS      (INT64_C(300) * 1000000000)
 

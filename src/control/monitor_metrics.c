@@ -78,7 +78,8 @@ static void expose_partitions(struct text *text)
         char partition[16];
         snprintf(partition, sizeof(partition), "%d", one->partition);
         const char *labels[] = {one->topic, partition};
-        /* The two counts of a line are read one after the other, so a figure may be one record early. */
+        /* The two counts of a line are read one after the other, so a figure may be one record
+         * early. */
         int64_t value =
             text->id == MR_METRIC_PARTITION_MESSAGES_IN_FLIGHT ? one->records : one->bytes;
         mr_expose_u64(&text->out, labels, value > 0 ? (uint64_t)value : 0);

@@ -198,8 +198,9 @@ static void test_lag_grows_from_when_it_is_first_seen(void **state)
     mr_monitor_snapshot_free(now);
 }
 
-/* Vacuum writes and writes, and the stream passes it: there is always WAL that is not confirmed, and nothing waits. What
- * the stream has not passed yet may hold something, and so does what is not acknowledged. */
+/* Vacuum writes and writes, and the stream passes it: there is always WAL that is not confirmed,
+ * and nothing waits. What the stream has not passed yet may hold something, and so does what is not
+ * acknowledged. */
 static void test_wal_that_nobody_captures_is_no_lag(void **state)
 {
     struct fixture *fixture = *state;

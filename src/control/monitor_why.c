@@ -1,4 +1,5 @@
-/* One sentence that names the part which holds the flow, or keeps WAL, and what shows it. A standstill has its own. */
+/* One sentence that names the part which holds the flow, or keeps WAL, and what shows it. A
+ * standstill has its own. */
 
 #include "control/monitor_internal.h"
 
@@ -6,8 +7,8 @@
 enum {
     MIX_BYTES_MIN = 1024 * 1024, /* of WAL, below which shares mean nothing */
     MIX_EVENTS_MIN = 1000,
-    OTHERS_PERCENT =
-        80, /* of the WAL is not sent: rows' own WAL is at most a few times as large as their messages */
+    /* of the WAL is not sent: rows' own WAL is at most a few times as large as their messages */
+    OTHERS_PERCENT = 80,
     HOT_PERCENT = 60,
 };
 

@@ -26,7 +26,8 @@ static void metrics(void *context, struct mr_http_request *request)
 
 const char *mr_stuck_thread(const struct mr_pipeline_stats *stats, int64_t now_ns)
 {
-    /* Without a connection a thread may be in a long attempt to get one; that is readiness' matter. */
+    /* Without a connection a thread may be in a long attempt to get one; that is readiness'
+     * matter. */
     if (stats->source.connected && now_ns - stats->source.turn_ns > STUCK_NS) {
         return "source";
     }

@@ -30,9 +30,11 @@ struct mr_page_file {
 };
 void mr_pages_add_files(struct mr_http *http, const struct mr_page_file *files, size_t count);
 
-/* "source" or "sink" when that thread is connected and its loop has not come round for 90 seconds, else NULL. */
+/* "source" or "sink" when that thread is connected and its loop has not come round for 90 seconds,
+ * else NULL. */
 const char *mr_stuck_thread(const struct mr_pipeline_stats *stats, int64_t now_ns);
 
-/* The object of /status, with the `tables_max` busiest of the tables whose name contains `part` (ASCII letters of either case). */
+/* The object of /status, with the `tables_max` busiest of the tables whose name contains `part`
+ * (ASCII letters of either case). */
 cJSON *mr_status_json(const struct mr_pages *pages, const struct mr_monitor_snapshot *snapshot,
                       uint32_t tables_max, const char *part);

@@ -36,7 +36,8 @@ struct mr_process_threads {
 /* Two files a thread. */
 void mr_process_threads(struct mr_process_threads *ret);
 
-/* CPU time of one thread, with the time it was ready without a CPU: a thread that gets no CPU is at its limit as well. */
+/* CPU time of one thread, with the time it was ready without a CPU: a thread that gets no CPU is at
+ * its limit as well. */
 uint64_t mr_process_busy_ns(int tid);
 
 /* "jemalloc" or "libc". */

@@ -1,5 +1,6 @@
-/* The object of /status. Rates are of the last second; percentiles of the last second too (null when nothing
- * was delivered in it) and, under "run", of the whole run. Times are seconds unless the name says else. */
+/* The object of /status. Rates are of the last second; percentiles of the last second too (null
+ * when nothing was delivered in it) and, under "run", of the whole run. Times are seconds unless
+ * the name says else. */
 #include <math.h>
 
 #include "control/figures.h"

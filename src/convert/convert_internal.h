@@ -65,7 +65,8 @@ struct mr_cv_line *mr_cv_take(struct mr_convert *c, const char *name);
 const char *mr_cv_value(struct mr_convert *c, const char *name);
 bool mr_cv_is_expression(const char *value);
 
-/* The last part of a Java class' name, without a class within it ("$Value"), and whether it is that. */
+/* The last part of a Java class' name, without a class within it ("$Value"), and whether it is
+ * that. */
 mr_slice mr_cv_class(const char *java);
 bool mr_cv_is_class(const char *java, const char *name);
 

@@ -82,7 +82,8 @@ static const char *convert_kafka_option_of(const struct mr_cv_line *line, const 
     return is_of ? line->name + len + 11 : NULL;
 }
 
-/* A converter's options, by the rows of its class; `otherwise` is said of those that have none. NULL: no class has. */
+/* A converter's options, by the rows of its class; `otherwise` is said of those that have none.
+ * NULL: no class has. */
 static void convert_options(struct mr_convert *c, const char *side, const char *java,
                             const char *otherwise)
 {

@@ -18,8 +18,9 @@ static const cJSON *find_offset(const cJSON *root)
                : NULL;
 }
 
-/* A whole number above 0; 0: it is not there, or something else. cJSON's are doubles, which would make another place of one above 2^53:
- * so the digits are read in the text. (A name within a string has a backslash before its last quote.) */
+/* A whole number above 0; 0: it is not there, or something else. cJSON's are doubles, which would
+ * make another place of one above 2^53: so the digits are read in the text. (A name within a string
+ * has a backslash before its last quote.) */
 static uint64_t offset_number_of(const cJSON *offset, const char *text, size_t len,
                                  const char *name)
 {

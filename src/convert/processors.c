@@ -1,4 +1,5 @@
-/* Debezium's post-processors: ReselectColumnsPostProcessor (debezium-core, io.debezium.processors.reselect) as columns.reselect. */
+/* Debezium's post-processors: ReselectColumnsPostProcessor (debezium-core,
+ * io.debezium.processors.reselect) as columns.reselect. */
 
 #include "convert/convert_internal.h"
 

@@ -44,7 +44,8 @@ static void tables_add_pattern(struct mr_convert *c, const struct mr_cv_line *li
     const char *text = mr_cv_pattern(c, pattern, 2);
     const char *all = text == NULL ? mr_cv_pattern(c, pattern, 1) : NULL;
     size_t len = all == NULL ? 0 : strlen(all);
-    /* "public.*", the common way to say all tables of a schema: to Java, any name that begins with public. */
+    /* "public.*", the common way to say all tables of a schema: to Java, any name that begins with
+     * public. */
     if (len > 4 && strcmp(all + len - 3, ".*)") == 0 && strspn(all + 1, WORD_SIGNS) == len - 4) {
         text = mr_cv_text(c, "%.*s.*", (int)len - 4, all + 1);
         TO_DO(c, line->given,

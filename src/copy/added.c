@@ -45,7 +45,8 @@ static uint32_t follows(const struct mr_added *added)
            (added->moved.policy == MR_MOVED_COPY ? MR_FOLLOW_LEAVES : 0);
 }
 
-/* Passes the server's answers on (NULL: it was not asked for tables); their texts are the result's, and what moved has its own. */
+/* Passes the server's answers on (NULL: it was not asked for tables); their texts are the result's,
+ * and what moved has its own. */
 static void pass_on(const struct mr_added *added, const struct mr_pg_result *result,
                     const struct mr_moved_found *moved)
 {
@@ -84,7 +85,8 @@ static mr_status added_query(struct mr_pg_conn *conn, const struct mr_pg_source_
     return mr_pg_query(conn, &sql, &shape, ret_result, ret_error);
 }
 
-/* What is listed and there, and not published: it was swapped for another one, made again, or taken out. */
+/* What is listed and there, and not published: it was swapped for another one, made again, or taken
+ * out. */
 static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg_conn *conn,
                                       struct mr_error *ret_error)
 {
@@ -111,7 +113,8 @@ static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg
     return MR_OK;
 }
 
-/* Somebody altered the publication: rows, changes or columns are no longer sent, or are that were withheld. */
+/* Somebody altered the publication: rows, changes or columns are no longer sent, or are that were
+ * withheld. */
 static mr_status look_for_changes(const struct mr_added *added, struct mr_pg_conn *conn,
                                   struct mr_error *ret_error)
 {
@@ -143,7 +146,8 @@ static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error
     bool passes = status == MR_OK;
     if (status == MR_OK && watches(added)) {
         status = mr_moved_look(&added->moved, conn, added->source, &moved, ret_error);
-        /* Where partitions are only told of, tables need not wait for what could not be seen of them. */
+        /* Where partitions are only told of, tables need not wait for what could not be seen of
+         * them. */
         passes = status == MR_OK || (follows(added) & MR_FOLLOW_LEAVES) == 0;
     }
     mr_pg_close(conn);
@@ -265,7 +269,8 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
     end_copies(added, source);
     added->asks = asks;
     if (asks) {
-        /* What is known is what was streamed before; if the thread has not looked yet, the new tables would count as known. */
+        /* What is known is what was streamed before; if the thread has not looked yet, the new
+         * tables would count as known. */
         mr_copies_follow(added->copies, follows(added));
         added_look(added);
     }

@@ -1,5 +1,5 @@
-/* Which tables' existing rows are asked for while the stream runs, and how far each is, as a sink stores it with the events.
- * Values only. Any thread. */
+/* Which tables' existing rows are asked for while the stream runs, and how far each is, as a sink
+ * stores it with the events. Values only. Any thread. */
 #pragma once
 
 #include "event/checkpoint.h"
@@ -34,7 +34,8 @@ void mr_asked_table_done(struct mr_asked_table *table);
 struct mr_asked_table mr_asked_table_copy(const struct mr_asked_table *table,
                                           const struct mr_asked_place *place);
 
-/* Tables that are streamed, or partitions and their roots: in a record, as bits of mr_copies_follow one of each. */
+/* Tables that are streamed, or partitions and their roots: in a record, as bits of mr_copies_follow
+ * one of each. */
 enum mr_known_kind { MR_KNOWN_TABLES, MR_KNOWN_LEAVES, MR_KNOWN_KINDS };
 
 enum { MR_KNOWN_LEAVES_MAX = 5000 }; /* in a record: these are some 55 kB in each */
@@ -45,13 +46,14 @@ struct mr_asked_stored {
     bool paused;
     struct mr_asked_table *tables; /* that are not at their ends, in order of asking */
     uint32_t count;
-    /* Those that need no copy, where those that come are copied (mr_copies_follow), as mr_asked_known_format writes them; NULL: that
-     * kind is not followed, or has too many. */
+    /* Those that need no copy, where those that come are copied (mr_copies_follow), as
+     * mr_asked_known_format writes them; NULL: that kind is not followed, or has too many. */
     char *known[MR_KNOWN_KINDS];
 };
 
-/* Of ids (mr_streamed_id), ascending, those of that kind: each OID as what it is above the one before, in hexadecimal, of partitions
- * with the mark: "4021,6,6,1f", "4027.8c1f03a2,6.7d". The caller's; NULL: there are too many, or they take more than `bytes_max`. */
+/* Of ids (mr_streamed_id), ascending, those of that kind: each OID as what it is above the one
+ * before, in hexadecimal, of partitions with the mark: "4021,6,6,1f", "4027.8c1f03a2,6.7d". The
+ * caller's; NULL: there are too many, or they take more than `bytes_max`. */
 char *mr_asked_known_format(const uint64_t *ids, uint32_t count, enum mr_known_kind kind,
                             size_t bytes_max);
 

@@ -6,7 +6,8 @@
 enum { ROWS_MAX = 65536 };
 #define TARGET_NS (INT64_C(50) * 1000000)
 
-/* Who holds a copy up is asked after a pause that doubles each time; a hold-up of a moment is not logged. */
+/* Who holds a copy up is asked after a pause that doubles each time; a hold-up of a moment is not
+ * logged. */
 #define HELD_LOOK_NS  (INT64_C(1000) * 1000000)
 #define HELD_QUIET_NS (INT64_C(1000) * 1000000)
 #define HELD_TOLD_NS  (INT64_C(10000) * 1000000)

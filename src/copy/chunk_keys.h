@@ -1,8 +1,9 @@
-/* Keys of rows that a topic has wrong, and that are to be repaired: what is there of them is copied once more, or what is not there
- * is deleted. `millrace verify --repair` names them.
+/* Keys of rows that a topic has wrong, and that are to be repaired: what is there of them is copied
+ * once more, or what is not there is deleted. `millrace verify --repair` names them.
  *
- * Keys are values of rows. They are in memory alone until their request ends: in no stored record, log line, metric or page. Their
- * owner is the request (chunk_requests.h); the reader's thread reads them meanwhile. Values only. */
+ * Keys are values of rows. They are in memory alone until their request ends: in no stored record,
+ * log line, metric or page. Their owner is the request (chunk_requests.h); the reader's thread
+ * reads them meanwhile. Values only. */
 #pragma once
 
 #include "base/base.h"
@@ -20,7 +21,8 @@ struct mr_chunk_keys {
 
 enum { MR_CHUNK_KEYS_MAX = 1000 };
 
-/* Of {"why": …, "columns": [name, …], "keys": [[text, …], …]}; the caller's. NULL: it has another form. */
+/* Of {"why": …, "columns": [name, …], "keys": [[text, …], …]}; the caller's. NULL: it has another
+ * form. */
 struct mr_chunk_keys *mr_chunk_keys_parse(const struct cJSON *object);
 void mr_chunk_keys_free(struct mr_chunk_keys *keys); /* NULL is fine */
 

@@ -139,7 +139,8 @@ static char *chunk_requests_text_of(const char *text)
     return text == NULL || text[0] == '\0' ? NULL : MR_STRDUP(text);
 }
 
-/* With the lock. Whether it fits beside all that are open: the stored record has what they ask, but for keys. */
+/* With the lock. Whether it fits beside all that are open: the stored record has what they ask, but
+ * for keys. */
 static const char *room_fault(const struct mr_chunk_requests *requests,
                               const struct mr_chunk_request *request)
 {
@@ -163,7 +164,8 @@ static bool chunk_requests_is_named(const struct mr_chunk_request *request, cons
     return strcmp(request->asked.schema, schema) == 0 && strcmp(request->asked.table, table) == 0;
 }
 
-/* With the lock. One that is to stop does not bring all rows any more, and one that repairs never does. */
+/* With the lock. One that is to stop does not bring all rows any more, and one that repairs never
+ * does. */
 static bool chunk_requests_is_asked(const struct mr_chunk_requests *requests, const char *schema,
                                     const char *table)
 {
@@ -266,8 +268,9 @@ bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *t
     return chunk_requests_lacks(requests, table);
 }
 
-/* A table is known from the moment on when it is asked for: both are stored in one. With the lock. A copy of its root that is under way
- * may have passed a partition's rows, so that waits for its own. */
+/* A table is known from the moment on when it is asked for: both are stored in one. With the lock.
+ * A copy of its root that is under way may have passed a partition's rows, so that waits for its
+ * own. */
 static bool chunk_requests_is_known(struct mr_chunk_requests *requests,
                                     const struct mr_streamed_table *table)
 {
@@ -602,7 +605,8 @@ struct mr_asked_place mr_chunk_request_begin(struct mr_chunk_requests *requests,
     return place;
 }
 
-/* The part that is next. Parts come by their OIDs; a table by itself may be another one of that name by now. */
+/* The part that is next. Parts come by their OIDs; a table by itself may be another one of that
+ * name by now. */
 static uint32_t chunk_requests_part_of(const struct mr_chunk_request *request)
 {
     uint32_t part = 0;
@@ -668,7 +672,8 @@ void mr_chunk_request_did(struct mr_chunk_requests *requests, struct mr_chunk_re
     }
 }
 
-/* With the lock. The step's note of that request, which may be there already: no batch has carried it yet. */
+/* With the lock. The step's note of that request, which may be there already: no batch has carried
+ * it yet. */
 static struct mr_chunk_note *note_of(struct mr_chunk_requests *requests, uint64_t step, uint64_t id)
 {
     for (struct mr_chunk_note *note = requests->notes; note != NULL; note = note->next) {
@@ -819,7 +824,8 @@ static const struct mr_asked_table *stored_of(const struct mr_asked_stored *stor
     return NULL;
 }
 
-/* What was stored without one that the sink has been told of was stored when that was at its end. */
+/* What was stored without one that the sink has been told of was stored when that was at its
+ * end. */
 static void adopt_ours(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
                        const struct mr_asked_stored *stored)
 {

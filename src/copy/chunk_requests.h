@@ -1,11 +1,13 @@
-/* Who asked for which tables' existing rows, and how far each is. Any thread asks and looks; the source thread does what is asked
- * for (chunks.c). Inside copy/ only.
+/* Who asked for which tables' existing rows, and how far each is. Any thread asks and looks; the
+ * source thread does what is asked for (chunks.c). Inside copy/ only.
  *
- * Where the sink stores positions, it stores this, too, as a section of the record. Each change of it is a revision. What the stream's
- * batch at hand brings is a note: of the step that the batch carries (ports/companion.h), the revision, and the place that a request
- * has come to. Once the step is safe, the place is the request's own, and the revision with it.
+ * Where the sink stores positions, it stores this, too, as a section of the record. Each change of
+ * it is a revision. What the stream's batch at hand brings is a note: of the step that the batch
+ * carries (ports/companion.h), the revision, and the place that a request has come to. Once the
+ * step is safe, the place is the request's own, and the revision with it.
  *
- * What is asked by keys is not stored, because these are values of rows: it ends with the process, or with the sink's session. */
+ * What is asked by keys is not stored, because these are values of rows: it ends with the process,
+ * or with the sink's session. */
 #pragma once
 
 #include <pthread.h>
@@ -22,7 +24,8 @@ enum mr_request_end {
 
 enum mr_wish_state { MR_WISH_STORED, MR_WISH_NEW, MR_WISH_TOLD };
 
-/* Rows that went out, or not, because the stream had them newer; chunks that were good, or read in vain. */
+/* Rows that went out, or not, because the stream had them newer; chunks that were good, or read in
+ * vain. */
 struct mr_chunks_done {
     uint64_t rows, passed_over, chunks, repeated;
 };
@@ -75,12 +78,15 @@ struct mr_chunk_requests {
     mr_lsn gap_told;    /* the end of the one that was logged */
 };
 
-/* Where the stream went on last without what was in between (gap.c): {"from":"16/B374D848","to":"16/B3801A28","from_ms":…,"at_ms":…,
- * "tables":{"public.orders":7},"settled":"differing","settled_ms":…}; of tables the rows that were mended. */
+/* Where the stream went on last without what was in between (gap.c):
+ * {"from":"16/B374D848","to":"16/B3801A28","from_ms":…,"at_ms":…,
+ * "tables":{"public.orders":7},"settled":"differing","settled_ms":…}; of tables the rows that were
+ * mended. */
 #define MR_SECTION_GAP "gap"
 bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank);
 
-/* `known` (NULL: nothing) was delivered, the stream begins at `to`; `is_copied`: once all rows are. What is open joins it. */
+/* `known` (NULL: nothing) was delivered, the stream begins at `to`; `is_copied`: once all rows are.
+ * What is open joins it. */
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
                                 const struct mr_checkpoint *known, mr_lsn to, bool is_copied);
 
@@ -103,12 +109,14 @@ void mr_chunk_requests_note_wish(struct mr_chunk_requests *requests);
 mr_status mr_chunk_requests_ask(struct mr_chunk_requests *requests, const struct mr_copy_wish *wish,
                                 uint64_t *ret_id, struct mr_error *ret_error);
 
-/* The first one of that state, or the one of that number; NULL: there is none. It stays until the source thread has ended it. */
+/* The first one of that state, or the one of that number; NULL: there is none. It stays until the
+ * source thread has ended it. */
 struct mr_chunk_request *mr_chunk_requests_first(struct mr_chunk_requests *requests,
                                                  enum mr_copy_request_state state);
 struct mr_chunk_request *mr_chunk_requests_of(struct mr_chunk_requests *requests, uint64_t id);
 
-/* One that is at its end: somebody wants that, or it is stored that all of it is safe; NULL: there is none. */
+/* One that is at its end: somebody wants that, or it is stored that all of it is safe; NULL: there
+ * is none. */
 struct mr_chunk_request *mr_chunk_requests_over(struct mr_chunk_requests *requests);
 
 /* An end is logged. */
@@ -129,11 +137,13 @@ void mr_chunk_request_found(struct mr_chunk_requests *requests, struct mr_chunk_
 void mr_chunk_request_did(struct mr_chunk_requests *requests, struct mr_chunk_request *request,
                           const struct mr_chunks_done *more);
 
-/* The request that is copied waits for that transaction; NULL: for none. True: it is another one than before. */
+/* The request that is copied waits for that transaction; NULL: for none. True: it is another one
+ * than before. */
 bool mr_chunk_requests_hold(struct mr_chunk_requests *requests,
                             const struct mr_chunk_holder *holder);
 
-/* The stream's batch that carries `step` brings all that was asked or done so far; and the request (NULL: none) to that place. */
+/* The stream's batch that carries `step` brings all that was asked or done so far; and the request
+ * (NULL: none) to that place. */
 void mr_chunk_requests_note(struct mr_chunk_requests *requests, uint64_t step,
                             const struct mr_chunk_request *request,
                             const struct mr_asked_place *place);
@@ -144,13 +154,15 @@ void mr_chunk_requests_begin_anew(struct mr_chunk_requests *requests);
 /* All batches up to one that carries the step are with the sink. */
 void mr_chunk_requests_safe(struct mr_chunk_requests *requests, uint64_t step);
 
-/* How far it is where all up to that step is with the sink; the caller's. NULL: nobody has asked for anything yet. */
+/* How far it is where all up to that step is with the sink; the caller's. NULL: nobody has asked
+ * for anything yet. */
 struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *requests, uint64_t step);
 
-/* What mr_chunk_requests_state said last is stored; where the sink stores nothing: what is safe counts as that. */
+/* What mr_chunk_requests_state said last is stored; where the sink stores nothing: what is safe
+ * counts as that. */
 void mr_chunk_requests_stored(struct mr_chunk_requests *requests);
 
-/* A session begins, and this was stored (NULL: nothing): what it knows and we don't, because the process or another instance
- * has stored it, counts. While nothing is copied. */
+/* A session begins, and this was stored (NULL: nothing): what it knows and we don't, because the
+ * process or another instance has stored it, counts. While nothing is copied. */
 void mr_chunk_requests_adopt(struct mr_chunk_requests *requests,
                              const struct mr_asked_stored *stored);

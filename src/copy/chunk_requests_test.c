@@ -63,7 +63,8 @@ static void chunk_requests_test_settle(struct mr_chunk_requests *requests,
     mr_chunk_requests_note(requests, step, request, &place);
 }
 
-/* What is stored of the first table at that step: its key, "" for none; "-": the table is not told of. */
+/* What is stored of the first table at that step: its key, "" for none; "-": the table is not told
+ * of. */
 static void chunk_requests_test_expect(struct mr_chunk_requests *requests, uint64_t step,
                                        const char *key)
 {
@@ -207,7 +208,8 @@ static void test_adopt_at_a_start(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* It was not known whether the transaction had been committed: what is stored says so, and nothing else counts. */
+/* It was not known whether the transaction had been committed: what is stored says so, and nothing
+ * else counts. */
 static void test_adopt_of_what_was_in_doubt(void **test_state)
 {
     (void)test_state;
@@ -261,7 +263,8 @@ static void test_adopt_brings_none_back(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* Who asks for something is told once that is stored, not when something else is; and a stop is, before anybody acts on it. */
+/* Who asks for something is told once that is stored, not when something else is; and a stop is,
+ * before anybody acts on it. */
 static void test_wishes_are_stored(void **test_state)
 {
     (void)test_state;
@@ -376,8 +379,8 @@ static struct mr_streamed_table chunk_requests_test_leaf_of(uint32_t root, uint3
                                       .root = mr_streamed_id(root, MARK)};
 }
 
-/* A look at a root and its partitions, 21 and up, the last one with that mark, whose bounds are read or not; at a table of the OID 23,
- * and at another root. */
+/* A look at a root and its partitions, 21 and up, the last one with that mark, whose bounds are
+ * read or not; at a table of the OID 23, and at another root. */
 static void look_at_leaves(struct mr_chunk_requests *requests, uint32_t count, uint32_t mark,
                            const char *where)
 {
@@ -402,7 +405,8 @@ static bool chunk_requests_test_lacks(struct mr_chunk_requests *requests, uint32
     return mr_copies_lacks(of(requests), &leaf);
 }
 
-/* One that is new has its rows of the root asked for once its bounds are known, and no other copy of the root does instead. */
+/* One that is new has its rows of the root asked for once its bounds are known, and no other copy
+ * of the root does instead. */
 static void test_partitions_ask_for_their_rows(void **test_state)
 {
     (void)test_state;
@@ -449,7 +453,8 @@ static void test_partitions_ask_for_their_rows(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* What is stored has six bytes for some characters, in conditions, names and the gap's tables: each has a share of the record. */
+/* What is stored has six bytes for some characters, in conditions, names and the gap's tables: each
+ * has a share of the record. */
 static void test_what_is_stored_has_bounds(void **test_state)
 {
     (void)test_state;
@@ -571,7 +576,8 @@ static void test_ask_refuses_too_long_conditions(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* Keys are values of rows: no record has them. The end is learned all the same, and a lost session is one. */
+/* Keys are values of rows: no record has them. The end is learned all the same, and a lost session
+ * is one. */
 static void test_keys_are_not_stored(void **test_state)
 {
     (void)test_state;
@@ -686,7 +692,8 @@ static void test_gap(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* The range of an earlier one, its tables and its rows are not lost with the next; one that is settled is history. */
+/* The range of an earlier one, its tables and its rows are not lost with the next; one that is
+ * settled is history. */
 static void test_gaps_that_are_open_join(void **test_state)
 {
     (void)test_state;
@@ -710,7 +717,8 @@ static void test_gaps_that_are_open_join(void **test_state)
     mr_chunk_requests_done(&requests);
 }
 
-/* Not before the record that has the stream at its beginning, which is stored when the copy's last rows are. */
+/* Not before the record that has the stream at its beginning, which is stored when the copy's last
+ * rows are. */
 static void test_a_gap_is_settled_at_the_end_of_its_copy(void **test_state)
 {
     (void)test_state;

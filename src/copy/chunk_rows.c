@@ -11,8 +11,9 @@ enum {
 /* Above those of a copy at the beginning whose attempt was none. */
 #define ORDINAL_FIRST (UINT64_C(1) << MR_COPY_ROW_BITS)
 
-/* Right below the place that the stream has come to: the last commit record begins before, the next one there or after it. False:
- * what was appended last is not below that; a message outside transactions may lie at the place itself. */
+/* Right below the place that the stream has come to: the last commit record begins before, the next
+ * one there or after it. False: what was appended last is not below that; a message outside
+ * transactions may lie at the place itself. */
 static bool place_rows(struct mr_chunks *chunks, int64_t wall_ns)
 {
     struct mr_transaction *transaction = &chunks->transaction;
@@ -111,7 +112,8 @@ static void end_chunk(struct mr_chunks *chunks)
     mr_chunk_request_set(&chunks->requests, request, MR_REQUEST_SETTLED);
 }
 
-/* The row at hand is read again, in a chunk that begins with it. False: that was so too often, and it is passed over. */
+/* The row at hand is read again, in a chunk that begins with it. False: that was so too often, and
+ * it is passed over. */
 static bool read_row_again(struct mr_chunks *chunks)
 {
     chunks->out.lacked = chunks->out.at == 0 ? chunks->out.lacked + 1 : 1;

@@ -52,8 +52,8 @@ static void note_row(struct mr_chunks *chunks, const struct mr_relation *relatio
     }
 }
 
-/* A large value that the update did not touch, and that no old row tells. An update that takes a row into a row filter comes as
- * an insert (pgoutput.c, pgoutput_row_filter). */
+/* A large value that the update did not touch, and that no old row tells. An update that takes a
+ * row into a row filter comes as an insert (pgoutput.c, pgoutput_row_filter). */
 static bool lacks_value(const struct mr_change *change)
 {
     bool has_row = change->after.kind != MR_TUPLE_NONE;
@@ -67,8 +67,8 @@ static bool lacks_value(const struct mr_change *change)
     return false;
 }
 
-/* A table that was made anew under the copied one's name, or has taken it, is in its topic now: rows of the former one that were
- * read before and go out after would take the place of its. */
+/* A table that was made anew under the copied one's name, or has taken it, is in its topic now:
+ * rows of the former one that were read before and go out after would take the place of its. */
 static void look_at_another(struct mr_chunks *chunks, const struct mr_relation *relation)
 {
     const struct mr_chunk_table *table = mr_chunks_table(chunks);
@@ -104,7 +104,8 @@ void mr_chunks_change(struct mr_companion *companion, const struct mr_change *ch
             mr_chunk_window_reshape(chunks->window);
         }
     }
-    /* What makes no record leaves the topic as it is, so the row may be wanted; and by another of the table's streams, too. */
+    /* What makes no record leaves the topic as it is, so the row may be wanted; and by another of
+     * the table's streams, too. */
     if (is_new) {
         struct mr_encoder *encoder = chunks->base.port->stream->encoder;
         bool lacks = lacks_value(change) || mr_encoder_passes_by(encoder, change);

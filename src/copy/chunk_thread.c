@@ -8,7 +8,8 @@
 #include "base/wake.h"
 #include "flow/port.h"
 
-/* With nothing to do for so long, the connection is given up: it would hold up a server that stops in order. */
+/* With nothing to do for so long, the connection is given up: it would hold up a server that stops
+ * in order. */
 enum { KEPT_MS = 2000 };
 
 void mr_chunk_thread_init(struct mr_chunk_thread *thread, const struct mr_copy_server *server,

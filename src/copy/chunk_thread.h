@@ -1,4 +1,5 @@
-/* The thread that reads chunks: it does one job at a time for the source thread, which goes on meanwhile. Inside copy/ only.
+/* The thread that reads chunks: it does one job at a time for the source thread, which goes on
+ * meanwhile. Inside copy/ only.
  *
  *   idle -> asked -> done -> idle
  *
@@ -44,7 +45,8 @@ struct mr_chunk_thread {
     struct mr_chunk chunk; /* of the last READ */
 };
 
-/* Source thread. `begin` starts the thread if it does not run; `end` breaks off what it does and waits for it. */
+/* Source thread. `begin` starts the thread if it does not run; `end` breaks off what it does and
+ * waits for it. */
 void mr_chunk_thread_init(struct mr_chunk_thread *thread, const struct mr_copy_server *server,
                           struct mr_port *port);
 mr_status mr_chunk_thread_begin(struct mr_chunk_thread *thread, struct mr_error *ret_error);

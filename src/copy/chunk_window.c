@@ -3,8 +3,9 @@
 #include "base/hash.h"
 #include "base/index.h"
 
-/* More transactions can't be under way: MaxBackends, and prepared ones, at most 2^18 - 1 each (MAX_BACKENDS in
- * src/include/postmaster/postmaster.h, GetMaxSnapshotXidCount in src/backend/storage/ipc/procarray.c). */
+/* More transactions can't be under way: MaxBackends, and prepared ones, at most 2^18 - 1 each
+ * (MAX_BACKENDS in src/include/postmaster/postmaster.h, GetMaxSnapshotXidCount in
+ * src/backend/storage/ipc/procarray.c). */
 enum { XIPS_MAX = 1 << 19 };
 
 /* A decimal number that is followed by one of `ends`; its lower 32 bits. */
@@ -53,7 +54,8 @@ void mr_chunk_snapshot_done(struct mr_chunk_snapshot *snapshot)
     *snapshot = (struct mr_chunk_snapshot){0};
 }
 
-/* Numbers go round; two that matter at once are never half a turn apart (transam.c, TransactionIdPrecedes). */
+/* Numbers go round; two that matter at once are never half a turn apart (transam.c,
+ * TransactionIdPrecedes). */
 static bool precedes(uint32_t a, uint32_t b)
 {
     return (int32_t)(a - b) < 0;
@@ -185,7 +187,8 @@ void mr_chunk_window_take_number(struct mr_chunk_window *window, uint32_t xid)
     window->number = xid;
 }
 
-/* The stream had the key. Once an event of it had all values, later ones lack nothing that the topic does not have. */
+/* The stream had the key. Once an event of it had all values, later ones lack nothing that the
+ * topic does not have. */
 static void chunk_window_drop(struct key *key, bool lacks)
 {
     key->lacks = lacks && (key->lacks || !key->dropped);

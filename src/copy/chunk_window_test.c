@@ -1,5 +1,6 @@
-/* A model of a server with transactions that commit, wait and abort at any moment, its stream, and a reader of chunks. What
- * goes out must be what the stream has at that place, and in the end the folded topic must be the table. */
+/* A model of a server with transactions that commit, wait and abort at any moment, its stream, and
+ * a reader of chunks. What goes out must be what the stream has at that place, and in the end the
+ * folded topic must be the table. */
 #include "copy/chunk_window.h"
 
 #include <stdio.h>
@@ -148,8 +149,8 @@ static void write_something(struct model *model, uint32_t number)
     }
 }
 
-/* One step of a client: begins, writes, writes its commit record, is seen to have ended. Between the last two may lie as
- * much as you like. */
+/* One step of a client: begins, writes, writes its commit record, is seen to have ended. Between
+ * the last two may lie as much as you like. */
 static void step_client(struct model *model, uint32_t c, bool finish)
 {
     if (model->clients[c] < 0) {
@@ -181,7 +182,8 @@ static void step_client(struct model *model, uint32_t c, bool finish)
     model->clients[c] = -1;
 }
 
-/* As GetSnapshotData has it: xmax is after the latest that has ended, not after the latest that has begun. */
+/* As GetSnapshotData has it: xmax is after the latest that has ended, not after the latest that has
+ * begun. */
 static void take_snapshot(struct model *model)
 {
     struct mr_chunk_snapshot *snapshot = &model->snapshot;
@@ -213,7 +215,8 @@ static uint32_t value_seen(const struct model *model, uint32_t key)
         const struct version *version = &model->versions[key][i];
         const struct transaction *by =
             version->transaction == UINT32_MAX ? NULL : &model->log[version->transaction];
-        /* All that have ended by now, and no others: the model's own truth, without a look at numbers. */
+        /* All that have ended by now, and no others: the model's own truth, without a look at
+         * numbers. */
         if (by == NULL || (!by->under_way && !by->aborted)) {
             return version->value;
         }
@@ -362,7 +365,8 @@ static void chunk_window_test_run(struct model *model, uint64_t seed, uint32_t n
         chunk_window_test_put(model, k, UINT32_MAX, value);
         model->at_stream[k] = value;
     }
-    /* How often each gets its turn differs from run to run; one client may sleep in its transaction. */
+    /* How often each gets its turn differs from run to run; one client may sleep in its
+     * transaction. */
     uint32_t stream_share = 1 + chunk_window_test_below(model, 8);
     uint32_t reader_share = 1 + chunk_window_test_below(model, 8);
     uint32_t asleep = chunk_window_test_below(model, 4) == 0 ? 0 : CLIENTS;

@@ -1,9 +1,11 @@
-/* Existing rows while the stream runs, as chunk_requests.h has them: a companion of the flow. The source thread.
+/* Existing rows while the stream runs, as chunk_requests.h has them: a companion of the flow. The
+ * source thread.
  *
- * A table's rows come in chunks in the order of its key. The thread of chunk_thread.h reads one; chunk_window.h says which of its
- * rows go out, and when; the source thread puts them into the stream's own lane, between two transactions, a few at a time.
- * Their positions lie right below the place that the stream has come to (MR_CHUNK_ORDINAL and up), so that the rule "drop what
- * is not above" holds.
+ * A table's rows come in chunks in the order of its key. The thread of chunk_thread.h reads one;
+ * chunk_window.h says which of its rows go out, and when; the source thread puts them into the
+ * stream's own lane, between two transactions, a few at a time. Their positions lie right below the
+ * place that the stream has come to (MR_CHUNK_ORDINAL and up), so that the rule "drop what is not
+ * above" holds.
  *
  * While nothing is copied, the companion neither watches the stream nor wants anything. */
 #include <sys/random.h>
@@ -133,7 +135,8 @@ void mr_chunks_keep_place(struct mr_chunks *chunks, uint32_t rows)
     mr_chunks_note_place(chunks);
 }
 
-/* The stream's next batch carries all that was asked or done so far, and the request (NULL: none) to that place. */
+/* The stream's next batch carries all that was asked or done so far, and the request (NULL: none)
+ * to that place. */
 static void chunks_note(struct mr_chunks *chunks, const struct mr_chunk_request *request,
                         const struct mr_asked_place *place)
 {
@@ -165,7 +168,8 @@ void mr_chunks_read_next(struct mr_chunks *chunks)
     mr_chunks_set_phase(chunks, wants_number ? MR_CHUNKS_NUMBER : MR_CHUNKS_READ);
 }
 
-/* While the stream is behind, it is no wonder; once it has come to where that form was read, they should agree. */
+/* While the stream is behind, it is no wonder; once it has come to where that form was read, they
+ * should agree. */
 bool mr_chunks_differs(struct mr_chunks *chunks)
 {
     const struct mr_chunk *chunk = &chunks->thread.chunk;
@@ -313,7 +317,8 @@ static int64_t chunks_due_in(const struct mr_companion *companion, int64_t now_n
     if (chunks->due_ns > now_ns) {
         return chunks->due_ns - now_ns;
     }
-    /* The stream, the reader and a request wake the thread; acknowledgements and quiet servers do not. */
+    /* The stream, the reader and a request wake the thread; acknowledgements and quiet servers do
+     * not. */
     return MR_CHUNKS_QUIET_NS;
 }
 

@@ -14,7 +14,8 @@
 /* The fewest rows of a chunk. */
 enum { MR_CHUNKS_ROWS_MIN = 16 };
 
-/* The stream has not come to the chunk's place: a transaction number makes the server write WAL, and flush it. */
+/* The stream has not come to the chunk's place: a transaction number makes the server write WAL,
+ * and flush it. */
 #define MR_CHUNKS_QUIET_NS (INT64_C(100) * 1000000)
 #define MR_CHUNKS_AGAIN_NS (INT64_C(100) * 1000000)
 
@@ -34,7 +35,8 @@ enum mr_chunks_phase {
 struct mr_chunk_forms {
     const struct mr_relation *copied;   /* of chunks */
     const struct mr_relation *streamed; /* since the chunk was asked for; NULL: not seen */
-    /* Chunks in a row whose form was not the stream's: both forms, how many, where the WAL ended after the first. */
+    /* Chunks in a row whose form was not the stream's: both forms, how many, where the WAL ended
+     * after the first. */
     const struct mr_relation *differed_stream, *differed_copied;
     uint32_t differed;
     mr_lsn differed_from;
@@ -91,7 +93,8 @@ void mr_chunks_set_phase(struct mr_chunks *chunks, enum mr_chunks_phase phase);
 void mr_chunks_close_window(struct mr_chunks *chunks);
 void mr_chunks_forget_relation(struct mr_chunks *chunks);
 
-/* A part of a request is the table at hand from now on / none is / the request at hand has failed. */
+/* A part of a request is the table at hand from now on / none is / the request at hand has
+ * failed. */
 void mr_chunks_begin(struct mr_chunks *chunks, struct mr_chunk_request *request);
 void mr_chunks_leave(struct mr_chunks *chunks);
 void mr_chunks_fail(struct mr_chunks *chunks, const struct mr_error *error);
@@ -111,11 +114,13 @@ void mr_chunks_read_next(struct mr_chunks *chunks);
 void mr_chunks_read_again(struct mr_chunks *chunks, int64_t wait_ns);
 int64_t mr_chunks_backoff_ns(struct mr_chunks *chunks);
 
-/* The chunk's form is not the stream's. True: that has been so for long, and the request has failed. */
+/* The chunk's form is not the stream's. True: that has been so for long, and the request has
+ * failed. */
 bool mr_chunks_differs(struct mr_chunks *chunks);
 bool mr_chunks_same_shape(const struct mr_relation *a, const struct mr_relation *b);
 
-/* Takes what the reader has done / gives it the next job, if it is free; what is due later than `now_ns` waits. */
+/* Takes what the reader has done / gives it the next job, if it is free; what is due later than
+ * `now_ns` waits. */
 void mr_chunks_take_job(struct mr_chunks *chunks);
 void mr_chunks_give_job(struct mr_chunks *chunks, int64_t now_ns);
 
@@ -123,7 +128,8 @@ void mr_chunks_change(struct mr_companion *companion, const struct mr_change *ch
 void mr_chunks_commit(struct mr_companion *companion, const struct mr_transaction *transaction);
 void mr_chunks_relation_end(struct mr_companion *companion, const struct mr_relation *relation);
 
-/* The key of a row as the window has it; what `values` lacks, `old` (may be NULL) may have. False: a value of it is not known. */
+/* The key of a row as the window has it; what `values` lacks, `old` (may be NULL) may have. False:
+ * a value of it is not known. */
 bool mr_chunks_key(struct mr_chunks *chunks, const struct mr_relation *relation,
                    const struct mr_datum *values, const struct mr_tuple *old, mr_slice *ret_key);
 

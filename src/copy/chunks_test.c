@@ -229,7 +229,8 @@ static void test_rows_go_out_but_for_what_the_stream_had(void **state)
     chunks_test_stop(stage);
 }
 
-/* Those that are there, or of phantoms those that are not; and never what the stream has had meanwhile, which brings 020. */
+/* Those that are there, or of phantoms those that are not; and never what the stream has had
+ * meanwhile, which brings 020. */
 static void test_keys_are_repaired(void **state)
 {
     static const struct {
@@ -262,7 +263,8 @@ static void test_keys_are_repaired(void **state)
     chunks_test_stop(stage);
 }
 
-/* A row that the stream had without all its values, or in one of the table's topics alone, is read again until it is quiet. */
+/* A row that the stream had without all its values, or in one of the table's topics alone, is read
+ * again until it is quiet. */
 static void assert_all_rows_go_out(struct mr_stage *stage)
 {
     reader.waits = 1;
@@ -303,7 +305,8 @@ static void test_a_table_that_takes_the_name_meanwhile(void **state)
     assert_int_equal(atomic_load(&reader.reads), 2);
 }
 
-/* Where stream and catalog never agree, the copy ends and says so; where they do in time, it goes on. */
+/* Where stream and catalog never agree, the copy ends and says so; where they do in time, it goes
+ * on. */
 static void test_a_form_that_never_agrees(void **state)
 {
     struct mr_stage *stage = *state;
@@ -399,7 +402,8 @@ static bool counter_is_stored(const struct mr_stage *stage, long value)
     return is_stored;
 }
 
-/* Both get what they want of the stream, note steps in the same batches, and have their sections in one record. */
+/* Both get what they want of the stream, note steps in the same batches, and have their sections in
+ * one record. */
 static void test_two_companions_in_one_flow(void **state)
 {
     static const struct mr_companion_ops ops = {.name = "counter",

@@ -1,6 +1,7 @@
-/* Copies of existing rows, as others see them: ask for them, stop them, look how far they are. Behind it are two companions of the flow
- * (ports/companion.h): the snapshot, which copies what is there before the stream begins (snapshot.c), and the chunks, which copy
- * tables that somebody asks for while it runs (chunks.c). Any thread, once there is a flow; new and free apart. */
+/* Copies of existing rows, as others see them: ask for them, stop them, look how far they are.
+ * Behind it are two companions of the flow (ports/companion.h): the snapshot, which copies what is
+ * there before the stream begins (snapshot.c), and the chunks, which copy tables that somebody asks
+ * for while it runs (chunks.c). Any thread, once there is a flow; new and free apart. */
 #pragma once
 
 #include "copy/chunk_keys.h"
@@ -24,13 +25,15 @@ struct mr_copies_options {
     size_t change_bytes_max;  /* of one change's records */
     size_t row_bytes_max;     /* of a row that is copied while the stream runs; 0: no limit */
     size_t stored_bytes_max;  /* of the stored record, for all that is asked; 0: no limit */
-    /* A row was inserted into the table of signals; as in mr_companion_ops. NULL: there is no such table. */
+    /* A row was inserted into the table of signals; as in mr_companion_ops. NULL: there is no such
+     * table. */
     mr_status (*on_signal)(void *context, const struct mr_change *change,
                            struct mr_error *ret_error);
     void *on_signal_context;
 };
 
-/* The options are copied; what they point to is the caller's and outlives the copies, which outlive the flow. */
+/* The options are copied; what they point to is the caller's and outlives the copies, which outlive
+ * the flow. */
 struct mr_copies;
 struct mr_copies *mr_copies_new(const struct mr_copies_options *options);
 void mr_copies_free(struct mr_copies *copies); /* NULL is fine */
@@ -74,7 +77,8 @@ struct mr_copy_table_stats {
 
 struct mr_copy_stats mr_copies_stats(struct mr_copies *copies);
 
-/* How far the tables of the copy at hand or the last one are, those under way first; returns how many. */
+/* How far the tables of the copy at hand or the last one are, those under way first; returns how
+ * many. */
 uint32_t mr_copies_tables(struct mr_copies *copies, struct mr_copy_table_stats *ret_tables,
                           uint32_t capacity);
 
@@ -111,8 +115,9 @@ struct mr_copy_request {
 
 enum { MR_COPY_REQUESTS_MAX = 200 };
 
-/* Asks for a table's existing rows; `*ret_id` tells it from others. MR_ERR_CONFIG: there is nothing to ask, or too much is asked.
- * What is wrong with the table, the request says once it was looked at. */
+/* Asks for a table's existing rows; `*ret_id` tells it from others. MR_ERR_CONFIG: there is nothing
+ * to ask, or too much is asked. What is wrong with the table, the request says once it was looked
+ * at. */
 mr_status mr_copies_ask(struct mr_copies *copies, const struct mr_copy_wish *wish, uint64_t *ret_id,
                         struct mr_error *ret_error);
 
@@ -126,8 +131,8 @@ uint32_t mr_copies_keep(struct mr_copies *copies, mr_copy_keeps_fn keeps, void *
 /* No further chunk is read while they are paused. */
 void mr_copies_pause(struct mr_copies *copies, bool pauses);
 
-/* What is asked for once it comes: tables to the stream, partitions to tables that are sent by their roots. Where nothing is, what was
- * known is forgotten. */
+/* What is asked for once it comes: tables to the stream, partitions to tables that are sent by
+ * their roots. Where nothing is, what was known is forgotten. */
 enum { MR_FOLLOW_TABLES = 1, MR_FOLLOW_LEAVES = 2 };
 void mr_copies_follow(struct mr_copies *copies, uint32_t kinds);
 
@@ -138,7 +143,8 @@ struct mr_streamed_table {
     const char *where; /* of a partition, its rows of the root; NULL: not known, so not asked yet */
 };
 
-/* The mark of a partition is another one once it hangs at another root, or was detached in between (pg_leaves.h); of a table 0. */
+/* The mark of a partition is another one once it hangs at another root, or was detached in between
+ * (pg_leaves.h); of a table 0. */
 static inline uint64_t mr_streamed_id(uint32_t oid, uint32_t mark)
 {
     return (uint64_t)oid << 32 | mark;
@@ -147,9 +153,10 @@ static inline uint64_t mr_streamed_id(uint32_t oid, uint32_t mark)
 typedef void (*mr_streamed_fn)(void *context, const struct mr_streamed_table *tables,
                                uint32_t count);
 
-/* All tables that are streamed now, and partitions, by ascending ids, as far as they are followed. Those that were not there the last
- * time, which the sink has stored, are asked for; the first time there is no last one, and none is. Of partitions those whose root was
- * there. Only once it is known what is stored. */
+/* All tables that are streamed now, and partitions, by ascending ids, as far as they are followed.
+ * Those that were not there the last time, which the sink has stored, are asked for; the first time
+ * there is no last one, and none is. Of partitions those whose root was there. Only once it is
+ * known what is stored. */
 bool mr_copies_knows(struct mr_copies *copies);
 bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *table);
 void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table *tables,
@@ -164,19 +171,21 @@ struct mr_gap {
 struct mr_gap mr_gap_stored(const struct mr_checkpoint *stored);
 struct mr_gap mr_copies_gap(struct mr_copies *copies);
 
-/* Adds to what is kept of the last gap (docs/reliability.md) the names of its tables (NULL: none), and what was done about it (NULL: nothing
- * yet). False: there was none. */
+/* Adds to what is kept of the last gap (docs/reliability.md) the names of its tables (NULL: none),
+ * and what was done about it (NULL: nothing yet). False: there was none. */
 bool mr_copies_describe_gap(struct mr_copies *copies, const struct cJSON *tables,
                             const char *settled);
 
-/* All that was asked for so far outlives a kill of the process, as far as the sink stores anything. */
+/* All that was asked for so far outlives a kill of the process, as far as the sink stores
+ * anything. */
 bool mr_copies_is_stored(struct mr_copies *copies);
 
 /* All that are not at their ends, and some that are, the oldest first. */
 uint32_t mr_copies_requests(struct mr_copies *copies, struct mr_copy_request *ret, uint32_t max,
                             bool *ret_paused);
 
-/* What happened to partitions of tables that are sent by their roots, without an event (copy/moved.h). */
+/* What happened to partitions of tables that are sent by their roots, without an event
+ * (copy/moved.h). */
 enum mr_moved_how {
     MR_MOVED_ATTACHED,
     MR_MOVED_DETACHED,

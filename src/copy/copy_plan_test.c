@@ -154,7 +154,8 @@ static void test_state_says_what_is_left(void **state)
     mr_copy_stored_free(third);
 }
 
-/* A lane's last batch stays the earlier plan's until the next one hands over, and the sink thread looks at it meanwhile. */
+/* A lane's last batch stays the earlier plan's until the next one hands over, and the sink thread
+ * looks at it meanwhile. */
 static void test_progress_of_an_earlier_plan_says_nothing(void **state)
 {
     (void)state;
@@ -201,8 +202,8 @@ static void test_a_new_file_is_read_from_its_beginning(void **state)
     mr_copy_plan_free(plan);
 }
 
-/* What is under way comes first, then what waits, then what is done; an earlier attempt's part counts as read, but not for the
- * rate. */
+/* What is under way comes first, then what waits, then what is done; an earlier attempt's part
+ * counts as read, but not for the rate. */
 static void test_progress_of_each_table(void **state)
 {
     (void)state;

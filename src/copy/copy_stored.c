@@ -2,10 +2,11 @@
 
 #include <inttypes.h>
 
-/* Everything in hexadecimal: lsn attempt step rows, the tables that are done as differences, and those that are not:
+/* Everything in hexadecimal: lsn attempt step rows, the tables that are done as differences, and
+ * those that are not:
  *
- *   '"' lsn " " attempt " " step " " rows " d" {difference ","} {"t" oid "," filenode {";" after "-" end}} '"'
- */
+ *   '"' lsn " " attempt " " step " " rows " d" {difference ","} {"t" oid "," filenode {";" after
+ *   "-" end}} '"' */
 void mr_copy_stored_free(struct mr_copy_stored *state)
 {
     if (state == NULL) {

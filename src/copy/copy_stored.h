@@ -1,14 +1,15 @@
-/* How far a copy of existing rows is, as a sink stores it with the events, and as text. Values only. Any thread.
+/* How far a copy of existing rows is, as a sink stores it with the events, and as text. Values
+ * only. Any thread.
  *
- * Tables are known by their OIDs. One whose rows moved since, because its file was written again, has another file node, and
- * what is said of its places means nothing any more.
- */
+ * Tables are known by their OIDs. One whose rows moved since, because its file was written again,
+ * has another file node, and what is said of its places means nothing any more. */
 #pragma once
 
 #include "base/base.h"
 #include "event/checkpoint.h"
 
-/* Where a row is in its table: page and number in the page, so that places grow in the order in which rows are read. */
+/* Where a row is in its table: page and number in the page, so that places grow in the order in
+ * which rows are read. */
 static inline uint64_t mr_copy_place(uint32_t page, uint16_t number)
 {
     return (uint64_t)page << 16 | number;

@@ -1,7 +1,7 @@
 #include "copy/copy_text.h"
 
-/* What a backslash and this letter stand for; 0: nothing that the server writes (CopyAttributeOutText in
- * src/backend/commands/copyto.c). */
+/* What a backslash and this letter stand for; 0: nothing that the server writes
+ * (CopyAttributeOutText in src/backend/commands/copyto.c). */
 static const uint8_t unescaped[UINT8_MAX + 1] = {
     ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r',
     ['t'] = '\t', ['v'] = '\v', ['\\'] = '\\'};

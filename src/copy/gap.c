@@ -1,5 +1,6 @@
-/* Where the stream went on last without what was in between: a section of the stored record, which stays there (docs/reliability.md).
- * Whoever finds rows missing later sees when, between which positions, of which tables, and what was done about it. */
+/* Where the stream went on last without what was in between: a section of the stored record, which
+ * stays there (docs/reliability.md). Whoever finds rows missing later sees when, between which
+ * positions, of which tables, and what was done about it. */
 #include "base/clock.h"
 #include "base/object.h"
 #include "base/thread.h"

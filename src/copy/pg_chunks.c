@@ -98,8 +98,8 @@ static void chunks_free(struct mr_chunk_reader *reader)
     free(reader);
 }
 
-/* Rows come through the index of the key: a plan that sorts would read the whole table for each chunk. A policy must not hide
- * rows without a word. */
+/* Rows come through the index of the key: a plan that sorts would read the whole table for each
+ * chunk. A policy must not hide rows without a word. */
 static mr_status pg_chunks_set_settings(struct mr_chunk_reader *reader, const char *before,
                                         struct mr_error *ret_error)
 {
@@ -235,19 +235,23 @@ static mr_status take_order(struct mr_chunk_reader *reader, const struct mr_rela
     return MR_OK;
 }
 
-/* The order of an index is that of its operator classes, which need not be the one that a bare ">" or ORDER BY means; and with
- * an empty search_path other types' operators are not found at all. So both are named. One name must do for all columns of a
- * comparison of rows (parse_expr.c, make_row_comparison_op).
+/* The order of an index is that of its operator classes, which need not be the one that a bare ">"
+ * or ORDER BY means; and with an empty search_path other types' operators are not found at all. So
+ * both are named. One name must do for all columns of a comparison of rows (parse_expr.c,
+ * make_row_comparison_op).
  *
- * Faults: from 18 on NOT NULL … NOT VALID sets attnotnull, though rows from before may have null, which no comparison finds. A
- * literal of an array or a range of a domain calls the domain's checks, in our name (domain_in in utils/adt/domains.c); one of a
- * domain itself is compared as what the domain is over, and calls none. A literal is read as what the operator compares
- * (binary_oper_exact in parser/parse_oper.c, enforce_generic_type_consistency in parser/parse_coerce.c): where that is another type
- * than the column's, it must read the same texts, which record (of no type's columns) and oid (of a regclass) don't. What a name in
- * the catalog means, and how it is written, changes.
+ * Faults: from 18 on NOT NULL … NOT VALID sets attnotnull, though rows from before may have null,
+ * which no comparison finds. A literal of an array or a range of a domain calls the domain's
+ * checks, in our name (domain_in in utils/adt/domains.c); one of a domain itself is compared as
+ * what the domain is over, and calls none. A literal is read as what the operator compares
+ * (binary_oper_exact in parser/parse_oper.c, enforce_generic_type_consistency in
+ * parser/parse_coerce.c): where that is another type than the column's, it must read the same
+ * texts, which record (of no type's columns) and oid (of a regclass) don't. What a name in the
+ * catalog means, and how it is written, changes.
  *
- * From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order. Of an operator class that is another type's (anyarray,
- * anyenum, anyrange and anymultirange apart) it is known for two that their texts are the same.
+ * From 18 on a key WITHOUT OVERLAPS has a GiST index, which has no order. Of an operator class that
+ * is another type's (anyarray, anyenum, anyrange and anymultirange apart) it is known for two that
+ * their texts are the same.
  *
  * Of: the table's OID twice, the columns' names, the OID, and twice how many columns they are. */
 static const char order_question[] =
@@ -373,7 +377,8 @@ static mr_status find_order(struct mr_chunk_reader *reader, const struct mr_rela
                : take_order(reader, view, result, ret_error);
 }
 
-/* The columns of a list of names, by their places; they are none twice where an index has as many. */
+/* The columns of a list of names, by their places; they are none twice where an index has as
+ * many. */
 static mr_status find_named(const struct mr_relation *view, const struct mr_chunk_table *table,
                             const char *names, uint32_t *ret_columns, uint32_t *ret_count,
                             struct mr_error *ret_error)
@@ -406,8 +411,9 @@ static mr_status find_named(const struct mr_relation *view, const struct mr_chun
                    table->table);
 }
 
-/* The key as the stream has it; one that the table lacks is refused. Rows may be read by other columns (`by`), but the key must be a
- * unique one all the same: it is what tells which row of a chunk the stream has had. */
+/* The key as the stream has it; one that the table lacks is refused. Rows may be read by other
+ * columns (`by`), but the key must be a unique one all the same: it is what tells which row of a
+ * chunk the stream has had. */
 static mr_status find_orders(struct mr_chunk_reader *reader, struct description *description,
                              const struct mr_chunk_table *table, const char *by,
                              struct mr_error *ret_error)
@@ -535,9 +541,10 @@ static mr_status chunks_number(struct mr_chunk_reader *reader, uint32_t *ret_xid
 
 /* A snapshot, and the end of the WAL as read after it.
  *
- * A standby shows a transaction as ended when it replays its commit record, and sends that only then (walsender.c, WalSndWaitForWal),
- * so a snapshot sees all that the stream has had; of the others it does not tell which it sees (procarray.c, GetSnapshotData: xip
- * stays empty). All that it sees was received, but the record may not be replayed to its end. */
+ * A standby shows a transaction as ended when it replays its commit record, and sends that only
+ * then (walsender.c, WalSndWaitForWal), so a snapshot sees all that the stream has had; of the
+ * others it does not tell which it sees (procarray.c, GetSnapshotData: xip stays empty). All that
+ * it sees was received, but the record may not be replayed to its end. */
 static const char of_primary[] = "pg_current_snapshot()::text, pg_current_wal_insert_lsn()";
 static const char of_standby[] =
     "format('%1$s:%1$s:', pg_snapshot_xmax(pg_current_snapshot())),"
@@ -568,9 +575,10 @@ static mr_status may_not_read(const struct mr_chunk_reader *reader,
                    remedy.data);
 }
 
-/* The snapshot is taken before the query runs, and with it the functions. The last value is another one when a catalog row of the
- * table is: of itself, its columns, its indexes, its place in publications; NULL where the name, which is locked, stands for something
- * else by now: what is read is read by name. */
+/* The snapshot is taken before the query runs, and with it the functions. The last value is another
+ * one when a catalog row of the table is: of itself, its columns, its indexes, its place in
+ * publications; NULL where the name, which is locked, stands for something else by now: what is
+ * read is read by name. */
 static mr_status pg_chunks_begin_chunk(struct mr_chunk_reader *reader,
                                        const struct mr_chunk_wish *wish, struct mr_chunk *chunk,
                                        struct mr_error *ret_error)
@@ -654,7 +662,8 @@ static struct mr_datum *next_values(struct mr_chunk *chunk)
     return chunk->values + used;
 }
 
-/* Takes the row, or its bytes: there is room for those of a chunk, and the row that has none is its last. */
+/* Takes the row, or its bytes: there is room for those of a chunk, and the row that has none is its
+ * last. */
 static mr_status keep_row(struct mr_chunk *chunk, uint8_t *row, size_t len, size_t bytes_max,
                           struct mr_error *ret_error)
 {
@@ -724,7 +733,8 @@ static mr_status pg_chunks_read_rows(struct mr_chunk_reader *reader,
     }
 }
 
-/* Their columns must be those of the table's key: else the key is another one than when the topic was compared. */
+/* Their columns must be those of the table's key: else the key is another one than when the topic
+ * was compared. */
 static mr_status pg_chunks_find_key(const struct mr_chunk_wish *wish,
                                     const struct mr_relation *relation, uint32_t *ret_columns,
                                     struct mr_error *ret_error)
@@ -762,7 +772,8 @@ static bool has_key(const struct mr_chunk *chunk, const char *const *texts, cons
     return i == count;
 }
 
-/* In the place of a row that is not there, its key; of one that is not to be deleted either, if it is not `is_absent`. */
+/* In the place of a row that is not there, its key; of one that is not to be deleted either, if it
+ * is not `is_absent`. */
 static void add_absent(struct mr_chunk *chunk, const char *const *texts, const uint32_t *columns,
                        uint32_t count, bool is_absent)
 {
@@ -786,7 +797,8 @@ static struct mr_type pg_chunks_type_of(const struct mr_column *column)
                : (struct mr_type){.oid = column->type_oid, .modifier = column->type_modifier};
 }
 
-/* Whether two texts of a value that the server calls equal may be one in an event: 1.5 and 1.50, a day and 24 hours. */
+/* Whether two texts of a value that the server calls equal may be one in an event: 1.5 and 1.50, a
+ * day and 24 hours. */
 static bool has_equals(const struct mr_relation *relation)
 {
     enum { INTERVAL = 1186, NUMERIC = 1700 }; /* pg_type.dat */
@@ -798,8 +810,9 @@ static bool has_equals(const struct mr_relation *relation)
     return has;
 }
 
-/* The types of the key's columns, as they are cast to; null: one that is not built in, whose owner's checks a cast would call. Where events
- * have values in forms of their own, digits that a column would not keep must not make a second text of a value. */
+/* The types of the key's columns, as they are cast to; null: one that is not built in, whose
+ * owner's checks a cast would call. Where events have values in forms of their own, digits that a
+ * column would not keep must not make a second text of a value. */
 static mr_status ask_types(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                            const uint32_t *columns, struct mr_pg_result **ret_types,
                            struct mr_error *ret_error)
@@ -823,7 +836,8 @@ static mr_status ask_types(struct mr_chunk_reader *reader, const struct mr_chunk
     return mr_pg_query(reader->conn, &sql, &shape, ret_types, ret_error);
 }
 
-/* Whether the server itself would write the key so. Another text may stand for a value that a row has, and its event's key be the row's. */
+/* Whether the server itself would write the key so. Another text may stand for a value that a row
+ * has, and its event's key be the row's. */
 static mr_status is_as_written(struct mr_chunk_reader *reader, const struct mr_chunk_wish *wish,
                                const char *const *texts, const uint32_t *columns, bool *ret_is,
                                struct mr_error *ret_error)
@@ -854,9 +868,10 @@ static mr_status is_as_written(struct mr_chunk_reader *reader, const struct mr_c
                : status;
 }
 
-/* Whether a row may have the key. None has a value that its column's type does not take: a label of an enum that was renamed since, a number
- * of a column that has become narrower. The server says so before it reads (class 22, of the literals' input functions), and the
- * transaction goes on after it. */
+/* Whether a row may have the key. None has a value that its column's type does not take: a label of
+ * an enum that was renamed since, a number of a column that has become narrower. The server says so
+ * before it reads (class 22, of the literals' input functions), and the transaction goes on after
+ * it. */
 static mr_status ask_possible(struct mr_chunk_reader *reader, const struct mr_table_name *from,
                               const char *const *texts, const uint32_t *columns, bool *ret_is,
                               struct mr_error *ret_error)
@@ -917,12 +932,14 @@ static mr_status pg_chunks_read_key(struct mr_chunk_reader *reader,
     MR_TRY(status);
     bool has_equal = chunk->rows > before;
     bool is_there = has_equal && has_key(chunk, texts, columns, relation->key_count);
-    if (!is_there) { /* what the server calls equal may have another text, which the topic calls another key */
+    if (!is_there) {
+        /* what the server calls equal may have another text, which the topic calls another key */
         chunk->rows = before;
         chunk->len = len;
         mr_pg_copy_row_free(chunk->large);
         chunk->large = NULL;
-        /* What is neither there nor gone is passed over: a delete wants those that are absent, and anything else those that are not. */
+        /* What is neither there nor gone is passed over: a delete wants those that are absent, and
+         * anything else those that are not. */
         bool is_absent =
             !wish->keys->deletes || !(has_equal && wish->is_converted && has_equals(relation));
         if (wish->keys->deletes && is_absent) {
@@ -933,7 +950,8 @@ static mr_status pg_chunks_read_key(struct mr_chunk_reader *reader,
     return MR_OK;
 }
 
-/* As many of the keys as there is room for, one after the other under the chunk's snapshot: each by its index, and each with an answer. */
+/* As many of the keys as there is room for, one after the other under the chunk's snapshot: each by
+ * its index, and each with an answer. */
 static mr_status pg_chunks_read_keys(struct mr_chunk_reader *reader,
                                      const struct mr_chunk_wish *wish, struct mr_chunk *chunk,
                                      struct mr_error *ret_error)
@@ -967,7 +985,8 @@ static mr_status tell_attached(struct mr_chunk_reader *reader, const struct mr_c
                               ret_error);
 }
 
-/* MR_FULL as read_rows. A condition that few rows meet reads a whole table, and one may sleep: others wait for their copies. */
+/* MR_FULL as read_rows. A condition that few rows meet reads a whole table, and one may sleep:
+ * others wait for their copies. */
 static mr_status pg_chunks_copy_rows(struct mr_chunk_reader *reader,
                                      const struct mr_chunk_wish *wish, struct mr_chunk *chunk,
                                      struct mr_error *ret_error)
@@ -1001,7 +1020,8 @@ static mr_status check_condition(const char *where, struct mr_error *ret_error)
                          : mr_fail(ret_error, MR_ERR_CONFIG, MR_SQL_CONDITION_REFUSED "%s", fault);
 }
 
-/* A transaction that only reads does not keep a function from dropping a slot, or writing a logical message. */
+/* A transaction that only reads does not keep a function from dropping a slot, or writing a logical
+ * message. */
 static mr_status pg_chunks_check_role(struct mr_chunk_reader *reader,
                                       const struct mr_chunk_wish *wish, struct mr_error *ret_error)
 {
@@ -1059,7 +1079,8 @@ static mr_status pg_chunks_read_chunk(struct mr_chunk_reader *reader,
     } else {
         MR_TRY(status);
         chunk->is_last = chunk->rows < wish->rows_max;
-        /* What was called while rows were read may have set them otherwise, for the next table and for what is asked besides. */
+        /* What was called while rows were read may have set them otherwise, for the next table and
+         * for what is asked besides. */
         MR_TRY(pg_chunks_set_settings(reader, "COMMIT; ", ret_error));
     }
     return chunk->is_last && wish->parts != NULL ? tell_attached(reader, wish, ret_error) : MR_OK;

@@ -45,8 +45,8 @@ static mr_status take_column(void *context, const struct mr_pg_result *row,
     return MR_OK;
 }
 
-/* Flagged as in the stream: logicalrep_write_attrs in src/backend/replication/logical/proto.c, RelationGetIdentityKeyBitmap in
- * src/backend/utils/cache/relcache.c. */
+/* Flagged as in the stream: logicalrep_write_attrs in src/backend/replication/logical/proto.c,
+ * RelationGetIdentityKeyBitmap in src/backend/utils/cache/relcache.c. */
 mr_status mr_pg_columns_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                              uint32_t oid, struct mr_pg_columns *columns,
                              struct mr_error *ret_error)

@@ -136,7 +136,8 @@ static mr_status read_tables(struct reading *reading, struct mr_pg_conn *keeper,
     mr_text_string(&sql, "WITH ");
     mr_sql_add_sent(&sql, reading->catalog->options->publication, NULL,
                     mr_pg_server_version(keeper));
-    /* Asking for a table's size waits for the transaction that has it locked: of such a table the estimate must do. */
+    /* Asking for a table's size waits for the transaction that has it locked: of such a table the
+     * estimate must do. */
     mr_text_string(
         &sql,
         ", locked AS MATERIALIZED (SELECT relation FROM pg_locks WHERE locktype = 'relation'"
@@ -145,11 +146,13 @@ static mr_status read_tables(struct reading *reading, struct mr_pg_conn *keeper,
         " n.nspname, l.relname, pg_get_expr(s.qual, s.oid), z.pages * "
         "current_setting('block_size')::bigint,"
         " greatest(l.reltuples, 0)::bigint,"
-        /* Ranges of pages are scanned as such from 14 on (TidRangeScan); before, the whole table would be. */
+        /* Ranges of pages are scanned as such from 14 on (TidRangeScan); before, the whole table
+         * would be. */
         " CASE WHEN am.amname = 'heap' AND current_setting('server_version_num')::int >= 140000"
         " THEN z.pages ELSE 0 END, coalesce(am.amname = 'heap', false),"
         " l.relfilenode::bigint," /* by the snapshot */
-        /* An update leaves out large values that it does not touch (logicalrep_write_tuple in proto.c). */
+        /* An update leaves out large values that it does not touch (logicalrep_write_tuple in
+         * proto.c). */
         " (c.relreplident = 'f' AND l.relreplident = 'f') OR l.reltoastrelid = 0 OR CASE WHEN"
         " l.oid IN (SELECT relation FROM locked) THEN false"
         " ELSE pg_relation_size(l.reltoastrelid) = 0 END FROM sent s"
@@ -252,8 +255,9 @@ mr_status mr_pg_begin_in_snapshot(struct mr_pg_conn *conn, const char *snapshot,
                            ? mr_pg_command(conn, BEGIN, MR_PG_ANSWER_MS, &reason)
                            : mr_pg_commandf(conn, MR_PG_ANSWER_MS, &reason,
                                             BEGIN "; SET TRANSACTION SNAPSHOT %L", snapshot);
-    /* What the server says once the snapshot's owner is gone: ImportSnapshot in src/backend/utils/time/snapmgr.c, without a
-     * file of that name until 16 and from 17 on, and with a file whose owner has just ended. */
+    /* What the server says once the snapshot's owner is gone: ImportSnapshot in
+     * src/backend/utils/time/snapmgr.c, without a file of that name until 16 and from 17 on, and
+     * with a file whose owner has just ended. */
     if (status == MR_ERR_CONFIG && mr_error_is(&reason, "22023|42704|55000")) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
                        "the snapshot of the rows to copy is gone with the connection that had it; "
@@ -419,8 +423,8 @@ struct mr_copy_reader {
 /* Before each COPY: that of another table may have called what sets them otherwise. */
 static mr_status set_for_reading(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
-    /* A policy must not hide rows without a word: with row_security off the server refuses instead. Rows come in the
-     * order of their places: from the first page on, and through no index. */
+    /* A policy must not hide rows without a word: with row_security off the server refuses instead.
+     * Rows come in the order of their places: from the first page on, and through no index. */
     return mr_pg_set_for_rows(
         reader->conn, "",
         "SET LOCAL row_security = off; SET LOCAL synchronize_seqscans = off;"
@@ -465,9 +469,10 @@ static bool is_view(const struct mr_pg_refusal *refusal)
     return strcmp(refusal->sqlstate, "55000") == 0;
 }
 
-/* A table, a column or a schema of the command does not exist, or a view has the table's name, in whatever language the server says
- * so. What a function of the condition misses, or reads, it will miss next time, too: that has a context, or, of a function in C
- * that asks the catalog itself (has_table_privilege), no place. */
+/* A table, a column or a schema of the command does not exist, or a view has the table's name, in
+ * whatever language the server says so. What a function of the condition misses, or reads, it will
+ * miss next time, too: that has a context, or, of a function in C that asks the catalog itself
+ * (has_table_privilege), no place. */
 static bool is_gone(const struct mr_pg_refusal *refusal, const char *text, const char *table)
 {
     bool is_missed = mr_is_among("42P01|42703|3F000", mr_slice_of(refusal->sqlstate));
@@ -509,8 +514,9 @@ static mr_status pg_copy_fail_table(const struct mr_copy_reader *reader, mr_stat
                    relation->schema, relation->table, reason.text, remedy);
 }
 
-/* A table's lock goes with its transaction (manual, "Explicit Locking"), so each table has one, all in the snapshot that the keeper
- * has. Between two ranges of one table it stays: one that has waited to rewrite the table would have the attempt begin again. */
+/* A table's lock goes with its transaction (manual, "Explicit Locking"), so each table has one, all
+ * in the snapshot that the keeper has. Between two ranges of one table it stays: one that has
+ * waited to rewrite the table would have the attempt begin again. */
 static mr_status begin_table(struct mr_copy_reader *reader, const struct mr_copy_table *table,
                              struct mr_error *ret_error)
 {
@@ -557,9 +563,10 @@ static bool pg_copy_take_place(const struct mr_datum *value, uint64_t *ret_place
     return value->kind == MR_DATUM_TEXT && at == 1;
 }
 
-/* Some of ALTER TABLE, and TRUNCATE, are not safe with snapshots: one that is older sees an empty table (the manual's chapter on
- * concurrency control, "Caveats"). And the table's name may have come to stand for another one. After a COPY nobody
- * can do that any more until the transaction's end, for it has the table locked. */
+/* Some of ALTER TABLE, and TRUNCATE, are not safe with snapshots: one that is older sees an empty
+ * table (the manual's chapter on concurrency control, "Caveats"). And the table's name may have
+ * come to stand for another one. After a COPY nobody can do that any more until the transaction's
+ * end, for it has the table locked. */
 static mr_status pg_copy_check_file(struct mr_copy_reader *reader, struct mr_error *ret_error)
 {
     const struct mr_copy_table *table = reader->table;

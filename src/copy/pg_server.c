@@ -14,7 +14,8 @@ struct mr_pg_server {
     struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
 };
 
-/* Whether an earlier attempt was at this very copy. On another timeline rows may be at other places. */
+/* Whether an earlier attempt was at this very copy. On another timeline rows may be at other
+ * places. */
 static bool pg_server_is_same(const struct mr_pg_server *server, const struct mr_checkpoint *known,
                               const struct mr_copy_stored *resumed,
                               const struct mr_identity *identity)
@@ -24,8 +25,8 @@ static bool pg_server_is_same(const struct mr_pg_server *server, const struct mr
            strcmp(known->identity.system_id, identity->system_id) == 0;
 }
 
-/* Why the stream can't go on where it has come to; "": nothing is against it. Another cluster is a wrong connection rather
- * than a reason to copy all of it. */
+/* Why the stream can't go on where it has come to; "": nothing is against it. Another cluster is a
+ * wrong connection rather than a reason to copy all of it. */
 static mr_status find_gap(const struct mr_pg_server *server, const struct mr_checkpoint *known,
                           struct mr_error *ret_gap, struct mr_error *ret_error)
 {

@@ -1,4 +1,5 @@
-/* What PostgreSQL does for copies: the tables of functions of readers.h, on the stream's claimed connection and others beside it. */
+/* What PostgreSQL does for copies: the tables of functions of readers.h, on the stream's claimed
+ * connection and others beside it. */
 #pragma once
 
 #include "copy/readers.h"

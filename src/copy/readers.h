@@ -1,4 +1,5 @@
-/* Who reads existing rows: two tables of functions, so that a test puts in its own. PostgreSQL's are in copy/pg_server.c. */
+/* Who reads existing rows: two tables of functions, so that a test puts in its own. PostgreSQL's
+ * are in copy/pg_server.c. */
 #pragma once
 
 #include "copy/chunk_keys.h"
@@ -13,7 +14,8 @@ struct mr_copy_table {
     uint32_t listed;                    /* its place in the list of tables: names, then patterns */
     uint32_t oid;                       /* whose rows are read, */
     uint32_t filenode;                  /* and its file */
-    /* The rest may be read under a later snapshot. False where the stream can bring rows without all their values. */
+    /* The rest may be read under a later snapshot. False where the stream can bring rows without
+     * all their values. */
     bool may_resume;
 };
 
@@ -24,8 +26,8 @@ struct mr_copy {
     struct mr_transaction transaction; /* of that moment; its commit LSN is right below `lsn` */
     const struct mr_copy_table *tables;
     uint32_t table_count;
-    /* What an earlier attempt has left; what it says of places still holds where the file node is the table's. NULL: it is
-     * begun again. */
+    /* What an earlier attempt has left; what it says of places still holds where the file node is
+     * the table's. NULL: it is begun again. */
     const struct mr_copy_stored *resumed;
 };
 
@@ -33,9 +35,10 @@ struct mr_copy {
 struct mr_copy_reader;
 
 struct mr_snapshot_ops {
-    /* After the source is claimed and before it is opened: sets up all but the stream. `known` says where a stream would go on (NULL:
-     * that is not known), `resumed` how far an earlier attempt was (NULL: there is none), the caller's until `end` or `close`.
-     * `*ret_copy`: what is to be copied, the server's until then; NULL: nothing. Source thread, as all but the readers. */
+    /* After the source is claimed and before it is opened: sets up all but the stream. `known` says
+     * where a stream would go on (NULL: that is not known), `resumed` how far an earlier attempt
+     * was (NULL: there is none), the caller's until `end` or `close`. `*ret_copy`: what is to be
+     * copied, the server's until then; NULL: nothing. Source thread, as all but the readers. */
     mr_status (*begin)(void *context, const struct mr_checkpoint *known,
                        const struct mr_copy_stored *resumed, int stop_fd,
                        struct mr_identity *ret_identity, const struct mr_copy **ret_copy,
@@ -47,9 +50,10 @@ struct mr_snapshot_ops {
     /* The source's connection has ended, or is about to: a copy at hand is given up. */
     void (*close)(void *context);
 
-    /* While a copy is at hand. `reader_next` waits for a row of the range that was begun (MR_END: there is no more), and
-     * says where it is (0: no place is known); the row stays as it is until the one after the next is asked for. MR_AGAIN:
-     * `stop_fd` is readable. After an error the reader is of no use. Any thread; a reader is one thread's. */
+    /* While a copy is at hand. `reader_next` waits for a row of the range that was begun (MR_END:
+     * there is no more), and says where it is (0: no place is known); the row stays as it is until
+     * the one after the next is asked for. MR_AGAIN: `stop_fd` is readable. After an error the
+     * reader is of no use. Any thread; a reader is one thread's. */
     mr_status (*reader_new)(void *context, int stop_fd, struct mr_copy_reader **ret_reader,
                             struct mr_error *ret_error);
     mr_status (*reader_begin)(struct mr_copy_reader *reader, uint32_t table,
@@ -61,8 +65,8 @@ struct mr_snapshot_ops {
     void (*reader_free)(struct mr_copy_reader *reader);
 };
 
-/* A table whose rows are read, as the stream names it: a partitioned one where the publication sends it as one table, else
- * each of its leaves. */
+/* A table whose rows are read, as the stream names it: a partitioned one where the publication
+ * sends it as one table, else each of its leaves. */
 struct mr_chunk_table {
     uint32_t oid;
     char schema[MR_IDENTIFIER_MAX + 1];
@@ -84,8 +88,9 @@ struct mr_chunk_wish {
     uint32_t rows_max;
     size_t bytes_max;     /* the row that passes it is the last */
     size_t row_bytes_max; /* a larger one is an error; 0: no limit */
-    /* For the last part of what somebody named so, all of its parts: partitions that were attached meanwhile are logged, and in a part
-     * that is read as a root those since that transaction. NULL: it is not the last, or that was done. */
+    /* For the last part of what somebody named so, all of its parts: partitions that were attached
+     * meanwhile are logged, and in a part that is read as a root those since that transaction.
+     * NULL: it is not the last, or that was done. */
     const char *named_schema, *named_table;
     const struct mr_chunk_table *parts;
     uint32_t part_count;
@@ -102,8 +107,9 @@ struct mr_chunk {
     char *snapshot; /* pg_current_snapshot's text, */
     mr_lsn wal_end; /* and where the WAL ended after it */
     uint32_t rows;
-    /* Where keys were wished: the first one's number, and of each whether there is no such row. It is a row of the chunk nevertheless,
-     * with the values of its key alone. NULL: all rows are there. */
+    /* Where keys were wished: the first one's number, and of each whether there is no such row. It
+     * is a row of the chunk nevertheless, with the values of its key alone. NULL: all rows are
+     * there. */
     uint32_t keys_from;
     bool *absent;
     struct mr_datum *values; /* one a column, row by row */
@@ -133,9 +139,10 @@ struct mr_chunk_reader;
 struct mr_chunk_ops {
     /* It connects when it is asked. Source thread. */
     struct mr_chunk_reader *(*new)(void *context, int stop_fd);
-    /* What is read for a table that somebody names, by `key` (NULL: as in mr_chunk_wish), by ascending OIDs; the caller frees
-     * `*ret_tables`. An error names it, the reason and the remedy; but for MR_ERR_TRANSIENT and MR_AGAIN (`stop_fd` is readable)
-     * it is for good. So is one of `read`. */
+    /* What is read for a table that somebody names, by `key` (NULL: as in mr_chunk_wish), by
+     * ascending OIDs; the caller frees `*ret_tables`. An error names it, the reason and the remedy;
+     * but for MR_ERR_TRANSIENT and MR_AGAIN (`stop_fd` is readable) it is for good. So is one of
+     * `read`. */
     mr_status (*find)(struct mr_chunk_reader *reader, const char *schema, const char *table,
                       const char *key, struct mr_chunk_table **ret_tables, uint32_t *ret_count,
                       struct mr_error *ret_error);

@@ -18,7 +18,8 @@ enum {
 /* CPU time that the expressions of one signal may take: the stream waits meanwhile. */
 #define MATCHING_NS (INT64_C(2000) * 1000000)
 
-/* What makes a name an expression (regcomp's REG_EXTENDED). A dot alone does not: Debezium's users write names as they are. */
+/* What makes a name an expression (regcomp's REG_EXTENDED). A dot alone does not: Debezium's users
+ * write names as they are. */
 #define EXPRESSION_SIGNS "*+?[({|\\^$"
 
 /* Ids, types and names are somebody's texts: a line has the beginning. */
@@ -61,7 +62,8 @@ static enum mr_regex_result signals_matches(const struct mr_regex *regex, const 
     return mr_regex_match(regex, mr_slice_of(name.data), NULL);
 }
 
-/* An expression stands for the tables of the stream whose names, schema included, it matches as a whole. */
+/* An expression stands for the tables of the stream whose names, schema included, it matches as a
+ * whole. */
 static void each_match(struct signal *signal, const char *text, const struct mr_pg_tables *tables,
                        table_fn act)
 {
@@ -142,8 +144,8 @@ static int count_expressions(const cJSON *list)
     return cJSON_IsArray(list) && cJSON_GetArraySize(list) <= COLLECTIONS_MAX ? count : -1;
 }
 
-/* All tables that "data-collections" names. The server is asked for names before anything is done: what fails then leaves
- * nothing half done. */
+/* All tables that "data-collections" names. The server is asked for names before anything is done:
+ * what fails then leaves nothing half done. */
 static mr_status each_collection(struct signal *signal, table_fn act, struct mr_error *ret_error)
 {
     const cJSON *list = signals_member(signal->data, "data-collections");
@@ -160,8 +162,9 @@ static mr_status each_collection(struct signal *signal, table_fn act, struct mr_
     return MR_OK;
 }
 
-/* The filter of the first condition whose expression matches the table (Debezium's AdditionalCondition); NULL: none does. They are
- * compiled one at a time: what one takes, two hundred would take together. */
+/* The filter of the first condition whose expression matches the table (Debezium's
+ * AdditionalCondition); NULL: none does. They are compiled one at a time: what one takes, two
+ * hundred would take together. */
 static const char *filter_of(const struct signal *signal, const char *schema, const char *table)
 {
     const cJSON *old =

@@ -1,10 +1,12 @@
-/* The copy of existing rows before the stream begins, a companion of the flow: workers with a lane each read tables and append their
- * rows; the source thread starts them, waits until all of it is with the sink, and ends the copy at the server.
+/* The copy of existing rows before the stream begins, a companion of the flow: workers with a lane
+ * each read tables and append their rows; the source thread starts them, waits until all of it is
+ * with the sink, and ends the copy at the server.
  *
- * Rows get their positions in the order in which batches are handed over (flow/lane.c), so within a partition they grow, whichever worker
- * reads which part of which table (copy_plan.h). All positions of a copy lie right below the place where the stream begins, and those
- * of a later attempt above those of an earlier one, so a consumer that drops what is not above keeps what counts. An attempt that
- * fails is given up; what is stored as copied is not copied again. */
+ * Rows get their positions in the order in which batches are handed over (flow/lane.c), so within a
+ * partition they grow, whichever worker reads which part of which table (copy_plan.h). All
+ * positions of a copy lie right below the place where the stream begins, and those of a later
+ * attempt above those of an earlier one, so a consumer that drops what is not above keeps what
+ * counts. An attempt that fails is given up; what is stored as copied is not copied again. */
 #include <math.h>
 #include <sys/prctl.h>
 
@@ -31,7 +33,8 @@ struct mr_snapshot {
     _Atomic int64_t begun_ns, ended_ns;
     struct mr_identity identity; /* of the last attempt; source thread */
     struct copying *copying;     /* the attempt at hand; set before its workers run */
-    /* Of the attempt at hand or the last one; NULL: there was none. Source thread; others read it, with the lock. */
+    /* Of the attempt at hand or the last one; NULL: there was none. Source thread; others read it,
+     * with the lock. */
     struct mr_copy_plan *plan;
     pthread_mutex_t lock;
 };
@@ -50,14 +53,16 @@ struct worker {
     pthread_t thread;
     bool started;
     uint64_t row; /* the last one appended */
-    /* The row that was read last waits for the next one: only then is it known whether it was its table's last. */
+    /* The row that was read last waits for the next one: only then is it known whether it was its
+     * table's last. */
     struct held_row held;
     bool has_held;
     bool is_last;      /* it is the last of all, when the workers have ended */
     uint64_t piece;    /* the one begun last; */
     bool in_piece;     /* it is not read to its end */
     uint64_t reported; /* bytes of it */
-    /* How far the worker is by the rows appended so far, and with the one that is being appended. */
+    /* How far the worker is by the rows appended so far, and with the one that is being
+     * appended. */
     struct mr_copied sent, sending;
     mr_status status;
     struct mr_error error;
@@ -172,7 +177,8 @@ static void copy_snapshot_hand_over(struct worker *worker)
     }
 }
 
-/* With plan->rows, and without waiting: the held row, whose mark is known but for the first ones. */
+/* With plan->rows, and without waiting: the held row, whose mark is known but for the first
+ * ones. */
 static mr_status try_marked(struct worker *worker, enum mr_copy_mark mark,
                             struct mr_error *ret_error)
 {
@@ -210,7 +216,8 @@ static mr_status try_last(struct worker *worker, struct mr_error *ret_error)
     return MR_OK;
 }
 
-/* Tries again after each wait for room: `plan->rows` is never held over one, and what is decided with it is decided again. */
+/* Tries again after each wait for room: `plan->rows` is never held over one, and what is decided
+ * with it is decided again. */
 static mr_status until_room(struct worker *worker,
                             mr_status (*try)(struct worker *worker, struct mr_error *ret_error),
                             struct mr_error *ret_error)
@@ -266,7 +273,8 @@ static void copy_snapshot_tell_table(struct copying *copying, uint32_t table, ui
            MR_LOG_INT("ms", (mr_monotonic_ns() - begun_ns) / 1000000));
 }
 
-/* Reports how far a piece is, up to so many bytes: now and then, for a line that all workers write to is not for each row. */
+/* Reports how far a piece is, up to so many bytes: now and then, for a line that all workers write
+ * to is not for each row. */
 static void copy_snapshot_report(struct worker *worker, const struct mr_copy_piece *piece,
                                  uint64_t rows, uint64_t bytes)
 {
@@ -421,7 +429,8 @@ static void order_tables(struct ordered *items, uint32_t count, enum mr_copy_ord
     qsort(items, count, sizeof(*items), copy_snapshot_compare_tables);
 }
 
-/* Plans of all tables are made here, in each lane's encoder: topics and counts are the source thread's to make. */
+/* Plans of all tables are made here, in each lane's encoder: topics and counts are the source
+ * thread's to make. */
 static mr_status plan_topics(struct copying *copying, struct ordered *items, uint32_t *ret_count,
                              struct mr_error *ret_error)
 {
@@ -563,7 +572,8 @@ static mr_status copy_snapshot_read_rows(struct copying *copying, struct mr_erro
     return status;
 }
 
-/* The workers are gone; what each of them held back is the last row of its last table, and one of them the last of all. */
+/* The workers are gone; what each of them held back is the last row of its last table, and one of
+ * them the last of all. */
 static mr_status send_last_rows(struct copying *copying, struct mr_error *ret_error)
 {
     uint32_t left = 0;
@@ -597,7 +607,8 @@ static mr_status wait_for_sink(struct copying *copying, struct mr_error *ret_err
     while (!all_published(copying)) {
         MR_TRY(look_around(copying, ret_error));
     }
-    /* Where the sink keeps a position, it is to have the stream's beginning before the slot gets its name. */
+    /* Where the sink keeps a position, it is to have the stream's beginning before the slot gets
+     * its name. */
     return copying->snapshot->options.only
                ? MR_OK
                : mr_port_begin_at(copying->port, copying->copy->lsn, ROUND_MS, ret_error);
@@ -697,8 +708,8 @@ static mr_status copy_snapshot_copy_rows(struct mr_snapshot *snapshot, const str
     return status;
 }
 
-/* What an earlier attempt in this session has sent is with the sink: then it is known how far it came. MR_AGAIN: the session or
- * the thread ends first. */
+/* What an earlier attempt in this session has sent is with the sink: then it is known how far it
+ * came. MR_AGAIN: the session or the thread ends first. */
 static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *ret_error)
 {
     struct mr_port *port = snapshot->base.port;
@@ -723,7 +734,8 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
     return MR_OK;
 }
 
-/* Stored with the place where the stream begins again: a gap that is accepted, or deletes that a copy does not bring. */
+/* Stored with the place where the stream begins again: a gap that is accepted, or deletes that a
+ * copy does not bring. */
 static void note_gap(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,
                      const struct mr_copy *copy)
 {
@@ -844,7 +856,8 @@ static void copy_snapshot_safe(struct mr_companion *companion, uint32_t lane, ui
     mr_copy_plan_safe(snapshot->plan, lane - MR_LANE_STREAM - 1, step);
 }
 
-/* How far the copy is that ends where the stream begins; nothing once the stream is there, or where there is none. */
+/* How far the copy is that ends where the stream begins; nothing once the stream is there, or where
+ * there is none. */
 static void copy_snapshot_section(struct mr_companion *companion, const struct mr_reach *reach,
                                   struct mr_checkpoint *checkpoint)
 {

@@ -1,5 +1,6 @@
-/* Records of the state topic that the builds before sections wrote (85875f8 and older): they are read as they were meant, and what is
- * written now is the same, byte for byte, so that those builds read it, too. */
+/* Records of the state topic that the builds before sections wrote (85875f8 and older): they are
+ * read as they were meant, and what is written now is the same, byte for byte, so that those builds
+ * read it, too. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,7 +130,8 @@ static void test_what_older_records_say(void **state)
     }
 }
 
-/* Keys are any text, also what is not UTF-8; where nothing is under way, an older build may go on. */
+/* Keys are any text, also what is not UTF-8; where nothing is under way, an older build may go
+ * on. */
 static void test_requests_are_read_as_they_were_written(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* What the daemon makes of a configuration for its own modules: the pipeline with its memory, and copies. */
+/* What the daemon makes of a configuration for its own modules: the pipeline with its memory, and
+ * copies. */
 
 #include "config/build.h"
 #include "copy/copies.h"
@@ -43,8 +44,8 @@ static void refuse_memory(struct mr_config *config, const struct mr_memory *memo
         mib(memory->relations), mib(memory->large), copies ? ", snapshot.max.threads" : "");
 }
 
-/* While a transaction is committed, some 20 ms of a busy machine, what is read waits in the pool. It is as large as takes
- * nothing from the largest change. */
+/* While a transaction is committed, some 20 ms of a busy machine, what is read waits in the pool.
+ * It is as large as takes nothing from the largest change. */
 static void size_pool(struct mr_config *config, struct mr_memory_needs *needs)
 {
     enum { EXACTLY_ONCE_BATCHES = 24 };
@@ -162,7 +163,8 @@ static void build_daemon(struct mr_config *config)
             LINE(config, kafka_batch_size) == 0 ? MR_SINK_TIMES_MAX * config->kafka.batch_bytes : 0;
         config->kafka.sections = mr_copy_section_kinds;
     }
-    /* A record of Kafka's default size has a fifth for what is asked, two for the names of tables, one for the ledger. */
+    /* A record of Kafka's default size has a fifth for what is asked, two for the names of tables,
+     * one for the ledger. */
     uint64_t fifth = config->kafka.message_bytes_max / 5;
     daemon->copies.stored_bytes_max = fifth < STORED_MAX ? fifth : STORED_MAX;
     daemon->copies.converts = config->encode.types != MR_TYPES_TEXT;
@@ -205,7 +207,8 @@ mr_status mr_daemon_load_mending(const char *path, int64_t snapshot_mode,
         .path = path, .snapshot_mode = snapshot_mode, .build = build_daemon};
     mr_status status = mr_config_read(&reading, ret_config);
     struct mr_http_options *http = &(*ret_config)->http;
-    /* It takes commands by HTTP, so without it nothing goes on; without a password from this machine alone. */
+    /* It takes commands by HTTP, so without it nothing goes on; without a password from this
+     * machine alone. */
     http->required = true;
     if (http->username == NULL && mr_address_is_any(&http->address)) {
         snprintf(http->address.host, sizeof(http->address.host), "127.0.0.1");

@@ -1,4 +1,5 @@
-/* The daemon: a configuration with what its modules need besides, and the run that wires them. Main thread, unless said otherwise. */
+/* The daemon: a configuration with what its modules need besides, and the run that wires them. Main
+ * thread, unless said otherwise. */
 #pragma once
 
 #include "config/config.h"
@@ -19,16 +20,19 @@ mr_status mr_daemon_load(const char *path, struct mr_config **ret_config);
 mr_status mr_daemon_load_mending(const char *path, int64_t snapshot_mode,
                                  struct mr_config **ret_config);
 
-/* The same from a text; `name` stands in messages. `elsewhere`: one that another machine will read. */
+/* The same from a text; `name` stands in messages. `elsewhere`: one that another machine will
+ * read. */
 mr_status mr_daemon_load_text(const char *name, const char *text, size_t len,
                               struct mr_config **ret_config);
 mr_status mr_daemon_load_elsewhere(const char *name, const char *text, size_t len,
                                    struct mr_config **ret_config);
 
-/* Reads `running`'s file again, but none of its secrets, which are those of the start. Any thread. */
+/* Reads `running`'s file again, but none of its secrets, which are those of the start. Any
+ * thread. */
 mr_status mr_daemon_reload(const struct mr_config *running, struct mr_config **ret_config);
 
-/* Has the sink know the sections of the stored position; `kinds`: MR_DAEMON_SECTIONS, the caller's, who keeps them. */
+/* Has the sink know the sections of the stored position; `kinds`: MR_DAEMON_SECTIONS, the caller's,
+ * who keeps them. */
 enum { MR_DAEMON_SECTIONS = 8 };
 void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *kinds);
 

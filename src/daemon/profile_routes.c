@@ -1,5 +1,6 @@
-/* Over HTTP: /pprof/… for people, /debug/pprof/… for `go tool pprof` and what scrapes like it. A CPU profile runs in the handler's own
- * thread for as long as it was asked for, one at a time, and ends when the client leaves. */
+/* Over HTTP: /pprof/… for people, /debug/pprof/… for `go tool pprof` and what scrapes like it. A
+ * CPU profile runs in the handler's own thread for as long as it was asked for, one at a time, and
+ * ends when the client leaves. */
 #include "base/clock.h"
 #include "daemon/profiling.h"
 #include "profiler/profiler.h"
@@ -42,7 +43,8 @@ static struct list profile_routes_list_of(const char *const *words)
     return list;
 }
 
-/* The number of the word that a parameter has; `fallback` without it; -1: it is none of them, and that is the answer. */
+/* The number of the word that a parameter has; `fallback` without it; -1: it is none of them, and
+ * that is the answer. */
 static int wanted_word(struct mr_http_request *request, const char *name, const char *const *words,
                        int fallback)
 {
@@ -174,7 +176,8 @@ static void profile_routes_answer(struct mr_http_request *request, const struct 
     }
 }
 
-/* As mr_http_wait. A client that still listens when millrace ends must not take an empty answer for a profile. */
+/* As mr_http_wait. A client that still listens when millrace ends must not take an empty answer for
+ * a profile. */
 static bool wait_on(struct mr_http_request *request, uint32_t ms)
 {
     if (mr_http_wait(request, ms)) {

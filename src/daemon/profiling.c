@@ -16,7 +16,8 @@ mr_status mr_profiling_begin(const struct mr_config *config, struct mr_http *htt
                              struct mr_error *ret_error)
 {
     const struct mr_config_values *values = &config->values;
-    /* A server for debug information is somebody else's machine; a daemon does not ask there by itself. */
+    /* A server for debug information is somebody else's machine; a daemon does not ask there by
+     * itself. */
     unsetenv("DEBUGINFOD_URLS");
     mr_sampler_watch();
     mr_thread_begin(MR_THREAD_MAIN, "millrace");

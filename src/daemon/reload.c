@@ -192,8 +192,8 @@ static mr_status found(const struct reading *reading, mr_status status)
     return status != MR_OK || reading->error.text[0] == '\0' ? status : reading->error.status;
 }
 
-/* A table that joins must be there and published, or its rows would be missing silently; and what would end the stream when it
- * is opened with these tables is reported now. */
+/* A table that joins must be there and published, or its rows would be missing silently; and what
+ * would end the stream when it is opened with these tables is reported now. */
 static mr_status check_tables(struct reading *reading, const struct mr_table_name *added,
                               uint32_t count)
 {
@@ -209,7 +209,8 @@ static mr_status check_tables(struct reading *reading, const struct mr_table_nam
                                              reload_take_finding, reading, &reading->error));
 }
 
-/* Until the restart, rows of such a table would go out as they must not: in the clear, by another key, to another topic. */
+/* Until the restart, rows of such a table would go out as they must not: in the clear, by another
+ * key, to another topic. */
 static mr_status reload_check_rules(struct reading *reading)
 {
     bool joins = reload_has(reading, TABLES_ADDED);
@@ -388,8 +389,8 @@ static char *run_once(struct mr_reload *reload, bool applies, bool watched)
     return answer;
 }
 
-/* Whether the file holds something else than what is settled. It counts once two looks have found the same: before, it may be half
- * written. */
+/* Whether the file holds something else than what is settled. It counts once two looks have found
+ * the same: before, it may be half written. */
 static bool file_has_changed(struct mr_reload *reload)
 {
     struct mr_sha256_short now = mr_file_digest(reload->options.started->path);

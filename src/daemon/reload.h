@@ -1,8 +1,8 @@
-/* A reload: the configuration file is read again while the stream runs, because of SIGHUP or of POST /api/reload, and what may
- * change does.
+/* A reload: the configuration file is read again while the stream runs, because of SIGHUP or of
+ * POST /api/reload, and what may change does.
  *
- * Requests are numbered and answered in order by a thread of their own; several that wait share one reading of
- * the file. */
+ * Requests are numbered and answered in order by a thread of their own; several that wait share one
+ * reading of the file. */
 #pragma once
 
 #include "base/object.h"

@@ -301,7 +301,8 @@ static void http_wire(struct app *app)
     mr_snapshot_routes_add(app->http, &app->snapshot);
 }
 
-/* What only looks. Started before the pipeline and stopped after it, so that it sees the whole run. */
+/* What only looks. Started before the pipeline and stopped after it, so that it sees the whole
+ * run. */
 static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
 {
     MR_TRY(mr_secrets_watch_start(&app->config->secrets,
@@ -343,9 +344,9 @@ static void app_free(struct app *app)
     mr_schemas_free(app->schemas);
 }
 
-/* A thread can be out of reach: libpq counts as many iterations of SCRAM as the server names, and a resolver
- * may be silent. All that is not confirmed comes again, so the process may leave at any time. The thread is there from the start: when it is
- * needed there may be no memory for one. */
+/* A thread can be out of reach: libpq counts as many iterations of SCRAM as the server names, and a
+ * resolver may be silent. All that is not confirmed comes again, so the process may leave at any
+ * time. The thread is there from the start: when it is needed there may be no memory for one. */
 static void *leave_main(void *context)
 {
     struct pollfd asked = {.fd = (int)(intptr_t)context, .events = POLLIN};
@@ -442,8 +443,8 @@ static void log_totals(const struct mr_pipeline_stats *stats, mr_status status)
         MR_LOG_LSN("confirmed", stats->confirmed_lsn));
 }
 
-/* The last line says how it ended; of a failure, why and nothing else, so that a person sees it. A start that failed has
- * no totals. */
+/* The last line says how it ended; of a failure, why and nothing else, so that a person sees it. A
+ * start that failed has no totals. */
 static void log_end(const struct mr_pipeline *pipeline, mr_status status,
                     const struct mr_error *error)
 {
@@ -502,8 +503,9 @@ static uint64_t limit_of(int resource)
     return limit.rlim_cur;
 }
 
-/* What runs into a limit later ends in the middle, some of it inside a library: so much is there from the start. Some thirty descriptors
- * are open then, and each broker is one more; code and stacks of ten threads are 118 MiB of addresses beside the memory that is allowed. */
+/* What runs into a limit later ends in the middle, some of it inside a library: so much is there
+ * from the start. Some thirty descriptors are open then, and each broker is one more; code and
+ * stacks of ten threads are 118 MiB of addresses beside the memory that is allowed. */
 static mr_status run_check_limits(const struct mr_config *config, struct mr_error *ret_error)
 {
     enum { DESCRIPTORS_MIN = 64 };

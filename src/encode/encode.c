@@ -270,7 +270,8 @@ __attribute__((cold)) static void keep_last(const struct mr_encoder *encoder,
                        (mr_slice){.data = last->value, .len = last->value_len});
 }
 
-/* Of the records that come before an item's own: they are kept; what is encoded may be thrown away. */
+/* Of the records that come before an item's own: they are kept; what is encoded may be thrown
+ * away. */
 __attribute__((cold)) static void note_told(struct mr_encoder *encoder, struct mr_plan *plan,
                                             const struct mr_record *records, uint32_t count)
 {
@@ -349,7 +350,8 @@ __attribute__((cold)) static mr_status check_bytes(struct mr_encoder *encoder,
     return fail_change(encoder, change->relation, ret_error);
 }
 
-/* Whether an update has the row as it was, in all columns that are passed on. Without the whole old row nobody can tell. */
+/* Whether an update has the row as it was, in all columns that are passed on. Without the whole old
+ * row nobody can tell. */
 static bool leaves_all(struct mr_encoder *encoder, const struct mr_plan *plan,
                        const struct mr_change *change)
 {
@@ -366,8 +368,8 @@ static bool leaves_all(struct mr_encoder *encoder, const struct mr_plan *plan,
     return true;
 }
 
-/* An update that gives a row another key is a delete and an insert, and skipped as these are, as Debezium does (its
- * EventDispatcher). */
+/* An update that gives a row another key is a delete and an insert, and skipped as these are, as
+ * Debezium does (its EventDispatcher). */
 static bool moves_row(struct mr_encoder *encoder, const struct mr_plan *plan,
                       const struct mr_change *change)
 {
@@ -435,8 +437,8 @@ static uint32_t tell_before(struct mr_encoder *encoder, const struct mr_plan *fi
     return told;
 }
 
-/* The server tells what a row was where its identity changed: whether another column did nobody knows, and the row with the
- * key that it had would stay in the topic for good. */
+/* The server tells what a row was where its identity changed: whether another column did nobody
+ * knows, and the row with the key that it had would stay in the topic for good. */
 __attribute__((cold)) static mr_status fail_unheld_key(const struct mr_relation *relation,
                                                        struct mr_error *ret_error)
 {
@@ -550,7 +552,8 @@ static bool message_sized(const struct mr_encode_options *options,
            message->prefix.len + message->content.len <= options->message_bytes_max;
 }
 
-/* Any role that may connect can write a message, so one that is too large must not stop the stream. */
+/* Any role that may connect can write a message, so one that is too large must not stop the
+ * stream. */
 static bool message_too_large(struct mr_encoder *encoder, const struct mr_message_event *message)
 {
     if (message_sized(&encoder->options, message)) {
@@ -603,7 +606,8 @@ void mr_encoder_begin(struct mr_encoder *encoder, const struct mr_transaction *t
     encoder->transaction.begin_waits = !is_told;
 }
 
-/* The events that Debezium makes of a change. Of an outbox's rows it counts them all, whatever becomes of them. */
+/* The events that Debezium makes of a change. Of an outbox's rows it counts them all, whatever
+ * becomes of them. */
 static uint32_t events_of(struct mr_encoder *encoder, const struct mr_plan *plan,
                           const struct mr_change *change)
 {

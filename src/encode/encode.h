@@ -1,6 +1,7 @@
-/* From a change to the records a consumer reads: one plan a relation version (plan.h) holds what does not differ from row to row, then
- * keys and values are written once, straight into the batch. Source thread. The form of `debezium` events is that of Debezium 3.7
- * for PostgreSQL; `flat` is Outboxx's. */
+/* From a change to the records a consumer reads: one plan a relation version (plan.h) holds what
+ * does not differ from row to row, then keys and values are written once, straight into the batch.
+ * Source thread. The form of `debezium` events is that of Debezium 3.7 for PostgreSQL; `flat` is
+ * Outboxx's. */
 #pragma once
 
 #include "base/counted.h"
@@ -16,7 +17,8 @@ enum mr_format {
     MR_FORMAT_AVRO, /* the same in Avro; with types = MR_TYPES_DEBEZIUM and `schemas` */
     MR_FORMAT_FLAT,
     MR_FORMAT_CLOUDEVENTS,
-    MR_FORMAT_ROW, /* a row and nothing else: what Debezium's ExtractNewRecordState makes of its events */
+    /* a row and nothing else: what Debezium's ExtractNewRecordState makes of its events */
+    MR_FORMAT_ROW,
 };
 
 /* Of JSON: what comes with a schema around it, as Kafka Connect's JsonConverter writes it. Bits. */
@@ -42,7 +44,8 @@ struct mr_cloud_options {
     bool extensions; /* the source block */
 };
 
-/* Of MR_FORMAT_ROW: what becomes of a delete. Debezium's delete.tombstone.handling.mode, in its order. */
+/* Of MR_FORMAT_ROW: what becomes of a delete. Debezium's delete.tombstone.handling.mode, in its
+ * order. */
 enum mr_delete_mode {
     MR_DELETE_DROP,
     MR_DELETE_NULL,    /* "tombstone": the JSON null, which JsonConverter makes of it */
@@ -120,8 +123,8 @@ struct mr_value_modes {
 /* Bits of `operations` and `skipped_operations`: 1 << enum mr_op. */
 #define MR_OPERATIONS_ALL 0xffu
 
-/* What one configured stream (a table, in Outboxx's words a stream) wants. A table may have several, each with a topic of its
- * own. Strings are the caller's. */
+/* What one configured stream (a table, in Outboxx's words a stream) wants. A table may have
+ * several, each with a topic of its own. Strings are the caller's. */
 struct mr_route {
     const char *schema;
     const char *table;
@@ -130,8 +133,8 @@ struct mr_route {
     uint32_t operations;    /* bits of the operations that are passed on */
 };
 
-/* What becomes of columns. The first rule that fits a column holds; a table with an INCLUDE has only the columns that one
- * names. */
+/* What becomes of columns. The first rule that fits a column holds; a table with an INCLUDE has
+ * only the columns that one names. */
 enum mr_column_action {
     MR_COLUMN_INCLUDE,
     MR_COLUMN_EXCLUDE,
@@ -149,7 +152,8 @@ struct mr_column_rule {
     bool is_unsent; /* the publication's list of the table, as configured, lacks the column */
 };
 
-/* Topics that a value of an outbox's rows names. A value whose topic can't be is an error, or goes to the fallback. */
+/* Topics that a value of an outbox's rows names. A value whose topic can't be is an error, or goes
+ * to the fallback. */
 struct mr_value_route {
     struct mr_rewrite rewrite;  /* of the value */
     const char *fallback_topic; /* NULL: an error */
@@ -163,7 +167,8 @@ enum mr_sharing {
     MR_SHARING_IN_KEY, /* a field of the key tells tables apart */
 };
 
-/* Topics of tables, made of the names that they have else. Kafka Connect's RegexRouter, and Debezium's ByLogicalTableRouter. */
+/* Topics of tables, made of the names that they have else. Kafka Connect's RegexRouter, and
+ * Debezium's ByLogicalTableRouter. */
 struct mr_routing {
     struct mr_rewrite topic; /* regex NULL: they stay */
     enum mr_sharing sharing;
@@ -183,8 +188,8 @@ struct mr_outbox_field {
 /* What becomes of an update in an outbox, which is not passed on. */
 enum mr_outbox_update { MR_OUTBOX_WARN, MR_OUTBOX_LOG_ERROR, MR_OUTBOX_FATAL };
 
-/* Outboxes: tables whose inserts are events themselves. What Debezium's EventRouter does; docs/outbox.md. Strings are the
- * caller's, and live as long as the encoder. */
+/* Outboxes: tables whose inserts are events themselves. What Debezium's EventRouter does;
+ * docs/outbox.md. Strings are the caller's, and live as long as the encoder. */
 struct mr_outbox_options {
     const struct mr_table_pattern *tables;
     uint32_t table_count;
@@ -207,12 +212,13 @@ enum mr_oversize {
     MR_OVERSIZE_FAIL,        /* it is an error */
     MR_OVERSIZE_PLACEHOLDER, /* its large values are left out */
     MR_OVERSIZE_DEAD_LETTER, /* a record in another topic tells of it, and nothing else */
-    MR_OVERSIZE_BARE, /* no policy: it fits without what its transaction says of itself, and comes so */
+    /* no policy: it fits without what its transaction says of itself, and comes so */
+    MR_OVERSIZE_BARE,
     MR_OVERSIZE_COUNT
 };
 
-/* What becomes of text that is not UTF-8, which only a SQL_ASCII database has. In a key it is in hexadecimal, unless it is
- * refused, and in logical messages, which anybody may send, replaced. */
+/* What becomes of text that is not UTF-8, which only a SQL_ASCII database has. In a key it is in
+ * hexadecimal, unless it is refused, and in logical messages, which anybody may send, replaced. */
 enum mr_invalid_utf8 {
     MR_INVALID_REPLACED, /* U+FFFD for each byte, as in Debezium */
     MR_INVALID_BASE64,   /* all of the text in base64 */
@@ -220,8 +226,8 @@ enum mr_invalid_utf8 {
 };
 
 struct mr_encode_options {
-    struct mr_counted
-        *memory; /* what mr_encoder_change takes over points into it; NULL: it stays */
+    /* what mr_encoder_change takes over points into it; NULL: it stays */
+    struct mr_counted *memory;
     enum mr_format format;
     enum mr_types types;
     enum mr_json_schemas json_schemas; /* of MR_FORMAT_DEBEZIUM and _ROW, with MR_TYPES_DEBEZIUM */
@@ -265,13 +271,15 @@ struct mr_encode_options {
 
 enum {
     MR_STREAMS_PER_TABLE_MAX = 8,
-    /* Delete, tombstone and create in each stream; a transaction's beginning and a table's form before them. */
+    /* Delete, tombstone and create in each stream; a transaction's beginning and a table's form
+     * before them. */
     MR_RECORDS_PER_CHANGE_MAX = 3 * MR_STREAMS_PER_TABLE_MAX + 2,
     MR_MESSAGE_PREFIX_MAX = 255
 };
 
-/* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by '_';
- * `delimiter` (NULL: a dot) stands between the parts, and an empty schema leaves its part out. The caller frees it. */
+/* "<prefix>.<schema>.<table>" with everything but letters, digits, '.', '_' and '-' replaced by
+ * '_'; `delimiter` (NULL: a dot) stands between the parts, and an empty schema leaves its part out.
+ * The caller frees it. */
 char *mr_topic_name(const char *prefix, const char *delimiter, const char *schema,
                     const char *table);
 
@@ -279,15 +287,16 @@ char *mr_topic_name(const char *prefix, const char *delimiter, const char *schem
 char *mr_table_topic(const struct mr_encode_options *options, const char *schema,
                      const char *table);
 
-/* Of all topics that a table's rows go to, by its routes or without any; the caller frees each. Returns how many: none of an
- * outbox, whose rows name theirs. */
+/* Of all topics that a table's rows go to, by its routes or without any; the caller frees each.
+ * Returns how many: none of an outbox, whose rows name theirs. */
 uint32_t mr_table_topics(const struct mr_encode_options *options, const char *schema,
                          const char *table, char *ret_names[MR_STREAMS_PER_TABLE_MAX]);
 
 /* Whether rows of that table are events of an outbox, which have topics of their own. */
 bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, const char *table);
 
-/* The field that `text` names, as Debezium has it: "source.lsn", or "lsn" alone. `*ret_has_part`: with the part that it is in. */
+/* The field that `text` names, as Debezium has it: "source.lsn", or "lsn" alone. `*ret_has_part`:
+ * with the part that it is in. */
 bool mr_event_field_find(mr_slice text, enum mr_event_field *ret_field, bool *ret_has_part);
 
 struct mr_encoder;
@@ -296,15 +305,17 @@ struct mr_encoder *mr_encoder_new(const struct mr_encode_options *options,
                                   struct mr_topics *topics);
 void mr_encoder_free(struct mr_encoder *encoder);
 
-/* Another encoder with the same options and topics, for another thread. It makes topics and lines of counts as the first
- * one does: on the source thread only (mr_encoder_topic). */
+/* Another encoder with the same options and topics, for another thread. It makes topics and lines
+ * of counts as the first one does: on the source thread only (mr_encoder_topic). */
 struct mr_encoder *mr_encoder_clone(const struct mr_encoder *encoder);
 
-/* From now on `options` hold, and their memory is held: routes, skipped operations, tombstones and what becomes of
- * large records; the others stay as they are. On the source thread only, while nobody else encodes. */
+/* From now on `options` hold, and their memory is held: routes, skipped operations, tombstones and
+ * what becomes of large records; the others stay as they are. On the source thread only, while
+ * nobody else encodes. */
 void mr_encoder_change(struct mr_encoder *encoder, const struct mr_encode_options *options);
 
-/* Makes the relation's plan. `*ret_topic`: where its events of that operation go; NULL: they are not passed on. */
+/* Makes the relation's plan. `*ret_topic`: where its events of that operation go; NULL: they are
+ * not passed on. */
 mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation *relation,
                            enum mr_op op, const struct mr_topic **ret_topic,
                            struct mr_error *ret_error);
@@ -313,7 +324,8 @@ mr_status mr_encoder_topic(struct mr_encoder *encoder, const struct mr_relation 
 bool mr_encoder_shows(struct mr_encoder *encoder, const struct mr_relation *relation,
                       uint32_t column);
 
-/* Whether a stream that has the copied rows of the change's table has nothing of the change. The relation has its plan. */
+/* Whether a stream that has the copied rows of the change's table has nothing of the change. The
+ * relation has its plan. */
 bool mr_encoder_passes_by(struct mr_encoder *encoder, const struct mr_change *change);
 
 /* Database name of the source block; before the first change and after each reconnect. */
@@ -322,16 +334,19 @@ void mr_encoder_set_database(struct mr_encoder *encoder, const char *database);
 /* `now_ns`: the wall clock that the next events carry as the time they were made. */
 void mr_encoder_set_clock(struct mr_encoder *encoder, int64_t now_ns);
 
-/* Appends key and value of the change to `buffer` and fills up to MR_RECORDS_PER_CHANGE_MAX records.
+/* Appends key and value of the change to `buffer` and fills up to MR_RECORDS_PER_CHANGE_MAX
+ * records.
  *
  * MR_OK: `*ret_count` records (0 when the change is filtered) point into the buffer's memory.
- * MR_FULL: it does not fit; the buffer is spoilt and the same change may be encoded again elsewhere.
- * Any other status: the change can't be encoded (unknown key column, binary datum, …). */
+ * MR_FULL: it does not fit; the buffer is spoilt and the same change may be encoded again
+ * elsewhere. Any other status: the change can't be encoded (unknown key column, binary datum,
+ * …). */
 mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *change,
                            struct mr_buffer *buffer, struct mr_record *ret_records,
                            uint32_t *ret_count, struct mr_error *ret_error);
 
-/* The same for a logical message; 0 records when it is not wanted, or too large. The flat format has none. */
+/* The same for a logical message; 0 records when it is not wanted, or too large. The flat format
+ * has none. */
 mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_event *message,
                             struct mr_buffer *buffer, struct mr_record *ret_records,
                             uint32_t *ret_count, struct mr_error *ret_error);
@@ -374,11 +389,13 @@ static inline mr_status mr_encode(struct mr_encoder *encoder, const struct mr_it
     return mr_encode_other(encoder, item, buffer, ret_records, ret_count, ret_error);
 }
 
-/* With a transaction topic, on the stream's thread: a transaction begins, for the first time or again. `is_told`: its BEGIN is kept already. */
+/* With a transaction topic, on the stream's thread: a transaction begins, for the first time or
+ * again. `is_told`: its BEGIN is kept already. */
 void mr_encoder_begin(struct mr_encoder *encoder, const struct mr_transaction *transaction,
                       bool is_told);
 
-/* Counts a change or message as event of its transaction, whether it was passed on now, before, or not at all. */
+/* Counts a change or message as event of its transaction, whether it was passed on now, before, or
+ * not at all. */
 mr_status mr_encoder_pass(struct mr_encoder *encoder, const struct mr_item *item,
                           struct mr_error *ret_error);
 
@@ -390,20 +407,23 @@ struct mr_position mr_encoder_end_position(const struct mr_encoder *encoder);
 
 enum { MR_ROW_NAME_MAX = 256 };
 
-/* Names the change's row for a person who looks for it: `with key {"id":1}` with options.tells_keys, else
- * `whose key has SHA-256 0123456789abcdef…` of the same text, in which columns are masked as in events. "" where there is
- * no key, or it is not known. Seldom needed, and asks for memory. */
+/* Names the change's row for a person who looks for it: `with key {"id":1}` with
+ * options.tells_keys, else `whose key has SHA-256 0123456789abcdef…` of the same text, in which
+ * columns are masked as in events. "" where there is no key, or it is not known. Seldom needed, and
+ * asks for memory. */
 void mr_encode_row_name(struct mr_encoder *encoder, const struct mr_change *change,
                         char ret[MR_ROW_NAME_MAX]);
 
 const struct mr_encode_options *mr_encoder_options(const struct mr_encoder *encoder);
 
-/* Counts a change or message that was encoded, once its records are kept: in memory that lasts at least for the call. */
+/* Counts a change or message that was encoded, once its records are kept: in memory that lasts at
+ * least for the call. */
 void mr_encoder_count(struct mr_encoder *encoder, const struct mr_item *item,
                       const struct mr_record *records, uint32_t count);
 
 /* Frees the plan of a relation that ends. */
 void mr_encoder_forget(struct mr_encoder *encoder, const struct mr_relation *relation);
 
-/* `record` is of a kind that tells its position (not MR_RECORD_EVENT), in a batch of the caller's, and was given another. */
+/* `record` is of a kind that tells its position (not MR_RECORD_EVENT), in a batch of the caller's,
+ * and was given another. */
 void mr_record_set_position(struct mr_record *record);

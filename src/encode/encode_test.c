@@ -457,8 +457,8 @@ static void test_transaction(void **state)
                      MR_ERR_POISON);
 }
 
-/* A heartbeat has no large values: no policy and no limit makes it anything else, and whatever asks for its name and place gets
- * them. */
+/* A heartbeat has no large values: no policy and no limit makes it anything else, and whatever asks
+ * for its name and place gets them. */
 static void test_heartbeat_is_never_oversize(void **state)
 {
     struct fixture *fixture = *state;
@@ -811,7 +811,8 @@ static void test_no_key(void **state)
     assert_null(fixture->records[0].key);
 }
 
-/* A large key that the update left alone stands in the old key, and is known in the new row, too. */
+/* A large key that the update left alone stands in the old key, and is known in the new row,
+ * too. */
 static void test_unchanged_key_is_taken_from_the_old_one(void **state)
 {
     struct fixture *fixture = *state;
@@ -880,7 +881,8 @@ static void test_what_is_not_quoted_is_a_number(void **state)
     encode_test_assert_refused(fixture, row, "a boolean that is neither t nor f");
 }
 
-/* Numeric, uuid, timestamp, address: no value of theirs has anything to escape, but a server that lies has. */
+/* Numeric, uuid, timestamp, address: no value of theirs has anything to escape, but a server that
+ * lies has. */
 static void test_no_text_gets_out_of_its_quotes(void **state)
 {
     struct fixture *fixture = *state;
@@ -1039,7 +1041,8 @@ static void test_flat_events(void **state)
     assert_int_equal(fixture->count, 0);
 }
 
-/* The identity has `id` alone: what the key of a row was that ends nobody knows, and it is not null. */
+/* The identity has `id` alone: what the key of a row was that ends nobody knows, and it is not
+ * null. */
 static void test_key_that_the_identity_does_not_hold(void **state)
 {
     struct fixture *fixture = *state;
@@ -1256,7 +1259,8 @@ static void assert_said_last(const struct mr_record *record)
     assert_true(mr_slice_equal(last.value, mr_slice_of(trace[1])));
 }
 
-/* In each form, each record of a row has it: of a changed key the delete, the tombstone and the create. */
+/* In each form, each record of a row has it: of a changed key the delete, the tombstone and the
+ * create. */
 static void test_context_in_each_form(void **state)
 {
     struct fixture *fixture = *state;
@@ -1320,7 +1324,8 @@ static void test_context_of_cloud_events(void **state)
     }
 }
 
-/* Messages of the transaction have it; that which says it is not passed on, whatever prefixes are. */
+/* Messages of the transaction have it; that which says it is not passed on, whatever prefixes
+ * are. */
 static void test_context_of_messages(void **state)
 {
     struct fixture *fixture = *state;
@@ -1485,7 +1490,8 @@ static void test_placeholder_leaves_out_what_is_large(void **state)
     assert_note(&fixture->records[0], "9999", "[\"v\"]");
 }
 
-/* The value that an update did not touch comes from the old row, so it is cut there too; keys never are. */
+/* The value that an update did not touch comes from the old row, so it is cut there too; keys never
+ * are. */
 static void test_placeholder_cuts_the_old_row_too(void **state)
 {
     struct fixture *fixture = *state;
@@ -1505,7 +1511,8 @@ static void test_placeholder_cuts_the_old_row_too(void **state)
     assert_null(strstr(encode_test_value_of(fixture, 2), "xxx"));
 }
 
-/* Where values are Debezium's, the records of a changed key tell of each other, those without their large values too. */
+/* Where values are Debezium's, the records of a changed key tell of each other, those without their
+ * large values too. */
 static void test_placeholder_keeps_headers(void **state)
 {
     struct fixture *fixture = *state;
@@ -1864,7 +1871,8 @@ static void test_routing_makes_no_topic(void **state)
     fixture_open(fixture);
 }
 
-/* The records of one stream of several: as they would be if it were the only one, but for what comes once a change. */
+/* The records of one stream of several: as they would be if it were the only one, but for what
+ * comes once a change. */
 static void assert_stream(const struct fixture *fixture, uint32_t from, uint32_t count,
                           const char *topic)
 {
@@ -1961,7 +1969,8 @@ static void test_streams_without_the_first(void **state)
     mr_encoder_forget(fixture->encoder, &fixture->relation);
 }
 
-/* Each stream's event is within the limit, but no block holds all of them: shared, the limit is that of all together. */
+/* Each stream's event is within the limit, but no block holds all of them: shared, the limit is
+ * that of all together. */
 static void test_streams_share_a_block(void **state)
 {
     struct fixture *fixture = *state;

@@ -1,5 +1,5 @@
-/* An encoder's state, for those who write with it. Inside encode/ only; one thread, but for what encode.h says of topics.
- */
+/* An encoder's state, for those who write with it. Inside encode/ only; one thread, but for what
+ * encode.h says of topics. */
 #pragma once
 
 #include "base/index.h"
@@ -81,8 +81,8 @@ static inline void mr_encoder_latch(struct mr_encoder *encoder, uint32_t column,
 /* Counts one more; whether the log is to say it. */
 bool mr_tally(struct mr_tally *tally, int64_t now_ns);
 
-/* The transaction at hand has another commit time: the clock of events may be behind the server's, and is read once a round
- * of receiving only. */
+/* The transaction at hand has another commit time: the clock of events may be behind the server's,
+ * and is read once a round of receiving only. */
 void mr_encoder_set_commit_time(struct mr_encoder *encoder, int64_t commit_time_us);
 
 /* The plan of a relation version, made when it is asked for first. */

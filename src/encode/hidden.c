@@ -9,8 +9,8 @@
 #include "base/thread.h"
 #include "event/relation.h"
 
-/* The stored record must fit; a table takes some hundred bytes. Of tables that are made again and again under one name some are kept: one
- * that was swapped for another may still be written to. */
+/* The stored record must fit; a table takes some hundred bytes. Of tables that are made again and
+ * again under one name some are kept: one that was swapped for another may still be written to. */
 enum { STORED_BYTES_MAX = 64 * 1024, SAME_NAME_MAX = 4 };
 
 /* A column that was hidden once, by the number that only it has, and the name that it had then. */
@@ -116,7 +116,8 @@ static bool is_shown_in(const struct seen *seen, const char *column)
     return false;
 }
 
-/* The first hidden column that is not hidden any more, though some other column is shown that was not; NULL: there is none. */
+/* The first hidden column that is not hidden any more, though some other column is shown that was
+ * not; NULL: there is none. */
 static const char *lost_of(const struct seen *seen, const struct mr_relation *now,
                            const bool *hides)
 {
@@ -136,7 +137,8 @@ static const char *lost_of(const struct seen *seen, const struct mr_relation *no
     return NULL;
 }
 
-/* Whether all of `now` before column `end` was, in this order, before column `seen_end`: else one of them may be a column after that. */
+/* Whether all of `now` before column `end` was, in this order, before column `seen_end`: else one
+ * of them may be a column after that. */
 static bool was_before(const struct seen *seen, uint32_t seen_end, const struct mr_relation *now,
                        uint32_t end)
 {
@@ -165,7 +167,8 @@ static bool is_still_hidden(const struct seen *seen, uint32_t i, const struct mr
     return false;
 }
 
-/* The first hidden column that another one, which is shown, may be: by names alone, which swap easily. NULL: none. */
+/* The first hidden column that another one, which is shown, may be: by names alone, which swap
+ * easily. NULL: none. */
 static const char *doubtful_of(const struct seen *seen, const struct mr_relation *now,
                                const bool *hides)
 {
@@ -181,8 +184,9 @@ static const char *doubtful_of(const struct seen *seen, const struct mr_relation
     return NULL;
 }
 
-/* Which columns of the catalog those of a version may be, both in the order of the numbers: one whose name is certain has a column of that
- * name, or none where the publication leaves it out; any other may be any column, or none. */
+/* Which columns of the catalog those of a version may be, both in the order of the numbers: one
+ * whose name is certain has a column of that name, or none where the publication leaves it out; any
+ * other may be any column, or none. */
 struct places {
     const struct mr_relation *now;
     bool *is_sure;        /* of each attribute: it has the column of its name */
@@ -255,8 +259,8 @@ static bool fill_places(struct places *places, bool is_open)
     return *place_at(places->after, now, 0, 0);
 }
 
-/* False: the catalog does not know the table any more. Where what should be certain does not fit (an ALTER TABLE of an older transaction
- * came after this place of the stream), nothing is. */
+/* False: the catalog does not know the table any more. Where what should be certain does not fit
+ * (an ALTER TABLE of an older transaction came after this place of the stream), nothing is. */
 static bool places_init(struct places *places, const struct mr_relation *now)
 {
     size_t size = (size_t)(now->attribute_count + 1) * (now->column_count + 1);
@@ -455,7 +459,8 @@ static mr_status unmatched(const struct mr_hidden *hidden, const struct mr_relat
                    before == NULL ? "" : before, now->schema, now->table, column);
 }
 
-/* `places`: NULL where the catalog does not know the table. Numbers are certain where both versions have them; else names decide. */
+/* `places`: NULL where the catalog does not know the table. Numbers are certain where both versions
+ * have them; else names decide. */
 static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation *now,
                               const struct places *places, const char *name, const char *topic,
                               const bool *hides, struct mr_error *ret_error)
@@ -552,7 +557,8 @@ static void add_seen(cJSON *tables, const struct seen *seen)
     }
 }
 
-/* Apart from the tables, so that an older millrace reads those: whether all are there, then numbers and names. */
+/* Apart from the tables, so that an older millrace reads those: whether all are there, then numbers
+ * and names. */
 static void add_numbers(cJSON *all, const struct seen *seen)
 {
     cJSON *numbers = cJSON_CreateArray();

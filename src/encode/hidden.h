@@ -1,13 +1,16 @@
-/* Which columns of which tables the rules hide (mask, cut, hash, leave out), so that a table that changes does not show them.
+/* Which columns of which tables the rules hide (mask, cut, hash, leave out), so that a table that
+ * changes does not show them.
  *
- * A rule names a table and a column, and both can be renamed, or dropped and made again under other names; then the rule fits nothing, and
- * what it hid would go out as it is. So each version of a table is compared with what was seen of it before, by its OID and by its
- * name: where a hidden column is gone and another column is shown that was not there, nobody can tell these two apart, and nothing of the
- * table goes out. Of a table that was not seen before, a rule that names it and one column of it must find that.
+ * A rule names a table and a column, and both can be renamed, or dropped and made again under other
+ * names; then the rule fits nothing, and what it hid would go out as it is. So each version of a
+ * table is compared with what was seen of it before, by its OID and by its name: where a hidden
+ * column is gone and another column is shown that was not there, nobody can tell these two apart,
+ * and nothing of the table goes out. Of a table that was not seen before, a rule that names it and
+ * one column of it must find that.
  *
  * What was seen may be stored as JSON and read again, so that it holds for the next process, too.
- * All encoders of a process share one; any thread, a lock is held for a moment and for each version of a table.
- */
+ * All encoders of a process share one; any thread, a lock is held for a moment and for each version
+ * of a table. */
 #pragma once
 
 #include "encode/encode.h"
@@ -23,13 +26,15 @@ struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_col
                                 uint32_t rule_count);
 void mr_hidden_free(struct mr_hidden *hidden); /* takes NULL */
 
-/* A version of a table, of which the columns that `hides` names are hidden. `topic`: of one of the table's streams, or NULL. MR_ERR_POISON: one that was
- * hidden may be among the others. */
+/* A version of a table, of which the columns that `hides` names are hidden. `topic`: of one of the
+ * table's streams, or NULL. MR_ERR_POISON: one that was hidden may be among the others. */
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
                          const char *topic, const bool *hides, struct mr_error *ret_error);
 
-/* All that was seen, as JSON, the caller's; NULL: nothing is hidden, or it is too much to be stored. */
+/* All that was seen, as JSON, the caller's; NULL: nothing is hidden, or it is too much to be
+ * stored. */
 char *mr_hidden_format(struct mr_hidden *hidden);
 
-/* Takes what `format` said, unless the rules are others by now, which somebody has written since. */
+/* Takes what `format` said, unless the rules are others by now, which somebody has written
+ * since. */
 void mr_hidden_take(struct mr_hidden *hidden, const char *json);

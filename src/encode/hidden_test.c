@@ -26,7 +26,8 @@ static mr_status hidden_test_look(struct mr_hidden *hidden, uint32_t oid, const 
     return mr_hidden_look(hidden, &view, NULL, hides, &error);
 }
 
-/* The same, of table 1, with what the catalog knows of the columns: by number, a name, "?" (any) or NULL (none any more). */
+/* The same, of table 1, with what the catalog knows of the columns: by number, a name, "?" (any) or
+ * NULL (none any more). */
 static mr_status look_numbered(struct mr_hidden *hidden, const char *const *attributes,
                                uint32_t attribute_count, const char *const *columns, uint32_t count)
 {

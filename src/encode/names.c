@@ -1,10 +1,12 @@
-/* What options alone say of names: of topics, outboxes and the fields around a row. For who makes events, and for who only reads what
- * the options mean (nothing else of this folder comes along). */
+/* What options alone say of names: of topics, outboxes and the fields around a row. For who makes
+ * events, and for who only reads what the options mean (nothing else of this folder comes
+ * along). */
 #include "base/json.h"
 #include "encode/forms/form.h"
 
-/* One `_` for each of Java's characters, of which a sign above U+FFFF is two (Debezium's AbstractTopicNamingStrategy,
- * sanitizedTopicName; Kafka's own rule is org.apache.kafka.common.internals.Topic). What is no UTF-8 is one a byte. */
+/* One `_` for each of Java's characters, of which a sign above U+FFFF is two (Debezium's
+ * AbstractTopicNamingStrategy, sanitizedTopicName; Kafka's own rule is
+ * org.apache.kafka.common.internals.Topic). What is no UTF-8 is one a byte. */
 static void topic_sanitize(char *name)
 {
     char *to = name;
@@ -71,7 +73,8 @@ bool mr_is_outbox(const struct mr_encode_options *options, const char *schema, c
         part, name, ",\"" name "\":", "ce_iodebezium" attribute, is_text, nullable                 \
     }
 
-/* The envelope's own, then the source block in Debezium's order (its SourceInfo and LegacyV1 makers; docs/events.md). */
+/* The envelope's own, then the source block in Debezium's order (its SourceInfo and LegacyV1
+ * makers; docs/events.md). */
 const struct mr_source_field mr_source_fields[] = {
     [MR_FIELD_OP] = FIELD("", "op", "op", true, false),
     [MR_FIELD_TS_MS] = FIELD("", "ts_ms", "tsms", false, true),

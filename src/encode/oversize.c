@@ -1,5 +1,5 @@
-/* What takes the place of a change with a record that is too large: the event without its large values, or a letter
- * in another topic that tells where it is to be found. */
+/* What takes the place of a change with a record that is too large: the event without its large
+ * values, or a letter in another topic that tells where it is to be found. */
 #include <inttypes.h>
 
 #include "encode/forms/form.h"
@@ -11,7 +11,8 @@ enum {
     CUT_LAST = 64,  /* below this, all go */
 };
 
-/* The first of an item's own records: the beginning of its transaction and its table's form may come before. */
+/* The first of an item's own records: the beginning of its transaction and its table's form may
+ * come before. */
 static uint32_t own_records(const struct mr_record *records, uint32_t count)
 {
     uint32_t i = 0;
@@ -137,7 +138,8 @@ static bool is_cut(const struct mr_tuple *tuple, uint32_t column)
     return tuple->kind != MR_TUPLE_NONE && tuple->values[column].kind == MR_DATUM_CUT;
 }
 
-/* Whether the column was left out of the old row or the new one, which may have it from the old one. */
+/* Whether the column was left out of the old row or the new one, which may have it from the old
+ * one. */
 static bool oversize_lacks(const struct mr_change *change, uint32_t column, bool before, bool after)
 {
     bool old = is_cut(&change->before, column);
@@ -162,8 +164,8 @@ static bool append_columns(struct mr_buffer *out, const struct mr_change *change
     return found;
 }
 
-/* Tells in the record's headers that it stands for one of `bytes`, without these columns (none: no word of them). The
- * value moves to the end of what is written, for they follow it. */
+/* Tells in the record's headers that it stands for one of `bytes`, without these columns (none: no
+ * word of them). The value moves to the end of what is written, for they follow it. */
 static void oversize_note(struct mr_buffer *out, struct mr_record *record, size_t bytes,
                           mr_slice columns)
 {
@@ -200,7 +202,8 @@ static void note_change(struct placing *placing, const struct mr_change *change,
     }
 }
 
-/* Leaves out as little as it can: values longer than half the limit, then than an eighth, and so on. */
+/* Leaves out as little as it can: values longer than half the limit, then than an eighth, and so
+ * on. */
 static mr_status place_change(struct placing *placing)
 {
     struct cut cut = cut_new(placing->item->change);
@@ -291,7 +294,8 @@ static void letter_set_position(struct mr_record *record)
     static const char field[] = ",\"position\":\"";
     enum { FIELD_LEN = sizeof(field) - 1, WIDTH = 16 + 1 + 10 };
     uint8_t *text = (uint8_t *)(uintptr_t)record->value;
-    /* The last one that looks like it: what comes after it are strings and numbers; a key may look like anything. */
+    /* The last one that looks like it: what comes after it are strings and numbers; a key may look
+     * like anything. */
     uint32_t at = record->value_len - FIELD_LEN - WIDTH;
     while (memcmp(text + at, field, FIELD_LEN) != 0) {
         MR_ASSERT(at > 0);

@@ -1,5 +1,6 @@
-/* The policy for items that are too large: when it applies, what is encoded in their place, and how that is logged. Each lane has one
- * and appends items through it. The lane's thread calls; mr_refused_add is the sink thread's, on a list of its own that lanes copy. */
+/* The policy for items that are too large: when it applies, what is encoded in their place, and how
+ * that is logged. Each lane has one and appends items through it. The lane's thread calls;
+ * mr_refused_add is the sink thread's, on a list of its own that lanes copy. */
 #pragma once
 
 #include <stdatomic.h>
@@ -13,8 +14,8 @@ struct mr_refused {
     size_t bytes; /* of the record that was too large */
 };
 
-/* Records that the sink refused as too large although they were within the limit, and that come again. Where there are
- * more than fit here, every record of some size counts as one of them. */
+/* Records that the sink refused as too large although they were within the limit, and that come
+ * again. Where there are more than fit here, every record of some size counts as one of them. */
 struct mr_refused_list {
     struct mr_refused items[MR_REFUSED_MAX];
     uint32_t count;
@@ -23,8 +24,9 @@ struct mr_refused_list {
     mr_lsn until;       /* the last transaction that has one */
 };
 
-/* Adds one, or lowers the size that is known to be too large, and forgets what lies before `confirmed`. False when that was
- * not the next step of few: the sink is to wait longer before its next session. Sink thread. */
+/* Adds one, or lowers the size that is known to be too large, and forgets what lies before
+ * `confirmed`. False when that was not the next step of few: the sink is to wait longer before its
+ * next session. Sink thread. */
 bool mr_refused_add(struct mr_refused_list *list, struct mr_refused refused, mr_lsn confirmed);
 
 /* How the item at hand is encoded. */
@@ -50,8 +52,9 @@ struct mr_oversizer {
 void mr_oversizer_init(struct mr_oversizer *oversizer, struct mr_encoder *encoder,
                        size_t change_bytes_max, _Atomic uint64_t *counts);
 
-/* Encodes the item, as mr_encode does, or what the policy puts in its place. MR_ERR_POISON: the policy is to fail, or even
- * that is too large. The first call for an item comes after mr_oversizer_next. */
+/* Encodes the item, as mr_encode does, or what the policy puts in its place. MR_ERR_POISON: the
+ * policy is to fail, or even that is too large. The first call for an item comes after
+ * mr_oversizer_next. */
 mr_status mr_oversizer_encode(struct mr_oversizer *oversizer, const struct mr_item *item,
                               struct mr_buffer *buffer, struct mr_record *ret_records,
                               uint32_t *ret_count, struct mr_error *ret_error);
@@ -64,7 +67,8 @@ static inline void mr_oversizer_next(struct mr_oversizer *oversizer)
     oversizer->way = MR_ITEM_AS_IT_IS;
 }
 
-/* What was encoded is in a batch: something in the item's place is counted, and logged once a second at most. */
+/* What was encoded is in a batch: something in the item's place is counted, and logged once a
+ * second at most. */
 void mr_oversizer_log(struct mr_oversizer *oversizer, const struct mr_item *item);
 
 static inline void mr_oversizer_kept(struct mr_oversizer *oversizer, const struct mr_item *item)
@@ -82,9 +86,9 @@ struct mr_oversize_case {
     const char *reason; /* "message_max", "change_max" or "refused" */
 };
 
-/* Encodes what options.oversize puts in the item's place, as mr_encode does; the same for the same item and case. A
- * heartbeat has no large values, and is encoded as it is. MR_ERR_POISON: even that is too large, which only long keys or
- * very many columns can make it. Asks for memory. */
+/* Encodes what options.oversize puts in the item's place, as mr_encode does; the same for the same
+ * item and case. A heartbeat has no large values, and is encoded as it is. MR_ERR_POISON: even that
+ * is too large, which only long keys or very many columns can make it. Asks for memory. */
 mr_status mr_encode_oversize(struct mr_encoder *encoder, const struct mr_item *item,
                              const struct mr_oversize_case *oversize, struct mr_buffer *buffer,
                              struct mr_record *ret_records, uint32_t *ret_count,

@@ -4,8 +4,9 @@
 #include "base/clock.h"
 
 enum {
-    /* What takes a change's place is at most three records, each with its value twice while it is made. Where a table has
-     * several streams that fit no block together, each gets its part of that. */
+    /* What takes a change's place is at most three records, each with its value twice while it is
+     * made. Where a table has several streams that fit no block together, each gets its part of
+     * that. */
     PLACED_PARTS = 8,
     LOG_INTERVAL_S = 1,
 };
@@ -142,7 +143,8 @@ static size_t refused_bytes(const struct mr_oversizer *oversizer, struct mr_posi
     return list->all_from != 0 && bytes >= list->all_from ? list->all_from : 0;
 }
 
-/* Whether the sink refused these records in an earlier session. Forgets the refusals once all of them lie before. */
+/* Whether the sink refused these records in an earlier session. Forgets the refusals once all of
+ * them lie before. */
 static bool were_refused(struct mr_oversizer *oversizer, const struct mr_record *records,
                          uint32_t count)
 {
@@ -156,8 +158,9 @@ static bool were_refused(struct mr_oversizer *oversizer, const struct mr_record 
     return refused_bytes(oversizer, records[0].position, largest(records, count)) != 0;
 }
 
-/* Whether the policy is for this item. One comparison a record, and another one an item; as long as refused records come
- * again, a search. A record of our own may have the position of a record that was refused. */
+/* Whether the policy is for this item. One comparison a record, and another one an item; as long as
+ * refused records come again, a search. A record of our own may have the position of a record that
+ * was refused. */
 static bool applies(struct mr_oversizer *oversizer, const struct mr_item *item,
                     const struct mr_record *records, uint32_t count)
 {
@@ -209,7 +212,8 @@ static enum mr_oversize policy_of(const struct mr_oversizer *oversizer)
     return mr_encoder_options(oversizer->encoder)->oversize;
 }
 
-/* `ret_records` and `ret_count` hold the records that are too large when it begins; none: the item fits no block. */
+/* `ret_records` and `ret_count` hold the records that are too large when it begins; none: the item
+ * fits no block. */
 __attribute__((cold)) static mr_status
 oversize_policy_encode_placed(struct mr_oversizer *oversizer, const struct mr_item *item,
                               struct mr_buffer *buffer, struct mr_record *ret_records,

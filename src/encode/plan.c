@@ -82,7 +82,8 @@ static mr_slice render_prefix(struct mr_buffer *out, const char *name, bool firs
     return mr_text_since(out, begin);
 }
 
-/* The most that a text in JSON takes: an escaped byte takes six (\u00XX), and one that is no ASCII may. */
+/* The most that a text in JSON takes: an escaped byte takes six (\u00XX), and one that is no ASCII
+ * may. */
 static size_t json_bytes(const char *text)
 {
     size_t bytes = 0;
@@ -92,7 +93,8 @@ static size_t json_bytes(const char *text)
     return bytes;
 }
 
-/* How the values of each column are written. Only what needs a conversion has one: most columns don't. */
+/* How the values of each column are written. Only what needs a conversion has one: most columns
+ * don't. */
 static mr_status layout_forms(struct mr_plan_layout *layout, const struct mr_plan *plan,
                               const struct mr_encode_options *options, struct mr_error *ret_error)
 {
@@ -221,7 +223,8 @@ static mr_status plan_columns(struct mr_encoder *encoder, struct mr_plan *plan,
     return MR_OK;
 }
 
-/* Debezium's ToLogicalTopicRouter adds the field after the others, to the keys of what it routes. */
+/* Debezium's ToLogicalTopicRouter adds the field after the others, to the keys of what it
+ * routes. */
 static void plan_key_end(struct mr_plan *plan, const struct mr_encode_options *options)
 {
     const struct mr_routing *routing = options->routing;

@@ -1,5 +1,6 @@
-/* What a relation version needs, worked out once: its form, its topic, key columns, names already escaped, and how each type is
- * written. A plan lives until its relation ends; what the columns alone decide is shared. Inside encode/ only; the encoder's thread. */
+/* What a relation version needs, worked out once: its form, its topic, key columns, names already
+ * escaped, and how each type is written. A plan lives until its relation ends; what the columns
+ * alone decide is shared. Inside encode/ only; the encoder's thread. */
 #pragma once
 
 #include "encode/encode.h"
@@ -76,8 +77,8 @@ struct mr_transaction_slot {
     uint32_t table;
 };
 
-/* The parts of an event that are the same for all changes of a relation in one transaction, around the places where the
- * change's own LSN stands. */
+/* The parts of an event that are the same for all changes of a relation in one transaction, around
+ * the places where the change's own LSN stands. */
 struct mr_rendered {
     mr_lsn commit_lsn; /* 0: nothing is rendered */
     enum mr_copy_mark mark;
@@ -144,5 +145,6 @@ struct mr_plan *mr_plan_new(struct mr_encoder *encoder, const struct mr_relation
                             struct mr_error *ret_error);
 void mr_plan_free(struct mr_encoder *encoder, struct mr_plan *plan);
 
-/* What a rewriting makes of a name (names.c); the caller frees it. What it makes too long is cut, which is longer than Kafka takes too. */
+/* What a rewriting makes of a name (names.c); the caller frees it. What it makes too long is cut,
+ * which is longer than Kafka takes too. */
 char *mr_name_rewritten(const struct mr_rewrite *rewrite, const char *name);

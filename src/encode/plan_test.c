@@ -106,7 +106,8 @@ static size_t in_use(void)
     return mallinfo2().uordblks;
 }
 
-/* What docs/sizing.md says of a table that sends: relation, plan and topic. It was 8 KiB, mostly of names. */
+/* What docs/sizing.md says of a table that sends: relation, plan and topic. It was 8 KiB, mostly of
+ * names. */
 static void test_a_table_more_takes_little(void **state)
 {
     enum { FEW = 500, MOST_BYTES = 1536 };
@@ -140,7 +141,8 @@ static void test_equal_tables_keep_their_names(void **state)
     assert_ptr_equal(tables->relations[0]->columns, tables->relations[2]->columns);
 }
 
-/* The first is forgotten, and with it nothing that the second has; another type is another layout. */
+/* The first is forgotten, and with it nothing that the second has; another type is another
+ * layout. */
 static void test_what_is_shared_stays_for_the_last(void **state)
 {
     struct tables *tables = *state;

@@ -1,4 +1,5 @@
-/* Events that tell the form of a table: `{"schema":…,"table":…,"identity":…,"key":[…],"columns":[…],"source":{…}}`. */
+/* Events that tell the form of a table:
+ * `{"schema":…,"table":…,"identity":…,"key":[…],"columns":[…],"source":{…}}`. */
 #include <inttypes.h>
 
 #include "encode/values/put.h"

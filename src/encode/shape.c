@@ -1,10 +1,11 @@
-/* What the configuration makes of columns: left out, masked, cut, hashed. Compiled into the plan of a relation version, so that
- * a table that no rule names pays nothing. */
+/* What the configuration makes of columns: left out, masked, cut, hashed. Compiled into the plan of
+ * a relation version, so that a table that no rule names pays nothing. */
 #include "base/sha256.h"
 #include "encode/values/put.h"
 #include "encode/values/types.h"
 
-/* Rows of a partition may come by its own name (it was detached, or the publication altered); its table's rules are about them, too. */
+/* Rows of a partition may come by its own name (it was detached, or the publication altered); its
+ * table's rules are about them, too. */
 static bool rule_fits(const struct mr_column_rule *rule, const struct mr_plan *plan,
                       const char *column)
 {
@@ -19,7 +20,8 @@ static bool rule_fits(const struct mr_column_rule *rule, const struct mr_plan *p
            (column == NULL || mr_pattern_matches(&rule->column, mr_slice_of(column)));
 }
 
-/* The first rule of these kinds that names the column (NULL: any of the table's); NULL: none does. */
+/* The first rule of these kinds that names the column (NULL: any of the table's); NULL: none
+ * does. */
 static const struct mr_column_rule *find_rule(const struct mr_encode_options *options,
                                               const struct mr_plan *plan, const char *column,
                                               enum mr_column_action first,

@@ -2,7 +2,8 @@
 
 enum { LAST_TABLES_MAX = 64 };
 
-/* The thread that has taken `busy` reads or writes the event. The source thread does not wait for it, readers do. */
+/* The thread that has taken `busy` reads or writes the event. The source thread does not wait for
+ * it, readers do. */
 struct mr_last_slot {
     atomic_bool busy;
     struct mr_last_event event;

@@ -1,5 +1,6 @@
-/* Events by table and operation, for a bounded number of tables. An encoder's plan points to its table's line, so counting an event is
- * one add. Lines are made on the source thread and live as long as the whole; any thread reads. */
+/* Events by table and operation, for a bounded number of tables. An encoder's plan points to its
+ * table's line, so counting an event is one add. Lines are made on the source thread and live as
+ * long as the whole; any thread reads. */
 #pragma once
 
 #include <stdatomic.h>
@@ -23,7 +24,8 @@ static inline uint64_t mr_table_count_sum(const struct mr_table_count *table)
     return sum;
 }
 
-/* The newest event of a table, as far as it fits: what a person wants to see, not what a consumer reads. */
+/* The newest event of a table, as far as it fits: what a person wants to see, not what a consumer
+ * reads. */
 struct mr_last_event {
     int64_t time_ns; /* when it was encoded, since 1970; 0: there was none */
     size_t key_len, value_len;
@@ -56,10 +58,12 @@ static inline void mr_table_line_count(struct mr_table_line *line, enum mr_op op
     mr_counter_add(&line->events[op], 1);
 }
 
-/* Keeps a copy of the newest event of each table from now on, of the first 64 tables. Before the first line is made. */
+/* Keeps a copy of the newest event of each table from now on, of the first 64 tables. Before the
+ * first line is made. */
 void mr_table_counts_keep_last(struct mr_table_counts *counts);
 
-/* Copies key and value where the line keeps them; where somebody reads them just now, they are left out. Source thread. */
+/* Copies key and value where the line keeps them; where somebody reads them just now, they are left
+ * out. Source thread. */
 void mr_table_line_keep(struct mr_table_line *line, int64_t time_ns, mr_slice key, mr_slice value);
 
 /* The newest event of a table by its name. False: none is kept, or none came. Any thread. */

@@ -1,8 +1,8 @@
-/* Transactions as Debezium tells them: BEGIN and END in a topic of their own, and each event's place among the transaction's.
- * Inside encode/ only; the thread of the stream.
+/* Transactions as Debezium tells them: BEGIN and END in a topic of their own, and each event's
+ * place among the transaction's. Inside encode/ only; the thread of the stream.
  *
- * Places count the events of the whole transaction, those that are not sent again after a restart too: so they are the same
- * each time the server sends it. */
+ * Places count the events of the whole transaction, those that are not sent again after a restart
+ * too: so they are the same each time the server sends it. */
 #pragma once
 
 #include "base/index.h"
@@ -34,11 +34,13 @@ void mr_transaction_done(struct mr_transaction_counts *counts);
 void mr_transaction_reset(struct mr_transaction_counts *counts,
                           const struct mr_transaction *transaction);
 
-/* Adds to a table's events, and finds its slot. That is the plan's, or that of the messages, for which NULL names stand. */
+/* Adds to a table's events, and finds its slot. That is the plan's, or that of the messages, for
+ * which NULL names stand. */
 void mr_transaction_add(struct mr_transaction_counts *counts, struct mr_transaction_slot *slot,
                         const char *schema, const char *table, uint32_t events);
 
-/* `,"transaction":{…}`: the place of an event, `ahead` after the one that is counted next. The slot is found. */
+/* `,"transaction":{…}`: the place of an event, `ahead` after the one that is counted next. The slot
+ * is found. */
 void mr_transaction_block(struct mr_buffer *out, const struct mr_transaction_counts *counts,
                           const struct mr_transaction_slot *slot, uint32_t xid, mr_lsn lsn,
                           uint32_t ahead);

@@ -81,8 +81,8 @@ const char *mr_topic_fault(const char *name)
     return strlen(name) > TOPIC_MAX ? "is longer than the 249 characters of a topic's name" : NULL;
 }
 
-/* Brokers refuse a name that is another's but for dots and underscores, for the sake of their metrics
- * (ReplicationControlManager.validateNewTopicNames, Topic.hasCollision). */
+/* Brokers refuse a name that is another's but for dots and underscores, for the sake of their
+ * metrics (ReplicationControlManager.validateNewTopicNames, Topic.hasCollision). */
 static bool batch_collides(const char *a, const char *b)
 {
     for (; *a != '\0' && (*a == *b || (strchr("._", *a) != NULL && strchr("._", *b) != NULL));
@@ -212,8 +212,8 @@ static void block_take(struct mr_pool *pool, struct mr_batch *batch, size_t size
     block_made(pool, size);
 }
 
-/* Of what is for large blocks: those there are, and the batches that are lent. Both callers double it, and a batch counts four times
- * (flow/memory.c, POOL_FACTOR), so these are twice in it. */
+/* Of what is for large blocks: those there are, and the batches that are lent. Both callers double
+ * it, and a batch counts four times (flow/memory.c, POOL_FACTOR), so these are twice in it. */
 static size_t taken_of_large(const struct mr_pool *pool)
 {
     return atomic_load(&pool->grown_bytes) + 2 * atomic_load(&pool->lent) * pool->block_size;
@@ -359,7 +359,8 @@ struct mr_batch *mr_pool_acquire(struct mr_pool *pool)
     return batch;
 }
 
-/* Of batches that are lent, while most are free, there are more than may be, or a large block waits. */
+/* Of batches that are lent, while most are free, there are more than may be, or a large block
+ * waits. */
 static bool give_up(struct mr_pool *pool, struct mr_batch *batch)
 {
     MR_HOLD(&pool->fillers);

@@ -1,13 +1,14 @@
-/* Batches: the only thing that moves between threads, and the pool that bounds all memory of the flow.
+/* Batches: the only thing that moves between threads, and the pool that bounds all memory of the
+ * flow.
  *
- * A batch is one block of memory: keys and values grow up from its beginning, the records that point at
- * them grow down from its end. Kafka gets pointers into the block, so a batch comes home only after its
- * last delivery report. Passing a batch passes ownership:
+ * A batch is one block of memory: keys and values grow up from its beginning, the records that
+ * point at them grow down from its end. Kafka gets pointers into the block, so a batch comes home
+ * only after its last delivery report. Passing a batch passes ownership:
  *
- *   free (pool) -> filling (its lane's thread) -> sealed (in the ring) -> sending (sink thread) -> free
+ *   free (pool) -> filling (its lane's thread) -> sealed (in the ring) -> sending (sink thread) ->
+ *   free
  *
- * An empty pool is the flow's only backpressure.
- */
+ * An empty pool is the flow's only backpressure. */
 #pragma once
 
 #include <pthread.h>
@@ -35,14 +36,16 @@ struct mr_topics {
     uint32_t by_value;       /* of them, that a value named */
 };
 
-/* The topic of that name, made on first use. Any thread: a lock is taken, so never for each event. */
+/* The topic of that name, made on first use. Any thread: a lock is taken, so never for each
+ * event. */
 const struct mr_topic *mr_topics_intern(struct mr_topics *topics, const char *name);
 
-/* The same for the events of one table. `ret_other` gets whose the topic is already: two tables could have the same key. */
+/* The same for the events of one table. `ret_other` gets whose the topic is already: two tables
+ * could have the same key. */
 const struct mr_topic *mr_topics_claim(struct mr_topics *topics, const char *name,
                                        const char *table, const char **ret_other);
-/* The same for a name that a value in a row has made. NULL, with the reason in `ret_fault`: Kafka takes no such name, it is
- * that of other events, or there are `most` of these already. */
+/* The same for a name that a value in a row has made. NULL, with the reason in `ret_fault`: Kafka
+ * takes no such name, it is that of other events, or there are `most` of these already. */
 const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *name, uint32_t most,
                                           const char **ret_fault);
 
@@ -52,7 +55,8 @@ const struct mr_topic *mr_topics_at(struct mr_topics *topics, uint32_t index);
 /* The sink thread sets it, any reads it. */
 void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions);
 
-/* What keeps a text from being the name of a topic; NULL: nothing. Kafka's rule (org.apache.kafka.common.internals.Topic). */
+/* What keeps a text from being the name of a topic; NULL: nothing. Kafka's rule
+ * (org.apache.kafka.common.internals.Topic). */
 const char *mr_topic_fault(const char *name);
 
 void mr_topics_done(struct mr_topics *topics);
@@ -60,7 +64,8 @@ void mr_topics_done(struct mr_topics *topics);
 /* What a record is, when it is no ordinary event. */
 enum mr_record_kind {
     MR_RECORD_EVENT,
-    MR_RECORD_LETTER, /* in the dead-letter topic: where an event is to be found that was too large */
+    /* in the dead-letter topic: where an event is to be found that was too large */
+    MR_RECORD_LETTER,
     MR_RECORD_SCHEMA,      /* the form of a table, before its first row that has it */
     MR_RECORD_CLOUD,       /* a CloudEvent whose id is its position */
     MR_RECORD_TRANSACTION, /* the beginning or end of a transaction */
@@ -91,8 +96,8 @@ struct mr_record {
     uint8_t key_content : 4; /* enum mr_content */
     uint8_t value_content : 4;
     bool has_headers; /* of its own (event/headers.h), after the value, else after the key */
-    /* The sink's own, once it has the batch: whose record it is, and the next that waits with it or where it is in
-     * flight. */
+    /* The sink's own, once it has the batch: whose record it is, and the next that waits with it or
+     * where it is in flight. */
     struct mr_batch *batch;
     union {
         struct mr_record *next;
@@ -148,15 +153,16 @@ struct mr_batch {
     size_t block_size;
     uint8_t *bytes_at; /* end of what is written */
     uint32_t record_count;
-    /* When the first change in it was received, decoded, encoded and given to the sink (monotonic; the first
-     * also by the wall clock). */
+    /* When the first change in it was received, decoded, encoded and given to the sink (monotonic;
+     * the first also by the wall clock). */
     int64_t received_wall_ns, received_ns, decoded_ns, encoded_ns, enqueued_ns;
     /* The sink thread's own. */
     uint32_t pending; /* records that are not reported yet, once the sink has it */
     bool with_sink;   /* taken from the ring, not yet given back */
 };
 
-/* Room for one change. The writer appends into `buffer`; mr_batch_commit then keeps what was written. */
+/* Room for one change. The writer appends into `buffer`; mr_batch_commit then keeps what was
+ * written. */
 struct mr_buffer mr_batch_buffer(const struct mr_batch *batch);
 
 /* Adds `count` records and the bytes written up to `bytes_at` (the buffer's `at`). False, with the
@@ -177,12 +183,13 @@ static inline struct mr_record *mr_batch_own_record(struct mr_batch *batch, uint
 }
 
 /* Replaces the block of an empty filling batch by one of at least `size` bytes, for a single change
- * that no standard block holds; `size` is at most the pool's maximum. False, with the batch as it was, while
- * larger blocks that are out leave no room for it. The thread that fills it. */
+ * that no standard block holds; `size` is at most the pool's maximum. False, with the batch as it
+ * was, while larger blocks that are out leave no room for it. The thread that fills it. */
 struct mr_pool;
 MR_MUST_USE bool mr_batch_grow(struct mr_pool *pool, struct mr_batch *batch, size_t size);
 
-/* The standard block in place of a larger one. The batch is filling and empty; the thread that fills it. */
+/* The standard block in place of a larger one. The batch is filling and empty; the thread that
+ * fills it. */
 void mr_batch_shrink(struct mr_pool *pool, struct mr_batch *batch);
 
 /* Bytes of keys and values. */
@@ -210,8 +217,8 @@ struct mr_pool {
     uint32_t spare_count;       /* so many; both the fillers' */
     _Atomic uint32_t lends;     /* so many at most, now, */
     _Atomic uint32_t lent;      /* of which these are */
-    _Atomic bool
-        crowded; /* a large block waits for room: none is lent, and those that are come home for good */
+    /* a large block waits for room: none is lent, and those that are come home for good */
+    _Atomic bool crowded;
 };
 
 /* `count` batches, and up to `most` while it lends (mr_pool_lend). */
@@ -219,10 +226,10 @@ void mr_pool_init(struct mr_pool *pool, uint32_t count, uint32_t most, size_t bl
                   size_t block_size_max);
 void mr_pool_done(struct mr_pool *pool);
 
-/* Whether `batch` (NULL: one that is yet to come) may have a block of `size` bytes now: twice the large blocks of
- * other batches (they may be compressed just now), four times those that are lent (flow/memory.c, POOL_FACTOR), this one, and the
- * largest message there may be, are within `large_max`. A large block is always admitted when there is no other. A thread that
- * fills. */
+/* Whether `batch` (NULL: one that is yet to come) may have a block of `size` bytes now: twice the
+ * large blocks of other batches (they may be compressed just now), four times those that are lent
+ * (flow/memory.c, POOL_FACTOR), this one, and the largest message there may be, are within
+ * `large_max`. A large block is always admitted when there is no other. A thread that fills. */
 bool mr_pool_admits(const struct mr_pool *pool, const struct mr_batch *batch, size_t size);
 
 static inline bool mr_batch_is_large(const struct mr_pool *pool, const struct mr_batch *batch)
@@ -230,8 +237,9 @@ static inline bool mr_batch_is_large(const struct mr_pool *pool, const struct mr
     return batch->block_size > pool->block_size;
 }
 
-/* It may be `times` as large from now on, as far as `large_max` allows: its memory is borrowed from large blocks. Who needs a batch
- * takes one more; they are given up while most are free, or there are more than that. Sink thread. */
+/* It may be `times` as large from now on, as far as `large_max` allows: its memory is borrowed from
+ * large blocks. Who needs a batch takes one more; they are given up while most are free, or there
+ * are more than that. Sink thread. */
 void mr_pool_lend(struct mr_pool *pool, uint32_t times);
 
 /* Whether there is a batch to acquire while so many are left to others. Any thread. */

@@ -67,7 +67,8 @@ static mr_lsn reached(const struct mr_checkpoint *state)
 
 bool mr_checkpoint_has_stream(const struct mr_checkpoint *state)
 {
-    /* Without either, the first transaction of all is under way: only where no section says that none has begun. */
+    /* Without either, the first transaction of all is under way: only where no section says that
+     * none has begun. */
     return mr_checkpoint_begins(state) == 0 || state->end_lsn != 0 ||
            state->position.commit_lsn != 0;
 }
@@ -110,7 +111,8 @@ bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_c
     return order < 0 || (order == 0 && sections_are_behind(next, known));
 }
 
-/* Where positions of now would lie below those that consumers have, or this is another stream altogether. */
+/* Where positions of now would lie below those that consumers have, or this is another stream
+ * altogether. */
 static const char *recipe_elsewhere(const struct mr_server_position *server, char *text,
                                     size_t size)
 {
@@ -128,16 +130,18 @@ static const char *recipe_elsewhere(const struct mr_server_position *server, cha
     return text;
 }
 
-/* Copied rows lie after the end that the server's log has now: making a slot writes to it (LogStandbySnapshot, slotfuncs.c). */
+/* Copied rows lie after the end that the server's log has now: making a slot writes to it
+ * (LogStandbySnapshot, slotfuncs.c). */
 static const char *recipe(const struct mr_server_position *server, mr_lsn delivered, char *text,
                           size_t size)
 {
     return server->flushed >= delivered ? MR_RECIPE_OF_COPY : recipe_elsewhere(server, text, size);
 }
 
-/* A stream from a standby does not end when that is promoted, or follows another primary, and does not say so: what is delivered
- * may lie behind the switch of timelines (walsender.c, logical_read_xlog_page). There the slot, which only this server has, was
- * confirmed as far by us, or its last transaction is compared (stream/rejoin.h). */
+/* A stream from a standby does not end when that is promoted, or follows another primary, and does
+ * not say so: what is delivered may lie behind the switch of timelines (walsender.c,
+ * logical_read_xlog_page). There the slot, which only this server has, was confirmed as far by us,
+ * or its last transaction is compared (stream/rejoin.h). */
 static bool is_followed(const struct mr_checkpoint *stored, const struct mr_server_position *server,
                         mr_lsn ended)
 {
@@ -157,8 +161,8 @@ static mr_status await_replay(const struct mr_server_position *server, mr_lsn re
                    MR_LSN_ARGS(reached), MR_LSN_ARGS(server->flushed), server->identity.timeline);
 }
 
-/* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in the log. A message
- * outside transactions (ordinal 0) ends there. */
+/* Part of a transaction counts: its commit record, which begins at the position's LSN, must be in
+ * the log. A message outside transactions (ordinal 0) ends there. */
 static mr_status verify_log(const struct mr_checkpoint *stored,
                             const struct mr_server_position *server, struct mr_error *ret_error)
 {
@@ -275,8 +279,8 @@ static const char *recipe_of_giving_up(const struct mr_server_position *server, 
     return text;
 }
 
-/* A copy was begun (stored: at that place; 0: nothing is stored) that a stream is to follow, and is not complete: rows that are
- * with the sink may have changed since. */
+/* A copy was begun (stored: at that place; 0: nothing is stored) that a stream is to follow, and is
+ * not complete: rows that are with the sink may have changed since. */
 static mr_status verify_copy(const struct mr_server_position *server, mr_lsn begun,
                              struct mr_error *ret_error)
 {

@@ -1,11 +1,11 @@
-/* Where a pipeline stands, as a sink stores it with the events, and what that says of a server and a slot that are
- * about to be read on from there. Values only. Any thread.
- */
+/* Where a pipeline stands, as a sink stores it with the events, and what that says of a server and
+ * a slot that are about to be read on from there. Values only. Any thread. */
 #pragma once
 
 #include "event/event.h"
 
-/* That a stream has moved from another cluster, or is about to (docs/upgrading-postgresql.md). A stored position keeps it. */
+/* That a stream has moved from another cluster, or is about to (docs/upgrading-postgresql.md). A
+ * stored position keeps it. */
 struct mr_cluster_move {
     char from[24];  /* system identifier */
     mr_lsn left;    /* all before it was delivered there, nothing after it; 0: it has not moved */
@@ -26,11 +26,13 @@ struct mr_identity {
     struct mr_cluster_move moved;
 };
 
-/* What decides which transactions come with which rows: the publication. Its tables are those of the time (the server reads the
- * catalog as it was), and names of tables in the configuration only choose from what comes. */
+/* What decides which transactions come with which rows: the publication. Its tables are those of
+ * the time (the server reads the catalog as it was), and names of tables in the configuration only
+ * choose from what comes. */
 uint64_t mr_identity_asked(const struct mr_identity *identity);
 
-/* In a stored position, instead of a transaction: none with rows was delivered since the stream began at its slot. */
+/* In a stored position, instead of a transaction: none with rows was delivered since the stream
+ * began at its slot. */
 struct mr_commit mr_identity_no_commit(const struct mr_identity *identity);
 
 /* Of two records at one position the one with the higher rank is further. */
@@ -41,7 +43,8 @@ struct mr_section_rank {
     uint32_t version; /* of the record: a build that only knows lower ones must not go on from it */
 };
 
-/* A member of the stored record that belongs to a companion (ports/companion.h): only the companion reads it. */
+/* A member of the stored record that belongs to a companion (ports/companion.h): only the companion
+ * reads it. */
 struct mr_section {
     const char *name; /* static */
     char *json;       /* as it is in the record */
@@ -60,7 +63,8 @@ enum { MR_SECTIONS_MAX = 8 };
 
 struct mr_checkpoint {
     struct mr_identity identity;
-    /* Every transaction that ends at or before this is with the sink as a whole, and this is the last of them that has rows. */
+    /* Every transaction that ends at or before this is with the sink as a whole, and this is the
+     * last of them that has rows. */
     mr_lsn end_lsn;
     struct mr_commit last;
     /* The last change that is with the sink; {0} when only whole transactions are told of. */
@@ -79,15 +83,17 @@ void mr_checkpoint_add(struct mr_checkpoint *state, const char *name, char *json
 /* NULL: there is none of that name. */
 const struct mr_section *mr_checkpoint_section(const struct mr_checkpoint *state, const char *name);
 
-/* Where a stream is to begin that is not stored as begun; 0: nothing says so. end_lsn and position are then the stream's before. */
+/* Where a stream is to begin that is not stored as begun; 0: nothing says so. end_lsn and position
+ * are then the stream's before. */
 mr_lsn mr_checkpoint_begins(const struct mr_checkpoint *state);
 
 /* Whether it says how far a stream was delivered. */
 bool mr_checkpoint_has_stream(const struct mr_checkpoint *state);
 
-/* Whether `next`, which was stored after `known`, says less. Each says of a stream what is with the sink, and that stays
- * true; so of all that is stored the furthest counts, and not what was stored last: an instance that was frozen, and
- * has lost the stream meanwhile, may store once more when it wakes up. */
+/* Whether `next`, which was stored after `known`, says less. Each says of a stream what is with the
+ * sink, and that stays true; so of all that is stored the furthest counts, and not what was stored
+ * last: an instance that was frozen, and has lost the stream meanwhile, may store once more when it
+ * wakes up. */
 bool mr_checkpoint_is_behind(const struct mr_checkpoint *next, const struct mr_checkpoint *known);
 
 /* What the server says before the stream begins. */
@@ -100,22 +106,25 @@ struct mr_server_position {
     char copy_slot[96];    /* of a copy of existing rows that was broken off; "": there is none */
 };
 
-/* May the stream go on at `stored` (NULL: nothing is stored), or begin where no slot is? MR_OK, or MR_ERR_HISTORY, with what
- * happened and what to do, when rows may be missing or may have been told of that the server does not have.
+/* May the stream go on at `stored` (NULL: nothing is stored), or begin where no slot is? MR_OK, or
+ * MR_ERR_HISTORY, with what happened and what to do, when rows may be missing or may have been told
+ * of that the server does not have.
  *
- * The one rule (docs/reliability.md, "May a new slot begin here?"): a new slot begins without a copy of existing rows only where
- * nothing was begun before: no stream, no copy that a stream is to follow, and nothing of another program's, which had delivered
- * what is before `handed_over` (0: there is none). */
+ * The one rule (docs/reliability.md, "May a new slot begin here?"): a new slot begins without a
+ * copy of existing rows only where nothing was begun before: no stream, no copy that a stream is to
+ * follow, and nothing of another program's, which had delivered what is before `handed_over` (0:
+ * there is none). */
 mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, mr_lsn handed_over,
                                struct mr_error *ret_error);
 
-/* What the server sends up to `stored` is not what was delivered: it lacks stored->last, or has rows that were not. */
+/* What the server sends up to `stored` is not what was delivered: it lacks stored->last, or has
+ * rows that were not. */
 mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, struct mr_error *ret_error);
 
-/* What to do where the tables can be copied, as numbered steps; and what stands before it, and before other such steps, where
- * a copy mends what the error says. */
+/* What to do where the tables can be copied, as numbered steps; and what stands before it, and
+ * before other such steps, where a copy mends what the error says. */
 #define MR_RECIPE_OF_COPY                                                                          \
     "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies "    \
     "all rows as they are now, but sends no deletes of the gap (better: millrace recover "         \

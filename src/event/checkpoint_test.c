@@ -205,7 +205,8 @@ static void test_a_copy_is_further_than_the_stream_before_it(void **state)
     }
 }
 
-/* May a stream begin here, or go on? The table of docs/reliability.md, as far as what is stored and the server decide; "": yes. */
+/* May a stream begin here, or go on? The table of docs/reliability.md, as far as what is stored and
+ * the server decide; "": yes. */
 static void test_where_a_stream_may_begin(void **state)
 {
     (void)state;

@@ -38,7 +38,8 @@ static bool context_take_string(struct text *text, mr_slice *ret)
     return true;
 }
 
-/* The number of the name, which the text may have escaped; `name_count`: it is none that is let through. */
+/* The number of the name, which the text may have escaped; `name_count`: it is none that is let
+ * through. */
 static uint32_t context_find_name(struct mr_context *context, mr_slice name)
 {
     uint8_t *room = context->room[1 - context->at];
@@ -50,7 +51,8 @@ static uint32_t context_find_name(struct mr_context *context, mr_slice name)
     return i;
 }
 
-/* Of several members with one name the last counts, as in jsonb. `values` have no data where there is none. */
+/* Of several members with one name the last counts, as in jsonb. `values` have no data where there
+ * is none. */
 static bool read_object(struct mr_context *context, mr_slice content, mr_slice *values)
 {
     struct text text = {.at = content.data, .end = content.data + content.len};
@@ -89,7 +91,8 @@ static bool has_control(const uint8_t *text, size_t len)
     return false;
 }
 
-/* Of a member the lengths of a header take six bytes, as its quotes, colon and comma or brace do at least, so there is room. */
+/* Of a member the lengths of a header take six bytes, as its quotes, colon and comma or brace do at
+ * least, so there is room. */
 static bool context_append(struct mr_buffer *out, const char *name, mr_slice value)
 {
     uint8_t *header = mr_header_begin(out, name);

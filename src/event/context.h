@@ -1,8 +1,11 @@
-/* What a transaction says of itself: it becomes headers of the records that come after it in that transaction.
+/* What a transaction says of itself: it becomes headers of the records that come after it in that
+ * transaction.
  *
- * The application says it with pg_logical_emit_message(true, 'millrace.context', '{"traceparent":"00-…","user":"u-17"}'). The content
- * is one object of strings, or nulls, which count as not there; members that are not named are passed over. Any role that may
- * connect can write such a message, so one that is anything else is dropped whole, and changes nothing. The decoder's thread. */
+ * The application says it with pg_logical_emit_message(true, 'millrace.context',
+ * '{"traceparent":"00-…","user":"u-17"}'). The content is one object of strings, or nulls, which
+ * count as not there; members that are not named are passed over. Any role that may connect can
+ * write such a message, so one that is anything else is dropped whole, and changes nothing. The
+ * decoder's thread. */
 #pragma once
 
 #include "event/headers.h"
@@ -31,7 +34,8 @@ struct mr_context {
     unsigned at;
 };
 
-/* Reads a content: taken, too large or malformed. Only if it is taken, `*ret_headers` is what each record has, as event/headers.h writes headers: the context's, and
- * good until another one is taken. No allocation. */
+/* Reads a content: taken, too large or malformed. Only if it is taken, `*ret_headers` is what each
+ * record has, as event/headers.h writes headers: the context's, and good until another one is
+ * taken. No allocation. */
 enum mr_context_outcome mr_context_read(struct mr_context *context, mr_slice content,
                                         mr_slice *ret_headers);

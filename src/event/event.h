@@ -1,8 +1,7 @@
 /* The domain: positions, relations and row changes, as every stage understands them.
  *
- * Values only; no libpq, no librdkafka. Slices in a change point into the message it was decoded from
- * and live exactly as long as the callback that gets it.
- */
+ * Values only; no libpq, no librdkafka. Slices in a change point into the message it was decoded
+ * from and live exactly as long as the callback that gets it. */
 #pragma once
 
 #include "base/base.h"
@@ -16,8 +15,8 @@ typedef uint64_t mr_lsn;
 /* Where a change stands in the stream: order of positions is order of emission. A change's own LSN
  * would not do: several rows of one COPY share one, and it interleaves between transactions. */
 struct mr_position {
-    /* Of the change's transaction: where its commit record begins. Of a message outside transactions: where its own
-     * record ends. */
+    /* Of the change's transaction: where its commit record begins. Of a message outside
+     * transactions: where its own record ends. */
     mr_lsn commit_lsn;
     uint64_t ordinal; /* 1, 2, 3 … over all changes of the transaction; 0 for such a message */
 };
@@ -31,7 +30,8 @@ static inline int mr_position_compare(struct mr_position a, struct mr_position b
     return (a.ordinal > b.ordinal) - (a.ordinal < b.ordinal);
 }
 
-/* Tells a transaction from every other, also from one at its place in another history of the same server. */
+/* Tells a transaction from every other, also from one at its place in another history of the same
+ * server. */
 struct mr_commit {
     mr_lsn lsn;      /* where its commit record begins; 0: none is known */
     int64_t time_us; /* since 1970 */
@@ -71,8 +71,8 @@ enum mr_copy_mark {
 };
 
 enum {
-    /* Copied rows have positions right below the stream's: the ordinal's upper bits tell the attempt, the others count
-     * the rows of a lane. The ordinal is shown with 40 bits. */
+    /* Copied rows have positions right below the stream's: the ordinal's upper bits tell the
+     * attempt, the others count the rows of a lane. The ordinal is shown with 40 bits. */
     MR_COPY_ROW_BITS = 34,
     MR_COPY_ATTEMPTS_MAX = (1 << (40 - MR_COPY_ROW_BITS)) - 1,
     MR_COPY_LANES_MAX = 16,  /* workers that copy existing rows */
@@ -80,7 +80,8 @@ enum {
     MR_IDENTIFIER_MAX = 255, /* 63 in a stock build; longer ones in special builds */
 };
 
-/* Events tell times in nanoseconds since 1970, so these are the last that they can tell, and with a minus the first. */
+/* Events tell times in nanoseconds since 1970, so these are the last that they can tell, and with a
+ * minus the first. */
 #define MR_EVENT_TIME_US_MAX (INT64_MAX / 1000)
 
 /* Columns of a new row whose values were read later, so that a later change may have made them. */
@@ -100,8 +101,9 @@ struct mr_transaction {
     bool has_rows;   /* at Commit: more came of it than messages */
     mr_slice origin; /* replication origin's name; empty for a local transaction */
     mr_lsn origin_lsn;
-    /* What each record of it has besides its own headers, as event/headers.h writes them: of the stream what the transaction has said
-     * so far (event/context.h), of copied rows why they are sent again. Good for the call. */
+    /* What each record of it has besides its own headers, as event/headers.h writes them: of the
+     * stream what the transaction has said so far (event/context.h), of copied rows why they are
+     * sent again. Good for the call. */
     mr_slice headers;
     const struct mr_later *later; /* of the change at hand; NULL: all of it is as it was then */
 };
@@ -150,9 +152,10 @@ enum mr_replica_identity {
 
 struct mr_layout;
 
-/* One version of a table's shape, as the stream describes it. Immutable; a change of the table makes a
- * new one. Owned by the decoder's cache, valid until the cache announces its end. */
-/* A column as the catalog knows it, by the number that it keeps whatever its name (pg_attribute.attnum), and no other ever gets. */
+/* One version of a table's shape, as the stream describes it. Immutable; a change of the table
+ * makes a new one. Owned by the decoder's cache, valid until the cache announces its end. */
+/* A column as the catalog knows it, by the number that it keeps whatever its name
+ * (pg_attribute.attnum), and no other ever gets. */
 struct mr_attribute {
     uint32_t number;
     const char *name; /* NULL: it may have had any at that place of the stream, or not have been */
@@ -165,23 +168,25 @@ struct mr_relation {
     enum mr_replica_identity identity;
     uint32_t column_count;
     struct mr_column *columns;
-    /* What tells its rows apart, as indexes of columns, in the order in which a key is written; none: it has no
-     * key. Found by the source, and the same for insert, update and delete: docs/keys.md. */
+    /* What tells its rows apart, as indexes of columns, in the order in which a key is written;
+     * none: it has no key. Found by the source, and the same for insert, update and delete:
+     * docs/keys.md. */
     uint32_t key_count;
     uint32_t *key_columns;
     bool key_is_chosen; /* by the configuration, and may hold nulls */
     bool is_unlisted;   /* published, but not configured: none of its changes is passed on */
-    mr_lsn
-        listed_until; /* what commits there or later is not passed on; 0: there is no such place */
+    /* what commits there or later is not passed on; 0: there is no such place */
+    mr_lsn listed_until;
     bool is_signal;   /* what is inserted into it asks for something */
     bool is_narrowed; /* its identity is what all its partitions' have of it; */
     uint32_t narrows; /* of a partition that has less of it the table's OID, else 0 */
     enum mr_replica_identity told_identity; /* the server's word, whatever partitions have */
-    /* It is passed on as a partition's, though by its own name; of which table, as its name was (NULL: one of several). */
+    /* It is passed on as a partition's, though by its own name; of which table, as its name was
+     * (NULL: one of several). */
     bool is_part;
     const char *root_schema, *root_table;
-    /* Which of the table's columns these are, by number: all that it may have had. None: not asked (no rules for columns), or the catalog
-     * does not know the table any more. */
+    /* Which of the table's columns these are, by number: all that it may have had. None: not asked
+     * (no rules for columns), or the catalog does not know the table any more. */
     uint32_t attribute_count;
     const struct mr_attribute *attributes;
     struct mr_layout *layout; /* columns and key, shared with others; NULL: they are its own */

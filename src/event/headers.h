@@ -1,18 +1,21 @@
-/* Headers that a record has of its own, besides those of every record (sink/record_headers.h): a block of bytes in the
- * record's batch, after the value (mr_record_headers).
+/* Headers that a record has of its own, besides those of every record (sink/record_headers.h): a
+ * block of bytes in the record's batch, after the value (mr_record_headers).
  *
- *   bytes of headers (4) | partition (4) | time (8) | length of the name (2), of the value (4), name, value | …
+ *   bytes of headers (4) | partition (4) | time (8) | length of the name (2), of the value (4),
+ *   name, value | …
  *
- * The encoder writes it, the sink reads it; numbers are as the machine has them, for a block leaves no process.
- */
+ * The encoder writes it, the sink reads it; numbers are as the machine has them, for a block leaves
+ * no process. */
 #pragma once
 
 #include "base/buffer.h"
 
-/* Of a record that stands for one that was too large: its bytes, and the columns that were left out. */
+/* Of a record that stands for one that was too large: its bytes, and the columns that were left
+ * out. */
 #define MR_HEADER_OVERSIZE         "mr-oversize"
 #define MR_HEADER_OVERSIZE_COLUMNS "mr-oversize-columns"
-/* Of the records of a changed key, where values are Debezium's: the key that the row has now, and had before. */
+/* Of the records of a changed key, where values are Debezium's: the key that the row has now, and
+ * had before. */
 #define MR_HEADER_NEW_KEY "__debezium.newkey"
 #define MR_HEADER_OLD_KEY "__debezium.oldkey"
 /* Of a row with values that were read again later: "later", and the columns. */
@@ -26,7 +29,8 @@ struct mr_header {
     mr_slice value; /* `data` NULL: null */
 };
 
-/* A number that anybody may have written: that partition where the topic has it, else that of the key. */
+/* A number that anybody may have written: that partition where the topic has it, else that of the
+ * key. */
 #define MR_PARTITION_IF_THERE(number) (INT32_MIN + (number))
 
 /* Where and when a record is, in its own words. */
@@ -35,8 +39,8 @@ struct mr_record_place {
     int64_t time_ms;   /* since 1970; 0: the commit time */
 };
 
-/* Begins a block with the headers of another (NULL: none). Whatever is appended until the end must be a header. When the
- * buffer is full at the end, the block is of no use. */
+/* Begins a block with the headers of another (NULL: none). Whatever is appended until the end must
+ * be a header. When the buffer is full at the end, the block is of no use. */
 uint8_t *mr_headers_begin(struct mr_buffer *out, const uint8_t *other);
 void mr_header_append(struct mr_buffer *out, const char *name, mr_slice value);
 /* A header whose value is what is appended until its end; null without one. */
@@ -61,8 +65,10 @@ static inline size_t mr_headers_bytes(const uint8_t *block)
 /* All headers of a block, as they lie in it; NULL: none. */
 mr_slice mr_headers_all(const uint8_t *block);
 
-/* The header at `*at` bytes into such bytes, which is then at the next one; false: there is none. `*at` is 0 at first. */
+/* The header at `*at` bytes into such bytes, which is then at the next one; false: there is none.
+ * `*at` is 0 at first. */
 bool mr_header_in(mr_slice headers, size_t *at, struct mr_header *ret);
 
-/* The header at `*at` bytes into the block, which is then at the next one; false: there is none. `*at` is 0 at first. */
+/* The header at `*at` bytes into the block, which is then at the next one; false: there is none.
+ * `*at` is 0 at first. */
 bool mr_header_next(const uint8_t *block, size_t *at, struct mr_header *ret);

@@ -1,10 +1,13 @@
-/* By how many partitions the records of a topic are placed, where what comes again must go where it went before: consumers know a repeat
- * by the highest position of its partition. Partitions that were added count from a position on that is stored before a record uses
- * it, so that the next process knows it, too, however this one ends.
+/* By how many partitions the records of a topic are placed, where what comes again must go where it
+ * went before: consumers know a repeat by the highest position of its partition. Partitions that
+ * were added count from a position on that is stored before a record uses it, so that the next
+ * process knows it, too, however this one ends.
  *
- *   SETTLED --(is about to be stored)--> ASKED --(is stored)--> CHANGED --(the stored position has passed it)--> SETTLED
+ *   SETTLED --(is about to be stored)--> ASKED --(is stored)--> CHANGED --(the stored position has
+ *   passed it)--> SETTLED
  *
- * What a session finds stored takes the place of what was asked. Sink thread; the object outlives its sessions. */
+ * What a session finds stored takes the place of what was asked. Sink thread; the object outlives
+ * its sessions. */
 #pragma once
 
 #include "base/index.h"
@@ -37,7 +40,8 @@ struct mr_placings {
 struct mr_placings *mr_placings_new(bool is_stored);
 void mr_placings_free(struct mr_placings *placings); /* takes NULL */
 
-/* The topic has so many partitions by now. Good until the end; the topic learns by how many its records are placed. */
+/* The topic has so many partitions by now. Good until the end; the topic learns by how many its
+ * records are placed. */
 const struct mr_placing *mr_placings_see(struct mr_placings *placings, const struct mr_topic *topic,
                                          int32_t partitions);
 
@@ -60,8 +64,8 @@ static inline int32_t mr_placing_count(const struct mr_placing *placing,
     return placing->state == MR_PLACING_CHANGED ? placing->count : 0;
 }
 
-/* What is stored with `end_lsn`, as JSON, the caller's; NULL: nothing, or too much. No process has sent more than this one, or what is
- * before `server_end` (0: that is not known). */
+/* What is stored with `end_lsn`, as JSON, the caller's; NULL: nothing, or too much. No process has
+ * sent more than this one, or what is before `server_end` (0: that is not known). */
 char *mr_placings_format(struct mr_placings *placings, mr_lsn end_lsn, mr_lsn server_end);
 
 /* What `format` said last is stored. */

@@ -66,7 +66,8 @@ static void test_the_next_process_places_as_this_one(void **state)
     mr_placings_see(first, &topic, 5);
     char *after = placing_test_stored(first, 100, 50);
     mr_placings_free(first);
-    /* Not stored: none was placed by five. Whoever was first has sent no more than the server had. */
+    /* Not stored: none was placed by five. Whoever was first has sent no more than the server
+     * had. */
     struct mr_placings *next = mr_placings_new(true);
     mr_placings_take(next, before);
     const struct mr_placing *placing = mr_placings_see(next, &topic, 5);

@@ -1,9 +1,11 @@
-/* Values that were read again (columns.reselect): the outcomes, as the reader, the stream and metrics call them. */
+/* Values that were read again (columns.reselect): the outcomes, as the reader, the stream and
+ * metrics call them. */
 #pragma once
 
 #include "base/base.h"
 
-/* What became of an update with values that it did not touch, and that were to be read again (columns.reselect). */
+/* What became of an update with values that it did not touch, and that were to be read again
+ * (columns.reselect). */
 enum mr_reselected {
     MR_RESELECTED_EXACT,   /* they are what the row had after its transaction */
     MR_RESELECTED_LATER,   /* what the row has now, which a later change may have made */
@@ -11,7 +13,8 @@ enum mr_reselected {
     MR_RESELECTED_LARGE,   /* one is too large */
     MR_RESELECTED_LATE,    /* no answer came in time */
     MR_RESELECTED_REFUSED, /* the table or the server could not be asked */
-    MR_RESELECTED_PASSED, /* not asked: the table or the server was refused, or late, a moment before */
+    /* not asked: the table or the server was refused, or late, a moment before */
+    MR_RESELECTED_PASSED,
 };
 enum { MR_RESELECTED_COUNT = MR_RESELECTED_PASSED + 1 };
 

@@ -96,7 +96,8 @@ static void test_a_refused_schema_ends_it(void **state)
     mr_pool_done(&pool);
 }
 
-/* A registry that was emptied counts from 1 again. Of one text the id is the same under each subject. */
+/* A registry that was emptied counts from 1 again. Of one text the id is the same under each
+ * subject. */
 static void test_an_id_is_of_one_schema(void **state)
 {
     (void)state;

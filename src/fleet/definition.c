@@ -308,7 +308,8 @@ struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const
     return mr_fleet_append(&fleet->pipelines, &added);
 }
 
-/* A section that says where its database is, be it in a fleet that looks none up. Others are what differs from the template. */
+/* A section that says where its database is, be it in a fleet that looks none up. Others are what
+ * differs from the template. */
 static bool is_by_hand(const struct fleet *fleet, const struct mr_toml_node *section)
 {
     const struct mr_toml_node *postgres =

@@ -70,7 +70,8 @@ static bool is_found(const struct fleet *fleet, const struct fleet_pipeline *mad
     return found;
 }
 
-/* Whether the database of a file is there no more, and its pipeline stays. One that `databases` leaves out is not gone: it goes. */
+/* Whether the database of a file is there no more, and its pipeline stays. One that `databases`
+ * leaves out is not gone: it goes. */
 static mr_status stays(const struct fleet *fleet, const struct fleet_pipeline *made, bool *ret,
                        struct mr_error *ret_error)
 {

@@ -5,7 +5,8 @@
 
 enum { FLEET_NOTHING = 0, FLEET_CHANGES = 2, FLEET_POSITION_CHANGES = 4 }; /* exit codes */
 
-/* What says where a pipeline is: with another one it begins anew, or is refused (docs/reliability.md). */
+/* What says where a pipeline is: with another one it begins anew, or is refused
+ * (docs/reliability.md). */
 static const char positions[] =
     "source.postgres.slot_name|source.postgres.publication_name|source.postgres.connection_env|"
     "sink.kafka.state_name|sink.kafka.state_topic|sink.kafka.brokers|topic_prefix";
@@ -33,8 +34,8 @@ static mr_status fleet_make_all(struct fleet *fleet, struct mr_error *ret_error)
     return fleet->problems.errors == 0 ? mr_fleet_check_room(fleet, ret_error) : MR_OK;
 }
 
-/* From the file to configurations, beside what was made before. What is wrong is printed. To be ended by
- * mr_fleet_done in any case. */
+/* From the file to configurations, beside what was made before. What is wrong is printed. To be
+ * ended by mr_fleet_done in any case. */
 static mr_status fleet_begin(const struct mr_fleet_options *options, struct fleet *fleet,
                              struct mr_error *ret_error)
 {
@@ -52,7 +53,8 @@ static mr_status fleet_begin(const struct mr_fleet_options *options, struct flee
                : mr_fail(ret_error, MR_ERR_CONFIG, "errors are above; nothing was done");
 }
 
-/* Without the folder, a database that is gone would be left out of the values, and its pipeline removed. */
+/* Without the folder, a database that is gone would be left out of the values, and its pipeline
+ * removed. */
 static mr_status check_folder(const struct fleet *fleet, struct mr_error *ret_error)
 {
     for (uint32_t i = 0; i < fleet->server_count && fleet->folder == NULL; i++) {
@@ -171,7 +173,8 @@ static int fleet_compare(const struct fleet_pipeline *pipeline, const struct fle
     return code;
 }
 
-/* One that has what this one may not share: under another name, for a pipeline that is renamed. NULL: none. */
+/* One that has what this one may not share: under another name, for a pipeline that is renamed.
+ * NULL: none. */
 static const struct fleet_pipeline *find_sharer(const struct fleet_list *list,
                                                 const struct fleet_pipeline *pipeline,
                                                 const char **ret_what)
@@ -214,8 +217,8 @@ static void tell_removed(const struct fleet *fleet, const struct fleet_pipeline 
     tell_command(to, "disable --now", made->name);
 }
 
-/* A line for each pipeline that differs from what was made before; the code of it. Those that go are first:
- * another may be about to have their slot. */
+/* A line for each pipeline that differs from what was made before; the code of it. Those that go
+ * are first: another may be about to have their slot. */
 static int tell_plan(const struct fleet *fleet, const struct tellers *to)
 {
     int code = FLEET_NOTHING;
@@ -253,7 +256,8 @@ mr_status mr_fleet_plan(const struct mr_fleet_options *options, FILE *to, int *r
     return status;
 }
 
-/* `millrace check` of a configuration, on this machine; its exit code. What it prints goes to standard error. */
+/* `millrace check` of a configuration, on this machine; its exit code. What it prints goes to
+ * standard error. */
 static mr_status check_one(const struct fleet_pipeline *pipeline, int *ret_code,
                            struct mr_error *ret_error)
 {

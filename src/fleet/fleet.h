@@ -1,7 +1,7 @@
-/* Many pipelines of one definition (docs/fleet.md): a template, and databases that are looked up, become
- * plain configurations of millrace in a folder, a file each, or values for the Helm chart. systemd or
- * Kubernetes runs them. What the folder has is also what is known from the time before: a plan compares
- * with it, and a database that is gone is found in it. Main thread. */
+/* Many pipelines of one definition (docs/fleet.md): a template, and databases that are looked up,
+ * become plain configurations of millrace in a folder, a file each, or values for the Helm chart.
+ * systemd or Kubernetes runs them. What the folder has is also what is known from the time before:
+ * a plan compares with it, and a database that is gone is found in it. Main thread. */
 #pragma once
 
 #include "config/config.h"
@@ -22,14 +22,15 @@ struct mr_fleet_options {
 typedef mr_status mr_fleet_fn(const struct mr_fleet_options *options, FILE *to, int *ret_code,
                               struct mr_error *ret_error);
 
-/* Writes the configurations into the folder, and with `helm` values for the chart to `to`. All or nothing:
- * where something is wrong, or a server can't be asked, no file is touched. */
+/* Writes the configurations into the folder, and with `helm` values for the chart to `to`. All or
+ * nothing: where something is wrong, or a server can't be asked, no file is touched. */
 mr_fleet_fn mr_fleet_render;
 
-/* Tells what that would change, a line for each pipeline. 0: nothing, 2: something, 4: a position is at
- * stake. */
+/* Tells what that would change, a line for each pipeline. 0: nothing, 2: something, 4: a position
+ * is at stake. */
 mr_fleet_fn mr_fleet_plan;
 
-/* Tells it on standard error, writes the folder, and prints the commands by which systemd takes it up.
- * 4: a position is at stake and not accepted; nothing was written. Likewise the code of a check that failed. */
+/* Tells it on standard error, writes the folder, and prints the commands by which systemd takes it
+ * up. 4: a position is at stake and not accepted; nothing was written. Likewise the code of a check
+ * that failed. */
 mr_fleet_fn mr_fleet_apply;

@@ -82,11 +82,12 @@ void mr_fleet_pipeline_done(struct fleet_pipeline *pipeline);
 struct fleet_pipeline *mr_fleet_add(struct fleet *fleet, const char *name, const char *server,
                                     const char *database);
 
-/* Connects to each server and adds its databases' pipelines. Each server that is away is told of; the first failure is the answer. */
+/* Connects to each server and adds its databases' pipelines. Each server that is away is told of;
+ * the first failure is the answer. */
 mr_status mr_fleet_discover(struct fleet *fleet, struct mr_error *ret_error);
 
-/* Adds pipelines of databases that are there no more, as `gone` says, and of servers that the definition no longer has; then those by
- * hand. */
+/* Adds pipelines of databases that are there no more, as `gone` says, and of servers that the
+ * definition no longer has; then those by hand. */
 mr_status mr_fleet_add_gone(struct fleet *fleet, struct mr_error *ret_error);
 void mr_fleet_add_by_hand(struct fleet *fleet);
 
@@ -97,7 +98,8 @@ mr_status mr_fleet_check_room(struct fleet *fleet, struct mr_error *ret_error);
 bool mr_fleet_expand(struct fleet *fleet, const struct fleet_pipeline *pipeline, const char *text,
                      struct mr_text *to);
 
-/* What options of a pipeline are made of: [template], the one of [templates] that it names, its own section. NULL: there is none. */
+/* What options of a pipeline are made of: [template], the one of [templates] that it names, its own
+ * section. NULL: there is none. */
 enum { FLEET_LAYERS = 3 };
 struct fleet_layers {
     const struct mr_toml_node *at[FLEET_LAYERS]; /* the last one that has a key says what it is */
@@ -107,7 +109,8 @@ struct fleet_layers mr_fleet_layers(struct fleet *fleet, const struct fleet_pipe
 /* Makes text and configuration of each. */
 void mr_fleet_make(struct fleet *fleet);
 
-/* What two pipelines have in common that they may not: "slot", "stored position", "transactional id"; NULL: nothing. */
+/* What two pipelines have in common that they may not: "slot", "stored position", "transactional
+ * id"; NULL: nothing. */
 const char *mr_fleet_shared(const struct fleet_pipeline *a, const struct fleet_pipeline *b);
 
 /* Prints them as values for the chart. */

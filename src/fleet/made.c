@@ -1,4 +1,5 @@
-/* The folder of configurations: a file each, which says in its second line what it was made of. Files of others are left alone. */
+/* The folder of configurations: a file each, which says in its second line what it was made of.
+ * Files of others are left alone. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>

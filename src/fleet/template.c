@@ -9,7 +9,8 @@ enum { WRONG_MAX = 5 }; /* pipelines */
 /* Of a pipeline's own section, what is the fleet's and not an option. */
 #define OWN_KEYS "database|server|template"
 
-/* TOML's basic strings have JSON's escapes (toml.io, v1.0.0, "String"), and so do YAML's in double quotes (YAML 1.2.2, 5.7). */
+/* TOML's basic strings have JSON's escapes (toml.io, v1.0.0, "String"), and so do YAML's in double
+ * quotes (YAML 1.2.2, 5.7). */
 static void add_string(struct mr_text *to, const char *text)
 {
     size_t len = strlen(text), size = 6 * len + 2;
@@ -30,7 +31,8 @@ static void template_add_key(struct mr_text *to, const char *key)
     }
 }
 
-/* What a word in braces stands for; NULL: it is not one of ours, "": it is not known of this pipeline. */
+/* What a word in braces stands for; NULL: it is not one of ours, "": it is not known of this
+ * pipeline. */
 static const char *template_variable(const struct fleet_pipeline *pipeline, mr_slice word)
 {
     return mr_slice_equal(word, MR_SLICE("name"))       ? pipeline->name
@@ -39,7 +41,8 @@ static const char *template_variable(const struct fleet_pipeline *pipeline, mr_s
                                                         : NULL;
 }
 
-/* Of what looks like a word in braces, the characters within; 0: of anything else. Numbers are a regular expression's, and lists SQL's. */
+/* Of what looks like a word in braces, the characters within; 0: of anything else. Numbers are a
+ * regular expression's, and lists SQL's. */
 static size_t word_len(const char *text)
 {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. ";
@@ -193,7 +196,8 @@ static bool template_same(const char *a, const char *b)
     return a != NULL && b != NULL && a[0] != '\0' && strcmp(a, b) == 0;
 }
 
-/* By name or by connection string. Where neither is said (it is in the environment), there is but one. */
+/* By name or by connection string. Where neither is said (it is in the environment), there is but
+ * one. */
 static bool one_server(const struct fleet_pipeline *a, const struct fleet_pipeline *b)
 {
     const char *one = a->config->source.connection.conninfo;
@@ -204,8 +208,9 @@ static bool one_server(const struct fleet_pipeline *a, const struct fleet_pipeli
            ((is_said || !are_named) && mr_pg_same_server(one, other, false));
 }
 
-/* A slot's name is one of its server (the manual, "Replication Slots": across all databases). Two with one transactional id would end
- * each other's session for ever, whatever topic their positions are in; of two with one slot one ends with exit code 78. */
+/* A slot's name is one of its server (the manual, "Replication Slots": across all databases). Two
+ * with one transactional id would end each other's session for ever, whatever topic their positions
+ * are in; of two with one slot one ends with exit code 78. */
 const char *mr_fleet_shared(const struct fleet_pipeline *a, const struct fleet_pipeline *b)
 {
     if (a->config == NULL || b->config == NULL) {

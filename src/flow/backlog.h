@@ -1,9 +1,11 @@
-/* Whether the stream is a backlog: what comes was committed more than a second before the server sent it. Both times are the
- * server's (Begin, XLogData), so the clock of this machine does not count. A backlog is read in gulps (intake_wait.c), and a Kafka
- * transaction of it may be long (pace.h).
+/* Whether the stream is a backlog: what comes was committed more than a second before the server
+ * sent it. Both times are the server's (Begin, XLogData), so the clock of this machine does not
+ * count. A backlog is read in gulps (intake_wait.c), and a Kafka transaction of it may be long
+ * (pace.h).
  *
- * A commit time may be somebody's invention (pg_replication_origin_xact_setup), and a prepared transaction's rows are old when it
- * commits. Then that is a backlog as long as it comes: MR_BACKLOG_GULP_MS of latency at most. A stream that brings nothing is none.
+ * A commit time may be somebody's invention (pg_replication_origin_xact_setup), and a prepared
+ * transaction's rows are old when it commits. Then that is a backlog as long as it comes:
+ * MR_BACKLOG_GULP_MS of latency at most. A stream that brings nothing is none.
  *
  * The source thread notes and judges; any thread asks. */
 #pragma once

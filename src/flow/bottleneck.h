@@ -5,8 +5,8 @@
 #include "base/stage.h"
 #include "base/standstill.h"
 
-/* MR_STAGE_NONE: the flow keeps up. What holds it is one of the stages up to MR_STAGE_FLUSH: MR_STAGE_RECEIVE is
- * PostgreSQL's part too, and MR_STAGE_FLUSH that of the brokers. */
+/* MR_STAGE_NONE: the flow keeps up. What holds it is one of the stages up to MR_STAGE_FLUSH:
+ * MR_STAGE_RECEIVE is PostgreSQL's part too, and MR_STAGE_FLUSH that of the brokers. */
 enum { MR_BOTTLENECKS = MR_STAGE_FLUSH + 1 };
 
 /* What happened in `elapsed_ns`. */

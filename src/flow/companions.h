@@ -1,4 +1,5 @@
-/* The flow's companions, in their order. The threads are those of ports/companion.h. Inside flow/ only. */
+/* The flow's companions, in their order. The threads are those of ports/companion.h. Inside flow/
+ * only. */
 #pragma once
 
 #include "flow/pipeline_internal.h"

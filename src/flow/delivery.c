@@ -1,5 +1,5 @@
-/* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window, batches back
- * to the pool, and the position into the sink's storage before it is published. */
+/* The sink thread: sealed batches to the sink, delivery reports to the acknowledgement window,
+ * batches back to the pool, and the position into the sink's storage before it is published. */
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -11,12 +11,14 @@
 #include "flow/poison.h"
 
 enum {
-    /* On a quiet stream the position is stored again now and then: compaction keeps what was stored last, which may be
-     * an older position of an instance that lost the stream and woke up late. In idle intervals. */
+    /* On a quiet stream the position is stored again now and then: compaction keeps what was stored
+     * last, which may be an older position of an instance that lost the stream and woke up late. In
+     * idle intervals. */
     STORED_AGAIN_INTERVALS = 6,
     /* A transaction that would stay open for more ends when nothing more comes. */
     TRANSACTION_QUIET_MS = 20,
-    /* So long what a half-ended transaction held is waited for; less than a transaction may last. */
+    /* So long what a half-ended transaction held is waited for; less than a transaction may
+     * last. */
     HALF_ENDED_MS = 30000,
     /* The loop comes round at least so often, so that somebody can see that it does. */
     TURN_MS_MAX = 10000,
@@ -24,15 +26,15 @@ enum {
     SOUND_MS = 2000,
     /* A sink that had no room is tried again. */
     FULL_MS = 10,
-    /* A request below it costs as much as one that holds more. With fewer than 64 partitions the usual pool has it for each; more
-     * memory than that was slower, as caches don't hold it. */
+    /* A request below it costs as much as one that holds more. With fewer than 64 partitions the
+     * usual pool has it for each; more memory than that was slower, as caches don't hold it. */
     REQUEST_BYTES = 32768,
     /* Below it, epoll_wait's milliseconds are too coarse. */
     EXACT_NS = 10000000,
 };
 
-/* How far delivery is: all that ends at or before `lsn`, with `last` as the last transaction of it that has rows, all batches up
- * to `sequence`. */
+/* How far delivery is: all that ends at or before `lsn`, with `last` as the last transaction of it
+ * that has rows, all batches up to `sequence`. */
 struct progress {
     mr_lsn lsn;
     struct mr_commit last;
@@ -55,8 +57,8 @@ struct store {
     uint64_t *sequences;
 };
 
-/* The open transaction of a sink that stores the position with the events. Its batches go home as their records are
- * reported; they are acknowledged with its end. */
+/* The open transaction of a sink that stores the position with the events. Its batches go home as
+ * their records are reported; they are acknowledged with its end. */
 struct open_transaction {
     int64_t begun_ns; /* when the first change in it was received, */
     int64_t added_ns; /* and its last batch was sent */
@@ -97,8 +99,8 @@ struct delivery {
     struct failures failures;
 };
 
-/* Until somebody wakes the sink thread, or time is up. Edge-triggered: there is nothing to read away, which spares a system call
- * a wake-up (epoll(7), "Level-triggered and edge-triggered"). */
+/* Until somebody wakes the sink thread, or time is up. Edge-triggered: there is nothing to read
+ * away, which spares a system call a wake-up (epoll(7), "Level-triggered and edge-triggered"). */
 static void wait_for_wake(const struct delivery *delivery, int64_t timeout_ns)
 {
     struct epoll_event event;
@@ -203,7 +205,8 @@ static bool is_unproved(const struct delivery *delivery)
                                           ack->acknowledged != delivery->published.lsn);
 }
 
-/* Milliseconds until it may be asked whether what is committed is there for good; -1: it is, or it was asked. */
+/* Milliseconds until it may be asked whether what is committed is there for good; -1: it is, or it
+ * was asked. */
 static int proof_due_ms(const struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
@@ -256,7 +259,8 @@ static void follow_step(struct delivery *delivery, struct mr_lane *lane)
     }
 }
 
-/* What other lanes append has no position that could be stored as one; how far they are, sections say. */
+/* What other lanes append has no position that could be stored as one; how far they are, sections
+ * say. */
 static void publish_beside(struct delivery *delivery, struct mr_lane *lane)
 {
     delivery->failures.attempt = 0;
@@ -295,9 +299,10 @@ static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *m
     atomic_store_explicit(&pipeline->by_sink.connected, true, memory_order_relaxed);
 }
 
-/* mr_sink_owner's `done`. The window moves before the batch goes home: its next owner finds the position published. Where a
- * transaction is open, the memory goes home all the same: nothing is sent again from it, for what becomes of a
- * transaction that fails is read again from PostgreSQL. */
+/* mr_sink_owner's `done`. The window moves before the batch goes home: its next owner finds the
+ * position published. Where a transaction is open, the memory goes home all the same: nothing is
+ * sent again from it, for what becomes of a transaction that fails is read again from
+ * PostgreSQL. */
 static void delivery_batch_done(void *context, struct mr_batch *batch)
 {
     struct delivery *delivery = context;
@@ -357,8 +362,8 @@ static bool window_is_full(const struct delivery *delivery)
     return false;
 }
 
-/* Whether a batch may set out, if there is one. A sink has one transaction at a time: while it is committed, what is read
- * waits. */
+/* Whether a batch may set out, if there is one. A sink has one transaction at a time: while it is
+ * committed, what is read waits. */
 static bool delivery_may_take(const struct delivery *delivery)
 {
     return !window_is_full(delivery) && mr_ring_count(&delivery->pipeline->hand_over.to_sink) > 0 &&
@@ -436,7 +441,8 @@ static void follow_debts(struct delivery *delivery)
     }
 }
 
-/* Milliseconds until what is acknowledged may be stored; 0: now, -1: there is nothing to store, or it goes on. */
+/* Milliseconds until what is acknowledged may be stored; 0: now, -1: there is nothing to store, or
+ * it goes on. */
 static int store_due_ms(const struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
@@ -498,7 +504,8 @@ static void look_what_lacks(struct delivery *delivery, bool found,
 {
     struct mr_sink *sink = delivery->pipeline->sink;
     if (stored->last.lsn < delivery->published.last.lsn) {
-        /* PostgreSQL does not send it again: if it is half ended, the next end there is to count. */
+        /* PostgreSQL does not send it again: if it is half ended, the next end there is to
+         * count. */
         sink->is_half_ended = false;
         if (found) {
             mr_log(MR_LOG_ERROR, "stored_went_back",
@@ -509,7 +516,8 @@ static void look_what_lacks(struct delivery *delivery, bool found,
         }
         return;
     }
-    /* The end of a transaction after it may have taken it along in the state topic, and not in others. */
+    /* The end of a transaction after it may have taken it along in the state topic, and not in
+     * others. */
     struct mr_position known = sink->is_half_ended ? sink->half_ended : stored->position;
     if (mr_position_compare(known, delivery->committed) < 0) {
         sink->is_half_ended = true;
@@ -572,8 +580,8 @@ static void note_sent(struct delivery *delivery, const struct mr_batch *batch)
     delivery->transaction.bytes += mr_batch_bytes(batch);
 }
 
-/* Milliseconds until the transaction that gives up a half-ended one may end: it has a record in each partition in which that has
- * any, or what that held does not come. */
+/* Milliseconds until the transaction that gives up a half-ended one may end: it has a record in
+ * each partition in which that has any, or what that held does not come. */
 static int half_ended_due_ms(const struct delivery *delivery)
 {
     struct mr_position up_to = delivery->pipeline->sink->half_ended;
@@ -584,7 +592,8 @@ static int half_ended_due_ms(const struct delivery *delivery)
     return mr_timeout_ms(delivery->served_ns + most_ns - mr_monotonic_ns());
 }
 
-/* Milliseconds until the open transaction is to end; 0: now, -1: there is none, or it does already. */
+/* Milliseconds until the open transaction is to end; 0: now, -1: there is none, or it does
+ * already. */
 static int end_due_ms(const struct delivery *delivery)
 {
     if (!is_transactional(delivery) || delivery->store.state == STORING_TAKEN ||
@@ -668,7 +677,8 @@ static int64_t delivery_sooner(int64_t a_ns, int b_ms)
     return b_ns < a_ns ? b_ns : a_ns;
 }
 
-/* How much larger the pool may be: as the sink asks for answers from far away, or so that each partition's request holds something. */
+/* How much larger the pool may be: as the sink asks for answers from far away, or so that each
+ * partition's request holds something. */
 static uint32_t pool_times(const struct mr_pool *pool, const struct mr_sink *sink)
 {
     size_t pool_bytes = (size_t)pool->count * pool->block_size;
@@ -677,7 +687,8 @@ static uint32_t pool_times(const struct mr_pool *pool, const struct mr_sink *sin
     return wanted > sink->times ? (uint32_t)wanted : sink->times;
 }
 
-/* Records may wait for others for half of what latency may cost, while there are batches for those. */
+/* Records may wait for others for half of what latency may cost, while there are batches for
+ * those. */
 static int64_t gather_ns(struct mr_pipeline *pipeline)
 {
     return mr_pool_has_batch(&pipeline->pool, 0) ? (int64_t)pipeline->options.latency_us * 500 : 0;
@@ -688,7 +699,8 @@ static bool must_leave(const struct mr_pipeline *pipeline)
     return atomic_load(&pipeline->ending.source);
 }
 
-/* A sink that failed is tried by what it gets next. On a quiet server that may be never: then the time says it. */
+/* A sink that failed is tried by what it gets next. On a quiet server that may be never: then the
+ * time says it. */
 static void look_whether_sound(const struct delivery *delivery)
 {
     struct mr_standstill *standstill = &delivery->pipeline->standstill;
@@ -745,8 +757,8 @@ static mr_status delivery_serve(struct delivery *delivery, struct mr_error *ret_
     }
 }
 
-/* The session is over: what it held comes home undelivered, and the next one begins. The source thread
- * sees the number, drops what it was filling, and starts again at the confirmed position. */
+/* The session is over: what it held comes home undelivered, and the next one begins. The source
+ * thread sees the number, drops what it was filling, and starts again at the confirmed position. */
 static void end_session(struct delivery *delivery)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
@@ -796,8 +808,8 @@ static bool delivery_is_fatal(const struct delivery *delivery, mr_status status)
     }
 }
 
-/* The sink refused a record for good. One that is too large is replaced the next time, if the policy is to; else the
- * failure is counted. Before the next session is seen. */
+/* The sink refused a record for good. One that is too large is replaced the next time, if the
+ * policy is to; else the failure is counted. Before the next session is seen. */
 static mr_status take_refusal(struct delivery *delivery, mr_status status,
                               const struct mr_error *error)
 {
@@ -828,7 +840,8 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
     return status;
 }
 
-/* One session may end for any reason; the next one that ends before it has delivered anything says that the sink fails. */
+/* One session may end for any reason; the next one that ends before it has delivered anything says
+ * that the sink fails. */
 static void delivery_log_lost(struct delivery *delivery, mr_status status,
                               const struct mr_error *error)
 {
@@ -866,8 +879,9 @@ static bool delivery_back_off(struct delivery *delivery, mr_status status)
     return !must_leave(pipeline);
 }
 
-/* A transactional sink fences every other writer, and what is stored may change for as long as another instance has the
- * stream: both are for its owner to do. MR_END when the thread is to leave. */
+/* A transactional sink fences every other writer, and what is stored may change for as long as
+ * another instance has the stream: both are for its owner to do. MR_END when the thread is to
+ * leave. */
 static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
                                 struct mr_error *ret_error)
 {
@@ -877,7 +891,8 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
         if (must_leave(pipeline)) {
             return MR_END;
         }
-        if (sink_is_open) { /* errors are logged, and reports don't pile up, however long it takes */
+        if (sink_is_open) {
+            /* errors are logged, and reports don't pile up, however long it takes */
             MR_TRY(poll_sink(sink, ret_error));
         }
         wait_for_wake(delivery, TURN_MS_MAX * INT64_C(1000000));
@@ -885,7 +900,8 @@ static mr_status wait_for_claim(struct delivery *delivery, bool sink_is_open,
     return MR_OK;
 }
 
-/* The claim may be lost between any two steps; once the loading has begun, that makes it void in the end. */
+/* The claim may be lost between any two steps; once the loading has begun, that makes it void in
+ * the end. */
 static bool is_loading(const struct delivery *delivery)
 {
     enum mr_handshake_state state = delivery_state_of(delivery);

@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "testing/test.h"
 
-/* Over real TCP. Whether a pause went on for its whole time is asked of a long one, whether it ended early, too. */
+/* Over real TCP. Whether a pause went on for its whole time is asked of a long one, whether it
+ * ended early, too. */
 
 #define LONG_NS INT64_C(900000000)
 

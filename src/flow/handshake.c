@@ -2,8 +2,8 @@
 
 enum { STATE_BITS = 8 };
 
-/* From state and event to state; what is not named is MR_HANDSHAKE_NONE, so states here count from 1, and 0 is "no
- * such step". */
+/* From state and event to state; what is not named is MR_HANDSHAKE_NONE, so states here count from
+ * 1, and 0 is "no such step". */
 #define TO(state) (MR_HANDSHAKE_##state + 1)
 
 /* clang-format off */

@@ -2,9 +2,10 @@
  *
  *     claim -> load -> open
  *
- * The source thread claims the stream at the server, the sink thread then loads how far the sink is, the source thread
- * opens the stream there. A session is the sink's; its end is the end of everything, a lost connection only of the claim.
- * handshake.c holds the table of transitions. One word in memory: a state is never seen with another session's number. */
+ * The source thread claims the stream at the server, the sink thread then loads how far the sink
+ * is, the source thread opens the stream there. A session is the sink's; its end is the end of
+ * everything, a lost connection only of the claim. handshake.c holds the table of transitions. One
+ * word in memory: a state is never seen with another session's number. */
 #pragma once
 
 #include <stdatomic.h>
@@ -37,8 +38,8 @@ enum mr_handshake_event {
 };
 
 struct mr_handshake {
-    _Atomic uint64_t
-        word; /* session and state; all zero is the first session, in MR_HANDSHAKE_NONE */
+    /* session and state; all zero is the first session, in MR_HANDSHAKE_NONE */
+    _Atomic uint64_t word;
 };
 
 struct mr_handshake_view {
@@ -46,11 +47,13 @@ struct mr_handshake_view {
     enum mr_handshake_state state;
 };
 
-/* The session and its state. A thread that sees a state sees all that was written before the step to it. Any thread. */
+/* The session and its state. A thread that sees a state sees all that was written before the step
+ * to it. Any thread. */
 struct mr_handshake_view mr_handshake_look(const struct mr_handshake *handshake);
 
-/* One step, by the thread whose event it is; END begins the next session. False, and nothing has happened, when
- * `session` is over; the sink thread's never is. A step that the table does not have is a bug. */
+/* One step, by the thread whose event it is; END begins the next session. False, and nothing has
+ * happened, when `session` is over; the sink thread's never is. A step that the table does not have
+ * is a bug. */
 bool mr_handshake_step(struct mr_handshake *handshake, uint32_t session,
                        enum mr_handshake_event event);
 

@@ -1,4 +1,5 @@
-/* The source thread's loop: receives, tells PostgreSQL how far delivery has come, and stops in order. */
+/* The source thread's loop: receives, tells PostgreSQL how far delivery has come, and stops in
+ * order. */
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -6,11 +7,12 @@
 #include "flow/companions.h"
 #include "flow/intake_internal.h"
 
-/* So many questions in a row at one position, each right after our answer: the server shuts down and waits for a
- * confirmation (walsender.c, WalSndDone). One that is only idle asks when half of wal_sender_timeout is over
- * (WalSndKeepaliveIfNecessary). */
+/* So many questions in a row at one position, each right after our answer: the server shuts down
+ * and waits for a confirmation (walsender.c, WalSndDone). One that is only idle asks when half of
+ * wal_sender_timeout is over (WalSndKeepaliveIfNecessary). */
 #define INSISTENCE_MAX 20
-/* A sink that takes nothing for so many idle intervals lets the connection go, so that the server is free to stop. */
+/* A sink that takes nothing for so many idle intervals lets the connection go, so that the server
+ * is free to stop. */
 enum { STALLED_INTERVALS = 6 };
 /* No byte for so many idle intervals although we asked: the connection is dead. */
 enum { SILENT_INTERVALS = 5 };
@@ -39,8 +41,8 @@ static mr_status intake_wait_for_room(struct mr_intake *intake, struct mr_error 
     return MR_OK;
 }
 
-/* The server shuts down and asks without end for the confirmation of rows that the sink does not take. It would wait
- * for ever; the rows are safe with it. */
+/* The server shuts down and asks without end for the confirmation of rows that the sink does not
+ * take. It would wait for ever; the rows are safe with it. */
 static mr_status leave_if_asked_in_vain(struct mr_intake *intake, struct mr_error *ret_error)
 {
     if (intake->feedback.asked < INSISTENCE_MAX || mr_lane_all_published(intake->lane)) {
@@ -53,7 +55,8 @@ static mr_status leave_if_asked_in_vain(struct mr_intake *intake, struct mr_erro
         "it can");
 }
 
-/* The answer to our question is a keepalive that may say nothing new (walsender.c, ProcessStandbyReplyMessage). */
+/* The answer to our question is a keepalive that may say nothing new (walsender.c,
+ * ProcessStandbyReplyMessage). */
 static void note_heard(struct mr_intake *intake, int64_t now_ns)
 {
     uint64_t bytes =
@@ -142,7 +145,8 @@ static bool stop_asked(struct mr_intake *intake)
     return true;
 }
 
-/* A topic that is missing when the stop is asked for, only a person can make; what else is in flight gets a moment. */
+/* A topic that is missing when the stop is asked for, only a person can make; what else is in
+ * flight gets a moment. */
 static int64_t deadline_ns(const struct mr_intake *intake)
 {
     const struct mr_pipeline *pipeline = intake->pipeline;
@@ -207,7 +211,8 @@ static mr_status intake_stream(struct mr_intake *intake, struct mr_error *ret_er
         if (atomic_load(&pipeline->ending.sink)) {
             return MR_OK;
         }
-        /* Part of a transaction is out: its rest must follow, or a restart would repeat that part. */
+        /* Part of a transaction is out: its rest must follow, or a restart would repeat that
+         * part. */
         if (stop_asked(intake) &&
             (!mr_intake_is_open(intake) || intake->running.state != MR_RUNNING_APPENDED ||
              deadline_passed(intake))) {
@@ -238,7 +243,8 @@ static mr_status left_in_flight(struct mr_pipeline *pipeline, struct mr_error *r
                    standstill.cause == MR_CAUSE_NONE ? "" : ". In the way was: ", standstill.text);
 }
 
-/* Waits until all that was handed over is delivered, while the server keeps hearing of us; for positions without rows only a moment. */
+/* Waits until all that was handed over is delivered, while the server keeps hearing of us; for
+ * positions without rows only a moment. */
 static mr_status intake_drain(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -270,10 +276,11 @@ static mr_status intake_drain(struct mr_intake *intake, struct mr_error *ret_err
     return MR_OK;
 }
 
-/* Whether the server knows of every row that was delivered, if any was: later positions don't matter. One whose connection
- * was lost may have crashed, and then knows less than was confirmed (LogicalConfirmReceivedLocation in
- * src/backend/replication/logical/logical.c saves the slot only when its catalog_xmin or restart_lsn moves; until 16 an orderly
- * restart forgets the rest, too). */
+/* Whether the server knows of every row that was delivered, if any was: later positions don't
+ * matter. One whose connection was lost may have crashed, and then knows less than was confirmed
+ * (LogicalConfirmReceivedLocation in src/backend/replication/logical/logical.c saves the slot only
+ * when its catalog_xmin or restart_lsn moves; until 16 an orderly restart forgets the rest,
+ * too). */
 static bool rows_are_confirmed(const struct mr_intake *intake)
 {
     mr_lsn last = mr_intake_last_row(intake);
@@ -282,7 +289,8 @@ static bool rows_are_confirmed(const struct mr_intake *intake)
     return last == 0 || (all_confirmed && !intake->feedback.was_lost);
 }
 
-/* Whether rows that an earlier session had, and lost, have not come again since: nothing is in flight, and yet not all is delivered. */
+/* Whether rows that an earlier session had, and lost, have not come again since: nothing is in
+ * flight, and yet not all is delivered. */
 static bool lost_rows_are_owed(const struct mr_intake *intake)
 {
     mr_lsn last = intake->carry.last_row_before;
@@ -293,8 +301,8 @@ static bool lost_rows_are_owed(const struct mr_intake *intake)
 static mr_status confirm_end(struct mr_intake *intake, struct mr_error *ret_error)
 {
     if (!mr_intake_is_open(intake)) {
-        /* The next start goes on where the sink says, whatever the server knows. Of a stream that never began there is nothing new
-         * to confirm. */
+        /* The next start goes on where the sink says, whatever the server knows. Of a stream that
+         * never began there is nothing new to confirm. */
         if (intake->pipeline->port.stores || intake->feedback.confirmed_ns == 0 ||
             rows_are_confirmed(intake)) {
             return MR_OK;
@@ -328,7 +336,8 @@ void *mr_intake_main(void *context)
     prctl(PR_SET_NAME, "mr-source");
     mr_thread_begin(MR_THREAD_SOURCE, "mr-source");
     atomic_store(&pipeline->by_source.tid, gettid());
-    /* Pauses of some hundred microseconds should be just that: the kernel may add 50 µs otherwise. */
+    /* Pauses of some hundred microseconds should be just that: the kernel may add 50 µs
+     * otherwise. */
     prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
     struct mr_intake intake;
     mr_intake_init(&intake, pipeline);

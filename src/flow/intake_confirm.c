@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "flow/intake_internal.h"
 
-/* While the server's questions are not read, for want of room or because this is the end, it hears of us so often all the
- * same; else a short wal_sender_timeout would end the connection. */
+/* While the server's questions are not read, for want of room or because this is the end, it hears
+ * of us so often all the same; else a short wal_sender_timeout would end the connection. */
 #define UNREAD_NS (INT64_C(1) * 1000000000)
 /* With nothing else to deliver, a position sets out alone so often. */
 #define POSITION_NS (INT64_C(1) * 1000000000)
@@ -19,7 +19,8 @@ void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn)
     }
 }
 
-/* What waits was complete before the batch at hand had its first record, or is completed by its last one. */
+/* What waits was complete before the batch at hand had its first record, or is completed by its
+ * last one. */
 void mr_intake_carry(struct mr_intake *intake)
 {
     MR_ASSERT(intake->carry.carried <= intake->carry.marked);
@@ -45,8 +46,9 @@ bool mr_intake_position_waits(const struct mr_intake *intake)
            !mr_lane_has_records(intake->lane);
 }
 
-/* The end of a transaction whose rows are out already is due with the next status update: without it they would come
- * twice. Without a batch nothing is due: the one that comes home next wakes us. */
+/* The end of a transaction whose rows are out already is due with the next status update: without
+ * it they would come twice. Without a batch nothing is due: the one that comes home next wakes
+ * us. */
 int64_t mr_intake_position_due_in(const struct mr_intake *intake, int64_t now_ns)
 {
     bool has_batch = mr_lane_has_batch(intake->lane);

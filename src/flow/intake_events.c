@@ -1,4 +1,5 @@
-/* What the source calls: events become records of the batch at hand, and full batches go to the sink thread. */
+/* What the source calls: events become records of the batch at hand, and full batches go to the
+ * sink thread. */
 #include "base/clock.h"
 #include "base/thread.h"
 #include "flow/companions.h"
@@ -46,8 +47,9 @@ static void intake_events_name_row(const struct mr_intake *intake, const struct 
     }
 }
 
-/* A signal is acted on before it counts as received, and the batch that carries its position carries the step of what was asked for:
- * if the one is stored, so is the other, and what comes again is not done. */
+/* A signal is acted on before it counts as received, and the batch that carries its position
+ * carries the step of what was asked for: if the one is stored, so is the other, and what comes
+ * again is not done. */
 static mr_status intake_events_hear_signal(struct mr_intake *intake, const struct mr_change *change,
                                            struct mr_error *ret_error)
 {
@@ -157,8 +159,8 @@ static mr_status intake_events_on_message(void *context, const struct mr_message
         }
     }
     if (message->transaction == NULL) {
-        /* Its LSN is where its record ends; from there on the server sends what begins there, and not the message
-         * (snapbuild.c, SnapBuildXactNeedsSkip, of the record's beginning). */
+        /* Its LSN is where its record ends; from there on the server sends what begins there, and
+         * not the message (snapbuild.c, SnapBuildXactNeedsSkip, of the record's beginning). */
         mr_intake_mark(intake, message->lsn);
     }
     return count_item(intake, &item, message->transaction, ret_error);
@@ -172,7 +174,8 @@ static uint64_t bytes_made(const struct mr_intake *intake)
            (lane->filling == NULL ? 0 : mr_batch_bytes(lane->filling));
 }
 
-/* What another program has delivered of it. A number of a transaction comes again after four thousand million, but LSNs only grow. */
+/* What another program has delivered of it. A number of a transaction comes again after four
+ * thousand million, but LSNs only grow. */
 static void take_over(struct mr_intake *intake, const struct mr_transaction *transaction)
 {
     const struct mr_handed_over *handed_over = &intake->pipeline->options.handed_over;
@@ -290,9 +293,9 @@ static void intake_events_on_keepalive(void *context, mr_lsn server_end, bool re
         intake->feedback.asked_at = server_end;
         intake->feedback.asked_ns = intake->lane->round.ns;
     }
-    /* All that commits before server_end was sent before this message (walsender.c, XLogSendLogical: the end of the last
-     * record that was processed; it may lie before what is marked already); nothing may be said of a transaction that is
-     * on its way. */
+    /* All that commits before server_end was sent before this message (walsender.c,
+     * XLogSendLogical: the end of the last record that was processed; it may lie before what is
+     * marked already); nothing may be said of a transaction that is on its way. */
     if (!mr_intake_in_transaction(intake)) {
         mr_intake_mark(intake, server_end);
         note_received(intake, server_end);
@@ -309,7 +312,8 @@ static void intake_events_on_relation_end(void *context, const struct mr_relatio
     mr_encoder_forget(intake->lane->encoder, relation);
 }
 
-/* Right below the place that the stream has come to, as copied rows are, which are not to be below it. */
+/* Right below the place that the stream has come to, as copied rows are, which are not to be below
+ * it. */
 mr_status mr_intake_append_record(struct mr_intake *intake, struct mr_record *record,
                                   struct mr_error *ret_error)
 {

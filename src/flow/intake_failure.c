@@ -1,5 +1,5 @@
-/* What becomes of a failure: the connection is tried again, a place of the stream a few times only, and the transaction
- * that --skip-commit-lsn names is passed over. */
+/* What becomes of a failure: the connection is tried again, a place of the stream a few times only,
+ * and the transaction that --skip-commit-lsn names is passed over. */
 #include <poll.h>
 
 #include "flow/intake_internal.h"
@@ -91,8 +91,8 @@ static void intake_failure_back_off(struct mr_intake *intake, mr_status status)
     intake->failure.attempt++;
 }
 
-/* Where the stream stands: the item that was at hand, else after what has come of the running transaction, else at the first
- * change of one that has not begun. */
+/* Where the stream stands: the item that was at hand, else after what has come of the running
+ * transaction, else at the first change of one that has not begun. */
 static struct mr_position failing_place(const struct mr_intake *intake)
 {
     if (intake->failure.at.commit_lsn != 0) {
@@ -128,8 +128,8 @@ static void name_place(const struct mr_intake *intake, struct mr_position place,
                  MR_LSN_ARGS(place.commit_lsn));
 }
 
-/* A failure of one place: counted, logged, and shown as a state. True: the server can't send the transaction that is to
- * be skipped anyway, and the stream goes on after it. */
+/* A failure of one place: counted, logged, and shown as a state. True: the server can't send the
+ * transaction that is to be skipped anyway, and the stream goes on after it. */
 static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_error *error)
 {
     struct mr_position place = failing_place(intake);
@@ -152,7 +152,8 @@ static bool place_failed(struct mr_intake *intake, mr_status status, struct mr_e
     return false;
 }
 
-/* The log hears it once for each reason: that the server is back, but another process holds the slot, is news. */
+/* The log hears it once for each reason: that the server is back, but another process holds the
+ * slot, is news. */
 static void intake_failure_log_lost(struct mr_intake *intake, mr_status status,
                                     const struct mr_error *error)
 {
@@ -178,8 +179,8 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
         mr_intake_disconnect(intake, 0);
     }
     if (skips) {
-        /* All before it is handed over or at hand. Stored soon: the next one may fail, too, and then this one would come again. No
-         * start may ask for what lies before it. */
+        /* All before it is handed over or at hand. Stored soon: the next one may fail, too, and
+         * then this one would come again. No start may ask for what lies before it. */
         intake->carry.last = (struct mr_commit){0};
         intake->carry.ends_rows = true;
         mr_intake_mark(intake, intake->exceptions.start_after);

@@ -1,5 +1,5 @@
-/* The source thread's own state, and what its files do for each other. Only that thread calls and reads; only flow/intake*.c and
- * flow/port.c include it.
+/* The source thread's own state, and what its files do for each other. Only that thread calls and
+ * reads; only flow/intake*.c and flow/port.c include it.
  *
  *   intake.c          the loop, and the orderly stop
  *   intake_events.c   what the source calls: events become records of the batch at hand
@@ -14,7 +14,8 @@
 #include "flow/pipeline_internal.h"
 #include "flow/poison.h"
 
-/* A server that asks again and again at one position (it is shutting down) is answered no faster. */
+/* A server that asks again and again at one position (it is shutting down) is answered no
+ * faster. */
 #define MR_REPLY_INTERVAL_NS (INT64_C(100) * 1000000)
 /* A question that comes so soon after the one before is of that kind. */
 #define MR_INSISTENCE_NS (4 * MR_REPLY_INTERVAL_NS)
@@ -165,11 +166,13 @@ static inline mr_lsn mr_intake_last_row(const struct mr_intake *intake)
     return last > intake->carry.last_row_before ? last : intake->carry.last_row_before;
 }
 
-/* Appends a record that is made already, between two transactions; sets its position. MR_AGAIN: there is no place for it now. */
+/* Appends a record that is made already, between two transactions; sets its position. MR_AGAIN:
+ * there is no place for it now. */
 mr_status mr_intake_append_record(struct mr_intake *intake, struct mr_record *record,
                                   struct mr_error *ret_error);
 
-/* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next one. */
+/* Notes that everything before `lsn` is appended. The batch at hand carries it, or else the next
+ * one. */
 void mr_intake_mark(struct mr_intake *intake, mr_lsn lsn);
 
 /* A position waits, and there are no records that it could go with. */
@@ -195,13 +198,15 @@ int64_t mr_intake_feedback_due_in(const struct mr_intake *intake, int64_t now_ns
 /* Does so if it is due. */
 mr_status mr_intake_feedback(struct mr_intake *intake, int64_t now_ns, struct mr_error *ret_error);
 
-/* Where the stream must go on, if that is known: where the sink has it stored, or what this process has seen since. */
+/* Where the stream must go on, if that is known: where the sink has it stored, or what this process
+ * has seen since. */
 bool mr_intake_known(const struct mr_intake *intake, struct mr_checkpoint *ret_known);
 
 /* Begins again when the sink has begun another session. */
 void mr_intake_follow_session(struct mr_intake *intake);
 
-/* What is streamed changes, as the source's `options` say. The stream begins again where it is, on another connection. */
+/* What is streamed changes, as the source's `options` say. The stream begins again where it is, on
+ * another connection. */
 void mr_intake_change_source(struct mr_intake *intake, const void *options);
 
 /* One step towards an open stream. */
@@ -220,11 +225,12 @@ void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn);
 void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn);
 void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn);
 
-/* Logs once when the stream is at `lsn`, past the transaction that is to be skipped, and it was not there. */
+/* Logs once when the stream is at `lsn`, past the transaction that is to be skipped, and it was not
+ * there. */
 void mr_intake_check_skip(struct mr_intake *intake, mr_lsn lsn);
 
-/* Sleeps until the thread is woken (by the sink thread, or for a stop), one of the events of `fd` comes (-1: of none), or time is
- * up. True: one has come. */
+/* Sleeps until the thread is woken (by the sink thread, or for a stop), one of the events of `fd`
+ * comes (-1: of none), or time is up. True: one has come. */
 bool mr_intake_sleep(struct mr_intake *intake, int fd, short events, int timeout_ms);
 
 /* Waits until the source has something; a batch that is partly filled goes out first. */

@@ -39,8 +39,8 @@ void mr_intake_disconnect(struct mr_intake *intake, int64_t deadline_ns)
     }
 }
 
-/* The sink began a new session: what is in batches now is void, and so is what was handed over but not
- * delivered. The stream begins again at the published position. */
+/* The sink began a new session: what is in batches now is void, and so is what was handed over but
+ * not delivered. The stream begins again at the published position. */
 void mr_intake_follow_session(struct mr_intake *intake)
 {
     struct mr_handshake_view view = mr_handshake_look(&intake->pipeline->handshake);
@@ -122,7 +122,8 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     bool was_open = atomic_load(&pipeline->by_source.was_connected);
     /* Of one moment: the sink thread publishes meanwhile. */
     mr_lsn published = was_open ? known.end_lsn : mr_intake_published(intake);
-    /* A server to which less was confirmed, because millrace died in between, reads its WAL from further back. */
+    /* A server to which less was confirmed, because millrace died in between, reads its WAL from
+     * further back. */
     if (intake->carry.marked <= published) {
         intake->carry.marked = published;
         intake->carry.carried = published;
@@ -131,7 +132,8 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     struct mr_identity identity = {0};
     begin_take_over(intake, is_known);
     mr_intake_check_skip(intake, published);
-    /* All before the transaction that is skipped was received in this session: it is in flight, and stays there. */
+    /* All before the transaction that is skipped was received in this session: it is in flight, and
+     * stays there. */
     mr_lsn start =
         intake->exceptions.start_after > published ? intake->exceptions.start_after : published;
     if (intake->exceptions.takes_over && start < pipeline->options.handed_over.end_lsn) {
@@ -150,8 +152,8 @@ static mr_status open_source(struct mr_intake *intake, struct mr_error *ret_erro
     return MR_OK;
 }
 
-/* Waits for the sink thread's next step. Where the connection ends meanwhile, so does the claim, and the sink is not to
- * begin with one that may be somebody else's by now. */
+/* Waits for the sink thread's next step. Where the connection ends meanwhile, so does the claim,
+ * and the sink is not to begin with one that may be somebody else's by now. */
 static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_error)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -167,7 +169,8 @@ static mr_status wait_for_step(struct mr_intake *intake, struct mr_error *ret_er
                    "PostgreSQL connection: it was closed while it waited for the sink");
 }
 
-/* Of a stream: a Unix socket holds little, and has no low-water mark (net/unix/af_unix.c, unix_poll). */
+/* Of a stream: a Unix socket holds little, and has no low-water mark (net/unix/af_unix.c,
+ * unix_poll). */
 static enum mr_socket socket_kind(int fd)
 {
     int domain = AF_UNSPEC;
@@ -245,8 +248,8 @@ static mr_status intake_session_open_stream(struct mr_intake *intake, struct mr_
     return status;
 }
 
-/* On one connection a server streams once: its flags of an ended stream stay (walsender.c, streamingDoneSending in
- * StartLogicalReplication). */
+/* On one connection a server streams once: its flags of an ended stream stay (walsender.c,
+ * streamingDoneSending in StartLogicalReplication). */
 void mr_intake_change_source(struct mr_intake *intake, const void *options)
 {
     struct mr_source *source = intake->pipeline->source;

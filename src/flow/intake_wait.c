@@ -1,4 +1,5 @@
-/* How the source thread waits: for PostgreSQL, for the sink thread, for a free batch; never past what is due. */
+/* How the source thread waits: for PostgreSQL, for the sink thread, for a free batch; never past
+ * what is due. */
 #include <poll.h>
 
 #include "base/clock.h"
@@ -6,10 +7,12 @@
 #include "flow/gulp.h"
 #include "flow/intake_internal.h"
 
-/* The first pause for the rest of a transaction is this part of pipeline.latency, each further one twice the one before, up
- * to half of it. A walsender sends the 10 rows of a small transaction within the first, 100 rows within three. */
+/* The first pause for the rest of a transaction is this part of pipeline.latency, each further one
+ * twice the one before, up to half of it. A walsender sends the 10 rows of a small transaction
+ * within the first, 100 rows within three. */
 #define PAUSE_FIRST_PART 16
-/* What a pause may bring through a Unix socket: about half of what that holds of small messages, so the walsender need not wait. */
+/* What a pause may bring through a Unix socket: about half of what that holds of small messages, so
+ * the walsender need not wait. */
 #define SMALL_SOCKET_BYTES 24576
 
 static int64_t intake_wait_sooner(int64_t a_ns, int64_t b_ns)
@@ -49,8 +52,8 @@ bool mr_intake_sleep(struct mr_intake *intake, int fd, short events, int timeout
     return fds[1].revents != 0;
 }
 
-/* The socket is left alone for a moment, so that it fills and the server's sends wake nobody. Each wake-up
- * costs both sides more than the message it is for. */
+/* The socket is left alone for a moment, so that it fills and the server's sends wake nobody. Each
+ * wake-up costs both sides more than the message it is for. */
 static void leave_socket_alone(struct mr_intake *intake)
 {
     struct pollfd stop = {.fd = intake->pipeline->wakes.stop, .events = POLLIN};
@@ -62,8 +65,9 @@ static void leave_socket_alone(struct mr_intake *intake)
     }
 }
 
-/* Of a backlog, the longest pause, and as much as the socket holds: what a row costs the server follows how often its reader comes. It ends
- * early for a stop, a command, or the end of the sink's session. */
+/* Of a backlog, the longest pause, and as much as the socket holds: what a row costs the server
+ * follows how often its reader comes. It ends early for a stop, a command, or the end of the sink's
+ * session. */
 static void gulp(struct mr_intake *intake)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
@@ -104,9 +108,9 @@ static int64_t longer_pause_ns(const struct mr_intake *intake, uint64_t brought_
     return is_known ? intake_wait_sooner(2 * last_ns, latency_ns / 2) : latency_ns / 2;
 }
 
-/* How long to leave the socket alone; 0: until there is something. The rest of a transaction that has begun is a moment
- * away, for the server sends it whole. Between transactions the next may take any time, unless the last pause has
- * brought a whole one, or there is a backlog. */
+/* How long to leave the socket alone; 0: until there is something. The rest of a transaction that
+ * has begun is a moment away, for the server sends it whole. Between transactions the next may take
+ * any time, unless the last pause has brought a whole one, or there is a backlog. */
 static int64_t next_pause_ns(struct mr_intake *intake, int64_t now_ns)
 {
     struct mr_source *source = intake->pipeline->source;
@@ -137,8 +141,8 @@ static bool may_gather(const struct mr_intake *intake, int64_t now_ns)
            now_ns - intake->lane->filling->received_ns < gather_most_ns(intake);
 }
 
-/* A partial batch goes out at once while enough others are free; when they run short it fills up first, so
- * a slow sink gets few large batches instead of many small ones. */
+/* A partial batch goes out at once while enough others are free; when they run short it fills up
+ * first, so a slow sink gets few large batches instead of many small ones. */
 static bool may_hand_over_partial(const struct mr_intake *intake)
 {
     const struct mr_pool *pool = &intake->pipeline->pool;

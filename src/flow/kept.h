@@ -1,6 +1,6 @@
-/* What is learnt while the stream runs, in the stored position, so that the next process knows it: which columns are hidden
- * (encode/hidden.h), and by how many partitions topics are filled (event/placing.h). Companions of the flow (ports/companion.h).
- */
+/* What is learnt while the stream runs, in the stored position, so that the next process knows it:
+ * which columns are hidden (encode/hidden.h), and by how many partitions topics are filled
+ * (event/placing.h). Companions of the flow (ports/companion.h). */
 #pragma once
 
 #include "encode/hidden.h"

@@ -91,8 +91,9 @@ static void assert_order(struct mr_lane *lane, const struct mr_batch *batch)
     lane->handed.position = mr_batch_record(batch, batch->record_count - 1)->position;
 }
 
-/* Several lanes may fill one topic, whose positions grow: what other lanes than the stream's append gets its ordinal in the order
- * in which batches are handed over. What is made of one row stays together. */
+/* Several lanes may fill one topic, whose positions grow: what other lanes than the stream's append
+ * gets its ordinal in the order in which batches are handed over. What is made of one row stays
+ * together. */
 static void place_beside(struct mr_pipeline *pipeline, struct mr_batch *batch)
 {
     uint64_t of = 0;
@@ -213,8 +214,8 @@ static mr_status lane_make_room(struct mr_lane *lane, const struct mr_item *item
     return MR_OK;
 }
 
-/* A large block sets out at once with its one change. While it is on its way, nothing more may be received unless
- * there is room for the largest. */
+/* A large block sets out at once with its one change. While it is on its way, nothing more may be
+ * received unless there is room for the largest. */
 static void hand_over_large(struct mr_lane *lane)
 {
     struct mr_pool *pool = &lane->pipeline->pool;

@@ -1,9 +1,11 @@
-/* A lane: an encoder, a batch that fills, a sequence, and an acknowledgement window. The stream is lane 0; companions may have others. Lanes share the pool, the ring to the sink thread, and the sink.
+/* A lane: an encoder, a batch that fills, a sequence, and an acknowledgement window. The stream is
+ * lane 0; companions may have others. Lanes share the pool, the ring to the sink thread, and the
+ * sink.
  *
- * A lane's thread fills it: it appends items; a full batch names its lane and goes to the sink thread, which keeps a
- * window for each. Sequences and steps count from 1 within a session and a lane, and say nothing of other lanes. Who fills takes a
- * lock for a batch from the pool and one to hand it over, none for an item. Only flow/ and companions use it.
- */
+ * A lane's thread fills it: it appends items; a full batch names its lane and goes to the sink
+ * thread, which keeps a window for each. Sequences and steps count from 1 within a session and a
+ * lane, and say nothing of other lanes. Who fills takes a lock for a batch from the pool and one to
+ * hand it over, none for an item. Only flow/ and companions use it. */
 #pragma once
 
 #include "encode/oversize.h"
@@ -15,8 +17,8 @@ struct mr_pipeline;
 
 enum {
     MR_LANE_STREAM = 0,
-    /* The window in pools: one slow partition keeps the oldest batch open while the others' come and go. Twice what the pool may lend
-     * at most, where that is more. */
+    /* The window in pools: one slow partition keeps the oldest batch open while the others' come
+     * and go. Twice what the pool may lend at most, where that is more. */
     MR_LANE_WINDOW_POOLS = 8,
 };
 
@@ -50,11 +52,14 @@ struct mr_lane {
     bool is_watched;                  /* companions hear when a batch is about to be handed over */
     const struct mr_companion *owner; /* the one that does, of another lane than the stream's */
     bool has_item;                    /* what is being appended is in the batch at hand */
-    /* Free batches that it leaves to others than the stream's, unless it has waited for long: where the sink is slower than those who
-     * read, the first of them reads alone, and the others cost no CPU. */
+    /* Free batches that it leaves to others than the stream's, unless it has waited for long: where
+     * the sink is slower than those who read, the first of them reads alone, and the others cost no
+     * CPU. */
     uint32_t leaves;
     bool has_waited;
-    int wake; /* eventfd of another lane than the stream's: written, while it `waits`, for each batch that comes home */
+    /* eventfd of another lane than the stream's: written, while it `waits`, for each batch that
+     * comes home */
+    int wake;
 
     /* ---- written by its thread, read by any ---- */
     _Alignas(64) struct {
@@ -83,8 +88,8 @@ void mr_lane_attach(struct mr_lane *lane);
 /* The sink began another session: what is in the batch at hand is void. */
 void mr_lane_follow_session(struct mr_lane *lane, uint32_t session);
 
-/* Encodes an item into the batch at hand, and hands that over when it is full. MR_FULL: there is no batch, or, with
- * `hold`, no room for a large block; the same item may come again. */
+/* Encodes an item into the batch at hand, and hands that over when it is full. MR_FULL: there is no
+ * batch, or, with `hold`, no room for a large block; the same item may come again. */
 mr_status mr_lane_append(struct mr_lane *lane, const struct mr_item *item,
                          struct mr_error *ret_error);
 
@@ -114,8 +119,8 @@ static inline bool mr_lane_has_records(const struct mr_lane *lane)
 /* A batch at hand, or one that can be had. */
 bool mr_lane_has_batch(const struct mr_lane *lane);
 
-/* The last batch of the session that Kafka has together with its position, or that needs none: what is committed with it need not
- * be proved, and published, for that. Any thread. */
+/* The last batch of the session that Kafka has together with its position, or that needs none: what
+ * is committed with it need not be proved, and published, for that. Any thread. */
 uint64_t mr_lane_stored(const struct mr_lane *lane);
 
 /* All that was handed over is published, and nothing is at hand. */

@@ -1,8 +1,9 @@
-/* Commands for the source thread: another thread writes a command, and waits for the answer. The thread
- * looks once a round, at one atomic; a command never waits for the flow, and the flow never for a command.
+/* Commands for the source thread: another thread writes a command, and waits for the answer. The
+ * thread looks once a round, at one atomic; a command never waits for the flow, and the flow never
+ * for a command.
  *
- * A stop is none of them: it cuts short what a command would have to wait for (a claim, a pause), and nothing waits for its
- * answer. */
+ * A stop is none of them: it cuts short what a command would have to wait for (a claim, a pause),
+ * and nothing waits for its answer. */
 #pragma once
 
 #include <pthread.h>
@@ -10,7 +11,8 @@
 
 #include "base/base.h"
 
-/* The first member of the asker's own structure, which holds what `run` needs and what it finds out. */
+/* The first member of the asker's own structure, which holds what `run` needs and what it finds
+ * out. */
 struct mr_command {
     /* On the source thread, between two transactions: the next one begins after it. */
     mr_status (*run)(struct mr_command *command, struct mr_error *ret_error);
@@ -33,8 +35,9 @@ struct mr_mailbox {
 void mr_mailbox_init(struct mr_mailbox *mailbox);
 void mr_mailbox_done(struct mr_mailbox *mailbox);
 
-/* Asks, and waits: what `run` answered; MR_ERR_DEADLINE when it was not its turn in time, and won't be any more; MR_AGAIN
- * when the source thread has ended. Wakes the thread through `wake_fd`. Any thread but that one. */
+/* Asks, and waits: what `run` answered; MR_ERR_DEADLINE when it was not its turn in time, and won't
+ * be any more; MR_AGAIN when the source thread has ended. Wakes the thread through `wake_fd`. Any
+ * thread but that one. */
 mr_status mr_mailbox_ask(struct mr_mailbox *mailbox, struct mr_command *command, int wake_fd,
                          uint32_t deadline_ms, struct mr_error *ret_error);
 

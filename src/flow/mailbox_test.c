@@ -87,7 +87,8 @@ static void test_command_between_transactions(void **state)
     mailbox_test_stop(stage);
 }
 
-/* The transaction does not end in time: the command is not run, then or later, and one after it is. */
+/* The transaction does not end in time: the command is not run, then or later, and one after it
+ * is. */
 static void test_command_whose_turn_does_not_come(void **state)
 {
     struct mr_stage *stage = *state;

@@ -7,26 +7,29 @@ enum {
         48 * 1024, /* that sends: 22 MiB for 500 of 50 columns, more than half the Kafka client's */
     IDLE_TABLE_BYTES = 1024, /* that sends nothing */
     TABLES_SHARE = 4,        /* of the budget, for tables as if all sent */
-    /* A ring of 512 KiB for each thread, names from debug information, the last minute, one profile being made. */
+    /* A ring of 512 KiB for each thread, names from debug information, the last minute, one profile
+     * being made. */
     PROFILER_BYTES = 28 * 1024 * 1024,
-    /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5: what
-     * librdkafka keeps of a record and its three headers is more than the record. */
+    /* Bytes for each byte of the pool. With Kafka away and the smallest records it is 3.0 to 3.5:
+     * what librdkafka keeps of a record and its three headers is more than the record. */
     POOL_FACTOR = 4,
-    /* Of the budget, for descriptions of tables: at most, and at least, where a pattern says which tables or not. */
+    /* Of the budget, for descriptions of tables: at most, and at least, where a pattern says which
+     * tables or not. */
     RELATIONS_SHARE = 8,
     RELATIONS_SHARE_PATTERN = 16,
     RELATIONS_SHARE_LEAST = 64,
     INPUT_BYTES_MIN = 16 * 1024, /* libpq's buffer at first */
-    /* Around a row in the stream: headers of the message, of the replication protocol and of the tuple. */
+    /* Around a row in the stream: headers of the message, of the replication protocol and of the
+     * tuple. */
     MESSAGE_ROOM = 1024,
-    /* Of a change: a chunk of existing rows. And bytes for each byte of a chunk: rows, where their values are, keys of the stream
-     * and of the chunk with their index, a buffer that doubles. */
+    /* Of a change: a chunk of existing rows. And bytes for each byte of a chunk: rows, where their
+     * values are, keys of the stream and of the chunk with their index, a buffer that doubles. */
     CHUNK_PART = 16,
     CHUNK_FACTOR = 8,
     CHUNK_BYTES_MIN = 64 * 1024,
     CHUNK_BYTES_MAX = 1024 * 1024,
-    /* What is held back and read again (stream/reselect.c, pg_reselect.h): the window, two rounds of questions with their values, a row
-     * that libpq holds, a message that is written anew. */
+    /* What is held back and read again (stream/reselect.c, pg_reselect.h): the window, two rounds
+     * of questions with their values, a row that libpq holds, a message that is written anew. */
     RESELECT_BYTES = 32 * 1024 * 1024,
     CHANGE_BYTES_MIN = 64 * 1024,
     CHANGE_BYTES_DEFAULT = 64 * 1024 * 1024,

@@ -2,22 +2,28 @@
  *
  * The sum is of the worst moments, each counted as what is really resident then:
  *
- *   own      the program, its libraries, plans of tables, metrics, HTTP; what is held back while values are read again. Each table
- *            counts as one that sends rows, up to a quarter of the budget in all; or as one that sends none, where that is more
+ *   own      the program, its libraries, plans of tables, metrics, HTTP; what is held back while
+ *            values are read again. Each table counts as one that sends rows, up to a quarter of
+ *            the budget in all; or as one that sends none, where that is more
  *   profiler where profiles may be taken: rings, names, profiles
- *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed requests
- *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while the connection lasts. While
- *            existing rows are copied each reader has one, and two rows: one waits for the next (copy/copy)
- *   copied   existing rows that are copied while the stream runs: a chunk, the keys of its window and the connection's buffer; of a
- *            row that is larger than a chunk, the buffer and the row
- *   relations  what the stream and the catalog tell of tables, beyond those that are configured (partitions, wide tables, new
- *            versions, keys): a sixty-fourth of the budget, a sixteenth where tables are named by a pattern, and of what the others
- *            leave up to an eighth
- *   large    changes that fit no standard batch: first the message and its records, then the records and their
- *            compressed request. The rest of the budget; at least two of `change_bytes_max`
+ *   pool     all batches full, librdkafka's bookkeeping for their records, their compressed
+ *            requests
+ *   input    libpq's buffer for one row of `change_bytes_max`. It doubles, and never shrinks while
+ *            the connection lasts. While existing rows are copied each reader has one, and two
+ *            rows: one waits for the next (copy/copy)
+ *   copied   existing rows that are copied while the stream runs: a chunk, the keys of its window
+ *            and the connection's buffer; of a row that is larger than a chunk, the buffer and the
+ *            row
+ *   relations
+ *            what the stream and the catalog tell of tables, beyond those that are configured
+ *            (partitions, wide tables, new versions, keys): a sixty-fourth of the budget, a
+ *            sixteenth where tables are named by a pattern, and of what the others leave up to an
+ *            eighth
+ *   large    changes that fit no standard batch: first the message and its records, then the
+ *            records and their compressed request. The rest of the budget; at least two of
+ *            `change_bytes_max`
  *
- * The pool keeps to `large` (mr_pool_admits); the rest follows from the options. Pure functions.
- */
+ * The pool keeps to `large` (mr_pool_admits); the rest follows from the options. Pure functions. */
 #pragma once
 
 #include "base/base.h"
@@ -49,19 +55,21 @@ struct mr_memory mr_memory_of(const struct mr_memory_needs *needs, uint64_t chan
 
 uint64_t mr_memory_sum(const struct mr_memory *memory);
 
-/* The largest change, in powers of two as libpq's buffer grows, from 64 KiB to 64 MiB, that leaves the sum within
- * the limit; the least also when that does not fit either. */
+/* The largest change, in powers of two as libpq's buffer grows, from 64 KiB to 64 MiB, that leaves
+ * the sum within the limit; the least also when that does not fit either. */
 uint64_t mr_memory_change_max(const struct mr_memory_needs *needs);
 
 /* Bytes of a chunk of existing rows, its last row not counted. */
 size_t mr_memory_chunk(uint64_t change_bytes_max);
 
-/* The largest row that may be copied while the stream runs, as COPY writes it: not above a change, and within `limit`. What it
- * takes is added to `memory`. Where tables are named by a pattern, what their descriptions may have is added before. */
+/* The largest row that may be copied while the stream runs, as COPY writes it: not above a change,
+ * and within `limit`. What it takes is added to `memory`. Where tables are named by a pattern, what
+ * their descriptions may have is added before. */
 size_t mr_memory_take_row(struct mr_memory *memory, const struct mr_memory_needs *needs,
                           uint64_t change_bytes_max);
 
-/* What descriptions of tables may take, the encoder's plans for them and their keys included. What of it was not in `memory` is added. */
+/* What descriptions of tables may take, the encoder's plans for them and their keys included. What
+ * of it was not in `memory` is added. */
 size_t mr_memory_take_relations(struct mr_memory *memory, const struct mr_memory_needs *needs);
 
 /* What is left of `limit` for large changes. */

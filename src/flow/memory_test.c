@@ -104,7 +104,8 @@ static void test_each_reader_has_a_buffer_and_two_rows(void **state)
     assert_int_equal(mr_memory_of(&needs, MIB).input, 4 * one);
 }
 
-/* What docs/sizing.md says: as if each table sent rows, at most a quarter of the budget, and 1 KiB for each where that is more. */
+/* What docs/sizing.md says: as if each table sent rows, at most a quarter of the budget, and 1 KiB
+ * for each where that is more. */
 static void test_tables_take_a_quarter_at_most(void **state)
 {
     (void)state;
@@ -122,7 +123,8 @@ static void test_tables_take_a_quarter_at_most(void **state)
     }
 }
 
-/* 16 MiB of descriptions are some 15,000 tables that have sent rows; the largest row that is copied takes what is left. */
+/* 16 MiB of descriptions are some 15,000 tables that have sent rows; the largest row that is copied
+ * takes what is left. */
 static void test_tables_by_a_pattern_come_before_rows(void **state)
 {
     (void)state;
@@ -136,7 +138,8 @@ static void test_tables_by_a_pattern_come_before_rows(void **state)
     assert_true(mr_memory_sum(&memory) <= needs.limit);
 }
 
-/* Whatever is set: what is given to descriptions and to large changes is within the budget, with all the rest. */
+/* Whatever is set: what is given to descriptions and to large changes is within the budget, with
+ * all the rest. */
 static void test_all_that_is_given_is_within_the_budget(void **state)
 {
     (void)state;

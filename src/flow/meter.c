@@ -67,8 +67,9 @@ void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns)
     }
 }
 
-/* The commit time up to which all is delivered. A batch that closes a gap frees later ones; what is newest of
- * them is known only when no gap is left, else the batch's own time errs on the safe side. */
+/* The commit time up to which all is delivered. A batch that closes a gap frees later ones; what is
+ * newest of them is known only when no gap is left, else the batch's own time errs on the safe
+ * side. */
 static void move_commit_time(struct mr_meter *meter, int64_t commit_us, uint64_t delivered)
 {
     if (delivered >= meter->newest_sequence) {

@@ -1,8 +1,8 @@
 /* What the two threads of a pipeline count and time.
  *
- * Each thread writes its own part with relaxed stores; other threads only read. Clocks are read once a batch
- * or once a wait, never once a row: the times of a batch are those of its first change, which waits longest.
- */
+ * Each thread writes its own part with relaxed stores; other threads only read. Clocks are read
+ * once a batch or once a wait, never once a row: the times of a batch are those of its first
+ * change, which waits longest. */
 #pragma once
 
 #include "base/counter.h"
@@ -48,8 +48,8 @@ struct mr_meter {
     uint64_t newest_sequence; /* of the batches that are done; the sink thread's alone */
     int64_t newest_commit_us;
 
-    /* When the oldest acknowledgement came that is not confirmed to PostgreSQL; 0: none. Set by the sink thread,
-     * taken by the source thread. */
+    /* When the oldest acknowledgement came that is not confirmed to PostgreSQL; 0: none. Set by the
+     * sink thread, taken by the source thread. */
     _Alignas(64) _Atomic int64_t unconfirmed_ns;
 };
 
@@ -67,7 +67,8 @@ struct mr_meter_mark {
 
 void mr_meter_init(struct mr_meter *meter);
 
-/* The first change of `batch` is in it. Monotonic times, and the wall clock when it was received. */
+/* The first change of `batch` is in it. Monotonic times, and the wall clock when it was
+ * received. */
 void mr_meter_first(struct mr_batch *batch, int64_t received_ns, int64_t received_wall_ns,
                     int64_t decoded_ns);
 
@@ -76,7 +77,8 @@ void mr_meter_hand_over(struct mr_meter *meter, const struct mr_batch *batch);
 void mr_meter_confirmed(struct mr_meter *meter, int64_t now_ns);
 
 struct mr_meter_mark mr_meter_mark(const struct mr_batch *batch);
-/* All of the batch is acknowledged. `delivered`: the sequence up to which all are, if that moved; else 0. */
+/* All of the batch is acknowledged. `delivered`: the sequence up to which all are, if that moved;
+ * else 0. */
 void mr_meter_acknowledge(struct mr_meter *meter, const struct mr_meter_mark *mark,
                           uint64_t delivered);
 

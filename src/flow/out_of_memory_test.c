@@ -1,6 +1,6 @@
-/* Every allocation of a run fails once, in a process of its own: configuration, encoder, and a recorded stream through
- * the pipeline into a file. Each time the process must say so and abort, with nothing wrong in the file and
- * nothing confirmed that is not in it. */
+/* Every allocation of a run fails once, in a process of its own: configuration, encoder, and a
+ * recorded stream through the pipeline into a file. Each time the process must say so and abort,
+ * with nothing wrong in the file and nothing confirmed that is not in it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -49,7 +49,8 @@ void *__wrap_realloc(void *old, size_t size)
     return fails() ? NULL : __real_realloc(old, size);
 }
 
-/* C++'s operator new, for the TOML library: it calls the handler, if there is one, and else throws. */
+/* C++'s operator new, for the TOML library: it calls the handler, if there is one, and else
+ * throws. */
 void *__wrap__Znwm(size_t size)
 {
     if (fails()) {

@@ -1,12 +1,13 @@
 /* How long a Kafka transaction stays open for what it holds. Pure; any thread.
  *
- * One costs about the same whatever it holds, some 20 ms of a busy machine. So it stays open for a millisecond per so many
- * bytes above the first: a quiet stream commits soon, and a burst seldom. While one ends nothing is sent: what that takes
- * (each partition has a marker of its own) may be a twentieth of a burst's time, as far as a second allows. A burst begins with
- * short ones, each at most twice as long as the one before, so that its first rows are read soon.
+ * One costs about the same whatever it holds, some 20 ms of a busy machine. So it stays open for a
+ * millisecond per so many bytes above the first: a quiet stream commits soon, and a burst seldom.
+ * While one ends nothing is sent: what that takes (each partition has a marker of its own) may be a
+ * twentieth of a burst's time, as far as a second allows. A burst begins with short ones, each at
+ * most twice as long as the one before, so that its first rows are read soon.
  *
- * Where rows are not old already (backlog.h), nothing is gained by that but CPU: there a transaction is open for as long as the
- * ends of two take, and 20 ms at most. */
+ * Where rows are not old already (backlog.h), nothing is gained by that but CPU: there a
+ * transaction is open for as long as the ends of two take, and 20 ms at most. */
 #pragma once
 
 #include "base/base.h"
@@ -29,8 +30,8 @@ static inline int64_t mr_pace_live_ns(int64_t ending_ns)
     return ending_ns < most_ns / MR_PACE_ENDS_LIVE ? ending_ns * MR_PACE_ENDS_LIVE : most_ns;
 }
 
-/* Nanoseconds from its begin; `ending_ns`: what the end of one takes lately, `before_ns`: how long the one before was open,
- * `is_backlog`: its rows are old. */
+/* Nanoseconds from its begin; `ending_ns`: what the end of one takes lately, `before_ns`: how long
+ * the one before was open, `is_backlog`: its rows are old. */
 static inline int64_t mr_pace_open_ns(uint64_t bytes, int64_t ending_ns, int64_t before_ns,
                                       bool is_backlog)
 {
@@ -52,13 +53,15 @@ static inline int64_t mr_pace_open_ns(uint64_t bytes, int64_t ending_ns, int64_t
     return more >= most_bytes ? most_ns : (int64_t)(more * (uint64_t)ms / MR_PACE_BYTES_PER_MS);
 }
 
-/* What `before_ns` counts for when nothing was sent for `idle_ns`: after a pause another burst begins. */
+/* What `before_ns` counts for when nothing was sent for `idle_ns`: after a pause another burst
+ * begins. */
 static inline int64_t mr_pace_before_ns(int64_t before_ns, int64_t idle_ns)
 {
     return idle_ns > MR_PACE_MS_MAX * INT64_C(1000000) ? 0 : before_ns;
 }
 
-/* What the end of one takes, of what it took before and this time. A single slow one does not count for much, or for long. */
+/* What the end of one takes, of what it took before and this time. A single slow one does not count
+ * for much, or for long. */
 static inline int64_t mr_pace_ending_ns(int64_t before_ns, int64_t now_ns)
 {
     return before_ns + (now_ns - before_ns) / 4;

@@ -22,7 +22,8 @@ enum mr_stop {
 
 struct mr_intake;
 
-/* eventfds. `stop`, `abandon` and `sink` stay readable once written; each write of the last is an event of its own. */
+/* eventfds. `stop`, `abandon` and `sink` stay readable once written; each write of the last is an
+ * event of its own. */
 struct mr_wakes {
     int source, sink; /* each thread's */
     int stop;         /* the source's: an orderly stop was asked for */
@@ -135,7 +136,8 @@ void mr_pipeline_identify(struct mr_pipeline *pipeline, const struct mr_identity
 /* The batch at hand has records: it carries the position that waits. */
 void mr_intake_carry(struct mr_intake *intake);
 
-/* Appends a heartbeat, on the source thread, between two transactions. MR_AGAIN: not now, and it is left out. */
+/* Appends a heartbeat, on the source thread, between two transactions. MR_AGAIN: not now, and it is
+ * left out. */
 mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error);
 
 /* Thread functions. */

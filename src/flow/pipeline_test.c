@@ -52,8 +52,8 @@ static void test_confirmed_waits_for_the_oldest(void **state)
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
 }
 
-/* One partition is stuck while the others move: batches come and go past the oldest one many times, as far as the
- * window reaches, and go on when it is home. */
+/* One partition is stuck while the others move: batches come and go past the oldest one many times,
+ * as far as the window reaches, and go on when it is home. */
 static void test_one_stuck_batch_fills_the_window(void **state)
 {
     struct mr_stage *stage = *state;
@@ -152,8 +152,8 @@ static void test_what_is_received_does_not_go_back(void **state)
     assert_int_equal(mr_pipeline_join(stage->pipeline, &stage->error), MR_OK);
 }
 
-/* Kafka is away, and what it has not acknowledged is a position: alone, it is not worth waiting for; as the end of a
- * transaction whose row is out, it is. */
+/* Kafka is away, and what it has not acknowledged is a position: alone, it is not worth waiting
+ * for; as the end of a transaction whose row is out, it is. */
 static void stop_with_a_position_in_flight(struct mr_stage *stage, const struct mr_step *steps,
                                            int count, mr_status want)
 {
@@ -180,7 +180,8 @@ static void test_stop_waits_for_the_position_that_ends_rows(void **state)
     stop_with_a_position_in_flight(*state, steps, MR_ARRAY_LEN(steps), MR_ERR_DEADLINE);
 }
 
-/* Another instance has the stream, and this one's sink refuses for good: it does not wait for the other one's end. */
+/* Another instance has the stream, and this one's sink refuses for good: it does not wait for the
+ * other one's end. */
 static void test_refused_sink_ends_a_standby(void **state)
 {
     struct mr_stage *stage = *state;
@@ -269,7 +270,8 @@ static void test_source_loss_repeats_nothing(void **state)
     assert_int_equal(mr_pipeline_stats(stage->pipeline).skipped, 2);
 }
 
-/* Commits that are repeated while newer rows wait in a batch must not give that batch an older position. */
+/* Commits that are repeated while newer rows wait in a batch must not give that batch an older
+ * position. */
 static void test_source_loss_takes_no_position_back(void **state)
 {
     struct mr_stage *stage = *state;
@@ -286,8 +288,8 @@ static void test_source_loss_takes_no_position_back(void **state)
     mr_stage_assert_values(stage, (const char *const[]){"a", "b", "c", "d"}, 4);
 }
 
-/* The sink fails with a transaction half out: everything since the confirmed position comes again, in
- * order, and nothing of it was confirmed in between. */
+/* The sink fails with a transaction half out: everything since the confirmed position comes again,
+ * in order, and nothing of it was confirmed in between. */
 static void test_sink_failure_rewinds(void **state)
 {
     struct mr_stage *stage = *state;
@@ -454,7 +456,8 @@ static bool ended(const struct mr_stage *stage, long unused)
     return poll(&(struct pollfd){.fd = stage->done_fd, .events = POLLIN}, 1, 0) == 1;
 }
 
-/* Nothing happens there, and its answers say nothing new: many times as long as a silence would be suffered. */
+/* Nothing happens there, and its answers say nothing new: many times as long as a silence would be
+ * suffered. */
 static void test_quiet_server_is_alive(void **state)
 {
     struct mr_stage *stage = *state;
@@ -477,7 +480,8 @@ static void test_silent_server_is_left(void **state)
     mr_pipeline_join(stage->pipeline, &stage->error);
 }
 
-/* All batches are with a sink that does not move, and a position waits for one: the source thread sleeps. */
+/* All batches are with a sink that does not move, and a position waits for one: the source thread
+ * sleeps. */
 static void test_waiting_for_a_batch_burns_no_core(void **state)
 {
     struct mr_stage *stage = *state;
@@ -522,7 +526,8 @@ static void test_server_is_left_alone_while_the_sink_stands(void **state)
     mr_stage_assert_values(stage, (const char *const[]){"a", "b", "c", "d", "e"}, 5);
 }
 
-/* The stop that --stop-after brings about waits for the end of a transaction; a person may shorten it. */
+/* The stop that --stop-after brings about waits for the end of a transaction; a person may shorten
+ * it. */
 static void test_second_stop_shortens_any_stop(void **state)
 {
     struct mr_stage *stage = *state;
@@ -539,7 +544,8 @@ static void test_second_stop_shortens_any_stop(void **state)
     assert_int_equal(atomic_load(&stage->told), 0);
 }
 
-/* More records are refused in one transaction than are remembered one by one: it comes to an end. */
+/* More records are refused in one transaction than are remembered one by one: it comes to an
+ * end. */
 static void test_many_refused_records(void **state)
 {
     struct mr_stage *stage = *state;

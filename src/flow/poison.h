@@ -1,5 +1,5 @@
-/* A failure that comes again at the same place: counted, with growing pauses in between, and given up the third time.
- * Inside flow/ only; each thread has its own. */
+/* A failure that comes again at the same place: counted, with growing pauses in between, and given
+ * up the third time. Inside flow/ only; each thread has its own. */
 #pragma once
 
 #include "event/event.h"

@@ -63,7 +63,8 @@ static void test_nothing_is_told_before_it_is_stored(void **state)
     assert_int_equal(stage->stored.position.commit_lsn, 0); /* whole transactions only */
 }
 
-/* The stop comes while something is being stored: it ends when that, and what came after it, is safe. */
+/* The stop comes while something is being stored: it ends when that, and what came after it, is
+ * safe. */
 static void test_stop_waits_for_what_is_being_stored(void **state)
 {
     struct mr_stage *stage = *state;
@@ -80,7 +81,8 @@ static void test_stop_waits_for_what_is_being_stored(void **state)
     assert_int_equal(stage->stored.end_lsn, 210);
 }
 
-/* A second session begins while the first one's position is under way: it reads what became of it. */
+/* A second session begins while the first one's position is under way: it reads what became of
+ * it. */
 static void test_session_lost_while_storing(void **state)
 {
     struct mr_stage *stage = *state;
@@ -104,7 +106,8 @@ static void test_begins_where_it_is_stored(void **state)
     assert_int_equal(stage->known.end_lsn, 110); /* and the server was compared with it */
 }
 
-/* The position names the last whole transaction that has rows: not one that is under way, nor what a keepalive says. */
+/* The position names the last whole transaction that has rows: not one that is under way, nor what
+ * a keepalive says. */
 static void test_last_transaction_goes_with_the_position(void **state)
 {
     struct mr_stage *stage = *state;
@@ -124,7 +127,8 @@ static void test_last_transaction_goes_with_the_position(void **state)
     assert_int_equal(stage->stored.last.xid, 200);
 }
 
-/* Stored by the run before, and known to the source when the stream goes on, also on the next connection. */
+/* Stored by the run before, and known to the source when the stream goes on, also on the next
+ * connection. */
 static void test_last_transaction_is_known_at_each_start(void **state)
 {
     struct mr_stage *stage = *state;
@@ -167,7 +171,8 @@ static void test_begins_inside_a_transaction(void **state)
     assert_int_equal(mr_pipeline_stats(stage->pipeline).skipped, 1);
 }
 
-/* Each group of batches is one transaction with the position after its last change; nothing of it counts before. */
+/* Each group of batches is one transaction with the position after its last change; nothing of it
+ * counts before. */
 static void test_position_goes_with_the_events(void **state)
 {
     struct mr_stage *stage = *state;
@@ -225,7 +230,8 @@ static void test_session_lost_in_a_transaction(void **state)
 static const struct mr_step one_and_one[] = {BEGIN(100), ROW("a"), COMMIT(110), GATE(1),
                                              BEGIN(200), ROW("b"), COMMIT(210)};
 
-/* A broker that goes away takes a transaction with it that it had committed: it comes again, and PostgreSQL still has it. */
+/* A broker that goes away takes a transaction with it that it had committed: it comes again, and
+ * PostgreSQL still has it. */
 static void test_committed_transaction_that_goes_with_the_broker(void **state)
 {
     struct mr_stage *stage = *state;
@@ -250,7 +256,8 @@ static void test_committed_transaction_that_goes_with_the_broker(void **state)
     assert_int_equal(stage->stored.end_lsn, 210);
 }
 
-/* What Kafka had left half ended is sent in a transaction that is given up, and then in one that is not. */
+/* What Kafka had left half ended is sent in a transaction that is given up, and then in one that is
+ * not. */
 static void test_half_ended_transaction_is_given_up(void **state)
 {
     struct mr_stage *stage = *state;
@@ -317,7 +324,8 @@ static void count_went_back(void *context, enum mr_log_level level, const char *
     *(int *)context += strcmp(event, "stored_went_back") == 0;
 }
 
-/* Kafka keeps less than what was settled. PostgreSQL does not have it any more: the stream goes on, and the log names the place. */
+/* Kafka keeps less than what was settled. PostgreSQL does not have it any more: the stream goes on,
+ * and the log names the place. */
 static void test_stored_position_that_went_back(void **state)
 {
     struct mr_stage *stage = *state;
@@ -410,7 +418,8 @@ static void test_keepalive_takes_no_stored_position_back(void **state)
     assert_int_equal(stage->stored.end_lsn, 410);
 }
 
-/* What looks like a gap after the claim was lost may be another instance's progress: it is read again, once. */
+/* What looks like a gap after the claim was lost may be another instance's progress: it is read
+ * again, once. */
 static void test_lost_claim_reads_the_position_anew(void **state)
 {
     struct mr_stage *stage = *state;
@@ -433,7 +442,8 @@ static void let_first_claim_die(struct mr_stage *stage, int ends[2])
     stage->dying_claims = 1;
 }
 
-/* That happens while a sink that is slow to open has the thread: the claim is made again before anything is read. */
+/* That happens while a sink that is slow to open has the thread: the claim is made again before
+ * anything is read. */
 static void test_claim_that_dies_waiting(void **state)
 {
     struct mr_stage *stage = *state;
@@ -448,7 +458,8 @@ static void test_claim_that_dies_waiting(void **state)
     close(ends[0]);
 }
 
-/* It happens while the position is read: another instance may be storing. The session goes, and all is read again. */
+/* It happens while the position is read: another instance may be storing. The session goes, and all
+ * is read again. */
 static void test_claim_that_dies_while_loading(void **state)
 {
     struct mr_stage *stage = *state;
@@ -500,7 +511,8 @@ static void test_another_transaction_is_not_taken_for_the_one_handed_over(void *
     mr_stage_assert_values(stage, (const char *const[]){"b", "c"}, 2);
 }
 
-/* Nothing happens; what is stored is stored again all the same, so that it stays what was stored last. */
+/* Nothing happens; what is stored is stored again all the same, so that it stays what was stored
+ * last. */
 static void test_quiet_position_is_stored_anew(void **state)
 {
     struct mr_stage *stage = *state;

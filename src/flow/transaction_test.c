@@ -66,7 +66,8 @@ static void test_source_loss_behind_begin(void **state)
     mr_stage_assert_values(stage, whole, MR_ARRAY_LEN(whole));
 }
 
-/* The sink loses all that it has: BEGIN comes again with what comes again, from the same places on. */
+/* The sink loses all that it has: BEGIN comes again with what comes again, from the same places
+ * on. */
 static void test_sink_failure(void **state)
 {
     struct mr_stage *stage = *state;

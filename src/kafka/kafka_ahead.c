@@ -64,7 +64,8 @@ static void kafka_ahead_copy(mr_slice *bytes, uint8_t *to)
     }
 }
 
-/* librdkafka allocates a few times for headers that are looked at. Those of a whole chunk would be more than malloc keeps at hand. */
+/* librdkafka allocates a few times for headers that are looked at. Those of a whole chunk would be
+ * more than malloc keeps at hand. */
 static void take_headers(struct mr_kafka_taken *taken)
 {
     struct mr_kafka_read *read = &taken->read;
@@ -103,8 +104,9 @@ static void kafka_ahead_fill(rd_kafka_queue_t *queue, struct chunk *chunk)
 {
     rd_kafka_message_t *messages[CHUNK];
     destroy(chunk);
-    /* One is waited for (waiting for more would be waiting for a whole chunk), then all that is there is taken. In this order: a stop's
-     * yield ends the next call that finds nothing (rd_kafka_q_serve_rkmessages in rdkafka_queue.c), which must be the one that waits. */
+    /* One is waited for (waiting for more would be waiting for a whole chunk), then all that is
+     * there is taken. In this order: a stop's yield ends the next call that finds nothing
+     * (rd_kafka_q_serve_rkmessages in rdkafka_queue.c), which must be the one that waits. */
     ssize_t count = rd_kafka_consume_batch_queue(queue, POLL_MS, messages, 1);
     if (count == 1) {
         ssize_t more = rd_kafka_consume_batch_queue(queue, 0, messages + 1, CHUNK - 1);

@@ -1,5 +1,6 @@
-/* Takes messages from a consumer's queue in a thread of its own, ahead of the one thread that asks for them: what librdkafka does for
- * each (headers, memory) was about a third of that thread's work in `millrace verify`, and is done beside it now. */
+/* Takes messages from a consumer's queue in a thread of its own, ahead of the one thread that asks
+ * for them: what librdkafka does for each (headers, memory) was about a third of that thread's work
+ * in `millrace verify`, and is done beside it now. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>

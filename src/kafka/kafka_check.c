@@ -119,8 +119,8 @@ static bool kafka_check_copies(const struct kafka_check *check, const char *subj
     return false;
 }
 
-/* Kafka makes no topic whose name is another's but for . and _, which its metrics do not tell apart (Topic.hasCollision in
- * clients/…/common/internals). */
+/* Kafka makes no topic whose name is another's but for . and _, which its metrics do not tell apart
+ * (Topic.hasCollision in clients/…/common/internals). */
 static bool kafka_check_collides(const char *name, const char *other)
 {
     while (*name != '\0' && (*name == '.' ? '_' : *name) == (*other == '.' ? '_' : *other)) {
@@ -130,7 +130,8 @@ static bool kafka_check_collides(const char *name, const char *other)
     return *name == '\0' && *other == '\0';
 }
 
-/* The topic that is there, or that is made for a table before, with such a name; NULL: there is none. */
+/* The topic that is there, or that is made for a table before, with such a name; NULL: there is
+ * none. */
 static const char *find_collision(const struct kafka_check *check, const char *name)
 {
     for (int i = 0; i < check->metadata->topic_cnt; i++) {
@@ -219,7 +220,8 @@ static void check_policy(struct kafka_check *check, rd_kafka_t *client, const ch
     }
 }
 
-/* A broker refuses a producer whose transactions may take longer than its limit. One that does not say is passed over. */
+/* A broker refuses a producer whose transactions may take longer than its limit. One that does not
+ * say is passed over. */
 static void check_timeout(const struct kafka_check *check, rd_kafka_t *client,
                           const struct rd_kafka_metadata *metadata)
 {
@@ -379,8 +381,9 @@ static mr_status may_wait(void *context, struct mr_error *ret_error)
                : mr_fail(ret_error, MR_ERR_TRANSIENT, "no answer within 90 s");
 }
 
-/* Without the topic nothing is stored; reading it would make it. A list of all topics would leave out one that the user may not
- * describe: asked for by name, the broker says so (KafkaApis.handleTopicMetadataRequest). One that has no leader now is there. */
+/* Without the topic nothing is stored; reading it would make it. A list of all topics would leave
+ * out one that the user may not describe: asked for by name, the broker says so
+ * (KafkaApis.handleTopicMetadataRequest). One that has no leader now is there. */
 static mr_status look_once(struct kafka_check *check, rd_kafka_t *client,
                            struct mr_kafka_stored *ret_stored, struct mr_error *ret_error)
 {

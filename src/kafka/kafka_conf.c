@@ -49,7 +49,8 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"client.id", "millrace"},
         {"acks", "all"},
         {"enable.idempotence", "true"},
-        /* A permanent error of one batch is then fatal, so no later batch fills the log past a hole. */
+        /* A permanent error of one batch is then fatal, so no later batch fills the log past a
+         * hole. */
         {"enable.gapless.guarantee", "true"},
         /* No local time-out: a record waits until its session ends. */
         {"message.timeout.ms", "0"},
@@ -57,17 +58,20 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
         {"partitioner", "murmur2"},
         /* Else a null key would not be asked for: it would change its partition now and then. */
         {"sticky.partitioning.linger.ms", "0"},
-        /* The pool bounds what is in flight; librdkafka's own bound comes first only if the user wants it to. */
+        /* The pool bounds what is in flight; librdkafka's own bound comes first only if the user
+         * wants it to. */
         {"queue.buffering.max.messages", "10000000"},
         {"queue.buffering.max.kbytes", "2097151"},
         {"allow.auto.create.topics", "false"},
-        /* Of the ends of a partition that are asked for (kafka/kafka_state); nothing is read by a producer. */
+        /* Of the ends of a partition that are asked for (kafka/kafka_state); nothing is read by a
+         * producer. */
         {"isolation.level", "read_uncommitted"},
-        /* The sink hands over whole requests and says when they set out; this is longer than handing over takes. */
+        /* The sink hands over whole requests and says when they set out; this is longer than
+         * handing over takes. */
         {"linger.ms", "5"},
         {"batch.num.messages", "1000000"}, /* the sink bounds them: MR_KAFKA_REQUEST_RECORDS */
-        /* A response is in memory as a whole, and librdkafka would take one of 100 MB. This is the metadata of more than
-         * a hundred thousand partitions. */
+        /* A response is in memory as a whole, and librdkafka would take one of 100 MB. This is the
+         * metadata of more than a hundred thousand partitions. */
         {"receive.message.max.bytes", "16777216"},
         {"reconnect.backoff.ms", "100"},
         {"reconnect.backoff.max.ms", "2000"},
@@ -81,8 +85,8 @@ mr_status mr_kafka_conf_fill(rd_kafka_conf_t *conf, const struct mr_kafka_option
             {"transaction.timeout.ms", MR_KAFKA_TRANSACTION_MS},
             /* Must end before the transaction does. */
             {"message.timeout.ms", "55000"},
-            /* The first records of a transaction wait until the broker knows that they come; by then they have waited
-             * enough. */
+            /* The first records of a transaction wait until the broker knows that they come; by
+             * then they have waited enough. */
             {"linger.ms", "2"},
         };
         MR_TRY(conf_set_all(conf, transactional, MR_ARRAY_LEN(transactional), ret_error));

@@ -1,4 +1,5 @@
-/* What each librdkafka error means and how it is mended. For kafka/ and sink/kafka only; any thread. */
+/* What each librdkafka error means and how it is mended. For kafka/ and sink/kafka only; any
+ * thread. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -7,9 +8,9 @@
 
 enum { MR_KAFKA_REMEDY_MAX = 256 };
 
-/* Sorts an error by its code and librdkafka's text. A fatal or permanent one ends the producer's session; the
- * pipeline then opens the next and rewinds, so MR_ERR_TRANSIENT is "a new session may well do". The remedy is
- * empty where there is nothing to say. */
+/* Sorts an error by its code and librdkafka's text. A fatal or permanent one ends the producer's
+ * session; the pipeline then opens the next and rewinds, so MR_ERR_TRANSIENT is "a new session may
+ * well do". The remedy is empty where there is nothing to say. */
 mr_status mr_kafka_error_classify(rd_kafka_resp_err_t err, const char *text,
                                   const struct mr_kafka_options *options,
                                   char ret_remedy[MR_KAFKA_REMEDY_MAX]);
@@ -23,8 +24,8 @@ static inline bool mr_kafka_is_refusal(rd_kafka_resp_err_t err)
            err == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
-/* No matter for who reads a topic: it passes by itself, or is about the group, which the library looks up and nobody is a member of
- * (mr_kafka_consumer_new). */
+/* No matter for who reads a topic: it passes by itself, or is about the group, which the library
+ * looks up and nobody is a member of (mr_kafka_consumer_new). */
 static inline bool mr_kafka_is_passing(rd_kafka_resp_err_t err)
 {
     return err == RD_KAFKA_RESP_ERR__TRANSPORT || err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN ||
@@ -41,6 +42,7 @@ static inline bool mr_kafka_is_missing(rd_kafka_resp_err_t err)
 /* The text of an error for a broker that closes each connection at the first request. */
 #define MR_KAFKA_HUNG_UP "the broker closes the connection at the first request"
 
-/* Whether a line of librdkafka's log says so. A port that speaks TLS does this to a client that does not, and librdkafka
- * 2.15 reports it in its log alone: rd_kafka_broker_conn_closed (rdkafka_broker.c) makes it information, not an error. */
+/* Whether a line of librdkafka's log says so. A port that speaks TLS does this to a client that
+ * does not, and librdkafka 2.15 reports it in its log alone: rd_kafka_broker_conn_closed
+ * (rdkafka_broker.c) makes it information, not an error. */
 bool mr_kafka_is_hung_up(const char *facility, const char *text);

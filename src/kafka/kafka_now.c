@@ -18,7 +18,8 @@ void mr_kafka_now(rd_kafka_topic_t *topic, int32_t partition)
 {
 }
 
-/* With delivery reports as events it sleeps its whole time: nobody takes them meanwhile (rd_kafka_flush). */
+/* With delivery reports as events it sleeps its whole time: nobody takes them meanwhile
+ * (rd_kafka_flush). */
 void mr_kafka_now_all(rd_kafka_t *producer)
 {
     rd_kafka_flush(producer, 1);

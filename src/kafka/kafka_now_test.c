@@ -99,7 +99,8 @@ static void test_mr_kafka_now_sends_what_lingers(void **state)
     }
 }
 
-/* More partitions than the broker's thread has room for at once, before it is connected: none of the words is lost. */
+/* More partitions than the broker's thread has room for at once, before it is connected: none of
+ * the words is lost. */
 static void test_mr_kafka_now_of_many_partitions(void **state)
 {
     struct fixture *fixture = *state;

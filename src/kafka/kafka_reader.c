@@ -30,8 +30,9 @@ mr_status mr_kafka_reader_new(const struct mr_kafka_options *options,
     static const struct mr_kafka_property properties[] = {
         {"isolation.level", "read_committed"},
         {"fetch.wait.max.ms", "100"},
-        /* What is fetched and not taken yet. Where that is so much, librdkafka asks for more after a second by default
-         * (rd_kafka_toppar_fetch_decide), and we have taken it in a fraction of one. */
+        /* What is fetched and not taken yet. Where that is so much, librdkafka asks for more after
+         * a second by default (rd_kafka_toppar_fetch_decide), and we have taken it in a fraction of
+         * one. */
         {"queued.max.messages.kbytes", "4096"},
         {"fetch.queue.backoff.ms", "5"},
         /* A response stays in memory until its last record is taken. */
@@ -102,8 +103,8 @@ static mr_status count_partitions(struct mr_kafka_reader *reader, const char *to
                : kafka_reader_unreadable(topic, err, rd_kafka_err2str(err), ret_error);
 }
 
-/* One end of all partitions. Uncommitted records count: those of millrace may lie after the first of a transaction of another
- * producer that is still open, and then have to be waited for. */
+/* One end of all partitions. Uncommitted records count: those of millrace may lie after the first
+ * of a transaction of another producer that is still open, and then have to be waited for. */
 static mr_status kafka_reader_ask_ends(struct mr_kafka_reader *reader, const char *topic,
                                        int64_t which, struct mr_error *ret_error)
 {

@@ -1,12 +1,14 @@
-/* Reads a topic from its beginning to the end that it had when it was opened, committed records only. For who checks what was
- * sent, and for nobody who sends. One thread, which owns the reader. */
+/* Reads a topic from its beginning to the end that it had when it was opened, committed records
+ * only. For who checks what was sent, and for nobody who sends. One thread, which owns the
+ * reader. */
 #pragma once
 
 #include "kafka/options.h"
 
 struct mr_kafka_reader;
 
-/* A record. Its bytes are the reader's until the next call; `data` NULL: there is no key, no value, no such header. */
+/* A record. Its bytes are the reader's until the next call; `data` NULL: there is no key, no value,
+ * no such header. */
 struct mr_kafka_read {
     int32_t partition;
     int64_t offset;
@@ -33,8 +35,9 @@ void mr_kafka_reader_free(struct mr_kafka_reader *reader); /* NULL is fine */
 mr_status mr_kafka_reader_open(struct mr_kafka_reader *reader, const char *topic,
                                struct mr_kafka_extent *ret_extent, struct mr_error *ret_error);
 
-/* After MR_END: asks once more where the topic ends, and goes on there. `extent` is that of the opening; its records grow, and its
- * partitions, if some were added. Those have to be read by opening the topic anew. */
+/* After MR_END: asks once more where the topic ends, and goes on there. `extent` is that of the
+ * opening; its records grow, and its partitions, if some were added. Those have to be read by
+ * opening the topic anew. */
 mr_status mr_kafka_reader_extend(struct mr_kafka_reader *reader, const char *topic,
                                  struct mr_kafka_extent *extent, struct mr_error *ret_error);
 
@@ -47,6 +50,7 @@ mr_status mr_kafka_reader_fetch(struct mr_kafka_reader *reader, const char *topi
                                 int32_t partition, int64_t offset, struct mr_kafka_read *ret_record,
                                 struct mr_error *ret_error);
 
-/* Whether Kafka compacts the topic. False: it does not say (who reads a topic may not be allowed to describe its configuration). */
+/* Whether Kafka compacts the topic. False: it does not say (who reads a topic may not be allowed to
+ * describe its configuration). */
 bool mr_kafka_reader_is_compacted(struct mr_kafka_reader *reader, const char *topic,
                                   bool *ret_is_compacted);

@@ -12,8 +12,8 @@
 
 enum {
     STATE_VERSION = 1,
-    SHIFTED_VERSION =
-        4, /* whoever does not know of a shift would ask the server for places that it does not have */
+    /* whoever does not know of a shift would ask the server for places that it does not have */
+    SHIFTED_VERSION = 4,
     STATE_VERSION_MAX = SHIFTED_VERSION, /* sections have those between */
     ANSWER_TIMEOUT_MS = 1000,
     POLL_MS = 50,
@@ -21,7 +21,8 @@ enum {
     TAIL_FACTOR = 32, /* and by how much more each time */
 };
 
-/* A client that does not learn the topic's ends for so long may never do: another session begins with a new one. */
+/* A client that does not learn the topic's ends for so long may never do: another session begins
+ * with a new one. */
 #define ENDS_NS (INT64_C(60) * 1000000000)
 /* A transaction of millrace's lasts a minute at most. */
 #define OPEN_TRANSACTION_NS (INT64_C(75) * 1000000000)
@@ -286,8 +287,9 @@ static mr_status kafka_state_refused(const struct loader *loader, const char *re
                    loader->options->state_topic, reason);
 }
 
-/* MR_OK: it may be there now. A broker that is only slow to answer is asked again; whatever else it says ends the
- * session, so that it is logged, and logged again with a growing pause while it stays. */
+/* MR_OK: it may be there now. A broker that is only slow to answer is asked again; whatever else it
+ * says ends the session, so that it is logged, and logged again with a growing pause while it
+ * stays. */
 static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
 {
     const char *name = loader->options->state_topic;
@@ -299,8 +301,8 @@ static mr_status create_topic(struct loader *loader, struct mr_error *ret_error)
     rd_kafka_NewTopic_set_config(topic, "segment.bytes", "16777216");
     /* Else Kafka 4 refuses what a machine writes whose clock is an hour ahead. */
     rd_kafka_NewTopic_set_config(topic, "message.timestamp.type", "LogAppendTime");
-    /* The broker then expands what comes, and refuses a record that is small only as long as it is compressed. librdkafka
-     * would take memory for all of it (rd_gz_decompress). */
+    /* The broker then expands what comes, and refuses a record that is small only as long as it is
+     * compressed. librdkafka would take memory for all of it (rd_gz_decompress). */
     rd_kafka_NewTopic_set_config(topic, "compression.type", "uncompressed");
     rd_kafka_queue_t *answer = mr_kafka_create_topics(loader->producer, &topic, 1);
     rd_kafka_event_t *event;
@@ -342,8 +344,8 @@ rd_kafka_resp_err_t mr_kafka_state_find(rd_kafka_t *client, const struct mr_kafk
     return err;
 }
 
-/* One end of the topic; an error is what is in the way now. (rd_kafka_query_watermark_offsets would wait for a silent broker
- * beyond its limit.) */
+/* One end of the topic; an error is what is in the way now. (rd_kafka_query_watermark_offsets would
+ * wait for a silent broker beyond its limit.) */
 static rd_kafka_resp_err_t ask_end(const struct loader *loader, rd_kafka_t *client, int64_t which,
                                    int64_t *ret_offset)
 {
@@ -368,8 +370,9 @@ struct ends {
     int64_t committed; /* where the oldest open transaction begins, or `high` */
 };
 
-/* The producer learns the real end: our newest record may lie after the oldest open transaction, which is another
- * pipeline's. From behind that one on, a reader of committed records gets nothing, not even the word that there is nothing. */
+/* The producer learns the real end: our newest record may lie after the oldest open transaction,
+ * which is another pipeline's. From behind that one on, a reader of committed records gets nothing,
+ * not even the word that there is nothing. */
 static rd_kafka_resp_err_t kafka_state_ask_ends(const struct loader *loader, struct ends *ret_ends)
 {
     const struct {
@@ -449,8 +452,8 @@ static void take_hanging(struct loader *loader, const rd_kafka_message_t *messag
     }
 }
 
-/* Whether the transaction that is open from `offset` on is this pipeline's own. Then it hangs: the producer that began
- * it was fenced, which ended all it had open. */
+/* Whether the transaction that is open from `offset` on is this pipeline's own. Then it hangs: the
+ * producer that began it was fenced, which ended all it had open. */
 static mr_status look_whose(struct loader *loader, int64_t offset, struct mr_error *ret_error)
 {
     rd_kafka_t *reader;
@@ -485,7 +488,8 @@ static mr_status hanging(const struct loader *loader, struct mr_error *ret_error
         loader->options->state_topic);
 }
 
-/* Logged once, and given up after the time that a transaction may last: then it hangs, or our reader does. */
+/* Logged once, and given up after the time that a transaction may last: then it hangs, or our
+ * reader does. */
 static mr_status wait_for_open_transaction(struct loader *loader, struct mr_error *ret_error)
 {
     int64_t now_ns = mr_monotonic_ns();
@@ -524,8 +528,9 @@ static mr_status unreadable(const struct loader *loader, const rd_kafka_message_
                    loader->options->state_topic, text);
 }
 
-/* Reads from `from` until the end that was there before, `high`, is passed. Records of a transaction of another
- * pipeline that is still open hold the end back: it is waited for. One that hangs is the end. */
+/* Reads from `from` until the end that was there before, `high`, is passed. Records of a
+ * transaction of another pipeline that is still open hold the end back: it is waited for. One that
+ * hangs is the end. */
 static mr_status read_from(struct loader *loader, int64_t from, int64_t high,
                            struct mr_error *ret_error)
 {

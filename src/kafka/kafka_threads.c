@@ -72,9 +72,10 @@ static _Noreturn void kafka_threads_leave(int limit_ms)
     _exit(code);
 }
 
-/* On a thread of its own, since rd_kafka_destroy knows no limit. It hangs for ever where an answer to AddPartitionsToTxn breaks
- * off after the name of a topic: `goto err_parse` in rd_kafka_txn_handle_AddPartitionsToTxn (to 2.15.0) leaves the topic's
- * lock taken, for which rdk:main then waits. */
+/* On a thread of its own, since rd_kafka_destroy knows no limit. It hangs for ever where an answer
+ * to AddPartitionsToTxn breaks off after the name of a topic: `goto err_parse` in
+ * rd_kafka_txn_handle_AddPartitionsToTxn (to 2.15.0) leaves the topic's lock taken, for which
+ * rdk:main then waits. */
 void mr_kafka_client_end(rd_kafka_t *client, int limit_ms)
 {
     struct ending ending = {.client = client, .done_fd = eventfd(0, EFD_CLOEXEC)};

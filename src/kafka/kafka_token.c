@@ -52,7 +52,8 @@ static bool set_token(rd_kafka_t *client, const cJSON *json)
     return err == RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-/* The place of a client whose program is to run; RUNNING_MAX: there is none, and nothing ends it. */
+/* The place of a client whose program is to run; RUNNING_MAX: there is none, and nothing ends
+ * it. */
 static size_t begin_running(rd_kafka_t *client, int *ret_stop_fd)
 {
     size_t at = 0;
@@ -115,8 +116,8 @@ void mr_kafka_token_give(rd_kafka_t *client, const struct mr_program *program)
     mr_secret_forget(line);
 }
 
-/* librdkafka has what the endpoint answered with an error, without its number; or libcurl's text. An answer names its error as in RFC
- * 6749, 5.2. */
+/* librdkafka has what the endpoint answered with an error, without its number; or libcurl's text.
+ * An answer names its error as in RFC 6749, 5.2. */
 mr_status mr_kafka_token_classify(const char *text, const char **ret_remedy)
 {
     static const char *const refusals[] = {"invalid_client", "unauthorized_client", "invalid_scope",

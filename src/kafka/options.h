@@ -1,4 +1,5 @@
-/* A Kafka cluster, and what the pipeline wants of it: the part of the configuration that reaches librdkafka. */
+/* A Kafka cluster, and what the pipeline wants of it: the part of the configuration that reaches
+ * librdkafka. */
 #pragma once
 
 #include "base/program.h"

@@ -1,8 +1,9 @@
-/* The forms of a range: its record in the ledger's topic, and the section of the stored position while it is not sealed. Values only;
- * any thread. docs/dev/proofs.md tells of the record.
+/* The forms of a range: its record in the ledger's topic, and the section of the stored position
+ * while it is not sealed. Values only; any thread. docs/dev/proofs.md tells of the record.
  *
- * The section also holds the records of sealed ranges until they are safe in the ledger's topic ("owed"), so that none is lost with
- * the process, and each has the same bytes, whichever process sends it. */
+ * The section also holds the records of sealed ranges until they are safe in the ledger's topic
+ * ("owed"), so that none is lost with the process, and each has the same bytes, whichever process
+ * sends it. */
 #pragma once
 
 #include <cjson/cJSON.h>

@@ -4,9 +4,11 @@
 #include "flow/port.h"
 
 enum {
-    /* A range with so many parts is sealed at once: the stored record stays small, and ranges name their partitions. */
+    /* A range with so many parts is sealed at once: the stored record stays small, and ranges name
+     * their partitions. */
     PARTS_ENOUGH = MR_RANGE_PARTS_MAX / 2,
-    /* While so many are owed none is sealed, and the range at hand grows: during a long transaction none can be appended. */
+    /* While so many are owed none is sealed, and the range at hand grows: during a long transaction
+     * none can be appended. */
     OWED_MAX = 4,
 };
 #define RANGE_BYTES (UINT64_C(64) * 1024 * 1024)
@@ -92,7 +94,8 @@ static void begin_chain(struct mr_ledger *ledger, const struct mr_checkpoint *st
     mr_sum_text((struct mr_sum){0}, ledger->at_hand.prev);
 }
 
-/* The range at hand is sealed: each is of one session, so that a reader who finds records twice has all of a range from one of them. */
+/* The range at hand is sealed: each is of one session, so that a reader who finds records twice has
+ * all of a range from one of them. */
 static void ledger_go_on(struct mr_ledger *ledger, cJSON *parts, cJSON *owed)
 {
     const cJSON *item;
@@ -170,7 +173,7 @@ static void ledger_section(struct mr_companion *companion, const struct mr_reach
                    checkpoint);
 }
 
-static void stored(struct mr_companion *companion)
+static void ledger_stored(struct mr_companion *companion)
 {
     struct mr_ledger *ledger = ledger_of(companion);
     uint32_t safe = 0;
@@ -205,7 +208,8 @@ static mr_status ledger_append(struct mr_ledger *ledger, struct owed *owed)
     return status;
 }
 
-/* A range that is due is sealed with the next position: a step brings one where nothing else does. */
+/* A range that is due is sealed with the next position: a step brings one where nothing else
+ * does. */
 static mr_status ledger_between(struct mr_companion *companion)
 {
     struct mr_ledger *ledger = ledger_of(companion);
@@ -242,7 +246,7 @@ struct mr_ledger *mr_ledger_new(const struct mr_ledger_options *options)
                                                 .sent = sent,
                                                 .adopt = ledger_adopt,
                                                 .section = ledger_section,
-                                                .stored = stored};
+                                                .stored = ledger_stored};
     struct mr_ledger *ledger = MR_NEW(struct mr_ledger);
     ledger->base.ops = &ops;
     ledger->options = *options;

@@ -1,12 +1,13 @@
-/* The ledger (docs/dev/proofs.md): what was delivered, in a topic of its own, so that a reader who knows only the topics finds what is
- * missing, changed or twice. A companion of the flow (ports/companion.h).
+/* The ledger (docs/dev/proofs.md): what was delivered, in a topic of its own, so that a reader who
+ * knows only the topics finds what is missing, changed or twice. A companion of the flow
+ * (ports/companion.h).
  *
- * The sink thread sums what is sent (sums.h), and seals a range of it when a position is stored: once a second, or after 64 MiB. The
- * stored position's section has the range at hand, and each sealed range until its record is safe. The source thread appends that record
- * to the stream's lane, between two transactions, after the position is stored.
+ * The sink thread sums what is sent (sums.h), and seals a range of it when a position is stored:
+ * once a second, or after 64 MiB. The stored position's section has the range at hand, and each
+ * sealed range until its record is safe. The source thread appends that record to the stream's
+ * lane, between two transactions, after the position is stored.
  *
- *   a range: at hand -> sealed -> stored -> appended -> safe, and no longer in the section
- */
+ *   a range: at hand -> sealed -> stored -> appended -> safe, and no longer in the section */
 #pragma once
 
 #include "ledger/entry.h"

@@ -1,4 +1,5 @@
-/* The ledger of a scripted stream: what its records count, and that none is lost or made twice in different ways. */
+/* The ledger of a scripted stream: what its records count, and that none is lost or made twice in
+ * different ways. */
 #include "ledger/ledger.h"
 
 #include <stdio.h>
@@ -182,7 +183,8 @@ static void test_goes_on_from_what_is_stored(void **state)
     assert_non_null(strstr(taken[2], "\"from\":\"0000000000000100-0000000001\""));
 }
 
-/* However many sessions fail in turn, what is stored stays small: one range more then has its place, and no sums. */
+/* However many sessions fail in turn, what is stored stays small: one range more then has its
+ * place, and no sums. */
 static void test_a_range_says_nothing_where_too_many_are_owed(void **state)
 {
     struct mr_stage *stage = *state;
@@ -205,8 +207,8 @@ static void test_a_range_says_nothing_where_too_many_are_owed(void **state)
     assert_non_null(strstr(taken[5], "\"from\":\"0000000000000100-0000000001\""));
 }
 
-static struct mr_stage
-    *holds; /* the store that has a range to be sent is held; NULL: none, or no more */
+/* the store that has a range to be sent is held; NULL: none, or no more */
+static struct mr_stage *holds;
 
 static void hold_what_owes(struct mr_companion *companion, const struct mr_reach *reach,
                            struct mr_checkpoint *checkpoint)

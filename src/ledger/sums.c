@@ -114,13 +114,15 @@ static void sums_drop_oldest(struct mr_sums *sums)
     sums->unused = segment;
 }
 
-/* Whether a stream that begins at `lsn` does not bring it again. A message outside transactions is at its own end. */
+/* Whether a stream that begins at `lsn` does not bring it again. A message outside transactions is
+ * at its own end. */
 static bool sums_is_before(struct mr_position position, mr_lsn lsn)
 {
     return mr_position_compare(position, (struct mr_position){.commit_lsn = lsn}) <= 0;
 }
 
-/* At least once, a restart sends the transaction again that goes on when the batch ends, and nothing that the batch has before it. */
+/* At least once, a restart sends the transaction again that goes on when the batch ends, and
+ * nothing that the batch has before it. */
 static struct mr_segment *segment_for(struct mr_sums *sums, const struct mr_record *record)
 {
     const struct mr_batch *batch = record->batch;
@@ -134,7 +136,8 @@ static struct mr_segment *segment_for(struct mr_sums *sums, const struct mr_reco
     return is_its && segment->goes_on == goes_on ? segment : append_segment(sums, batch, goes_on);
 }
 
-/* Where nothing was stored, a ledger begins with the first record: what topics have of other times is not its own. */
+/* Where nothing was stored, a ledger begins with the first record: what topics have of other times
+ * is not its own. */
 static struct mr_position just_below(struct mr_position position)
 {
     return (struct mr_position){position.commit_lsn, position.ordinal - 1};

@@ -1,14 +1,15 @@
-/* What was sent, by topic and partition: how many records, and the sum of their digests. Sink thread only.
+/* What was sent, by topic and partition: how many records, and the sum of their digests. Sink
+ * thread only.
  *
- * A record's digest is of where it is and of what it holds; docs/dev/proofs.md has the bytes. A sum does not depend on the order of its
- * records: their positions say that.
+ * A record's digest is of where it is and of what it holds; docs/dev/proofs.md has the bytes. A sum
+ * does not depend on the order of its records: their positions say that.
  *
- * Records are added to a segment as they are sent. A segment is folded into the range at hand when a position is about to be stored
- * that tells of it, so the range always holds what a restart does not send again, no more and no less. Segments are folded in the
- * order of sending, which is that of positions: a range is a span of positions.
+ * Records are added to a segment as they are sent. A segment is folded into the range at hand when
+ * a position is about to be stored that tells of it, so the range always holds what a restart does
+ * not send again, no more and no less. Segments are folded in the order of sending, which is that
+ * of positions: a range is a span of positions.
  *
- *   sent:  | range at hand (from, to] | segment | segment | segment that fills
- */
+ *   sent:  | range at hand (from, to] | segment | segment | segment that fills */
 #pragma once
 
 #include "event/batch.h"
@@ -54,8 +55,8 @@ struct mr_sums {
     struct mr_segment *unused;
 };
 
-/* A session begins: nothing is sent yet, and ranges go on above `from`. A record at or below it (a marker, a copied row) has a place
- * that an earlier session has counted, and is in no range. */
+/* A session begins: nothing is sent yet, and ranges go on above `from`. A record at or below it (a
+ * marker, a copied row) has a place that an earlier session has counted, and is in no range. */
 void mr_sums_begin(struct mr_sums *sums, struct mr_position from);
 void mr_sums_done(struct mr_sums *sums);
 

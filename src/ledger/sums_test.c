@@ -106,7 +106,8 @@ static void test_sums_carry(void **state)
     assert_int_equal(part->sum.high, (uint64_t)(want >> 64));
 }
 
-/* A restart begins at what is stored: the transaction that goes on after a batch comes again, what is before it does not. */
+/* A restart begins at what is stored: the transaction that goes on after a batch comes again, what
+ * is before it does not. */
 static void test_at_least_once_a_range_ends_with_a_transaction(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Histograms with fixed buckets: one thread writes (a short search, two relaxed stores), any thread reads a view, whose counts are
- * of about one moment. Values are whole numbers in the layout's own unit (nanoseconds, bytes, records, thousandths). */
+/* Histograms with fixed buckets: one thread writes (a short search, two relaxed stores), any thread
+ * reads a view, whose counts are of about one moment. Values are whole numbers in the layout's own
+ * unit (nanoseconds, bytes, records, thousandths). */
 #pragma once
 
 #include "base/base.h"
@@ -38,8 +39,9 @@ void mr_histogram_read(const struct mr_histogram *histogram, struct mr_histogram
 void mr_histogram_since(const struct mr_histogram_view *now, const struct mr_histogram_view *before,
                         struct mr_histogram_view *ret);
 
-/* The value below which the part `quantile` (0 to 1) lies, interpolated within its bucket as Prometheus'
- * histogram_quantile does, in the exposed unit (seconds, bytes, records, 0 to 1). NaN when there is none. */
+/* The value below which the part `quantile` (0 to 1) lies, interpolated within its bucket as
+ * Prometheus' histogram_quantile does, in the exposed unit (seconds, bytes, records, 0 to 1). NaN
+ * when there is none. */
 double mr_histogram_quantile(const struct mr_histogram_view *view, double quantile);
 
 /* Bounds of a layout in the exposed unit, and what a value is divided by to get there. */

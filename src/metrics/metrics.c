@@ -32,8 +32,8 @@ void mr_expose_begin(struct mr_exposition *exposition, enum mr_metric_id id)
                      metric->name, type_names[metric->type]);
 }
 
-/* A label's value may hold any UTF-8; backslash, quote and line feed are escaped. What is no UTF-8 (a table's
- * name in a strange encoding) would make the whole text invalid. */
+/* A label's value may hold any UTF-8; backslash, quote and line feed are escaped. What is no UTF-8
+ * (a table's name in a strange encoding) would make the whole text invalid. */
 static void append_label_value(struct mr_buffer *out, const char *value)
 {
     const uint8_t *at = (const uint8_t *)value;

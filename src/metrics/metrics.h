@@ -1,5 +1,6 @@
-/* The metrics of metrics.def and Prometheus' text form: one family after the other, mr_expose_begin(id), then its samples. Nothing
- * here allocates; what does not fit leaves the buffer `full`. Any thread, one at a time a writer. */
+/* The metrics of metrics.def and Prometheus' text form: one family after the other,
+ * mr_expose_begin(id), then its samples. Nothing here allocates; what does not fit leaves the
+ * buffer `full`. Any thread, one at a time a writer. */
 #pragma once
 
 #include "base/buffer.h"
@@ -33,8 +34,8 @@ struct mr_exposition {
 /* HELP and TYPE of a family. Its samples follow, until the next begin. */
 void mr_expose_begin(struct mr_exposition *exposition, enum mr_metric_id id);
 
-/* One sample of the family at hand; `values` are as many label values as the family has labels (NULL when it
- * has none), escaped here. */
+/* One sample of the family at hand; `values` are as many label values as the family has labels
+ * (NULL when it has none), escaped here. */
 void mr_expose_u64(struct mr_exposition *exposition, const char *const *values, uint64_t value);
 void mr_expose_f64(struct mr_exposition *exposition, const char *const *values, double value);
 /* Nanoseconds as seconds. */

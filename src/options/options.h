@@ -1,4 +1,5 @@
-/* The table of options (options.def), and what follows from a row of it. Constant data; any thread. */
+/* The table of options (options.def), and what follows from a row of it. Constant data; any
+ * thread. */
 #pragma once
 
 #include "base/base.h"
@@ -73,7 +74,8 @@ extern const struct mr_kind {
 /* Whether a reload takes up another value while the stream runs. */
 bool mr_option_is_live(const struct mr_option *option);
 
-/* The value of any kind but strings, from a text as a file has it. False: it is not of that kind. */
+/* The value of any kind but strings, from a text as a file has it. False: it is not of that
+ * kind. */
 bool mr_option_parse(const struct mr_option *option, const char *text, int64_t *ret);
 
 /* The value as a file would write it, in the largest unit that leaves a whole number. */
@@ -82,10 +84,12 @@ struct mr_option_value {
 };
 struct mr_option_value mr_option_write(const struct mr_option *option, int64_t value);
 
-/* What the option needs, as a file would write it: "format = \"row\"", "outbox.tables or outbox.messages". malloc'ed. */
+/* What the option needs, as a file would write it: "format = \"row\"", "outbox.tables or
+ * outbox.messages". malloc'ed. */
 char *mr_option_needs(const struct mr_option *option);
 
-/* What the table says beside the text: words, range, needs, reload; each a sentence after a space. malloc'ed. */
+/* What the table says beside the text: words, range, needs, reload; each a sentence after a space.
+ * malloc'ed. */
 char *mr_option_limits(const struct mr_option *option);
 
 /* All that is said of an option: its text, and what the rest of its row says. malloc'ed. */

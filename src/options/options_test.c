@@ -1,5 +1,5 @@
-/* Each row of options.def is tried: the ends of its range, what is one beyond, a value of another kind, a slip in its name, what it
- * needs, and what a reload says of another value. */
+/* Each row of options.def is tried: the ends of its range, what is one beyond, a value of another
+ * kind, a slip in its name, what it needs, and what a reload says of another value. */
 #include "options/options.h"
 
 #include <stdlib.h>
@@ -195,7 +195,8 @@ static void test_value_of_another_kind_is_refused(void **state)
     }
 }
 
-/* The name but its last letter is not known, and the option is what was meant, or one that is as near. */
+/* The name but its last letter is not known, and the option is what was meant, or one that is as
+ * near. */
 static void test_slip_in_the_name_is_told_with_what_was_meant(void **state)
 {
     (void)state;
@@ -385,8 +386,9 @@ static void assert_reloaded(const struct mr_pg_source_options *source,
     assert_string_equal(encode->dead_letter_topic, text);
 }
 
-/* Every order of four reloads, with other tables or not, where each frees the one before it: the source gets only those with tables,
- * who copies has what was in effect when it began, each encoder has all. */
+/* Every order of four reloads, with other tables or not, where each frees the one before it: the
+ * source gets only those with tables, who copies has what was in effect when it began, each encoder
+ * has all. */
 static void test_what_is_reloaded_stays_while_it_is_in_use(void **state)
 {
     (void)state;

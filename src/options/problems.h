@@ -1,4 +1,5 @@
-/* What is wrong in a configuration, or worth a word: collected, so that a person sees all of it at once. */
+/* What is wrong in a configuration, or worth a word: collected, so that a person sees all of it at
+ * once. */
 #pragma once
 
 #include "base/base.h"

@@ -40,8 +40,8 @@ static char *read_open_file(int fd, size_t size)
     return text;
 }
 
-/* A file of root's may be open to one group: systemd's credentials (their ACL for the service's user
- * shows as the group's bits) and Kubernetes' secrets are. libpq has the same rule for keys. */
+/* A file of root's may be open to one group: systemd's credentials (their ACL for the service's
+ * user shows as the group's bits) and Kubernetes' secrets are. libpq has the same rule for keys. */
 static bool others_may_read(const struct stat *about)
 {
     mode_t wrong = S_IRWXO | (about->st_uid == 0 ? S_IWGRP | S_IXGRP : S_IRWXG);

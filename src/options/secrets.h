@@ -1,5 +1,5 @@
-/* Secrets of options: an environment variable or a file says them, never the file of options itself. Before the first thread, unless
- * said otherwise. */
+/* Secrets of options: an environment variable or a file says them, never the file of options
+ * itself. Before the first thread, unless said otherwise. */
 #pragma once
 
 #include <stdatomic.h>
@@ -9,9 +9,10 @@
 
 enum { MR_NO_OPTION = MR_OPTION_COUNT };
 
-/* The secret that two options say, `env` by the name of an environment variable, which is emptied, and `file` by the path of a
- * file that only its owner may read; MR_NO_OPTION: there is no such option. NULL when neither is set or something is wrong,
- * which is added to the problems. The caller's, for mr_secret_forget. */
+/* The secret that two options say, `env` by the name of an environment variable, which is emptied,
+ * and `file` by the path of a file that only its owner may read; MR_NO_OPTION: there is no such
+ * option. NULL when neither is set or something is wrong, which is added to the problems. The
+ * caller's, for mr_secret_forget. */
 char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *problems,
                      const char *what, uint32_t env, uint32_t file);
 
@@ -19,12 +20,13 @@ char *mr_secret_read(const struct mr_config_values *values, struct mr_problems *
 char *mr_secret_public_read(const struct mr_config_values *values, struct mr_problems *problems,
                             const char *what, uint32_t file);
 
-/* What a file holds, the caller's, for mr_secret_forget. NULL: why not. `is_secret`: others must not be able to read it. Any thread. */
+/* What a file holds, the caller's, for mr_secret_forget. NULL: why not. `is_secret`: others must
+ * not be able to read it. Any thread. */
 char *mr_secret_file_read(const char *path, const char *what, bool is_secret,
                           struct mr_error *ret_error);
 
-/* Secrets that may become others while millrace runs: the file of each is read again whenever its secret is asked for. It stays where
- * it is, for the secrets point into it. */
+/* Secrets that may become others while millrace runs: the file of each is read again whenever its
+ * secret is asked for. It stays where it is, for the secrets point into it. */
 struct mr_secret_files {
     struct mr_secret_file {
         struct mr_secret *secret;
@@ -42,13 +44,15 @@ struct mr_secret *mr_secret_files_add(struct mr_secret_files *files,
                                       uint32_t file);
 void mr_secret_files_done(struct mr_secret_files *files);
 
-/* Looks at the files every so many milliseconds too (0: never), so that the log says early that a new secret was taken, on a thread of
- * its own until it is stopped; `files` outlive it. `*ret`: NULL where nothing is to be watched, which stop takes. */
+/* Looks at the files every so many milliseconds too (0: never), so that the log says early that a
+ * new secret was taken, on a thread of its own until it is stopped; `files` outlive it. `*ret`:
+ * NULL where nothing is to be watched, which stop takes. */
 struct mr_secrets_watch;
 mr_status mr_secrets_watch_start(const struct mr_secret_files *files, uint32_t interval_ms,
                                  struct mr_secrets_watch **ret, struct mr_error *ret_error);
 void mr_secrets_watch_stop(struct mr_secrets_watch *watch);
 
-/* Whether a connection string holds a password, which a file must not; whether a property of librdkafka is a secret. */
+/* Whether a connection string holds a password, which a file must not; whether a property of
+ * librdkafka is a secret. */
 bool mr_secret_in_conninfo(const char *conninfo);
 bool mr_secret_property(const char *name);

@@ -25,7 +25,8 @@ char *copy_string(const std::string &text)
     return mr_strndup(text.data(), text.size(), __FILE__, __LINE__);
 }
 
-/* Debian 12 has toml11 3.7, Debian 13 has 4.4, which names some things otherwise. 3.7 goes through all that is before the value. */
+/* Debian 12 has toml11 3.7, Debian 13 has 4.4, which names some things otherwise. 3.7 goes through
+ * all that is before the value. */
 #if TOML11_VERSION_MAJOR >= 4
 uint32_t line_of(const toml::value &value)
 {
@@ -123,8 +124,8 @@ void free_inside(mr_toml_node *node)
     std::free(node->children);
 }
 
-/* toml11 3 names its own function and draws a picture of the place over several lines; what is wrong stands in
- * between. */
+/* toml11 3 names its own function and draws a picture of the place over several lines; what is
+ * wrong stands in between. */
 std::string reason_of(const char *text)
 {
     std::string line(text);
@@ -134,16 +135,16 @@ std::string reason_of(const char *text)
     return colon == std::string::npos ? line : line.substr(colon + 2);
 }
 
-/* toml11 moves values in functions that may not throw, where std::bad_alloc would end the process without a
- * word; so it ends here, as mr_alloc does it. */
+/* toml11 moves values in functions that may not throw, where std::bad_alloc would end the process
+ * without a word; so it ends here, as mr_alloc does it. */
 void out_of_memory()
 {
     std::fputs("millrace: out of memory while the configuration was read\n", stderr);
     std::abort();
 }
 
-/* Bytes from the beginning that are UTF-8. Asked before toml11 is: version 3.7.1 reads outside its memory when
- * it tells where a literal string is none (found by fuzz_config). */
+/* Bytes from the beginning that are UTF-8. Asked before toml11 is: version 3.7.1 reads outside its
+ * memory when it tells where a literal string is none (found by fuzz_config). */
 size_t utf8_prefix(const char *text, size_t len)
 {
     size_t at = 0;

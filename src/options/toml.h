@@ -1,4 +1,5 @@
-/* A TOML file as a tree, read by the toml11 library behind this C interface. No C++ exception leaves it. */
+/* A TOML file as a tree, read by the toml11 library behind this C interface. No C++ exception
+ * leaves it. */
 #pragma once
 
 #include "base/base.h"
@@ -28,7 +29,8 @@ struct mr_toml_node {
     uint32_t count;
 };
 
-/* Parses `text`. On failure answers NULL and fills `ret_line` and `ret_reason` (of `reason_size` bytes). */
+/* Parses `text`. On failure answers NULL and fills `ret_line` and `ret_reason` (of `reason_size`
+ * bytes). */
 struct mr_toml_node *mr_toml_parse(const char *text, size_t len, uint32_t *ret_line,
                                    char *ret_reason, size_t reason_size);
 void mr_toml_free(struct mr_toml_node *root);

@@ -90,7 +90,8 @@ const char *mr_option_nearest(const char *path)
     return best;
 }
 
-/* The known section nearest to a wrong one, as an option's path up to `*ret_len`; NULL: none is near. */
+/* The known section nearest to a wrong one, as an option's path up to `*ret_len`; NULL: none is
+ * near. */
 static const char *nearest_section(const char *path, size_t *ret_len)
 {
     const char *best = NULL;
@@ -114,7 +115,8 @@ static const char *nearest_section(const char *path, size_t *ret_len)
     return best;
 }
 
-/* What one of a section's keys is called in truth ("name" in [slot]), or what the section's own name is a word of. */
+/* What one of a section's keys is called in truth ("name" in [slot]), or what the section's own
+ * name is a word of. */
 static const char *meant_by_section(const char *path, const struct mr_toml_node *node)
 {
     for (uint32_t i = 0; i < node->count; i++) {
@@ -223,7 +225,8 @@ void mr_config_unknown(const char *path, const struct mr_toml_node *node,
     }
 }
 
-/* Both are what `millrace convert` reads. In a file of Debezium Server a prefix comes before connector.class. */
+/* Both are what `millrace convert` reads. In a file of Debezium Server a prefix comes before
+ * connector.class. */
 static const char *other_form(const char *text)
 {
     return text[strspn(text, " \t\r\n")] == '{'      ? "JSON"

@@ -1,5 +1,6 @@
-/* The options as a file has them: read from the tree, checked against the table (options.def), defaults filled in. All memory
- * is the struct's. Before the first thread, or on the thread that reads the file again. */
+/* The options as a file has them: read from the tree, checked against the table (options.def),
+ * defaults filled in. All memory is the struct's. Before the first thread, or on the thread that
+ * reads the file again. */
 #pragma once
 
 #include "options/options.h"
@@ -75,5 +76,6 @@ bool mr_strings_equal(const struct mr_strings *a, const struct mr_strings *b);
 /* Whether the streams are the same but for their names. */
 bool mr_streams_equal(const struct mr_config_values *a, const struct mr_config_values *b);
 
-/* In schema public; what `millrace convert` writes where it can't know which tables are meant. Nothing starts with it. */
+/* In schema public; what `millrace convert` writes where it can't know which tables are meant.
+ * Nothing starts with it. */
 #define MR_CONVERT_PLACEHOLDER "name_your_tables_here"

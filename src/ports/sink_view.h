@@ -4,8 +4,8 @@
 #include "base/base.h"
 
 enum {
-    MR_SINK_PARTITIONS_MAX =
-        1024,                /* counted apart; the rest together, as partition -1 of "other" */
+    /* counted apart; the rest together, as partition -1 of "other" */
+    MR_SINK_PARTITIONS_MAX = 1024,
     MR_SINK_ERRORS_MAX = 32, /* codes counted apart; the rest together as "other" */
     MR_SINK_BROKERS_MAX = 32,
 };

@@ -1,5 +1,6 @@
-/* Where changes come from: a table of functions, so that a test or a benchmark slides in its own. A source decodes and calls the
- * handler, in stream order, on the source thread, which alone calls. It never confirms anything by itself. */
+/* Where changes come from: a table of functions, so that a test or a benchmark slides in its own. A
+ * source decodes and calls the handler, in stream order, on the source thread, which alone calls.
+ * It never confirms anything by itself. */
 #pragma once
 
 #include <stdatomic.h>
@@ -9,8 +10,9 @@
 #include "event/context.h"
 #include "event/reselected.h"
 
-/* What the pipeline does with the stream. Every function that answers may be called again with the same arguments
- * after it answered MR_FULL; positions tell what was done already, and a begin or commit that was full was not. */
+/* What the pipeline does with the stream. Every function that answers may be called again with the
+ * same arguments after it answered MR_FULL; positions tell what was done already, and a begin or
+ * commit that was full was not. */
 struct mr_source_handler {
     void *context;
     const bool *hold; /* true: hand over nothing more, `receive` answers MR_FULL; NULL: never */
@@ -33,35 +35,36 @@ struct mr_source;
 struct mr_source_ops {
     const char *name;
 
-    /* Connects, and waits until no other instance has the stream. Returns early with MR_AGAIN once `stop_fd`
-     * is readable. Safe to call again after `close`. NULL where nobody else could. */
+    /* Connects, and waits until no other instance has the stream. Returns early with MR_AGAIN once
+     * `stop_fd` is readable. Safe to call again after `close`. NULL where nobody else could. */
     mr_status (*claim)(struct mr_source *source, int stop_fd, struct mr_error *ret_error);
 
-    /* After `claim`: sets up or verifies publication and slot, verifies that the stream may go on where `stored`
-     * says (NULL: nothing is stored), and starts it at `start` (0: where the slot stands). After an error the
-     * claim is gone. */
+    /* After `claim`: sets up or verifies publication and slot, verifies that the stream may go on
+     * where `stored` says (NULL: nothing is stored), and starts it at `start` (0: where the slot
+     * stands). After an error the claim is gone. */
     mr_status (*open)(struct mr_source *source, const struct mr_checkpoint *stored, mr_lsn start,
                       int stop_fd, struct mr_identity *ret_identity, struct mr_error *ret_error);
 
-    /* From now on `options`, of the source's own kind and the caller's for as long, say what is streamed. Closed. NULL: that
-     * can't be changed. */
+    /* From now on `options`, of the source's own kind and the caller's for as long, say what is
+     * streamed. Closed. NULL: that can't be changed. */
     void (*change)(struct mr_source *source, const void *options);
 
-    /* Hands messages to the handler until none is there (MR_AGAIN), a fair share is done (MR_OK), the
-     * handler is full (MR_FULL; the same message comes again), or the stream ends (MR_END or error). */
+    /* Hands messages to the handler until none is there (MR_AGAIN), a fair share is done (MR_OK),
+     * the handler is full (MR_FULL; the same message comes again), or the stream ends (MR_END or
+     * error). */
     mr_status (*receive)(struct mr_source *source, const struct mr_source_handler *handler,
                          struct mr_error *ret_error);
 
-    /* Tells the server that all before `flushed` is safe, and asks for an answer if `ping`. Does not
-     * block. */
+    /* Tells the server that all before `flushed` is safe, and asks for an answer if `ping`. Does
+     * not block. */
     mr_status (*confirm)(struct mr_source *source, mr_lsn flushed, bool ping,
                          struct mr_error *ret_error);
 
     /* The descriptor that gets readable when there is something to receive. */
     int (*descriptor)(const struct mr_source *source);
 
-    /* Ends the stream. With a `deadline_ns` (monotonic) above 0 it first makes sure, up to that moment,
-     * that the server has taken the last confirm. */
+    /* Ends the stream. With a `deadline_ns` (monotonic) above 0 it first makes sure, up to that
+     * moment, that the server has taken the last confirm. */
     void (*close)(struct mr_source *source, int64_t deadline_ns);
 };
 

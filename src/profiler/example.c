@@ -1,5 +1,5 @@
-/* The profiler in a program that is not millrace: http://127.0.0.1:PORT/ answers with a flame graph of the next two seconds. README.md
- * beside this file says how it is built. */
+/* The profiler in a program that is not millrace: http://127.0.0.1:PORT/ answers with a flame graph
+ * of the next two seconds. README.md beside this file says how it is built. */
 #include <microhttpd.h>
 #include <stdlib.h>
 

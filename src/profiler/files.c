@@ -20,7 +20,8 @@ mr_status mr_file_write_whole(const char *folder, const char *name, const void *
             sizeof(temporary)) {
         return mr_fail(ret_error, MR_ERR_SYSTEM, "the folder's name \"%s\" is too long", folder);
     }
-    /* Where others may write to the folder, a link put there must not lead elsewhere; nor may others read. */
+    /* Where others may write to the folder, a link put there must not lead elsewhere; nor may
+     * others read. */
     unlink(temporary);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
     if (fd < 0) {

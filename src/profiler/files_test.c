@@ -27,7 +27,8 @@ static const char *files_test_path_of(const char *name)
     return path;
 }
 
-/* Takes the place of libc's. A quick attacker puts the link there again, between unlink and open. */
+/* Takes the place of libc's. A quick attacker puts the link there again, between unlink and
+ * open. */
 int unlink(const char *path)
 {
     int removed = unlinkat(AT_FDCWD, path, 0);

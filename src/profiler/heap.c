@@ -104,7 +104,8 @@ static bool parse_counts(const char *line, struct counts *ret)
                   &ret->all_bytes, ret->name) >= 5;
 }
 
-/* A small object is seen less often than a large one; this takes the bias out (jeprof does the same). */
+/* A small object is seen less often than a large one; this takes the bias out (jeprof does the
+ * same). */
 static double unbias(const struct dump *dump, uint64_t objects, uint64_t bytes)
 {
     if (objects == 0 || bytes == 0 || dump->rate <= 1) {

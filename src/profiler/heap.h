@@ -1,4 +1,5 @@
-/* Heap profiles from jemalloc's own sampling, which heap_conf.c allows at the start and these functions switch. Any thread. */
+/* Heap profiles from jemalloc's own sampling, which heap_conf.c allows at the start and these
+ * functions switch. Any thread. */
 #pragma once
 
 #include "profiler/profile.h"
@@ -10,7 +11,8 @@ mr_status mr_heap_available(struct mr_error *ret_error);
 bool mr_heap_is_active(void);
 mr_status mr_heap_set_active(bool active, struct mr_error *ret_error);
 
-/* Forgets all samples. `lg_sample` is the new mean distance of samples, 2 to that power in bytes; 0: as it is. */
+/* Forgets all samples. `lg_sample` is the new mean distance of samples, 2 to that power in bytes;
+ * 0: as it is. */
 mr_status mr_heap_reset(uint32_t lg_sample, struct mr_error *ret_error);
 
 /* What is allocated now and what was since sampling began, un-biased; the caller's. */

@@ -1,5 +1,5 @@
-/* libdw's view of this process: the program and its libraries, and stacks of samples, which it follows in their copy by the
- * objects' unwinding tables. */
+/* libdw's view of this process: the program and its libraries, and stacks of samples, which it
+ * follows in their copy by the objects' unwinding tables. */
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
 
@@ -10,8 +10,9 @@
 enum { REPORT_PAUSE_NS = 1000000000 };
 
 static Dwfl *dwfl;
-/* Says what machine this is. Of a module libdw would take that by a pointer, which dangles as soon as a later report
- * drops the module (dwfl_attach_state, libdwfl/dwfl_frame.c). NULL: it can't be read. Never closed. */
+/* Says what machine this is. Of a module libdw would take that by a pointer, which dangles as soon
+ * as a later report drops the module (dwfl_attach_state, libdwfl/dwfl_frame.c). NULL: it can't be
+ * read. Never closed. */
 static Elf *own_elf;
 static int64_t reported_ns;
 
@@ -19,8 +20,8 @@ static struct {
     uint64_t start, end;
 } vdso;
 
-/* The vDSO has no file; its image is in our memory. /proc/self/mem would be closed to us, since the process
- * can't be dumped. */
+/* The vDSO has no file; its image is in our memory. /proc/self/mem would be closed to us, since the
+ * process can't be dumped. */
 static int find_elf(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base,
                     char **ret_name, Elf **ret_elf)
 {
@@ -150,7 +151,8 @@ static bool find_objects(void)
     return dwfl != NULL;
 }
 
-/* Objects may be loaded at any time (SASL plug-ins): an address of none is a reason to look again, once a second. */
+/* Objects may be loaded at any time (SASL plug-ins): an address of none is a reason to look again,
+ * once a second. */
 Dwfl_Module *mr_objects_find(uint64_t address)
 {
     if (!find_objects()) {

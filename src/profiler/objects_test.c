@@ -30,7 +30,8 @@ __attribute__((noinline)) static void objects_test_look(uint64_t top)
                 len < COPIED_MAX ? len : COPIED_MAX);
 }
 
-/* Each depth has a frame, and its return address lies in the stack: what follows the calls keeps them calls. */
+/* Each depth has a frame, and its return address lies in the stack: what follows the calls keeps
+ * them calls. */
 __attribute__((noinline)) static void descend(int depth, uint64_t top)
 {
     seen.returns[depth] =

@@ -1,5 +1,5 @@
-/* A profile as pprof reads it: profile.proto of google/pprof by protobuf-c, in which names are numbers of the string table;
- * compressed by zlib. */
+/* A profile as pprof reads it: profile.proto of google/pprof by protobuf-c, in which names are
+ * numbers of the string table; compressed by zlib. */
 #include <inttypes.h>
 #include <zlib.h>
 
@@ -198,7 +198,8 @@ static char *add_comment(struct writer *writer)
     return file->string_table[file->n_string_table++] = MR_NEW_ARRAY(char, COMMENT_ROOM);
 }
 
-/* Last, when every text has its number. Comments are not kept with the shared texts: each is another one. */
+/* Last, when every text has its number. Comments are not kept with the shared texts: each is
+ * another one. */
 static void make_texts(struct writer *writer)
 {
     const struct mr_profile *profile = writer->profile;

@@ -66,8 +66,8 @@ static void run_workers(struct worker *workers, int count, uint32_t hz, struct m
 {
     start_profiler();
     assert_int_equal(mr_profiler_session_begin(hz), MR_OK);
-    usleep(
-        200000); /* timers of threads that begin later are armed at once; this is for the first round */
+    /* timers of threads that begin later are armed at once; this is for the first round */
+    usleep(200000);
     for (int i = 0; i < count; i++) {
         pthread_create(&workers[i].thread, NULL, prof_test_worker_main, &workers[i]);
     }
@@ -105,7 +105,8 @@ static uint8_t *prof_test_expand(const uint8_t *packed, size_t len, size_t *ret_
     return plain;
 }
 
-/* A message's fields one by one, by the rules of protobuf and nothing of the product's; false at its end. */
+/* A message's fields one by one, by the rules of protobuf and nothing of the product's; false at
+ * its end. */
 struct field {
     unsigned number;
     uint64_t value;
@@ -159,7 +160,8 @@ static void look_at_text(mr_slice text, struct looked_for *wanted, size_t count)
     }
 }
 
-/* Sanitizers make unwinding so slow that the profiler's thread falls behind, and deliver signals late. */
+/* Sanitizers make unwinding so slow that the profiler's thread falls behind, and deliver signals
+ * late. */
 #define SANITIZED (MR_ADDRESS_SANITIZER || MR_THREAD_SANITIZER)
 #define SLACK     (MR_ADDRESS_SANITIZER ? 0.2 : MR_THREAD_SANITIZER ? 0.6 : 0.05)
 
@@ -183,7 +185,8 @@ static void test_sampler_is_fair(void **state)
             fail_msg("thread %s got %.3f of what is due", workers[i].name, part);
         }
     }
-    /* A machine that leaves the profiler's thread waiting for a second costs samples; they are counted. */
+    /* A machine that leaves the profiler's thread waiting for a second costs samples; they are
+     * counted. */
     assert_true(profile.lost <= profile.samples / (SANITIZED ? 2 : 20));
     assert_true(SANITIZED || (double)profile.rooted >= 0.99 * (double)profile.samples);
     mr_profile_done(&profile);

@@ -136,7 +136,8 @@ static enum mr_stage stage_of_caller(const char *function)
     return stage == MR_STAGE_MALLOC ? MR_STAGE_NONE : stage;
 }
 
-/* What the profiler asked memory for, in whichever thread: reading DWARF takes more than millrace itself. */
+/* What the profiler asked memory for, in whichever thread: reading DWARF takes more than millrace
+ * itself. */
 static enum mr_stage profilers(const char *function)
 {
     return mr_is_among("mr_symbols_*|mr_profile*|mr_heap_*|mr_flame_*|mr_sampler_*",
@@ -169,7 +170,8 @@ static bool is_in(const struct mr_profile *profile, const struct mr_profile_entr
                                     : mr_profile_stage(profile, entry) == stage;
 }
 
-/* "function", "function [library.so]", or "[library.so]" (of a function without a name), as draw/ reads it. */
+/* "function", "function [library.so]", or "[library.so]" (of a function without a name), as draw/
+ * reads it. */
 static void write_name(const char *function, const char *object, char *to, size_t size)
 {
     bool is_program = strstr(object, ".so") == NULL && object[0] != '[';

@@ -1,7 +1,8 @@
 /* A profile in memory: stacks with labels and values, whatever they measure; and its written forms.
  *
- * A profile has one owner at a time. mr_profile_stage and mr_profile_filter want the symbols' lock (symbols.h), because names are
- * shared; mr_profile_pprof, _svg and _folded take it themselves. The caller frees what these three and mr_profile_gzip return. */
+ * A profile has one owner at a time. mr_profile_stage and mr_profile_filter want the symbols' lock
+ * (symbols.h), because names are shared; mr_profile_pprof, _svg and _folded take it themselves. The
+ * caller frees what these three and mr_profile_gzip return. */
 #pragma once
 
 #include "base/index.h"
@@ -45,7 +46,8 @@ struct mr_profile {
 void mr_profile_init(struct mr_profile *profile, enum mr_profile_kind kind);
 void mr_profile_done(struct mr_profile *profile);
 
-/* Adds the values to the entry with this stack, thread and table. What exceeds a million entries is counted as dropped. */
+/* Adds the values to the entry with this stack, thread and table. What exceeds a million entries is
+ * counted as dropped. */
 void mr_profile_add(struct mr_profile *profile, const uint32_t *locations,
                     const struct mr_profile_entry *added);
 
@@ -65,8 +67,9 @@ extern const struct mr_profile_values mr_profile_values[];
 enum mr_stage mr_profile_stage(const struct mr_profile *profile,
                                const struct mr_profile_entry *entry);
 
-/* Sets to 0 what has another thread (NULL: any) or another stage (MR_STAGE_NONE: any), and in a heap profile what the profiler
- * asked for, unless its stage is wanted. To MR_STAGE_MALLOC belongs what the allocator does, for whichever stage. */
+/* Sets to 0 what has another thread (NULL: any) or another stage (MR_STAGE_NONE: any), and in a
+ * heap profile what the profiler asked for, unless its stage is wanted. To MR_STAGE_MALLOC belongs
+ * what the allocator does, for whichever stage. */
 void mr_profile_filter(struct mr_profile *profile, const char *thread, enum mr_stage stage);
 
 /* What a flame graph has under the outermost frames. */
@@ -78,8 +81,8 @@ enum mr_profile_root {
 
 enum { MR_TABLE_TIMES_MAX = 64 };
 
-/* CPU time by table, of as many tables as there is room for; what the rest use goes to the last, "other", so that the
- * times add up. All zero: none. */
+/* CPU time by table, of as many tables as there is room for; what the rest use goes to the last,
+ * "other", so that the times add up. All zero: none. */
 struct mr_table_times {
     struct {
         char name[MR_SAMPLE_TABLE_MAX];

@@ -1,6 +1,6 @@
-/* The profiler of a running daemon: one thread that drains the sampler, follows stacks to their roots, and fills the profiles that
- * are being made. The sampler runs at the highest frequency that anyone asked for. One a process, for there is one SIGPROF. Any
- * thread, unless said otherwise. */
+/* The profiler of a running daemon: one thread that drains the sampler, follows stacks to their
+ * roots, and fills the profiles that are being made. The sampler runs at the highest frequency that
+ * anyone asked for. One a process, for there is one SIGPROF. Any thread, unless said otherwise. */
 #pragma once
 
 /* The door: all that others include. */
@@ -30,8 +30,8 @@ mr_status mr_profiler_start(const struct mr_profiler_options *options, struct mr
 /* Ends the thread; a running interval is written. Without a start: no effect. */
 void mr_profiler_stop(void);
 
-/* Begins to collect a CPU profile and waits until sampling runs. MR_FULL: somebody else does; one at a time.
- * MR_ERR_USAGE: the profiler does not run. */
+/* Begins to collect a CPU profile and waits until sampling runs. MR_FULL: somebody else does; one
+ * at a time. MR_ERR_USAGE: the profiler does not run. */
 mr_status mr_profiler_session_begin(uint32_t frequency_hz);
 
 /* Ends it. The profile is the caller's, who calls mr_profile_done. */

@@ -34,9 +34,10 @@ static inline void mr_registers_read(const ucontext_t *context, uint64_t *to)
 #endif
 }
 
-/* The bits in which pointer authentication keeps its signature of a return address (Arm's architecture manual,
- * "PACIASP"; kernel's documentation, arch/arm64/pointer-authentication.rst). They depend on how wide addresses are, so
- * the processor is asked: XPACLRI clears them in register 30. Without pointer authentication it does nothing. */
+/* The bits in which pointer authentication keeps its signature of a return address (Arm's
+ * architecture manual, "PACIASP"; kernel's documentation, arch/arm64/pointer-authentication.rst).
+ * They depend on how wide addresses are, so the processor is asked: XPACLRI clears them in register
+ * 30. Without pointer authentication it does nothing. */
 static inline uint64_t mr_signature_bits(void)
 {
 #if defined(__aarch64__)

@@ -18,7 +18,8 @@ enum {
     /* At 250 signals a second (the kernel's tick bounds them) and 2.5 KB each, most of a second. */
     RING_BYTES = 512 * 1024,
     SAMPLE_ALIGN = 16,
-    /* Frames above the registering call: the thread's entry and what the C library puts before it. */
+    /* Frames above the registering call: the thread's entry and what the C library puts before
+     * it. */
     TOP_MARGIN = 4096,
     HANDLER_BUCKETS = 128,
     HANDLER_BUCKET_NS = 250,
@@ -60,7 +61,8 @@ static void sampler_count(_Atomic uint64_t *counter, uint64_t by)
     atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
 
-/* Room for a sample and its stack in one piece, or NULL. `ret_end` is the tail that publishes it. */
+/* Room for a sample and its stack in one piece, or NULL. `ret_end` is the tail that publishes
+ * it. */
 static struct mr_sample *reserve(struct thread *thread, size_t size, uint64_t *ret_end)
 {
     uint64_t tail = atomic_load_explicit(&thread->tail, memory_order_relaxed);
@@ -331,7 +333,8 @@ static void drain_ring(struct thread *thread, mr_sample_fn fn, void *context)
     }
 }
 
-/* The next thread in the list after `thread` (NULL: the first). While draining none leaves the list. */
+/* The next thread in the list after `thread` (NULL: the first). While draining none leaves the
+ * list. */
 static struct thread *sampler_next_thread(struct thread *thread)
 {
     MR_HOLD(&lock);

@@ -1,5 +1,6 @@
-/* The sampler: a CPU timer a thread, whose signal handler copies registers and the used stack into the thread's ring. It takes no
- * lock, allocates nothing and calls no library; a full ring drops the sample and counts it. The thread that drains unwinds. */
+/* The sampler: a CPU timer a thread, whose signal handler copies registers and the used stack into
+ * the thread's ring. It takes no lock, allocates nothing and calls no library; a full ring drops
+ * the sample and counts it. The thread that drains unwinds. */
 #pragma once
 
 #include <sys/types.h>
@@ -31,19 +32,22 @@ struct mr_sample {
 
 typedef void (*mr_sample_fn)(void *context, const struct mr_sample *sample);
 
-/* Threads that begin from now on are known, by base/thread's hook; others are never interrupted, and their CPU time
- * shows as "[unsampled]". Not sampled, a thread costs a lock and a few hundred bytes. Before they start. */
+/* Threads that begin from now on are known, by base/thread's hook; others are never interrupted,
+ * and their CPU time shows as "[unsampled]". Not sampled, a thread costs a lock and a few hundred
+ * bytes. Before they start. */
 void mr_sampler_watch(void);
 
-/* Samples every registered thread, now and later, `hz` times (1…1000) a second of its CPU time; 0 stops.
- * Any thread. */
+/* Samples every registered thread, now and later, `hz` times (1…1000) a second of its CPU time; 0
+ * stops. Any thread. */
 void mr_sampler_set(uint32_t hz);
 
-/* Hands over what the rings hold and forgets threads that have ended. `renames`: reads the names of librdkafka's threads
- * again, which change when they learn their broker's number. One thread at a time. */
+/* Hands over what the rings hold and forgets threads that have ended. `renames`: reads the names of
+ * librdkafka's threads again, which change when they learn their broker's number. One thread at a
+ * time. */
 void mr_sampler_drain(mr_sample_fn fn, void *context, bool renames);
 
-/* CPU time that threads which never registered have used since the last call; the first answers for all before. */
+/* CPU time that threads which never registered have used since the last call; the first answers for
+ * all before. */
 uint64_t mr_sampler_unsampled(void);
 
 /* Since the start of the process, over all threads. */

@@ -147,8 +147,9 @@ static void add_frame(struct mr_location *location, struct mr_frame frame)
     location->frames[location->frame_count++] = frame;
 }
 
-/* The inlined functions around the address and the function that holds them, innermost first. The line of
- * each is where the one inside it is called. False: the debug information has no function there. */
+/* The inlined functions around the address and the function that holds them, innermost first. The
+ * line of each is where the one inside it is called. False: the debug information has no function
+ * there. */
 static bool add_dwarf_frames(struct mr_location *location, Dwfl_Module *module,
                              struct mr_frame place)
 {
@@ -187,8 +188,8 @@ static bool add_dwarf_frames(struct mr_location *location, Dwfl_Module *module,
     return location->frame_count > 0;
 }
 
-/* No debug information: the symbol table. A symbol without a size may be the neighbour's; a function without a name shows as its
- * object. */
+/* No debug information: the symbol table. A symbol without a size may be the neighbour's; a
+ * function without a name shows as its object. */
 static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, struct mr_frame place)
 {
     GElf_Off offset;
@@ -199,8 +200,9 @@ static void name_by_symbol(struct mr_location *location, Dwfl_Module *module, st
     add_frame(location, place);
 }
 
-/* Lines and inlined functions are those of the program. Of libraries the symbols do: their debug information, where it is
- * installed, is compressed, and libdw unpacks all of it for one address (libc6-dbg: 15 MiB). */
+/* Lines and inlined functions are those of the program. Of libraries the symbols do: their debug
+ * information, where it is installed, is compressed, and libdw unpacks all of it for one address
+ * (libc6-dbg: 15 MiB). */
 static bool has_own_lines(uint64_t address)
 {
     Dwfl_Module *program = mr_objects_find((uint64_t)(uintptr_t)mr_symbols_program);

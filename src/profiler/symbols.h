@@ -1,6 +1,6 @@
-/* Addresses of this process to stacks and names, by libdw. A location is an address that was seen, numbered from 1; it is named once,
- * later, because reading debug information takes a while. Everything lives until the process ends. All functions but
- * mr_symbols_lock want the lock. */
+/* Addresses of this process to stacks and names, by libdw. A location is an address that was seen,
+ * numbered from 1; it is named once, later, because reading debug information takes a while.
+ * Everything lives until the process ends. All functions but mr_symbols_lock want the lock. */
 #pragma once
 
 #include "base/base.h"
@@ -67,5 +67,6 @@ uint32_t mr_symbols_program(void);
 /* The file name of the object that holds the location, "librdkafka.so.1". */
 const char *mr_symbols_object(const struct mr_location *location);
 
-/* The object that holds the address (libdwfl's), or NULL. Finds the objects of this process at the first call. objects.c. */
+/* The object that holds the address (libdwfl's), or NULL. Finds the objects of this process at the
+ * first call. objects.c. */
 struct Dwfl_Module *mr_objects_find(uint64_t address);

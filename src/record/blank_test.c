@@ -77,7 +77,8 @@ static void test_names_stay_different(void **state)
     mr_blanker_done(&blanker);
 }
 
-/* What the protocol does not explain is data, too: bytes after a message, an unknown message, one that lies. */
+/* What the protocol does not explain is data, too: bytes after a message, an unknown message, one
+ * that lies. */
 static void test_the_unexplained_is_blanked(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* What real servers sent, through the model of the stream that fuzz_stream.c asserts: it must hold there, too. */
+/* What real servers sent, through the model of the stream that fuzz_stream.c asserts: it must hold
+ * there, too. */
 #include "../../fuzz/fuzz.h"
 
 #include "testing/recording.h"

@@ -1,7 +1,8 @@
-/* What real servers sent, through a whole pipeline with its threads: each change comes out once, in order, and nothing is
- * confirmed before it is delivered; also when the connection is lost once a position is confirmed, and the server is asked to
- * begin there, for which it was recorded what it answers. What must come out is what an independent decoder said (the .txt
- * beside each recording). */
+/* What real servers sent, through a whole pipeline with its threads: each change comes out once, in
+ * order, and nothing is confirmed before it is delivered; also when the connection is lost once a
+ * position is confirmed, and the server is asked to begin there, for which it was recorded what it
+ * answers. What must come out is what an independent decoder said (the .txt beside each
+ * recording). */
 #include <endian.h>
 #include <poll.h>
 #include <pthread.h>
@@ -326,8 +327,9 @@ static void perform(struct theatre *theatre)
     close(done_fd);
 }
 
-/* `restart`: what the server answered when it was asked to begin at a position; NULL: the connection holds. `beyond`: so many
- * transactions came after that position before the connection was lost; they come again. */
+/* `restart`: what the server answered when it was asked to begin at a position; NULL: the
+ * connection holds. `beyond`: so many transactions came after that position before the connection
+ * was lost; they come again. */
 static void pipeline_replay_test_check(const char *version, const char *restart, int beyond)
 {
     static const struct mr_source_ops source_ops = {.name = "recording",
@@ -381,7 +383,8 @@ static void check_restarts(int beyond)
 {
     for (int i = 0; i < MR_REPLAY_VERSIONS; i++) {
         for (int j = 0; j < MR_REPLAY_RESTARTS; j++) {
-            /* Where a commit record begins nothing ends in this stream, so it is never confirmed. */
+            /* Where a commit record begins nothing ends in this stream, so it is never
+             * confirmed. */
             if (strcmp(mr_replay_restarts[j], "from-commit-record") != 0) {
                 pipeline_replay_test_check(mr_replay_versions[i], mr_replay_restarts[j], beyond);
             }

@@ -171,9 +171,10 @@ static mr_status find_slot(struct recorder *recorder, struct mr_error *ret_error
                           recorder->slot);
 }
 
-/* Sent as written, and never as flushed: the server moves a slot by the flushed position alone, and takes 0 for none
- * (walsender.c, ProcessStandbyReplyMessage); a receiver without one is no synchronous standby either (syncrep.c,
- * SyncRepGetCandidateStandbys). With what is written the server can end its shutdown (walsender.c, WalSndDone). */
+/* Sent as written, and never as flushed: the server moves a slot by the flushed position alone, and
+ * takes 0 for none (walsender.c, ProcessStandbyReplyMessage); a receiver without one is no
+ * synchronous standby either (syncrep.c, SyncRepGetCandidateStandbys). With what is written the
+ * server can end its shutdown (walsender.c, WalSndDone). */
 static mr_status send_status(struct recorder *recorder, bool ping, struct mr_error *ret_error)
 {
     uint8_t sent[MR_PG_STATUS_LEN];

@@ -1,7 +1,8 @@
-/* `millrace record`: writes what the server sends on a replication slot, and what is sent to it, to a file.
+/* `millrace record`: writes what the server sends on a replication slot, and what is sent to it, to
+ * a file.
  *
- * It confirms nothing, so that the slot's real reader misses nothing, and makes nothing that outlives it: without a slot's
- * name it reads a temporary slot of its own. Main thread. */
+ * It confirms nothing, so that the slot's real reader misses nothing, and makes nothing that
+ * outlives it: without a slot's name it reads a temporary slot of its own. Main thread. */
 #pragma once
 
 #include "stream/pg_source.h"
@@ -19,8 +20,8 @@ struct mr_record_options {
 
 enum { MR_RECORD_MEGABYTES = 100 };
 
-/* Of the source's options the connection and the publication are used. Ends in order once `stop_fd` is readable. Prints to
- * `to` where it begins and how it ended. */
+/* Of the source's options the connection and the publication are used. Ends in order once `stop_fd`
+ * is readable. Prints to `to` where it begins and how it ended. */
 mr_status mr_record_stream(const struct mr_pg_source_options *source,
                            const struct mr_record_options *options, int stop_fd, FILE *to,
                            struct mr_error *ret_error);

@@ -1,6 +1,7 @@
-/* What real servers sent, through the decoder, against what somebody else says of the same bytes: the expectations beside the
- * recordings are written by tests/recordings/recording.py, which knows PostgreSQL's manual and nothing of millrace, and were
- * compared with test_decoding's output when they were made. */
+/* What real servers sent, through the decoder, against what somebody else says of the same bytes:
+ * the expectations beside the recordings are written by tests/recordings/recording.py, which knows
+ * PostgreSQL's manual and nothing of millrace, and were compared with test_decoding's output when
+ * they were made. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,7 +230,8 @@ static void recordings_test_on_keepalive(void *context, mr_lsn server_end, bool 
     struct witness *witness = context;
     assert_true(server_end >= witness->last_keepalive);
     witness->last_keepalive = server_end;
-    /* All that ends at or before its position was sent before it; inside a transaction it says nothing of that one. */
+    /* All that ends at or before its position was sent before it; inside a transaction it says
+     * nothing of that one. */
     assert_true(server_end >= witness->last_end);
     if (!witness->in_transaction && witness->last_end < server_end) {
         witness->last_end = server_end;
@@ -348,8 +350,9 @@ static char *rows_of(const char *text)
     return rows.data;
 }
 
-/* The stream up to the moment when `start` could be confirmed, then what the server sent when it was asked to begin there: the
- * same as if nothing had happened, without a gap and without a repetition. */
+/* The stream up to the moment when `start` could be confirmed, then what the server sent when it
+ * was asked to begin there: the same as if nothing had happened, without a gap and without a
+ * repetition. */
 static void check_restart(const char *version, const char *name)
 {
     struct mr_replay wide, again;
@@ -413,7 +416,8 @@ static bool next_blanked(const struct mr_replay *was, size_t *at, struct mr_repl
     return found;
 }
 
-/* The structure of a text: lines, positions, tuple kinds, lengths; not what stands between quotes. */
+/* The structure of a text: lines, positions, tuple kinds, lengths; not what stands between
+ * quotes. */
 static char *structure_of(const char *text)
 {
     struct mr_text structure = {0};

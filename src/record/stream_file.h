@@ -1,5 +1,6 @@
-/* A recording of a replication stream: a file of frames, in the order in which they were received and sent. Its form is in
- * docs/dev/recordings.md; a version that can't be read by what is there today gets another magic. One thread. */
+/* A recording of a replication stream: a file of frames, in the order in which they were received
+ * and sent. Its form is in docs/dev/recordings.md; a version that can't be read by what is there
+ * today gets another magic. One thread. */
 #pragma once
 
 #include "base/base.h"
@@ -27,7 +28,8 @@ struct mr_stream_frame {
     mr_slice bytes;
 };
 
-/* The check sum of docs/dev/recordings.md: CRC-32 as in zlib and Ethernet, going on from `crc` (0: the beginning). */
+/* The check sum of docs/dev/recordings.md: CRC-32 as in zlib and Ethernet, going on from `crc` (0:
+ * the beginning). */
 uint32_t mr_stream_crc(uint32_t crc, mr_slice bytes);
 
 /* Writes the magic / one frame. MR_ERR_SYSTEM: the file did not take it; errno says why. */

@@ -123,8 +123,9 @@ static void read_answer(const struct answer *answer, bool takes_schema, struct o
                                      : "");
 }
 
-/* A redirect is not followed: the request, and the password with it, would go to the host that it names. The message has the
- * Location header, because CURLINFO_REDIRECT_URL contains the password. */
+/* A redirect is not followed: the request, and the password with it, would go to the host that it
+ * names. The message has the Location header, because CURLINFO_REDIRECT_URL contains the
+ * password. */
 static void tell_redirect(CURL *curl, struct outcome *outcome)
 {
     struct curl_header *to = NULL;

@@ -1,7 +1,7 @@
-/* A client of a schema registry with Confluent's API (its documentation, "Schema Registry API Reference"), on a thread of its own:
- * it registers what mr_schemas has without an id, one after the other. A registry that is away is asked again, with pauses
- * that grow to `backoff_max_ms`; the stream waits before the sink meanwhile.
- */
+/* A client of a schema registry with Confluent's API (its documentation, "Schema Registry API
+ * Reference"), on a thread of its own: it registers what mr_schemas has without an id, one after
+ * the other. A registry that is away is asked again, with pauses that grow to `backoff_max_ms`; the
+ * stream waits before the sink meanwhile. */
 #pragma once
 
 #include "base/finding.h"
@@ -36,7 +36,8 @@ void mr_registry_free(struct mr_registry *registry);
 void mr_registry_check(const struct mr_registry_options *options, mr_finding_fn report,
                        void *context);
 
-/* The text of the schema with that number, which the caller frees. Waits; asks each address once. MR_ERR_AUTH: the login is refused;
- * MR_ERR_PROTOCOL: there is no such schema; MR_ERR_TRANSIENT: none answers. */
+/* The text of the schema with that number, which the caller frees. Waits; asks each address once.
+ * MR_ERR_AUTH: the login is refused; MR_ERR_PROTOCOL: there is no such schema; MR_ERR_TRANSIENT:
+ * none answers. */
 mr_status mr_registry_schema(const struct mr_registry_options *options, uint32_t id,
                              char **ret_text, struct mr_error *ret_error);

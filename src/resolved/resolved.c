@@ -10,8 +10,8 @@
 
 enum {
     SLICE = 256, /* markers between two transactions, */
-    NEW_TOPICS =
-        16, /* and how many of them to topics that the sink has to look up first, one after the other */
+    /* and how many of them to topics that the sink has to look up first, one after the other */
+    NEW_TOPICS = 16,
     MARKER_BYTES = 256,
 };
 /* A place for the rest of a round, or the end of a transaction, is looked for so often. */
@@ -133,7 +133,8 @@ static void expect_topics(struct mr_resolved *resolved)
     free_names(names, name_count);
 }
 
-/* To how many of a topic's partitions markers go. One that the sink has not sent to yet has one, at least. */
+/* To how many of a topic's partitions markers go. One that the sink has not sent to yet has one, at
+ * least. */
 static int32_t markers_of(const struct mr_resolved *resolved, const struct mr_topic *topic)
 {
     int32_t partitions = atomic_load(&topic->partitions);

@@ -84,7 +84,8 @@ static void test_says_it_again_in_the_next_session(void **state)
     assert_int_equal(atomic_load(&stage->sessions), 2);
 }
 
-/* A table without rows has a marker, in each of its topics; a topic that is nothing of ours has none. */
+/* A table without rows has a marker, in each of its topics; a topic that is nothing of ours has
+ * none. */
 static void test_topics_of_tables_are_expected(void **state)
 {
     struct mr_stage *stage = *state;

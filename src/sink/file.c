@@ -1,8 +1,8 @@
 /* JSON lines on standard output or in a file: `{"topic":…,"key":…,"value":…}`.
  *
- * JSON is written as it is, text as a string, other bytes in base64. A batch is
- * done once its lines are with the kernel (or on disk, with `sync`). Writing waits for a slow reader; the
- * pool fills up meanwhile. */
+ * JSON is written as it is, text as a string, other bytes in base64. A batch is done once its lines
+ * are with the kernel (or on disk, with `sync`). Writing waits for a slow reader; the pool fills up
+ * meanwhile. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -35,8 +35,8 @@ static bool is_stdout(const struct file_sink *file)
     return file->options.path == NULL || strcmp(file->options.path, "-") == 0;
 }
 
-/* A line of ours without its end is of no batch that counts as written, and comes again: it is cut off. One that is
- * somebody else's is left. */
+/* A line of ours without its end is of no batch that counts as written, and comes again: it is cut
+ * off. One that is somebody else's is left. */
 static mr_status mend_end(struct file_sink *file, off_t size, struct mr_error *ret_error)
 {
     static const char begin[] = "{\"topic\":";
@@ -115,8 +115,9 @@ static mr_status wait_for_reader(const struct file_sink *file)
     return fds[0].revents != 0 ? MR_OK : MR_AGAIN;
 }
 
-/* A pipe takes PIPE_BUF bytes without waiting once it is writable. More at a time could wait for ever for a
- * reader that stands still, and a non-blocking standard output would be so for others too. */
+/* A pipe takes PIPE_BUF bytes without waiting once it is writable. More at a time could wait for
+ * ever for a reader that stands still, and a non-blocking standard output would be so for others
+ * too. */
 static mr_status file_flush(struct file_sink *file, struct mr_error *ret_error)
 {
     size_t written = 0;

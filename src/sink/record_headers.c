@@ -34,7 +34,8 @@ static void format_transaction(const struct mr_record *record, struct mr_record_
     headers->position[16] = '-';
     headers->position[27] = '-';
     headers->xid_len = format_decimal(headers->xid, record->xid);
-    /* Commit times before 1970 don't occur; clocks that far off are clamped rather than written signed. */
+    /* Commit times before 1970 don't occur; clocks that far off are clamped rather than written
+     * signed. */
     uint64_t time_us = record->commit_time_us < 0 ? 0 : (uint64_t)record->commit_time_us;
     headers->commit_time_len = format_decimal(headers->commit_time, time_us);
 }

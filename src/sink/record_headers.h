@@ -1,8 +1,8 @@
 /* The headers of a record, as text: position, transaction and commit time.
  *
- * `mr-pos` is "<commit LSN, 16 hex digits>-<ordinal, 10 hex digits>-<part, 1 digit>": of fixed width, so
- * that positions compare as bytes, and strictly increasing within a partition. One thread an object.
- */
+ * `mr-pos` is "<commit LSN, 16 hex digits>-<ordinal, 10 hex digits>-<part, 1 digit>": of fixed
+ * width, so that positions compare as bytes, and strictly increasing within a partition. One thread
+ * an object. */
 #pragma once
 
 #include "event/batch.h"

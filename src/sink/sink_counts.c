@@ -140,8 +140,8 @@ static void read_errors(const struct mr_sink_counts *counts, struct mr_sink_view
 
 void mr_sink_counts_read(const struct mr_sink_counts *counts, struct mr_sink_view *ret_view)
 {
-    /* Acknowledgements first: a record that sets out meanwhile makes a difference that is true a moment later,
-     * one that comes home none. */
+    /* Acknowledgements first: a record that sets out meanwhile makes a difference that is true a
+     * moment later, one that comes home none. */
     ret_view->records_acked = atomic_load(&counts->records_acked);
     ret_view->bytes_acked = atomic_load(&counts->bytes_acked);
     ret_view->records_in_flight = atomic_load(&counts->records_sent) - ret_view->records_acked;

@@ -1,8 +1,8 @@
 /* What a sink counts: records in flight, in all and by partition, and errors by code.
  *
- * The sink thread writes, one record at a time and without a lock; any thread reads. Totals are exact at all
- * times; a record whose partition was not known when it was handed over counts for partition -1.
- */
+ * The sink thread writes, one record at a time and without a lock; any thread reads. Totals are
+ * exact at all times; a record whose partition was not known when it was handed over counts for
+ * partition -1. */
 #pragma once
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
-/* One CopyData payload of the replication stream: data for the decoder, or a keepalive. Apart from the connection, so that a test or
- * a fuzzer plays payloads without a server. Source thread. */
+/* One CopyData payload of the replication stream: data for the decoder, or a keepalive. Apart from
+ * the connection, so that a test or a fuzzer plays payloads without a server. Source thread. */
 #pragma once
 
 #include "stream/pgoutput.h"

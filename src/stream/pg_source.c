@@ -16,7 +16,8 @@
 /* After so many messages the caller gets its turn: feedback, clock, a stop. */
 enum { RECEIVE_SHARE = 256 };
 
-/* A server that shuts down sends all its WAL first. So long it may do that; what is left is safe with it. */
+/* A server that shuts down sends all its WAL first. So long it may do that; what is left is safe
+ * with it. */
 #define SHUTDOWN_GRACE_NS (INT64_C(2) * 1000000000)
 
 #define ASKED_KEPT_NS (INT64_C(5) * 1000000000)
@@ -56,7 +57,8 @@ static struct pg_source *pg_source_of(const struct mr_source *source)
     return (struct pg_source *)(uintptr_t)source;
 }
 
-/* Tables that are gone since this process has looked at them have left; they are not written wrong. */
+/* Tables that are gone since this process has looked at them have left; they are not written
+ * wrong. */
 static struct mr_pg_stream_state pg_source_state_of(const struct pg_source *source,
                                                     const struct mr_checkpoint *stored)
 {
@@ -173,8 +175,8 @@ static void count_received(struct pg_source *source)
     }
 }
 
-/* The server could not send a change, and its transaction has not begun here. It is looked for once, while this connection keeps
- * the claim. */
+/* The server could not send a change, and its transaction has not begun here. It is looked for
+ * once, while this connection keeps the claim. */
 static mr_status find_unsent(struct pg_source *source, struct mr_error *ret_error)
 {
     mr_lsn change = mr_pg_failed_change(source->conn);
@@ -216,8 +218,8 @@ static void end_asking(struct pg_source *source)
     source->asked_ns = 0;
 }
 
-/* Questions while the stream runs have a connection of their own. A stop is heard, unless it came before: then what is partly
- * out is read to its end. */
+/* Questions while the stream runs have a connection of their own. A stop is heard, unless it came
+ * before: then what is partly out is read to its end. */
 static mr_status begin_asking(struct pg_source *source, struct mr_error *ret_error)
 {
     struct pollfd stop = {.fd = source->stop_fd, .events = POLLIN};
@@ -233,8 +235,9 @@ static mr_status begin_asking(struct pg_source *source, struct mr_error *ret_err
     return MR_OK;
 }
 
-/* The message at hand needs an answer first, and comes again. One look a turn: in between the caller confirms, and sees a stop. An
- * answer takes a millisecond or two, and only descriptions of tables need one; so there is no thread for it. */
+/* The message at hand needs an answer first, and comes again. One look a turn: in between the
+ * caller confirms, and sees a stop. An answer takes a millisecond or two, and only descriptions of
+ * tables need one; so there is no thread for it. */
 static mr_status answer_question(struct pg_source *source, struct mr_error *ret_error)
 {
     mr_status status = begin_asking(source, ret_error);
@@ -261,8 +264,9 @@ static mr_status pg_source_take_message(struct pg_source *source, struct mr_erro
     return MR_OK;
 }
 
-/* The next message is the first of those that are held, if that may go, or one that comes and passes; one that does not is held.
- * MR_AGAIN, too, when all that may be held is, and the first waits for an answer. */
+/* The next message is the first of those that are held, if that may go, or one that comes and
+ * passes; one that does not is held. MR_AGAIN, too, when all that may be held is, and the first
+ * waits for an answer. */
 static mr_status take_in_order(struct pg_source *source, struct mr_error *ret_error)
 {
     source->is_held = mr_reselect_next(source->reselect, &source->message);

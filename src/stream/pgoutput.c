@@ -11,7 +11,8 @@ enum {
     COLUMN_IN_IDENTITY = 1,
     TRUNCATE_OPTIONS = 1 | 2,
     MESSAGE_TRANSACTIONAL = 1,
-    /* Three times this is what a table takes without its columns: flow/memory.c counts three bytes for one of a description. */
+    /* Three times this is what a table takes without its columns: flow/memory.c counts three bytes
+     * for one of a description. */
     PLAN_BYTES = 256,
 };
 
@@ -33,7 +34,8 @@ struct type_names {
 struct mr_pgoutput {
     struct type_names type_names;
     struct mr_relation_cache relations;
-    /* Of the Relation messages that came last, with no other since: that one, and the one before it. 0: none. */
+    /* Of the Relation messages that came last, with no other since: that one, and the one before
+     * it. 0: none. */
     uint32_t announced, announced_before;
     mr_pgoutput_describe_fn describe; /* NULL: by the flags alone */
     void *describe_context;
@@ -144,7 +146,8 @@ mr_lsn mr_pgoutput_last_commit(const struct mr_pgoutput *decoder)
     return decoder->last_commit_lsn;
 }
 
-/* The server announces a table right before it makes a row of it ready (pgoutput.c, pgoutput_change). */
+/* The server announces a table right before it makes a row of it ready (pgoutput.c,
+ * pgoutput_change). */
 struct mr_failed_place mr_pgoutput_place(const struct mr_pgoutput *decoder)
 {
     const struct mr_relation *announced =
@@ -182,7 +185,8 @@ __attribute__((cold)) MR_PRINTF(2, 3) static mr_status
                    name == NULL ? "unknown" : name, MR_LSN_ARGS(decoding->lsn), what);
 }
 
-/* Checks a field as it is read. The first that is wrong stops the reader, as a message's end does. */
+/* Checks a field as it is read. The first that is wrong stops the reader, as a message's end
+ * does. */
 static void require(struct decoding *decoding, bool condition, const char *what)
 {
     if (!condition && !decoding->reader.failed) {
@@ -226,9 +230,10 @@ static const char *read_name(struct decoding *decoding)
     return text.len == 0 ? "" : (const char *)text.data;
 }
 
-/* Microseconds since 1970, kept within what events can tell in nanoseconds since 1970: the years 1678 to 2262. A commit
- * time is the clock's, unless pg_replication_origin_xact_setup set it, which takes any timestamp and the infinities
- * (the ends of int64, DT_NOBEGIN and DT_NOEND of utils/timestamp.h). */
+/* Microseconds since 1970, kept within what events can tell in nanoseconds since 1970: the years
+ * 1678 to 2262. A commit time is the clock's, unless pg_replication_origin_xact_setup set it, which
+ * takes any timestamp and the infinities (the ends of int64, DT_NOBEGIN and DT_NOEND of
+ * utils/timestamp.h). */
 static int64_t commit_time_of(int64_t since_2000_us, mr_lsn commit_lsn)
 {
     const int64_t most = MR_EVENT_TIME_US_MAX;
@@ -284,9 +289,9 @@ __attribute__((cold, noinline)) static void delist(struct decoding *decoding, mr
     }
 }
 
-/* Begin: Byte1('B') Int64(commit LSN) Int64(commit time, µs since 2000) Int32(xid)
- * Transactions come whole, in the order of their commit records (reorderbuffer.c, ReorderBufferCommit), whose beginnings
- * are the commit LSNs (decode.c, DecodeCommit: buf->origptr). */
+/* Begin: Byte1('B') Int64(commit LSN) Int64(commit time, µs since 2000) Int32(xid) Transactions
+ * come whole, in the order of their commit records (reorderbuffer.c, ReorderBufferCommit), whose
+ * beginnings are the commit LSNs (decode.c, DecodeCommit: buf->origptr). */
 static mr_status decode_begin(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
@@ -346,7 +351,8 @@ static mr_status decode_commit(struct decoding *decoding)
     return MR_OK;
 }
 
-/* Origin: Byte1('O') Int64(commit LSN on the origin) String(name); right after Begin (pgoutput.c, send_repl_origin) */
+/* Origin: Byte1('O') Int64(commit LSN on the origin) String(name); right after Begin (pgoutput.c,
+ * send_repl_origin) */
 static mr_status decode_origin(struct decoding *decoding)
 {
     struct mr_pgoutput *decoder = decoding->decoder;
@@ -553,11 +559,12 @@ static void log_narrowed(const struct mr_relation *root, const struct mr_relatio
         MR_LOG_STR("table", root->table));
 }
 
-/* A row right after Relation messages. With publish_via_partition_root the root's comes, then the partition's, then the row, which
- * names the root (pgoutput.c, maybe_send_schema). Of an old row the partition's identity decides what is in the WAL
- * (ExtractReplicaIdentity, heapam.c), and the root's whether the message calls it whole (logicalrep_write_update and -_delete,
- * proto.c): columns that are not there come as nulls, and an update has no old row where the partition's identity stays as it
- * was. Later rows don't say which partition they are of. */
+/* A row right after Relation messages. With publish_via_partition_root the root's comes, then the
+ * partition's, then the row, which names the root (pgoutput.c, maybe_send_schema). Of an old row
+ * the partition's identity decides what is in the WAL (ExtractReplicaIdentity, heapam.c), and the
+ * root's whether the message calls it whole (logicalrep_write_update and -_delete, proto.c):
+ * columns that are not there come as nulls, and an update has no old row where the partition's
+ * identity stays as it was. Later rows don't say which partition they are of. */
 __attribute__((cold, noinline)) static void follow_partition(struct decoding *decoding,
                                                              uint32_t oid)
 {
@@ -583,8 +590,9 @@ __attribute__((cold, noinline)) static void follow_partition(struct decoding *de
     replace_relation(decoding, mr_relation_new(&cache->layouts, &view));
 }
 
-/* Type: Byte1('Y') Int32(OID) String(schema, empty for pg_catalog) String(name). Those of a relation come right before it
- * (pgoutput.c, send_relation_and_attrs); of a domain it is the name of what that is over (proto.c, logicalrep_write_typ). */
+/* Type: Byte1('Y') Int32(OID) String(schema, empty for pg_catalog) String(name). Those of a
+ * relation come right before it (pgoutput.c, send_relation_and_attrs); of a domain it is the name
+ * of what that is over (proto.c, logicalrep_write_typ). */
 static mr_status decode_type(struct decoding *decoding)
 {
     uint32_t oid = mr_reader_u32(&decoding->reader);
@@ -595,11 +603,12 @@ static mr_status decode_type(struct decoding *decoding)
     return MR_OK;
 }
 
-/* TupleData: Int16(columns), each Byte1('n' | 'u' | 't' | 'b'), the last two with Int32(length) Bytes
+/* TupleData: Int16(columns), each Byte1('n' | 'u' | 't' | 'b'), the last two with Int32(length)
+ * Bytes
  *
- * The server counts the same columns here and in Relation (logicalrep_write_tuple, -_write_attrs), so the
- * counts are equal. The reader is copied so that it lives in registers, away from the stores to `values`:
- * 395 instead of 490 instructions for an Insert of seven columns. */
+ * The server counts the same columns here and in Relation (logicalrep_write_tuple, -_write_attrs),
+ * so the counts are equal. The reader is copied so that it lives in registers, away from the stores
+ * to `values`: 395 instead of 490 instructions for an Insert of seven columns. */
 static void read_tuple(struct decoding *decoding, uint32_t column_count, struct mr_datum *values)
 {
     struct mr_reader reader = decoding->reader;
@@ -642,8 +651,9 @@ static mr_status read_row_relation(struct decoding *decoding,
     return MR_OK;
 }
 
-/* Whole only where the relation at hand says FULL, too: an ALTER TABLE of the root alone has its rows called otherwise, and does not
- * have it announced again (rel_sync_cache_relation_cb, pgoutput.c: by OID, and rows go by the partition's entry). */
+/* Whole only where the relation at hand says FULL, too: an ALTER TABLE of the root alone has its
+ * rows called otherwise, and does not have it announced again (rel_sync_cache_relation_cb,
+ * pgoutput.c: by OID, and rows go by the partition's entry). */
 static struct mr_tuple old_row(const struct mr_relation *relation, uint8_t kind,
                                const struct mr_datum *values)
 {
@@ -741,8 +751,8 @@ static mr_status expect_announced(const struct decoding *decoding, mr_slice oids
     return MR_OK;
 }
 
-/* One change a relation. The ordinal moves when all are taken, so that after MR_FULL in the middle the
- * first ones come again at the positions they had. */
+/* One change a relation. The ordinal moves when all are taken, so that after MR_FULL in the middle
+ * the first ones come again at the positions they had. */
 static mr_status hand_over_truncate(struct decoding *decoding, mr_slice oids)
 {
     const struct mr_source_handler *handler = decoding->handler;
@@ -781,9 +791,10 @@ static void count_context(const struct mr_pgoutput *decoder, enum mr_context_out
     }
 }
 
-/* Takes its place among the transaction's changes, unless messages have none: then rows have the places that they have where the
- * server does not send any, so a stream can go on in a transaction whichever it was before. A context is heard again with the
- * rest of its transaction, however much of that was delivered. */
+/* Takes its place among the transaction's changes, unless messages have none: then rows have the
+ * places that they have where the server does not send any, so a stream can go on in a transaction
+ * whichever it was before. A context is heard again with the rest of its transaction, however much
+ * of that was delivered. */
 static mr_status hand_over_in_transaction(struct decoding *decoding,
                                           struct mr_message_event *message)
 {
@@ -809,10 +820,11 @@ static mr_status hand_over_in_transaction(struct decoding *decoding,
 }
 
 /* The server sends such a message when it comes upon its record (ReorderBufferQueueMessage), and a
- * transaction as a whole when it comes upon the commit record; hence it stands between transactions, never
- * inside one. Its LSN is where its record ends (decode.c, logicalmsg_decode: buf->endptr), a transaction's where
- * the commit record begins (DecodeCommit: buf->origptr). So it is after the commit LSN before it, and the
- * next one may be equal to it; ordinal 0 stands before that transaction's changes. */
+ * transaction as a whole when it comes upon the commit record; hence it stands between
+ * transactions, never inside one. Its LSN is where its record ends (decode.c, logicalmsg_decode:
+ * buf->endptr), a transaction's where the commit record begins (DecodeCommit: buf->origptr). So it
+ * is after the commit LSN before it, and the next one may be equal to it; ordinal 0 stands before
+ * that transaction's changes. */
 static mr_status hand_over_alone(struct decoding *decoding, struct mr_message_event *message)
 {
     struct mr_pgoutput *decoder = decoding->decoder;

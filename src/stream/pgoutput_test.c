@@ -759,7 +759,8 @@ static void test_decode_relation_bytes_limit(void **state)
     assert_int_equal(seen->relation_ends - ends, 1000);
 }
 
-/* Equal columns are one object, until the last table that has them is another; what differs in anything is not. */
+/* Equal columns are one object, until the last table that has them is another; what differs in
+ * anything is not. */
 static void test_decode_relation_shares_columns(void **state)
 {
     struct seen *seen = *state;
@@ -959,8 +960,8 @@ static void test_decode_old_row_of_a_partition(void **state)
     assert_int_equal(seen->change.relation->identity, MR_IDENTITY_FULL);
 }
 
-/* A root that is not FULL, and a partition whose identity is another column: what the root flags is not in old rows. One without
- * an identity has none of these. */
+/* A root that is not FULL, and a partition whose identity is another column: what the root flags is
+ * not in old rows. One without an identity has none of these. */
 static void test_decode_partition_with_another_identity(void **state)
 {
     struct seen *seen = *state;
@@ -1249,7 +1250,8 @@ static void assert_row(struct seen *seen, const char *user, uint64_t ordinal)
     }
 }
 
-/* The last context before a row is its own, of its transaction alone; what is dropped changes nothing. */
+/* The last context before a row is its own, of its transaction alone; what is dropped changes
+ * nothing. */
 static void test_decode_context(void **state)
 {
     struct seen *seen = *state;
@@ -1288,7 +1290,8 @@ static void test_decode_context(void **state)
     assert_false(seen->transaction.headers.len > 0);
 }
 
-/* Outside a transaction it belongs to no rows. Where such messages have no places, they still tell how far the server is. */
+/* Outside a transaction it belongs to no rows. Where such messages have no places, they still tell
+ * how far the server is. */
 static void test_decode_context_alone(void **state)
 {
     struct seen *seen = *state;

@@ -1,17 +1,22 @@
-/* Where a server goes on with a stream that was delivered up to some place: is it still the stream that was delivered?
+/* Where a server goes on with a stream that was delivered up to some place: is it still the stream
+ * that was delivered?
  *
- * A volume that was put back without a recovery has the cluster's identifier, its timeline and its slots, at an earlier moment. Once
- * it has been written to past the place at which the stream is to go on, nothing else tells it from the server that it was. So
- * where the slot stands before that place, the stream begins earlier: at the last transaction with rows that was delivered, which the
- * stored position names (struct mr_commit), or where the slot stands, if that is later. Up to the place just that transaction
- * may come again, and nothing else with rows; it is not handed on. A slot that stands at the place needs no comparison: our
- * confirmation has brought it there, in this history (or somebody has made it by hand: docs/upgrading-postgresql.md).
+ * A volume that was put back without a recovery has the cluster's identifier, its timeline and its
+ * slots, at an earlier moment. Once it has been written to past the place at which the stream is to
+ * go on, nothing else tells it from the server that it was. So where the slot stands before that
+ * place, the stream begins earlier: at the last transaction with rows that was delivered, which the
+ * stored position names (struct mr_commit), or where the slot stands, if that is later. Up to the
+ * place just that transaction may come again, and nothing else with rows; it is not handed on. A
+ * slot that stands at the place needs no comparison: our confirmation has brought it there, in this
+ * history (or somebody has made it by hand: docs/upgrading-postgresql.md).
  *
- * Of a transaction that was delivered in part (exactly once), what lies before it may not have rows either.
+ * Of a transaction that was delivered in part (exactly once), what lies before it may not have rows
+ * either.
  *
- * What was sent is sent again in the same order and form: the server reads its log and the catalog as it was then (PostgreSQL documentation,
- * "Logical Decoding Concepts"; SnapBuildXactNeedsSkip in snapbuild.c: a transaction comes if its commit record does not begin
- * before the start). Another publication has other transactions: then nothing is compared.
+ * What was sent is sent again in the same order and form: the server reads its log and the catalog
+ * as it was then (PostgreSQL documentation, "Logical Decoding Concepts"; SnapBuildXactNeedsSkip in
+ * snapbuild.c: a transaction comes if its commit record does not begin before the start). Another
+ * publication has other transactions: then nothing is compared.
  *
  * The source's thread; the source owns it. */
 #pragma once
@@ -37,12 +42,14 @@ struct mr_rejoin {
     const struct mr_source_handler *next; /* gets all that comes after that */
 };
 
-/* Whether the stream that would go on at `stored` (NULL: none) was seen to be another one at this slot. */
+/* Whether the stream that would go on at `stored` (NULL: none) was seen to be another one at this
+ * slot. */
 bool mr_rejoin_refuses(const struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
                        const struct mr_server_position *server);
 
-/* A stream is to go on at `start`, which is not refused; `stored` may be NULL. `is_first`: this process has handed on nothing, so
- * stored->position is what an earlier one has delivered. The result is where it is to begin. */
+/* A stream is to go on at `start`, which is not refused; `stored` may be NULL. `is_first`: this
+ * process has handed on nothing, so stored->position is what an earlier one has delivered. The
+ * result is where it is to begin. */
 mr_lsn mr_rejoin_begin(struct mr_rejoin *rejoin, const struct mr_checkpoint *stored,
                        const struct mr_server_position *server, mr_lsn start, bool is_first);
 
@@ -50,12 +57,13 @@ mr_lsn mr_rejoin_begin(struct mr_rejoin *rejoin, const struct mr_checkpoint *sto
 const struct mr_source_handler *mr_rejoin_handler(struct mr_rejoin *rejoin,
                                                   const struct mr_source_handler *handler);
 
-/* What came with that handler. MR_ERR_TRANSIENT: it is another stream. That is no MR_ERR_HISTORY before the stream is to begin again
- * (mr_rejoin_refuses), where a copy may mend it. */
+/* What came with that handler. MR_ERR_TRANSIENT: it is another stream. That is no MR_ERR_HISTORY
+ * before the stream is to begin again (mr_rejoin_refuses), where a copy may mend it. */
 mr_status mr_rejoin_look(const struct mr_rejoin *rejoin, struct mr_error *ret_error);
 
-/* A change can't be read (MR_ERR_POISON). True: it was delivered before, and need not be: key and settings may be others by now. What follows
- * its transaction is compared with the next connection. */
+/* A change can't be read (MR_ERR_POISON). True: it was delivered before, and need not be: key and
+ * settings may be others by now. What follows its transaction is compared with the next
+ * connection. */
 bool mr_rejoin_passes(struct mr_rejoin *rejoin);
 
 /* What may be confirmed now, where `flushed` is delivered. */

@@ -1,4 +1,5 @@
-/* What a server sends again before a stream goes on at 1000, of which the transaction that commits at 800 was delivered last. */
+/* What a server sends again before a stream goes on at 1000, of which the transaction that commits
+ * at 800 was delivered last. */
 #include "stream/rejoin.h"
 
 #include <string.h>

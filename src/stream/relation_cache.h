@@ -1,5 +1,6 @@
-/* The decoder's relations by OID: the version that the stream announced last. One that is announced again costs no memory: it is
- * compared while it is still slices of its message. Tables of equal columns share these. */
+/* The decoder's relations by OID: the version that the stream announced last. One that is announced
+ * again costs no memory: it is compared while it is still slices of its message. Tables of equal
+ * columns share these. */
 #pragma once
 
 #include "base/index.h"
@@ -21,7 +22,8 @@ struct mr_relation_cache {
 /* Finds without the shortcut; NULL when the OID is not known. */
 struct mr_relation *mr_relation_cache_find(const struct mr_relation_cache *cache, uint32_t oid);
 
-/* Puts a relation in, which the cache owns then. Answers the one of the same OID that it replaced, now the caller's, or NULL. */
+/* Puts a relation in, which the cache owns then. Answers the one of the same OID that it replaced,
+ * now the caller's, or NULL. */
 MR_MUST_USE struct mr_relation *mr_relation_cache_put(struct mr_relation_cache *cache,
                                                       struct mr_relation *relation);
 

@@ -305,7 +305,8 @@ static bool has_lasting_text(const struct mr_column *column)
     return type->kind != MR_TYPE_OPAQUE && !(type->is_array && type->kind == MR_TYPE_TEXT);
 }
 
-/* A row is read by the columns that the server flags, which are those of a unique index; FULL sends the old row, and has its values. */
+/* A row is read by the columns that the server flags, which are those of a unique index; FULL sends
+ * the old row, and has its values. */
 static bool has_index(const struct mr_relation *relation)
 {
     bool is_by_index = relation->told_identity == MR_IDENTITY_DEFAULT ||
@@ -487,7 +488,8 @@ static void reselect_follow(struct mr_reselect *reselect, uint64_t number)
     follow_row(reselect, &row, held->lacks != 0 ? held : NULL, number, held->transaction);
 }
 
-/* A description was decoded: what waited for it is looked at, and what came after it in its transaction once more. */
+/* A description was decoded: what waited for it is looked at, and what came after it in its
+ * transaction once more. */
 static void follow_again(struct mr_reselect *reselect)
 {
     uint64_t transaction = 0;
@@ -627,8 +629,9 @@ bool mr_reselect_holds_message(const struct mr_reselect *reselect)
     return reselect->large.data != NULL;
 }
 
-/* A table is described again: with publish_via_partition_root the root is with the first row of each partition, and so is every table after the
- * server has forgotten that it was. Only what differs makes a difference. */
+/* A table is described again: with publish_via_partition_root the root is with the first row of
+ * each partition, and so is every table after the server has forgotten that it was. Only what
+ * differs makes a difference. */
 static bool reselect_is_news(struct mr_reselect *reselect, mr_slice message, uint32_t oid)
 {
     struct known *known = known_at(reselect, oid);
@@ -812,7 +815,8 @@ static bool reselect_is_over(const struct mr_reselect *reselect)
            mr_monotonic_ns() - reselect->blocked_ns >= wait_ns(reselect);
 }
 
-/* Whether the first one may go: it lacks nothing, or its answer is there and so is its transaction, or there is no more waiting. */
+/* Whether the first one may go: it lacks nothing, or its answer is there and so is its transaction,
+ * or there is no more waiting. */
 static bool may_go(struct mr_reselect *reselect, const struct held *held)
 {
     switch (held->state) {

@@ -1,15 +1,17 @@
-/* Updates that lack values (pg_reselect.h), held back until these were read again, and with them all that comes after: the stream stays in
- * its order. Messages are held as they came, before they are decoded; an update whose values are known then has them as if the server
- * had sent them. While nothing is held, a message passes and is not copied.
+/* Updates that lack values (pg_reselect.h), held back until these were read again, and with them
+ * all that comes after: the stream stays in its order. Messages are held as they came, before they
+ * are decoded; an update whose values are known then has them as if the server had sent them. While
+ * nothing is held, a message passes and is not copied.
  *
- * What the table has now is exact only if no later change of the same transaction has touched the row, so an update is held until its
- * transaction has come to its end, too, and each change is compared with those that are held, by its key. A transaction that is larger than
- * the window is not known to its end, and its first values count as later ones.
+ * What the table has now is exact only if no later change of the same transaction has touched the
+ * row, so an update is held until its transaction has come to its end, too, and each change is
+ * compared with those that are held, by its key. A transaction that is larger than the window is
+ * not known to its end, and its first values count as later ones.
  *
  *     received -> waits -> asked -> answered -> handed out
  *
- * Bounded: what is held by WINDOW_BYTES, and by wait_ms how long the first one holds up the others; then it goes as it came, and nothing is
- * asked for a while. Source thread, but for the asker. */
+ * Bounded: what is held by WINDOW_BYTES, and by wait_ms how long the first one holds up the others;
+ * then it goes as it came, and nothing is asked for a while. Source thread, but for the asker. */
 #pragma once
 
 #include "ports/source.h"
@@ -62,7 +64,8 @@ void mr_reselect_reset(struct mr_reselect *reselect);
 /* Whether there is room for one more message. */
 bool mr_reselect_has_room(const struct mr_reselect *reselect);
 
-/* A payload of the stream has come, which lives until the next one is received. False: nothing is held, and it passes. */
+/* A payload of the stream has come, which lives until the next one is received. False: nothing is
+ * held, and it passes. */
 bool mr_reselect_put(struct mr_reselect *reselect, mr_slice payload);
 
 /* The first that is held, if it may be handed out: it lives until mr_reselect_taken. */

@@ -1,4 +1,5 @@
-/* What is held back, for how long, and which values may be called exact: a stream by hand, and an asker that answers when it is told to. */
+/* What is held back, for how long, and which values may be called exact: a stream by hand, and an
+ * asker that answers when it is told to. */
 #include "stream/reselect.h"
 
 #include "base/clock.h"
@@ -91,7 +92,8 @@ static void scene_free(struct scene *scene)
     free(scene);
 }
 
-/* Notes a payload: its type; of an update with a third value that, of one read later in brackets; "u" of one that is not known. */
+/* Notes a payload: its type; of an update with a third value that, of one read later in brackets;
+ * "u" of one that is not known. */
 static void see(struct scene *scene, mr_slice payload, bool is_later)
 {
     enum { HEAD = 25 };
@@ -159,7 +161,8 @@ static void send_commit(struct scene *scene, uint32_t xid)
     send(scene);
 }
 
-/* Of the row with that key; `body` NULL: it is not touched. `old`: the key that it had; NULL: the same. */
+/* Of the row with that key; `body` NULL: it is not touched. `old`: the key that it had; NULL: the
+ * same. */
 static void send_update(struct scene *scene, const char *old, const char *key, const char *body)
 {
     const char *before[COLUMNS] = {old, NULL, NULL};
@@ -322,7 +325,8 @@ static void then_twice(struct scene *scene)
     send_update(scene, NULL, "1", "x");
 }
 
-/* What the table has is the transaction's last value of the row, and exact for what has not been changed since. */
+/* What the table has is the transaction's last value of the row, and exact for what has not been
+ * changed since. */
 static void test_later_changes_of_the_same_transaction(void **state)
 {
     (void)state;
@@ -354,7 +358,8 @@ static void test_later_changes_of_the_same_transaction(void **state)
     }
 }
 
-/* An update of a table whose description is held is asked for once that is decoded, and what follows it counts all the same. */
+/* An update of a table whose description is held is asked for once that is decoded, and what
+ * follows it counts all the same. */
 static void test_table_that_is_described_while_others_wait(void **state)
 {
     (void)state;
@@ -438,7 +443,8 @@ static void test_no_answer_in_time(void **state)
     scene_free(scene);
 }
 
-/* Of a transaction that is larger than the window the first values are not known to be exact; none is lost, and the order stays. */
+/* Of a transaction that is larger than the window the first values are not known to be exact; none
+ * is lost, and the order stays. */
 static void test_transaction_larger_than_the_window(void **state)
 {
     (void)state;

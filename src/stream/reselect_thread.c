@@ -1,4 +1,5 @@
-/* The thread that asks: mr_pg_connect and libpq wait, which the stream's must not. It is made with the first question. */
+/* The thread that asks: mr_pg_connect and libpq wait, which the stream's must not. It is made with
+ * the first question. */
 #include <poll.h>
 #include <sys/prctl.h>
 
@@ -6,7 +7,8 @@
 #include "base/wake.h"
 #include "stream/reselect.h"
 
-/* With nothing to do for so long, the connection is given up: it would hold up a server that stops in order. */
+/* With nothing to do for so long, the connection is given up: it would hold up a server that stops
+ * in order. */
 enum { KEPT_MS = 2000 };
 
 struct asker_thread {

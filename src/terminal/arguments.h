@@ -22,7 +22,8 @@ struct mr_argument {
 
 enum { MR_ARGUMENTS_MAX = 64 };
 
-/* Puts options into `to`, and moves operands behind them: optind is the first one's place in `argv`. `*ret_given` gets a bit for each
- * option by its place in `known`. Texts stay in `argv`. MR_ERR_USAGE: standard error has what is wrong, after the program's name. */
+/* Puts options into `to`, and moves operands behind them: optind is the first one's place in
+ * `argv`. `*ret_given` gets a bit for each option by its place in `known`. Texts stay in `argv`.
+ * MR_ERR_USAGE: standard error has what is wrong, after the program's name. */
 mr_status mr_arguments_take(const char *program, const struct mr_argument *known, uint32_t count,
                             int argc, char **argv, void *to, uint64_t *ret_given);

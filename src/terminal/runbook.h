@@ -1,4 +1,5 @@
-/* docs/runbook.md, which the program carries: a section for each exit code, alert and error that a person meets. */
+/* docs/runbook.md, which the program carries: a section for each exit code, alert and error that a
+ * person meets. */
 #pragma once
 
 #include "base/base.h"
@@ -6,14 +7,15 @@
 /* The page; a NUL follows it. */
 mr_slice mr_runbook_md(void);
 
-/* Markdown without its marks of code, weight and links. Frees `markdown`; the caller frees what it returns. */
+/* Markdown without its marks of code, weight and links. Frees `markdown`; the caller frees what it
+ * returns. */
 char *mr_plain(char *markdown);
 
 /* The section of that name, which the caller frees; NULL: there is none. */
 char *mr_runbook_section(const char *name);
 
-/* The item of a section's list that begins with the word and a colon, without these, or (NULL) the section's first paragraph; which the
- * caller frees. NULL: there is none. */
+/* The item of a section's list that begins with the word and a colon, without these, or (NULL) the
+ * section's first paragraph; which the caller frees. NULL: there is none. */
 char *mr_runbook_item(const char *section, const char *word);
 
 /* The sections' names, one a line. */

@@ -95,10 +95,12 @@ void mr_terminal_begin(const char *program)
     prctl(PR_SET_DUMPABLE, getenv("MILLRACE_DUMPABLE") != NULL);
 #ifdef __GLIBC__
     if (mallctl == NULL) {
-        /* An arena for each thread of librdkafka would be a megabyte and more for nothing: hardly any of them allocates. */
+        /* An arena for each thread of librdkafka would be a megabyte and more for nothing: hardly
+         * any of them allocates. */
         mallopt(M_ARENA_MAX, 2);
-        /* What a large row took is given back at once; left alone, glibc moves the limit up to 32 MiB after the first one.
-         * What is smaller stays: asking for the pages of librdkafka's requests again and again costs half of all CPU. */
+        /* What a large row took is given back at once; left alone, glibc moves the limit up to 32
+         * MiB after the first one. What is smaller stays: asking for the pages of librdkafka's
+         * requests again and again costs half of all CPU. */
         mallopt(M_MMAP_THRESHOLD, 4 << 20);
         mallopt(M_TRIM_THRESHOLD, 64 << 20);
     }

@@ -3,7 +3,8 @@
 
 #include "base/base.h"
 
-/* millrace-verify, which `millrace verify` runs: what it says of itself, and its exit codes where it came to a verdict (docs/verify.md). */
+/* millrace-verify, which `millrace verify` runs: what it says of itself, and its exit codes where
+ * it came to a verdict (docs/verify.md). */
 #define MR_VERIFY_SUMMARY "prove that the topics equal the tables"
 #define MR_VERIFY_TEXT                                                                             \
     "Reads the tables under a snapshot and their topics from the beginning, and compares them "    \
@@ -17,7 +18,8 @@ enum mr_verify_code {
     MR_VERIFY_CODE_NONE = 6,
 };
 
-/* Words of `text`, from column `at` on, broken before a terminal's edge; further lines begin at `indent`. */
+/* Words of `text`, from column `at` on, broken before a terminal's edge; further lines begin at
+ * `indent`. */
 void mr_terminal_wrap(FILE *to, const char *text, int at, int indent);
 
 /* A row of a list: a label, and a text from `column` on. */
@@ -39,9 +41,11 @@ struct mr_versions mr_versions(void);
 /* One a line, as --version answers. */
 void mr_versions_print(const char *program, FILE *to);
 
-/* A failure with its text and where the runbook has more, after the program's name; its exit code. */
+/* A failure with its text and where the runbook has more, after the program's name; its exit
+ * code. */
 int mr_terminal_end(const char *program, mr_status status, const struct mr_error *error);
 
-/* What each program does first: no file that it opens is standard error, no core file has rows in it, the process has its name, and the
- * C library's allocator, if it is that one, gives back what it can. */
+/* What each program does first: no file that it opens is standard error, no core file has rows in
+ * it, the process has its name, and the C library's allocator, if it is that one, gives back what
+ * it can. */
 void mr_terminal_begin(const char *program);

@@ -10,7 +10,8 @@
 
 enum { LONG_MAX_BYTES = 10 };
 
-/* A place in JSON of our own making: objects have their fields in the schema's order, and no white space. */
+/* A place in JSON of our own making: objects have their fields in the schema's order, and no white
+ * space. */
 struct reader {
     struct mr_cursor at;
     struct mr_buffer *out;
@@ -114,7 +115,8 @@ static bool put_real(struct reader *in, bool is_double)
     return true;
 }
 
-/* Room for a length or a count that is known once what it counts is written after it; closing puts it there and moves the rest up. */
+/* Room for a length or a count that is known once what it counts is written after it; closing puts
+ * it there and moves the rest up. */
 static const uint8_t *open_gap(struct mr_buffer *out)
 {
     const uint8_t *gap = out->at;

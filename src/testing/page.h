@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-/* Fails the test unless the file at `path` (from the source folder, "docs/…") holds exactly what `print` writes. */
+/* Fails the test unless the file at `path` (from the source folder, "docs/…") holds exactly what
+ * `print` writes. */
 void mr_assert_page(const char *path, void (*print)(FILE *to));
 
 /* The page has what `print` prints somewhere. */

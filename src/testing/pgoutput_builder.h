@@ -6,8 +6,8 @@
 
 enum { MR_WIRE_MAX = 64 * 1024, MR_WIRE_COUNTS_MAX = 32 };
 
-/* A message under construction; all zero is an empty one. It remembers where its first lengths and counts
- * stand, so that a test can make each of them lie. */
+/* A message under construction; all zero is an empty one. It remembers where its first lengths and
+ * counts stand, so that a test can make each of them lie. */
 struct mr_wire {
     size_t len;
     size_t count_count;

@@ -88,7 +88,8 @@ bool mr_recording_next(mr_slice recording, size_t *at, mr_slice *ret_payload)
     return true;
 }
 
-/* One transaction of a made-up log; messages between begin and commit take the next places in it. */
+/* One transaction of a made-up log; messages between begin and commit take the next places in
+ * it. */
 struct script {
     struct mr_recording *recording;
     struct mr_wire wire;

@@ -28,15 +28,15 @@ void mr_recording_keepalive(struct mr_recording *recording, mr_lsn server_end, b
 void mr_recording_rows(struct mr_recording *recording, uint32_t rows,
                        uint32_t rows_per_transaction);
 
-/* Every message and every kind of value once or more: several tables, changes of shape, keys changed,
- * TRUNCATE, messages, origins, keepalives, text that must be escaped. */
+/* Every message and every kind of value once or more: several tables, changes of shape, keys
+ * changed, TRUNCATE, messages, origins, keepalives, text that must be escaped. */
 void mr_recording_everything(struct mr_recording *recording);
 
 /* Adds a payload as it is; one that is longer than its length can say is left out. */
 void mr_recording_payload(struct mr_recording *recording, mr_slice payload);
 
-/* The payload at `*at`, which moves past it; false at the end. A length that passes the end means the
- * rest: any bytes are a recording. */
+/* The payload at `*at`, which moves past it; false at the end. A length that passes the end means
+ * the rest: any bytes are a recording. */
 bool mr_recording_next(mr_slice recording, size_t *at, mr_slice *ret_payload);
 
 static inline mr_slice mr_recording_slice(const struct mr_recording *recording)

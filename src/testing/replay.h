@@ -4,8 +4,9 @@
 
 #include "testing/stream_reader.h"
 
-/* PostgreSQL's versions that there are recordings of, and what was recorded of each: the stream as a whole and through another
- * publication; live, up to the server's end; the same stream begun again at places inside it. */
+/* PostgreSQL's versions that there are recordings of, and what was recorded of each: the stream as
+ * a whole and through another publication; live, up to the server's end; the same stream begun
+ * again at places inside it. */
 enum { MR_REPLAY_VERSIONS = 4, MR_REPLAY_RESTARTS = 5 };
 extern const char *const mr_replay_versions[MR_REPLAY_VERSIONS];
 extern const char *const mr_replay_restarts[MR_REPLAY_RESTARTS];

@@ -20,8 +20,9 @@ static struct mr_stage *testing_stage_of_sink(const struct mr_sink *sink)
     return (struct mr_stage *)((uintptr_t)sink - offsetof(struct mr_stage, sink));
 }
 
-/* As the server does: a transaction is sent unless its commit record begins before the start, a message outside
- * transactions unless its record does (snapbuild.c, SnapBuildXactNeedsSkip); records here leave no gap. */
+/* As the server does: a transaction is sent unless its commit record begins before the start, a
+ * message outside transactions unless its record does (snapbuild.c, SnapBuildXactNeedsSkip);
+ * records here leave no gap. */
 static void skip_to(struct mr_stage *stage, mr_lsn start)
 {
     mr_lsn begun = 0;
@@ -184,8 +185,8 @@ static mr_status script_receive(struct mr_source *source, const struct mr_source
         stage->at++;
         receive_bytes(source);
     }
-    /* Each row is a batch of its own, together with the commit after it; a row before a loss stays in the
-     * pipeline's hands. */
+    /* Each row is a batch of its own, together with the commit after it; a row before a loss stays
+     * in the pipeline's hands. */
     enum mr_step_kind next =
         stage->at < stage->step_count ? stage->steps[stage->at].kind : MR_STEP_ROW;
     bool together = next == MR_STEP_LOST || next == MR_STEP_COMMIT;
@@ -242,8 +243,8 @@ static bool field_text(const struct mr_record *record, const char *name, char re
     return begin != NULL && sscanf(begin + strlen(name), "%15[^\",}]", ret_text) == 1;
 }
 
-/* A row's value, after its place in the transaction if that is known; the beginning or end of one; the last eight digits of a
- * resolved marker. */
+/* A row's value, after its place in the transaction if that is known; the beginning or end of one;
+ * the last eight digits of a resolved marker. */
 static bool value_text(const struct mr_record *record, char ret_text[16])
 {
     char word[16] = "", number[16] = "";

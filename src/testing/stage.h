@@ -1,5 +1,6 @@
-/* A whole pipeline for unit tests: a source that plays a script from the position it is opened at, and a sink that
- * answers when it is told to. What is between them is the real one, with its threads. */
+/* A whole pipeline for unit tests: a source that plays a script from the position it is opened at,
+ * and a sink that answers when it is told to. What is between them is the real one, with its
+ * threads. */
 #ifndef MR_TESTING_STAGE_H
 #define MR_TESTING_STAGE_H
 
@@ -23,16 +24,17 @@ enum mr_step_kind {
 
 struct mr_step {
     enum mr_step_kind kind;
-    /* begin: where the commit record begins; commit: where it ends; message outside transactions: where its record
-     * ends; keepalive: where the server stands; told: of that or more; gate: its number;
-     * unsent: as begin */
+    /* begin: where the commit record begins; commit: where it ends; message outside transactions:
+     * where its record ends; keepalive: where the server stands; told: of that or more; gate: its
+     * number; unsent: as begin */
     mr_lsn lsn;
     const char *v; /* row: its value; a second column's is not sent */
 };
 
 enum { MR_STAGE_RECORDS_MAX = 256, MR_STAGE_WAIT_S = 20 };
 
-/* A test sets what it wants otherwise before it starts the pipeline; what is atomic, at any time. */
+/* A test sets what it wants otherwise before it starts the pipeline; what is atomic, at any
+ * time. */
 struct mr_stage {
     struct mr_source source;
     struct mr_sink sink;
@@ -64,8 +66,8 @@ struct mr_stage {
     int held_count;
     _Atomic int received; /* batches the sink has */
     _Atomic int polls;
-    _Atomic int
-        release_from; /* holds batches until told: -1 keeps all, n gives back the n-th and later */
+    /* holds batches until told: -1 keeps all, n gives back the n-th and later */
+    _Atomic int release_from;
     size_t refuse_from_bytes; /* a record of so many bytes is refused; 0: none is */
     _Atomic int fail_after;   /* the session fails when so many batches have come; 0: never */
     _Atomic int sessions;
@@ -84,7 +86,8 @@ struct mr_stage {
     bool unsettles;              /* and a session that fails takes it along, */
     struct mr_checkpoint proved; /* back to what was */
     _Atomic int claims;
-    int claim_gate; /* what LOST has ended is not claimed again before that gate is open; 0: it is */
+    /* what LOST has ended is not claimed again before that gate is open; 0: it is */
+    int claim_gate;
     bool stands_by;             /* claims wait for a stop */
     bool sink_is_refused;       /* its session can't begin, for good */
     int dead_sessions;          /* so many of them fail at once */
@@ -93,8 +96,8 @@ struct mr_stage {
     _Atomic int load_at_closes; /* the position is read only after so many connections have ended */
     _Atomic int open_at_claims; /* the sink's session begins only after so many */
     bool loaded_unclaimed;      /* what a stranger goes on storing says nothing */
-    _Atomic int
-        refuse_from; /* from this open on the source speaks of a gap, until `refuse_to`; 0: never */
+    /* from this open on the source speaks of a gap, until `refuse_to`; 0: never */
+    _Atomic int refuse_from;
     _Atomic int refuse_to;
 
     /* What the pipeline is made of. */
@@ -115,7 +118,8 @@ int mr_stage_teardown(void **state);
 /* Makes the encoder again, after a change of `encode_options`. */
 void mr_stage_renew_encoder(struct mr_stage *stage);
 
-/* Makes the pipeline with `options` as they are now, and starts it. The steps are the caller's, and stay. */
+/* Makes the pipeline with `options` as they are now, and starts it. The steps are the caller's, and
+ * stay. */
 void mr_stage_start(struct mr_stage *stage, const struct mr_step *steps, int count);
 
 /* Waits until `condition` holds for `value`; fails the test after MR_STAGE_WAIT_S. */
@@ -126,8 +130,9 @@ void mr_stage_wait(const struct mr_stage *stage,
 bool mr_stage_told(const struct mr_stage *stage, long lsn);
 bool mr_stage_delivered(const struct mr_stage *stage, long count);
 
-/* Waits for what proves that the pipeline had its chance to do otherwise: it told the server where delivery is so many
- * times more; it waited in vain for a batch for so many milliseconds more; its sink thread came round so often. */
+/* Waits for what proves that the pipeline had its chance to do otherwise: it told the server where
+ * delivery is so many times more; it waited in vain for a batch for so many milliseconds more; its
+ * sink thread came round so often. */
 void mr_stage_wait_confirms(const struct mr_stage *stage, int more);
 void mr_stage_wait_held_back(const struct mr_stage *stage, int more_ms);
 void mr_stage_wait_polls(const struct mr_stage *stage, int more);
@@ -135,7 +140,8 @@ void mr_stage_wait_polls(const struct mr_stage *stage, int more);
 /* Fails the test unless exactly these were delivered, in this order. */
 void mr_stage_assert_values(const struct mr_stage *stage, const char *const *want, int count);
 
-/* Steps of a script. A row and the commit after it come in one round; each row is a batch of its own. */
+/* Steps of a script. A row and the commit after it come in one round; each row is a batch of its
+ * own. */
 #define BEGIN(lsn_)                                                                                \
     {                                                                                              \
         .kind = MR_STEP_BEGIN, .lsn = (lsn_)                                                       \

@@ -5,7 +5,8 @@
 #include "base/object.h"
 
 enum { PARTS_MAX = 2048, FULL_MAX = 512, DEPTH_MAX = 64, HEAD = 5 };
-/* What JSON of a value may take: names of fields, and many times the value's bytes. What takes no bytes could be told without end. */
+/* What JSON of a value may take: names of fields, and many times the value's bytes. What takes no
+ * bytes could be told without end. */
 enum { JSON_LEAST = 1 << 20, JSON_TIMES = 64 };
 
 enum kind {
@@ -322,7 +323,8 @@ static bool avro_read_write_record(const struct node *node, struct bytes *bytes,
     return true;
 }
 
-/* Blocks of items, each with their number, or its negative and the block's size; the last has none. */
+/* Blocks of items, each with their number, or its negative and the block's size; the last has
+ * none. */
 static bool write_items(const struct node *node, struct bytes *bytes, struct mr_text *to)
 {
     bool is_map = node->kind == KIND_MAP;

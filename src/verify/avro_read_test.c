@@ -96,7 +96,8 @@ static void test_text_cut(void **state)
     }
 }
 
-/* What takes no bytes: a thousand million nulls, and records of records of records of nothing, 24 times twice as many. */
+/* What takes no bytes: a thousand million nulls, and records of records of records of nothing, 24
+ * times twice as many. */
 static void test_text_is_bounded(void **state)
 {
     (void)state;

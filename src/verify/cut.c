@@ -1,6 +1,7 @@
 #include "verify/cut.h"
 
-/* The lower half of a number comes again after 2^32 transactions, which write more WAL than this. */
+/* The lower half of a number comes again after 2^32 transactions, which write more WAL than
+ * this. */
 #define LONG_AGO (UINT64_C(64) << 30)
 
 static bool cut_take_number(const char **at, char end, uint64_t *ret)
@@ -57,8 +58,8 @@ bool mr_cut_sees(const struct mr_cut *cut, uint32_t xid, mr_lsn commit_lsn)
         return true;
     }
     if (full >= cut->next) {
-        /* Such a transaction began after the snapshot was taken, and so commits after `before`; one that commits earlier is two
-         * billion transactions old. */
+        /* Such a transaction began after the snapshot was taken, and so commits after `before`; one
+         * that commits earlier is two billion transactions old. */
         return commit_lsn <= cut->before;
     }
     return full < cut->xmin ||

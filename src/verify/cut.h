@@ -1,9 +1,10 @@
 /* A moment of the database: which transactions a snapshot sees. Values only. Any thread.
  *
- * A commit is in the WAL before sessions see it, so no position says which transactions a snapshot sees; its list of running ones
- * does (manual, "Transaction ID and Snapshot Information Functions": pg_current_snapshot). It has numbers of 64 bits and of top
- * transactions alone, and so have records. xmax is after the last one that has ended: one from there on may have begun, and committed in
- * the WAL. A standby's snapshot has no such list, but a place. */
+ * A commit is in the WAL before sessions see it, so no position says which transactions a snapshot
+ * sees; its list of running ones does (manual, "Transaction ID and Snapshot Information Functions":
+ * pg_current_snapshot). It has numbers of 64 bits and of top transactions alone, and so have
+ * records. xmax is after the last one that has ended: one from there on may have begun, and
+ * committed in the WAL. A standby's snapshot has no such list, but a place. */
 #pragma once
 
 #include "event/event.h"
@@ -22,5 +23,6 @@ struct mr_cut {
 MR_MUST_USE bool mr_cut_parse(const char *text, struct mr_cut *ret);
 void mr_cut_done(struct mr_cut *cut);
 
-/* Whether the snapshot sees the transaction, by the lower 32 bits of its number, and where it commits. */
+/* Whether the snapshot sees the transaction, by the lower 32 bits of its number, and where it
+ * commits. */
 bool mr_cut_sees(const struct mr_cut *cut, uint32_t xid, mr_lsn commit_lsn);

@@ -48,8 +48,8 @@ static inline uint64_t sip_end(struct sip *sip)
     return sip->v0 ^ sip->v1 ^ sip->v2 ^ sip->v3;
 }
 
-/* The last word: fewer than eight bytes at the end, and the length. No copy of that many bytes, which the load of a whole word after
- * it would have to wait for: texts are short. */
+/* The last word: fewer than eight bytes at the end, and the length. No copy of that many bytes,
+ * which the load of a whole word after it would have to wait for: texts are short. */
 static inline uint64_t last_word(const uint8_t *bytes, size_t len)
 {
     unsigned left = len % 8;
@@ -66,7 +66,8 @@ static inline uint64_t last_word(const uint8_t *bytes, size_t len)
 
 struct mr_digest mr_digest_of(struct mr_digest key, mr_slice bytes)
 {
-    /* "somepseudorandomlygeneratedbytes", and 0xee for 128 bits: Aumasson and Bernstein, SipHash. */
+    /* "somepseudorandomlygeneratedbytes", and 0xee for 128 bits: Aumasson and Bernstein,
+     * SipHash. */
     struct sip sip = {.v0 = key.low ^ UINT64_C(0x736f6d6570736575),
                       .v1 = key.high ^ UINT64_C(0x646f72616e646f6d) ^ 0xee,
                       .v2 = key.low ^ UINT64_C(0x6c7967656e657261),

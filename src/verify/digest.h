@@ -1,5 +1,6 @@
-/* Digests of 128 bits that nobody can make equal on purpose: SipHash-1-3 under a key that is drawn for each run. They are numbers, and
- * sums of them (mod 2^128) do not depend on the order. Values only. Any thread. */
+/* Digests of 128 bits that nobody can make equal on purpose: SipHash-1-3 under a key that is drawn
+ * for each run. They are numbers, and sums of them (mod 2^128) do not depend on the order. Values
+ * only. Any thread. */
 #pragma once
 
 #include <endian.h>

@@ -4,7 +4,8 @@
 
 #include "testing/test.h"
 
-/* SipHash-1-3 as its authors describe it, byte by byte: appended zeros, and the length in the last one. */
+/* SipHash-1-3 as its authors describe it, byte by byte: appended zeros, and the length in the last
+ * one. */
 static uint64_t digest_test_rotate(uint64_t value, int bits)
 {
     return value << bits | value >> (64 - bits);

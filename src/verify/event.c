@@ -118,7 +118,8 @@ const char *mr_event_read(enum mr_format format, const struct mr_kafka_read *rec
         return "it has no headers mr-pos and mr-xid as millrace writes them";
     }
     if (record->value.data == NULL || mr_slice_equal(record->value, MR_SLICE("null"))) {
-        /* Of a bare row it may be the delete; a tombstone is the second part of its change (docs/events.md). */
+        /* Of a bare row it may be the delete; a tombstone is the second part of its change
+         * (docs/events.md). */
         event.is_whole = format == MR_FORMAT_ROW && event.place.order % 16 == 0;
         event.kind = event.is_whole ? MR_EVENT_GONE : MR_EVENT_TOMBSTONE;
     } else {

@@ -1,4 +1,5 @@
-/* What a record says: which row it is of, and what that is from then on. Values only. Any thread. */
+/* What a record says: which row it is of, and what that is from then on. Values only. Any
+ * thread. */
 #pragma once
 
 #include "encode/encode.h"
@@ -23,10 +24,12 @@ struct mr_event {
     uint32_t xid;
 };
 
-/* A resolved marker (docs/consumers.md), which is no event; where it comes is no matter of order. */
+/* A resolved marker (docs/consumers.md), which is no event; where it comes is no matter of
+ * order. */
 bool mr_event_is_marker(const struct mr_kafka_read *record);
 
-/* Of a key or a value that comes with its schema (docs/formats.md, "JSON with schemas"): the payload. What has none stays as it is. */
+/* Of a key or a value that comes with its schema (docs/formats.md, "JSON with schemas"): the
+ * payload. What has none stays as it is. */
 mr_slice mr_event_payload(mr_slice text);
 
 /* NULL, or what is wrong with the record: a sentence without values of rows. */

@@ -15,8 +15,8 @@ enum {
 /* What is known of a table. */
 struct known {
     char *name;
-    int64_t
-        proved_ns; /* when its last verdict's proof began; of one without, since when it is known */
+    /* when its last verdict's proof began; of one without, since when it is known */
+    int64_t proved_ns;
     mr_lsn proved_lsn; /* 0: there was none */
     uint64_t rows, differences;
     const char *cause; /* why its last try came to nothing; NULL: it did not */
@@ -95,7 +95,8 @@ static bool write_all(const char *path, const uint8_t *bytes, size_t len)
     return file == NULL ? false : fclose(file) == 0 && good;
 }
 
-/* Whole, or as it was: who reads it must not see a part. Its other name does not end with .prom, which is what is read. */
+/* Whole, or as it was: who reads it must not see a part. Its other name does not end with .prom,
+ * which is what is read. */
 static void write_figures(const struct rounds *rounds)
 {
     const char *path = rounds->every->figures;

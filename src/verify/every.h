@@ -1,5 +1,6 @@
-/* `millrace verify --every`: proves all tables again and again, and says in a file for Prometheus (the text files of node_exporter) when
- * each was proved last, and what differed. What came to nothing is tried again sooner. Main thread. */
+/* `millrace verify --every`: proves all tables again and again, and says in a file for Prometheus
+ * (the text files of node_exporter) when each was proved last, and what differed. What came to
+ * nothing is tried again sooner. Main thread. */
 #pragma once
 
 #include "verify/verify.h"

@@ -324,7 +324,8 @@ static void vote(struct turns *turns, uint32_t column, struct mr_digest value)
     }
 }
 
-/* Of a table without a key. A row that came before a late column was added went on with what all have in it. */
+/* Of a table without a key. A row that came before a late column was added went on with what all
+ * have in it. */
 static void take_counted(struct comparison *comparison, const struct stored_event *stored,
                          const struct mr_verify_large *large)
 {
@@ -486,16 +487,19 @@ static enum mr_difference_kind how_it_differs(const struct entry *entry)
     return knows_writer ? MR_DIFFERENCE_ALTERED : MR_DIFFERENCE_STALE;
 }
 
-/* The row's own writer sent the event when the column was there already, so somebody withheld it (a list of the publication, which was
- * altered and altered back). A copy has no writer; of another server's events, before a restore, the writer is another one. One that began
- * after the column was added and wrote before, while the ALTER TABLE waited, is named too: the repair costs it a record. */
+/* The row's own writer sent the event when the column was there already, so somebody withheld it (a
+ * list of the publication, which was altered and altered back). A copy has no writer; of another
+ * server's events, before a restore, the writer is another one. One that began after the column was
+ * added and wrote before, while the ALTER TABLE waited, is named too: the repair costs it a
+ * record. */
 static bool is_withheld(const struct entry *entry, const struct mr_verify_large *absent)
 {
     bool is_since = absent->since == 0 || (int32_t)(entry->row_xid - absent->since) > 0;
     return !entry->is_copied && entry->row_xid == entry->record.xid && is_since;
 }
 
-/* What its row has in late columns that its event lacks. Whether that is what the others have; `*ret_is_alone`: there are no others. */
+/* What its row has in late columns that its event lacks. Whether that is what the others have;
+ * `*ret_is_alone`: there are no others. */
 static bool is_as_others(const struct comparison *comparison, const struct entry *entry,
                          bool *ret_is_alone)
 {
@@ -537,8 +541,9 @@ static void vote_of(struct comparison *comparison, const struct entry *entry)
     }
 }
 
-/* Without a key, of one that lacks a late column and one that has it, equal but for that: the first came, and the second is there or
- * went. `entries` are those whose numbers differ, of rows that are equal but for late columns. */
+/* Without a key, of one that lacks a late column and one that has it, equal but for that: the first
+ * came, and the second is there or went. `entries` are those whose numbers differ, of rows that are
+ * equal but for late columns. */
 static void vote_of_pair(struct comparison *comparison, struct entry *const entries[2])
 {
     const struct bucket *bucket = &comparison->bucket;
@@ -565,7 +570,8 @@ static int known_compare(const void *a, const void *b)
     return compared != 0 ? compared : mr_u64_compare(&one->known.high, &other->known.high);
 }
 
-/* The rows without a key whose numbers differ, those together that are equal but for late columns. The caller frees the list. */
+/* The rows without a key whose numbers differ, those together that are equal but for late columns.
+ * The caller frees the list. */
 static struct entry **left_over(struct bucket *bucket, uint32_t *ret_count)
 {
     uint32_t count = 0;
@@ -625,8 +631,8 @@ static void compare_values(struct comparison *comparison, const struct entry *en
     }
 }
 
-/* Of a key that no row has, and whose last event says so, too. Compaction takes a delete, with all that was before it, and leaves the
- * tombstone. */
+/* Of a key that no row has, and whose last event says so, too. Compaction takes a delete, with all
+ * that was before it, and leaves the tombstone. */
 static void compare_gone(struct comparison *comparison, const struct entry *entry)
 {
     struct mr_fold_counts *counts = &comparison->counts;
@@ -660,7 +666,8 @@ static void compare_entry(struct comparison *comparison, const struct entry *ent
     }
 }
 
-/* Of rows without a key. Where a column was renamed, what is left of its values is as much on both sides. */
+/* Of rows without a key. Where a column was renamed, what is left of its values is as much on both
+ * sides. */
 static void compare_counted(struct comparison *comparison)
 {
     uint32_t count;

@@ -164,7 +164,8 @@ static void test_later_event_counts(void **state)
     early.partition = 0;
     add_event_at(fold, "b", "early", "large", early);
     fold_test_add_row(fold, "b", 0, "early");
-    /* A value that was left alone in another partition: of the event before, or of one in between that comes later here. */
+    /* A value that was left alone in another partition: of the event before, or of one in between
+     * that comes later here. */
     struct mr_fold_record between = {.place.order = 2, .offset = 10, .partition = 0};
     late = (struct mr_fold_record){.place.order = 3, .offset = 3, .partition = 1};
     add_event_at(fold, "c", "1", "first", early);
@@ -205,7 +206,8 @@ static void add_tombstone(struct mr_fold *fold, const char *key)
     assert_int_equal(mr_fold_add_event(fold, &tombstone, NULL), MR_OK);
 }
 
-/* Each letter: an event, a delete, a tombstone of the change before; X: a tombstone of another one. */
+/* Each letter: an event, a delete, a tombstone of the change before; X: a tombstone of another
+ * one. */
 static void add_letters(struct mr_fold *fold, const char *key, const char *letters)
 {
     for (; *letters != '\0'; letters++) {
@@ -218,8 +220,8 @@ static void add_letters(struct mr_fold *fold, const char *key, const char *lette
     }
 }
 
-/* Of a key without a row. Compaction takes a delete with all before it, and the tombstone stays; or it took it between reading what was
- * before it and its tombstone. */
+/* Of a key without a row. Compaction takes a delete with all before it, and the tombstone stays; or
+ * it took it between reading what was before it and its tombstone. */
 static void test_a_delete_and_its_tombstone(void **state)
 {
     (void)state;
@@ -437,7 +439,8 @@ static void test_late_columns(void **state)
     assert_int_equal(found.count, 0);
 }
 
-/* Of rows without a key: the values of a column that was renamed are not known, and what else differs is found. */
+/* Of rows without a key: the values of a column that was renamed are not known, and what else
+ * differs is found. */
 static void test_a_renamed_column_of_rows_without_a_key(void **state)
 {
     (void)state;

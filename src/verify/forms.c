@@ -1,6 +1,7 @@
 #include "verify/forms.h"
 
-/* Parts of the expressions. @ is the value, # how many digits of the second's fraction there are. */
+/* Parts of the expressions. @ is the value, # how many digits of the second's fraction there
+ * are. */
 
 #define BASE64(bytes) "translate(encode(" bytes ", 'base64'), chr(10), '')"
 
@@ -51,7 +52,8 @@
     "json_build_object(" WKB(hex) ", 'srid', NULL, 'extensions', json_build_object(" extensions "))"
 #define UNLESS_NULL(value) "CASE WHEN @ IS NOT NULL THEN " value " END"
 
-/* A ring from the upper right corner down: its text has that one and the lower left one, four numbers of 16 digits. */
+/* A ring from the upper right corner down: its text has that one and the lower left one, four
+ * numbers of 16 digits. */
 #define BOX_RING                                                                                   \
     "left(h, 32) || left(h, 16) || right(h, 16) || right(h, 32) || substr(h, 33, 16)"              \
     " || substr(h, 17, 16) || left(h, 32)"
@@ -92,7 +94,8 @@ enum choice {
 };
 enum unit { ISO, MILLIS, MICROS, NANOS };
 
-/* Arrays: "" has the elements converted one by one; NULL: they are absent; else what makes JSON of the whole. */
+/* Arrays: "" has the elements converted one by one; NULL: they are absent; else what makes JSON of
+ * the whole. */
 #define BY_ELEMENT ""
 #define AS_JSON    "to_json(@)"
 
@@ -221,16 +224,18 @@ static const struct row {
     "timestamp 'epoch' + " micros " / 86400000000 * interval '1 day' + " micros                    \
     " % 86400000000 * interval '1 us'"
 
-/* A whole number in two's complement, its most significant byte first, with # of its digits after the point. */
+/* A whole number in two's complement, its most significant byte first, with # of its digits after
+ * the point. */
 #define UNSCALED                                                                                   \
     "(SELECT round((n - CASE WHEN get_byte(b, 0) > 127 THEN 256::numeric ^ length(b) ELSE 0 END)"  \
     " * 10::numeric ^ (-#), #) FROM (SELECT b, (SELECT sum(get_byte(b, i) *"                       \
     " 256::numeric ^ (length(b) - 1 - i)) FROM generate_series(0, length(b) - 1) i) AS n"          \
     " FROM (SELECT decode(@, 'base64') AS b) c) d)"
 
-/* And back again: the value of an event's text @; "": that is the server's text. A type that is not here has no way back, because its events
- * do not say the whole value. Of a text that is none of an event's, the server may make another value, or an error: who asks compares what an
- * event of that value has. */
+/* And back again: the value of an event's text @; "": that is the server's text. A type that is not
+ * here has no way back, because its events do not say the whole value. Of a text that is none of an
+ * event's, the server may make another value, or an error: who asks compares what an event of that
+ * value has. */
 static const struct {
     const char *types;
     enum choice choice;
@@ -310,7 +315,8 @@ static const struct row *forms_find_row(const struct mr_value_modes *modes,
     return NULL;
 }
 
-/* NULL: there is none. A rounded time, and a decimal of any scale, whose events have no zeros at the end of its fraction, are not whole. */
+/* NULL: there is none. A rounded time, and a decimal of any scale, whose events have no zeros at
+ * the end of its fraction, are not whole. */
 static const char *find_back(const struct row *row, const struct mr_verify_type *type)
 {
     bool is_rounded = row->choice == CLOCKS && row->chosen == MILLIS &&
@@ -325,7 +331,8 @@ static const char *find_back(const struct row *row, const struct mr_verify_type 
     return NULL;
 }
 
-/* pg_attribute.atttypmod of a numeric (numeric.c: numeric_typmod_scale): 11 bits with a sign. A negative scale is none here. */
+/* pg_attribute.atttypmod of a numeric (numeric.c: numeric_typmod_scale): 11 bits with a sign. A
+ * negative scale is none here. */
 static uint32_t scale_of(const struct mr_verify_type *type)
 {
     int32_t bits = type->modifier < 0 ? 0 : (type->modifier - 4) & 0x7ff;
@@ -356,8 +363,8 @@ static struct mr_verify_form array_of(struct mr_verify_form form, const struct r
 struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
                                         const struct mr_verify_type *type, bool has_schema)
 {
-    /* As text: to_json would call a cast to json that the type's owner made (json_categorize_type in
-     * src/backend/utils/adt/jsonfuncs.c). */
+    /* As text: to_json would call a cast to json that the type's owner made (json_categorize_type
+     * in src/backend/utils/adt/jsonfuncs.c). */
     static const struct row of_enum = {.leaf = MR_LEAF_TEXT,
                                        .array = "to_json(textin(array_out(@))::text[])"};
     bool is_known = type->is_built_in || type->kind == 'b';

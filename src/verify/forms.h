@@ -1,5 +1,6 @@
-/* What events have for the values of each type, and how the server is asked for the same (docs/types.md). The list in forms.c says it
- * once: the server itself computes an event's form of a value, so that no code here repeats the encoder's. Values only. */
+/* What events have for the values of each type, and how the server is asked for the same
+ * (docs/types.md). The list in forms.c says it once: the server itself computes an event's form of
+ * a value, so that no code here repeats the encoder's. Values only. */
 #pragma once
 
 #include "encode/encode.h"
@@ -10,14 +11,17 @@ enum mr_verify_leaf {
     MR_LEAF_BARE,  /* the same text, in quotes or not: NaN is a string, too */
     MR_LEAF_REAL4, /* the same floating-point number of 4 … */
     MR_LEAF_REAL8, /* … or 8 bytes, however it is written */
-    MR_LEAF_DECIMAL, /* the server's decimal, and base64 of it without its point, or that and its scale */
+    /* the server's decimal, and base64 of it without its point, or that and its scale */
+    MR_LEAF_DECIMAL,
 };
 
 /* What a value is made of. */
 enum mr_verify_shape {
     MR_SHAPE_LEAF,
     MR_SHAPE_TREE, /* JSON on both sides: lists and objects of leaves */
-    MR_SHAPE_FLAT, /* likewise, of an array, whose elements the server has in one list: how they are nested is not compared */
+    /* likewise, of an array, whose elements the server has in one list: how they are nested is not
+     * compared */
+    MR_SHAPE_FLAT,
     MR_SHAPE_INNER,   /* like TREE; an event's strings are texts of JSON themselves */
     MR_SHAPE_ABSENT,  /* no event has it */
     MR_SHAPE_UNKNOWN, /* it is not compared */
@@ -44,11 +48,13 @@ struct mr_verify_type {
     int32_t modifier; /* -1: none */
 };
 
-/* With `types = "debezium"`; `has_schema`: events have an array's elements in one list, whatever dimensions it has. */
+/* With `types = "debezium"`; `has_schema`: events have an array's elements in one list, whatever
+ * dimensions it has. */
 struct mr_verify_form mr_verify_form_of(const struct mr_value_modes *modes,
                                         const struct mr_verify_type *type, bool has_schema);
 
-/* Adds to `sql` what makes the value of an event's text, which is SQL of type text; not where `back` is NULL. */
+/* Adds to `sql` what makes the value of an event's text, which is SQL of type text; not where
+ * `back` is NULL. */
 void mr_verify_form_back_sql(const struct mr_verify_form *form, const char *text,
                              struct mr_text *sql);
 

@@ -38,7 +38,8 @@ static void judge_differences(const struct mr_work *work)
     }
     const struct mr_strange *strange = &work->strange;
     bool has_begun_later = work->extent.cut > 0 || strange->foreign > 0;
-    /* Without a key a change takes away what a record said that may be gone; so more is missing, and nothing is too much. */
+    /* Without a key a change takes away what a record said that may be gone; so more is missing,
+     * and nothing is too much. */
     bool is_cut = work->table.key_count == 0 && work->extent.cut > 0 && others == 0;
     bool has_excuse = is_cut || (strange->other_keys > 0 && strange->hard == 0) ||
                       strange->lossy > 0 ||

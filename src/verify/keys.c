@@ -1,5 +1,6 @@
-/* Keys of events as the server has them (types = "debezium"). The server makes the value, by forms.c, and says what an event of it has; that
- * must be the key that differs. So what an event does not say whole, or somebody else wrote, is not taken for a row's key. */
+/* Keys of events as the server has them (types = "debezium"). The server makes the value, by
+ * forms.c, and says what an event of it has; that must be the key that differs. So what an event
+ * does not say whole, or somebody else wrote, is not taken for a row's key. */
 
 #include "base/object.h"
 #include "verify/proof_internal.h"
@@ -42,7 +43,8 @@ static bool add_back(const struct mr_verify_column *column, const char *key, str
     return false;
 }
 
-/* SELECT of two texts for each column: the server's, and the event's. False: the key has other columns. */
+/* SELECT of two texts for each column: the server's, and the event's. False: the key has other
+ * columns. */
 static bool keys_add_question(const struct mr_verify_table *table, const char *key,
                               struct mr_text *sql)
 {

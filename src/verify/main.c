@@ -125,8 +125,9 @@ static mr_status take_arguments(int argc, char **argv, struct wish *wish)
     return check_wish(wish);
 }
 
-/* Places of the server are compared with positions of records: what the latter are raised by since the stream moved from another
- * cluster. MR_ERR_AUTH: what is stored may not be read, so that is not known. */
+/* Places of the server are compared with positions of records: what the latter are raised by since
+ * the stream moved from another cluster. MR_ERR_AUTH: what is stored may not be read, so that is
+ * not known. */
 static mr_status take_shift(const struct mr_config *config, int stop_fd, struct mr_error *ret_error)
 {
     struct mr_kafka_stored stored;

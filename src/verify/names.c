@@ -9,7 +9,8 @@ struct naming {
     struct mr_index index;
 };
 
-/* Gives those that have no event their names: mr_verify_row_fn of a second look at the table, at its keys. */
+/* Gives those that have no event their names: mr_verify_row_fn of a second look at the table, at
+ * its keys. */
 static mr_status verify_name_row(void *context, uint32_t xid, const mr_slice *values,
                                  struct mr_error *ret_error)
 {

@@ -1,6 +1,7 @@
 #include "verify/order.h"
 
-/* Records that a repeat is compared with: of each partition, and of all. What is longer ago is not compared. */
+/* Records that a repeat is compared with: of each partition, and of all. What is longer ago is not
+ * compared. */
 enum { WINDOW_MAX = 8192, WINDOW_MIN = 64, WINDOWS = 262144 };
 
 enum { GAPS_MAX = 4096 }; /* what is beyond is judged at once */
@@ -18,8 +19,9 @@ struct partition {
     struct mr_fold_record last;
 };
 
-/* A record that a run of repeats left out, and the one that came in its place. After partitions were added the repeat may be in another
- * one, which is read in its own time: that is seen at the end. */
+/* A record that a run of repeats left out, and the one that came in its place. After partitions
+ * were added the repeat may be in another one, which is read in its own time: that is seen at the
+ * end. */
 struct gap {
     struct mr_fold_record record;
     struct mr_place place;
@@ -78,8 +80,8 @@ static uint64_t first_of(const struct mr_order *order, const struct partition *p
     return partition->count <= order->window ? 0 : partition->count - order->window;
 }
 
-/* The number of the first remembered record that is not before the place, among all; they are in order: a search by halves. `*ret_is_it`:
- * it is of that place. */
+/* The number of the first remembered record that is not before the place, among all; they are in
+ * order: a search by halves. `*ret_is_it`: it is of that place. */
 static uint64_t order_find(const struct mr_order *order, const struct partition *partition,
                            struct mr_place place, bool *ret_is_it)
 {
@@ -143,7 +145,8 @@ static void judge_gap(struct mr_order *order, const struct gap *gap)
     }
 }
 
-/* The records of these numbers were due, and `record` came. What is forgotten nobody can tell, and a copied row is not due. */
+/* The records of these numbers were due, and `record` came. What is forgotten nobody can tell, and
+ * a copied row is not due. */
 static void leave_out(struct mr_order *order, const struct partition *partition,
                       const struct mr_fold_record *record, uint64_t from, uint64_t to)
 {

@@ -4,7 +4,8 @@
 
 #include "testing/test.h"
 
-/* Positions of records, each a digit or a letter; a capital has another content than its small letter. '|' is the next partition. */
+/* Positions of records, each a digit or a letter; a capital has another content than its small
+ * letter. '|' is the next partition. */
 static struct mr_order_counts order_of(const char *records)
 {
     struct mr_order *order = mr_order_new(2);

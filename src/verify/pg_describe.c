@@ -1,8 +1,8 @@
 
 #include "verify/pg_side.h"
 
-/* What the configuration makes of the column: what the first rule that fits it does, and a table with columns to be included has only
- * those, and its key. */
+/* What the configuration makes of the column: what the first rule that fits it does, and a table
+ * with columns to be included has only those, and its key. */
 static void treat(const struct mr_config *config, const struct mr_verify_listed *listed,
                   bool is_key, struct mr_verify_column *column)
 {
@@ -44,8 +44,9 @@ enum described {
     DESCRIBED_MISSING,          /* what rows have that are older than the column … */
     DESCRIBED_IS_MISSING_KNOWN, /* … and whether that is so of all; else of a partition */
     DESCRIBED_IS_BARE,
-    DESCRIBED_IS_PLAIN,     /* its text is at least as long as what is stored */
-    DESCRIBED_IS_NEVER_CUT, /* what "other types stay" means for columns.truncate (docs/capture.md) */
+    DESCRIBED_IS_PLAIN, /* its text is at least as long as what is stored */
+    /* what "other types stay" means for columns.truncate (docs/capture.md) */
+    DESCRIBED_IS_NEVER_CUT,
     DESCRIBED_IS_SENT,
     DESCRIBED_TYPE,
     DESCRIBED_LEAF, /* the type's name, as struct mr_verify_type says … */
@@ -57,8 +58,8 @@ enum described {
     DESCRIBED_COUNT,
 };
 
-/* Which columns are sent. Publications have columns since a version, and generated ones since another; before, the view lists them
- * nevertheless. */
+/* Which columns are sent. Publications have columns since a version, and generated ones since
+ * another; before, the view lists them nevertheless. */
 static void add_is_sent(struct mr_pg_conn *conn, const char *publication,
                         const struct mr_verify_listed *listed, struct mr_text *sql)
 {
@@ -96,7 +97,8 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
         "  'date', 'time', 'timetz', 'timestamp', 'timestamptz', 'pg_lsn', 'tid',"
         "  'txid_snapshot', 'pg_snapshot'), ");
     add_is_sent(conn, publication, listed, &sql);
-    /* A domain is what it is over, and an array what its elements are; the modifier is the first that one has. */
+    /* A domain is what it is over, and an array what its elements are; the modifier is the first
+     * that one has. */
     mr_sql_format(
         &sql,
         ", format_type(b.oid, b.modifier), coalesce(e.typname, l.typname),"
@@ -163,8 +165,8 @@ static void pg_describe_settle(struct mr_verify_column *column, bool is_never_cu
     }
 }
 
-/* A value that takes less is never stored out of line: its pointer would be as long (toast_tuple_find_biggest_attribute in
- * src/backend/access/table/toast_helper.c). */
+/* A value that takes less is never stored out of line: its pointer would be as long
+ * (toast_tuple_find_biggest_attribute in src/backend/access/table/toast_helper.c). */
 enum { LARGE_MIN = 24 };
 
 static void describe_column(const struct mr_config *config, const struct mr_verify_listed *listed,
@@ -189,10 +191,12 @@ static void describe_column(const struct mr_config *config, const struct mr_veri
     column->large_min = is_as_stored ? LARGE_MIN : 0;
 }
 
-/* What events that are older than the column are taken to have: the column's default then, which the catalog forgets when the table is
- * rewritten (RelationClearMissing in src/backend/catalog/heap.c), and which a table with partitions has in these alone. Where it is not
- * known and null is wrong, the events tell (mr_fold_compare). The server makes of the default what it makes of values; of a domain
- * the base type, for its checks call what their owner wrote. */
+/* What events that are older than the column are taken to have: the column's default then, which
+ * the catalog forgets when the table is rewritten (RelationClearMissing in
+ * src/backend/catalog/heap.c), and which a table with partitions has in these alone. Where it is
+ * not known and null is wrong, the events tell (mr_fold_compare). The server makes of the default
+ * what it makes of values; of a domain the base type, for its checks call what their owner
+ * wrote. */
 static mr_status describe_absent(struct mr_pg_conn *conn, const struct mr_pg_result *described,
                                  uint32_t row, struct mr_verify_column *column,
                                  struct mr_error *ret_error)
@@ -243,7 +247,8 @@ static struct mr_digest answer_digest(const struct mr_pg_result *result, struct 
     return mr_digest_of(key, (mr_slice){.data = (const uint8_t *)text.data, .len = text.len});
 }
 
-/* Whether no two rows have the same values of the columns that are the key by configuration (docs/keys.md). */
+/* Whether no two rows have the same values of the columns that are the key by configuration
+ * (docs/keys.md). */
 static mr_status ask_is_unique(struct mr_pg_conn *conn, uint32_t oid,
                                const struct mr_table_key *chosen, bool *ret_is_unique,
                                struct mr_error *ret_error)

@@ -11,11 +11,13 @@ enum listed {
     LISTED_IS_PUBLISHED,
     LISTED_LACKS,
     LISTED_FILTER,
-    LISTED_AS_SCHEMA, /* its own name or that of a table that it is a partition of, a row for each */
+    /* its own name or that of a table that it is a partition of, a row for each */
+    LISTED_AS_SCHEMA,
     LISTED_AS_TABLE,
 };
 
-/* All tables that may be streamed. One that has partitions is none itself unless it is published. */
+/* All tables that may be streamed. One that has partitions is none itself unless it is
+ * published. */
 static mr_status pg_list_ask_tables(struct mr_pg_conn *conn, const char *publication,
                                     const struct mr_pg_result **ret_result,
                                     struct mr_error *ret_error)

@@ -20,14 +20,18 @@ static mr_status begin_on_primary(struct mr_pg_conn *conn, struct mr_cut *ret_cu
     return MR_OK;
 }
 
-/* A standby's snapshot does not tell which transactions it sees (procarray.c, GetSnapshotData: xip stays empty), but the place does that was
- * replayed when it was taken, if no record was being replayed then.
+/* A standby's snapshot does not tell which transactions it sees (procarray.c, GetSnapshotData: xip
+ * stays empty), but the place does that was replayed when it was taken, if no record was being
+ * replayed then.
  *
- * What counted as replayed before the snapshot is seen: a commit is shown first, and counts then (xact_redo_commit in xact.c;
- * ApplyWalRecord in xlogrecovery.c sets the place after the redo). While a WAL receiver runs, records are read only of what that has received
- * (WaitForWALToBecomeAvailable in xlogrecovery.c: RecPtr < flushedUpto). So where after the snapshot nothing more was received than was replayed
- * before it, no other record was begun. Nor one from an archive: before the receiver is started that is replayed, which the last look
- * sees. One string, because all of it must fit between two records; CASE, because it fixes the order (manual, "Expression Evaluation Rules"). */
+ * What counted as replayed before the snapshot is seen: a commit is shown first, and counts then
+ * (xact_redo_commit in xact.c; ApplyWalRecord in xlogrecovery.c sets the place after the redo).
+ * While a WAL receiver runs, records are read only of what that has received
+ * (WaitForWALToBecomeAvailable in xlogrecovery.c: RecPtr < flushedUpto). So where after the
+ * snapshot nothing more was received than was replayed before it, no other record was begun. Nor
+ * one from an archive: before the receiver is started that is replayed, which the last look sees.
+ * One string, because all of it must fit between two records; CASE, because it fixes the order
+ * (manual, "Expression Evaluation Rules"). */
 static mr_status begin_on_standby(struct mr_pg_conn *conn, struct mr_cut *ret_cut,
                                   bool *ret_is_known, struct mr_error *ret_error)
 {
@@ -57,14 +61,16 @@ mr_status mr_verify_begin(struct mr_pg_conn *conn, struct mr_cut *ret_cut, bool 
     *ret_is_known = true;
     MR_TRY(mr_pg_is_standby(conn) ? begin_on_standby(conn, ret_cut, ret_is_known, ret_error)
                                   : begin_on_primary(conn, ret_cut, ret_error));
-    /* A policy must not hide rows without a word: with row_security off the server refuses instead. */
+    /* A policy must not hide rows without a word: with row_security off the server refuses
+     * instead. */
     return mr_pg_set_for_rows(conn, "",
                               "SET LOCAL row_security = off;"
                               " SET LOCAL max_parallel_workers_per_gather = 0",
                               ret_error);
 }
 
-/* A field of COPY's text format (manual, COPY, "Text Format"), in place: `*at` is then after its tab. False: it ends in a backslash. */
+/* A field of COPY's text format (manual, COPY, "Text Format"), in place: `*at` is then after its
+ * tab. False: it ends in a backslash. */
 static bool pg_rows_take_field(uint8_t **at, const uint8_t *end, mr_slice *ret)
 {
     size_t plain = (size_t)(mr_scan_to(*at, end, '\t', '\\') - *at);
@@ -168,7 +174,8 @@ static void add_member(struct mr_text *sql, const struct mr_verify_column *colum
                   is_first ? ", '{' ||" : " || ',' ||", column->name);
 }
 
-/* The key as JSON, in which what is a text in events is one, too; and once more with the server's texts. */
+/* The key as JSON, in which what is a text in events is one, too; and once more with the server's
+ * texts. */
 static void add_key_object(struct mr_text *sql, const struct mr_verify_table *table)
 {
     for (uint32_t i = 0; i < table->key_count; i++) {
@@ -266,8 +273,9 @@ mr_status mr_verify_end(struct mr_pg_conn *conn, struct mr_cut *cut, struct mr_e
 {
     static const struct mr_pg_shape shape = {"a place in the WAL", "ln", 1, 1};
     const struct mr_pg_result *result;
-    /* A transaction that writes something, so that the WAL is flushed to there, and the stream of a quiet server passes it. A
-     * synchronous standby, which may be away, is not waited for. Of a standby the place is one that its stream comes to. */
+    /* A transaction that writes something, so that the WAL is flushed to there, and the stream of a
+     * quiet server passes it. A synchronous standby, which may be away, is not waited for. Of a
+     * standby the place is one that its stream comes to. */
     if (cut->replayed != 0) {
         return mr_pg_command(conn, "COMMIT", MR_PG_ANSWER_MS, ret_error);
     }

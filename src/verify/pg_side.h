@@ -1,5 +1,6 @@
-/* The table's side: which tables there are, their columns and keys, and their rows under a snapshot. Asks the catalog by the views that
- * PostgreSQL documents, and not by the questions that the stream asks. One thread. */
+/* The table's side: which tables there are, their columns and keys, and their rows under a
+ * snapshot. Asks the catalog by the views that PostgreSQL documents, and not by the questions that
+ * the stream asks. One thread. */
 #pragma once
 
 #include "config/config.h"
@@ -30,8 +31,8 @@ mr_status mr_verify_list(struct mr_pg_conn *conn, const struct mr_config *config
                          struct mr_verify_list *ret_list, struct mr_error *ret_error);
 void mr_verify_list_free(struct mr_verify_list *list);
 
-/* Begins a transaction that only reads, whose snapshot is the cut. `*ret_is_known`: what it sees is known. On a standby that is so while
- * nothing is replayed; else try again. */
+/* Begins a transaction that only reads, whose snapshot is the cut. `*ret_is_known`: what it sees is
+ * known. On a standby that is so while nothing is replayed; else try again. */
 mr_status mr_verify_begin(struct mr_pg_conn *conn, struct mr_cut *ret_cut, bool *ret_is_known,
                           struct mr_error *ret_error);
 
@@ -50,15 +51,16 @@ struct mr_verify_range {
 /* The condition for the rows after this one. The caller frees it. */
 char *mr_verify_after(const struct mr_verify_table *table, const mr_slice *values);
 
-/* Calls `take` with each row: the transaction that wrote it, and its texts in the order of `table->columns`; NULL data: null. */
+/* Calls `take` with each row: the transaction that wrote it, and its texts in the order of
+ * `table->columns`; NULL data: null. */
 typedef mr_status (*mr_verify_row_fn)(void *context, uint32_t xid, const mr_slice *values,
                                       struct mr_error *ret_error);
 mr_status mr_verify_rows(struct mr_pg_conn *conn, const struct mr_verify_listed *listed,
                          const struct mr_verify_table *table, const struct mr_verify_range *range,
                          mr_verify_row_fn take, void *context, struct mr_error *ret_error);
 
-/* After the rows: whether the table was truncated or rewritten since the snapshot, which then saw an empty table (manual, "Caveats"
- * of "Concurrency Control"). */
+/* After the rows: whether the table was truncated or rewritten since the snapshot, which then saw
+ * an empty table (manual, "Caveats" of "Concurrency Control"). */
 mr_status mr_verify_is_void(struct mr_pg_conn *conn, uint32_t oid, bool *ret_is_void,
                             struct mr_error *ret_error);
 

@@ -143,8 +143,9 @@ static void proof_take_difference(void *context, const struct mr_difference *dif
     }
 }
 
-/* The table, and the topic up to what the table's snapshots see. `*ret_is_whole`: both are read; or the verdict is that they can't
- * be, or (`*ret_void` not NULL) they are to be read again, because of that. */
+/* The table, and the topic up to what the table's snapshots see. `*ret_is_whole`: both are read; or
+ * the verdict is that they can't be, or (`*ret_void` not NULL) they are to be read again, because
+ * of that. */
 static mr_status read_both(struct mr_work *work, bool *ret_is_whole, const char **ret_void,
                            struct mr_error *ret_error)
 {
@@ -188,7 +189,8 @@ static mr_status compare_both(struct mr_work *work, bool *ret_is_done, struct mr
     if (!is_whole) {
         return MR_OK;
     }
-    /* Whether a row that is copied later than the first snapshot is from before the others, nobody can tell. */
+    /* Whether a row that is copied later than the first snapshot is from before the others, nobody
+     * can tell. */
     if (work->topic.copied > work->cuts[0].before) {
         MR_PROOF_VOID(proof, MR_VERIFY_NONE, "copied", "existing rows of it are being copied");
         return MR_OK;
@@ -203,8 +205,9 @@ static mr_status compare_both(struct mr_work *work, bool *ret_is_done, struct mr
                            &proof->counts, ret_error);
 }
 
-/* Whether what differs may be no more than a default that the catalog has forgotten (describe_absent). The columns that events lack are
- * late ones then, and all is to be read again. */
+/* Whether what differs may be no more than a default that the catalog has forgotten
+ * (describe_absent). The columns that events lack are late ones then, and all is to be read
+ * again. */
 static bool find_late(struct mr_work *work)
 {
     const struct mr_fold_counts *counts = &work->proof->counts;

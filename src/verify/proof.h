@@ -29,11 +29,12 @@ struct mr_verify_tools {
 /* A difference that is named. */
 struct mr_verify_named {
     struct mr_difference difference;
-    char *
-        key; /* JSON, as the record of the last event has it, or the server if there is no event; NULL: a row without a key, or one that
-                  is gone meanwhile */
-    char *
-        asked; /* the same with the server's texts; NULL: as it is in `key`, or (mr_proof.converts) not known */
+    /* JSON, as the record of the last event has it, or the server if there is no event; NULL: a row
+     * without a key, or one that is gone meanwhile */
+    char *key;
+    /* the same with the server's texts; NULL: as it is in `key`, or (mr_proof.converts) not
+     * known */
+    char *asked;
 };
 
 struct mr_proof {

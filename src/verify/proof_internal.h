@@ -1,5 +1,6 @@
-/* A table that is being proved, which the files of the proof share: proof.c takes the steps, rows.c reads the table, records.c its topic,
- * names.c names what differs, keys.c turns those names back into the server's values, judge.c says what it means. Main thread, but for records.c. */
+/* A table that is being proved, which the files of the proof share: proof.c takes the steps, rows.c
+ * reads the table, records.c its topic, names.c names what differs, keys.c turns those names back
+ * into the server's values, judge.c says what it means. Main thread, but for records.c. */
 #ifndef MR_VERIFY_PROOF_INTERNAL_H
 #define MR_VERIFY_PROOF_INTERNAL_H
 
@@ -18,8 +19,9 @@ struct mr_strange {
     uint64_t hard;              /* differences whose last event is after `other_last` */
 };
 
-/* The topic, which a thread of its own reads. So it may begin while the table is still read, and what comes in the meantime is read
- * afterwards. Between mr_work_topic_begin and the thread's end it has fold (events alone), order, strange and extent of the work. */
+/* The topic, which a thread of its own reads. So it may begin while the table is still read, and
+ * what comes in the meantime is read afterwards. Between mr_work_topic_begin and the thread's end
+ * it has fold (events alone), order, strange and extent of the work. */
 struct mr_reading {
     pthread_t thread;
     pthread_mutex_t lock; /* of the next four */
@@ -51,22 +53,24 @@ struct mr_work {
     struct mr_kafka_extent extent;
     int64_t begun_ns; /* what is being read */
     struct mr_strange strange;
-    bool *
-        late; /* of each column of a table of that form, whether values are to be apart; NULL: none is known */
+    /* of each column of a table of that form, whether values are to be apart; NULL: none is
+     * known */
+    bool *late;
     struct mr_digest late_form;
 };
 
 /* Forgets all that was read. */
 void mr_work_reset(struct mr_work *work);
 
-/* The table's rows into the fold, chunk by chunk. `*ret_is_void`: they are to be read again. The verdict may be that nothing can be proved. */
+/* The table's rows into the fold, chunk by chunk. `*ret_is_void`: they are to be read again. The
+ * verdict may be that nothing can be proved. */
 mr_status mr_work_read_rows(struct mr_work *work, bool *ret_is_void, struct mr_error *ret_error);
 
 /* Begins to read the topic's records into the fold. The table must be described. */
 mr_status mr_work_topic_begin(struct mr_work *work, struct mr_error *ret_error);
 
-/* Reads it to the end that it has now. `*ret_is_whole`: it is read so far, or the verdict is that it can't be. `*ret_is_void`: its partitions
- * have become more, and all is to be read again. */
+/* Reads it to the end that it has now. `*ret_is_whole`: it is read so far, or the verdict is that
+ * it can't be. `*ret_is_void`: its partitions have become more, and all is to be read again. */
 mr_status mr_work_topic_end(struct mr_work *work, bool *ret_is_whole, bool *ret_is_void,
                             struct mr_error *ret_error);
 
@@ -76,10 +80,12 @@ void mr_work_topic_leave(struct mr_work *work);
 /* What the comparison of both has come to, as verdict and reasons. */
 void mr_work_judge(const struct mr_work *work);
 
-/* Finds the keys of the differences, as far as Kafka and the server answer: the verdict holds without names. */
+/* Finds the keys of the differences, as far as Kafka and the server answer: the verdict holds
+ * without names. */
 void mr_work_name(struct mr_work *work);
 
-/* Asks the server which values the named keys of events are of (keys.c). What it can't say stays unknown. */
+/* Asks the server which values the named keys of events are of (keys.c). What it can't say stays
+ * unknown. */
 void mr_work_turn_back(struct mr_work *work);
 
 /* Whether the row of that key, or without a key that row, is in the sample. */
@@ -103,7 +109,8 @@ struct mr_patience {
     int64_t since_ns; /* 0: nothing was seen yet */
 };
 
-/* Whether `now` is what has been seen for a minute: what does not move for so long does not run, or stands still. */
+/* Whether `now` is what has been seen for a minute: what does not move for so long does not run, or
+ * stands still. */
 bool mr_patience_ends(struct mr_patience *patience, uint64_t now);
 
 #endif

@@ -78,7 +78,8 @@ static bool read_event(struct mr_work *work, const struct mr_kafka_read *read,
     return good;
 }
 
-/* A row alone does not say that it was copied, nor a delete that a repair sent it. The place does. */
+/* A row alone does not say that it was copied, nor a delete that a repair sent it. The place
+ * does. */
 static bool is_copy(const struct mr_event *event)
 {
     bool is_of_row = event->kind != MR_EVENT_PASSED && event->kind != MR_EVENT_TRUNCATE;

@@ -6,7 +6,8 @@
 #include "base/clock.h"
 #include "base/object.h"
 
-/* Of a request's keys: no more than POST /api/snapshot takes (MR_CHUNK_KEYS_MAX in copy/chunk_keys.h). */
+/* Of a request's keys: no more than POST /api/snapshot takes (MR_CHUNK_KEYS_MAX in
+ * copy/chunk_keys.h). */
 enum { LOOK_MS = 50, KEYS_MAX = 1000, BYTES_MAX = 128 * 1024 };
 /* A request that does not move for so long waits for somebody. */
 #define PATIENCE_NS (INT64_C(60) * 1000000000)
@@ -70,7 +71,8 @@ struct wish {
     size_t bytes;
 };
 
-/* False: there is no room, or its columns are written in another order, so it goes into another request. */
+/* False: there is no room, or its columns are written in another order, so it goes into another
+ * request. */
 static bool repair_take_key(struct wish *wish, const char *key)
 {
     cJSON *names = cJSON_CreateArray();
@@ -119,7 +121,8 @@ static const cJSON *find_request(const cJSON *state, uint64_t id, const char *wh
     return NULL;
 }
 
-/* Why a request (NULL: it is not there any more) did not come to its end, or does not for now; NULL: it did, or may still. */
+/* Why a request (NULL: it is not there any more) did not come to its end, or does not for now;
+ * NULL: it did, or may still. */
 static const char *fault_of(const cJSON *state, const cJSON *request, bool is_over)
 {
     const char *error = mr_said_word(request, "error");

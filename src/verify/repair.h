@@ -1,5 +1,6 @@
-/* Has the running millrace repair what a proof has named: rows are sent once more, and phantoms deleted, beside the stream and never over
- * what is newer (copy/chunk_keys.h says how). Nothing is asked for that was not printed before. Main thread. */
+/* Has the running millrace repair what a proof has named: rows are sent once more, and phantoms
+ * deleted, beside the stream and never over what is newer (copy/chunk_keys.h says how). Nothing is
+ * asked for that was not printed before. Main thread. */
 #pragma once
 
 #include "verify/proof.h"
@@ -18,7 +19,8 @@ const char *mr_repair_refusal(const struct mr_verify_table *table, const char **
 void mr_repair_judge(const struct mr_verify_table *table, const struct mr_encode_options *encode,
                      struct mr_proof *proof);
 
-/* Without options->yes it only says what it would do. MR_AGAIN: interrupted; another error: there is no millrace that takes it. */
+/* Without options->yes it only says what it would do. MR_AGAIN: interrupted; another error: there
+ * is no millrace that takes it. */
 mr_status mr_repair(const struct mr_verify_tools *tools, const struct mr_proof *proof,
                     struct mr_repair *ret, struct mr_error *ret_error);
 

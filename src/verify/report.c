@@ -99,7 +99,8 @@ void mr_said_print(cJSON *object, FILE *to)
 {
     MR_FREED char *text = cJSON_PrintUnformatted(object);
     size_t len = strlen(text);
-    /* A key may have bytes that are no UTF-8, and cJSON leaves them: they become what base/json.h makes of them. */
+    /* A key may have bytes that are no UTF-8, and cJSON leaves them: they become what base/json.h
+     * makes of them. */
     for (size_t i = 0, step; i < len; i += step) {
         step = mr_utf8_sequence((const uint8_t *)text + i, len - i);
         fwrite(step == 0 ? "\uFFFD" : text + i, step == 0 ? strlen("\uFFFD") : step, 1, to);

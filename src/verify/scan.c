@@ -8,7 +8,8 @@
 
 enum { DEPTH_MAX = 1000 }; /* of a jsonb that is written as JSON itself */
 
-/* Loops move a copy of `at`: a byte that is read could be a part of the scan itself, for all that the compiler knows. */
+/* Loops move a copy of `at`: a byte that is read could be a part of the scan itself, for all that
+ * the compiler knows. */
 static void pass_space(struct mr_scan *scan)
 {
     const uint8_t *at = scan->at;
@@ -61,8 +62,8 @@ static bool pass_escape(struct mr_scan *scan)
 
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 
-/* The top bit of each byte below `limit`, which is 0x80 at most. Of several, only the lowest is certain: a byte above it
- * may have lent to the subtraction. */
+/* The top bit of each byte below `limit`, which is 0x80 at most. Of several, only the lowest is
+ * certain: a byte above it may have lent to the subtraction. */
 static inline uint64_t scan_below(uint64_t word, uint8_t limit)
 {
     return (word - EACH(limit)) & ~word & EACH(0x80);
@@ -80,7 +81,8 @@ static inline __m128i block_at(const uint8_t *bytes)
     return _mm_loadu_si128((const __m128i *)(const void *)bytes);
 }
 
-/* Passes whole blocks to the first quote, backslash or control character, or until less than a block is left. */
+/* Passes whole blocks to the first quote, backslash or control character, or until less than a
+ * block is left. */
 static inline const uint8_t *pass_blocks(const uint8_t *at, const uint8_t *end)
 {
     for (; end - at >= 16; at += 16) {
@@ -280,7 +282,8 @@ static bool pass_one(struct passing *passing, uint8_t byte)
     return passing->depth == 0;
 }
 
-/* A bit for each byte of a block, the first byte's lowest. '[' | 0x20 is '{', and ']' | 0x20 '}'; no other byte is. */
+/* A bit for each byte of a block, the first byte's lowest. '[' | 0x20 is '{', and ']' | 0x20 '}';
+ * no other byte is. */
 struct marks {
     unsigned quotes, backslashes, opened, closed;
 };
@@ -328,7 +331,8 @@ static inline struct marks marks_of(const uint8_t *bytes)
 }
 #endif
 
-/* A block at once. Answers how many of its bytes belong to what is passed over if that ends in it, and 0 if not. */
+/* A block at once. Answers how many of its bytes belong to what is passed over if that ends in it,
+ * and 0 if not. */
 static inline int pass_block(struct passing *passing, const uint8_t *bytes)
 {
     struct marks marks = marks_of(bytes);
@@ -498,8 +502,9 @@ static size_t put_code_point(uint8_t *to, uint32_t point)
     return 4;
 }
 
-/* What the escape at `from`, a backslash, stands for; answers the bytes that it takes. Half a pair of surrogates is what the half
- * would be in UTF-8, which no text of PostgreSQL has: so it equals none. */
+/* What the escape at `from`, a backslash, stands for; answers the bytes that it takes. Half a pair
+ * of surrogates is what the half would be in UTF-8, which no text of PostgreSQL has: so it equals
+ * none. */
 static size_t unescape_one(const uint8_t *from, const uint8_t *end, uint8_t *to, size_t *ret_len)
 {
     static const char letters[] = "bfnrt";

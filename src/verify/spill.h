@@ -1,5 +1,6 @@
-/* Entries in buckets, in the order in which they came: in memory first, on disk once a bucket's part of it is full. The file has no
- * name and goes with the process. One thread; several may read buckets once nobody adds. */
+/* Entries in buckets, in the order in which they came: in memory first, on disk once a bucket's
+ * part of it is full. The file has no name and goes with the process. One thread; several may read
+ * buckets once nobody adds. */
 #pragma once
 
 #include "base/base.h"

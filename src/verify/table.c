@@ -60,8 +60,8 @@ struct mr_verify_column *mr_verify_column_add(struct mr_verify_table *table, str
     return column;
 }
 
-/* Whether the value, or the column's null, may be one that an update left alone. Without a key there is none, for the identity is
- * FULL. */
+/* Whether the value, or the column's null, may be one that an update left alone. Without a key
+ * there is none, for the identity is FULL. */
 static bool may_be_left_alone(const struct mr_verify_table *table,
                               const struct mr_verify_column *column, mr_slice text)
 {

@@ -1,17 +1,19 @@
-/* A table that is to be proved, and what a row of it is in 16 bytes: the sum of its columns' digests (mod 2^128), each made under a key
- * of its column. So both sides may add columns in any order, and take one out again. Values only. */
+/* A table that is to be proved, and what a row of it is in 16 bytes: the sum of its columns'
+ * digests (mod 2^128), each made under a key of its column. So both sides may add columns in any
+ * order, and take one out again. Values only. */
 #pragma once
 
 #include "event/event.h"
 #include "verify/value.h"
 
-/* A value that events may not have: one that may be stored out of line, so that an update leaves it alone, or of a late column. */
+/* A value that events may not have: one that may be stored out of line, so that an update leaves it
+ * alone, or of a late column. */
 struct mr_verify_large {
     uint32_t column;
     bool is_unknown; /* of an event: no event of the key had it */
     bool is_lost;    /* it is unknown, and another one than before: its event was too large */
-    bool
-        is_absent; /* it is unknown: its event is from before the column (mr_verify_column.is_late) */
+    /* it is unknown: its event is from before the column (mr_verify_column.is_late) */
+    bool is_absent;
     uint32_t since; /* if it is absent: mr_verify_column.since */
     struct mr_digest digest;
 };
@@ -21,14 +23,15 @@ struct mr_verify_row {
     struct mr_digest sum; /* without those that are unknown */
     struct mr_verify_large *large;
     uint32_t large_count;
-    mr_slice
-        later; /* given: a list of columns that count as unknown, since a later change may have made their values */
+    /* given: a list of columns that count as unknown, since a later change may have made their
+     * values */
+    mr_slice later;
     bool is_older; /* an event with a column that is gone, and without one that there is now */
     bool lacks;    /* an event without a column of which nobody knows what older rows had */
 };
 
-/* What may stand for a value that an update left alone: the text, its base64, and that with the other alphabet, in a string or in a
- * list of one; and its bytes. */
+/* What may stand for a value that an update left alone: the text, its base64, and that with the
+ * other alphabet, in a string or in a list of one; and its bytes. */
 enum { MR_PLACEHOLDER_STRINGS = 3, MR_PLACEHOLDERS = 2 * MR_PLACEHOLDER_STRINGS + 1 };
 
 struct mr_verify_table {
@@ -62,7 +65,8 @@ MR_MUST_USE bool mr_verify_event_row(const struct mr_verify_table *table, mr_sli
                                      struct mr_verify_row *ret_row);
 
 enum mr_verify_key_kind {
-    MR_VERIFY_KEY_GOOD, /* it has the table's key columns and those alone; or is none, as the table has none */
+    /* it has the table's key columns and those alone; or is none, as the table has none */
+    MR_VERIFY_KEY_GOOD,
     MR_VERIFY_KEY_OTHER, /* it has other columns, or one although the table has none */
     MR_VERIFY_KEY_NONE,  /* it is no object of a row, or twice the same column */
 };

@@ -135,7 +135,8 @@ static void test_a_text_is_a_string(void **state)
     mr_verify_table_done(&table);
 }
 
-/* The row's sum without the value is what the event's is, whatever the type makes of the placeholder. */
+/* The row's sum without the value is what the event's is, whatever the type makes of the
+ * placeholder. */
 static void test_event_row_without_a_large_value(void **state)
 {
     (void)state;
@@ -274,7 +275,8 @@ static void test_event_key(void **state)
     mr_verify_table_done(&table);
 }
 
-/* As a timestamp that nanoseconds do not reach: null in values, and its text in a key, so that rows stay apart. */
+/* As a timestamp that nanoseconds do not reach: null in values, and its text in a key, so that rows
+ * stay apart. */
 static void test_a_key_whose_value_has_no_form(void **state)
 {
     (void)state;

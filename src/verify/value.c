@@ -65,7 +65,8 @@ static bool take_real(mr_slice text, bool is_short, double *ret)
     return good;
 }
 
-/* By the number and not by its digits, of which there may be more than one shortest. In JSON only what is none is a string. */
+/* By the number and not by its digits, of which there may be more than one shortest. In JSON only
+ * what is none is a string. */
 static struct mr_digest real_digest(const struct reading *reading, enum mr_scan_kind kind,
                                     mr_slice text)
 {
@@ -78,7 +79,8 @@ static struct mr_digest real_digest(const struct reading *reading, enum mr_scan_
     return digest;
 }
 
-/* A decimal: its digits as one whole number, modulo a number of 64 bits that nobody knows, and how many of them are after the point. */
+/* A decimal: its digits as one whole number, modulo a number of 64 bits that nobody knows, and how
+ * many of them are after the point. */
 struct decimal {
     uint64_t digits;
     uint64_t scale;
@@ -109,7 +111,8 @@ static int base64_digit(uint8_t byte)
                                         : -1;
 }
 
-/* Base64 (RFC 4648, section 4) of a whole number in two's complement, its most significant byte first. */
+/* Base64 (RFC 4648, section 4) of a whole number in two's complement, its most significant byte
+ * first. */
 static bool take_base64(mr_slice text, uint64_t modulus, uint64_t *ret)
 {
     uint64_t number = 0;
@@ -178,7 +181,8 @@ static struct mr_digest scaled_digest(const struct reading *reading,
                 : bytes_digest(reading->key, object->text.data, object->text.len);
 }
 
-/* The server's. What is no number is null; where an event says the scale, zeros at the fraction's end are left out. */
+/* The server's. What is no number is null; where an event says the scale, zeros at the fraction's
+ * end are left out. */
 static struct mr_digest server_decimal(const struct reading *reading, mr_slice text)
 {
     uint8_t last = text.len > 0 ? text.data[text.len - 1] : 0;
@@ -342,7 +346,8 @@ static bool is_plain(const struct mr_verify_form *form)
     return form->shape == MR_SHAPE_LEAF && form->leaf <= MR_LEAF_BARE;
 }
 
-/* The length of the character that begins there (RFC 3629, section 4); 0: none does. Not mr_utf8_sequence, by which the encoder tells. */
+/* The length of the character that begins there (RFC 3629, section 4); 0: none does. Not
+ * mr_utf8_sequence, by which the encoder tells. */
 static size_t character_at(const uint8_t *at, size_t left)
 {
     uint8_t first = at[0];

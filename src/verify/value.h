@@ -1,8 +1,9 @@
-/* A column of a table that is to be proved, and what a value of it is in 16 bytes, whichever side has it.
+/* A column of a table that is to be proved, and what a value of it is in 16 bytes, whichever side
+ * has it.
  *
- * The server's value is the text that it answers when it is asked by the column's form (forms.h), an event's is what its JSON has. Both
- * are brought to one text, and its digest is made under the column's key. Values only.
- */
+ * The server's value is the text that it answers when it is asked by the column's form (forms.h),
+ * an event's is what its JSON has. Both are brought to one text, and its digest is made under the
+ * column's key. Values only. */
 #pragma once
 
 #include "verify/digest.h"
@@ -36,8 +37,8 @@ struct mr_verify_column {
     uint32_t large_min;      /* … if its text has so many bytes */
     struct mr_digest absent; /* of an event that was made before the column was added … */
     bool is_absent_known;    /* … and whether the catalog says so; else it is a guess */
-    uint32_t
-        since; /* the transaction that wrote it into the catalog last; 0: it is as old as the table */
+    /* the transaction that wrote it into the catalog last; 0: it is as old as the table */
+    uint32_t since;
     bool is_lacked; /* an event had no such column: set by who reads events, alone */
     bool is_late;   /* values are apart, so that events say what it was */
 };
@@ -50,20 +51,24 @@ static inline bool mr_verify_is_compared(const struct mr_verify_column *column)
 /* Masks a column with so many asterisks. */
 void mr_verify_column_mask(struct mr_verify_column *column, uint32_t length);
 
-/* Of the server's text, after what the configuration makes of it; NULL data: null. `is_key`: NaN is no null in a key. */
+/* Of the server's text, after what the configuration makes of it; NULL data: null. `is_key`: NaN is
+ * no null in a key. */
 struct mr_digest mr_verify_server_value(const struct mr_verify_column *column, mr_slice text,
                                         bool is_key);
 
-/* Of an event's value. One of a type of JSON that the column's values do not have equals none of them. */
+/* Of an event's value. One of a type of JSON that the column's values do not have equals none of
+ * them. */
 struct mr_digest mr_verify_event_value(const struct mr_verify_column *column,
                                        const struct mr_scanned *value, bool is_key);
 
-/* Of a value of a key that has no form in events, by the server's text: {"text":…} (docs/types.md). */
+/* Of a value of a key that has no form in events, by the server's text: {"text":…}
+ * (docs/types.md). */
 struct mr_digest mr_verify_key_text(const struct mr_verify_column *column, mr_slice text);
 
 /* Whether it is such an object; `*ret_text` is its text. */
 bool mr_verify_is_key_text(const struct mr_verify_column *column, const struct mr_scanned *value,
                            mr_slice *ret_text);
 
-/* The text that a value of JSON stands for, or its JSON; `*ret_memory` is to be freed after it. NULL data: null. */
+/* The text that a value of JSON stands for, or its JSON; `*ret_memory` is to be freed after it.
+ * NULL data: null. */
 mr_slice mr_verify_text_of(const struct mr_scanned *value, uint8_t **ret_memory);

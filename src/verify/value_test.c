@@ -223,7 +223,8 @@ static void test_flat(void **state)
     check_as(MR_LEAF_BARE, MR_SHAPE_FLAT, cases, MR_ARRAY_LEN(cases));
 }
 
-/* Whether events have a type at all. One of a later version than those that are listed they have, and nobody knows how. */
+/* Whether events have a type at all. One of a later version than those that are listed they have,
+ * and nobody knows how. */
 static void test_types_that_are_not_listed(void **state)
 {
     (void)state;

@@ -112,8 +112,9 @@ static mr_status connect_to_both(struct mr_verify_tools *tools, struct mr_error 
                    "of this cluster that answers; start one, or unset it");
 }
 
-/* On a standby, what is replayed goes before who reads: a statement that is in the way is cancelled, and a connection that waits within
- * its transaction is ended (manual, "Handling Query Conflicts"; ProcessRecoveryConflictInterrupt in tcop/postgres.c). */
+/* On a standby, what is replayed goes before who reads: a statement that is in the way is
+ * cancelled, and a connection that waits within its transaction is ended (manual, "Handling Query
+ * Conflicts"; ProcessRecoveryConflictInterrupt in tcop/postgres.c). */
 static mr_status prove_through_conflicts(struct mr_verify_tools *tools, struct mr_proof *proof,
                                          struct mr_error *ret_error)
 {
@@ -238,7 +239,8 @@ mr_status mr_verify(const struct mr_config *config, const struct mr_verify_optio
     return status;
 }
 
-/* Why the table's changes of a gap can't be found, or not sent; what can't be looked at, the proof says later. The caller frees it. */
+/* Why the table's changes of a gap can't be found, or not sent; what can't be looked at, the proof
+ * says later. The caller frees it. */
 static char *find_uncertain(const struct mr_verify_tools *tools,
                             const struct mr_verify_listed *listed)
 {

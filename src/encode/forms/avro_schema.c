@@ -155,8 +155,9 @@ static void avro_schema_put_leaf(struct builder *to, const char *type, const cha
     }
 }
 
-/* numeric.c, numeric_typmod_precision and _scale: the upper half of the type's modifier, and 11 bits with a sign. Avro's scale is
- * from 0 to the precision (specification, "Decimal"); digits that a negative one leaves out are written, and count. */
+/* numeric.c, numeric_typmod_precision and _scale: the upper half of the type's modifier, and 11
+ * bits with a sign. Avro's scale is from 0 to the precision (specification, "Decimal"); digits that
+ * a negative one leaves out are written, and count. */
 static void avro_schema_put_decimal(struct builder *to, int32_t modifier, int32_t scale)
 {
     int32_t precision = MONEY_PRECISION;
@@ -231,8 +232,9 @@ static void put_type(struct builder *to, uint32_t column)
     }
 }
 
-/* What Avro takes in a name (specification, "Names"): other characters become underscores, as with Debezium's adjustment
- * mode avro, where one beyond the basic plane counts as two (Java's char); one is put before a digit that begins a part. */
+/* What Avro takes in a name (specification, "Names"): other characters become underscores, as with
+ * Debezium's adjustment mode avro, where one beyond the basic plane counts as two (Java's char);
+ * one is put before a digit that begins a part. */
 static void adjust(char *to, const char *from, bool dots)
 {
     bool begins = true;
@@ -323,7 +325,8 @@ static struct builder begin_schema(const struct mr_plan *plan, const char *space
     return made;
 }
 
-/* Names the schema to the options' schemas, as that of a topic's keys or values. Answers its index. */
+/* Names the schema to the options' schemas, as that of a topic's keys or values. Answers its
+ * index. */
 static uint32_t end_schema(struct builder *to, const struct mr_encode_options *options,
                            const char *topic, const char *side)
 {
@@ -351,7 +354,8 @@ static uint32_t end_schema(struct builder *to, const struct mr_encode_options *o
 static uint32_t key_schema(const struct mr_encode_options *options, const struct mr_plan *plan,
                            const char *space)
 {
-    /* After the columns the table's name, where several tables share a topic (plan.c, plan_key_end). */
+    /* After the columns the table's name, where several tables share a topic (plan.c,
+     * plan_key_end). */
     const char *field = plan->key.tail == NULL ? "" : options->routing->key_field;
     struct builder to = begin_schema(plan, space, "Key", 2 * strlen(field));
     for (uint32_t i = 0; i < plan->key.count; i++) {

@@ -189,7 +189,8 @@ static bool is_right(mr_slice schema, mr_slice avro, mr_slice json)
     return mr_strict_avro(schema, avro, json, "__u");
 }
 
-/* The row with this value says the same in both formats, and the column has the schema, if that is not NULL. */
+/* The row with this value says the same in both formats, and the column has the schema, if that is
+ * not NULL. */
 static void assert_same(struct fixture *fixture, struct mr_datum value, const char *schema)
 {
     static uint8_t json[1 << 16];

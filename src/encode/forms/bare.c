@@ -1,5 +1,6 @@
-/* Rows without an envelope: what Debezium's ExtractNewRecordState makes of its events (3.7, ExtractNewRecordState.doApply,
- * DefaultDeleteHandlingStrategy), with fields of the envelope added to value and headers. */
+/* Rows without an envelope: what Debezium's ExtractNewRecordState makes of its events (3.7,
+ * ExtractNewRecordState.doApply, DefaultDeleteHandlingStrategy), with fields of the envelope added
+ * to value and headers. */
 #include "encode/forms/connect.h"
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"

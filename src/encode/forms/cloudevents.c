@@ -1,9 +1,10 @@
-/* CloudEvents 1.0 (cloudevents/spec: spec.md, formats/json-format.md, bindings/kafka-protocol-binding.md) with the attributes of
- * Debezium 3.7's CloudEventsConverter (CloudEventsMaker, PostgresCloudEventsMaker): the source block as extensions, `before` and `after`
- * as data.
+/* CloudEvents 1.0 (cloudevents/spec: spec.md, formats/json-format.md,
+ * bindings/kafka-protocol-binding.md) with the attributes of Debezium 3.7's CloudEventsConverter
+ * (CloudEventsMaker, PostgresCloudEventsMaker): the source block as extensions, `before` and
+ * `after` as data.
  *
- * Structured: the value is the whole event, and begins with its id. Binary: the value is the data, and the attributes are
- * headers, the id first. */
+ * Structured: the value is the whole event, and begins with its id. Binary: the value is the data,
+ * and the attributes are headers, the id first. */
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 #include "event/context.h"
@@ -26,7 +27,8 @@ struct attributes {
     bool binary;
 };
 
-/* `name` is that of the header; without ce_ it is the attribute's. Where there is no value, JSON has null and headers nothing. */
+/* `name` is that of the header; without ce_ it is the attribute's. Where there is no value, JSON
+ * has null and headers nothing. */
 static void cloudevents_put(struct attributes *to, const char *name, mr_slice value)
 {
     if (to->binary) {
@@ -70,7 +72,8 @@ static void append_position(struct mr_buffer *out, struct mr_position position, 
     append_digits(out, part, 1, 10);
 }
 
-/* RFC 3339 with milliseconds, in UTC. The years are 1677 to 2262 (mr_transaction's times are kept within these). */
+/* RFC 3339 with milliseconds, in UTC. The years are 1677 to 2262 (mr_transaction's times are kept
+ * within these). */
 static void append_time(struct mr_buffer *out, int64_t time_us)
 {
     int64_t time_ms = mr_floor_div(time_us, 1000);
@@ -118,8 +121,9 @@ static void append_id(struct mr_buffer *out, const struct mr_encoder *encoder,
     mr_buffer_slice(out, mr_source_value(&event->source, MR_FIELD_SOURCE_SEQUENCE, room).text);
 }
 
-/* A field of the source block. Numbers are strings: an attribute's integer has 32 bits (spec.md, Type System). Names of attributes
- * are lower case; Debezium's converter leaves that of txId as it is in JSON. */
+/* A field of the source block. Numbers are strings: an attribute's integer has 32 bits (spec.md,
+ * Type System). Names of attributes are lower case; Debezium's converter leaves that of txId as it
+ * is in JSON. */
 static void cloudevents_put_field(struct attributes *to, const struct mr_source *source,
                                   enum mr_event_field field)
 {
@@ -147,8 +151,8 @@ static void put_extensions(struct attributes *to, const struct cloud_event *even
     cloudevents_put(to, "ce_iodebeziumtxdatacollectionorder", null);
 }
 
-/* Extensions, one of which the specification knows: extensions/distributed-tracing.md. It leaves the headers of the transport as they
- * are, by which Kafka's clients go on with a trace. */
+/* Extensions, one of which the specification knows: extensions/distributed-tracing.md. It leaves
+ * the headers of the transport as they are, by which Kafka's clients go on with a trace. */
 static void put_context(struct attributes *to, mr_slice context)
 {
     enum { PREFIX_LEN = 3 };

@@ -122,7 +122,8 @@ static void connect_put_decimal(struct mr_buffer *out, int32_t modifier, int32_t
     connect_put(out, "}");
 }
 
-/* What the configuration makes of a column's text (ColumnDefinition's transforms: withMaskedOrTruncatedColumns). */
+/* What the configuration makes of a column's text (ColumnDefinition's transforms:
+ * withMaskedOrTruncatedColumns). */
 static void connect_put_shape(struct mr_buffer *out, const struct mr_plan_column *column)
 {
     if (column->rule == MR_RULE_TRUNCATED) {
@@ -188,7 +189,8 @@ static void connect_put_column(struct mr_buffer *out, const struct mr_encode_opt
     connect_put(out, "}");
 }
 
-/* The stream does not say which columns may not be null, but for those of a key. Of them an old row has those in the identity. */
+/* The stream does not say which columns may not be null, but for those of a key. Of them an old row
+ * has those in the identity. */
 static bool may_be_null(const struct mr_plan *plan, uint32_t column)
 {
     bool is_held = plan->relation->columns[column].in_identity ||
@@ -250,7 +252,8 @@ static void connect_put_row(struct mr_buffer *out, const struct mr_encode_option
     "\"parameters\":{\"allowed\":\"true,first,first_in_data_collection,"                           \
     "last_in_data_collection,last,false,incremental\"}"
 
-/* Fields that are added to a row may be null, and have no default (ExtractNewRecordState.updateSchema). */
+/* Fields that are added to a row may be null, and have no default
+ * (ExtractNewRecordState.updateSchema). */
 static void put_added(struct mr_buffer *out, const char *name, bool is_snapshot, bool is_text)
 {
     connect_put(out, out->at[-1] == '[' ? "" : ","); /* the table may have no columns */

@@ -1,8 +1,8 @@
 /* Debezium's change events: `before, after, source, transaction, op, ts_ms, ts_us, ts_ns`.
  *
- * The order of fields and the form of each are those of Debezium 3.7 for PostgreSQL with Kafka Connect's
- * JsonConverter and schemas.enable=false. What does not differ between rows is written by the same functions in Avro, and what is
- * between a schema and its end (wrapped.c) is the same. */
+ * The order of fields and the form of each are those of Debezium 3.7 for PostgreSQL with Kafka
+ * Connect's JsonConverter and schemas.enable=false. What does not differ between rows is written by
+ * the same functions in Avro, and what is between a schema and its end (wrapped.c) is the same. */
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"
 

@@ -79,7 +79,8 @@ static void append_hex(struct mr_buffer *out, uint32_t value)
     mr_buffer_append(out, digits + at, sizeof(digits) - at);
 }
 
-/* As MR_LSN_FORMAT, with the end of the event. Through snprintf it took a tenth of all instructions. */
+/* As MR_LSN_FORMAT, with the end of the event. Through snprintf it took a tenth of all
+ * instructions. */
 static void append_lsn(struct mr_buffer *out, mr_lsn lsn)
 {
     append_hex(out, (uint32_t)(lsn >> 32));

@@ -1,5 +1,5 @@
-/* The forms of events. Each is a table of functions; what several forms use is declared here, too. Inside encode/ only; the
- * encoder's thread calls all of it. */
+/* The forms of events. Each is a table of functions; what several forms use is declared here, too.
+ * Inside encode/ only; the encoder's thread calls all of it. */
 #pragma once
 
 #include "encode/encoder.h"
@@ -7,7 +7,8 @@
 
 struct mr_form_ops {
     bool ends_rows; /* one that gets another key, or another topic, ends there and begins here */
-    /* Makes the form's part of a plan, whose columns and topic are there. NULL: the form has none. */
+    /* Makes the form's part of a plan, whose columns and topic are there. NULL: the form has
+     * none. */
     mr_status (*plan)(struct mr_encoder *encoder, struct mr_plan *plan, struct mr_error *ret_error);
     void (*forget)(struct mr_plan *plan);
     /* As mr_encode_change, of one stream. What is wrong with a value is latched in the encoder. */
@@ -15,7 +16,8 @@ struct mr_form_ops {
                         const struct mr_change *change, struct mr_buffer *out,
                         struct mr_record *ret_records, uint32_t *ret_count,
                         struct mr_error *ret_error);
-    /* A logical message as one record. NULL: the form has none. False: it does not fit its schema. */
+    /* A logical message as one record. NULL: the form has none. False: it does not fit its
+     * schema. */
     bool (*message)(struct mr_encoder *encoder, const struct mr_message_event *message,
                     struct mr_buffer *out, struct mr_record *ret_record);
 };
@@ -74,7 +76,8 @@ enum { MR_SEQUENCE_MAX = 64 };
 struct mr_field_value mr_source_value(const struct mr_source *source, enum mr_event_field field,
                                       uint8_t room[MR_SEQUENCE_MAX]);
 
-/* The value alone, and fields in a row with their names; the block's first one opens it. In JSON or Avro. */
+/* The value alone, and fields in a row with their names; the block's first one opens it. In JSON or
+ * Avro. */
 void mr_source_put_value(struct mr_buffer *out, const struct mr_source *source,
                          enum mr_event_field field);
 void mr_source_put(struct mr_buffer *out, const struct mr_source *source, enum mr_event_field first,
@@ -83,7 +86,8 @@ void mr_source_put(struct mr_buffer *out, const struct mr_source *source, enum m
 /* The text of `sequence` up to the event's LSN, which `"]` follows: `["22305072","` */
 mr_slice mr_source_sequence(uint8_t room[MR_SEQUENCE_MAX], mr_lsn last_commit_lsn);
 
-/* Where the form writes no headers of its own: those of the transaction (NULL: there is none), after the value. */
+/* Where the form writes no headers of its own: those of the transaction (NULL: there is none),
+ * after the value. */
 static inline void mr_transaction_headers(struct mr_buffer *out,
                                           const struct mr_transaction *transaction,
                                           struct mr_record *record)
@@ -149,8 +153,8 @@ static inline int64_t mr_floor_div(int64_t value, int64_t by)
 
 void mr_cloud_set_position(struct mr_record *record);
 
-/* Both Avro schemas, as Kafka Connect's AvroConverter derives them from Debezium's: of a plan that has its columns, and of logical
- * messages. */
+/* Both Avro schemas, as Kafka Connect's AvroConverter derives them from Debezium's: of a plan that
+ * has its columns, and of logical messages. */
 mr_status mr_avro_plan(const struct mr_encode_options *options, struct mr_plan *plan,
                        struct mr_error *ret_error);
 struct mr_avro_pair mr_avro_messages(const struct mr_encode_options *options,
@@ -169,7 +173,8 @@ bool mr_is_outbox_message(const struct mr_encode_options *options,
 /* Whether it stands for such messages. */
 bool mr_is_message(const struct mr_relation *relation);
 
-/* The row of an outbox that the message would be, until the next one; NULL: it is not a JSON object. */
+/* The row of an outbox that the message would be, until the next one; NULL: it is not a JSON
+ * object. */
 const struct mr_change *mr_outbox_message_row(struct mr_encoder *encoder,
                                               const struct mr_message_event *message);
 

@@ -1,7 +1,9 @@
-/* Rows of an outbox table as the events that they are: a row's columns say topic, key, value and headers.
+/* Rows of an outbox table as the events that they are: a row's columns say topic, key, value and
+ * headers.
  *
- * What becomes of a row is what Debezium 3.7's EventRouter makes of it (io.debezium.transforms.outbox.EventRouterDelegate), and how
- * a value is written is what Kafka Connect's StringConverter, JsonConverter and SimpleHeaderConverter do. docs/outbox.md says where
+ * What becomes of a row is what Debezium 3.7's EventRouter makes of it
+ * (io.debezium.transforms.outbox.EventRouterDelegate), and how a value is written is what Kafka
+ * Connect's StringConverter, JsonConverter and SimpleHeaderConverter do. docs/outbox.md says where
  * it differs. */
 
 #include "encode/forms/form.h"
@@ -163,8 +165,8 @@ static void write_json(struct mr_buffer *out, const struct row *row, uint32_t co
     }
 }
 
-/* Whether the value's text is what Java's toString makes of what Debezium has: strings, decimals, whose JSON is base64, and JSON
- * itself, of which a string has quotes of its own. */
+/* Whether the value's text is what Java's toString makes of what Debezium has: strings, decimals,
+ * whose JSON is base64, and JSON itself, of which a string has quotes of its own. */
 static bool is_bare(const struct mr_plan_column *column)
 {
     return column->writer == MR_WRITE_STRING || column->writer == MR_WRITE_PLAIN ||
@@ -334,7 +336,8 @@ static int32_t partition_of(const struct row *row, uint32_t column)
     return (int32_t)number;
 }
 
-/* Of a timestamp, with or without zone: the session's is UTC. 0: it has none that a record could have. */
+/* Of a timestamp, with or without zone: the session's is UTC. 0: it has none that a record could
+ * have. */
 static int64_t time_of(const struct row *row, uint32_t column)
 {
     static const struct mr_conversion in_ms = {.detail = 3};

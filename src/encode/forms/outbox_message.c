@@ -1,4 +1,5 @@
-/* Logical messages as events of an outbox: the fields of a JSON object stand for the columns of a row, as text. */
+/* Logical messages as events of an outbox: the fields of a JSON object stand for the columns of a
+ * row, as text. */
 
 #include "base/json.h"
 #include "encode/forms/form.h"

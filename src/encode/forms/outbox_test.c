@@ -332,7 +332,8 @@ static void test_outbox_place(void **state)
     }
 }
 
-/* Every byte in a name: what Kafka does not take is never mended, so that no two values share a topic. */
+/* Every byte in a name: what Kafka does not take is never mended, so that no two values share a
+ * topic. */
 static void test_outbox_topic_bytes(void **state)
 {
     struct fixture *fixture = *state;
@@ -353,7 +354,8 @@ static void test_outbox_topic_bytes(void **state)
     assert_null(strstr(fixture->error.text, "x_")); /* no value of a row is told */
 }
 
-/* Who may write an outbox row says what is in the record: in the topic of positions it would be one. */
+/* Who may write an outbox row says what is in the record: in the topic of positions it would be
+ * one. */
 static void test_outbox_names_no_topic_of_ours(void **state)
 {
     struct fixture *fixture = *state;

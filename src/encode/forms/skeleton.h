@@ -1,7 +1,7 @@
-/* What the forms that follow Debezium make of a change: one event; of a delete its tombstone too; of a changed key a delete,
- * a tombstone and a create. Each form calls mr_skeleton_change with a constant table of its own writers, so that all of it is compiled
- * for that form and calls none of them through a pointer. Inside forms/ only.
- */
+/* What the forms that follow Debezium make of a change: one event; of a delete its tombstone too;
+ * of a changed key a delete, a tombstone and a create. Each form calls mr_skeleton_change with a
+ * constant table of its own writers, so that all of it is compiled for that form and calls none of
+ * them through a pointer. Inside forms/ only. */
 #pragma once
 
 #include "encode/forms/form.h"
@@ -29,7 +29,8 @@ struct mr_skeleton {
                 const struct mr_tuple *row, const struct mr_tuple *old);
     void (*value)(struct mr_buffer *out, struct mr_encoder *encoder, struct mr_plan *plan,
                   const struct mr_change *change, const struct mr_event *event);
-    /* Appends the form's own headers to a block, among them the other key, and sets the record's kind. NULL: it has none. */
+    /* Appends the form's own headers to a block, among them the other key, and sets the record's
+     * kind. NULL: it has none. */
     void (*headers)(struct mr_buffer *out, const struct mr_encoder *encoder,
                     const struct mr_change *change, const struct mr_event *event,
                     struct mr_record *record);
@@ -130,7 +131,8 @@ MR_SKELETON void mr_skeleton_event(const struct mr_skeleton *form, struct mr_enc
 
 static const struct mr_tuple mr_no_tuple = {.kind = MR_TUPLE_NONE, .values = NULL};
 
-/* A delete and, if wanted, its tombstone. `moved`: the row goes on under another key, which a header says. */
+/* A delete and, if wanted, its tombstone. `moved`: the row goes on under another key, which a
+ * header says. */
 MR_SKELETON uint32_t mr_skeleton_delete(const struct mr_skeleton *form, struct mr_encoder *encoder,
                                         struct mr_plan *plan, const struct mr_change *change,
                                         bool moved, struct mr_buffer *out,
@@ -179,7 +181,8 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
     }
     struct mr_event event = {.op = change->op, .before = &change->before, .after = &change->after};
     if (event.op == MR_OP_UPDATE && mr_key_changed(encoder, plan, change)) {
-        /* A new key is a new entity to a consumer that folds the topic: the old one ends, the new one begins. */
+        /* A new key is a new entity to a consumer that folds the topic: the old one ends, the new
+         * one begins. */
         bool moved = encoder->options.types == MR_TYPES_DEBEZIUM;
         if ((plan->operations & (1u << MR_OP_DELETE)) != 0) {
             event.part = mr_skeleton_delete(form, encoder, plan, change, moved, out, ret_records);
@@ -204,7 +207,8 @@ MR_SKELETON uint32_t mr_skeleton_change(const struct mr_skeleton *form, struct m
     return event.part + 1;
 }
 
-/* The function `change` of a form (mr_form_ops) that is a skeleton, with the members that follow. */
+/* The function `change` of a form (mr_form_ops) that is a skeleton, with the members that
+ * follow. */
 #define MR_SKELETON_CHANGE(name, ...)                                                              \
     static mr_status name(struct mr_encoder *encoder, struct mr_plan *plan,                        \
                           const struct mr_change *change, struct mr_buffer *out,                   \

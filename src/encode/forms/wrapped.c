@@ -1,5 +1,6 @@
-/* Debezium's events with their schemas, `{"schema":{…},"payload":…}`: keys, values, or both. The schemas are connect.c's. Rows without
- * an envelope are bare.c's. Keys and values are alike, whichever of them has its schema. */
+/* Debezium's events with their schemas, `{"schema":{…},"payload":…}`: keys, values, or both. The
+ * schemas are connect.c's. Rows without an envelope are bare.c's. Keys and values are alike,
+ * whichever of them has its schema. */
 #include "encode/forms/connect.h"
 #include "encode/forms/skeleton.h"
 #include "encode/values/put.h"

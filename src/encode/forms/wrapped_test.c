@@ -297,7 +297,8 @@ static void test_unknown_value_fits_its_type(void **state)
     }
 }
 
-/* A key without a form in its type ends the stream, and is not sent in another: a reader would take it for null. */
+/* A key without a form in its type ends the stream, and is not sent in another: a reader would take
+ * it for null. */
 static void test_key_has_to_fit_its_type(void **state)
 {
     struct fixture *fixture = *state;

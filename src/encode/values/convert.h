@@ -1,9 +1,10 @@
-/* How a value's text becomes JSON or Avro where that takes more than quotes: numbers of other forms, times, arrays, shapes.
+/* How a value's text becomes JSON or Avro where that takes more than quotes: numbers of other
+ * forms, times, arrays, shapes.
  *
- * A conversion is chosen once for each column of a relation version (types.def), and is a function with what it needs to know
- * of the type. It gets the text that PostgreSQL prints under the settings of pg_conn_open.c (DateStyle ISO, UTC, …), the same
- * for a row of the stream, of a snapshot and for a key. Source thread; inside encode/ only.
- */
+ * A conversion is chosen once for each column of a relation version (types.def), and is a function
+ * with what it needs to know of the type. It gets the text that PostgreSQL prints under the
+ * settings of pg_conn_open.c (DateStyle ISO, UTC, …), the same for a row of the stream, of a
+ * snapshot and for a key. Source thread; inside encode/ only. */
 #pragma once
 
 #include "base/buffer.h"
@@ -18,7 +19,8 @@ struct mr_scratch {
 
 struct mr_conversion;
 
-/* Appends the value, in JSON or Avro as the buffer says (put.h). False: the text is not one that the type has; what was appended is of no use then. */
+/* Appends the value, in JSON or Avro as the buffer says (put.h). False: the text is not one that
+ * the type has; what was appended is of no use then. */
 typedef bool (*mr_convert_fn)(struct mr_buffer *out, const struct mr_conversion *how, mr_slice text,
                               struct mr_scratch *scratch);
 
@@ -47,7 +49,8 @@ enum { MR_INT_BYTES = 4, MR_LONG_BYTES = 8, MR_FLOAT_BYTES = 4, MR_DOUBLE_BYTES 
 void mr_convert_binary(struct mr_buffer *out, enum mr_binary_mode mode, const uint8_t *bytes,
                        size_t len);
 
-/* A number as Java prints it as a double; "Infinity" and "-Infinity", in quotes, where it is larger than any. */
+/* A number as Java prints it as a double; "Infinity" and "-Infinity", in quotes, where it is larger
+ * than any. */
 bool mr_convert_double(struct mr_buffer *out, mr_slice text, struct mr_scratch *scratch);
 
 /* Hexadecimal of a bytea to bytes, in `scratch` up to the next call. False: it is not that. */
@@ -55,13 +58,13 @@ bool mr_convert_unhex(mr_slice text, struct mr_scratch *scratch, mr_slice *ret);
 /* The same of the digits alone. */
 bool mr_convert_digits(mr_slice digits, struct mr_scratch *scratch, mr_slice *ret);
 
-/* A JSON object or list with some fields left out, as Debezium's EventRouter expands payloads (JsonSchemaData). False: the text is
- * neither, and what was appended is of no use. */
+/* A JSON object or list with some fields left out, as Debezium's EventRouter expands payloads
+ * (JsonSchemaData). False: the text is neither, and what was appended is of no use. */
 bool mr_json_expand(struct mr_buffer *out, const struct mr_encode_options *options, mr_slice text,
                     struct mr_scratch *scratch);
 
-/* Tells of each member of a JSON object: its name, in quotes, and its value as it stands. False: the text is none, and what was
- * told is of no use. */
+/* Tells of each member of a JSON object: its name, in quotes, and its value as it stands. False:
+ * the text is none, and what was told is of no use. */
 bool mr_json_members(mr_slice text, struct mr_scratch *scratch,
                      void (*tell)(void *context, mr_slice name, mr_slice value), void *context);
 
@@ -70,11 +73,13 @@ void mr_scratch_done(struct mr_scratch *scratch);
 /* String.hashCode of UTF-8, as java.util.HashMap spreads it; a backslash escapes nothing. */
 uint32_t mr_java_hash(mr_slice text);
 
-/* Of a HashMap that has got so many entries: it begins with 16 and doubles them when it is over three quarters full. */
+/* Of a HashMap that has got so many entries: it begins with 16 and doubles them when it is over
+ * three quarters full. */
 uint32_t mr_java_buckets(uint32_t entries);
 
-/* The numbers of a HashMap's entries in its order, which is that of their buckets; those of one bucket come as they were added,
- * also when the map has grown since (HashMap.resize). After the hashes there is room for mr_java_order_bytes in all. */
+/* The numbers of a HashMap's entries in its order, which is that of their buckets; those of one
+ * bucket come as they were added, also when the map has grown since (HashMap.resize). After the
+ * hashes there is room for mr_java_order_bytes in all. */
 const uint32_t *mr_java_order(uint32_t *hashes, uint32_t count, uint32_t buckets);
 
 static inline size_t mr_java_order_bytes(uint32_t count, uint32_t buckets)

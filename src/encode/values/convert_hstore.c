@@ -1,4 +1,5 @@
-/* hstore: `"key"=>"value", "other"=>NULL` (hstore_io.c: hstore_out), backslashes before quotes and backslashes. */
+/* hstore: `"key"=>"value", "other"=>NULL` (hstore_io.c: hstore_out), backslashes before quotes and
+ * backslashes. */
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
 

@@ -1,4 +1,5 @@
-/* JSON that comes as text: as it is, without white space; or with fields left out, as an outbox may want it. */
+/* JSON that comes as text: as it is, without white space; or with fields left out, as an outbox may
+ * want it. */
 #include "base/json.h"
 #include "encode/values/convert.h"
 
@@ -165,7 +166,8 @@ static struct walk walk_of(mr_slice text, uint8_t *objects)
     return (struct walk){.cursor = mr_cursor_of(text), .state = JSON_VALUE, .objects = objects};
 }
 
-/* What is written without quotes must be seen to be JSON, or a server could write the rest of the event. */
+/* What is written without quotes must be seen to be JSON, or a server could write the rest of the
+ * event. */
 MR_CONVERT(json)
 {
     mr_text_begin(&scratch->number, LEVELS_BYTES);

@@ -1,7 +1,8 @@
 /* Arrays.
  *
- * A PostgreSQL array has as many dimensions as its value, and its type does not say how many; a schema does. So where there is one, all
- * elements come in one list, in the order of unnest() (manual, 9.19, "Array Functions and Operators"). */
+ * A PostgreSQL array has as many dimensions as its value, and its type does not say how many; a
+ * schema does. So where there is one, all elements come in one list, in the order of unnest()
+ * (manual, 9.19, "Array Functions and Operators"). */
 
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
@@ -107,7 +108,8 @@ static int64_t write_lists(struct mr_buffer *out, const struct mr_conversion *ho
     return mr_cursor_ended(cursor) ? count : -1;
 }
 
-/* A list of the elements' conversions; lists of lists for more dimensions. `detail`: the delimiter. */
+/* A list of the elements' conversions; lists of lists for more dimensions. `detail`: the
+ * delimiter. */
 MR_CONVERT(array)
 {
     struct mr_cursor cursor = mr_cursor_of(text);

@@ -69,7 +69,8 @@ static size_t block_size(size_t digits)
     return limbs * sizeof(uint32_t) * 2 + sizeof(uint32_t);
 }
 
-/* As java.math.BigInteger.toByteArray: two's complement, most significant byte first, as short as it can be. */
+/* As java.math.BigInteger.toByteArray: two's complement, most significant byte first, as short as
+ * it can be. */
 static size_t convert_number_write_bytes(uint8_t *bytes, const struct magnitude *number,
                                          bool negative)
 {
@@ -283,8 +284,9 @@ static bool parse_floating(mr_slice text, struct floating *ret)
     return mr_cursor_ended(&cursor);
 }
 
-/* Java tells a number by two digits at least, and takes the closer ones where one digit would do (java.lang.Double.toString
- * of JDK 19 and later). That differs from PostgreSQL, which takes the shortest, only among the smallest of all numbers. */
+/* Java tells a number by two digits at least, and takes the closer ones where one digit would do
+ * (java.lang.Double.toString of JDK 19 and later). That differs from PostgreSQL, which takes the
+ * shortest, only among the smallest of all numbers. */
 static void closest_two_digits(mr_slice text, int32_t bytes, struct floating *floating)
 {
     char copy[32];

@@ -1,4 +1,5 @@
-/* Geometric types, and PostGIS's, as Debezium has them: well-known binary (OGC 06-103r4, little-endian) in base64, and what that leaves out. */
+/* Geometric types, and PostGIS's, as Debezium has them: well-known binary (OGC 06-103r4,
+ * little-endian) in base64, and what that leaves out. */
 
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
@@ -152,7 +153,8 @@ static uint32_t take_points(struct mr_cursor *cursor, uint8_t *to, struct point 
     return count;
 }
 
-/* The shortest point, `(1,2)`, and a comma for sixteen bytes; and one point more that closes a ring. */
+/* The shortest point, `(1,2)`, and a comma for sixteen bytes; and one point more that closes a
+ * ring. */
 static uint8_t *wkb_room(struct mr_scratch *scratch, mr_slice text)
 {
     mr_text_begin(&scratch->number, 64 + text.len / 6 * POINT_BYTES + 2 * POINT_BYTES);
@@ -234,7 +236,8 @@ MR_CONVERT(polygon)
     return true;
 }
 
-/* (x,y),(x,y): upper right, lower left. A ring that begins at the upper right and goes down first. */
+/* (x,y),(x,y): upper right, lower left. A ring that begins at the upper right and goes down
+ * first. */
 MR_CONVERT(box)
 {
     struct mr_cursor cursor = mr_cursor_of(text);
@@ -254,8 +257,9 @@ MR_CONVERT(box)
     return true;
 }
 
-/* EWKB (PostGIS manual, 4.1.2): a 1 where the bytes are little-endian, a number for what it is, and, if that has this bit, the
- * number of a reference system. `detail`: with extensions, as a geometry has them. */
+/* EWKB (PostGIS manual, 4.1.2): a 1 where the bytes are little-endian, a number for what it is,
+ * and, if that has this bit, the number of a reference system. `detail`: with extensions, as a
+ * geometry has them. */
 MR_CONVERT(ewkb)
 {
     enum { SRID_BIT = 0x20, SRID_END = 9 };

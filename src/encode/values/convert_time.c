@@ -1,5 +1,5 @@
-/* Dates, times and intervals, as PostgreSQL prints them with DateStyle ISO, IntervalStyle postgres and TimeZone UTC
- * (datetime.c: EncodeDateTime, EncodeTimeOnly, EncodeInterval). */
+/* Dates, times and intervals, as PostgreSQL prints them with DateStyle ISO, IntervalStyle postgres
+ * and TimeZone UTC (datetime.c: EncodeDateTime, EncodeTimeOnly, EncodeInterval). */
 
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
@@ -22,8 +22,8 @@ struct moment {
     int infinite;         /* -1, 1; 0: it is not */
 };
 
-/* Days since 1970 in the Gregorian calendar, extended to all years; years begin in March here, so that the leap day is
- * their last. */
+/* Days since 1970 in the Gregorian calendar, extended to all years; years begin in March here, so
+ * that the leap day is their last. */
 static int64_t days_since_1970(struct day day)
 {
     int64_t year = day.year - (day.month <= 2);
@@ -128,7 +128,8 @@ static bool parse_stamp(mr_slice text, struct moment *ret, bool *ret_zoned)
     return (!*ret_zoned || take_zone(&cursor, &ret->zone_seconds)) && take_era(&cursor, &ret->day);
 }
 
-/* What Debezium 3.7 makes of the infinities: the low 32 bits of the days of the driver's constants. */
+/* What Debezium 3.7 makes of the infinities: the low 32 bits of the days of the driver's
+ * constants. */
 enum { DAYS_INFINITE = 2146033979, DAYS_MINUS_INFINITE = -2147472691 };
 
 /* Since 1970. */
@@ -144,7 +145,8 @@ MR_CONVERT(days)
     return true;
 }
 
-/* Nanoseconds end in the year 2262: after that, and before 1677, Debezium fails to convert a value, and has null. */
+/* Nanoseconds end in the year 2262: after that, and before 1677, Debezium fails to convert a value,
+ * and has null. */
 static void write_fine(struct mr_buffer *out, int64_t micros, int32_t digits)
 {
     int64_t nanos;
@@ -170,11 +172,12 @@ static void write_infinite(struct mr_buffer *out, int sign, int32_t digits)
     }
 }
 
-/* What a timestamp may be (manual, 8.5: 4713 BC, whose November it is in the Julian calendar, to 294276). */
+/* What a timestamp may be (manual, 8.5: 4713 BC, whose November it is in the Julian calendar, to
+ * 294276). */
 enum { YEAR_FIRST = -4713, YEAR_LAST = 294276 };
 
-/* Microseconds since 1970 end in the January of 294247. What is later has the largest number, as in Debezium
- * (TimeUnit.toMicros), which is what it has for the infinity. */
+/* Microseconds since 1970 end in the January of 294247. What is later has the largest number, as in
+ * Debezium (TimeUnit.toMicros), which is what it has for the infinity. */
 MR_CONVERT(epoch)
 {
     struct moment moment;
@@ -257,7 +260,8 @@ static void quote(struct mr_buffer *out, const char *text, int len)
     MR_BUFFER_LITERAL(out, "\"");
 }
 
-/* An infinity: of types without a zone as a constant of the driver, else as PostgreSQL prints it. */
+/* An infinity: of types without a zone as a constant of the driver, else as PostgreSQL prints
+ * it. */
 static void put_infinity(struct mr_buffer *out, mr_slice text, const char *constant)
 {
     mr_put_slice(out, constant == NULL ? text : mr_slice_of(constant));
@@ -335,7 +339,8 @@ MR_CONVERT(clock_text)
         !mr_cursor_ended(&cursor)) {
         return false;
     }
-    /* Debezium's PostgresTimeBoundary keeps the midnight of UTC that ends a day; else 24:00 is the next day's. */
+    /* Debezium's PostgresTimeBoundary keeps the midnight of UTC that ends a day; else 24:00 is the
+     * next day's. */
     bool is_kept = how->rule == MR_RULE_ISO_CLOCK ||
                    (how->rule == MR_RULE_ZONED_CLOCK && micros == MICROS_A_DAY && zone == 0);
     if (!is_kept) {

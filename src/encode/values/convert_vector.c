@@ -1,4 +1,5 @@
-/* pgvector's types: `[1,2.5]`, `{1:1,3:2.5}/5` (vector.c: vector_out, halfvec.c: halfvec_out, sparsevec.c: sparsevec_out). */
+/* pgvector's types: `[1,2.5]`, `{1:1,3:2.5}/5` (vector.c: vector_out, halfvec.c: halfvec_out,
+ * sparsevec.c: sparsevec_out). */
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
 
@@ -31,7 +32,8 @@ struct element {
     const uint8_t *number;
 };
 
-/* `{1:1,3:2.5}/` into `elements` and their hashes, which have room for all that a text so long can have. */
+/* `{1:1,3:2.5}/` into `elements` and their hashes, which have room for all that a text so long can
+ * have. */
 static bool convert_vector_take_elements(struct mr_cursor *cursor, struct element *elements,
                                          uint32_t *hashes, uint32_t *ret_count)
 {

@@ -1,9 +1,10 @@
-/* What a conversion writes with, in JSON or in Avro (specification 1.11, "Binary Encoding"), as the buffer's is_avro says.
+/* What a conversion writes with, in JSON or in Avro (specification 1.11, "Binary Encoding"), as the
+ * buffer's is_avro says.
  *
- * In Avro, fields have no names, and a value whose type has a null begins with a mark: the code that begins a field or an element
- * sets the buffer's `nullable` for it. A value that its type can't hold sets `misfit`, and what was appended is of no use.
- * mr_avro_* write Avro; mr_put_* write JSON or Avro, as the buffer says. The thread that encodes.
- */
+ * In Avro, fields have no names, and a value whose type has a null begins with a mark: the code
+ * that begins a field or an element sets the buffer's `nullable` for it. A value that its type
+ * can't hold sets `misfit`, and what was appended is of no use. mr_avro_* write Avro; mr_put_*
+ * write JSON or Avro, as the buffer says. The thread that encodes. */
 #pragma once
 
 #include "base/json.h"
@@ -26,7 +27,8 @@ static inline void mr_avro_mark(struct mr_buffer *out)
     }
 }
 
-/* A string or a list whose length or count is known at its end: what is appended between the two calls is its content. */
+/* A string or a list whose length or count is known at its end: what is appended between the two
+ * calls is its content. */
 uint8_t *mr_avro_open(struct mr_buffer *out);
 void mr_avro_close(struct mr_buffer *out, uint8_t *gap, int64_t value);
 /* The same of a list: one block, and the end. */
@@ -108,7 +110,8 @@ static inline void mr_put_json(struct mr_buffer *out, mr_slice text)
     }
 }
 
-/* A list: what is appended between the two calls are its elements. `json` stands around them there. */
+/* A list: what is appended between the two calls are its elements. `json` stands around them
+ * there. */
 static inline uint8_t *mr_put_list(struct mr_buffer *out, mr_slice json)
 {
     uint8_t *gap = out->is_avro ? mr_avro_open(out) : NULL;

@@ -8,7 +8,8 @@ __attribute__((cold, noinline)) static void latch(struct mr_encoder *encoder, ui
     mr_encoder_latch(encoder, column, what);
 }
 
-/* What is written without quotes is a number, or a server could write the rest of the event. False: it is not one. */
+/* What is written without quotes is a number, or a server could write the rest of the event. False:
+ * it is not one. */
 static bool write_integer(struct mr_buffer *out, const struct mr_datum *value)
 {
     uint8_t *room = mr_buffer_reserve(out, value->len);
@@ -54,8 +55,9 @@ static void row_write_text(struct mr_buffer *out, struct mr_encoder *encoder,
     }
 }
 
-/* What the old row says of a column that the update did not touch, or NULL. A key tuple has the columns of the identity
- * only, the rest are nulls that mean nothing (ExtractReplicaIdentity, heapam.c). */
+/* What the old row says of a column that the update did not touch, or NULL. A key tuple has the
+ * columns of the identity only, the rest are nulls that mean nothing (ExtractReplicaIdentity,
+ * heapam.c). */
 static const struct mr_datum *old_value(const struct mr_plan *plan, uint32_t column,
                                         const struct mr_tuple *old)
 {
@@ -65,7 +67,8 @@ static const struct mr_datum *old_value(const struct mr_plan *plan, uint32_t col
     return has_it ? &old->values[column] : NULL;
 }
 
-/* A value that is not known: what stands for it, or the column is left out again, name and all, and listed. */
+/* A value that is not known: what stands for it, or the column is left out again, name and all, and
+ * listed. */
 __attribute__((cold)) static void row_write_unknown(struct mr_buffer *out,
                                                     struct mr_encoder *encoder,
                                                     const struct mr_plan *plan, uint32_t column)
@@ -229,8 +232,8 @@ static bool is_same_datum(const struct mr_datum *a, const struct mr_datum *b)
     "it is part of the key, and its schema can't hold what the row has there (text that is not "   \
     "UTF-8, not-a-number, an infinity); leave it out of the key with key_columns"
 
-/* Not-a-number and the infinities of a numeric, and times that the nanoseconds of 64 bits don't reach, are null in a value. In a
- * key they would all be one row. */
+/* Not-a-number and the infinities of a numeric, and times that the nanoseconds of 64 bits don't
+ * reach, are null in a value. In a key they would all be one row. */
 static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
                            const struct mr_plan *plan, uint32_t column,
                            const struct mr_datum *value)
@@ -252,7 +255,8 @@ static void write_key_text(struct mr_buffer *out, struct mr_encoder *encoder,
     MR_BUFFER_LITERAL(out, "}");
 }
 
-/* Two texts may be one value: 1.0 and 1.00, '1 day' and '24:00:00'. What fills the room counts as another. */
+/* Two texts may be one value: 1.0 and 1.00, '1 day' and '24:00:00'. What fills the room counts as
+ * another. */
 __attribute__((cold, noinline)) static bool
 is_written_alike(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column,
                  const struct mr_datum *a, const struct mr_datum *b)

@@ -8,8 +8,8 @@
 const struct mr_datum *mr_row_datum(const struct mr_plan *plan, uint32_t column,
                                     const struct mr_tuple *row, const struct mr_tuple *old);
 
-/* One value of the row. An unchanged TOASTed one is taken from `old` (may be NULL) where that has it, else it is the
- * placeholder. */
+/* One value of the row. An unchanged TOASTed one is taken from `old` (may be NULL) where that has
+ * it, else it is the placeholder. */
 void mr_row_value(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan,
                   uint32_t column, const struct mr_tuple *row, const struct mr_tuple *old);
 
@@ -31,17 +31,19 @@ void mr_row_close(struct mr_buffer *out, uint8_t *begin);
 /* `,"unavailable":["a",…]` with the columns that the row at hand lacks, or nothing. */
 void mr_row_missing(struct mr_buffer *out, struct mr_encoder *encoder, const struct mr_plan *plan);
 
-/* Whether what becomes of two values of a column in a record is the same: 1.0 and 1.00 may be one value there. One that the
- * server did not send did not change. */
+/* Whether what becomes of two values of a column in a record is the same: 1.0 and 1.00 may be one
+ * value there. One that the server did not send did not change. */
 bool mr_value_equal(struct mr_encoder *encoder, const struct mr_plan *plan, uint32_t column,
                     const struct mr_datum *a, const struct mr_datum *b);
 
-/* The value of the key's `n`th column, which must be there: never the placeholder, and null only if it was chosen. */
+/* The value of the key's `n`th column, which must be there: never the placeholder, and null only if
+ * it was chosen. */
 const struct mr_datum *mr_row_key_datum(struct mr_encoder *encoder, const struct mr_plan *plan,
                                         uint32_t n, const struct mr_tuple *row,
                                         const struct mr_tuple *old);
 
-/* Text of a key: a string, or `{"hex":"ff41"}` where it is not UTF-8, so that two keys never become one. */
+/* Text of a key: a string, or `{"hex":"ff41"}` where it is not UTF-8, so that two keys never become
+ * one. */
 void mr_row_key_text(struct mr_buffer *out, const uint8_t *text, size_t len);
 
 /* `{"a":1,…}` with the columns of the key, in key order. */

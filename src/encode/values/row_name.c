@@ -1,4 +1,5 @@
-/* What a person finds a row by whose change can't be passed on: errors and logs hold no values of rows unless they may. */
+/* What a person finds a row by whose change can't be passed on: errors and logs hold no values of
+ * rows unless they may. */
 
 #include "base/sha256.h"
 #include "encode/values/row.h"

@@ -28,7 +28,8 @@ static const struct type types[] = {
 
 enum { BOX_OID = 603 };
 
-/* numeric.c: numeric_typmod_scale. Eleven bits with a sign; below zero, digits before the point are zero. */
+/* numeric.c: numeric_typmod_scale. Eleven bits with a sign; below zero, digits before the point are
+ * zero. */
 static int32_t numeric_scale(int32_t modifier)
 {
     int32_t scale = (((modifier - 4) & 0x7FF) ^ 0x400) - 0x400;
@@ -219,7 +220,8 @@ static enum mr_rule user_rule(const struct mr_encode_options *options, const str
                : user_rules[type->kind].debezium;
 }
 
-/* A type that is not built in. Debezium's connector leaves out what it has no rule for, and arrays of domains. */
+/* A type that is not built in. Debezium's connector leaves out what it has no rule for, and arrays
+ * of domains. */
 static struct mr_type_form user_form(const struct mr_encode_options *options,
                                      const struct mr_type *type)
 {

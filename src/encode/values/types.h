@@ -1,4 +1,5 @@
-/* Which form a type's values have: the families of types, and the rule of each type. Inside encode/ only. */
+/* Which form a type's values have: the families of types, and the rule of each type. Inside encode/
+ * only. */
 #pragma once
 
 #include "encode/values/convert.h"
@@ -68,7 +69,8 @@ void mr_type_name(struct mr_buffer *out, uint32_t oid);
 /* Of a built-in array, what its elements are; of anything else, itself. */
 uint32_t mr_type_element(uint32_t oid);
 
-/* What the rules for columns make of a column's form. MR_ERR_CONFIG where a rule would make keys equal that are not. */
+/* What the rules for columns make of a column's form. MR_ERR_CONFIG where a rule would make keys
+ * equal that are not. */
 mr_status mr_shape_column(const struct mr_encode_options *options, const struct mr_plan *plan,
                           uint32_t column, struct mr_type_form *form, struct mr_error *ret_error);
 

@@ -325,7 +325,8 @@ static void test_form_plain(void **state)
     assert_values(&as_plain, plain, sizeof(plain) / sizeof(plain[0]));
 }
 
-/* A server that lies may end a text anywhere: that is read to its end and no further (the sanitizers look). */
+/* A server that lies may end a text anywhere: that is read to its end and no further (the
+ * sanitizers look). */
 static void test_form_cut_anywhere(void **state)
 {
     (void)state;
@@ -378,7 +379,8 @@ static void test_convert_hstore(void **state)
     scratch = (struct mr_scratch){0};
 }
 
-/* What is no UTF-8 is met in each form, the one of JSON within a string too, and base64 is of all of it. */
+/* What is no UTF-8 is met in each form, the one of JSON within a string too, and base64 is of all
+ * of it. */
 static void test_convert_hstore_of_bytes(void **state)
 {
     (void)state;

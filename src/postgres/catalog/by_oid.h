@@ -1,4 +1,5 @@
-/* Items of one size, each with its OID as the first member, in the order of the OIDs. All zero is an empty table. One thread. */
+/* Items of one size, each with its OID as the first member, in the order of the OIDs. All zero is
+ * an empty table. One thread. */
 #pragma once
 
 #include "base/base.h"

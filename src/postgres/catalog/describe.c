@@ -158,7 +158,8 @@ mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *co
     return MR_OK;
 }
 
-/* Whatever the reason is, the stream itself works; one that stays is reported by its next connection. */
+/* Whatever the reason is, the stream itself works; one that stays is reported by its next
+ * connection. */
 mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
                              struct mr_error *ret_error)
 {
@@ -176,9 +177,9 @@ mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
                    names[question.kind], question.table, reason.text);
 }
 
-/* As configured, and in that order. Deletes lack what the identity does not hold; one that holds nothing allows no deletes. What
- * does not fit is wrong for this place of the stream only: what is before it is delivered, so that another configuration can
- * begin there. */
+/* As configured, and in that order. Deletes lack what the identity does not hold; one that holds
+ * nothing allows no deletes. What does not fit is wrong for this place of the stream only: what is
+ * before it is delivered, so that another configuration can begin there. */
 static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation *view,
                              struct mr_error *ret_error)
 {
@@ -206,7 +207,8 @@ static mr_status take_chosen(const struct mr_table_key *key, struct mr_relation 
     return MR_OK;
 }
 
-/* All questions come before the judgement, which logs what it finds, and so is made once a message. */
+/* All questions come before the judgement, which logs what it finds, and so is made once a
+ * message. */
 static mr_status describe_find_key(struct mr_pg_catalog *catalog,
                                    const struct mr_transaction *transaction,
                                    struct mr_relation *view, struct mr_error *ret_error)
@@ -248,15 +250,16 @@ static void take_root(const struct mr_pg_catalog *catalog, bool has_root, struct
     }
 }
 
-/* Names decide, as the stream has them: rows from before a table was renamed or dropped have the old one. Tables that the
- * publication sent besides when the stream was opened were logged then; one that comes later, or is renamed, is logged here. */
+/* Names decide, as the stream has them: rows from before a table was renamed or dropped have the
+ * old one. Tables that the publication sent besides when the stream was opened were logged then;
+ * one that comes later, or is renamed, is logged here. */
 static mr_status find_listed(struct mr_pg_catalog *catalog,
                              const struct mr_transaction *transaction, struct mr_relation *view)
 {
     mr_slice schema = mr_slice_of(view->schema);
     mr_slice table = mr_slice_of(view->table);
-    /* Of pg_catalog (logicalrep_write_namespace in proto.c), which nobody can publish. Ours without a schema is that of
-     * messages. */
+    /* Of pg_catalog (logicalrep_write_namespace in proto.c), which nobody can publish. Ours without
+     * a schema is that of messages. */
     if (schema.len == 0) {
         view->is_unlisted = true;
         return MR_OK;

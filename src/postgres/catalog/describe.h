@@ -1,10 +1,12 @@
-/* What a relation is beyond its message: whether it is one of ours, its key, the order of the key's columns, its columns' types.
+/* What a relation is beyond its message: whether it is one of ours, its key, the order of the key's
+ * columns, its columns' types.
  *
- * One lookup for all who need it, the stream and the copies. It asks nobody: what is known of the published tables, and of all types, is
- * read before (mr_pg_catalog_read), and where that does not cover the transaction at hand, the lookup leaves a question and answers MR_FULL. The
- * caller then has the question answered on a connection (mr_pg_catalog_ask), and looks up again. The catalog tells of now and rows are of
- * then: pg_keys.h, pg_captured.h and pg_types.h say what that means for each. One thread.
- */
+ * One lookup for all who need it, the stream and the copies. It asks nobody: what is known of the
+ * published tables, and of all types, is read before (mr_pg_catalog_read), and where that does not
+ * cover the transaction at hand, the lookup leaves a question and answers MR_FULL. The caller then
+ * has the question answered on a connection (mr_pg_catalog_ask), and looks up again. The catalog
+ * tells of now and rows are of then: pg_keys.h, pg_captured.h and pg_types.h say what that means
+ * for each. One thread. */
 #pragma once
 
 #include "postgres/catalog/pg_attributes.h"
@@ -51,9 +53,9 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
                              bool is_of_rows, struct mr_error *ret_error);
 void mr_pg_catalog_done(struct mr_pg_catalog *catalog);
 
-/* Describes a relation of that transaction: sets the view's flags, the types of its columns, and its key, for which there is room
- * for column_count. MR_FULL: a question is open. MR_ERR_POISON: the key can't be known at this place of the stream, or is
- * configured as what it can't be. */
+/* Describes a relation of that transaction: sets the view's flags, the types of its columns, and
+ * its key, for which there is room for column_count. MR_FULL: a question is open. MR_ERR_POISON:
+ * the key can't be known at this place of the stream, or is configured as what it can't be. */
 mr_status mr_pg_catalog_describe(struct mr_pg_catalog *catalog,
                                  const struct mr_transaction *transaction, struct mr_relation *view,
                                  struct mr_error *ret_error);
@@ -67,14 +69,15 @@ static inline bool mr_pg_catalog_asks(const struct mr_pg_catalog *catalog)
     return catalog->question.kind != MR_PG_ASK_NOTHING;
 }
 
-/* Looks once for the answer to the open question. MR_FULL: the server's sessions do not see the end of the transaction yet; ask again
- * in MR_PG_ASK_AGAIN_MS. MR_ERR_TRANSIENT: they have not for ten seconds, or it could not be asked. But for MR_OK and MR_FULL the
- * connection is of no use, and the question is dropped. */
+/* Looks once for the answer to the open question. MR_FULL: the server's sessions do not see the end
+ * of the transaction yet; ask again in MR_PG_ASK_AGAIN_MS. MR_ERR_TRANSIENT: they have not for ten
+ * seconds, or it could not be asked. But for MR_OK and MR_FULL the connection is of no use, and the
+ * question is dropped. */
 mr_status mr_pg_catalog_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                             struct mr_error *ret_error);
 enum { MR_PG_ASK_AGAIN_MS = 10 };
 
-/* The question could not be asked, for the reason in `ret_error`, which gets the table's name. Answers MR_ERR_TRANSIENT, or MR_AGAIN
- * where that was the reason. */
+/* The question could not be asked, for the reason in `ret_error`, which gets the table's name.
+ * Answers MR_ERR_TRANSIENT, or MR_AGAIN where that was the reason. */
 mr_status mr_pg_catalog_drop(struct mr_pg_catalog *catalog, mr_status status,
                              struct mr_error *ret_error);

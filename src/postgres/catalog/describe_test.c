@@ -1,5 +1,5 @@
-/* The catalog's questions, asked of a real server: MILLRACE_TEST_CONNINFO says which; without it there is nothing to do. Run by
- * tests/test_catalog.py, in seconds. */
+/* The catalog's questions, asked of a real server: MILLRACE_TEST_CONNINFO says which; without it
+ * there is nothing to do. Run by tests/test_catalog.py, in seconds. */
 #include "postgres/catalog/describe.h"
 
 #include <stdio.h>
@@ -241,7 +241,8 @@ static void test_an_open_transaction_is_waited_for(void **state)
     mr_pg_catalog_done(&catalog);
 }
 
-/* Table shop.short, which a stream of its own captures, and a transaction that committed before it was dropped. */
+/* Table shop.short, which a stream of its own captures, and a transaction that committed before it
+ * was dropped. */
 struct dropped {
     uint32_t oid;
     struct mr_transaction transaction;

@@ -18,8 +18,9 @@ static void add_candidates(struct mr_text *sql, const struct mr_attached_wish *w
     mr_text_string(sql, "]::oid[]))");
 }
 
-/* A partition is attached where a link above it is younger than itself: one that is made as a partition is of its link's transaction
- * (DefineRelation in commands/tablecmds.c), and nothing writes a table's row of a system column (-6, tableoid) again. */
+/* A partition is attached where a link above it is younger than itself: one that is made as a
+ * partition is of its link's transaction (DefineRelation in commands/tablecmds.c), and nothing
+ * writes a table's row of a system column (-6, tableoid) again. */
 static void pg_attached_add_query(struct mr_text *sql, const struct mr_pg_source_options *options,
                                   const struct mr_attached_wish *wish, int version)
 {

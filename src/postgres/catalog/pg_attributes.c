@@ -16,7 +16,8 @@ struct reading {
     uint32_t xid;
 };
 
-/* Numbers of transactions turn round (manual, "Routine Vacuuming"); 0 stands for one that is far behind. */
+/* Numbers of transactions turn round (manual, "Routine Vacuuming"); 0 stands for one that is far
+ * behind. */
 static bool is_older(uint32_t written, uint32_t xid)
 {
     return written == 0 || (int32_t)(written - xid) < 0;

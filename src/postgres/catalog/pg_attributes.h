@@ -1,10 +1,11 @@
-/* Which columns a table may have had at a place of the stream, by the numbers that they keep (pg_attribute.attnum).
+/* Which columns a table may have had at a place of the stream, by the numbers that they keep
+ * (pg_attribute.attnum).
  *
- * Names don't tell: one column may take another's. The stream has names alone, in the order of the numbers (logicalrep_write_attrs in
- * replication/logical/proto.c). The catalog tells of now, rows are of then, and each row of the catalog says who wrote it (xmin). What
- * was written by an older transaction was so then, as for keys (pg_keys.h); of what was written since, or by the transaction itself, the
- * number alone is known. Source thread.
- */
+ * Names don't tell: one column may take another's. The stream has names alone, in the order of the
+ * numbers (logicalrep_write_attrs in replication/logical/proto.c). The catalog tells of now, rows
+ * are of then, and each row of the catalog says who wrote it (xmin). What was written by an older
+ * transaction was so then, as for keys (pg_keys.h); of what was written since, or by the
+ * transaction itself, the number alone is known. Source thread. */
 #pragma once
 
 #include "event/event.h"

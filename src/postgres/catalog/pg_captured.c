@@ -107,11 +107,13 @@ void mr_pg_captured_add_oids(const struct mr_pg_captured *captured, struct mr_te
     }
 }
 
-/* Rows that came into a table after its ATTACH waited for its lock: a list that knows their transaction knows the one that made
- * it a partition. So a stream that falls behind asks less, and a backlog seldom. ATTACH and DETACH write the table's row in pg_class
- * (StorePartitionBound, heap.c; DetachPartitionFinalize, tablecmds.c), which ends all that is cached of it (CacheInvalidateHeapTuple,
- * inval.c), and pgoutput describes it again before its next row (rel_sync_cache_relation_cb, pgoutput.c). A partition that is sent for
- * its table's sake alone is not sent once it is none. */
+/* Rows that came into a table after its ATTACH waited for its lock: a list that knows their
+ * transaction knows the one that made it a partition. So a stream that falls behind asks less, and
+ * a backlog seldom. ATTACH and DETACH write the table's row in pg_class (StorePartitionBound,
+ * heap.c; DetachPartitionFinalize, tablecmds.c), which ends all that is cached of it
+ * (CacheInvalidateHeapTuple, inval.c), and pgoutput describes it again before its next row
+ * (rel_sync_cache_relation_cb, pgoutput.c). A partition that is sent for its table's sake alone is
+ * not sent once it is none. */
 bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid,
                              const struct mr_transaction *transaction)
 {
@@ -152,8 +154,8 @@ void mr_pg_captured_add_columns(const struct mr_relation *view, struct mr_text *
 
 struct look {
     bool exists, is_partition;
-    bool
-        is_settled; /* neither it nor what it is a partition of was attached or detached since the slot's place */
+    /* neither it nor what it is a partition of was attached or detached since the slot's place */
+    bool is_settled;
     bool is_renamed; /* what it is a partition of may have another name since */
     uint32_t written;
     mr_lsn at; /* what commits there or later commits after all that the look saw */
@@ -187,9 +189,9 @@ static void log_former(const struct mr_pg_described *described, const char *of)
            MR_LOG_STR("table", table), MR_LOG_STR("partitioned", of));
 }
 
-/* Whether it may have been a partition of one of ours. Where no table of ours has its columns, the publication can tell, as long as it
- * sends nothing else, or has what it is a partition of by another name: then it has sent this one for the sake of a table that is
- * gone. */
+/* Whether it may have been a partition of one of ours. Where no table of ours has its columns, the
+ * publication can tell, as long as it sends nothing else, or has what it is a partition of by
+ * another name: then it has sent this one for the sake of a table that is gone. */
 static mr_status look_for_kin(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                               const struct mr_pg_described *described, bool was_attached,
                               bool *ret_is_kin, uint32_t *ret_root, struct mr_error *ret_error)

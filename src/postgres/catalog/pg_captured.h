@@ -1,16 +1,18 @@
-/* Which relations of the stream are wanted: the configured tables, by the name they had, and their partitions.
+/* Which relations of the stream are wanted: the configured tables, by the name they had, and their
+ * partitions.
  *
- * A publication may send more than `tables` says. A name is known from the stream itself; that a table is a partition only the
- * catalog knows, so the OIDs are read when the stream is opened. When one comes that is not among them, or that may have become
- * a partition since, the catalog is asked for that one, and all are read again only if it is a partition.
+ * A publication may send more than `tables` says. A name is known from the stream itself; that a
+ * table is a partition only the catalog knows, so the OIDs are read when the stream is opened. When
+ * one comes that is not among them, or that may have become a partition since, the catalog is asked
+ * for that one, and all are read again only if it is a partition.
  *
- * The catalog tells of now, and rows are of then. So what was a partition at an earlier look counts as one until it is seen to be none;
- * and of what never was seen as one, but is gone, or may have been detached since, the columns decide: those of a partition are its
- * table's. ATTACH and DETACH write the description of each column again (MergeAttributesIntoExisting, RemoveInheritance in
- * commands/tablecmds.c). So a column that is as it was made, or was written by a transaction that had ended before what the slot
- * still holds (catalog_xmin), proves that there was neither since.
- * Source thread.
- */
+ * The catalog tells of now, and rows are of then. So what was a partition at an earlier look counts
+ * as one until it is seen to be none; and of what never was seen as one, but is gone, or may have
+ * been detached since, the columns decide: those of a partition are its table's. ATTACH and DETACH
+ * write the description of each column again (MergeAttributesIntoExisting, RemoveInheritance in
+ * commands/tablecmds.c). So a column that is as it was made, or was written by a transaction that
+ * had ended before what the slot still holds (catalog_xmin), proves that there was neither since.
+ * Source thread. */
 #pragma once
 
 #include "postgres/catalog/pg_keys.h"
@@ -46,7 +48,8 @@ struct mr_pg_captured {
     struct mr_pg_horizon horizon; /* before they were read */
 };
 
-/* Reads all of them; the horizon was read before. What was a partition before, and is none now, is a former one. */
+/* Reads all of them; the horizon was read before. What was a partition before, and is none now, is
+ * a former one. */
 mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn *conn,
                               const struct mr_pg_source_options *options,
                               const struct mr_pg_horizon *horizon, struct mr_error *ret_error);
@@ -55,8 +58,9 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
 void mr_pg_captured_add_oids(const struct mr_pg_captured *captured, struct mr_text *text);
 void mr_pg_captured_done(struct mr_pg_captured *captured);
 
-/* True when the list says nothing certain of the table, which the stream has just described for that transaction: it was not
- * there, or may have become a partition since, or may have been one until then. */
+/* True when the list says nothing certain of the table, which the stream has just described for
+ * that transaction: it was not there, or may have become a partition since, or may have been one
+ * until then. */
 bool mr_pg_captured_is_stale(const struct mr_pg_captured *captured, uint32_t oid,
                              const struct mr_transaction *transaction);
 
@@ -81,7 +85,7 @@ const struct mr_captured_root *mr_pg_captured_root(const struct mr_pg_captured *
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
 
-/* Whether rows of that transaction are a partition's of a table of ours. `ret_until`: what commits there or later is not; 0: there is no
- * such place. */
+/* Whether rows of that transaction are a partition's of a table of ours. `ret_until`: what commits
+ * there or later is not; 0: there is no such place. */
 bool mr_pg_captured_takes(const struct mr_pg_captured *captured, uint32_t oid,
                           const struct mr_transaction *transaction, mr_lsn *ret_until);

@@ -4,7 +4,8 @@ enum { TABLES_MAX = 1000 * 1000 };
 
 enum kind { OF_PRIMARY_KEY, OF_IDENTITY, KIND_COUNT };
 
-/* The nth column of the key is the rank'th of them in the table, and the place'th of all columns there are now. */
+/* The nth column of the key is the rank'th of them in the table, and the place'th of all columns
+ * there are now. */
 struct part {
     uint32_t rank, place;
     char *name;
@@ -50,7 +51,8 @@ static struct mr_ordered_key *pg_key_order_find(const struct mr_pg_key_order *or
 
 enum column { OID, KIND, RANK, PLACE, NAME };
 
-/* The columns of keys (INCLUDE adds others), key by key and in their order; not of those that are in the table's. */
+/* The columns of keys (INCLUDE adds others), key by key and in their order; not of those that are
+ * in the table's. */
 static void pg_key_order_add_query(struct mr_text *sql, const char *oids)
 {
     mr_text_format(
@@ -173,8 +175,8 @@ mr_status mr_pg_key_order_ask(struct mr_pg_key_order *order, struct mr_pg_conn *
     return MR_OK;
 }
 
-/* Whether the key at hand, in the table's order, is of these columns. One may have been renamed since, and then has its place; or one
- * before it was dropped, and it has its name. */
+/* Whether the key at hand, in the table's order, is of these columns. One may have been renamed
+ * since, and then has its place; or one before it was dropped, and it has its name. */
 static bool is_of(const struct ordered *key, const struct mr_relation *view, const uint32_t *sorted)
 {
     bool same = key->count == view->key_count;

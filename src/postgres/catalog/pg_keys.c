@@ -135,8 +135,8 @@ enum fact_column {
     "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"                                  \
     " ELSE pg_current_wal_insert_lsn() END"
 
-/* The transaction of a catalog row, 0 for one that is far behind, or was before the numbers went round: the numbers can't be
- * compared then, and need not. */
+/* The transaction of a catalog row, 0 for one that is far behind, or was before the numbers went
+ * round: the numbers can't be compared then, and need not. */
 #define BORN(xmin)                                                                                 \
     "CASE WHEN age(" xmin ") BETWEEN 0 AND 1000000000 THEN " xmin "::text::bigint ELSE 0 END"
 #define KEY_BORN       BORN("p.xmin")
@@ -150,30 +150,33 @@ enum fact_column {
     " AND g.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = c.oid"       \
     " AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END"
 
-/* Of many tables those whose key the stream does not flag, or not whole. Few have a generated column, and only these are looked at
- * more closely. */
+/* Of many tables those whose key the stream does not flag, or not whole. Few have a generated
+ * column, and only these are looked at more closely. */
 #define IS_UNFLAGGED                                                                               \
     "(c.relreplident <> 'd' OR c.oid IN (SELECT attrelid FROM pg_attribute WHERE attgenerated"     \
     " <> '') AND EXISTS (SELECT" GENERATED_OF_IDENTITY ")) AND "
 
-/* What a row of pg_depend says of an object and what it needs is written when the object is made. Those of a primary key's constraint
- * and its columns stay until it is dropped (CreateConstraintEntry in pg_constraint.c), while its rows of pg_constraint and pg_index
- * are written again by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and others. */
+/* What a row of pg_depend says of an object and what it needs is written when the object is made.
+ * Those of a primary key's constraint and its columns stay until it is dropped
+ * (CreateConstraintEntry in pg_constraint.c), while its rows of pg_constraint and pg_index are
+ * written again by RENAME CONSTRAINT, CLUSTER ON, REINDEX CONCURRENTLY, ATTACH PARTITION and
+ * others. */
 #define KEY_MADE                                                                                   \
     "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.pg_constraint'::regclass"       \
     " AND d.objid = k.oid AND d.objsubid = 0"                                                      \
     " AND d.refclassid = 'pg_catalog.pg_class'::regclass LIMIT 1)"
 
-/* ALTER COLUMN … TYPE makes the key of a column again, and writes the column's description in that transaction. So does ADD PRIMARY
- * KEY where the column may be null until then; but the former has the column need its collation again, unless that is built in
- * (ATExecAlterColumnType in tablecmds.c; dependency.c, isObjectPinned). */
+/* ALTER COLUMN … TYPE makes the key of a column again, and writes the column's description in that
+ * transaction. So does ADD PRIMARY KEY where the column may be null until then; but the former has
+ * the column need its collation again, unless that is built in (ATExecAlterColumnType in
+ * tablecmds.c; dependency.c, isObjectPinned). */
 #define COLLATION_MADE                                                                             \
     "(SELECT d.xmin FROM pg_depend d WHERE d.classid = 'pg_catalog.pg_class'::regclass"            \
     " AND d.objid = c.oid AND d.objsubid = a.attnum"                                               \
     " AND d.refclassid = 'pg_catalog.pg_collation'::regclass LIMIT 1)"
 
-/* The row of the column tableoid is written when the table is made and never again. A table's attributes are read once. `oids`: the
- * tables, with commas between. */
+/* The row of the column tableoid is written when the table is made and never again. A table's
+ * attributes are read once. `oids`: the tables, with commas between. */
 static void pg_keys_add_query(struct mr_text *sql, const char *oids, bool of_many)
 {
     mr_text_string(
@@ -232,7 +235,8 @@ static bool is_younger(uint32_t born, uint32_t xid)
     return born != 0 && xid != 0 && (int32_t)(born - xid) > 0;
 }
 
-/* What was read before is what was found, too, unless it is as young as the transaction (NULL: none) for which it is read again. */
+/* What was read before is what was found, too, unless it is as young as the transaction (NULL:
+ * none) for which it is read again. */
 static void keep_as_found(struct mr_key_facts *facts, const struct mr_transaction *transaction)
 {
     bool holds = transaction == NULL ? !facts->was_found
@@ -363,7 +367,8 @@ mr_status mr_pg_sees_end(struct mr_pg_conn *conn, uint32_t xid, bool *ret_sees,
                          struct mr_error *ret_error)
 {
     int64_t sees;
-    /* The number lacks its upper half here; it is the last such number before the snapshot's end. */
+    /* The number lacks its upper half here; it is the last such number before the snapshot's
+     * end. */
     MR_TRY(mr_pg_ask_number(
         conn, "the transaction", 'b', &sees, ret_error,
         "SELECT q.ago <= 2147483648 AND pg_visible_in_snapshot((q.xmax - q.ago)::text"
@@ -405,8 +410,9 @@ struct case_at_hand {
     struct mr_error *ret_error;
 };
 
-/* Under DEFAULT the key's columns are flagged, unless it is deferrable or not in the stream (RelationGetIndexList in
- * utils/cache/relcache.c): rows without a flagged column had none, and were inserted, since nothing else can be done to them. */
+/* Under DEFAULT the key's columns are flagged, unless it is deferrable or not in the stream
+ * (RelationGetIndexList in utils/cache/relcache.c): rows without a flagged column had none, and
+ * were inserted, since nothing else can be done to them. */
 static bool tells_keyless(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
@@ -488,9 +494,10 @@ static mr_status as_before_or_unknown(const struct case_at_hand *at_hand, const 
     return found ? MR_OK : pg_keys_unknown(at_hand, why, "");
 }
 
-/* Whether the table had a key is not known any more. Without one its records still have all that is known of a row, for the
- * identity is FULL, or there are inserts only; and no two rows become one. A key that was flagged before may have been dropped
- * before the table was: the warning is its only sign. */
+/* Whether the table had a key is not known any more. Without one its records still have all that is
+ * known of a row, for the identity is FULL, or there are inserts only; and no two rows become one.
+ * A key that was flagged before may have been dropped before the table was: the warning is its only
+ * sign. */
 static void find_dropped(const struct case_at_hand *at_hand)
 {
     if (!as_before_with_warning(at_hand)) {
@@ -517,8 +524,9 @@ static bool was_retyped(const struct case_at_hand *at_hand)
     return retyped;
 }
 
-/* A column of the key whose description was written again after the rows: its name may have been another one. As long as no
- * column was dropped since, the columns of then are the first of those of now. */
+/* A column of the key whose description was written again after the rows: its name may have been
+ * another one. As long as no column was dropped since, the columns of then are the first of those
+ * of now. */
 static mr_status find_changed(const struct case_at_hand *at_hand, const struct key_column *column,
                               uint32_t *ret_column)
 {
@@ -567,8 +575,9 @@ static mr_status map_columns(const struct case_at_hand *at_hand)
     return MR_OK;
 }
 
-/* Whether the key was made after the rows. Who makes it locks out who writes to the table, until the end of either; so the order of
- * the commits decides. The numbers are those of the beginnings, and stand for it where nothing else does. */
+/* Whether the key was made after the rows. Who makes it locks out who writes to the table, until
+ * the end of either; so the order of the commits decides. The numbers are those of the beginnings,
+ * and stand for it where nothing else does. */
 static bool is_of_later_key(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
@@ -597,7 +606,8 @@ static mr_status pg_keys_judge(const struct case_at_hand *at_hand)
         }
         return MR_OK;
     }
-    /* A table that is as young as the rows was made by their own transaction, or in one that began later. */
+    /* A table that is as young as the rows was made by their own transaction, or in one that began
+     * later. */
     bool table_is_young = facts->table_born == at_hand->transaction->xid ||
                           is_younger(facts->table_born, at_hand->transaction->xid);
     if (!table_is_young && is_of_later_key(at_hand) && !was_retyped(at_hand)) {
@@ -614,8 +624,8 @@ static mr_status pg_keys_judge(const struct case_at_hand *at_hand)
     return MR_OK;
 }
 
-/* A row's key without it would be that of other rows, too. An index that is younger than the row may not have been the identity
- * then. (A stream of PostgreSQL 18 may have the column.) */
+/* A row's key without it would be that of other rows, too. An index that is younger than the row
+ * may not have been the identity then. (A stream of PostgreSQL 18 may have the column.) */
 static mr_status check_unsent(const struct case_at_hand *at_hand)
 {
     const struct mr_key_facts *facts = at_hand->facts;
@@ -636,7 +646,8 @@ static mr_status check_unsent(const struct case_at_hand *at_hand)
                    view->schema, view->table, facts->unsent, view->schema, view->table);
 }
 
-/* Tables come and go, and notes of them stay: with this many they take a megabyte. A dropped table that was not noted has no key. */
+/* Tables come and go, and notes of them stay: with this many they take a megabyte. A dropped table
+ * that was not noted has no key. */
 enum { NOTED_MAX = 4096 };
 
 static void pg_keys_remember(struct mr_key_facts *facts, const struct mr_relation *view)

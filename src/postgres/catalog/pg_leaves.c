@@ -63,11 +63,12 @@ static void pg_leaves_take_row(struct mr_leaves *leaves, const struct mr_pg_sour
     }
 }
 
-/* A mark is made of the transactions of all links from the root down (pg_inherits.xmin; ATTACH inserts the row, and only DETACH writes it
- * again: commands/tablecmds.c, catalog/pg_inherits.c), and of the root's own, in a row of it that stays (pg_attached.c). VACUUM leaves
- * xmin as it is.
+/* A mark is made of the transactions of all links from the root down (pg_inherits.xmin; ATTACH
+ * inserts the row, and only DETACH writes it again: commands/tablecmds.c, catalog/pg_inherits.c),
+ * and of the root's own, in a row of it that stays (pg_attached.c). VACUUM leaves xmin as it is.
  *
- * Foreign tables have no WAL. libpq holds the answer: of some fifty thousand partitions it is more than it may (pg_conn.h). */
+ * Foreign tables have no WAL. libpq holds the answer: of some fifty thousand partitions it is more
+ * than it may (pg_conn.h). */
 mr_status mr_pg_leaves_read(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                             struct mr_leaves *ret_leaves, struct mr_error *ret_error)
 {
@@ -116,10 +117,11 @@ void mr_leaves_done(struct mr_leaves *leaves)
     *leaves = (struct mr_leaves){0};
 }
 
-/* Attached where a link above it is younger than itself (pg_attached.c). The bounds are those of all links
- * (RelationGetPartitionQual in utils/cache/partcache.c); a partition that takes all rows has none. Of a key with
- * expressions they would call functions of others with our rights: then, and where they are too long, rows are found by where they lie,
- * at the price of reading the others' for each chunk. */
+/* Attached where a link above it is younger than itself (pg_attached.c). The bounds are those of
+ * all links (RelationGetPartitionQual in utils/cache/partcache.c); a partition that takes all rows
+ * has none. Of a key with expressions they would call functions of others with our rights: then,
+ * and where they are too long, rows are found by where they lie, at the price of reading the
+ * others' for each chunk. */
 mr_status mr_pg_leaf_ask(struct mr_pg_conn *conn, uint32_t oid, bool *ret_attached,
                          char **ret_bounds, struct mr_error *ret_error)
 {

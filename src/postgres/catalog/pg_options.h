@@ -23,8 +23,8 @@ enum mr_key_order {
     MR_KEY_ORDER_INDEX,
 };
 
-/* A column that an option names, of a table that is there by this name if at all. Its name is empty where the option names
- * columns by a pattern, or the table alone. */
+/* A column that an option names, of a table that is there by this name if at all. Its name is empty
+ * where the option names columns by a pattern, or the table alone. */
 struct mr_named_column {
     const char *option;
     struct mr_table_name table;
@@ -32,7 +32,8 @@ struct mr_named_column {
     bool must_fit; /* else values go out that nobody is to see, or no rows at all */
 };
 
-/* What an option says of tables and columns by patterns; nobody notices where a mistyped one fits none. */
+/* What an option says of tables and columns by patterns; nobody notices where a mistyped one fits
+ * none. */
 struct mr_pattern_rule {
     const char *option;
     const char *text; /* as it is written */
@@ -57,7 +58,8 @@ enum mr_pg_copies {
     MR_COPIES_ALWAYS,    /* at each start */
     /* When the slot is made, and when the stream can't go on where it has come to. */
     MR_COPIES_WHEN_NEEDED,
-    /* None; where the stream can't go on where it has come to, it goes on at a new slot all the same. */
+    /* None; where the stream can't go on where it has come to, it goes on at a new slot all the
+     * same. */
     MR_COPIES_ACCEPT_GAP,
 };
 
@@ -86,8 +88,8 @@ struct mr_copy_where {
 
 /* What a reload may change while the source is closed: what is streamed. */
 struct mr_pg_captured_options {
-    struct mr_counted
-        *memory; /* what all of this points into, which who keeps it holds; NULL: it stays */
+    /* what all of this points into, which who keeps it holds; NULL: it stays */
+    struct mr_counted *memory;
     /* The pipeline's name in hexadecimal: equal for the instances of a pair. */
     const char *pipeline;
     const struct mr_table_name *tables; /* by name, … */
@@ -120,7 +122,8 @@ struct mr_column_pattern {
     struct mr_pattern column;
 };
 
-/* Columns whose values are read again where an update did not touch them and the stream does not have them. */
+/* Columns whose values are read again where an update did not touch them and the stream does not
+ * have them. */
 struct mr_pg_reselect_options {
     const struct mr_column_pattern *columns;
     uint32_t column_count;  /* 0: none */
@@ -128,7 +131,8 @@ struct mr_pg_reselect_options {
     uint32_t wait_ms;       /* no change waits for longer */
 };
 
-/* All strings are the caller's and outlive the source, those of `captured` as long as their memory is held. */
+/* All strings are the caller's and outlive the source, those of `captured` as long as their memory
+ * is held. */
 /* By which role conditions of signals may be read: they are SQL of whoever may write the table. */
 enum mr_signal_conditions { MR_SIGNAL_CONDITIONS_READ_ONLY, MR_SIGNAL_CONDITIONS_ANY_ROLE };
 
@@ -191,7 +195,8 @@ const struct mr_published *mr_pg_published_of(const struct mr_pg_source_options 
 /* Tells the names of tables from others, in whatever order. */
 uint64_t mr_pg_tables_mark(const struct mr_pg_source_options *options);
 
-/* The condition on a table's rows, by the name that the stream has for it or by the partition's; NULL: there is none. */
+/* The condition on a table's rows, by the name that the stream has for it or by the partition's;
+ * NULL: there is none. */
 const struct mr_copy_where *mr_pg_where_of(const struct mr_pg_source_options *options,
                                            mr_slice schema, mr_slice table, mr_slice leaf_schema,
                                            mr_slice leaf);

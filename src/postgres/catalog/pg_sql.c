@@ -28,8 +28,9 @@ static void add_any_pattern(struct mr_text *sql, const struct mr_table_pattern *
     mr_text_string(sql, ")");
 }
 
-/* Tables that the patterns fit: those that a publication can have. What is configured by name has its number. OFFSET 0: the planner
- * expects that few fit, and would look up the schema of each of 50,000 by an index. */
+/* Tables that the patterns fit: those that a publication can have. What is configured by name has
+ * its number. OFFSET 0: the planner expects that few fit, and would look up the schema of each of
+ * 50,000 by an index. */
 static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
     if (options->captured.pattern_count == 0) {
@@ -48,10 +49,11 @@ static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options 
                         " AND w.name = c.relname)");
 }
 
-/* What pg_partition_tree would say; that waits for the owner of a lock on one of the partitions (src/backend/utils/adt/
- * partitionfuncs.c). Down from our own tables only: every role may make temporary tables, and with a thousand of them, each a
- * partition of the one before, the ancestors of all tables are half a million. OFFSET 0: the planner expects few roots, and would
- * look up each of 50,000 by an index. */
+/* What pg_partition_tree would say; that waits for the owner of a lock on one of the partitions
+ * (src/backend/utils/adt/ partitionfuncs.c). Down from our own tables only: every role may make
+ * temporary tables, and with a thousand of them, each a partition of the one before, the ancestors
+ * of all tables are half a million. OFFSET 0: the planner expects few roots, and would look up each
+ * of 50,000 by an index. */
 #define TREE                                                                                       \
     ", tree AS MATERIALIZED (WITH RECURSIVE below(root, oid, isleaf) AS (SELECT c.oid, c.oid,"     \
     " c.relkind <> 'p' FROM (SELECT * FROM pg_class WHERE relkind = 'p' OR relispartition AND"     \
@@ -60,8 +62,8 @@ static void add_patterns(struct mr_text *sql, const struct mr_pg_source_options 
     " JOIN pg_class c ON c.oid = i.inhrelid WHERE NOT b.isleaf AND NOT i.inhdetachpending"         \
     " AND c.relispartition AND c.relkind IN ('r', 'p', 'f')) SELECT * FROM below)"
 
-/* Tables of the publication that others may be partitions of, and the caller's. Of a publication of all tables only those that
- * it may send for their partitions matter, and what it leaves out. */
+/* Tables of the publication that others may be partitions of, and the caller's. Of a publication of
+ * all tables only those that it may send for their partitions matter, and what it leaves out. */
 static void add_roots(struct mr_text *sql, const char *more, bool has_schemas)
 {
     mr_text_string(sql, ", roots AS MATERIALIZED (SELECT r.prrelid AS oid FROM meant m"
@@ -79,13 +81,15 @@ static void add_roots(struct mr_text *sql, const char *more, bool has_schemas)
     mr_text_string(sql, ")");
 }
 
-/* What pg_relation_is_publishable says of tables ('r', 'p'), without its look-up of each in a cache, which takes two seconds for 50,000
- * (pg_publication.c, is_publishable_class). 16384: MR_FIRST_USER_OID. */
+/* What pg_relation_is_publishable says of tables ('r', 'p'), without its look-up of each in a
+ * cache, which takes two seconds for 50,000 (pg_publication.c, is_publishable_class). 16384:
+ * MR_FIRST_USER_OID. */
 #define IS_PUBLISHABLE "c.relpersistence = 'p' AND c.oid >= 16384"
 
-/* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for the transaction that has one of them locked
- * (src/backend/catalog/pg_publication.c; GetPublicationRelations, GetAllTablesPublicationRelations, filter_partitions). What a
- * publication of all tables names (19) is left out. */
+/* What pg_get_publication_tables would say; that opens each table from 16 on, and waits for the
+ * transaction that has one of them locked (src/backend/catalog/pg_publication.c;
+ * GetPublicationRelations, GetAllTablesPublicationRelations, filter_partitions). What a publication
+ * of all tables names (19) is left out. */
 void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *more, int version)
 {
     bool has_schemas = version >= MR_PG_SHAPED_VERSION_MIN;
@@ -120,14 +124,16 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
              " WHERE t.isleaf AND NOT c.pubviaroot AND t.oid NOT IN (SELECT oid FROM chosen)) x"
              " CROSS JOIN meant m LEFT JOIN (SELECT r.* FROM pg_publication_rel r JOIN pg_class c"
              " ON c.oid = r.prrelid");
-    if (has_schemas) { /* of a table whose schema is published, too, neither list nor condition holds */
+    if (has_schemas) {
+        /* of a table whose schema is published, too, neither list nor condition holds */
         mr_text_string(sql, " WHERE NOT EXISTS (SELECT FROM pg_publication_namespace n"
                             " WHERE n.pnpubid = r.prpubid AND n.pnnspid = c.relnamespace)");
     }
     mr_text_string(sql, ") r ON r.prpubid = m.oid AND r.prrelid = x.oid)");
 }
 
-/* A literal of an array. As ARRAY[…] the server would have an expression for each of 50,000 names. */
+/* A literal of an array. As ARRAY[…] the server would have an expression for each of 50,000
+ * names. */
 static void pg_sql_add_names(struct mr_text *sql, const struct mr_pg_captured_options *captured,
                              bool of_schemas)
 {
@@ -145,8 +151,9 @@ static void pg_sql_add_names(struct mr_text *sql, const struct mr_pg_captured_op
     mr_sql_format(sql, "%L::text[]", array.data);
 }
 
-/* `wanted(schema, name, n)`: the configured tables; `listed(oid, n, nspname, relname, relreplident)`: those that exist; and those of
- * mr_sql_add_sent. Names are compared as names: to_regclass would need rights on the schema. */
+/* `wanted(schema, name, n)`: the configured tables; `listed(oid, n, nspname, relname,
+ * relreplident)`: those that exist; and those of mr_sql_add_sent. Names are compared as names:
+ * to_regclass would need rights on the schema. */
 static void pg_sql_add_tables(struct mr_text *sql, const struct mr_pg_source_options *options,
                               int version)
 {
@@ -200,8 +207,8 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
         " AND (x.oid NOT IN (SELECT oid FROM held) OR x.by_root AND (r.relreplident = 'f'"
         " OR EXISTS (SELECT attname FROM part WHERE oid = x.root"
         " EXCEPT SELECT attname FROM part WHERE oid = x.oid))) GROUP BY x.root),"
-        /* From 18 on a publication may send generated columns, and FULL must have all of them (publicationcmds.c,
-         * pub_contains_invalid_column). */
+        /* From 18 on a publication may send generated columns, and FULL must have all of them
+         * (publicationcmds.c, pub_contains_invalid_column). */
         " unsent AS MATERIALIZED (SELECT c.oid, min(a.attname::text) AS name FROM listed"
         " JOIN pg_class c ON c.oid = listed.oid"
         " JOIN (SELECT * FROM pg_attribute WHERE attgenerated <> '' AND NOT attisdropped OFFSET 0) "
@@ -212,8 +219,8 @@ void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_opti
         " WHERE (a.attnum = ANY (h.columns) OR v.chooses AND c.relreplident = 'f')"
         " AND NOT EXISTS (SELECT FROM sent s WHERE s.oid = c.oid AND " MR_SQL_IS_SENT
         ") GROUP BY c.oid),"
-        /* From 18 on NOT NULL … NOT VALID sets attnotnull, too, and such a column may be in an identity
-         * (tablecmds.c, ATExecReplicaIdentity). */
+        /* From 18 on NOT NULL … NOT VALID sets attnotnull, too, and such a column may be in an
+         * identity (tablecmds.c, ATExecReplicaIdentity). */
         " unproven AS MATERIALIZED (SELECT h.oid, min(a.attname::text) AS name FROM listed"
         " JOIN held h ON h.oid = listed.oid JOIN pg_constraint k ON k.conrelid = h.oid"
         " AND k.contype = 'n' AND NOT k.convalidated AND k.conkey[1] = ANY (h.columns)"
@@ -336,12 +343,14 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
         " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1");
 }
 
-/* Of a transaction that wrote a row of the catalog: it had ended before what the slot still holds began. One that is far behind is. */
+/* Of a transaction that wrote a row of the catalog: it had ended before what the slot still holds
+ * began. One that is far behind is. */
 #define IS_BEFORE_SLOT(xmin)                                                                       \
     "(age(" xmin ") NOT BETWEEN 0 AND 1000000000 OR age(" xmin ") > (SELECT age(catalog_xmin)"     \
     " FROM pg_replication_slots WHERE slot_name = %L))"
 
-/* A column's row is as it was made with the table, whose row of tableoid (-6) is never written again. */
+/* A column's row is as it was made with the table, whose row of tableoid (-6) is never written
+ * again. */
 #define IS_AS_MADE "a.xmin = o.xmin AND a.cmin = o.cmin"
 
 /* The table, what it is a partition of, and so on. */
@@ -349,7 +358,8 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
     "up(oid) AS (SELECT %u::oid UNION ALL SELECT i.inhparent FROM up JOIN pg_class c"              \
     " ON c.oid = up.oid AND c.relispartition JOIN pg_inherits i ON i.inhrelid = c.oid)"
 
-/* ATTACH and DETACH write all columns of the table that they are about, an other name only its row in pg_class. */
+/* ATTACH and DETACH write all columns of the table that they are about, an other name only its row
+ * in pg_class. */
 void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *options, uint32_t oid)
 {
     mr_sql_format(
@@ -439,8 +449,9 @@ void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options 
                                  " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1");
 }
 
-/* RelationGetIndexExpressions and RelationGetIndexPredicate in utils/cache/relcache.c, get_relation_statistics in
- * optimizer/util/plancat.c. What a superuser owns, or we, nobody else can replace. */
+/* RelationGetIndexExpressions and RelationGetIndexPredicate in utils/cache/relcache.c,
+ * get_relation_statistics in optimizer/util/plancat.c. What a superuser owns, or we, nobody else
+ * can replace. */
 void mr_sql_add_called(struct mr_text *sql, const char *tables)
 {
     mr_text_format(
@@ -481,7 +492,8 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
 #define FEW(of)                                                                                    \
     " (SELECT string_agg(name, ', ') FROM (SELECT name FROM " of " ORDER BY 1 LIMIT 5) few)"
 
-/* Tables that are listed, and that nothing of comes: neither they nor their partitions nor what they are partitions of are published. */
+/* Tables that are listed, and that nothing of comes: neither they nor their partitions nor what
+ * they are partitions of are published. */
 #define UNPUBLISHED                                                                                \
     ", unpublished AS MATERIALIZED (SELECT l.n, l.nspname || '.' || l.relname AS name FROM listed" \
     " l JOIN pg_class c USING (oid) WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p'"      \
@@ -556,8 +568,8 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
     mr_sql_format(
         sql,
         "SELECT current_setting('wal_level'), current_setting('server_encoding'),"
-        /* A role that may not see a setting is refused by current_setting(); this view has no row of it (guc.c,
-         * GetConfigOptionByNum and show_all_settings). */
+        /* A role that may not see a setting is refused by current_setting(); this view has no row
+         * of it (guc.c, GetConfigOptionByNum and show_all_settings). */
         " (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries'),"
         " current_setting('synchronized_standby_slots', true), pg_backend_pid(),"
         /* Neither is the server's default, and no pooler tracks them. */

@@ -6,25 +6,29 @@
 /* Publications have row filters, column lists and whole schemas. */
 enum { MR_PG_SHAPED_VERSION_MIN = 150000 };
 
-/* For a WITH, without asking anything that waits for a lock on a table. `sent(oid, attrs, qual, generated)`: a row for each
- * table that the publication sends, leaves or roots of partitioned ones as it says; which columns (NULL: all of them, and
- * stored generated ones if `generated`) and which rows (NULL: all). `tree(root, oid, isleaf)`: what is below a partitioned
- * table or a partition, itself included, of those that the publication or `more` names, a query before this with a column
+/* For a WITH, without asking anything that waits for a lock on a table. `sent(oid, attrs, qual,
+ * generated)`: a row for each table that the publication sends, leaves or roots of partitioned ones
+ * as it says; which columns (NULL: all of them, and stored generated ones if `generated`) and which
+ * rows (NULL: all). `tree(root, oid, isleaf)`: what is below a partitioned table or a partition,
+ * itself included, of those that the publication or `more` names, a query before this with a column
  * `oid`, or NULL. `version` is the server's. */
 void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *more, int version);
 
 /* Whether a row `s` of `sent` has the column `a` of pg_attribute: check_and_fetch_column_list in
- * src/backend/catalog/pg_publication.c, logicalrep_should_publish_column in replication/logical/proto.c. */
+ * src/backend/catalog/pg_publication.c, logicalrep_should_publish_column in
+ * replication/logical/proto.c. */
 #define MR_SQL_IS_SENT                                                                             \
     "CASE WHEN s.attrs IS NULL THEN a.attgenerated = '' OR s.generated AND a.attgenerated = 's'"   \
     " ELSE a.attnum = ANY (s.attrs) END"
 
-/* Of a row of pg_replication_slots, for mr_sql_format with a slot's name (which has nothing that a regular expression would take for
- * something else): it is the slot that existing rows are copied with (pg_setup.h); it is that one or the slot itself. */
+/* Of a row of pg_replication_slots, for mr_sql_format with a slot's name (which has nothing that a
+ * regular expression would take for something else): it is the slot that existing rows are copied
+ * with (pg_setup.h); it is that one or the slot itself. */
 #define MR_SQL_IS_COPY_SLOT "database = current_database() AND slot_name ~ '^%s_snapshot_[0-9]+$'"
 #define MR_SQL_IS_SLOT      "slot_name ~ '^%s(_snapshot_[0-9]+)?$'"
 
-/* Of a row of pg_replication_slots, after another condition. The second column only PostgreSQL 17 and later have. */
+/* Of a row of pg_replication_slots, after another condition. The second column only PostgreSQL 17
+ * and later have. */
 #define MR_SQL_SLOT_IS_USABLE                                                                      \
     " AND wal_status IS DISTINCT FROM 'lost'"                                                      \
     " AND to_jsonb(pg_replication_slots)->>'invalidation_reason' IS NULL"
@@ -35,7 +39,9 @@ void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_opti
 enum mr_server_column {
     MR_SERVER_WAL_LEVEL,
     MR_SERVER_ENCODING,
-    MR_SERVER_PLUGINS, /* output_plugin_libraries; NULL where the server takes every plugin, or does not tell the role */
+    /* output_plugin_libraries; NULL where the server takes every plugin, or does not tell the
+     * role */
+    MR_SERVER_PLUGINS,
     MR_SERVER_STANDBY_SLOTS, /* physical slots whose standbys must be ahead of us; NULL before 17 */
     MR_SERVER_PROCESS,       /* that serves the connection */
     MR_SERVER_IS_SET,        /* settings that a connection asks for (pinned_settings) hold */
@@ -58,7 +64,8 @@ enum mr_server_column {
 };
 #define MR_SERVER_SHAPE "ssSSnbSSSNSNBLBBSSBBBB"
 
-/* One row a configured table, in their order; columns as enum mr_table_column. A constant number of joins, however many tables. */
+/* One row a configured table, in their order; columns as enum mr_table_column. A constant number of
+ * joins, however many tables. */
 void mr_sql_add_table_states(struct mr_text *sql, const struct mr_pg_source_options *options,
                              int version);
 
@@ -92,12 +99,13 @@ enum mr_copied_column {
 };
 #define MR_COPIED_SHAPE "ssssbbbSb"
 
-/* A value: names of the functions of others that the planner may call with our rights where rows of `tables`, a query of OIDs, are
- * read; NULL: none. */
+/* A value: names of the functions of others that the planner may call with our rights where rows of
+ * `tables`, a query of OIDs, are read; NULL: none. */
 void mr_sql_add_called(struct mr_text *sql, const char *tables);
 
-/* A value: whether the role may do more than read, by itself or as another that it may become: what a function that only reads could
- * use of it (the manual's chapters "Role Attributes" and "Predefined Roles"). Amazon RDS gives the right to replicate by membership. */
+/* A value: whether the role may do more than read, by itself or as another that it may become: what
+ * a function that only reads could use of it (the manual's chapters "Role Attributes" and
+ * "Predefined Roles"). Amazon RDS gives the right to replicate by membership. */
 #define MR_SQL_MAY_MORE                                                                            \
     "EXISTS (SELECT FROM pg_roles m WHERE pg_has_role(m.oid, 'MEMBER') AND (m.rolsuper OR"         \
     " m.rolreplication OR m.rolcreaterole OR m.rolcreatedb OR m.rolname IN ('rds_superuser',"      \
@@ -105,7 +113,8 @@ void mr_sql_add_called(struct mr_text *sql, const char *tables);
     " 'pg_read_server_files', 'pg_write_server_files', 'pg_signal_backend',"                       \
     " 'pg_create_subscription', 'pg_maintain', 'pg_checkpoint')))"
 
-/* One row a column that an option names (keys, held, named), in the order of configuration; columns as enum mr_key_column. */
+/* One row a column that an option names (keys, held, named), in the order of configuration; columns
+ * as enum mr_key_column. */
 void mr_sql_add_key_columns(struct mr_text *sql, const struct mr_pg_source_options *options);
 
 enum mr_key_column {
@@ -115,8 +124,8 @@ enum mr_key_column {
 };
 #define MR_KEY_SHAPE "bbb"
 
-/* One row a pattern_rule, in their order, columns as enum mr_rule_column: what there is now under the names that rows have, or will have
- * with the publication that is to be made or altered. */
+/* One row a pattern_rule, in their order, columns as enum mr_rule_column: what there is now under
+ * the names that rows have, or will have with the publication that is to be made or altered. */
 void mr_sql_add_rules(struct mr_text *sql, const struct mr_pg_source_options *options, int version);
 
 enum mr_rule_column {
@@ -125,13 +134,15 @@ enum mr_rule_column {
 };
 #define MR_RULE_SHAPE "bb"
 
-/* One row: how many unlogged tables the patterns fit, whose changes are in no WAL, and the names of five ("nS"). */
+/* One row: how many unlogged tables the patterns fit, whose changes are in no WAL, and the names of
+ * five ("nS"). */
 void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options);
 
-/* One row: tables that the publication sends and that are neither configured nor partitions of one that is; some of
- * their names; row changes that the server has counted in them, and in all that is sent (0 where there is no such table). Then
- * tables that patterns alone mean, some of their names; those of them without a replica identity, some names; those that the
- * publication, which is there, does not send; and of the first those without a replica identity. */
+/* One row: tables that the publication sends and that are neither configured nor partitions of one
+ * that is; some of their names; row changes that the server has counted in them, and in all that is
+ * sent (0 where there is no such table). Then tables that patterns alone mean, some of their names;
+ * those of them without a replica identity, some names; those that the publication, which is there,
+ * does not send; and of the first those without a replica identity. */
 void mr_sql_add_meant(struct mr_text *sql, const struct mr_pg_source_options *options, int version);
 
 enum mr_meant_column {
@@ -150,7 +161,8 @@ enum mr_meant_column {
 };
 #define MR_MEANT_SHAPE "nSnnnSnSnSnS"
 
-/* One row: how many listed tables are there and not published, though there is a publication; some names. */
+/* One row: how many listed tables are there and not published, though there is a publication; some
+ * names. */
 void mr_sql_add_unpublished(struct mr_text *sql, const struct mr_pg_source_options *options,
                             int version);
 
@@ -158,20 +170,23 @@ void mr_sql_add_unpublished(struct mr_text *sql, const struct mr_pg_source_optio
 void mr_sql_add_streamed(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version);
 
-/* A row for each table that the publication sends, or that is configured or a partition of one that is, in the order of
- * OIDs: the OID, which of these it is, as enum mr_pg_capture, and whether it would be sent if it were no partition. */
+/* A row for each table that the publication sends, or that is configured or a partition of one that
+ * is, in the order of OIDs: the OID, which of these it is, as enum mr_pg_capture, and whether it
+ * would be sent if it were no partition. */
 void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options *options,
                          int version);
 
-/* One row: where the WAL has come to; whether there is a table of that OID; whether it is a partition; whether within what the slot
- * holds neither it nor what it is a partition of can have been attached or detached; whether the latter may have got another name;
- * who wrote the descriptions of their first columns. */
+/* One row: where the WAL has come to; whether there is a table of that OID; whether it is a
+ * partition; whether within what the slot holds neither it nor what it is a partition of can have
+ * been attached or detached; whether the latter may have got another name; who wrote the
+ * descriptions of their first columns. */
 void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *options, uint32_t oid);
 
-/* One row, of a table that had these columns (mr_pg_captured_add_columns): a partitioned table of ours that has them, too, but for
- * what was changed within what the slot holds (asked only if it `was_attached`, or detached, meanwhile); whether the publication sends
- * nothing but what is listed, or names what it is a partition of, which may have got another name, and this one for another table's
- * sake; a listed table that is gone, or was made within that time. */
+/* One row, of a table that had these columns (mr_pg_captured_add_columns): a partitioned table of
+ * ours that has them, too, but for what was changed within what the slot holds (asked only if it
+ * `was_attached`, or detached, meanwhile); whether the publication sends nothing but what is
+ * listed, or names what it is a partition of, which may have got another name, and this one for
+ * another table's sake; a listed table that is gone, or was made within that time. */
 void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *options,
                     const char *schema, uint32_t oid, const char *columns, bool was_attached,
                     int version);

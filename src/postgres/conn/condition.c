@@ -2,13 +2,14 @@
 
 enum { DEPTH_MAX = 256 };
 
-/* What the server's scanner would do (src/backend/parser/scan.l), with standard_conforming_strings = on, which each session of ours has.
- * Where its versions differ, or the order of its rules decides, the text is refused: nobody writes that. */
+/* What the server's scanner would do (src/backend/parser/scan.l), with standard_conforming_strings
+ * = on, which each session of ours has. Where its versions differ, or the order of its rules
+ * decides, the text is refused: nobody writes that. */
 struct scan {
     const char *at;
     bool has_token;
-    bool
-        was_escape_text; /* the last token: a text behind it and a newline has escapes, too (quotecontinue) */
+    /* the last token: a text behind it and a newline has escapes, too (quotecontinue) */
+    bool was_escape_text;
     uint32_t depth;
     char closing[DEPTH_MAX];
 };
@@ -83,7 +84,8 @@ static const char *scan_dollar(struct scan *scan)
     return NULL;
 }
 
-/* Before 15 letters behind a number were a word of their own, which with a quote or a $ begins another text. */
+/* Before 15 letters behind a number were a word of their own, which with a quote or a $ begins
+ * another text. */
 static const char *scan_number(struct scan *scan)
 {
     while (is_letter(*scan->at) || is_digit(*scan->at) || *scan->at == '.') {

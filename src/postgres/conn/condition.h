@@ -1,14 +1,17 @@
-/* Conditions that a person writes (snapshot.where, publication.where, signals, /api/snapshot), as parts of SQL. Any thread.
+/* Conditions that a person writes (snapshot.where, publication.where, signals, /api/snapshot), as
+ * parts of SQL. Any thread.
  *
- * Each is pasted between parentheses of ours. Where its own parentheses match, and none of its texts, names and comments is left
- * open, ours match each other, and what the server's grammar takes between them is one expression (gram.y, c_expr: '(' a_expr ')',
- * or a subquery, which is a value): no UNION, no second condition, no other table's rows. */
+ * Each is pasted between parentheses of ours. Where its own parentheses match, and none of its
+ * texts, names and comments is left open, ours match each other, and what the server's grammar
+ * takes between them is one expression (gram.y, c_expr: '(' a_expr ')', or a subquery, which is a
+ * value): no UNION, no second condition, no other table's rows. */
 #pragma once
 
 #include "base/base.h"
 
-/* Why it is not one expression, by the server's own rules for tokens (manual, "Lexical Structure"), with the remedy; NULL: nothing
- * is against it, or there is none (NULL, ""). Whether it means something, the server says. */
+/* Why it is not one expression, by the server's own rules for tokens (manual, "Lexical Structure"),
+ * with the remedy; NULL: nothing is against it, or there is none (NULL, ""). Whether it means
+ * something, the server says. */
 const char *mr_sql_condition_fault(const char *condition);
 
 /* What goes before a fault. */

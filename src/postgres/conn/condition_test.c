@@ -112,7 +112,8 @@ static void test_fault_depth(void **state)
     }
 }
 
-/* Texts, names and comments hide what is in them, whatever they stand beside: what is taken is what balances without them. */
+/* Texts, names and comments hide what is in them, whatever they stand beside: what is taken is what
+ * balances without them. */
 static void test_fault_random(void **state)
 {
     (void)state;

@@ -10,8 +10,8 @@
 #include "postgres/conn/pg_conn_internal.h"
 #include "postgres/conn/pg_errors.h"
 
-/* What libpq needs for TLS' certificates or for a row of an answer is less, and several connections are within the smallest
- * pipeline.memory. */
+/* What libpq needs for TLS' certificates or for a row of an answer is less, and several connections
+ * are within the smallest pipeline.memory. */
 enum { HELD_BYTES_MAX = 8 << 20 };
 
 mr_status mr_pg_wait_socket(PGconn *libpq, short events, const struct mr_pg_limit *limit,
@@ -125,8 +125,9 @@ static mr_status fail_with(struct mr_error *ret_error, mr_status status, const c
     return status;
 }
 
-/* A server's refusal reads "FATAL:  57P03: the database system is …", then lines that are left out. Answers where the
- * last one begins, at its code, or NULL: what libpq itself has to say has none. */
+/* A server's refusal reads "FATAL:  57P03: the database system is …", then lines that are left out.
+ * Answers where the last one begins, at its code, or NULL: what libpq itself has to say has
+ * none. */
 static const char *pg_conn_find_refusal(const char *text)
 {
     const char *found = NULL;
@@ -168,17 +169,17 @@ mr_status mr_pg_fail_broken(PGconn *libpq, struct mr_error *ret_error)
                      text[0] == '\0' ? "it was closed" : text, "", "");
 }
 
-/* A row that is copied, as text: one value is more than PostgreSQL takes at once (XX000, mcxt.c), or all of them are (54000,
- * stringinfo.c). The names of files are the same in each language. */
+/* A row that is copied, as text: one value is more than PostgreSQL takes at once (XX000, mcxt.c),
+ * or all of them are (54000, stringinfo.c). The names of files are the same in each language. */
 static bool is_too_large(const char *sqlstate, const char *file)
 {
     return file != NULL && ((strcmp(sqlstate, "XX000") == 0 && strcmp(file, "mcxt.c") == 0) ||
                             (strcmp(sqlstate, "54000") == 0 && strcmp(file, "stringinfo.c") == 0));
 }
 
-/* The last line of the context is that of the callback: 'slot "s", output plugin "pgoutput", in the change callback, associated
- * LSN 0/1934580' (logical.c, output_plugin_error_callback). In other languages the LSN is the same, and the names before it hold
- * no slash. */
+/* The last line of the context is that of the callback: 'slot "s", output plugin "pgoutput", in the
+ * change callback, associated LSN 0/1934580' (logical.c, output_plugin_error_callback). In other
+ * languages the LSN is the same, and the names before it hold no slash. */
 static mr_lsn change_of_context(const char *context)
 {
     mr_lsn found = 0;
@@ -193,8 +194,8 @@ static mr_lsn change_of_context(const char *context)
     return mr_lsn_of_server(found);
 }
 
-/* What the server reported: of its texts only the primary message, because detail, hint and context quote values of rows; and that only
- * where it does not. */
+/* What the server reported: of its texts only the primary message, because detail, hint and context
+ * quote values of rows; and that only where it does not. */
 struct report {
     const char *sqlstate, *message;
     char text[512]; /* the message, in one line, or what is said instead */
@@ -237,8 +238,8 @@ static mr_status fail_answered(PGconn *libpq, const PGresult *result, const char
     if (instead != NULL) {
         snprintf(report.text, sizeof(report.text), "%s", instead);
     }
-    /* The code stands for what was not granted, too; the function's name is the same in each language (rls.c,
-     * check_enable_rls; elog.c, send_message_to_frontend). */
+    /* The code stands for what was not granted, too; the function's name is the same in each
+     * language (rls.c, check_enable_rls; elog.c, send_message_to_frontend). */
     bool by_policy = function != NULL && strcmp(function, "check_enable_rls") == 0;
     const char *remedy;
     mr_status status = mr_pg_error_classify(report.sqlstate,

@@ -56,8 +56,9 @@ static mr_status next_result(struct mr_pg_conn *conn, const struct mr_pg_limit *
     return MR_OK;
 }
 
-/* The server says how many rows it has sent (manual, "Message Formats", CommandComplete), one a message ("Message Flow", COPY
- * Operations). libpq drops those that come when it takes the copy for ended (pqParseInput3 in fe-protocol3.c). */
+/* The server says how many rows it has sent (manual, "Message Formats", CommandComplete), one a
+ * message ("Message Flow", COPY Operations). libpq drops those that come when it takes the copy for
+ * ended (pqParseInput3 in fe-protocol3.c). */
 static mr_status check_count(const struct mr_pg_conn *conn, PGresult *result,
                              struct mr_error *ret_error)
 {
@@ -73,8 +74,8 @@ static mr_status check_count(const struct mr_pg_conn *conn, PGresult *result,
         PQcmdTuples(result), came);
 }
 
-/* The rows are at their end, or the server has broken off. One that says more than that (a copy within the copy, of which libpq
- * tells again and again) is none that can be asked again. */
+/* The rows are at their end, or the server has broken off. One that says more than that (a copy
+ * within the copy, of which libpq tells again and again) is none that can be asked again. */
 static mr_status copy_end(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                           struct mr_error *ret_error)
 {
@@ -108,8 +109,9 @@ static void wake_from(int socket, int bytes)
     setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
 }
 
-/* The server sends 8 KiB at a time (PQ_SEND_BUFFER_SIZE in pqcomm.c), and each wakes who waits. So for a
- * moment the thread is woken by many only (socket(7), SO_RCVLOWAT; without effect on a Unix socket). */
+/* The server sends 8 KiB at a time (PQ_SEND_BUFFER_SIZE in pqcomm.c), and each wakes who waits. So
+ * for a moment the thread is woken by many only (socket(7), SO_RCVLOWAT; without effect on a Unix
+ * socket). */
 static mr_status wait_for_rows(struct mr_pg_conn *conn, const struct mr_pg_limit *limit,
                                struct mr_error *ret_error)
 {

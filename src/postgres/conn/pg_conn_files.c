@@ -1,5 +1,5 @@
-/* Which files libpq reads: PostgreSQL documentation, "Database Connection Control Functions" (ssl*, passfile), "The Password
- * File", "The Connection Service File", "Environment Variables". */
+/* Which files libpq reads: PostgreSQL documentation, "Database Connection Control Functions" (ssl*,
+ * passfile), "The Password File", "The Connection Service File", "Environment Variables". */
 
 #include "postgres/conn/pg_conn_internal.h"
 

@@ -1,4 +1,5 @@
-/* Connecting (hosts one after the other, each with what the user and we say of a connection) and closing. */
+/* Connecting (hosts one after the other, each with what the user and we say of a connection) and
+ * closing. */
 #include <poll.h>
 
 #include "postgres/conn/pg_conn_internal.h"
@@ -7,18 +8,21 @@
 enum { CONNINFO_MAX = 72 }; /* keywords we pass */
 #define ANY_HOST UINT32_MAX
 
-/* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own time limit may be off,
- * and does not count for a session that only waits. The last one also ends a stream that nobody reads; it is longer than
- * we keep one without reading. The user's word counts more. */
+/* So that the server, too, finds out that we are gone, and lets the claim and the slot go: its own
+ * time limit may be off, and does not count for a session that only waits. The last one also ends a
+ * stream that nobody reads; it is longer than we keep one without reading. The user's word counts
+ * more. */
 static const char default_settings[] =
     "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3 "
     "-c tcp_user_timeout=90000";
 
-/* Settings that change how values are written, that could end a session that only waits, or make a question wait for others'
- * transactions (SERIALIZABLE, READ ONLY, DEFERRABLE: the manual's page of SET TRANSACTION), or have the planner call functions
- * of a table's CHECK constraints in our name ("partition" does so for the partitions of a table that is read by its root:
- * relation_excluded_by_constraints in optimizer/util/plancat.c), or plan or compile a question of a few milliseconds for seconds
- * (join_collapse_limit at its maximum; jit, where a role's enable_… = off makes the planner's costs high). */
+/* Settings that change how values are written, that could end a session that only waits, or make a
+ * question wait for others' transactions (SERIALIZABLE, READ ONLY, DEFERRABLE: the manual's page of
+ * SET TRANSACTION), or have the planner call functions of a table's CHECK constraints in our name
+ * ("partition" does so for the partitions of a table that is read by its root:
+ * relation_excluded_by_constraints in optimizer/util/plancat.c), or plan or compile a question of a
+ * few milliseconds for seconds (join_collapse_limit at its maximum; jit, where a role's enable_… =
+ * off makes the planner's costs high). */
 static const char pinned_settings[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 "
     "-c bytea_output=hex -c lc_monetary=C -c lc_numeric=C -c lc_time=C -c xmlbinary=base64 "
@@ -99,8 +103,8 @@ static bool are_ports(const char *text)
     return true;
 }
 
-/* A password that holds @ : or / and is not encoded ends up in host and port, and errors name those. (A host that
- * begins with @ is a socket without a file.) */
+/* A password that holds @ : or / and is not encoded ends up in host and port, and errors name
+ * those. (A host that begins with @ is a socket without a file.) */
 static bool address_is_torn(const PQconninfoOption *parsed)
 {
     const char *host = mr_pg_conninfo_value(parsed, "host");
@@ -155,8 +159,9 @@ static void keywords_fill(struct keywords *keywords, const struct attempt *attem
     keyword_add(keywords, "replication", attempt->replication ? "database" : NULL);
 }
 
-/* A server that does not know what its bytes mean can't convert them, and a single row that is not UTF-8 would end
- * every attempt to stream. So they come as they are, and what is not UTF-8 is replaced by the encoder. */
+/* A server that does not know what its bytes mean can't convert them, and a single row that is not
+ * UTF-8 would end every attempt to stream. So they come as they are, and what is not UTF-8 is
+ * replaced by the encoder. */
 static const char *set_encoding(const struct mr_pg_conn *conn)
 {
     const char *encoding = PQparameterStatus(conn->libpq, "server_encoding");
@@ -164,7 +169,8 @@ static const char *set_encoding(const struct mr_pg_conn *conn)
     return is_ascii ? "SET client_encoding = 'SQL_ASCII'; " : "";
 }
 
-/* transaction_timeout (PostgreSQL 17) also counts for the transaction in which a walsender decodes. */
+/* transaction_timeout (PostgreSQL 17) also counts for the transaction in which a walsender
+ * decodes. */
 static const char *set_timeout(const struct mr_pg_conn *conn)
 {
     return mr_pg_server_version(conn) >= 170000 ? "SET transaction_timeout = 0; " : "";
@@ -187,14 +193,16 @@ mr_status mr_pg_set_for_rows(struct mr_pg_conn *conn, const char *before, const 
                           settings);
 }
 
-/* Notices would be written to standard error as they are, and may quote rows. Before there is a connection of ours. */
+/* Notices would be written to standard error as they are, and may quote rows. Before there is a
+ * connection of ours. */
 static void drop_notice(void *context, const PGresult *result)
 {
 }
 
-/* One of them is about rows that are lost: PostgreSQL 18 streams on where a publication did not exist when a row was
- * written, and leaves the row out with this warning (pgoutput.c, LoadPublications); before, that was an error. The name of
- * the function is in no language, unlike the text. */
+/* One of them is about rows that are lost: PostgreSQL 18 streams on where a publication did not
+ * exist when a row was written, and leaves the row out with this warning (pgoutput.c,
+ * LoadPublications); before, that was an error. The name of the function is in no language, unlike
+ * the text. */
 static void take_notice(void *context, const PGresult *result)
 {
     struct mr_pg_conn *conn = context;
@@ -233,13 +241,15 @@ static mr_status connect_nth(const struct attempt *attempt, uint32_t n, uint32_t
         PQfinish(libpq);
         return status;
     }
-    /* Where a connection breaks there is nothing but libpq's whole text: without details and hints. */
+    /* Where a connection breaks there is nothing but libpq's whole text: without details and
+     * hints. */
     PQsetErrorVerbosity(libpq, PQERRORS_TERSE);
     *ret_libpq = libpq;
     return MR_OK;
 }
 
-/* The hosts one after the other. The error holds what each of them said; that one may come back outweighs what another refuses. */
+/* The hosts one after the other. The error holds what each of them said; that one may come back
+ * outweighs what another refuses. */
 static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
                              struct mr_error *ret_error)
 {
@@ -268,7 +278,8 @@ static mr_status connect_any(const struct attempt *attempt, PGconn **ret_libpq,
     return answer;
 }
 
-/* As it is now: one that a program prints may be good for minutes, and a file may have a new one. NULL: there is none. */
+/* As it is now: one that a program prints may be good for minutes, and a file may have a new one.
+ * NULL: there is none. */
 static mr_status pg_conn_open_take_password(const struct mr_pg_options *options, int stop_fd,
                                             char **ret_password, struct mr_error *ret_error)
 {

@@ -1,4 +1,5 @@
-/* Prepared statements that are sent together, so that all of them take one round trip (the manual, "Pipeline Mode"). */
+/* Prepared statements that are sent together, so that all of them take one round trip (the manual,
+ * "Pipeline Mode"). */
 #include <poll.h>
 
 #include "postgres/conn/pg_conn_internal.h"
@@ -25,7 +26,8 @@ mr_status mr_pg_prepare(struct mr_pg_conn *conn, const char *name, const char *c
     }
 }
 
-/* All of them, and the end of the pipeline; what the socket does not take while the server waits for us to read is read meanwhile. */
+/* All of them, and the end of the pipeline; what the socket does not take while the server waits
+ * for us to read is read meanwhile. */
 static mr_status send_calls(struct mr_pg_conn *conn, const struct mr_pg_call *calls, uint32_t count,
                             const struct mr_pg_limit *limit, struct mr_error *ret_error)
 {

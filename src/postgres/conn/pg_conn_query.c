@@ -211,8 +211,9 @@ static void *cancel_main(void *context)
     return NULL;
 }
 
-/* A command that still runs when we leave (a slot that waits for old transactions) must end with us. PQcancel waits for
- * the server without a limit, so it has a thread of its own, which is left behind where the server is silent. */
+/* A command that still runs when we leave (a slot that waits for old transactions) must end with
+ * us. PQcancel waits for the server without a limit, so it has a thread of its own, which is left
+ * behind where the server is silent. */
 static void cancel_command(struct mr_pg_conn *conn)
 {
     int fds[2];
@@ -264,8 +265,8 @@ mr_status mr_pg_run(struct mr_pg_conn *conn, const struct mr_pg_limit *limit, co
     return *ret_result == NULL ? mr_pg_fail_broken(conn->libpq, ret_error) : MR_OK;
 }
 
-/* Takes `libpq` and all that follows it. The first failure is the answer; what the server has to say besides is read to
- * its end, so that it may be asked again. */
+/* Takes `libpq` and all that follows it. The first failure is the answer; what the server has to
+ * say besides is read to its end, so that it may be asked again. */
 static mr_status pg_conn_query_take_answer(struct mr_pg_conn *conn, struct mr_pg_limit *limit,
                                            struct mr_pg_result *result, PGresult *libpq,
                                            const struct mr_pg_shape *shape,

@@ -9,8 +9,8 @@
 #include "postgres/conn/quote.h"
 
 enum {
-    /* A read that brought less has most likely emptied the socket: the next one is worth its system call when the socket
-     * says that there is more. In a burst a read fills libpq's 16 KiB. */
+    /* A read that brought less has most likely emptied the socket: the next one is worth its system
+     * call when the socket says that there is more. In a burst a read fills libpq's 16 KiB. */
     READ_BYTES_FEW = 8192,
 };
 
@@ -59,9 +59,10 @@ static mr_status flush_some(struct mr_pg_conn *conn, struct mr_error *ret_error)
     return left < 0 ? mr_pg_fail_broken(conn->libpq, ret_error) : MR_OK;
 }
 
-/* libpq ends the stream at any message that is none of a stream, and takes it for the beginning of an answer
- * (getCopyDataMessage in its fe-protocol3.c), whose end PQgetResult would wait for without a limit. Only one who has said
- * that he is leaving is owed an answer. MR_AGAIN: it is on its way. */
+/* libpq ends the stream at any message that is none of a stream, and takes it for the beginning of
+ * an answer (getCopyDataMessage in its fe-protocol3.c), whose end PQgetResult would wait for
+ * without a limit. Only one who has said that he is leaving is owed an answer. MR_AGAIN: it is on
+ * its way. */
 static mr_status await_reason(struct mr_pg_conn *conn, struct mr_error *ret_error)
 {
     if (!conn->ended) {
@@ -163,8 +164,8 @@ static uint8_t *put_u64(uint8_t *to, uint64_t value)
     return to + sizeof(big);
 }
 
-/* Standby status update: Byte1('r') Int64(written) Int64(flushed) Int64(applied) Int64(client time, µs
- * since 2000) Byte1(reply now). PostgreSQL documentation, "Streaming Replication Protocol". */
+/* Standby status update: Byte1('r') Int64(written) Int64(flushed) Int64(applied) Int64(client time,
+ * µs since 2000) Byte1(reply now). PostgreSQL documentation, "Streaming Replication Protocol". */
 mr_status mr_pg_send_status(struct mr_pg_conn *conn, mr_lsn written, mr_lsn flushed,
                             bool reply_requested, uint8_t *ret_sent, struct mr_error *ret_error)
 {

@@ -1,10 +1,12 @@
 /* Whom a password is shown to.
  *
- * libpq's own default (sslmode=prefer) gives the password, in the clear, to anybody on the way who answers "N" to
- * SSLRequest and asks for it. So a server on another machine must prove who it is first: by a certificate that is
- * verified, or, where the user asks for TLS without one (sslmode=require), by SCRAM with channel binding, which a server
- * that does not know the password's verifier can't do, and which ties the proof to this very TLS connection
- * (PostgreSQL documentation, "Database Connection Control Functions": sslmode, channel_binding; RFC 5802, section 6). */
+ * libpq's own default (sslmode=prefer) gives the password, in the clear, to anybody on the way who
+ * answers "N" to SSLRequest and asks for it. So a server on another machine must prove who it is
+ * first: by a certificate that is verified, or, where the user asks for TLS without one
+ * (sslmode=require), by SCRAM with channel binding, which a server that does not know the
+ * password's verifier can't do, and which ties the proof to this very TLS connection (PostgreSQL
+ * documentation, "Database Connection Control Functions": sslmode, channel_binding; RFC 5802,
+ * section 6). */
 
 #include "postgres/conn/pg_conn_internal.h"
 
@@ -49,7 +51,8 @@ bool mr_pg_same_server(const char *a, const char *b, bool same_database)
            memcmp(one.data, other.data, one.len) == 0;
 }
 
-/* As libpq looks it up. Files of services are not looked into: what they say does not count here. */
+/* As libpq looks it up. Files of services are not looked into: what they say does not count
+ * here. */
 static const char *or_variable(const char *value, const char *variable)
 {
     return value != NULL && value[0] != '\0' ? value : getenv(variable);

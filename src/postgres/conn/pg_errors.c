@@ -16,8 +16,8 @@ static const struct {
      "its policies would hide rows: run ALTER ROLE with BYPASSRLS for the role of this connection"},
     {"42501", NULL, MR_ERR_AUTH, "grant the role what is missing; millrace check lists it"},
     {"3D000", NULL, MR_ERR_CONFIG, "check the database name in the connection settings"},
-    /* 53: connections, slots, disk, memory, which may be there again later; 55P03: lock_timeout; 55006: the slot is held by
-     * another process. */
+    /* 53: connections, slots, disk, memory, which may be there again later; 55P03: lock_timeout;
+     * 55006: the slot is held by another process. */
     {"53300", "max_wal_senders", MR_ERR_TRANSIENT,
      "raise max_wal_senders, or end an unused walsender (pg_stat_replication)"},
     {"53300", "for role", MR_ERR_TRANSIENT,
@@ -31,7 +31,8 @@ static const struct {
     {"57P01|57P02|57P03|57P05|08*|53*|55P03|55006|40*", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,
      "rows since the slot's position are gone; " MR_RECIPE_OF_COPY},
-    /* Of a copy's slot, which was lost a moment ago: the next attempt sees that (copy_replication_slot in slotfuncs.c). */
+    /* Of a copy's slot, which was lost a moment ago: the next attempt sees that
+     * (copy_replication_slot in slotfuncs.c). */
     {"55000", "cannot copy a replication slot that doesn't reserve WAL", MR_ERR_TRANSIENT, ""},
     {"55000", "cannot copy invalidated", MR_ERR_TRANSIENT, ""},
     {"55000", "can no longer", MR_ERR_HISTORY,
@@ -85,7 +86,8 @@ mr_status mr_pg_error_classify(const char *sqlstate, const char *message, const 
     return pg_errors_classify(sqlstate, message, MR_ERR_CONFIG, ret_remedy);
 }
 
-/* What is said of a value's error: the code's name in PostgreSQL's appendix A, or its class'. First match wins. */
+/* What is said of a value's error: the code's name in PostgreSQL's appendix A, or its class'. First
+ * match wins. */
 static const struct {
     const char *sqlstates;
     const char *text;
@@ -99,7 +101,8 @@ static const struct {
     {"P0*|38*|39*", "a function has raised an error"},
 };
 
-/* Of these the message is the server's own, about itself and its objects: rights, disk, connections, locks, corrupt pages. */
+/* Of these the message is the server's own, about itself and its objects: rights, disk,
+ * connections, locks, corrupt pages. */
 #define OF_SERVER "08*|25*|28*|40*|42501|53*|55*|57*|58*|XX001|XX002"
 
 const char *mr_pg_error_unquoted(const char *sqlstate, const struct mr_pg_origin *origin)
@@ -109,7 +112,8 @@ const char *mr_pg_error_unquoted(const char *sqlstate, const struct mr_pg_origin
         return NULL;
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(of_value); i++) {
-        /* Ours outside of rows: a setting or a snapshot that is not there, a pattern of the configuration. */
+        /* Ours outside of rows: a setting or a snapshot that is not there, a pattern of the
+         * configuration. */
         bool is_ours = !origin->is_of_rows && !origin->has_context &&
                        (mr_is_among("22023|2201B", code) || strncmp(sqlstate, "23", 2) == 0);
         if (mr_is_among(of_value[i].sqlstates, code) && !is_ours) {
@@ -121,7 +125,8 @@ const char *mr_pg_error_unquoted(const char *sqlstate, const struct mr_pg_origin
     return may_quote && !is_of_server ? "an error whose text may quote a row" : NULL;
 }
 
-/* Of an error within a callback of the output plugin, which is about the change at hand and comes again there. */
+/* Of an error within a callback of the output plugin, which is about the change at hand and comes
+ * again there. */
 static const struct {
     const char *sqlstate;
     const char *remedy;

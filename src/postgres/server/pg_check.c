@@ -1,4 +1,5 @@
-/* `millrace check`, PostgreSQL's part: the rules of pg_rules.c, and what only a person needs to know. */
+/* `millrace check`, PostgreSQL's part: the rules of pg_rules.c, and what only a person needs to
+ * know. */
 
 #include "postgres/catalog/pg_sql.h"
 #include "postgres/server/pg_copying.h"
@@ -10,9 +11,9 @@
 enum { SENDER_TIMEOUT_MIN_MS = 10000, STANDBYS_MAX = 1000, MB = 1024 * 1024 };
 #define UNLIMITED_LEAST (INT64_C(10) * 1024 * MB)
 
-/* The first minor of each major version that is free of the known ways in which logical decoding lost
- * changes: stale catalog after concurrent DDL (fixed in 15.13 and its siblings), restart or confirmed
- * positions going back and WAL removed too early (up to 15.14 and its siblings). */
+/* The first minor of each major version that is free of the known ways in which logical decoding
+ * lost changes: stale catalog after concurrent DDL (fixed in 15.13 and its siblings), restart or
+ * confirmed positions going back and WAL removed too early (up to 15.14 and its siblings). */
 static const struct {
     int major;
     int good_minor;
@@ -36,7 +37,8 @@ static mr_status check_version(struct mr_pg_conn *conn, const struct mr_pg_facts
     return MR_OK;
 }
 
-/* A pooler answers the login itself, with a process number of its own (the key of a cancel request). */
+/* A pooler answers the login itself, with a process number of its own (the key of a cancel
+ * request). */
 static mr_status check_pooler(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
@@ -48,9 +50,10 @@ static mr_status check_pooler(struct mr_pg_conn *conn, const struct mr_pg_facts 
     return MR_OK;
 }
 
-/* Pgpool-II names the server's own process, but is another client of it, and has a statement of its own (its manual, "SHOW POOL_VERSION").
- * PostgreSQL logs that as an error: so it is asked only where the server knows this client by another port. Tried with 4.3.5: START_REPLICATION
- * reaches the server, and no answer comes back. */
+/* Pgpool-II names the server's own process, but is another client of it, and has a statement of its
+ * own (its manual, "SHOW POOL_VERSION"). PostgreSQL logs that as an error: so it is asked only
+ * where the server knows this client by another port. Tried with 4.3.5: START_REPLICATION reaches
+ * the server, and no answer comes back. */
 static mr_status check_pgpool(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error)
 {
@@ -152,7 +155,8 @@ static mr_status pg_check_limits(struct mr_pg_conn *conn, const struct mr_pg_fac
     return MR_OK;
 }
 
-/* What a start would make, or draft (pg_publication.c), is a write; a slot is none. Of a standby its own rules tell. */
+/* What a start would make, or draft (pg_publication.c), is a write; a slot is none. Of a standby
+ * its own rules tell. */
 static void check_writes(const struct mr_pg_facts *facts, const char *name, bool is_read_only,
                          struct mr_pg_reporter *to)
 {
@@ -334,8 +338,9 @@ static bool is_of_other_cluster(struct mr_pg_conn *conn, const struct mr_pg_sour
            strcmp(now.system_id, stored->identity.system_id) != 0;
 }
 
-/* Whether the stream can go on where it was, or begin: what a start decides (mr_checkpoint_verify, mr_pg_copies_now). While a process
- * streams it has decided, and its slot is further by now than what was read of the stored position. */
+/* Whether the stream can go on where it was, or begin: what a start decides (mr_checkpoint_verify,
+ * mr_pg_copies_now). While a process streams it has decided, and its slot is further by now than
+ * what was read of the stored position. */
 static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                             const struct mr_checkpoint *stored, struct mr_pg_reporter *to)
 {
@@ -401,8 +406,8 @@ static mr_status check_publication(struct mr_pg_conn *conn, const struct mr_pg_f
     return mr_pg_publication_follow(conn, facts, false, to, ret_error);
 }
 
-/* Tables with values stored out of line, which an update that does not touch them does not send; where they are to be read again, by a
- * role that may. */
+/* Tables with values stored out of line, which an update that does not touch them does not send;
+ * where they are to be read again, by a role that may. */
 static mr_status check_large_values(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                     struct mr_pg_reporter *to, struct mr_error *ret_error)
 {

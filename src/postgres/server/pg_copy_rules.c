@@ -25,7 +25,8 @@ static struct mr_table_name pg_copy_rules_leaf_of(const struct mr_pg_result *row
                                   .table = mr_pg_result_value(row, 0, MR_COPIED_LEAF)};
 }
 
-/* Where nothing is copied before the stream, a connection of its own says that something is to be copied beside it. */
+/* Where nothing is copied before the stream, a connection of its own says that something is to be
+ * copied beside it. */
 static void rule_rights(const struct copy_rules *rules, const struct mr_pg_result *row)
 {
     const struct mr_table_name leaf = pg_copy_rules_leaf_of(row);
@@ -51,7 +52,8 @@ static void rule_rights(const struct copy_rules *rules, const struct mr_pg_resul
                 "can't be copied: %s", text.data);
 }
 
-/* The owner of one of them can have it do anything that the role which copies may do, and only read. */
+/* The owner of one of them can have it do anything that the role which copies may do, and only
+ * read. */
 static void rule_called(const struct copy_rules *rules, const struct mr_pg_result *row)
 {
     const struct mr_table_name leaf = pg_copy_rules_leaf_of(row);
@@ -109,8 +111,9 @@ static bool ends_another(const struct copy_rules *rules, const char *command)
     return is_ended(status, &error);
 }
 
-/* The server plans it, and reads no row. To plan is to call what has constant arguments, also of a view that stands where the table
- * was: what is called may only read, and what it sets goes with the transaction. */
+/* The server plans it, and reads no row. To plan is to call what has constant arguments, also of a
+ * view that stands where the table was: what is called may only read, and what it sets goes with
+ * the transaction. */
 static mr_status rule_where(const struct copy_rules *rules, const struct planned *planned,
                             struct mr_error *ret_error)
 {

@@ -5,8 +5,9 @@
 static const char option[] = "the connection for existing rows (snapshot.connection, "
                              "connection_env)";
 
-/* The timeline that WAL is written on now: pg_control_checkpoint() tells that of the last checkpoint, which a promotion does
- * not wait for (manual, "Recovery Control Functions" and "Backup Control Functions": pg_walfile_name). */
+/* The timeline that WAL is written on now: pg_control_checkpoint() tells that of the last
+ * checkpoint, which a promotion does not wait for (manual, "Recovery Control Functions" and "Backup
+ * Control Functions": pg_walfile_name). */
 mr_status mr_pg_place_read(struct mr_pg_conn *conn, struct mr_pg_place *ret_place,
                            struct mr_error *ret_error)
 {

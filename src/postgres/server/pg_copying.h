@@ -1,6 +1,6 @@
-/* Which connection existing rows are read by: the stream's, or one of its own, whose role needs to read them and no more
- * (docs/security.md, "Owners of copied tables"). Whatever plans a query on a captured table goes over it.
- */
+/* Which connection existing rows are read by: the stream's, or one of its own, whose role needs to
+ * read them and no more (docs/security.md, "Owners of copied tables"). Whatever plans a query on a
+ * captured table goes over it. */
 #pragma once
 
 #include <pthread.h>
@@ -31,18 +31,21 @@ struct mr_pg_home {
 void mr_pg_home_init(struct mr_pg_home *home);
 void mr_pg_home_done(struct mr_pg_home *home);
 
-/* Notes where `conn`, the stream's, has come to. Asks nothing where copies use the same connection string, but counts. */
+/* Notes where `conn`, the stream's, has come to. Asks nothing where copies use the same connection
+ * string, but counts. */
 mr_status mr_pg_home_read(struct mr_pg_home *home, struct mr_pg_conn *conn,
                           const struct mr_pg_source_options *options, struct mr_error *ret_error);
 
-/* How often the stream has begun: a connection that was made before the last time may be one to a server that it has left. */
+/* How often the stream has begun: a connection that was made before the last time may be one to a
+ * server that it has left. */
 uint64_t mr_pg_home_streams(struct mr_pg_home *home);
 
 /* After so many it is not tried again. */
 enum { MR_PG_ENDED_MAX = 3 };
 
-/* The connection has failed while it read rows of the table by a condition. True: the server has ended it (57P01), though it takes
- * others, and that MR_PG_ENDED_MAX times in a row: so the condition does it. Any thread. */
+/* The connection has failed while it read rows of the table by a condition. True: the server has
+ * ended it (57P01), though it takes others, and that MR_PG_ENDED_MAX times in a row: so the
+ * condition does it. Any thread. */
 bool mr_pg_copying_is_ended(const struct mr_pg_source_options *options, struct mr_pg_home *home,
                             const struct mr_pg_conn *conn, uint32_t table);
 
@@ -55,8 +58,9 @@ static inline bool mr_pg_copies_apart(const struct mr_pg_source_options *options
     return options->copying.conninfo != NULL;
 }
 
-/* Connects. MR_ERR_CONFIG: to another cluster, database or timeline than `beside`, or to another server's standby; what may come right by itself
- * once the stream has followed is MR_ERR_TRANSIENT where `beside` may move. */
+/* Connects. MR_ERR_CONFIG: to another cluster, database or timeline than `beside`, or to another
+ * server's standby; what may come right by itself once the stream has followed is MR_ERR_TRANSIENT
+ * where `beside` may move. */
 mr_status mr_pg_copying_connect(const struct mr_pg_source_options *options,
                                 const struct mr_pg_place *beside, int stop_fd,
                                 struct mr_pg_conn **ret_conn, struct mr_error *ret_error);

@@ -58,8 +58,9 @@ void mr_pg_form_free(struct mr_pg_form *form)
     }
 }
 
-/* Of tables that nobody filtered it would be a row each, at each look; so of those it asks that have a filter or a list, or had. The tree
- * of a condition has the places of its words (src/backend/nodes/outfuncs.c), which mean nothing. */
+/* Of tables that nobody filtered it would be a row each, at each look; so of those it asks that
+ * have a filter or a list, or had. The tree of a condition has the places of its words
+ * (src/backend/nodes/outfuncs.c), which mean nothing. */
 static void add_parts(struct mr_text *sql, const struct mr_pg_form *form, const char *publication)
 {
     mr_sql_format(
@@ -237,9 +238,10 @@ static void pg_form_compare_tables(const struct mr_pg_form *form, const struct m
     }
 }
 
-/* A start that alters sets it right at once. Else the stream is left at the second look that sees it, for the start's refusal: who
- * runs the start's statements by hand and then reloads the file has that time. Once for each difference: where a start may not compare
- * (pg_publication.c), it goes on. With the lock. */
+/* A start that alters sets it right at once. Else the stream is left at the second look that sees
+ * it, for the start's refusal: who runs the start's statements by hand and then reloads the file
+ * has that time. Once for each difference: where a start may not compare (pg_publication.c), it
+ * goes on. With the lock. */
 static void leave_for(struct mr_pg_form *form, const struct mr_text *refused, bool alters,
                       int64_t now_ns)
 {

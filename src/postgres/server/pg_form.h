@@ -1,9 +1,11 @@
-/* What the publication sends: its operations, whether partitions come by their root, and the filters and column lists of listed tables.
- * The stream keeps it as it was opened with, and a watcher compares: somebody may alter a publication while millrace runs, and
- * nothing in the stream tells of a row that is not sent.
+/* What the publication sends: its operations, whether partitions come by their root, and the
+ * filters and column lists of listed tables. The stream keeps it as it was opened with, and a
+ * watcher compares: somebody may alter a publication while millrace runs, and nothing in the stream
+ * tells of a row that is not sent.
  *
- * PostgreSQL decides by the publication of each transaction's commit (get_rel_sync_entry in replication/pgoutput/pgoutput.c reads
- * the catalog of that place), so no end of the stream brings such rows back; a person has to know. Any thread. */
+ * PostgreSQL decides by the publication of each transaction's commit (get_rel_sync_entry in
+ * replication/pgoutput/pgoutput.c reads the catalog of that place), so no end of the stream brings
+ * such rows back; a person has to know. Any thread. */
 #pragma once
 
 #include "postgres/catalog/pg_options.h"
@@ -25,5 +27,6 @@ mr_status mr_pg_form_compare(struct mr_pg_form *form, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options,
                              struct mr_text *ret_changes, struct mr_error *ret_error);
 
-/* When (monotonic; 0: never) a difference was seen last that a start sets right (publication.alter), or refuses. */
+/* When (monotonic; 0: never) a difference was seen last that a start sets right
+ * (publication.alter), or refuses. */
 int64_t mr_pg_form_refused_ns(const struct mr_pg_form *form);

@@ -17,7 +17,8 @@ struct mr_pg_heartbeat {
     _Atomic uint64_t errors;
 };
 
-/* PostgreSQL's own default path in place of our empty one: a query may name its table as in psql. */
+/* PostgreSQL's own default path in place of our empty one: a query may name its table as in
+ * psql. */
 static mr_status pg_heartbeat_query(const struct mr_pg_heartbeat *heartbeat,
                                     struct mr_error *ret_error)
 {

@@ -1,8 +1,9 @@
-/* Beats while a stream is open: a query of the user's, on a connection of its own, and then whatever the owner does.
+/* Beats while a stream is open: a query of the user's, on a connection of its own, and then
+ * whatever the owner does.
  *
- * A failure is counted and logged once, until a beat succeeds; the stream does not notice. The connection lives for one beat,
- * because one that is kept open would hold up a "smart" shutdown of the server.
- */
+ * A failure is counted and logged once, until a beat succeeds; the stream does not notice. The
+ * connection lives for one beat, because one that is kept open would hold up a "smart" shutdown of
+ * the server. */
 #pragma once
 
 #include "postgres/conn/pg_conn.h"
@@ -11,7 +12,8 @@ struct mr_pg_heartbeat_options {
     const struct mr_pg_options *connection;
     uint32_t interval_ms; /* 0: never */
     const char *query;    /* NULL: none */
-    /* On the heart's thread: whether this process has the stream; and what a beat is besides the query (NULL: nothing). */
+    /* On the heart's thread: whether this process has the stream; and what a beat is besides the
+     * query (NULL: nothing). */
     bool (*has_stream)(void *context);
     void (*beat)(void *context);
     void *context;

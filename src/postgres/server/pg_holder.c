@@ -11,7 +11,8 @@ enum holder_column {
     HOLDER_END
 };
 
-/* Of `a`, of pg_stat_activity, and `p`, of pg_prepared_xacts, of which at most one is there: one that is prepared is no process's. */
+/* Of `a`, of pg_stat_activity, and `p`, of pg_prepared_xacts, of which at most one is there: one
+ * that is prepared is no process's. */
 #define HOLDER_COLUMNS                                                                             \
     "a.pid::bigint, coalesce(a.usename, p.owner)::text, coalesce(a.datname, p.database)::text,"    \
     " coalesce(a.xact_start, p.prepared)::timestamptz(0)::text, p.gid"
@@ -53,9 +54,10 @@ static void holder_take(const struct mr_pg_result *result, struct mr_pg_holder *
     *ret_holder = holder;
 }
 
-/* ShareUpdateExclusiveLock is what a publication takes of a table (OpenTableList in commands/publicationcmds.c); what that waits
- * for: the manual, "Conflicting Lock Modes". A prepared transaction's locks are of no process, and all of one
- * virtual transaction, that of its number too (MarkAsPreparingGuts in access/transam/twophase.c). */
+/* ShareUpdateExclusiveLock is what a publication takes of a table (OpenTableList in
+ * commands/publicationcmds.c); what that waits for: the manual, "Conflicting Lock Modes". A
+ * prepared transaction's locks are of no process, and all of one virtual transaction, that of its
+ * number too (MarkAsPreparingGuts in access/transam/twophase.c). */
 mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
                                  const struct mr_pg_source_options *options,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
@@ -114,7 +116,8 @@ mr_status mr_pg_holder_of_slot(struct mr_pg_conn *conn, const char *slot,
     return MR_OK;
 }
 
-/* The number is everybody's to see, other than the rest of pg_stat_activity (pg_stat_get_activity in utils/adt/pgstatfuncs.c). */
+/* The number is everybody's to see, other than the rest of pg_stat_activity (pg_stat_get_activity
+ * in utils/adt/pgstatfuncs.c). */
 mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid,
                                  struct mr_pg_holder *ret_holder, char **ret_snapshot,
                                  struct mr_error *ret_error)

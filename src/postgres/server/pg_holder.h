@@ -1,6 +1,5 @@
-/* Who is in the way of what waits for another transaction's end: whose it is, since when, and how it may end.
- * When a transaction of another role has begun only some may see. Any thread.
- */
+/* Who is in the way of what waits for another transaction's end: whose it is, since when, and how
+ * it may end. When a transaction of another role has begun only some may see. Any thread. */
 #pragma once
 
 #include "postgres/catalog/pg_options.h"
@@ -11,7 +10,8 @@ struct mr_pg_holder {
     char remedy[320]; /* with the global id of a prepared one, of 200 bytes */
 };
 
-/* Who has one of the configured tables, or what inherits from it, locked, or waits for such a lock; `ret_table` gets its name. */
+/* Who has one of the configured tables, or what inherits from it, locked, or waits for such a lock;
+ * `ret_table` gets its name. */
 mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
                                  const struct mr_pg_source_options *options,
                                  struct mr_pg_holder *ret_holder, struct mr_text *ret_table,
@@ -21,7 +21,8 @@ mr_status mr_pg_holder_of_tables(struct mr_pg_conn *conn,
 mr_status mr_pg_holder_of_slot(struct mr_pg_conn *conn, const char *slot,
                                struct mr_pg_holder *ret_holder, struct mr_error *ret_error);
 
-/* Whose transaction has that number, in whatever database, and a snapshot's text of that moment, the caller's. */
+/* Whose transaction has that number, in whatever database, and a snapshot's text of that moment,
+ * the caller's. */
 mr_status mr_pg_holder_of_number(struct mr_pg_conn *conn, uint32_t xid,
                                  struct mr_pg_holder *ret_holder, char **ret_snapshot,
                                  struct mr_error *ret_error);

@@ -4,8 +4,8 @@
 #include "event/lsn.h"
 #include "postgres/catalog/pg_sql.h"
 
-/* A question of a tenth of a millisecond to the server. Waiting inside the server for the lock would hold back its
- * vacuum for as long. */
+/* A question of a tenth of a millisecond to the server. Waiting inside the server for the lock
+ * would hold back its vacuum for as long. */
 enum {
     CLAIM_RETRY_MS = 100,
     STRANGER_TRIES = 20, /* between two looks at who it is */
@@ -16,7 +16,8 @@ struct lock_name {
     char text[256];
 };
 
-/* Of the lock that the one who streams has, or of the one that all instances of a pipeline share. */
+/* Of the lock that the one who streams has, or of the one that all instances of a pipeline
+ * share. */
 static struct lock_name lock_name(const struct mr_pg_source_options *options, bool of_pipeline)
 {
     struct lock_name name;
@@ -33,14 +34,16 @@ static mr_status try_lock(struct mr_pg_conn *conn, const struct mr_pg_source_opt
                             of_pipeline ? "_shared" : "", lock_name(options, of_pipeline).text);
 }
 
-/* Whether the session `s` of pg_stat_activity may stream: by the attribute of its role, or at Amazon RDS by membership. The role is
- * shown to everybody (pgstatfuncs.c, pg_stat_get_activity); of a session that has just ended nothing is known. */
+/* Whether the session `s` of pg_stat_activity may stream: by the attribute of its role, or at
+ * Amazon RDS by membership. The role is shown to everybody (pgstatfuncs.c, pg_stat_get_activity);
+ * of a session that has just ended nothing is known. */
 #define MAY_REPLICATE                                                                              \
     "coalesce((SELECT r.rolsuper OR r.rolreplication OR EXISTS (SELECT FROM pg_roles m"            \
     " WHERE m.rolname = 'rds_replication' AND pg_has_role(r.oid, m.oid, 'MEMBER'))"                \
     " FROM pg_roles r WHERE r.oid = s.usesysid), true)"
 
-/* A lock of one 64-bit key is shown as its two halves and objsubid 1 (the manual's page of pg_locks). */
+/* A lock of one 64-bit key is shown as its two halves and objsubid 1 (the manual's page of
+ * pg_locks). */
 #define IS_LOCK(row)                                                                               \
     row ".locktype = 'advisory' AND " row ".granted AND " row ".objsubid = 1 AND ((" row           \
         ".classid::bigint << 32) | " row ".objid::bigint) = hashtextextended(%L, 0)"
@@ -87,7 +90,8 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
     return MR_OK;
 }
 
-/* The lock can't be had while another has it; but it must not end us either, nor hold us up without a word. */
+/* The lock can't be had while another has it; but it must not end us either, nor hold us up without
+ * a word. */
 static void log_intruder(const struct mr_pg_source_options *options,
                          const struct mr_pg_owner *owner)
 {
@@ -165,8 +169,9 @@ mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options
     }
 }
 
-/* The LSN at which a timeline ended, from a timeline history file ("tli<tab>LSN<tab>reason", a line each); 0 when it
- * is not in there. PostgreSQL documentation, "Streaming Replication Protocol", TIMELINE_HISTORY. */
+/* The LSN at which a timeline ended, from a timeline history file ("tli<tab>LSN<tab>reason", a line
+ * each); 0 when it is not in there. PostgreSQL documentation, "Streaming Replication Protocol",
+ * TIMELINE_HISTORY. */
 static mr_lsn timeline_end(const char *history, uint32_t timeline)
 {
     for (const char *line = history; *line != '\0';) {
@@ -270,7 +275,8 @@ mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_opti
     /* Where nothing is stored, the slot itself says how far we are, after the offset or not. */
     bool goes_by_slot = !options->position_is_stored && server.slot_exists;
     MR_TRY(mr_checkpoint_verify(stored, &server, goes_by_slot ? 0 : start, ret_error));
-    /* walsender.c, StartLogicalReplication, takes any place, and the slot would leave out all before it. */
+    /* walsender.c, StartLogicalReplication, takes any place, and the slot would leave out all
+     * before it. */
     if (start > server.flushed) {
         return mr_fail(ret_error, MR_ERR_HISTORY,
                        "the stream is to begin at " MR_LSN_FORMAT

@@ -1,4 +1,5 @@
-/* Whose stream it is: one instance at a time, of one cluster, one timeline, one slot. Source thread. */
+/* Whose stream it is: one instance at a time, of one cluster, one timeline, one slot. Source
+ * thread. */
 #pragma once
 
 #include "event/checkpoint.h"
@@ -21,9 +22,10 @@ mr_status mr_pg_find_owner(struct mr_pg_conn *conn, const struct mr_pg_source_op
 mr_status mr_pg_has_standby(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                             bool *ret_standby, struct mr_error *ret_error);
 
-/* Waits until no other instance holds the slot's name: an advisory lock in the connection that streams, which dies with it, so that a
- * standby takes over within a tenth of a second. A second lock, shared, says which pipeline it is: beside another pipeline's instance
- * it is refused (MR_ERR_CONFIG) after `handover_ms`, at least two seconds. `stands_by` is true while it waits. */
+/* Waits until no other instance holds the slot's name: an advisory lock in the connection that
+ * streams, which dies with it, so that a standby takes over within a tenth of a second. A second
+ * lock, shared, says which pipeline it is: beside another pipeline's instance it is refused
+ * (MR_ERR_CONFIG) after `handover_ms`, at least two seconds. `stands_by` is true while it waits. */
 mr_status mr_pg_claim(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       _Atomic bool *stands_by, struct mr_error *ret_error);
 
@@ -35,8 +37,8 @@ mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_opti
 mr_status mr_pg_where(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       struct mr_server_position *ret_server, struct mr_error *ret_error);
 
-/* The same, and verifies that the stream may go on where `stored` says (NULL: nothing is stored), or begin, at `start` where another
- * program's ends. MR_ERR_HISTORY when rows may be missing. */
+/* The same, and verifies that the stream may go on where `stored` says (NULL: nothing is stored),
+ * or begin, at `start` where another program's ends. MR_ERR_HISTORY when rows may be missing. */
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_checkpoint *stored, mr_lsn start,
                          struct mr_server_position *ret_server, struct mr_error *ret_error);

@@ -1,4 +1,5 @@
-/* `millrace check`: tables whose records would have another key than Debezium's connector gives them. */
+/* `millrace check`: tables whose records would have another key than Debezium's connector gives
+ * them. */
 #include "postgres/server/pg_rules.h"
 
 enum column { SCHEMA, TABLE, OURS, THEIRS, IS_ORDER };
@@ -15,8 +16,9 @@ enum { TABLES_MAX = 20 };
 
 #define SORTED(columns) "(SELECT array_agg(x ORDER BY x) FROM unnest(" columns ") x)"
 
-/* Debezium has the primary key, else the first unique index without expressions, clustered ones first, with what it includes
- * (JdbcConnection.readPrimaryKeyOrUniqueIndexNames; the driver's getPrimaryKeys and getIndexInfo). */
+/* Debezium has the primary key, else the first unique index without expressions, clustered ones
+ * first, with what it includes (JdbcConnection.readPrimaryKeyOrUniqueIndexNames; the driver's
+ * getPrimaryKeys and getIndexInfo). */
 static void pg_key_rules_add_query(struct mr_text *sql, const struct mr_pg_source_options *options,
                                    int version)
 {

@@ -20,12 +20,13 @@ enum {
 /* Older transactions are waited for so long. */
 #define OPEN_NS (INT64_C(10) * 1000000000)
 
-/* Left behind the fence, beside the stream's slot: pg_upgrade takes both along (from 17 on), and a slot that somebody makes on the new
- * cluster has no such neighbour. */
+/* Left behind the fence, beside the stream's slot: pg_upgrade takes both along (from 17 on), and a
+ * slot that somebody makes on the new cluster has no such neighbour. */
 #define FENCE_SLOT "millrace_fence_%016" PRIx64
 
-/* What new sessions of every role get: the setting of the database, of all databases, or the server's own, but not the role's that
- * asks; and no role sets it otherwise (postinit.c, process_settings; manual, "pg_settings", source). */
+/* What new sessions of every role get: the setting of the database, of all databases, or the
+ * server's own, but not the role's that asks; and no role sets it otherwise (postinit.c,
+ * process_settings; manual, "pg_settings", source). */
 #define READ_ONLY "split_part(c, '=', 2)::boolean"
 #define READ_ONLY_OF_ROLE                                                                          \
     " FROM pg_db_role_setting, unnest(setconfig) c WHERE setdatabase IN"                           \
@@ -37,8 +38,8 @@ enum {
     " FROM pg_settings WHERE name = 'default_transaction_read_only'))"                             \
     " AND coalesce((SELECT bool_and(" READ_ONLY ")" READ_ONLY_OF_ROLE " <> 0), true)"
 
-/* The number of a transaction that writes is shown to every role (pgstatfuncs.c, pg_stat_get_activity). Autovacuum is nobody's
- * (backend_status.c, pgstat_bestart). */
+/* The number of a transaction that writes is shown to every role (pgstatfuncs.c,
+ * pg_stat_get_activity). Autovacuum is nobody's (backend_status.c, pgstat_bestart). */
 #define WRITERS                                                                                    \
     "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"                    \
     " AND backend_xid IS NOT NULL AND usesysid IS NOT NULL AND pid <> pg_backend_pid())"           \
@@ -73,7 +74,8 @@ static mr_status pg_move_read_rows(struct mr_pg_conn *conn,
     return MR_OK;
 }
 
-/* In a transaction of its own; its commit flushes the WAL, with the commits before it that were not waited for. */
+/* In a transaction of its own; its commit flushes the WAL, with the commits before it that were not
+ * waited for. */
 static mr_status emit(struct mr_pg_conn *conn, int64_t *ret_xid, struct mr_error *ret_error)
 {
     return mr_pg_ask_number(conn, "the fence", 'n', ret_xid, ret_error,
@@ -114,10 +116,11 @@ static mr_status wait_for_older(struct mr_pg_conn *conn, int64_t xid, struct mr_
     }
 }
 
-/* Whether the slot has something up to `end` (an LSN; "": to the end of the WAL): Insert, Update, Delete, Truncate, or a Message whose
- * prefix, from its 11th byte on, is not the fence's (manual, "Logical Replication Message Formats"). The answer is as long as a
- * transaction that is there: the server counts it. Before 15 also transactions without changes come (pgoutput.c, pgoutput_begin_txn),
- * and the fence is one with a message: then all is read. */
+/* Whether the slot has something up to `end` (an LSN; "": to the end of the WAL): Insert, Update,
+ * Delete, Truncate, or a Message whose prefix, from its 11th byte on, is not the fence's (manual,
+ * "Logical Replication Message Formats"). The answer is as long as a transaction that is there: the
+ * server counts it. Before 15 also transactions without changes come (pgoutput.c,
+ * pgoutput_begin_txn), and the fence is one with a message: then all is read. */
 static mr_status has_rest(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                           const char *slot, const char *end, bool *ret_has,
                           struct mr_error *ret_error)
@@ -155,8 +158,9 @@ static mr_status refuse_rest(struct mr_pg_conn *conn, const struct mr_pg_source_
                           options->slot);
 }
 
-/* The slot came along with the fence's. pg_upgrade makes them by one server that nobody else can reach, one after the other (pg_upgrade.c,
- * create_logical_replication_slots): nothing lies between, or the stream's was made later, by hand. */
+/* The slot came along with the fence's. pg_upgrade makes them by one server that nobody else can
+ * reach, one after the other (pg_upgrade.c, create_logical_replication_slots): nothing lies
+ * between, or the stream's was made later, by hand. */
 static mr_status look_if_carried(struct mr_pg_conn *conn,
                                  const struct mr_pg_source_options *options, const char *fence_slot,
                                  struct mr_pg_move_view *view, struct mr_error *ret_error)

@@ -1,4 +1,5 @@
-/* The publication: made, compared with what is configured of it, and altered where that is allowed. */
+/* The publication: made, compared with what is configured of it, and altered where that is
+ * allowed. */
 
 #include "base/wake.h"
 #include "postgres/server/pg_holder.h"
@@ -9,8 +10,9 @@ enum {
     HELD_LOGGED_TRIES = 4, /* about 10 s */
 };
 
-/* Without its children: what inherits from a table by INHERITS is another table, which nobody listed, and where it has no replica
- * identity the application's own UPDATE of the table would fail (manual, "CREATE PUBLICATION": partitions belong to theirs in any case). */
+/* Without its children: what inherits from a table by INHERITS is another table, which nobody
+ * listed, and where it has no replica identity the application's own UPDATE of the table would fail
+ * (manual, "CREATE PUBLICATION": partitions belong to theirs in any case). */
 static void pg_publication_add_table(struct mr_text *sql,
                                      const struct mr_pg_source_options *options,
                                      const struct mr_table_name *table)
@@ -41,8 +43,8 @@ static bool names_schemas(const struct mr_pg_source_options *options, int versio
     return version >= MR_PG_SHAPED_VERSION_MIN;
 }
 
-/* With patterns it is schemas, or all: tables that come later are then in it from their first row on, and what no pattern fits
- * is not passed on. */
+/* With patterns it is schemas, or all: tables that come later are then in it from their first row
+ * on, and what no pattern fits is not passed on. */
 static void add_published(struct mr_text *sql, const struct mr_pg_source_options *options,
                           int version)
 {
@@ -78,7 +80,8 @@ static bool pg_publication_is_locked(mr_status status, const struct mr_error *er
     return status == MR_ERR_TRANSIENT && mr_error_is(error, "55P03");
 }
 
-/* Adds to the error of a statement that waited for a lock in vain, and holds none any more, who has it. */
+/* Adds to the error of a statement that waited for a lock in vain, and holds none any more, who has
+ * it. */
 static void add_holder(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                        struct mr_error *error)
 {
@@ -114,8 +117,8 @@ static mr_status log_held_up(struct mr_pg_conn *conn, const struct mr_pg_source_
     return MR_OK;
 }
 
-/* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple Query"): a try that fails holds
- * the tables before the locked one for that long. */
+/* In one transaction with its time limit (an implicit one: manual, "Multiple Statements in a Simple
+ * Query"): a try that fails holds the tables before the locked one for that long. */
 static mr_status create_once(struct mr_pg_conn *conn, const char *command, int64_t patience_ms,
                              struct mr_error *ret_error)
 {
@@ -129,8 +132,8 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
     struct mr_error error = {0};
     struct mr_pg_holder logged = {0};
     int64_t patience_ms;
-    /* One who waits for an autovacuum, which may take hours, ends it once deadlock_timeout is over, unless its own limit comes first
-     * (ProcSleep in storage/lmgr/proc.c). */
+    /* One who waits for an autovacuum, which may take hours, ends it once deadlock_timeout is over,
+     * unless its own limit comes first (ProcSleep in storage/lmgr/proc.c). */
     MR_TRY(mr_pg_ask_number(conn, "deadlock_timeout", 'n', &patience_ms, ret_error,
                             "SELECT least(setting::bigint, 60000) + 500 FROM pg_settings"
                             " WHERE name = 'deadlock_timeout'")); /* in ms there */
@@ -184,8 +187,9 @@ static void about_publication(const struct follow *follow)
     mr_pg_about(follow->to, "publication \"%s\"", follow->options->publication);
 }
 
-/* Why a table can't be drafted. Where it is for the lack of a right or a lock, and a stream goes on, all may be as it should; but a
- * reload may be about a table that is locked. MR_END: it is reported, and the transaction is over. */
+/* Why a table can't be drafted. Where it is for the lack of a right or a lock, and a stream goes
+ * on, all may be as it should; but a reload may be about a table that is locked. MR_END: it is
+ * reported, and the transaction is over. */
 static mr_status report_refusal(struct follow *follow, mr_status status,
                                 const struct mr_error *error)
 {
@@ -237,7 +241,8 @@ static mr_status draft_table(struct follow *follow, const struct mr_table_name *
     return status == MR_OK ? MR_OK : report_refusal(follow, status, &error);
 }
 
-/* Only this session sees it, so its name may be anything that is not taken. MR_END: it could not be made, and that is reported. */
+/* Only this session sees it, so its name may be anything that is not taken. MR_END: it could not be
+ * made, and that is reported. */
 static mr_status draft(struct follow *follow)
 {
     const struct mr_pg_source_options *options = follow->options;
@@ -295,9 +300,10 @@ static void add_rel(struct mr_text *sql, int version)
                    version >= MR_PG_SHAPED_VERSION_MIN ? "r.prattrs::int2[]" : "NULL::int2[]");
 }
 
-/* What UPDATE and DELETE of a published table need: pub_rf_contains_invalid_column and pub_collist_contains_invalid_column in
- * src/backend/commands/publicationcmds.c. Of a partitioned table it is the identity of its leaves, whose columns have other
- * numbers. A filter's columns are the Vars of its tree (src/backend/nodes/outfuncs.c); it has one table. */
+/* What UPDATE and DELETE of a published table need: pub_rf_contains_invalid_column and
+ * pub_collist_contains_invalid_column in src/backend/commands/publicationcmds.c. Of a partitioned
+ * table it is the identity of its leaves, whose columns have other numbers. A filter's columns are
+ * the Vars of its tree (src/backend/nodes/outfuncs.c); it has one table. */
 static void add_comparison(struct mr_text *sql, const struct follow *follow)
 {
     const char *slot = follow->options->slot;
@@ -346,7 +352,8 @@ static void add_comparison(struct mr_text *sql, const struct follow *follow)
     mr_sql_format(sql, "%L ORDER BY 1, 2", follow->options->publication);
 }
 
-/* The application's own UPDATE and DELETE fail. Where they do already, a start that refuses mends nothing. */
+/* The application's own UPDATE and DELETE fail. Where they do already, a start that refuses mends
+ * nothing. */
 static void pg_publication_rule_identity(struct follow *follow, const struct mr_pg_result *rows,
                                          uint32_t row, const struct mr_table_name *table)
 {
@@ -498,8 +505,8 @@ static mr_status in_draft(struct follow *follow)
     return good ? ended : status;
 }
 
-/* Of the stream's transactions those that commit later are sent as it is then: pgoutput reads the catalog of each place in the
- * WAL. */
+/* Of the stream's transactions those that commit later are sent as it is then: pgoutput reads the
+ * catalog of each place in the WAL. */
 static mr_status alter(struct follow *follow)
 {
     mr_status status = mr_pg_commandf(follow->conn, MR_PG_CHANGE_MS, follow->ret_error,

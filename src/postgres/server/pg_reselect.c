@@ -8,7 +8,8 @@ enum {
     RESTING_MAX = 64,    /* tables that were refused; more push the oldest out */
     LOCK_MS = 200,       /* for a lock on a table, which ALTER TABLE holds */
     UNSEEN_MS_MAX = 16,
-    /* A table or server that was refused is left alone for a second at first, and for twice as long each time. */
+    /* A table or server that was refused is left alone for a second at first, and for twice as long
+     * each time. */
     REST_MS = 1000,
     REST_MS_MAX = 30000,
     COMMIT_TIMES_VERSION_MIN = 140000, /* pg_xact_commit_timestamp_origin */
@@ -152,7 +153,8 @@ static void server_refused(struct mr_reselector *reselector, mr_status status,
     }
 }
 
-/* The server's words are about the table, and not about itself: a shutdown, a lost connection, no memory. */
+/* The server's words are about the table, and not about itself: a shutdown, a lost connection, no
+ * memory. */
 static bool is_of_table(const struct mr_error *error)
 {
     return error->sqlstate[0] != '\0' && !mr_error_is(error, "57P*|08*|53*");
@@ -166,7 +168,8 @@ static void pg_reselect_answered(struct mr_reselect_question *question, enum mr_
 
 /* ---- the connection ---- */
 
-/* As for chunks (copy/pg_chunks.c): a policy must not hide rows without a word, and each row comes by its key's index. */
+/* As for chunks (copy/pg_chunks.c): a policy must not hide rows without a word, and each row comes
+ * by its key's index. */
 static mr_status pg_reselect_set_settings(struct mr_reselector *reselector, const char *before,
                                           struct mr_error *ret_error)
 {
@@ -201,8 +204,9 @@ static mr_status open_connection(struct mr_reselector *reselector, struct mr_err
 
 /* ---- statements ---- */
 
-/* The columns of the key, each with the operator that its unique index takes for equal: with an empty search_path a bare "=" is not that of
- * an extension's type. No row: the replica identity is another one by now. */
+/* The columns of the key, each with the operator that its unique index takes for equal: with an
+ * empty search_path a bare "=" is not that of an extension's type. No row: the replica identity is
+ * another one by now. */
 static mr_status ask_key(struct mr_reselector *reselector,
                          const struct mr_reselect_question *question,
                          const struct mr_pg_result **ret_result, struct mr_error *ret_error)
@@ -237,7 +241,8 @@ static void pg_reselect_add_value(struct mr_text *sql, const char *column, uint3
                   bytes_max, column);
 }
 
-/* A row without its children's, unless they are partitions. xmin and commit time come first, the values then. */
+/* A row without its children's, unless they are partitions. xmin and commit time come first, the
+ * values then. */
 static mr_status make_statement(struct mr_reselector *reselector,
                                 const struct mr_reselect_question *question, struct mr_text *sql,
                                 struct mr_error *ret_error)
@@ -389,9 +394,10 @@ static void pg_reselect_take_answer(void *context, uint32_t call,
     reselector->is_full = reselector->bytes >= MR_RESELECT_ROUND_BYTES;
 }
 
-/* Whether the snapshot "xmin:xmax:xip,…" (pg_snapshot; of top-level transactions) sees the end of a transaction, of whose number the upper half
- * is not known: it is the last such number below the snapshot's end. A standby shows a transaction as ended before it sends it, and its list
- * is empty (pg_chunks.c, of_standby). */
+/* Whether the snapshot "xmin:xmax:xip,…" (pg_snapshot; of top-level transactions) sees the end of a
+ * transaction, of whose number the upper half is not known: it is the last such number below the
+ * snapshot's end. A standby shows a transaction as ended before it sends it, and its list is empty
+ * (pg_chunks.c, of_standby). */
 static bool pg_reselect_sees(const char *snapshot, uint32_t xid)
 {
     char *at;
@@ -420,13 +426,16 @@ static void pg_reselect_add_names(struct mr_text *sql, const struct mr_reselect_
     mr_text_string(sql, "])");
 }
 
-/* What is read by names is only that of then if the names meant the same. All that says so are rows of the catalog, each with the number of the
- * transaction that wrote it: if that is older than what the slot still needs of the catalog (catalog_xmin), it ended before anything that the
- * stream still brings was committed; and who alters a table and who writes it wait for each other. So is what was never altered since the table was
- * made, by a transaction older than the update's: its own then has the number that system columns have. The table keeps its lock, so
- * nothing is altered between the reading and this. For partitions the same, and that they were attached before.
+/* What is read by names is only that of then if the names meant the same. All that says so are rows
+ * of the catalog, each with the number of the transaction that wrote it: if that is older than what
+ * the slot still needs of the catalog (catalog_xmin), it ended before anything that the stream
+ * still brings was committed; and who alters a table and who writes it wait for each other. So is
+ * what was never altered since the table was made, by a transaction older than the update's: its
+ * own then has the number that system columns have. The table keeps its lock, so nothing is altered
+ * between the reading and this. For partitions the same, and that they were attached before.
  *
- * Of each: whether all that holds but the last; numbers of young transactions that made the tables. */
+ * Of each: whether all that holds but the last; numbers of young transactions that made the
+ * tables. */
 static const char version_question[] =
     " , young AS (SELECT v.i, x.oid, o.xmin AS made, coalesce(age(o.xmin) BETWEEN 0 AND"
     " h.held, true) AS is_young FROM v CROSS JOIN h CROSS JOIN LATERAL (SELECT v.root UNION SELECT "
@@ -512,7 +521,8 @@ static mr_status check_versions(struct mr_reselector *reselector, uint32_t count
     return MR_OK;
 }
 
-/* Those that were read are answered, but for the transactions that the snapshot does not see; the number of these. */
+/* Those that were read are answered, but for the transactions that the snapshot does not see; the
+ * number of these. */
 static uint32_t pg_reselect_judge(struct mr_reselector *reselector, uint32_t count)
 {
     uint32_t unseen = 0;
@@ -538,7 +548,8 @@ static int64_t left_ms(int64_t deadline_ns)
     return (deadline_ns - mr_monotonic_ns()) / 1000000;
 }
 
-/* Asks those that are not answered, of tables that are not left alone. `*ret_unseen`: how many have to be asked again later. */
+/* Asks those that are not answered, of tables that are not left alone. `*ret_unseen`: how many have
+ * to be asked again later. */
 static mr_status ask_round(struct mr_reselector *reselector, uint32_t count, int64_t deadline_ns,
                            uint32_t *ret_unseen, struct mr_error *ret_error)
 {

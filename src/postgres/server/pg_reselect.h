@@ -1,16 +1,22 @@
-/* Values that the stream does not have, read from their tables: an update that does not touch a value which is stored out of line does not
- * send it (manual, "Logical Replication Message Formats", TupleData). Each question is one update's; they are asked by the key, together,
- * over the connection for existing rows (pg_copying.h).
+/* Values that the stream does not have, read from their tables: an update that does not touch a
+ * value which is stored out of line does not send it (manual, "Logical Replication Message
+ * Formats", TupleData). Each question is one update's; they are asked by the key, together, over
+ * the connection for existing rows (pg_copying.h).
  *
  * A value is exact, the one that the row had after that transaction, if
- *   - the snapshot sees the transaction's end: it may be in the stream before that (pg_keys.h, mr_pg_horizon);
- *   - the row's xmin is the transaction's number: then no later one has changed it. A row that was changed under a savepoint has the number of
- *     that; where the server keeps the times of commits (track_commit_timestamp), the same time tells it, for two transactions that change
- *     one row wait for each other. A replication origin may set any time, so neither side may have one;
- *   - the columns are those of then: no row of the catalog that says what they are was written since (see `version_question`);
- *   - no later change of the same transaction has touched it, which only who reads the stream knows (stream/reselect.h).
- * Numbers come again after 2^32 transactions, but the server assigns none that are half of that ahead of what a slot keeps (varsup.c,
- * GetNewTransactionId), and the transaction is not confirmed yet.
+ *   - the snapshot sees the transaction's end: it may be in the stream before that (pg_keys.h,
+ *     mr_pg_horizon);
+ *   - the row's xmin is the transaction's number: then no later one has changed it. A row that was
+ *     changed under a savepoint has the number of that; where the server keeps the times of commits
+ *     (track_commit_timestamp), the same time tells it, for two transactions that change one row
+ *     wait for each other. A replication origin may set any time, so neither side may have one;
+ *   - the columns are those of then: no row of the catalog that says what they are was written
+ *     since (see `version_question`);
+ *   - no later change of the same transaction has touched it, which only who reads the stream knows
+ *     (stream/reselect.h).
+ * Numbers come again after 2^32 transactions, but the server assigns none that are half of that
+ * ahead of what a slot keeps (varsup.c, GetNewTransactionId), and the transaction is not confirmed
+ * yet.
  *
  * One thread. */
 #pragma once
@@ -24,7 +30,8 @@ enum {
     MR_RESELECT_ROUND_BYTES = 2 << 20, /* no question of a round is answered after so many */
 };
 
-/* A column, by its place in the stream's relation, and where its value is; `at` SIZE_MAX: there is none. */
+/* A column, by its place in the stream's relation, and where its value is; `at` SIZE_MAX: there is
+ * none. */
 struct mr_reselect_part {
     uint32_t column;
     size_t at, len;
@@ -56,10 +63,11 @@ struct mr_reselector *mr_reselector_new(const struct mr_pg_source_options *optio
                                         struct mr_pg_home *home, int stop_fd);
 void mr_reselector_free(struct mr_reselector *reselector);
 
-/* Closes the connection until the next question: an open one would hold up a server that stops in order. */
+/* Closes the connection until the next question: an open one would hold up a server that stops in
+ * order. */
 void mr_reselector_rest(struct mr_reselector *reselector);
 
-/* Answers them, in their order, or the first ones: as many as there is room for. By then (monotonic) at the latest, but for what libpq
- * waits for without a limit. */
+/* Answers them, in their order, or the first ones: as many as there is room for. By then
+ * (monotonic) at the latest, but for what libpq waits for without a limit. */
 void mr_reselector_answer(struct mr_reselector *reselector, struct mr_reselect_question *questions,
                           uint32_t count, int64_t deadline_ns);

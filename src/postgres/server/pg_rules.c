@@ -6,8 +6,8 @@ enum {
     TEXT_MAX = 1024,
     SERVER_VERSION_MIN = 140000,
     GENERATED_VERSION_MIN = 180000, /* publications choose whether they send generated columns */
-    /* From here on a logical slot raises the server's level by itself ("effective_wal_level" in the manual's chapter on
-     * write-ahead log settings); `replica` is enough. */
+    /* From here on a logical slot raises the server's level by itself ("effective_wal_level" in the
+     * manual's chapter on write-ahead log settings); `replica` is enough. */
     DYNAMIC_WAL_LEVEL_VERSION_MIN = 190000,
 };
 
@@ -119,7 +119,8 @@ void mr_pg_found(struct mr_pg_reporter *to, enum mr_finding_level level, mr_stat
     mr_text_done(&to->remedy);
 }
 
-/* An error, unless a backlog may wait: what it holds is delivered then, and what is missing is reported. */
+/* An error, unless a backlog may wait: what it holds is delivered then, and what is missing is
+ * reported. */
 static enum mr_finding_level stops_a_new_stream(const struct rules *rules)
 {
     return rules->goes_on ? MR_FINDING_WARNING : MR_FINDING_ERROR;
@@ -139,7 +140,8 @@ static const char *names_of(const char *names)
     return names == NULL ? "" : names;
 }
 
-/* PgBouncer: ignore_startup_parameters. Questions and rows would be read and written by other settings than ours. */
+/* PgBouncer: ignore_startup_parameters. Questions and rows would be read and written by other
+ * settings than ours. */
 static void rule_settings(const struct rules *rules)
 {
     if (!mr_pg_result_true(rules->facts->server, 0, MR_SERVER_IS_SET)) {
@@ -169,8 +171,9 @@ static void rule_wal_level(const struct rules *rules)
     }
 }
 
-/* PostgreSQL 16.15, 17.11, 18.6 and 19, of 15 the release 15.20 and not yet 15.18: libraries that may be output plugins,
- * pgoutput among them by default. Only superusers and pg_read_all_settings see the list. */
+/* PostgreSQL 16.15, 17.11, 18.6 and 19, of 15 the release 15.20 and not yet 15.18: libraries that
+ * may be output plugins, pgoutput among them by default. Only superusers and pg_read_all_settings
+ * see the list. */
 static void rule_plugins(const struct rules *rules)
 {
     const char *plugins = mr_pg_fact(rules->facts, MR_SERVER_PLUGINS);
@@ -183,7 +186,8 @@ static void rule_plugins(const struct rules *rules)
     }
 }
 
-/* A slot of another database belongs to another pipeline. The only remedy that may be named is another slot_name. */
+/* A slot of another database belongs to another pipeline. The only remedy that may be named is
+ * another slot_name. */
 static bool slot_is_of_this_database(const struct mr_pg_facts *facts)
 {
     const char *database = mr_pg_fact(facts, MR_SLOT_DATABASE);
@@ -239,7 +243,8 @@ static void rule_operations(const struct rules *rules)
         MR_FOUND_OK(rules->to, "exists");
         return;
     }
-    /* A start goes on, for a publication may be made for inserts alone. Of one that millrace would have made itself, nobody said so. */
+    /* A start goes on, for a publication may be made for inserts alone. Of one that millrace would
+     * have made itself, nobody said so. */
     bool is_ours = rules->options->create_publication && rules->facts->slot_is_judged;
     mr_pg_remedy(rules->to,
                  "ALTER PUBLICATION %I SET (publish = 'insert, update, delete, truncate'), or, if "
@@ -295,8 +300,8 @@ static void rule_publication(const struct rules *rules)
     rule_unlisted(rules);
 }
 
-/* A table that is gone: what the backlog holds of it still comes, under the names it had. One that no start has found may be
- * another one's name written wrong. */
+/* A table that is gone: what the backlog holds of it still comes, under the names it had. One that
+ * no start has found may be another one's name written wrong. */
 static void rule_missing_table(const struct rules *rules)
 {
     int64_t unlisted = mr_pg_result_number(rules->facts->meant, 0, MR_UNLISTED_COUNT);
@@ -321,8 +326,8 @@ static void rule_missing_table(const struct rules *rules)
     }
 }
 
-/* Without an identity the application's own UPDATE and DELETE fail once the table is published. When it is published
- * already, a start that refuses mends nothing. */
+/* Without an identity the application's own UPDATE and DELETE fail once the table is published.
+ * When it is published already, a start that refuses mends nothing. */
 static void pg_rule_identity(const struct rules *rules, const struct mr_table_name *table,
                              bool has_key)
 {
@@ -346,8 +351,8 @@ static char letter(const struct mr_pg_result *tables, uint32_t row, enum mr_tabl
     return value == NULL ? '\0' : value[0];
 }
 
-/* A partitioned table needs none where its partitions have theirs: what is done to its rows is done to these (CheckCmdReplicaIdentity in
- * executor/execReplication.c). */
+/* A partitioned table needs none where its partitions have theirs: what is done to its rows is done
+ * to these (CheckCmdReplicaIdentity in executor/execReplication.c). */
 static bool has_identity(const struct mr_pg_result *tables, uint32_t row)
 {
     char identity = letter(tables, row, MR_TABLE_IDENTITY);
@@ -372,7 +377,8 @@ static void rule_partitions(const struct rules *rules, uint32_t row)
     }
 }
 
-/* A list of ours that the publication is to have, and names what is generated: then it is sent (logicalproto.c, logicalrep_should_publish_column). */
+/* A list of ours that the publication is to have, and names what is generated: then it is sent
+ * (logicalproto.c, logicalrep_should_publish_column). */
 static bool will_be_listed(const struct rules *rules, uint32_t row, const char *column)
 {
     const struct mr_pg_source_options *options = rules->options;
@@ -389,8 +395,9 @@ static bool will_be_listed(const struct rules *rules, uint32_t row, const char *
     return false;
 }
 
-/* A generated column that the stream lacks: rows that differ in it alone would have one key, unless another is chosen. From 18 on
- * the server refuses updates of such a table (execReplication.c, CheckCmdReplicaIdentity). */
+/* A generated column that the stream lacks: rows that differ in it alone would have one key, unless
+ * another is chosen. From 18 on the server refuses updates of such a table (execReplication.c,
+ * CheckCmdReplicaIdentity). */
 static bool lacks_identity(const struct rules *rules, uint32_t row)
 {
     const struct mr_table_name *table = &rules->options->captured.tables[row];
@@ -492,8 +499,8 @@ static void rule_one_table(const struct rules *rules, uint32_t row)
     rule_partitions(rules, row);
 }
 
-/* Rows of partitions have the names of these, and an option that names their table means no row; a mask would do nothing, without
- * a word. */
+/* Rows of partitions have the names of these, and an option that names their table means no row; a
+ * mask would do nothing, without a word. */
 static void rule_divided(const struct rules *rules, const struct mr_table_name *table,
                          bool must_fit, uint32_t row)
 {
@@ -532,8 +539,8 @@ static void rule_key_column(const struct rules *all, const char *loss,
     }
 }
 
-/* Values of a column whose name is mistyped would go out unmasked. Of a table that a pattern means or will mean one day, nobody
- * knows whether it is mistyped. */
+/* Values of a column whose name is mistyped would go out unmasked. Of a table that a pattern means
+ * or will mean one day, nobody knows whether it is mistyped. */
 static void rule_named_column(const struct rules *all, const struct mr_named_column *named,
                               uint32_t row)
 {
@@ -571,7 +578,8 @@ static void rule_keys(const struct rules *rules)
     }
 }
 
-/* Tables that it is about may be yet to come, so it is no error; but a mask that means nothing hides nothing. */
+/* Tables that it is about may be yet to come, so it is no error; but a mask that means nothing
+ * hides nothing. */
 static void rule_patterns(const struct rules *rules)
 {
     for (uint32_t i = 0; i < rules->options->checked.rule_count; i++) {
@@ -669,7 +677,8 @@ static void rule_missing_slot(const struct rules *rules)
     }
 }
 
-/* What keeps it from happening again, by pg_replication_slots.invalidation_reason, and `conflicting` of 16. */
+/* What keeps it from happening again, by pg_replication_slots.invalidation_reason, and
+ * `conflicting` of 16. */
 static const char *prevention_of(const char *reason)
 {
     static const char *const by_reason[][2] = {

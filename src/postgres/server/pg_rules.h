@@ -1,5 +1,6 @@
-/* What must be true of server, publication, tables and slot before the stream starts: each rule once. A finding begins with a verb, so
- * that it reads as a sentence after its subject. Inside postgres/ only. */
+/* What must be true of server, publication, tables and slot before the stream starts: each rule
+ * once. A finding begins with a verb, so that it reads as a sentence after its subject. Inside
+ * postgres/ only. */
 #pragma once
 
 #include "base/finding.h"
@@ -47,7 +48,8 @@ static inline bool mr_pg_publication_exists(const struct mr_pg_facts *facts)
 /* It exists, and can't be read any more. */
 bool mr_pg_slot_is_lost(const struct mr_pg_facts *facts);
 
-/* Who reports, and of what: the subject holds until it is set again, a remedy for the next finding alone. One thread. */
+/* Who reports, and of what: the subject holds until it is set again, a remedy for the next finding
+ * alone. One thread. */
 struct mr_pg_reporter {
     mr_finding_fn report;
     void *context;
@@ -69,40 +71,45 @@ void mr_pg_found(struct mr_pg_reporter *to, enum mr_finding_level level, mr_stat
 /* Goes through all rules, in the order in which things are made. */
 void mr_pg_rules(const struct mr_pg_facts *facts, struct mr_pg_reporter *to);
 
-/* The rules of a stream that goes on with other tables: of the `added` ones as at a start, of all what options say of columns. */
+/* The rules of a stream that goes on with other tables: of the `added` ones as at a start, of all
+ * what options say of columns. */
 void mr_pg_rules_of_change(const struct mr_pg_facts *facts, const struct mr_table_name *added,
                            uint32_t added_count, struct mr_pg_reporter *to);
 
-/* Before existing rows are copied: whether they may be read, and the conditions on them, asked over the connection that copies;
- * `conn` is one of the stream's role. An error is one of the asking. */
+/* Before existing rows are copied: whether they may be read, and the conditions on them, asked over
+ * the connection that copies; `conn` is one of the stream's role. An error is one of the asking. */
 mr_status mr_pg_rules_of_copy(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error);
 
-/* Names the published tables whose records have another key than Debezium's connector gives them (docs/keys.md): as a
- * warning where the keys are meant to be Debezium's, and where only the order of the columns differs as something to know. */
+/* Names the published tables whose records have another key than Debezium's connector gives them
+ * (docs/keys.md): as a warning where the keys are meant to be Debezium's, and where only the order
+ * of the columns differs as something to know. */
 mr_status mr_pg_rules_of_keys(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error);
 
-/* Whether PostgreSQL decodes the slot, which somebody reads now, as fast as it is written. pg_walsender.c. */
+/* Whether PostgreSQL decodes the slot, which somebody reads now, as fast as it is written.
+ * pg_walsender.c. */
 mr_status mr_pg_rules_of_load(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                               struct mr_pg_reporter *to, struct mr_error *ret_error);
 
-/* The rules of a standby (PostgreSQL 16 and later); nothing where the server is none. pg_standby.c. */
+/* The rules of a standby (PostgreSQL 16 and later); nothing where the server is none.
+ * pg_standby.c. */
 mr_status mr_pg_rules_of_standby(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                  struct mr_pg_reporter *to, struct mr_error *ret_error);
 
-/* The publication: row filters and column lists (PostgreSQL 15 and later) are PostgreSQL's to judge: what is configured becomes a
- * draft, a publication in a transaction that is rolled back. So its rules are the server's own (CREATE PUBLICATION), and two filters
- * are compared in the server's spelling. pg_publication.c. */
+/* The publication: row filters and column lists (PostgreSQL 15 and later) are PostgreSQL's to
+ * judge: what is configured becomes a draft, a publication in a transaction that is rolled back. So
+ * its rules are the server's own (CREATE PUBLICATION), and two filters are compared in the server's
+ * spelling. pg_publication.c. */
 
 /* Makes it for the configured tables, with their filters and lists. */
 mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
                                    const struct mr_pg_source_options *options, int version,
                                    struct mr_error *ret_error);
 
-/* Reports what is wrong with the configured filters and lists, and how an existing publication differs. With `change` one
- * that may be altered (options->alter_publication) is altered, in one transaction, unless something is wrong. An error is
- * one of the asking, or of the altering. */
+/* Reports what is wrong with the configured filters and lists, and how an existing publication
+ * differs. With `change` one that may be altered (options->alter_publication) is altered, in one
+ * transaction, unless something is wrong. An error is one of the asking, or of the altering. */
 mr_status mr_pg_publication_follow(struct mr_pg_conn *conn, const struct mr_pg_facts *facts,
                                    bool change, struct mr_pg_reporter *to,
                                    struct mr_error *ret_error);

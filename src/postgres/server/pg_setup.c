@@ -43,7 +43,8 @@ static void warn_of_failover(const struct setup *setup)
         MR_LOG_STR("slot", setup->options->slot));
 }
 
-/* A slot that was made without FAILOVER gets it. One that has it keeps it, whatever is configured. */
+/* A slot that was made without FAILOVER gets it. One that has it keeps it, whatever is
+ * configured. */
 static mr_status set_failover(struct setup *setup)
 {
     if (!setup->options->failover || setup->facts->is_standby) {
@@ -64,8 +65,8 @@ static mr_status set_failover(struct setup *setup)
     return MR_OK;
 }
 
-/* A slot without a stored position: made by hand for this start, or what was stored is lost, and nobody can say any
- * more whether the slot is still the one that was read from. */
+/* A slot without a stored position: made by hand for this start, or what was stored is lost, and
+ * nobody can say any more whether the slot is still the one that was read from. */
 mr_status mr_pg_may_adopt(const struct mr_pg_facts *facts, const struct mr_pg_stream_state *state,
                           struct mr_error *ret_error)
 {
@@ -155,8 +156,9 @@ static mr_status drop_slot(const struct setup *setup, const char *name)
                           "SELECT pg_drop_replication_slot(%L)", name);
 }
 
-/* The new one stands where the old one does (slotfuncs.c, copy_replication_slot: restart_lsn, confirmed_flush and
- * catalog_xmin are the source's). If the old one stays because we die in between, the next start drops it. */
+/* The new one stands where the old one does (slotfuncs.c, copy_replication_slot: restart_lsn,
+ * confirmed_flush and catalog_xmin are the source's). If the old one stays because we die in
+ * between, the next start drops it. */
 static mr_status rename_slot(const struct setup *setup, const char *from, const char *to)
 {
     MR_TRY(mr_pg_commandf(setup->conn, MR_PG_CHANGE_MS, setup->ret_error,
@@ -232,8 +234,8 @@ static mr_status drop_copy_slots(const struct setup *setup, const struct mr_pg_r
     return MR_OK;
 }
 
-/* Broken off before: the slot is older than what is read now, so the stream begins before, and brings what was changed
- * meanwhile. */
+/* Broken off before: the slot is older than what is read now, so the stream begins before, and
+ * brings what was changed meanwhile. */
 static mr_status resume_copy_slot(struct setup *setup, const struct mr_pg_result *found)
 {
     struct mr_pg_copy_slot *slot = setup->copy;
@@ -296,7 +298,8 @@ static bool can_resume(const struct mr_pg_result *found)
     return mr_pg_result_rows(found) > 0 && mr_pg_result_true(found, 0, COPY_USABLE);
 }
 
-/* A copy begins or goes on, whatever slot is there. The new one is made first: there is always one that retains WAL. */
+/* A copy begins or goes on, whatever slot is there. The new one is made first: there is always one
+ * that retains WAL. */
 static mr_status copy_anyway(struct setup *setup, const struct mr_pg_result *found)
 {
     const struct mr_pg_source_options *options = setup->options;
@@ -333,7 +336,8 @@ bool mr_pg_copies_now(const struct mr_pg_facts *facts, const struct mr_pg_stream
     case MR_COPIES_NOTHING:
         return false;
     case MR_COPIES_INITIALLY:
-        /* A slot that is not where an offset says is a wrong name, or a gap: not a reason to send all rows again. */
+        /* A slot that is not where an offset says is a wrong name, or a gap: not a reason to send
+         * all rows again. */
         return !exists && (was_begun || (!state->is_known && !facts->options->slot_must_exist));
     case MR_COPIES_ONLY:
     case MR_COPIES_ALWAYS:

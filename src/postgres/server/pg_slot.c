@@ -11,8 +11,9 @@
 
 enum {
     MISSING_INTERVAL_MS = 1000,
-    /* A look costs a login: 6 ms of both sides' CPU with a password (SCRAM). Where nothing moves, that is most of what an idle
-     * pipeline takes, so looks get rare: up to so many intervals, and so long, apart. */
+    /* A look costs a login: 6 ms of both sides' CPU with a password (SCRAM). Where nothing moves,
+     * that is most of what an idle pipeline takes, so looks get rare: up to so many intervals, and
+     * so long, apart. */
     REST_INTERVALS = 6,
     REST_MS = 60000,
     HELD_UP_MS = 10000,
@@ -27,7 +28,8 @@ enum {
 #define FORECAST_WINDOW_NS (INT64_C(60) * 1000000000)
 #define FORECAST_HELD_NS   (INT64_C(45) * 1000000000)
 #define FORECAST_PAUSE_NS  (INT64_C(15) * 1000000000)
-/* A slot that is lost so soon is looked at each second: much may have changed since the last look. */
+/* A slot that is lost so soon is looked at each second: much may have changed since the last
+ * look. */
 #define FORECAST_SOON_S 60
 
 struct mr_pg_slot {
@@ -116,8 +118,9 @@ static int64_t restart_of(const struct mr_forecast_sample *sample)
     return (int64_t)sample->server_lsn - sample->retained_bytes;
 }
 
-/* Bytes that were used up between two looks by what keeps the slot back; 0: nothing does. Of WAL alone: the limit may be set anew in
- * between. Near the end looks are a second apart, and writers pause for longer, so no single look decides. */
+/* Bytes that were used up between two looks by what keeps the slot back; 0: nothing does. Of WAL
+ * alone: the limit may be set anew in between. Near the end looks are a second apart, and writers
+ * pause for longer, so no single look decides. */
 static int64_t used_bytes(const struct mr_forecast *forecast,
                           const struct mr_forecast_sample *newest,
                           const struct mr_forecast_sample *oldest)
@@ -171,9 +174,10 @@ static uint64_t distance(mr_lsn from, mr_lsn to)
     return from != 0 && to > from ? to - from : 0;
 }
 
-/* By what is kept already, so that what is near its end has twice as much, and who raises again each time he is told so does not
- * double it each time. Never lower than either, which would drop WAL at the next checkpoint (InvalidateObsoleteReplicationSlots in
- * replication/slot.c). How much the disk has, SQL does not tell. */
+/* By what is kept already, so that what is near its end has twice as much, and who raises again
+ * each time he is told so does not double it each time. Never lower than either, which would drop
+ * WAL at the next checkpoint (InvalidateObsoleteReplicationSlots in replication/slot.c). How much
+ * the disk has, SQL does not tell. */
 struct mr_slot_raise mr_slot_raise(int64_t limit_bytes, uint64_t retained_bytes)
 {
     struct mr_slot_raise ret = {""};
@@ -330,7 +334,8 @@ static mr_status ask_holder(struct mr_pg_slot *slot, struct mr_pg_conn *conn,
     return MR_OK;
 }
 
-/* Until it can be read from, a slot has confirmed nothing (DecodingContextFindStartpoint in replication/logical/logical.c). */
+/* Until it can be read from, a slot has confirmed nothing (DecodingContextFindStartpoint in
+ * replication/logical/logical.c). */
 static bool is_being_made(const struct mr_pg_slot *slot)
 {
     return slot->now.exists && slot->now.active && slot->now.confirmed_lsn == 0;
@@ -351,8 +356,9 @@ static mr_status look_for_holder(struct mr_pg_slot *slot, struct mr_pg_conn *con
     return is_long ? ask_holder(slot, conn, ret_error) : MR_OK;
 }
 
-/* restart_lsn stays before the oldest transaction that is decoded, and catalog_xmin at the oldest that runs, whatever is confirmed
- * (SnapBuildProcessRunningXacts in replication/logical/snapbuild.c). */
+/* restart_lsn stays before the oldest transaction that is decoded, and catalog_xmin at the oldest
+ * that runs, whatever is confirmed (SnapBuildProcessRunningXacts in
+ * replication/logical/snapbuild.c). */
 static mr_status look_who_keeps(struct mr_pg_slot *slot, struct mr_pg_conn *conn, int64_t xid,
                                 struct mr_error *ret_error)
 {
@@ -419,7 +425,8 @@ static void pg_slot_publish(struct mr_pg_slot *slot)
     slot->looked_ns = slot->now_ns;
 }
 
-/* A host that is silent costs the time-out, so it is not asked each time. While the primary is away, copies are what counts. */
+/* A host that is silent costs the time-out, so it is not asked each time. While the primary is
+ * away, copies are what counts. */
 static void look_at_copies(struct mr_pg_slot *slot)
 {
     struct mr_pg_options hasty = *slot->options.connection;
@@ -439,7 +446,8 @@ static void look_at_copies(struct mr_pg_slot *slot)
     }
 }
 
-/* A connection for each look: one that is kept open would hold up a "smart" shutdown of the server. */
+/* A connection for each look: one that is kept open would hold up a "smart" shutdown of the
+ * server. */
 static mr_status pg_slot_look(struct mr_pg_slot *slot, int64_t now_ns, struct mr_error *ret_error)
 {
     MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
@@ -465,13 +473,14 @@ static mr_status pg_slot_look(struct mr_pg_slot *slot, int64_t now_ns, struct mr
 
 static void look_failed(struct mr_pg_slot *slot, int64_t now_ns, const struct mr_error *error)
 {
-    /* 57P03, cannot_connect_now: it starts, or it shuts down (ProcessStartupPacket and BackendInitialize in src/backend/tcop). While
-     * a stream runs it can only be the latter. */
+    /* 57P03, cannot_connect_now: it starts, or it shuts down (ProcessStartupPacket and
+     * BackendInitialize in src/backend/tcop). While a stream runs it can only be the latter. */
     if (mr_error_is(error, "57P03")) {
         atomic_store(&slot->seen.stops_ns, now_ns);
     }
     slot->now.errors++;
-    /* One look that fails is no news of its own: the opening of the stream says why at the same time. */
+    /* One look that fails is no news of its own: the opening of the stream says why at the same
+     * time. */
     if (++slot->failed == 2) {
         mr_log(MR_LOG_WARN, "slot_unseen", error->text, MR_LOG_STR("slot", slot->options.slot));
     }

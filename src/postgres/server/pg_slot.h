@@ -1,8 +1,8 @@
 /* The slot as the server sees it, looked at now and then on ordinary connections of its own.
  *
- * Never touches the streaming connection; each failure is counted, the second in a row is logged (`slot_unseen`), and the next look tries again.
- * What the stream itself would not notice, the source reads here (struct mr_pg_seen).
- */
+ * Never touches the streaming connection; each failure is counted, the second in a row is logged
+ * (`slot_unseen`), and the next look tries again. What the stream itself would not notice, the
+ * source reads here (struct mr_pg_seen). */
 #pragma once
 
 #include <stdatomic.h>
@@ -42,22 +42,26 @@ struct mr_slot_cost {
     char holder[MR_SLOT_HOLDER_MAX + 64]; /* and whose open transaction for; "": none is known */
     /* Since the server's statistics of the slot began. */
     uint64_t decoded_bytes, spilled_bytes, spilled_transactions;
-    /* What a walsender that is far behind waited for in most of the last looks, "IO/WALRead", or "CPU"; "": it is not behind. */
+    /* What a walsender that is far behind waited for in most of the last looks, "IO/WALRead", or
+     * "CPU"; "": it is not behind. */
     char wait[MR_SLOT_WAIT_MAX];
     uint32_t wait_percent; /* of the looks */
     bool has_cpu;          /* the walsender is a process of this machine: what it has used, */
     double cpu_seconds;
     double cpu_cores; /* and between the last two looks; NaN: there was one */
-    /* Names, three at most, looked for while the walsender is far behind or the catalog's age is high: of tables that are not published
-     * and changed most, and of catalogs with rows that VACUUM did not remove. */
+    /* Names, three at most, looked for while the walsender is far behind or the catalog's age is
+     * high: of tables that are not published and changed most, and of catalogs with rows that
+     * VACUUM did not remove. */
     char others[MR_SLOT_TABLES_MAX], dead_catalogs[MR_SLOT_TABLES_MAX];
 };
 
-/* The slot's copy on a standby, which a promotion needs (manual, "Logical Replication Failover"). */
+/* The slot's copy on a standby, which a promotion needs (manual, "Logical Replication
+ * Failover"). */
 enum mr_slot_copy_state {
     MR_SLOT_COPY_READY,
     MR_SLOT_COPY_ABSENT,
-    MR_SLOT_COPY_UNFINISHED, /* there, but only until the standby has seen as much of the log as it needs */
+    /* there, but only until the standby has seen as much of the log as it needs */
+    MR_SLOT_COPY_UNFINISHED,
     MR_SLOT_COPY_INVALID,
     MR_SLOT_COPY_UNREACHED, /* the host does not answer, or refuses */
 };
@@ -101,7 +105,8 @@ struct mr_slot_raise {
 };
 struct mr_slot_raise mr_slot_raise(int64_t limit_bytes, uint64_t retained_bytes);
 
-/* More than three quarters of what the limit allows wait to be confirmed: in danger, though nobody writes for now. */
+/* More than three quarters of what the limit allows wait to be confirmed: in danger, though nobody
+ * writes for now. */
 bool mr_slot_is_near(const struct mr_slot_view *view);
 
 struct mr_pg_slot_options {
@@ -111,7 +116,8 @@ struct mr_pg_slot_options {
     uint32_t interval_ms; /* 0: never look */
 };
 
-/* When the last look began (monotonic; 0: never) that found so. The watcher writes, anybody reads: news that nobody can miss. */
+/* When the last look began (monotonic; 0: never) that found so. The watcher writes, anybody reads:
+ * news that nobody can miss. */
 struct mr_pg_seen {
     _Atomic int64_t stops_ns;   /* the server refuses connections, because it shuts down */
     _Atomic int64_t primary_ns; /* the slot is streamed from, and the server is no standby */
@@ -135,12 +141,14 @@ void mr_pg_slot_view(struct mr_pg_slot *slot, struct mr_slot_view *ret_view);
 /* Lives as long as the slot. */
 const struct mr_pg_seen *mr_pg_slot_seen(const struct mr_pg_slot *slot);
 
-/* How far the stream has come, and whether there is one, here or of the instance that this one stands by: said each second or so.
- * A slot at rest is looked at once the stream goes on, or breaks, though not within the interval after the last look. Where nobody
- * says anything, no slot rests. Any thread. */
+/* How far the stream has come, and whether there is one, here or of the instance that this one
+ * stands by: said each second or so. A slot at rest is looked at once the stream goes on, or
+ * breaks, though not within the interval after the last look. Where nobody says anything, no slot
+ * rests. Any thread. */
 void mr_pg_slot_follow(struct mr_pg_slot *slot, mr_lsn received, bool is_streamed);
 
-/* Until the next look, after so many in a row that found all confirmed, and no more WAL than before. */
+/* Until the next look, after so many in a row that found all confirmed, and no more WAL than
+ * before. */
 uint32_t mr_slot_pause_ms(uint32_t interval_ms, uint32_t still);
 
 /* Whether one at rest is looked at before that. */
@@ -165,17 +173,19 @@ struct mr_forecast {
 
 void mr_forecast_add(struct mr_forecast *forecast, const struct mr_forecast_sample *sample);
 
-/* Seconds from `now_ns` until safe bytes reach 0 at the rate of the last minute; infinite when nothing keeps the slot back or
- * fewer than two samples are there; 0 when they are used up.
+/* Seconds from `now_ns` until safe bytes reach 0 at the rate of the last minute; infinite when
+ * nothing keeps the slot back or fewer than two samples are there; 0 when they are used up.
  *
- * Safe bytes alone do not tell: restart_lsn moves only when the stream meets a record of running transactions, which the server
- * writes every 15 s at most and not while it is idle (bgwriter.c, LOG_SNAPSHOT_INTERVAL_MS), so after a burst that is delivered
- * they stay low for a while. What counts is what is not confirmed, if there is more of it than before; and, where all is confirmed,
- * that the slot has not moved for most of a minute while WAL was written, which is an old transaction that holds it. */
+ * Safe bytes alone do not tell: restart_lsn moves only when the stream meets a record of running
+ * transactions, which the server writes every 15 s at most and not while it is idle (bgwriter.c,
+ * LOG_SNAPSHOT_INTERVAL_MS), so after a burst that is delivered they stay low for a while. What
+ * counts is what is not confirmed, if there is more of it than before; and, where all is confirmed,
+ * that the slot has not moved for most of a minute while WAL was written, which is an old
+ * transaction that holds it. */
 double mr_forecast_seconds(const struct mr_forecast *forecast, int64_t now_ns);
 
-/* Looks at the hosts of a connection string that names several: a copy for each that is a standby, or does not answer; at most
- * MR_SLOT_COPIES_MAX. MR_AGAIN: a stop. Any thread. */
+/* Looks at the hosts of a connection string that names several: a copy for each that is a standby,
+ * or does not answer; at most MR_SLOT_COPIES_MAX. MR_AGAIN: a stop. Any thread. */
 mr_status mr_pg_look_at_copies(const struct mr_pg_options *connection, const char *slot,
                                int stop_fd, struct mr_slot_copy *ret_copies, uint32_t *ret_count);
 
@@ -187,7 +197,8 @@ mr_status mr_pg_look_at_copies(const struct mr_pg_options *connection, const cha
 
 /* pg_walsender.c */
 
-/* Seconds that a process of this machine has used, which began at `began` (since 1970); NaN: it is none. Any thread. */
+/* Seconds that a process of this machine has used, which began at `began` (since 1970); NaN: it is
+ * none. Any thread. */
 double mr_pg_cpu_seconds(const struct mr_pg_conn *conn, pid_t pid, double began);
 
 /* The same of the text of /proc/<pid>/stat, for a machine that was started at `boot`. */
@@ -197,8 +208,9 @@ double mr_pg_cpu_of_stat(const char *stat, double boot, double began);
 mr_status mr_pg_costly_tables(struct mr_pg_conn *conn, const char *publication,
                               struct mr_slot_cost *cost, struct mr_error *ret_error);
 
-/* What the process waits for most, in ten looks within a fifth of a second (manual, "Wait Event"): type and event; "CPU": for nothing; "": there
- * is no such process. MR_AGAIN: `stop_fd` (-1: none) ended it. */
+/* What the process waits for most, in ten looks within a fifth of a second (manual, "Wait Event"):
+ * type and event; "CPU": for nothing; "": there is no such process. MR_AGAIN: `stop_fd` (-1: none)
+ * ended it. */
 mr_status mr_pg_look_at_waits(struct mr_pg_conn *conn, int64_t pid, int stop_fd,
                               char ret_wait[MR_SLOT_WAIT_MAX], uint32_t *ret_percent,
                               struct mr_error *ret_error);

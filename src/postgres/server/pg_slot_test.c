@@ -104,7 +104,8 @@ static void test_forecast_after_another_limit(void **state)
     assert_true(fabs(mr_forecast_seconds(&forecast, 60 * SECOND) - 340) < 1e-6);
 }
 
-/* What waits is delivered faster than it grows: nothing is lost, though safe bytes were used in this minute. */
+/* What waits is delivered faster than it grows: nothing is lost, though safe bytes were used in
+ * this minute. */
 static void test_forecast_of_a_backlog_that_shrinks(void **state)
 {
     (void)state;
@@ -177,7 +178,8 @@ static void test_forecast_is_zero_when_nothing_is_left(void **state)
     assert_true(mr_forecast_seconds(&forecast, 10 * SECOND) == 0);
 }
 
-/* An idle slot is looked at less and less often, by a minute at most, or as rarely as was wished. */
+/* An idle slot is looked at less and less often, by a minute at most, or as rarely as was
+ * wished. */
 static void test_pause_of_a_slot_that_rests(void **state)
 {
     (void)state;
@@ -190,7 +192,8 @@ static void test_pause_of_a_slot_that_rests(void **state)
     }
 }
 
-/* It ends when the stream moves or breaks; it does not begin before the interval is over, nor while nothing happens. */
+/* It ends when the stream moves or breaks; it does not begin before the interval is over, nor while
+ * nothing happens. */
 static void test_rest_that_ends(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* What must be true of a server that is a standby, and the state of the slot's copies on standbys. */
+/* What must be true of a server that is a standby, and the state of the slot's copies on
+ * standbys. */
 #include "postgres/server/pg_rules.h"
 #include "postgres/server/pg_slot.h"
 
@@ -6,8 +7,9 @@ enum { DECODING_VERSION_MIN = 160000 }; /* release notes of 16: logical decoding
 
 enum standby_column { FEEDBACK, FEEDBACK_SECONDS, PRIMARY_SLOT };
 
-/* Without them the primary's vacuum removes rows of the catalog that the slot needs, and the slot is invalidated as that is replayed
- * (manual, "Logical Decoding Concepts", Replication Slots; walreceiver.c, XLogWalRcvSendHSFeedback). */
+/* Without them the primary's vacuum removes rows of the catalog that the slot needs, and the slot
+ * is invalidated as that is replayed (manual, "Logical Decoding Concepts", Replication Slots;
+ * walreceiver.c, XLogWalRcvSendHSFeedback). */
 static void rule_feedback(struct mr_pg_reporter *to, const struct mr_pg_result *settings)
 {
     static const char invalidates[] =
@@ -92,7 +94,8 @@ const char *mr_slot_copy_state_name(enum mr_slot_copy_state state)
 
 enum copy_column { COPY_NAME, COPY_LASTS, COPY_INVALIDATION, COPY_SKIPPED };
 
-/* A slot of the same name that is no copy would be somebody else's. Columns that 17 and 19 added are null before. */
+/* A slot of the same name that is no copy would be somebody else's. Columns that 17 and 19 added
+ * are null before. */
 static mr_status read_copy(struct mr_pg_conn *conn, const char *slot, struct mr_slot_copy *copy,
                            struct mr_error *ret_error)
 {

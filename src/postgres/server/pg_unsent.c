@@ -29,7 +29,8 @@ static mr_status pause_for(const struct search *search, int fd, int ms, struct m
     return mr_wait_either(search->stop_fd, fd, ms) ? MR_AGAIN : MR_OK;
 }
 
-/* The end of the last record is sent as the end of its page, or as where the next begins after the page's header. */
+/* The end of the last record is sent as the end of its page, or as where the next begins after the
+ * page's header. */
 static mr_status read_end(struct mr_pg_conn *conn, mr_lsn *ret_end, struct mr_error *ret_error)
 {
     int64_t lsn;

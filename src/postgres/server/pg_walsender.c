@@ -7,7 +7,8 @@
 #include "postgres/server/pg_rules.h"
 #include "postgres/server/pg_slot.h"
 
-/* A number of the server's may be another process here: behind a forwarded port, or in a container. */
+/* A number of the server's may be another process here: behind a forwarded port, or in a
+ * container. */
 enum { BEGAN_WITHIN_S = 2 };
 
 /* proc_pid_stat(5): (comm) state, …, utime, stime (14, 15), …, starttime (22). */
@@ -111,11 +112,13 @@ mr_status mr_pg_look_at_waits(struct mr_pg_conn *conn, int64_t pid, int stop_fd,
     return MR_OK;
 }
 
-/* A reader that is busy in so much of the looks is at its core's limit, and one that is so far behind matters. */
+/* A reader that is busy in so much of the looks is at its core's limit, and one that is so far
+ * behind matters. */
 enum { BUSY_PERCENT = 80 };
 #define FAR_BYTES (INT64_C(64) << 20)
 
-/* The three tables with most changes, by the cumulative statistics (manual, "pg_stat_all_tables"). */
+/* The three tables with most changes, by the cumulative statistics (manual,
+ * "pg_stat_all_tables"). */
 static mr_status name_tables(struct mr_pg_conn *conn, const char **ret_tables,
                              struct mr_error *ret_error)
 {

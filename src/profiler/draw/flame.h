@@ -1,11 +1,14 @@
-/* Flame graphs: stacks in, a self-contained interactive SVG, folded text or tables out. One thread at a time.
+/* Flame graphs: stacks in, a self-contained interactive SVG, folded text or tables out. One thread
+ * at a time.
  *
- * A `struct mr_flame` is a tree of frames with two values at every node: one profile, or two to be compared. Its size is bounded: what
- * exceeds a limit is counted at the deepest frame that could be kept, so totals always hold.
+ * A `struct mr_flame` is a tree of frames with two values at every node: one profile, or two to be
+ * compared. Its size is bounded: what exceeds a limit is counted at the deepest frame that could be
+ * kept, so totals always hold.
  *
- * A frame is a name: "function", "function [libfoo.so.1]", "[libfoo.so.1]" where only the library is known, "function [kernel]",
- * "[encode]" to say the stage outright. What a compiler adds to a name (produce.isra.0, f.cold) is left out. The first frame of a stack
- * is its root, usually the thread. */
+ * A frame is a name: "function", "function [libfoo.so.1]", "[libfoo.so.1]" where only the library
+ * is known, "function [kernel]", "[encode]" to say the stage outright. What a compiler adds to a
+ * name (produce.isra.0, f.cold) is left out. The first frame of a stack is its root, usually the
+ * thread. */
 #pragma once
 
 #include "base/base.h"
@@ -24,8 +27,8 @@ typedef enum mr_flame_side {
 struct mr_flame *mr_flame_new(void);
 void mr_flame_free(struct mr_flame *flame);
 
-/* Adds `value` to the stack of `count` names, root first. Names are copied, cut at MR_FLAME_NAME_MAX
- * bytes. */
+/* Adds `value` to the stack of `count` names, root first. Names are copied, cut at
+ * MR_FLAME_NAME_MAX bytes. */
 void mr_flame_add(struct mr_flame *flame, mr_flame_side side, const mr_slice *names, size_t count,
                   uint64_t value);
 
@@ -53,8 +56,8 @@ struct mr_flame_drawing {
     double min_width;     /* narrower frames (pixels) are left out, 0: 0.2 */
     mr_flame_side side;   /* whose values make the widths */
     mr_flame_colour colour;
-    double rows
-        [2]; /* by change: how many rows each profile is of; 0: not known, shares are compared */
+    /* by change: how many rows each profile is of; 0: not known, shares are compared */
+    double rows[2];
     bool inverted; /* roots at the top */
 };
 
@@ -62,7 +65,8 @@ struct mr_flame_drawing {
 char *mr_flame_svg(const struct mr_flame *flame, const struct mr_flame_drawing *drawing,
                    size_t *ret_len);
 
-/* The stage a frame names, or `inherited` (that of the frame below it) when it names none. Any thread. */
+/* The stage a frame names, or `inherited` (that of the frame below it) when it names none. Any
+ * thread. */
 enum mr_stage mr_flame_stage_of(mr_slice frame, enum mr_stage inherited);
 
 /* Values by stage: a stack belongs to the stage of its deepest frame that names one. */

@@ -174,7 +174,8 @@ static void test_difference_is_of_shares(void **state)
 static void test_difference_is_of_rows_where_they_are_known(void **state)
 {
     (void)state;
-    /* Twice the samples for twice the rows: the same, and 5 of 10 more a row of one function. Shares would move the other. */
+    /* Twice the samples for twice the rows: the same, and 5 of 10 more a row of one function.
+     * Shares would move the other. */
     struct mr_flame *flame =
         flame_test_flame_of("t;same 50\nt;more 50\n", "t;same 100\nt;more 200\n");
     struct mr_flame_drawing drawing = {
@@ -222,20 +223,21 @@ static void test_what_a_compiler_adds_to_names_is_left_out(void **state)
 {
     (void)state;
     struct mr_flame *flame = flame_test_flame_of(
-        "mr-sink;kafka_poll.constprop.0;produce.isra.0 1\nmr-sink;kafka_poll;produce 2\n"
-        "mr-sink;kafka_poll.part.1.isra.0.cold;produce.lto_priv.12 [millrace] 4\n"
+        "mr-sink;kafka_poll.constprop.0;kafka_send_produce.isra.0 "
+        "1\nmr-sink;kafka_poll;kafka_send_produce 2\n"
+        "mr-sink;kafka_poll.part.1.isra.0.cold;kafka_send_produce.lto_priv.12 [millrace] 4\n"
         "t;a.b.1;.cold;1.5;f.cold.2 [x.so] 8\n",
         NULL);
     char *folded = mr_flame_folded(flame, MR_FLAME_BEFORE, NULL);
-    assert_string_equal(folded, "mr-sink;kafka_poll;produce 3\n"
-                                "mr-sink;kafka_poll;produce [millrace] 4\n"
+    assert_string_equal(folded, "mr-sink;kafka_poll;kafka_send_produce 3\n"
+                                "mr-sink;kafka_poll;kafka_send_produce [millrace] 4\n"
                                 "t;a.b.1;.cold;1.5;f [x.so] 8\n");
     free(folded);
     uint64_t values[MR_STAGES];
     mr_flame_stages(flame, MR_FLAME_BEFORE, values);
     assert_int_equal(values[MR_STAGE_PRODUCE], 7);
     mr_flame_free(flame);
-    assert_int_equal(mr_flame_stage_of(MR_SLICE("produce.isra.0"), MR_STAGE_NONE),
+    assert_int_equal(mr_flame_stage_of(MR_SLICE("kafka_send_produce.isra.0"), MR_STAGE_NONE),
                      MR_STAGE_PRODUCE);
 }
 
@@ -260,11 +262,13 @@ static void test_stage_is_the_deepest_that_is_named(void **state)
         {"mr-sink;mr_kafka_send;rd_kafka_produceva [librdkafka.so.1]", MR_STAGE_PRODUCE},
         {"mr-sink;kafka_poll;mr_kafka_take_events;report_of", MR_STAGE_ACKNOWLEDGE},
         /* What waited for room or for an answer is handed over when the sink is polled. */
-        {"mr-sink;kafka_poll;hand_over;produce;rd_kafka_produceva [librdkafka.so.1]",
+        {"mr-sink;kafka_poll;kafka_send_hand_over;kafka_send_produce;rd_kafka_produceva "
+         "[librdkafka.so.1]",
          MR_STAGE_PRODUCE},
-        {"mr-sink;kafka_poll;hand_over;produce", MR_STAGE_PRODUCE},
+        {"mr-sink;kafka_poll;kafka_send_hand_over;kafka_send_produce", MR_STAGE_PRODUCE},
         {"mr-sink;kafka_poll;hand_over;rd_kafka_header_add;rd_list_add", MR_STAGE_PRODUCE},
-        {"mr-sink;kafka_poll;hand_over;produce;mr_kafka_take_events", MR_STAGE_ACKNOWLEDGE},
+        {"mr-sink;kafka_poll;kafka_send_hand_over;kafka_send_produce;mr_kafka_take_events",
+         MR_STAGE_ACKNOWLEDGE},
         {"mr-sink;kafka_poll;mr_kafka_take_events;rd_kafka_msg_destroy;rd_kafka_headers_destroy",
          MR_STAGE_ACKNOWLEDGE},
         {"rdk:broker1;start_thread;[librdkafka.so.1];writev", MR_STAGE_FLUSH},

@@ -8,19 +8,19 @@ static const char *const colours[MR_STAGES] = {
     [MR_STAGE_PROFILER] = "rgb(170,185,165)", [MR_STAGE_OTHER] = "rgb(200,200,195)",
 };
 
-/* The frames of each stage: "name" is a whole frame, "name*" its beginning; the library is cut off before. A thread's name is the root
- * of its stacks: it decides where no function below it does. No two stages may have patterns that fit one frame: the order is the
- * enum's and says nothing. */
+/* The frames of each stage: "name" is a whole frame, "name*" its beginning; the library is cut off
+ * before. A thread's name is the root of its stacks: it decides where no function below it does. No
+ * two stages may have patterns that fit one frame: the order is the enum's and says nothing. */
 static const char *const frames[MR_STAGES] = {
     [MR_STAGE_RECEIVE] = "mr-source|mr-chunks|mr-copy-*|[receive]|mr_pg_*|pg_source_*|PQ*|pq*|"
                          "[libpq.so*",
     [MR_STAGE_DECODE] = "[decode]|[filter]|mr_pgoutput*|mr_relation*|read_tuple",
     /* Of forms: who calls them may have left its frame to them. */
     [MR_STAGE_ENCODE] = "[encode]|mr_encode*|mr_debezium*|debezium_change|flat_change|avro_change|"
-                        "bare_change|cloud_change|outbox_change|write_change|mr_row*|mr_json*|"
+                        "bare_change|cloud_change|outbox_change|mr_row*|mr_json*|"
                         "mr_plan*",
     /* Records are handed over while the sink is polled, too. */
-    [MR_STAGE_PRODUCE] = "mr-sink|[produce]|mr_kafka_send|produce|rd_kafka_header_add|"
+    [MR_STAGE_PRODUCE] = "mr-sink|[produce]|mr_kafka_send|kafka_send_produce|rd_kafka_header_add|"
                          "rd_kafka_headers_new|file_send|discard_send|rd_kafka_produce*|"
                          "mr_record_headers*",
     [MR_STAGE_FLUSH] = "rdk:*|mr-kafka-end|[flush]|rd_kafka_broker*|rd_kafka_transport*|"
@@ -41,7 +41,8 @@ const char *mr_flame_stage_colour(enum mr_stage stage)
     return colours[stage];
 }
 
-/* What GCC calls a copy or a part of a function: a dot, a word and mostly a number. A build has them or not, of one source. */
+/* What GCC calls a copy or a part of a function: a dot, a word and mostly a number. A build has
+ * them or not, of one source. */
 static size_t name_without_suffix(mr_slice name)
 {
     static const char *const words[] = {".isra", ".part", ".constprop", ".cold", ".lto_priv"};

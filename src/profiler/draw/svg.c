@@ -1,4 +1,5 @@
-/* The picture: every frame a rectangle that stands without the script, so that it shows as an image too. */
+/* The picture: every frame a rectangle that stands without the script, so that it shows as an image
+ * too. */
 
 #include "base/json.h"
 #include "profiler/draw/tree.h"
@@ -66,7 +67,8 @@ static const char *xml_entity(uint8_t byte)
     return byte < MR_ARRAY_LEN(entities) ? entities[byte] : NULL;
 }
 
-/* The bytes as content of XML: markup escaped, what is no UTF-8 or no XML character replaced by U+FFFD. */
+/* The bytes as content of XML: markup escaped, what is no UTF-8 or no XML character replaced by
+ * U+FFFD. */
 static void write_xml(struct mr_text *text, mr_slice bytes)
 {
     for (size_t i = 0; i < bytes.len;) {
@@ -96,7 +98,8 @@ static double node_cost(const struct canvas *canvas, uint64_t value, mr_flame_si
     return rows > 0 ? (double)value / rows : share(value, canvas->total[side]);
 }
 
-/* After minus before, as a part of all that there was before. A share moves when anything else does, the cost of a row does not. */
+/* After minus before, as a part of all that there was before. A share moves when anything else
+ * does, the cost of a row does not. */
 static double node_change(const struct canvas *canvas, uint32_t node)
 {
     const struct mr_flame_node *at = &canvas->flame->nodes[node];

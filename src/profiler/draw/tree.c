@@ -112,7 +112,8 @@ void mr_flame_free(struct mr_flame *flame)
     free(flame);
 }
 
-/* Copies and parts of one function are one frame: names of two builds would not meet, and no list knows them. */
+/* Copies and parts of one function are one frame: names of two builds would not meet, and no list
+ * knows them. */
 static uint32_t frame_intern(struct mr_flame *flame, mr_slice frame)
 {
     mr_slice function = mr_flame_function(frame);

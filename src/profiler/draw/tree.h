@@ -25,7 +25,8 @@ struct mr_flame {
     uint32_t node_room, name_room;
 };
 
-/* The function of a frame: without its library, and without the compiler's .isra.N, .part.N, .constprop.N, .cold and .lto_priv.N. */
+/* The function of a frame: without its library, and without the compiler's .isra.N, .part.N,
+ * .constprop.N, .cold and .lto_priv.N. */
 mr_slice mr_flame_function(mr_slice frame);
 
 /* The colour of a stage's frames, "rgb(…)". */

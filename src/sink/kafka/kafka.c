@@ -1,5 +1,5 @@
-/* The Kafka sink's functions: sessions, the position's record, and what the sink tells of itself. Only files named
- * sink/kafka/kafka* include rdkafka.h. */
+/* The Kafka sink's functions: sessions, the position's record, and what the sink tells of itself.
+ * Only files named sink/kafka/kafka* include rdkafka.h. */
 #include <poll.h>
 
 #include "base/clock.h"
@@ -52,8 +52,9 @@ static bool is_cause(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
     }
 }
 
-/* A transaction that has failed purges what waits, and that may be reported before its cause, which librdkafka answers to a call in the wrong
- * state (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error and rd_kafka_txn_require_states0). False: there is none. */
+/* A transaction that has failed purges what waits, and that may be reported before its cause, which
+ * librdkafka answers to a call in the wrong state (rdkafka_txnmgr.c,
+ * rd_kafka_txn_set_abortable_error and rd_kafka_txn_require_states0). False: there is none. */
 static bool explain_purge(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
                           struct mr_error *ret_failure)
 {
@@ -157,8 +158,8 @@ mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_e
     return kafka->failure.status;
 }
 
-/* librdkafka's own log. What matters of it comes as events too; its remarks on our choice of properties and on
- * each attempt to reconnect would only repeat themselves. */
+/* librdkafka's own log. What matters of it comes as events too; its remarks on our choice of
+ * properties and on each attempt to reconnect would only repeat themselves. */
 static void kafka_on_log(const rd_kafka_t *producer, int level, const char *facility,
                          const char *text)
 {
@@ -199,7 +200,8 @@ static void kafka_give_token(rd_kafka_t *producer, const char *unused, void *opa
     mr_kafka_token_give(producer, kafka->options.token_program);
 }
 
-/* mr_secret_fn: connections stay, and the next one logs in with it (rdkafka.h, rd_kafka_sasl_set_credentials). */
+/* mr_secret_fn: connections stay, and the next one logs in with it (rdkafka.h,
+ * rd_kafka_sasl_set_credentials). */
 static void kafka_take_password(void *context, const char *password)
 {
     const struct mr_kafka_sink *kafka = context;
@@ -226,8 +228,8 @@ static mr_status kafka_producer_new(struct mr_kafka_sink *kafka, struct mr_error
     char reason[256];
     kafka->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
     if (kafka->producer == NULL) {
-        /* The configuration is ours again, but librdkafka has freed its interceptors (those of the threads), and
-         * would once more. It is left: the process ends with this error. */
+        /* The configuration is ours again, but librdkafka has freed its interceptors (those of the
+         * threads), and would once more. It is left: the process ends with this error. */
         bool lacks = rd_kafka_last_error() == RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE;
         return mr_fail(ret_error, lacks ? MR_ERR_SYSTEM : MR_ERR_CONFIG,
                        "Kafka producer can't be made: %s", reason);
@@ -250,7 +252,8 @@ static void kafka_close(struct mr_sink *sink)
     mr_secret_listen(kafka->options.password, NULL, NULL);
     rd_kafka_queue_io_event_enable(kafka->events, -1, NULL, 0);
     mr_kafka_transaction_abandon(kafka);
-    /* Records point into batches: after the purge and the destroy no thread of librdkafka reads them. */
+    /* Records point into batches: after the purge and the destroy no thread of librdkafka reads
+     * them. */
     rd_kafka_purge(kafka->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     mr_kafka_topics_release(&kafka->topics);
     rd_kafka_queue_destroy(kafka->events);
@@ -294,8 +297,8 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     return kafka->options.exactly_once ? mr_kafka_transaction_fence(kafka, ret_error) : MR_OK;
 }
 
-/* What hangs stays until the next transaction, which has all that it held, is given up: that ends it in the state topic together with
- * all others. An end before leaves it for the next session. */
+/* What hangs stays until the next transaction, which has all that it held, is given up: that ends
+ * it in the state topic together with all others. An end before leaves it for the next session. */
 static void note_hanging(struct mr_kafka_sink *kafka, struct mr_position up_to)
 {
     kafka->base.is_half_ended = true;
@@ -387,7 +390,8 @@ static void take_statistics(struct mr_kafka_sink *kafka)
     }
 }
 
-/* Once a broker was called unreachable, only a delivery or a report of a broker that is up says otherwise. */
+/* Once a broker was called unreachable, only a delivery or a report of a broker that is up says
+ * otherwise. */
 static bool is_reachable(const struct mr_kafka_sink *kafka, int64_t since_ns)
 {
     bool up = since_ns == 0;

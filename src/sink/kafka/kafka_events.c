@@ -7,18 +7,20 @@
 #include "sink/kafka/kafka_stats.h"
 
 enum {
-    /* Records that librdkafka does not report: how often to ask what became of their topics, and how long to wait for the
-     * answer; and when they count as lost although their topics are well. That is longer than librdkafka's own patience with a
-     * silent broker (socket.timeout.ms, 60 s), and than a record of a transaction lasts (message.timeout.ms). */
+    /* Records that librdkafka does not report: how often to ask what became of their topics, and
+     * how long to wait for the answer; and when they count as lost although their topics are well.
+     * That is longer than librdkafka's own patience with a silent broker (socket.timeout.ms, 60 s),
+     * and than a record of a transaction lasts (message.timeout.ms). */
     LOOK_MS = 5000,
     LOOK_ANSWER_MS = 1000,
     LOST_MS = 75000,
     LOOKS_A_MINUTE = 60000 / (LOOK_MS + LOOK_ANSWER_MS),
 };
 
-/* Of a request with several records that a broker refuses, librdkafka gives each the code INVALID_RECORD, whatever is wrong with it
- * (rdkafka_request.c, as in KIP-467); what it was is in the broker's text alone (validateTimestamp
- * in storage/internals/log/LogValidator.java, since Kafka 2.4). */
+/* Of a request with several records that a broker refuses, librdkafka gives each the code
+ * INVALID_RECORD, whatever is wrong with it (rdkafka_request.c, as in KIP-467); what it was is in
+ * the broker's text alone (validateTimestamp in storage/internals/log/LogValidator.java, since
+ * Kafka 2.4). */
 static rd_kafka_resp_err_t code_of(const rd_kafka_message_t *message)
 {
     const char *said = rd_kafka_message_produce_errstr(message);
@@ -98,9 +100,10 @@ static void take_reports(struct mr_kafka_sink *kafka, rd_kafka_event_t *event)
             continue;
         }
         if (MR_UNLIKELY(message->offset < 0)) {
-            /* librdkafka takes a request for delivered once a later one of its partition was. But a broker that
-             * knows nothing of this producer takes any first sequence, so it may have refused the one before, as
-             * one does that is only just making the partition (KAFKA-15591); those records would be lost. */
+            /* librdkafka takes a request for delivered once a later one of its partition was. But a
+             * broker that knows nothing of this producer takes any first sequence, so it may have
+             * refused the one before, as one does that is only just making the partition
+             * (KAFKA-15591); those records would be lost. */
             mr_kafka_session_fail(
                 kafka, RD_KAFKA_RESP_ERR__INCONSISTENT, rd_kafka_topic_name(message->rkt),
                 "a request is without an answer and a later one was taken; sending again");
@@ -136,8 +139,9 @@ static void log_away(const struct mr_kafka_sink *kafka, const struct mr_error *e
     mr_log(MR_LOG_WARN, "kafka_unreachable", error->text);
 }
 
-/* Once, until something is delivered again, or brokers that were up again are all gone: where nothing is sent, only statistics say
- * that they were (kafka_view). One broker of several that is away is no news then. */
+/* Once, until something is delivered again, or brokers that were up again are all gone: where
+ * nothing is sent, only statistics say that they were (kafka_view). One broker of several that is
+ * away is no news then. */
 static bool kafka_events_is_news(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err)
 {
     return !kafka->reach.logged ||
@@ -219,9 +223,11 @@ static bool is_served(const struct rd_kafka_metadata_topic *topic)
     return served;
 }
 
-/* librdkafka 2.15 forgets each broker that a Metadata response does not list. One that ends in order lists none, and where it was the last,
- * nobody is left to ask, however long (rd_kafka_metadata_decommission_unavailable_brokers; tests/lies/test_lying_kafka.py). So the
- * brokers of the configuration are named again; not at each look, because librdkafka keeps what it is given. */
+/* librdkafka 2.15 forgets each broker that a Metadata response does not list. One that ends in
+ * order lists none, and where it was the last, nobody is left to ask, however long
+ * (rd_kafka_metadata_decommission_unavailable_brokers; tests/lies/test_lying_kafka.py). So the
+ * brokers of the configuration are named again; not at each look, because librdkafka keeps what it
+ * is given. */
 static void name_brokers_again(struct mr_kafka_sink *kafka)
 {
     if (kafka->reports.unanswered++ % LOOKS_A_MINUTE == 0) {
@@ -229,11 +235,12 @@ static void name_brokers_again(struct mr_kafka_sink *kafka)
     }
 }
 
-/* Some records are never reported. When the state topic of exactly once was deleted under load, sessions stood still for
- * more than two minutes (tests/test_topics.py). How, was read in the source of 2.16 and not traced: a request that is answered
- * "unknown topic" is tried again (rd_kafka_handle_Produce_error), in the queue of a partition that the topic has lost meanwhile
- * (rd_kafka_topic_partition_cnt_update), where no broker and no time-out looks (rd_kafka_topic_scan_all). A new session makes the
- * topic again, and sends them again. */
+/* Some records are never reported. When the state topic of exactly once was deleted under load,
+ * sessions stood still for more than two minutes (tests/test_topics.py). How, was read in the
+ * source of 2.16 and not traced: a request that is answered "unknown topic" is tried again
+ * (rd_kafka_handle_Produce_error), in the queue of a partition that the topic has lost meanwhile
+ * (rd_kafka_topic_partition_cnt_update), where no broker and no time-out looks
+ * (rd_kafka_topic_scan_all). A new session makes the topic again, and sends them again. */
 static void look_for_lost(struct mr_kafka_sink *kafka, int64_t silent_ms)
 {
     const struct rd_kafka_metadata *found;

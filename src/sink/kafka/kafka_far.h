@@ -1,11 +1,13 @@
-/* How large a request may be: by how far away brokers are, and by what they take. Pure; the sink thread's.
+/* How large a request may be: by how far away brokers are, and by what they take. Pure; the sink
+ * thread's.
  *
- * A partition has one request on its way at a time (kafka_send.c). Near by it is answered within some milliseconds, and the usual size
- * keeps up with all that a stream can send. From there on it may be larger in the measure of the distance: what a round trip takes
- * is made good by what sets out in it. Of the answers of late the fastest counts, for a slow one tells of a busy machine.
+ * A partition has one request on its way at a time (kafka_send.c). Near by it is answered within
+ * some milliseconds, and the usual size keeps up with all that a stream can send. From there on it
+ * may be larger in the measure of the distance: what a round trip takes is made good by what sets
+ * out in it. Of the answers of late the fastest counts, for a slow one tells of a busy machine.
  *
- * Brokers bound a request by what is left of it once it is compressed. So the size is doubled while the largest request that was
- * sent of late would be within that, were it twice as large. */
+ * Brokers bound a request by what is left of it once it is compressed. So the size is doubled while
+ * the largest request that was sent of late would be within that, were it twice as large. */
 #pragma once
 
 #include "ports/sink.h"
@@ -60,8 +62,8 @@ static inline size_t mr_far_bytes(const struct mr_far *far)
     return bytes < far->allowed ? bytes : far->allowed;
 }
 
-/* A request was answered at `now_ns`, after `took_ns`; `full`: it was as large as it might be. `sent`: the largest since the last
- * time, as it was sent; 0: none was. */
+/* A request was answered at `now_ns`, after `took_ns`; `full`: it was as large as it might be.
+ * `sent`: the largest since the last time, as it was sent; 0: none was. */
 static inline void mr_far_note(struct mr_far *far, int64_t now_ns, int64_t took_ns, size_t sent,
                                bool full)
 {

@@ -1,14 +1,15 @@
-/* The Kafka sink inside: one producer session, and what outlives it. Only sink/kafka/ includes it. Everything is the sink
- * thread's, except for what is atomic.
+/* The Kafka sink inside: one producer session, and what outlives it. Only sink/kafka/ includes it.
+ * Everything is the sink thread's, except for what is atomic.
  *
  *   kafka.c              sessions, the stored position, what the sink tells of itself
  *   kafka_send.c         records on their way to librdkafka
  *   kafka_events.c       what librdkafka answers: reports, errors, statistics, or nothing
  *   kafka_transaction.c  exactly once: begin, commit, and what a broker leaves half ended
  *
- * A record waits in its partition's queue (kafka_topics.h). A queue with records of which none is with librdkafka is ready.
- * mr_kafka_hand_over gives librdkafka as much of a ready queue as one request takes, once that is a full one or the request before
- * set out long enough ago; when all of that is reported, the queue is ready again, or empty. */
+ * A record waits in its partition's queue (kafka_topics.h). A queue with records of which none is
+ * with librdkafka is ready. mr_kafka_hand_over gives librdkafka as much of a ready queue as one
+ * request takes, once that is a full one or the request before set out long enough ago; when all of
+ * that is reported, the queue is ready again, or empty. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -37,7 +38,8 @@ enum mr_kafka_store {
     MR_KAFKA_STORE_NONE,
     MR_KAFKA_STORE_WAITS, /* for room in librdkafka */
     MR_KAFKA_STORE_SENT,  /* librdkafka has it */
-    MR_KAFKA_STORE_REPORTED, /* exactly once: the broker has it; the transaction's commit makes it safe */
+    /* exactly once: the broker has it; the transaction's commit makes it safe */
+    MR_KAFKA_STORE_REPORTED,
 };
 
 enum mr_kafka_open {
@@ -53,8 +55,8 @@ struct mr_kafka_transaction {
     int64_t committed_ns;     /* when the one before was; 0: none of this session */
     int64_t offset;           /* of its position's record in the state topic, */
     int64_t committed_offset; /* of that of the last one that was committed, */
-    int64_t
-        asked_offset; /* and of the last one of which it was asked whether it is there for good */
+    /* and of the last one of which it was asked whether it is there for good */
+    int64_t asked_offset;
     int64_t lacks_ns; /* since when that lacks, or when it was logged; 0: it does not */
 };
 
@@ -76,7 +78,8 @@ struct mr_kafka_reach {
     _Atomic int64_t since_ns; /* since when they can't, monotonic; 0: they can */
 };
 
-/* librdkafka's statistics. The latest report waits here until it is looked at; who takes it frees it. */
+/* librdkafka's statistics. The latest report waits here until it is looked at; who takes it frees
+ * it. */
 struct mr_kafka_figures {
     _Atomic(char *) report;
     _Atomic bool session_is_new;
@@ -101,8 +104,8 @@ struct mr_kafka_sink {
     struct mr_kafka_reach reach;
     struct mr_far far;
     struct mr_spread spread;
-    _Atomic size_t
-        sent; /* bytes of the largest request with records since it was looked at, by librdkafka's threads */
+    /* bytes of the largest request with records since it was looked at, by librdkafka's threads */
+    _Atomic size_t sent;
     struct mr_sink_counts counts;
     struct mr_kafka_figures figures;
     struct mr_record_headers headers;
@@ -112,8 +115,8 @@ struct mr_kafka_sink {
 bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                            const char *text);
 
-/* A record that Kafka refused: which one it was, and what that means for the next session. `alone`: its request held no
- * other. */
+/* A record that Kafka refused: which one it was, and what that means for the next session. `alone`:
+ * its request held no other. */
 void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
                              const struct mr_record *record, bool alone);
 
@@ -124,8 +127,8 @@ mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_e
 mr_status mr_kafka_explain(const struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
                            const char *topic, const char *text, struct mr_error *ret_error);
 
-/* While a call of librdkafka is tried again: reports and errors are taken, and a stop is heard (MR_AGAIN). `context` is
- * the sink. */
+/* While a call of librdkafka is tried again: reports and errors are taken, and a stop is heard
+ * (MR_AGAIN). `context` is the sink. */
 mr_status mr_kafka_serve(void *context, struct mr_error *ret_error);
 
 /* Takes a batch: its records go into queues. MR_FULL: a topic is not known yet. */
@@ -144,18 +147,20 @@ mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret
 /* Asks now and then what became of records of which none is reported. */
 void mr_kafka_watch_reports(struct mr_kafka_sink *kafka);
 
-/* Ends what an earlier process or session of the same name has open, and keeps it from writing on. */
+/* Ends what an earlier process or session of the same name has open, and keeps it from writing
+ * on. */
 mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
 /* Opens a transaction unless one is open. MR_FULL: not now. */
 mr_status mr_kafka_transaction_begin(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
-/* All of the transaction is with the broker: makes it and its state visible. An outcome that is not known ends the
- * session; the next one reads what became of it. */
+/* All of the transaction is with the broker: makes it and its state visible. An outcome that is not
+ * known ends the session; the next one reads what became of it. */
 mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error *ret_error);
 
-/* `prove` of mr_sink_ops: committed records of the state topic end behind that of the last transaction only once this one has its
- * marker there (ListOffsets, isolation_level 1). Its answer comes as an event. */
+/* `prove` of mr_sink_ops: committed records of the state topic end behind that of the last
+ * transaction only once this one has its marker there (ListOffsets, isolation_level 1). Its answer
+ * comes as an event. */
 void mr_kafka_transaction_prove(struct mr_sink *sink);
 void mr_kafka_transaction_take_proof(struct mr_kafka_sink *kafka, rd_kafka_event_t *event);
 
@@ -165,8 +170,9 @@ int64_t mr_kafka_transaction_settles_in_ns(const struct mr_kafka_sink *kafka);
 /* Before the producer goes away; the end of what is open is not waited for. */
 void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka);
 
-/* Whether a broker that goes away now may leave a transaction half ended: it has answered the commit before it writes
- * the markers, and brokers of 4.3 skip those of partitions that have no leader at that moment (KAFKA-20734). The next
- * transaction of a partition then decides, and one that is given up takes the other with it. So no more are committed
- * in this session; the next one reads how far the position has come, and begins there. */
+/* Whether a broker that goes away now may leave a transaction half ended: it has answered the
+ * commit before it writes the markers, and brokers of 4.3 skip those of partitions that have no
+ * leader at that moment (KAFKA-20734). The next transaction of a partition then decides, and one
+ * that is given up takes the other with it. So no more are committed in this session; the next one
+ * reads how far the position has come, and begins there. */
 bool mr_kafka_transaction_is_unsettled(const struct mr_kafka_sink *kafka);

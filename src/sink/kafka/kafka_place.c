@@ -23,7 +23,8 @@ int32_t mr_kafka_place(const rd_kafka_topic_t *handle, const struct mr_record *r
                                             NULL);
 }
 
-/* librdkafka asks on the thread that produces, or, when it did not know the topic any more, later on one of its own. */
+/* librdkafka asks on the thread that produces, or, when it did not know the topic any more, later
+ * on one of its own. */
 static int32_t kafka_place_place(const rd_kafka_topic_t *handle, const void *key, size_t key_len,
                                  int32_t count, void *topic_opaque, void *message_opaque)
 {

@@ -1,4 +1,5 @@
-/* Records on their way: from a batch into the queue of their partition, and from there to librdkafka, without a copy. */
+/* Records on their way: from a batch into the queue of their partition, and from there to
+ * librdkafka, without a copy. */
 
 #include "base/clock.h"
 #include "kafka/kafka_now.h"
@@ -16,7 +17,8 @@ enum {
     TIMESTAMP_PAST_MAX_MS = 86400000,
 };
 
-/* The record's headers, made by librdkafka's own allocator because it frees them with the message. */
+/* The record's headers, made by librdkafka's own allocator because it frees them with the
+ * message. */
 static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct mr_record *record)
 {
     struct mr_record_headers *text = &kafka->headers;
@@ -40,11 +42,13 @@ static rd_kafka_headers_t *headers_new(struct mr_kafka_sink *kafka, const struct
     return headers;
 }
 
-/* The commit time in milliseconds, or the record's own, within what a broker takes and keeps: Kafka 4 refuses records from more than an hour ahead
- * (message.timestamp.after.max.ms), and deletes a segment whose latest record is older than retention.ms, however late it came
- * (UnifiedLog.deleteRetentionMsBreachedSegments). Where the commit time is somebody's invention (pg_replication_origin_xact_setup), or
- * of long ago, the record has the time it came, or that of the day before. A whole day, since this machine's clock may be
- * the one that is wrong: one that is a day ahead must not make every record one of the future. */
+/* The commit time in milliseconds, or the record's own, within what a broker takes and keeps: Kafka
+ * 4 refuses records from more than an hour ahead (message.timestamp.after.max.ms), and deletes a
+ * segment whose latest record is older than retention.ms, however late it came
+ * (UnifiedLog.deleteRetentionMsBreachedSegments). Where the commit time is somebody's invention
+ * (pg_replication_origin_xact_setup), or of long ago, the record has the time it came, or that of
+ * the day before. A whole day, since this machine's clock may be the one that is wrong: one that is
+ * a day ahead must not make every record one of the future. */
 static int64_t timestamp_ms(const struct mr_record *record)
 {
     int64_t own_ms = mr_headers_place(mr_record_headers(record)).time_ms;
@@ -63,7 +67,8 @@ static int64_t timestamp_ms(const struct mr_record *record)
 static mr_status kafka_send_produce(struct mr_kafka_sink *kafka, struct mr_kafka_queue *queue,
                                     struct mr_record *record, struct mr_error *ret_error)
 {
-    /* A null value with length 0 is a tombstone; librdkafka tells it from an empty one by the pointer. */
+    /* A null value with length 0 is a tombstone; librdkafka tells it from an empty one by the
+     * pointer. */
     rd_kafka_vu_t arguments[8] = {
         {.vtype = RD_KAFKA_VTYPE_RKT, .u.rkt = queue->handle},
         {.vtype = RD_KAFKA_VTYPE_PARTITION, .u.i32 = RD_KAFKA_PARTITION_UA},
@@ -105,8 +110,8 @@ static size_t wire_bytes(const struct mr_kafka_sink *kafka, const struct mr_reco
     return RECORD_WIRE_BYTES + headers + mr_record_bytes(record);
 }
 
-/* librdkafka sends by itself what is there when linger.ms of the first record is over; what came after it would wait for the
- * answer. The first records of a transaction wait for longer. */
+/* librdkafka sends by itself what is there when linger.ms of the first record is over; what came
+ * after it would wait for the answer. The first records of a transaction wait for longer. */
 static bool is_late(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
 {
     bool waits = kafka->transaction.state == MR_KAFKA_TRANSACTION_OPEN;
@@ -162,8 +167,8 @@ static mr_status hand_over_state(struct mr_kafka_sink *kafka, struct mr_error *r
     return MR_OK;
 }
 
-/* The first records of a transaction wait for the broker's word on it. They need not wait for linger.ms (kafka_conf.c) besides, but a
- * flush would have ended by then. */
+/* The first records of a transaction wait for the broker's word on it. They need not wait for
+ * linger.ms (kafka_conf.c) besides, but a flush would have ended by then. */
 static void set_out(struct mr_kafka_sink *kafka)
 {
     struct mr_kafka_transaction *transaction = &kafka->transaction;
@@ -175,8 +180,8 @@ static void set_out(struct mr_kafka_sink *kafka)
     }
 }
 
-/* When the request that a queue would fill sets out (monotonic; in the past: now): a full one at once, another one once the last
- * was so long ago, unless a transaction ends with it. */
+/* When the request that a queue would fill sets out (monotonic; in the past: now): a full one at
+ * once, another one once the last was so long ago, unless a transaction ends with it. */
 static int64_t queue_due_ns(const struct mr_kafka_sink *kafka, const struct mr_kafka_queue *queue)
 {
     bool is_full = queue->waiting_bytes >= mr_far_bytes(&kafka->far) ||
@@ -237,7 +242,8 @@ mr_status mr_kafka_hand_over(struct mr_kafka_sink *kafka, struct mr_error *ret_e
     return status == MR_FULL ? MR_OK : status;
 }
 
-/* The queue in which the `i`-th record of the batch waits. MR_FULL: its topic is not known yet, or how it is placed. */
+/* The queue in which the `i`-th record of the batch waits. MR_FULL: its topic is not known yet, or
+ * how it is placed. */
 static mr_status queue_of(struct mr_kafka_sink *kafka, const struct mr_batch *batch, uint32_t i,
                           struct mr_kafka_queue **ret_queue, int32_t *ret_partitions,
                           struct mr_error *ret_error)
@@ -272,9 +278,10 @@ static void note_placed(const struct mr_kafka_sink *kafka, const struct mr_batch
     }
 }
 
-/* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as anything waits there after
- * a request that is on its way (rd_kafka_toppar_producer_serve and rd_kafka_msgq_allow_wakeup_at; 2.4 to 2.16). And a second
- * request of a partition does wait there: what RD_KAFKA_IDEMP_MAX_INFLIGHT (5) limits is counted in messages, not in requests
+/* Records wait in queues, not in librdkafka: its thread polls without sleeping for as long as
+ * anything waits there after a request that is on its way (rd_kafka_toppar_producer_serve and
+ * rd_kafka_msgq_allow_wakeup_at; 2.4 to 2.16). And a second request of a partition does wait there:
+ * what RD_KAFKA_IDEMP_MAX_INFLIGHT (5) limits is counted in messages, not in requests
  * (rktp_msgs_inflight; https://github.com/confluentinc/librdkafka/pull/4989). */
 mr_status mr_kafka_send(struct mr_sink *sink, struct mr_batch *batch, struct mr_error *ret_error)
 {

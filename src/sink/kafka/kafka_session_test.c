@@ -154,8 +154,8 @@ static void refuse_next(struct fixture *fixture)
                                       RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION);
 }
 
-/* A broker that is only just making a partition refuses the first request to it and takes the next one. So the next one
- * waits for the answer. */
+/* A broker that is only just making a partition refuses the first request to it and takes the next
+ * one. So the next one waits for the answer. */
 static void test_a_request_waits_for_the_one_before(void **state)
 {
     struct fixture *fixture = *state;
@@ -169,7 +169,8 @@ static void test_a_request_waits_for_the_one_before(void **state)
     assert_int_equal(serve_until(fixture, 4), MR_OK);
 }
 
-/* Where two are on their way all the same, librdkafka takes the first for delivered; the sink must not. */
+/* Where two are on their way all the same, librdkafka takes the first for delivered; the sink must
+ * not. */
 static void test_a_delivery_nobody_answered_for_is_none(void **state)
 {
     struct fixture *fixture = *state;
@@ -207,7 +208,8 @@ static bool has_ended_a_transaction(const struct fixture *fixture)
     return found;
 }
 
-/* Readers of committed records wait for one that is left open. On a busy machine it may be: it is given no time. */
+/* Readers of committed records wait for one that is left open. On a busy machine it may be: it is
+ * given no time. */
 static void test_a_session_that_ends_gives_its_transaction_up(void **state)
 {
     struct fixture *fixture = *state;

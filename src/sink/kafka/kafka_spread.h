@@ -1,6 +1,6 @@
-/* To how many partitions requests are on their way at once, of late. Pure; the sink thread's. The more they are, the smaller each
- * request is for the same memory, and a request costs the broker and us the same whatever it holds: so the pool may grow with them
- * (mr_sink.partitions). */
+/* To how many partitions requests are on their way at once, of late. Pure; the sink thread's. The
+ * more they are, the smaller each request is for the same memory, and a request costs the broker
+ * and us the same whatever it holds: so the pool may grow with them (mr_sink.partitions). */
 #pragma once
 
 #include "base/base.h"

@@ -55,7 +55,8 @@ static void parse_brokers(const cJSON *brokers, struct mr_sink_client *ret)
     }
 }
 
-/* The topics come after the brokers and before the totals, of which "tx" is the first (rd_kafka_stats_emit_all). */
+/* The topics come after the brokers and before the totals, of which "tx" is the first
+ * (rd_kafka_stats_emit_all). */
 char *mr_kafka_stats_keep(const char *json)
 {
     const char *topics = strstr(json, "\"topics\":");

@@ -99,7 +99,8 @@ static struct mr_batch *kafka_test_fill(struct fixture *fixture, int number)
     return batch;
 }
 
-/* What is in flight and what is acknowledged is all that was sent, at every moment; and the partitions add up. */
+/* What is in flight and what is acknowledged is all that was sent, at every moment; and the
+ * partitions add up. */
 static void assert_exact(struct fixture *fixture)
 {
     fixture->sink->ops->view(fixture->sink, &fixture->view);

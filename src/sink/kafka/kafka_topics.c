@@ -49,8 +49,9 @@ void mr_kafka_topics_done(struct mr_kafka_topics *topics)
     *topics = (struct mr_kafka_topics){0};
 }
 
-/* Whether every partition answers. One that is only just being made refuses a request, and takes the next one
- * whatever was before it, because it knows nothing of this producer: rows would be missing, or out of order. */
+/* Whether every partition answers. One that is only just being made refuses a request, and takes
+ * the next one whatever was before it, because it knows nothing of this producer: rows would be
+ * missing, or out of order. */
 static rd_kafka_resp_err_t partitions_state(struct mr_kafka_topics *topics,
                                             const struct rd_kafka_metadata_topic *topic)
 {
@@ -96,8 +97,8 @@ static bool has_handle(const struct mr_kafka_topics *topics, const struct mr_top
     return topic->index < topics->capacity && topics->items[topic->index].handle != NULL;
 }
 
-/* Asks for the topic of the `first` record and for those of later ones that have no handle yet. That another one
- * exists already is no error of anybody. */
+/* Asks for the topic of the `first` record and for those of later ones that have no handle yet.
+ * That another one exists already is no error of anybody. */
 static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch *batch,
                           uint32_t first)
 {
@@ -131,8 +132,8 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
     topics->creating = mr_kafka_create_topics(topics->producer, wanted, count);
 }
 
-/* What the broker says now; MR_FULL with `ret_err` set to what is in the way, or to no error while an answer
- * is on its way. */
+/* What the broker says now; MR_FULL with `ret_err` set to what is in the way, or to no error while
+ * an answer is on its way. */
 static mr_status kafka_topics_look(struct mr_kafka_topics *topics, const struct mr_batch *batch,
                                    uint32_t i, rd_kafka_resp_err_t *ret_err, char *reason,
                                    size_t reason_size)
@@ -246,7 +247,8 @@ void mr_kafka_topics_grow(struct mr_kafka_topics *topics, const struct mr_topic 
     }
 }
 
-/* For topics that patterns and rows name. Where the configuration names many, config/build_sink.c turns the figures off. */
+/* For topics that patterns and rows name. Where the configuration names many, config/build_sink.c
+ * turns the figures off. */
 static void log_many(const struct mr_kafka_topics *topics)
 {
     enum { MANY = 1000 };

@@ -1,8 +1,8 @@
-/* Topics of one producer session and their partitions: looked up by the topic's index, made (and, if wanted, created on
- * the broker) on first use. Inside sink/ only; sink thread.
+/* Topics of one producer session and their partitions: looked up by the topic's index, made (and,
+ * if wanted, created on the broker) on first use. Inside sink/ only; sink thread.
  *
- * Records come in order, so one topic at a time is waited for, and the waiting is left to the caller: delivery
- * reports and errors are served meanwhile. */
+ * Records come in order, so one topic at a time is waited for, and the waiting is left to the
+ * caller: delivery reports and errors are served meanwhile. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -27,7 +27,8 @@ struct mr_kafka_queue {
     struct mr_kafka_queue *next; /* of those that are ready */
 };
 
-/* The queues that are ready, in the order in which they became so: each has records, and none of them is with librdkafka. */
+/* The queues that are ready, in the order in which they became so: each has records, and none of
+ * them is with librdkafka. */
 struct mr_kafka_ready {
     struct mr_kafka_queue *first;
     struct mr_kafka_queue **last;
@@ -78,8 +79,8 @@ struct mr_kafka_topics {
     const struct mr_topic *awaited; /* NULL: none */
     rd_kafka_topic_t *awaited_handle;
     int32_t awaited_partitions;
-    rd_kafka_queue_t
-        *creating;    /* where the answer to a request to create comes; NULL: none is out */
+    /* where the answer to a request to create comes; NULL: none is out */
+    rd_kafka_queue_t *creating;
     int64_t retry_ns; /* when to look again */
     int wait_ms;      /* the pause after that */
     bool logged;      /* that it is waited for */
@@ -92,9 +93,10 @@ void mr_kafka_topics_release(struct mr_kafka_topics *topics);
 /* After that: librdkafka's threads may look into a queue as long as they live. */
 void mr_kafka_topics_done(struct mr_kafka_topics *topics);
 
-/* The topic of the `i`-th record of `batch`; good until the next call. MR_FULL while the broker has not said that the topic
- * exists, and for as long as it does not if it may not be created: rows wait in PostgreSQL meanwhile. Topics
- * are created together with the others that the batch needs. */
+/* The topic of the `i`-th record of `batch`; good until the next call. MR_FULL while the broker has
+ * not said that the topic exists, and for as long as it does not if it may not be created: rows
+ * wait in PostgreSQL meanwhile. Topics are created together with the others that the batch
+ * needs. */
 mr_status mr_kafka_topics_get(struct mr_kafka_topics *topics, const struct mr_batch *batch,
                               uint32_t i, struct mr_kafka_topic **ret_topic,
                               struct mr_error *ret_error);

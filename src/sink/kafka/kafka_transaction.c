@@ -7,9 +7,9 @@ enum {
     ABANDON_MS = 100,       /* the end of one that is given up is not waited for */
     HELD_MS = 75000,        /* no transaction of millrace's is open for so long */
     COMMIT_MS = 10000,      /* then its outcome counts as unknown */
-    /* The broker answers a commit before it has written its markers, and refuses partitions of the next transaction until
-     * it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only after 20 ms
-     * (rd_kafka_txn_handle_AddPartitionsToTxn). Waiting a little costs less. */
+    /* The broker answers a commit before it has written its markers, and refuses partitions of the
+     * next transaction until it has (CONCURRENT_TRANSACTIONS); librdkafka then asks again only
+     * after 20 ms (rd_kafka_txn_handle_AddPartitionsToTxn). Waiting a little costs less. */
     SETTLE_MS = 2,
     UNSETTLED_MS = 30000, /* after a commit: until then its markers may not be written */
 };
@@ -28,8 +28,8 @@ static mr_status transaction_failed(struct mr_kafka_sink *kafka, rd_kafka_error_
 
 mr_status mr_kafka_transaction_fence(struct mr_kafka_sink *kafka, struct mr_error *ret_error)
 {
-    /* The first answer comes over a connection to an address of the configuration, which ends with it; the second over
-     * one that stays. Whatever they say, the calls below say it, too. */
+    /* The first answer comes over a connection to an address of the configuration, which ends with
+     * it; the second over one that stays. Whatever they say, the calls below say it, too. */
     (void)mr_kafka_state_find(kafka->producer, &kafka->options);
     (void)mr_kafka_state_find(kafka->producer, &kafka->options);
     rd_kafka_error_t *error;
@@ -61,7 +61,8 @@ mr_status mr_kafka_transaction_end(struct mr_kafka_sink *kafka, struct mr_error 
     MR_ASSERT(kafka->store == MR_KAFKA_STORE_REPORTED && kafka->reports.awaited == 0);
     MR_ASSERT(transaction->state == MR_KAFKA_TRANSACTION_BEGUN);
     if (MR_UNLIKELY(kafka->base.is_half_ended)) {
-        /* It has a record in each partition in which the half-ended one has any, and takes those along. */
+        /* It has a record in each partition in which the half-ended one has any, and takes those
+         * along. */
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
                        "what Kafka had left half ended is given up in every topic; it comes again");
     }
@@ -150,9 +151,10 @@ int64_t mr_kafka_transaction_settles_in_ns(const struct mr_kafka_sink *kafka)
 
 void mr_kafka_transaction_abandon(struct mr_kafka_sink *kafka)
 {
-    /* A client that is about to add a partition to its transaction while it goes away aborts the process (rdkafka_txnmgr.c,
-     * to 2.8: its request may be answered, as destroyed, before it is counted); one that has given the transaction up adds
-     * none. Its thread needs a moment to hear of that. */
+    /* A client that is about to add a partition to its transaction while it goes away aborts the
+     * process (rdkafka_txnmgr.c, to 2.8: its request may be answered, as destroyed, before it is
+     * counted); one that has given the transaction up adds none. Its thread needs a moment to hear
+     * of that. */
     if (kafka->transaction.state != MR_KAFKA_TRANSACTION_NONE) {
         rd_kafka_error_t *error = rd_kafka_abort_transaction(kafka->producer, ABANDON_MS);
         if (error != NULL) {

@@ -1,4 +1,5 @@
-/* Runs one of the unit tests' programs: unit-tests NAME. They are listed by src/cmake/AddMillraceTest.cmake. */
+/* Runs one of the unit tests' programs: unit-tests NAME. They are listed by
+ * src/cmake/AddMillraceTest.cmake. */
 #include <stdio.h>
 #include <string.h>
 
