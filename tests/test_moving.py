@@ -10,23 +10,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from faults.servers import Broker
+from faults.test_move import drained, move
 from kit import BINARY, BOOTSTRAP, Topic, check, dsn, eventually
 from test_docs import read
-
-
-def move(process, *arguments, wanted=0):
-    done = subprocess.run([BINARY, "move", *arguments, "--config", process.path], env=process.environment, capture_output=True, text=True,
-                          timeout=120, check=False)
-    said = done.stdout + done.stderr
-    assert done.returncode == wanted, said
-    return said
-
-
-def drained(process, database):
-    """All that was written is confirmed; then it is stopped in order."""
-    end = database.run("SELECT pg_current_wal_flush_lsn()")[0][0]
-    eventually(lambda: database.slot_row(f"confirmed_flush_lsn >= '{end}'"), what="the confirmation")
-    assert process.stop() == 0
 
 
 def stored(database):

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "encode/plan.h"
+#include "testing/datum.h"
 #include "testing/test.h"
 
 /* An encoder, a relation of four columns, and what was encoded last. */
@@ -72,12 +73,6 @@ static int encode_test_teardown(void **state)
     mr_topics_done(&fixture->topics);
     free(fixture);
     return 0;
-}
-
-static struct mr_datum text(const char *value)
-{
-    return (struct mr_datum){
-        .kind = MR_DATUM_TEXT, .data = (const uint8_t *)value, .len = (uint32_t)strlen(value)};
 }
 
 static const struct mr_datum null = {.kind = MR_DATUM_NULL};
@@ -164,7 +159,8 @@ static void assert_value_has(const struct mr_record *record, const char *part)
 static void test_debezium_insert(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum row[] = {text("1"), text("a\"b"), text("1.5"), text("t")};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a\"b"), mr_test_datum("1.5"),
+                             mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_string_equal(fixture->records[0].topic->name, "srv.public.t");
@@ -180,7 +176,7 @@ static void test_debezium_insert(void **state)
 static void test_debezium_sequence_and_origin(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum row[] = {text("1"), null, text("NaN"), text("f")};
+    struct mr_datum row[] = {mr_test_datum("1"), null, mr_test_datum("NaN"), mr_test_datum("f")};
     fixture->transaction.last_commit_lsn = 4096;
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_value(
@@ -197,15 +193,17 @@ static void test_debezium_sequence_and_origin(void **state)
 static void test_debezium_update_and_delete(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum old[] = {text("1"), text("old"), text("1"), text("t")};
-    struct mr_datum row[] = {text("1"), text("new"), text("-Infinity"), null};
+    struct mr_datum old[] = {mr_test_datum("1"), mr_test_datum("old"), mr_test_datum("1"),
+                             mr_test_datum("t")};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("new"), mr_test_datum("-Infinity"),
+                             null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_value(
         &fixture->records[0],
         "{\"before\":{\"id\":1,\"v\":\"old\",\"f\":1,\"b\":true},\"after\":{\"id\":1,\"v\":"
         "\"new\",\"f\":\"-Infinity\",\"b\":null}" SOURCE("null") "\"u\"" CLOCK);
-    struct mr_datum key[] = {text("1"), null, null, null};
+    struct mr_datum key[] = {mr_test_datum("1"), null, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, key, NULL), MR_OK);
     assert_int_equal(fixture->count, 2);
     assert_value(&fixture->records[0],
@@ -220,7 +218,7 @@ static void test_debezium_delete_without_tombstone(void **state)
 {
     struct fixture *fixture = *state;
     fixture->options.tombstones = false;
-    struct mr_datum key[] = {text("1"), null, null, null};
+    struct mr_datum key[] = {mr_test_datum("1"), null, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, key, NULL), MR_OK);
     assert_int_equal(fixture->count, 1);
 }
@@ -228,8 +226,8 @@ static void test_debezium_delete_without_tombstone(void **state)
 static void test_debezium_key_change(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum key[] = {text("1"), null, null, null};
-    struct mr_datum row[] = {text("2"), text("x"), null, null};
+    struct mr_datum key[] = {mr_test_datum("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("2"), mr_test_datum("x"), null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
     assert_int_equal(fixture->count, 3);
     assert_key(&fixture->records[0], "{\"id\":1}");
@@ -247,8 +245,8 @@ static void test_debezium_key_change(void **state)
 static void test_debezium_key_change_skipped(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum before[] = {text("1"), text("a"), null, null};
-    struct mr_datum after[] = {text("2"), text("a"), null, null};
+    struct mr_datum before[] = {mr_test_datum("1"), mr_test_datum("a"), null, null};
+    struct mr_datum after[] = {mr_test_datum("2"), mr_test_datum("a"), null, null};
     static const struct {
         uint32_t skipped;
         uint32_t count;
@@ -279,10 +277,11 @@ static void test_unchanged_rows_are_skipped(void **state)
 {
     struct fixture *fixture = *state;
     fixture->options.skip_unchanged = true;
-    struct mr_datum before[] = {text("1"), text("a"), null, text("t")};
-    struct mr_datum same[] = {text("1"), unchanged, null, text("t")};
-    struct mr_datum other[] = {text("1"), text("b"), null, text("t")};
-    struct mr_datum filled[] = {text("1"), text("a"), text("0"), text("t")};
+    struct mr_datum before[] = {mr_test_datum("1"), mr_test_datum("a"), null, mr_test_datum("t")};
+    struct mr_datum same[] = {mr_test_datum("1"), unchanged, null, mr_test_datum("t")};
+    struct mr_datum other[] = {mr_test_datum("1"), mr_test_datum("b"), null, mr_test_datum("t")};
+    struct mr_datum filled[] = {mr_test_datum("1"), mr_test_datum("a"), mr_test_datum("0"),
+                                mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, same), MR_OK);
     assert_int_equal(fixture->count, 0);
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, before, other),
@@ -303,8 +302,8 @@ static void test_schema_event(void **state)
     struct fixture *fixture = *state;
     fixture->options.schema_topic = "forms";
     fixture->options.tombstones = true;
-    struct mr_datum row[] = {text("1"), text("a"), null, null};
-    struct mr_datum moved[] = {text("2"), text("a"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, null};
+    struct mr_datum moved[] = {mr_test_datum("2"), mr_test_datum("a"), null, null};
     fixture->columns[1].type_oid = 1009;
     fixture->columns[2].type_oid = 70000;
     /* Until its record is kept, it comes again. */
@@ -392,9 +391,9 @@ static void test_transaction(void **state)
     mr_encoder_begin(fixture->encoder, &fixture->transaction, false);
     assert_false(mr_encoder_has_begun(fixture->encoder));
 
-    struct mr_datum row[] = {text("1"), text("a"), null, null};
-    struct mr_datum moved[] = {text("2"), text("a"), null, null};
-    struct mr_datum key[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, null};
+    struct mr_datum moved[] = {mr_test_datum("2"), mr_test_datum("a"), null, null};
+    struct mr_datum key[] = {mr_test_datum("1"), null, null, null};
     encode_test_keep(fixture, 1, MR_OP_INSERT, NULL, row);
     assert_true(mr_encoder_has_begun(fixture->encoder));
     assert_int_equal(fixture->count, 3); /* BEGIN, the form, the row */
@@ -508,7 +507,7 @@ static void test_transaction_copies_and_messages(void **state)
     fixture->options.transaction_topic = "srv.transaction";
     fixture_open(fixture);
     mr_encoder_begin(fixture->encoder, &fixture->transaction, false);
-    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, null};
     struct mr_change copied = encode_test_change_of(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row);
     copied.copy_mark = MR_COPY_INCREMENTAL;
     struct mr_buffer buffer = mr_buffer_init(fixture->bytes, sizeof(fixture->bytes));
@@ -550,7 +549,7 @@ static void test_transaction_tables_in_order(void **state)
     fixture->options.transaction_topic = "srv.transaction";
     fixture_open(fixture);
     mr_encoder_begin(fixture->encoder, &fixture->transaction, false);
-    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, null};
     for (int i = 0; i < 13; i++) {
         char name[] = "table_\0";
         name[6] = (char)('a' + i);
@@ -580,7 +579,8 @@ static struct mr_column_rule rule_for(enum mr_column_action action, const char *
 static void assert_shaped(struct fixture *fixture, const struct mr_column_rule *rules,
                           uint32_t count, const char *after)
 {
-    struct mr_datum row[] = {text("7"), text("a\xc3\xa9xyz"), text("1.5"), null};
+    struct mr_datum row[] = {mr_test_datum("7"), mr_test_datum("a\xc3\xa9xyz"),
+                             mr_test_datum("1.5"), null};
     fixture->options.column_rules = rules;
     fixture->options.column_rule_count = count;
     fixture->options.hash_salt = "s";
@@ -635,7 +635,7 @@ static void test_topic_delimiter(void **state)
 {
     struct fixture *fixture = *state;
     fixture->options.topic_delimiter = "_-";
-    struct mr_datum row[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), null, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_string_equal(fixture->records[0].topic->name, "srv_-public_-t");
 }
@@ -676,8 +676,8 @@ static void test_debezium_truncate_has_no_key(void **state)
 static void test_unchanged_value(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum old[] = {text("1"), text("kept"), null, null};
-    struct mr_datum row[] = {text("1"), unchanged, null, null};
+    struct mr_datum old[] = {mr_test_datum("1"), mr_test_datum("kept"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), unchanged, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_value_has(&fixture->records[0], "\"v\":\"__unavailable\"");
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row), MR_OK);
@@ -690,7 +690,7 @@ static void test_key_of_several_columns(void **state)
     fixture->key_columns[0] = 1;
     fixture->key_columns[1] = 0;
     fixture->relation.key_count = 2;
-    struct mr_datum row[] = {text("1"), text("x"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("x"), null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"v\":\"x\",\"id\":1}");
 }
@@ -706,7 +706,7 @@ static void test_keys_that_are_not_utf8_stay_apart(void **state)
         {"\xEF\xBF\xBD", "{\"v\":\"\xEF\xBF\xBD\"}"}, {"", "{\"v\":\"\"}"},
         {"\xC3\xA9", "{\"v\":\"\xC3\xA9\"}"},         {"\xC3", "{\"v\":{\"hex\":\"c3\"}}"}};
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
-        struct mr_datum row[] = {text("1"), text(cases[i].text), null, null};
+        struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum(cases[i].text), null, null};
         assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
                          MR_OK);
         assert_key(&fixture->records[0], cases[i].key);
@@ -736,7 +736,7 @@ static void test_keys_that_are_no_numbers_stay_apart(void **state)
         column->type.modifier = cases[i].modifier;
         mr_encoder_free(fixture->encoder);
         fixture->encoder = NULL;
-        struct mr_datum row[] = {text("1"), null, null, text(cases[i].text)};
+        struct mr_datum row[] = {mr_test_datum("1"), null, null, mr_test_datum(cases[i].text)};
         assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
                          MR_OK);
         snprintf(want, sizeof(want), "{\"%s\":%s}", column->name, cases[i].key);
@@ -744,8 +744,8 @@ static void test_keys_that_are_no_numbers_stay_apart(void **state)
         snprintf(want, sizeof(want), "\"%s\":%s}", column->name, cases[i].value);
         assert_value_has(&fixture->records[0], want);
     }
-    struct mr_datum before[] = {null, null, null, text("NaN")};
-    struct mr_datum after[] = {text("1"), null, null, text("Infinity")};
+    struct mr_datum before[] = {null, null, null, mr_test_datum("NaN")};
+    struct mr_datum after[] = {mr_test_datum("1"), null, null, mr_test_datum("Infinity")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, before, after), MR_OK);
     assert_int_equal(fixture->count, 3); /* the row moves */
     snprintf(want, sizeof(want), "{\"%s\":{\"text\":\"NaN\"}}", column->name);
@@ -755,8 +755,8 @@ static void test_keys_that_are_no_numbers_stay_apart(void **state)
 static void test_encode_text_that_is_not_utf8(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum row[] = {text("1"), text("a\xff\xC3"), null, null};
-    struct mr_datum good[] = {text("1"), text("\xC3\xA9"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a\xff\xC3"), null, null};
+    struct mr_datum good[] = {mr_test_datum("1"), mr_test_datum("\xC3\xA9"), null, null};
     static const struct {
         enum mr_invalid_utf8 choice;
         const char *value;
@@ -789,8 +789,8 @@ static void test_encode_text_that_is_not_utf8(void **state)
 static void test_old_text_that_is_not_utf8(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum old[] = {text("1"), text("\xff"), null, null};
-    struct mr_datum row[] = {text("1"), text("b"), null, null};
+    struct mr_datum old[] = {mr_test_datum("1"), mr_test_datum("\xff"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("b"), null, null};
     fixture->options.invalid_utf8 = MR_INVALID_REFUSED;
     mr_encoder_free(fixture->encoder);
     fixture->encoder = mr_encoder_new(&fixture->options, &fixture->topics);
@@ -806,7 +806,7 @@ static void test_no_key(void **state)
 {
     struct fixture *fixture = *state;
     fixture->relation.key_count = 0;
-    struct mr_datum row[] = {text("1"), text("x"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("x"), null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_null(fixture->records[0].key);
 }
@@ -819,8 +819,8 @@ static void test_unchanged_key_is_taken_from_the_old_one(void **state)
     fixture->relation.columns[0].in_identity = false;
     fixture->relation.columns[1].in_identity = true;
     fixture->key_columns[0] = 1;
-    struct mr_datum key[] = {null, text("large"), null, null};
-    struct mr_datum row[] = {text("2"), unchanged, null, null};
+    struct mr_datum key[] = {null, mr_test_datum("large"), null, null};
+    struct mr_datum row[] = {mr_test_datum("2"), unchanged, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_key(&fixture->records[0], "{\"v\":\"large\"}");
@@ -836,8 +836,8 @@ static void test_unchanged_key_is_taken_from_the_old_one(void **state)
 static void test_unchanged_value_is_not_taken_from_a_key(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum key[] = {text("1"), null, null, null};
-    struct mr_datum row[] = {text("1"), unchanged, null, null};
+    struct mr_datum key[] = {mr_test_datum("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), unchanged, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
     assert_value_has(&fixture->records[0], "\"after\":{\"id\":1,\"v\":\"__unavailable\",");
 }
@@ -863,21 +863,21 @@ static void test_what_is_not_quoted_is_a_number(void **state)
                                          "secret", "nan", "1.5.2", "1\"", "--1", "Infinity,"};
     static const char *const good[] = {"0", "-0", "1.5", "-1e+20", "1.25e-07", "1e10", "NaN"};
     for (size_t i = 0; i < MR_ARRAY_LEN(numbers); i++) {
-        struct mr_datum row[] = {text(numbers[i]), null, null, null};
+        struct mr_datum row[] = {mr_test_datum(numbers[i]), null, null, null};
         encode_test_assert_refused(fixture, row,
                                    "column \"id\" of table public.t: the server sent something");
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(floats); i++) {
-        struct mr_datum row[] = {text("1"), null, text(floats[i]), null};
+        struct mr_datum row[] = {mr_test_datum("1"), null, mr_test_datum(floats[i]), null};
         encode_test_assert_refused(fixture, row,
                                    "column \"f\" of table public.t: the server sent something");
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(good); i++) {
-        struct mr_datum row[] = {text("-12"), null, text(good[i]), null};
+        struct mr_datum row[] = {mr_test_datum("-12"), null, mr_test_datum(good[i]), null};
         assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
                          MR_OK);
     }
-    struct mr_datum row[] = {text("1"), null, null, text("true")};
+    struct mr_datum row[] = {mr_test_datum("1"), null, null, mr_test_datum("true")};
     encode_test_assert_refused(fixture, row, "a boolean that is neither t nor f");
 }
 
@@ -891,7 +891,8 @@ static void test_no_text_gets_out_of_its_quotes(void **state)
         fixture->columns[1].type_oid = types[i];
         mr_encoder_free(fixture->encoder);
         fixture->encoder = NULL;
-        struct mr_datum row[] = {text("1"), text("\",\"evil\":1,\"x\":\""), null, null};
+        struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("\",\"evil\":1,\"x\":\""), null,
+                                 null};
         assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
                          MR_OK);
         assert_value_has(&fixture->records[0],
@@ -907,7 +908,7 @@ static void test_no_text_gets_out_of_its_quotes(void **state)
 static void test_key_without_a_value_is_refused(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum row[] = {unchanged, text("secret"), null, null};
+    struct mr_datum row[] = {unchanged, mr_test_datum("secret"), null, null};
     encode_test_assert_refused(
         fixture, row, "column \"id\" of table public.t: it is part of the key, and the server");
     row[0] = null;
@@ -926,7 +927,7 @@ static void test_odd_names_are_escaped(void **state)
     struct fixture *fixture = *state;
     fixture->columns[0].name = (char *)"i\"d";
     fixture->relation.table = (char *)"t\n\xC3\xA9";
-    struct mr_datum row[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), null, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"i\\\"d\":1}");
     assert_value_has(&fixture->records[0], "\"table\":\"t\\n\xC3\xA9\"");
@@ -940,7 +941,7 @@ static void test_topic_too_long(void **state)
     memset(table, 'x', sizeof(table) - 1);
     table[255] = '\0';
     fixture->relation.table = table;
-    struct mr_datum row[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), null, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
                      MR_ERR_CONFIG);
     assert_non_null(strstr(fixture->error.text, "topic_prefix"));
@@ -970,8 +971,10 @@ static void assert_every_size(struct fixture *fixture, enum mr_op op, enum mr_tu
 static void test_every_buffer_size(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum old[] = {text("1"), text("old \"\\\x01 \xC3\xA9\xFF"), text("1"), text("t")};
-    struct mr_datum row[] = {text("2"), text("new \"\\\x01 \xC3\xA9\xFF"), text("2"), unchanged};
+    struct mr_datum old[] = {mr_test_datum("1"), mr_test_datum("old \"\\\x01 \xC3\xA9\xFF"),
+                             mr_test_datum("1"), mr_test_datum("t")};
+    struct mr_datum row[] = {mr_test_datum("2"), mr_test_datum("new \"\\\x01 \xC3\xA9\xFF"),
+                             mr_test_datum("2"), unchanged};
     assert_every_size(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row);
     assert_every_size(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, row);
     assert_every_size(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL);
@@ -985,7 +988,7 @@ static void test_every_buffer_size(void **state)
 static void test_binary_value_is_refused(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum row[] = {text("1"), {.kind = MR_DATUM_BINARY}, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), {.kind = MR_DATUM_BINARY}, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
                      MR_ERR_POISON);
     assert_non_null(strstr(fixture->error.text, "binary"));
@@ -998,7 +1001,7 @@ static void test_operations_and_routes_filter(void **state)
     fixture->options.routes = &route;
     fixture->options.route_count = 1;
     fixture->options.routes_only = true;
-    struct mr_datum row[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), null, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 0);
     mr_encoder_forget(fixture->encoder, &fixture->relation);
@@ -1020,7 +1023,8 @@ static void test_flat_events(void **state)
         .schema = "public", .table = "t", .key_column = "b", .operations = MR_OPERATIONS_ALL};
     fixture->options.routes = &route;
     fixture->options.route_count = 1;
-    struct mr_datum row[] = {text("1"), text("x"), text("2.5"), text("t")};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("x"), mr_test_datum("2.5"),
+                             mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "true");
     assert_value(
@@ -1028,7 +1032,7 @@ static void test_flat_events(void **state)
         "{\"op\":\"INSERT\",\"data\":{\"id\":1,\"v\":\"x\",\"f\":2.5,\"b\":true},\"meta\":{"
         "\"source\":\"postgres\",\"resource\":\"public.t\",\"timestamp\":1700000000,\"lsn\":"
         "\"0/1F00\"}}");
-    struct mr_datum nulls[] = {text("1"), null, null, null};
+    struct mr_datum nulls[] = {mr_test_datum("1"), null, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_NONE, NULL, nulls), MR_OK);
     assert_key(&fixture->records[0], "null");
     assert_value_has(&fixture->records[0], "{\"op\":\"UPDATE\",");
@@ -1050,8 +1054,8 @@ static void test_key_that_the_identity_does_not_hold(void **state)
         .schema = "public", .table = "t", .key_column = "v", .operations = MR_OPERATIONS_ALL};
     fixture->options.routes = &route;
     fixture->options.route_count = 1;
-    struct mr_datum old[] = {text("1"), null, null, null};
-    struct mr_datum row[] = {text("2"), text("x"), null, null};
+    struct mr_datum old[] = {mr_test_datum("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("2"), mr_test_datum("x"), null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"v\":\"x\"}");
     assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_KEY, old, NULL),
@@ -1106,7 +1110,7 @@ static void test_bare_rows(void **state)
 {
     struct fixture *fixture = *state;
     open_bare(fixture, MR_DELETE_REWRITE);
-    struct mr_datum row[] = {text("1"), text("x"), null, text("t")};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("x"), null, mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_READ, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_key(&fixture->records[0], "{\"id\":1}");
     assert_value(
@@ -1138,8 +1142,8 @@ static void test_bare_deletes(void **state)
                  {MR_DELETE_NULL, 1, "null"},
                  {MR_DELETE_REWRITE_WITH_TOMBSTONE, 2,
                   "{\"id\":1,\"v\":\"x\",\"f\":null,\"b\":null,\"__deleted\":\"true\"}"}};
-    struct mr_datum old[] = {text("1"), text("x"), null, null};
-    struct mr_datum row[] = {text("2"), text("x"), null, null};
+    struct mr_datum old[] = {mr_test_datum("1"), mr_test_datum("x"), null, null};
+    struct mr_datum row[] = {mr_test_datum("2"), mr_test_datum("x"), null, null};
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         open_bare(fixture, cases[i].mode);
         assert_int_equal(encode_test_encode(fixture, MR_OP_DELETE, MR_TUPLE_FULL, old, NULL),
@@ -1171,7 +1175,7 @@ static void test_bare_deletes(void **state)
 static void test_bare_name_is_taken(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum row[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), null, null, null};
     static const char *const taken[] = {"__op", "__deleted"};
     for (size_t i = 0; i < MR_ARRAY_LEN(taken); i++) {
         fixture->columns[1].name = (char *)(uintptr_t)taken[i];
@@ -1203,7 +1207,7 @@ static void test_flat_unknown_routing_key(void **state)
         .schema = "public", .table = "t", .key_column = "absent", .operations = MR_OPERATIONS_ALL};
     fixture->options.routes = &route;
     fixture->options.route_count = 1;
-    struct mr_datum row[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), null, null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row),
                      MR_ERR_CONFIG);
     assert_non_null(strstr(fixture->error.text, "absent"));
@@ -1266,8 +1270,8 @@ static void test_context_in_each_form(void **state)
     struct fixture *fixture = *state;
     static const enum mr_format formats[] = {MR_FORMAT_DEBEZIUM, MR_FORMAT_FLAT, MR_FORMAT_ROW,
                                              MR_FORMAT_CLOUDEVENTS};
-    struct mr_datum key[] = {text("1"), null, null, null};
-    struct mr_datum row[] = {text("2"), text("a"), null, null};
+    struct mr_datum key[] = {mr_test_datum("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("2"), mr_test_datum("a"), null, null};
     fixture->options.bare.deletes = MR_DELETE_REWRITE_WITH_TOMBSTONE;
     fixture->options.types = MR_TYPES_DEBEZIUM;
     for (size_t i = 0; i < MR_ARRAY_LEN(formats); i++) {
@@ -1292,7 +1296,7 @@ static void test_context_in_each_form(void **state)
 static void test_context_of_cloud_events(void **state)
 {
     struct fixture *fixture = *state;
-    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, null};
     for (unsigned mode = MR_CLOUD_STRUCTURED; mode <= MR_CLOUD_BINARY; mode++) {
         open_cloud(fixture, (struct mr_cloud_options){.mode = (enum mr_cloud_mode)mode});
         encode_test_say(fixture, trace[0], trace[1]);
@@ -1359,7 +1363,7 @@ static void test_context_makes_nothing_too_large(void **state)
     struct fixture *fixture = *state;
     static const enum mr_oversize policies[] = {MR_OVERSIZE_FAIL, MR_OVERSIZE_PLACEHOLDER,
                                                 MR_OVERSIZE_DEAD_LETTER};
-    struct mr_datum row[] = {text("1"), text("a"), null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, null};
     fixture->options.dead_letter_topic = "letters";
     for (size_t i = 0; i < MR_ARRAY_LEN(policies); i++) {
         _Atomic uint64_t counts[MR_OVERSIZE_COUNT] = {0};
@@ -1414,7 +1418,7 @@ static void test_many_relations_come_and_go(void **state)
     enum { MANY = 500 };
     struct fixture *fixture = *state;
     struct mr_relation *relations = calloc(MANY, sizeof(*relations));
-    struct mr_datum row[] = {text("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("1"), null, null, null};
     for (int i = 0; i < MANY; i++) {
         relations[i] = fixture->relation;
         struct mr_change change = {.op = MR_OP_INSERT,
@@ -1478,7 +1482,8 @@ static void test_placeholder_leaves_out_what_is_large(void **state)
 {
     struct fixture *fixture = *state;
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
-    const struct mr_datum row[] = {text("1"), text(long_text()), text("2.5"), text("t")};
+    const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum(long_text()),
+                                   mr_test_datum("2.5"), mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     uint32_t key_len = fixture->records[0].key_len;
     assert_int_equal(
@@ -1496,8 +1501,10 @@ static void test_placeholder_cuts_the_old_row_too(void **state)
 {
     struct fixture *fixture = *state;
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
-    const struct mr_datum old[] = {text("1"), text(long_text()), text("1"), text("f")};
-    const struct mr_datum new[] = {text("2"), unchanged, text("2"), text("t")};
+    const struct mr_datum old[] = {mr_test_datum("1"), mr_test_datum(long_text()),
+                                   mr_test_datum("1"), mr_test_datum("f")};
+    const struct mr_datum new[] = {mr_test_datum("2"), unchanged, mr_test_datum("2"),
+                                   mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new), MR_OK);
     assert_int_equal(fixture->count, 3);
     assert_int_equal(
@@ -1520,8 +1527,10 @@ static void test_placeholder_keeps_headers(void **state)
     fixture->options.types = MR_TYPES_DEBEZIUM;
     mr_encoder_free(fixture->encoder);
     fixture_open(fixture);
-    const struct mr_datum old[] = {text("1"), text(long_text()), text("1"), text("f")};
-    const struct mr_datum new[] = {text("2"), unchanged, text("2"), text("t")};
+    const struct mr_datum old[] = {mr_test_datum("1"), mr_test_datum(long_text()),
+                                   mr_test_datum("1"), mr_test_datum("f")};
+    const struct mr_datum new[] = {mr_test_datum("2"), unchanged, mr_test_datum("2"),
+                                   mr_test_datum("t")};
     assert_int_equal(
         encode_test_encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
     assert_int_equal(fixture->count, 3);
@@ -1546,7 +1555,7 @@ static void test_cloud_structured(void **state)
     struct fixture *fixture = *state;
     open_cloud(fixture, (struct mr_cloud_options){.id = MR_CLOUD_ID_DEBEZIUM, .extensions = true});
     fixture->transaction.last_commit_lsn = 0x1000;
-    struct mr_datum row[] = {text("1"), text("a"), null, text("t")};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(fixture->count, 1);
     assert_key(&fixture->records[0], "{\"id\":1}");
@@ -1577,8 +1586,8 @@ static void test_cloud_positions(void **state)
 {
     static const enum mr_cloud_mode modes[] = {MR_CLOUD_STRUCTURED, MR_CLOUD_BINARY};
     struct fixture *fixture = *state;
-    struct mr_datum key[] = {text("1"), null, null, null};
-    struct mr_datum row[] = {text("2"), text("{\"id\":\""), null, null};
+    struct mr_datum key[] = {mr_test_datum("1"), null, null, null};
+    struct mr_datum row[] = {mr_test_datum("2"), mr_test_datum("{\"id\":\""), null, null};
     for (size_t i = 0; i < MR_ARRAY_LEN(modes); i++) {
         open_cloud(fixture, (struct mr_cloud_options){.mode = modes[i]});
         assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_KEY, key, row), MR_OK);
@@ -1611,7 +1620,7 @@ static void test_cloud_binary(void **state)
     struct fixture *fixture = *state;
     open_cloud(fixture, (struct mr_cloud_options){.mode = MR_CLOUD_BINARY, .extensions = true});
     fixture->transaction.commit_time_us = -1; /* the day before 1970 */
-    struct mr_datum row[] = {text("1"), text("a"), null, text("t")};
+    struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("a"), null, mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     const struct mr_record *record = &fixture->records[0];
     assert_value(record,
@@ -1668,7 +1677,8 @@ static void test_cloud_message(void **state)
 static void test_cloud_oversize(void **state)
 {
     struct fixture *fixture = *state;
-    const struct mr_datum row[] = {text("1"), text(long_text()), text("2.5"), text("t")};
+    const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum(long_text()),
+                                   mr_test_datum("2.5"), mr_test_datum("t")};
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
     open_cloud(fixture, (struct mr_cloud_options){.mode = MR_CLOUD_BINARY});
     assert_int_equal(
@@ -1697,8 +1707,10 @@ static void test_dead_letter_is_all_there_is_of_a_change(void **state)
     struct fixture *fixture = *state;
     fixture->options.oversize = MR_OVERSIZE_DEAD_LETTER;
     fixture->options.dead_letter_topic = "srv.dead-letter";
-    const struct mr_datum old[] = {text("1"), text("a"), text("1"), text("f")};
-    const struct mr_datum new[] = {text("2"), text(long_text()), text("2"), text("t")};
+    const struct mr_datum old[] = {mr_test_datum("1"), mr_test_datum("a"), mr_test_datum("1"),
+                                   mr_test_datum("f")};
+    const struct mr_datum new[] = {mr_test_datum("2"), mr_test_datum(long_text()),
+                                   mr_test_datum("2"), mr_test_datum("t")};
     assert_int_equal(encode_test_encode(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new), MR_OK);
     assert_int_equal(
         encode_test_encode_placed(fixture, MR_OP_UPDATE, MR_TUPLE_FULL, old, new, 1200), MR_OK);
@@ -1721,7 +1733,7 @@ static void test_key_that_is_too_large_is_poison(void **state)
     struct fixture *fixture = *state;
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
     fixture->columns[0].type_oid = 25;
-    const struct mr_datum row[] = {text(long_text()), text("a"), null, null};
+    const struct mr_datum row[] = {mr_test_datum(long_text()), mr_test_datum("a"), null, null};
     assert_int_equal(encode_test_encode(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row), MR_OK);
     assert_int_equal(
         encode_test_encode_placed(fixture, MR_OP_INSERT, MR_TUPLE_NONE, NULL, row, 1200),
@@ -1816,7 +1828,7 @@ static void test_large_message_keeps_its_prefix(void **state)
 static void test_routing(void **state)
 {
     struct fixture *fixture = *state;
-    const struct mr_datum row[] = {text("1"), text("x"), null, null};
+    const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("x"), null, null};
     struct mr_routing routing = {.sharing = MR_SHARING_REFUSED, .key_field = "from\""};
     char reason[64];
     assert_true(
@@ -1853,7 +1865,7 @@ static void test_routing(void **state)
 static void test_routing_makes_no_topic(void **state)
 {
     struct fixture *fixture = *state;
-    const struct mr_datum row[] = {text("1"), text("x"), null, null};
+    const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("x"), null, null};
     static const char *const wrong[] = {
         "a b", "$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1$1", ".", "\xC3\xA9"};
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
@@ -1907,8 +1919,8 @@ static struct mr_column_rule few_rule(enum mr_column_action action)
 static void test_streams(void **state)
 {
     struct fixture *fixture = *state;
-    const struct mr_datum row[] = {text("1"), text("secret"), null, null};
-    const struct mr_datum moved[] = {text("2"), text("secret"), null, null};
+    const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("secret"), null, null};
+    const struct mr_datum moved[] = {mr_test_datum("2"), mr_test_datum("secret"), null, null};
     const struct mr_column_rule rule = few_rule(MR_COLUMN_MASK);
     fixture->options.routes = three_streams;
     fixture->options.route_count = MR_ARRAY_LEN(three_streams);
@@ -1948,7 +1960,7 @@ static void test_streams(void **state)
 static void test_streams_without_the_first(void **state)
 {
     struct fixture *fixture = *state;
-    const struct mr_datum row[] = {text("1"), text("x"), null, null};
+    const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum("x"), null, null};
     static const struct mr_route routes[] = {
         {.schema = "public", .table = "t", .topic = "new", .operations = 1u << MR_OP_INSERT},
         {.schema = "public", .table = "t", .topic = "all", .operations = MR_OPERATIONS_ALL}};
@@ -1977,7 +1989,7 @@ static void test_streams_share_a_block(void **state)
     char large[900];
     memset(large, 'x', sizeof(large));
     large[sizeof(large) - 1] = '\0';
-    const struct mr_datum row[] = {text("1"), text(large), null, null};
+    const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum(large), null, null};
     fixture->options.routes = three_streams;
     fixture->options.route_count = MR_ARRAY_LEN(three_streams);
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
@@ -2004,7 +2016,8 @@ static void test_streams_oversize(void **state)
     char large[3000];
     memset(large, 'x', sizeof(large));
     large[sizeof(large) - 1] = '\0';
-    const struct mr_datum row[] = {text("1"), text(large), text("1.5"), null};
+    const struct mr_datum row[] = {mr_test_datum("1"), mr_test_datum(large), mr_test_datum("1.5"),
+                                   null};
     const struct mr_column_rule rule = few_rule(MR_COLUMN_EXCLUDE);
     fixture->options.routes = three_streams;
     fixture->options.route_count = MR_ARRAY_LEN(three_streams);

@@ -6,6 +6,7 @@
 #include "encode/encode.h"
 #include "encode/plan.h"
 #include "testing/avro_oracle.h"
+#include "testing/datum.h"
 #include "testing/strict_avro.h"
 #include "testing/test.h"
 
@@ -60,22 +61,13 @@ static int avro_test_teardown(void **state)
     return 0;
 }
 
-static struct mr_datum avro_test_datum(const char *text)
-{
-    if (text == NULL) {
-        return (struct mr_datum){.kind = MR_DATUM_NULL};
-    }
-    return (struct mr_datum){
-        .kind = MR_DATUM_TEXT, .data = (const uint8_t *)text, .len = (uint32_t)strlen(text)};
-}
-
 /* Encodes a row into the first `size` bytes. */
 static mr_status avro_test_encode(struct fixture *fixture, enum mr_format format, enum mr_op op,
                                   struct mr_datum value, uint8_t *bytes, size_t size)
 {
     const struct mr_transaction transaction = {
         .commit_lsn = 0x2000, .commit_time_us = INT64_C(1700000000000001), .xid = 555};
-    struct mr_datum values[] = {avro_test_datum("-7"), value};
+    struct mr_datum values[] = {mr_test_datum("-7"), value};
     bool is_delete = op == MR_OP_DELETE;
     struct mr_change change = {
         .op = op,
@@ -228,11 +220,11 @@ static void assert_same(struct fixture *fixture, struct mr_datum value, const ch
 static void test_each_type_says_what_its_json_says(void **state)
 {
     struct fixture *fixture = *state;
-    assert_same(fixture, avro_test_datum(NULL), NULL);
+    assert_same(fixture, mr_test_datum(NULL), NULL);
     for (size_t i = 0; i < MR_ARRAY_LEN(values); i++) {
         fixture->columns[1].type_oid = values[i].oid;
         fixture->columns[1].type_modifier = values[i].modifier;
-        assert_same(fixture, avro_test_datum(values[i].text), values[i].schema);
+        assert_same(fixture, mr_test_datum(values[i].text), values[i].schema);
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(extensions); i++) {
         fixture->columns[1].type_oid = MR_FIRST_USER_OID;
@@ -241,7 +233,7 @@ static void test_each_type_says_what_its_json_says(void **state)
                                                     .modifier = -1,
                                                     .kind = extensions[i].kind,
                                                     .is_array = extensions[i].is_array};
-        assert_same(fixture, avro_test_datum(extensions[i].text), extensions[i].schema);
+        assert_same(fixture, mr_test_datum(extensions[i].text), extensions[i].schema);
     }
 }
 
@@ -275,9 +267,8 @@ static void test_a_key_that_is_no_utf8_does_not_fit(void **state)
 {
     struct fixture *fixture = *state;
     fixture->key_columns[0] = 1;
-    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT,
-                                      avro_test_datum("\xFF"), fixture->bytes,
-                                      sizeof(fixture->bytes)),
+    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, mr_test_datum("\xFF"),
+                                      fixture->bytes, sizeof(fixture->bytes)),
                      MR_ERR_POISON);
     assert_non_null(strstr(fixture->error.text, "column \"v\" of table public.t"));
 }
@@ -308,7 +299,7 @@ static void test_a_buffer_of_any_size_is_full_or_enough(void **state)
 {
     struct fixture *fixture = *state;
     fixture->columns[1].type_oid = 1009;
-    struct mr_datum value = avro_test_datum("{a,\"\\\"quoted\\\"\",NULL}");
+    struct mr_datum value = mr_test_datum("{a,\"\\\"quoted\\\"\",NULL}");
     assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_DELETE, value, fixture->bytes,
                                       sizeof(fixture->bytes)),
                      MR_OK);
@@ -338,14 +329,14 @@ static void test_names_are_what_avro_takes(void **state)
     fixture->relation.table = (char *)"9-t";
     fixture->options.topic_prefix = "a.9b";
     fixture->options.subjects = MR_SUBJECT_RECORD;
-    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, avro_test_datum("a"),
+    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, mr_test_datum("a"),
                                       fixture->bytes, sizeof(fixture->bytes)),
                      MR_OK);
     const char *schema = take_schema(fixture, "a._9b.public._9_t.Envelope");
     assert_non_null(strstr(schema, "{\"name\":\"_1_x____\","));
     fixture->columns[1].name = (char *)"_1 x-\xC3\xA9\xF0\x9F\x98\x80";
     fixture->columns[0].name = (char *)"1 x-\xC3\xA9\xF0\x9F\x98\x80";
-    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, avro_test_datum("a"),
+    assert_int_equal(avro_test_encode(fixture, MR_FORMAT_AVRO, MR_OP_INSERT, mr_test_datum("a"),
                                       fixture->bytes, sizeof(fixture->bytes)),
                      MR_ERR_CONFIG);
     assert_non_null(strstr(fixture->error.text, "would both be \"_1_x____\" in Avro"));

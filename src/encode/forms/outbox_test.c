@@ -4,6 +4,7 @@
 #include "encode/encode.h"
 #include "encode/oversize.h"
 #include "event/headers.h"
+#include "testing/datum.h"
 #include "testing/test.h"
 
 enum { ID, TYPE, KEY, PAYLOAD, PART, AT, RAW, COLUMNS };
@@ -26,12 +27,6 @@ struct fixture {
     struct mr_error error;
     uint8_t bytes[16384];
 };
-
-static struct mr_datum outbox_test_text(const char *value)
-{
-    return (struct mr_datum){
-        .kind = MR_DATUM_TEXT, .data = (const uint8_t *)value, .len = (uint32_t)strlen(value)};
-}
 
 static const struct mr_datum null = {.kind = MR_DATUM_NULL};
 
@@ -81,13 +76,13 @@ static int outbox_test_setup(void **state)
                                                   .outbox = &fixture->outbox};
     fixture->transaction = (struct mr_transaction){
         .commit_lsn = 0x2000, .commit_time_us = INT64_C(1700000000000001), .xid = 555};
-    fixture->values[ID] = outbox_test_text("11111111-2222-3333-4444-555555555555");
-    fixture->values[TYPE] = outbox_test_text("order");
-    fixture->values[KEY] = outbox_test_text("k1");
-    fixture->values[PAYLOAD] = outbox_test_text("{\"a\": \"\xC3\xA9\"}");
-    fixture->values[PART] = outbox_test_text("2");
-    fixture->values[AT] = outbox_test_text("2023-11-14 22:13:20.5+00");
-    fixture->values[RAW] = outbox_test_text("\\xff00");
+    fixture->values[ID] = mr_test_datum("11111111-2222-3333-4444-555555555555");
+    fixture->values[TYPE] = mr_test_datum("order");
+    fixture->values[KEY] = mr_test_datum("k1");
+    fixture->values[PAYLOAD] = mr_test_datum("{\"a\": \"\xC3\xA9\"}");
+    fixture->values[PART] = mr_test_datum("2");
+    fixture->values[AT] = mr_test_datum("2023-11-14 22:13:20.5+00");
+    fixture->values[RAW] = mr_test_datum("\\xff00");
     *state = fixture;
     return 0;
 }
@@ -182,7 +177,7 @@ static void test_outbox_nulls(void **state)
     fixture->values[KEY] = null;
     outbox_test_insert(fixture);
     assert_record(fixture, "event.order", NULL, "{\"a\": \"\xC3\xA9\"}");
-    fixture->values[KEY] = outbox_test_text("");
+    fixture->values[KEY] = mr_test_datum("");
     fixture->values[PAYLOAD] = null;
     outbox_test_insert(fixture);
     assert_record(fixture, "event.order", "", NULL);
@@ -201,8 +196,8 @@ static void test_outbox_json(void **state)
     outbox_test_insert(fixture);
     assert_record(fixture, "event.order", "null", "\"{\\\"a\\\": \\\"\xC3\xA9\\\"}\"");
     fixture->outbox.tombstones = true;
-    fixture->values[PAYLOAD] = outbox_test_text(" \n");
-    fixture->values[KEY] = outbox_test_text("k");
+    fixture->values[PAYLOAD] = mr_test_datum(" \n");
+    fixture->values[KEY] = mr_test_datum("k");
     outbox_test_insert(fixture);
     assert_record(fixture, "event.order", "\"k\"", NULL);
 }
@@ -234,7 +229,7 @@ static void test_outbox_expands(void **state)
     for (size_t i = 0; i < 2 * MR_ARRAY_LEN(cases); i++) {
         bool keeps = i % 2 == 1;
         fixture->outbox.keeps_nulls = fixture->outbox.keeps_empty = keeps;
-        fixture->values[PAYLOAD] = outbox_test_text(cases[i / 2].payload);
+        fixture->values[PAYLOAD] = mr_test_datum(cases[i / 2].payload);
         outbox_test_insert(fixture);
         assert_record(fixture, "event.order", "k1",
                       keeps ? cases[i / 2].kept : cases[i / 2].dropped);
@@ -266,7 +261,7 @@ static void test_outbox_bytes(void **state)
     assert_int_equal(fixture->records[0].value_content, MR_CONTENT_BINARY);
     assert_int_equal(fixture->records[0].value_len, 2);
     assert_memory_equal(fixture->records[0].value, "\xff\0", 2);
-    fixture->values[RAW] = outbox_test_text("\\xf"); /* no server sends that */
+    fixture->values[RAW] = mr_test_datum("\\xf"); /* no server sends that */
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
 }
 
@@ -275,7 +270,7 @@ static void test_outbox_json_text(void **state)
 {
     struct fixture *fixture = *state;
     fixture->options.types = MR_TYPES_PLAIN;
-    fixture->values[PAYLOAD] = outbox_test_text("\"a\\\"b\"");
+    fixture->values[PAYLOAD] = mr_test_datum("\"a\\\"b\"");
     outbox_test_insert(fixture);
     outbox_test_assert_bytes(fixture->records[0].value, fixture->records[0].value_len,
                              "\"a\\\"b\"");
@@ -327,7 +322,7 @@ static void test_outbox_place(void **state)
     assert_int_equal(place.time_ms, 0);
     static const char *const none[] = {"-1", "2147483648", "x", "", "99999999999"};
     for (size_t i = 0; i < MR_ARRAY_LEN(none); i++) {
-        fixture->values[PART] = outbox_test_text(none[i]);
+        fixture->values[PART] = mr_test_datum(none[i]);
         assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
     }
 }
@@ -341,7 +336,7 @@ static void test_outbox_topic_bytes(void **state)
     int made = 0;
     for (int byte = 1; byte < 256; byte++) {
         char value[] = {'x', (char)byte, '\0'};
-        fixture->values[TYPE] = outbox_test_text(value);
+        fixture->values[TYPE] = mr_test_datum(value);
         bool good = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
                     (byte >= '0' && byte <= '9') || byte == '-' || byte == '.';
         mr_status status = encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE);
@@ -349,7 +344,7 @@ static void test_outbox_topic_bytes(void **state)
         made += good;
     }
     assert_int_equal(fixture->topics.by_value, made);
-    fixture->values[TYPE] = outbox_test_text("x_");
+    fixture->values[TYPE] = mr_test_datum("x_");
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
     assert_null(strstr(fixture->error.text, "x_")); /* no value of a row is told */
 }
@@ -366,10 +361,10 @@ static void test_outbox_names_no_topic_of_ours(void **state)
         mr_rewrite_init(&fixture->outbox.route.rewrite, "(.*)", "$1", reason, sizeof(reason)));
     static const char *const kept[] = {"positions", "__consumer_offsets", "__millrace_state"};
     for (size_t i = 0; i < MR_ARRAY_LEN(kept); i++) {
-        fixture->values[TYPE] = outbox_test_text(kept[i]);
+        fixture->values[TYPE] = mr_test_datum(kept[i]);
         assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
     }
-    fixture->values[TYPE] = outbox_test_text("_one");
+    fixture->values[TYPE] = mr_test_datum("_one");
     outbox_test_insert(fixture);
 }
 
@@ -381,17 +376,17 @@ static void test_outbox_topic_faults(void **state)
     memset(long_name, 'a', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
     fixture->outbox.route.topics_max = 2;
-    const struct mr_datum wrong[] = {outbox_test_text("taken"), outbox_test_text(long_name), null};
+    const struct mr_datum wrong[] = {mr_test_datum("taken"), mr_test_datum(long_name), null};
     for (size_t i = 0; i < MR_ARRAY_LEN(wrong); i++) {
         fixture->values[TYPE] = wrong[i];
         assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
         assert_non_null(strstr(fixture->error.text, "outbox.fallback_topic"));
     }
-    fixture->values[TYPE] = outbox_test_text("one");
+    fixture->values[TYPE] = mr_test_datum("one");
     outbox_test_insert(fixture);
-    fixture->values[TYPE] = outbox_test_text("two");
+    fixture->values[TYPE] = mr_test_datum("two");
     outbox_test_insert(fixture);
-    fixture->values[TYPE] = outbox_test_text("three");
+    fixture->values[TYPE] = mr_test_datum("three");
     assert_int_equal(encode_op(fixture, MR_OP_INSERT, MR_TUPLE_NONE), MR_ERR_POISON);
     fixture->outbox.route.fallback_topic = "others";
     outbox_test_insert(fixture);
@@ -399,7 +394,7 @@ static void test_outbox_topic_faults(void **state)
     fixture->values[TYPE] = null;
     outbox_test_insert(fixture);
     assert_string_equal(fixture->records[0].topic->name, "others");
-    fixture->values[TYPE] = outbox_test_text("one");
+    fixture->values[TYPE] = mr_test_datum("one");
     outbox_test_insert(fixture);
     assert_string_equal(fixture->records[0].topic->name, "event.one");
 }
@@ -416,7 +411,7 @@ static void test_outbox_many_values(void **state)
         char value[32], topic[32];
         snprintf(value, sizeof(value), "%d-%d", i, i % 7);
         snprintf(topic, sizeof(topic), "event.%d", i % 7);
-        fixture->values[TYPE] = outbox_test_text(value);
+        fixture->values[TYPE] = mr_test_datum(value);
         outbox_test_insert(fixture);
         assert_string_equal(fixture->records[0].topic->name, topic);
     }
@@ -431,7 +426,7 @@ static void test_outbox_operations(void **state)
         assert_int_equal(encode_op(fixture, op, MR_TUPLE_FULL), MR_OK);
         assert_int_equal(fixture->count, 0);
     }
-    fixture->old[ID] = outbox_test_text("other");
+    fixture->old[ID] = mr_test_datum("other");
     assert_int_equal(encode_op(fixture, MR_OP_UPDATE, MR_TUPLE_KEY), MR_OK);
     assert_int_equal(fixture->count, 1); /* it has become another event */
     fixture->outbox.update = MR_OUTBOX_FATAL;
@@ -477,9 +472,9 @@ static void test_outbox_oversize(void **state)
     static char large[5000];
     memset(large, 'x', sizeof(large) - 1);
     fixture->options.oversize = MR_OVERSIZE_PLACEHOLDER;
-    fixture->values[PAYLOAD] = outbox_test_text(large);
-    fixture->values[TYPE] = outbox_test_text(
-        "a-type-of-more-than-sixty-four-bytes-which-may-not-be-cut-out-of-the-row");
+    fixture->values[PAYLOAD] = mr_test_datum(large);
+    fixture->values[TYPE] =
+        mr_test_datum("a-type-of-more-than-sixty-four-bytes-which-may-not-be-cut-out-of-the-row");
     outbox_test_insert(fixture);
     struct mr_change change = {.op = MR_OP_INSERT,
                                .position = {.commit_lsn = 0x2000, .ordinal = 3},
@@ -614,7 +609,7 @@ static void test_outbox_fits_or_is_full(void **state)
     struct fixture *fixture = *state;
     fixture->outbox.expands = fixture->outbox.value_is_json = true;
     fixture->values[PAYLOAD] =
-        outbox_test_text("{\"a\": [1.5, null], \"b\": null, \"c\": \"\\u00e9\"}");
+        mr_test_datum("{\"a\": [1.5, null], \"b\": null, \"c\": \"\\u00e9\"}");
     outbox_test_insert(fixture);
     size_t whole = mr_record_bytes(&fixture->records[0]);
     struct mr_change change = {.op = MR_OP_INSERT,

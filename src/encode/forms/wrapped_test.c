@@ -3,6 +3,7 @@
 
 #include "encode/encode.h"
 #include "encode/forms/form.h"
+#include "testing/datum.h"
 #include "testing/test.h"
 
 enum { COLUMNS = 2, BYTES = 1 << 16 };
@@ -49,15 +50,6 @@ static int wrapped_test_teardown(void **state)
     mr_topics_done(&fixture->topics);
     free(fixture);
     return 0;
-}
-
-static struct mr_datum wrapped_test_datum(const char *text)
-{
-    if (text == NULL) {
-        return (struct mr_datum){.kind = MR_DATUM_NULL};
-    }
-    return (struct mr_datum){
-        .kind = MR_DATUM_TEXT, .data = (const uint8_t *)text, .len = (uint32_t)strlen(text)};
 }
 
 static struct mr_encoder *encoder_of(struct fixture *fixture)
@@ -151,8 +143,8 @@ static char *wrapped_test_value_of(const struct fixture *fixture, uint32_t n)
 static void test_change_has_the_schemas_that_are_wanted(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->after[0] = wrapped_test_datum("7");
-    fixture->after[1] = wrapped_test_datum("a \"b\"");
+    fixture->after[0] = mr_test_datum("7");
+    fixture->after[1] = mr_test_datum("a \"b\"");
     assert_int_equal(wrapped_test_encode(fixture, MR_JSON_BARE, MR_OP_INSERT), MR_OK);
     char *bare = wrapped_test_value_of(fixture, 0);
     char *wrapped = NULL;
@@ -173,8 +165,8 @@ static void test_change_has_the_schemas_that_are_wanted(void **state)
 static void test_tombstone_has_none(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->before[0] = wrapped_test_datum("7");
-    fixture->before[1] = wrapped_test_datum(NULL);
+    fixture->before[0] = mr_test_datum("7");
+    fixture->before[1] = mr_test_datum(NULL);
     assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_DELETE), MR_OK);
     assert_int_equal(fixture->count, 2);
     assert_null(fixture->records[1].value);
@@ -239,11 +231,11 @@ static const struct {
 static void test_types(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->after[0] = wrapped_test_datum("7");
+    fixture->after[0] = mr_test_datum("7");
     for (size_t i = 0; i < MR_ARRAY_LEN(types); i++) {
         fixture->columns[1].type_oid = types[i].oid;
         fixture->columns[1].type_modifier = types[i].modifier;
-        fixture->after[1] = wrapped_test_datum(types[i].text);
+        fixture->after[1] = mr_test_datum(types[i].text);
         assert_int_equal(wrapped_test_encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
         char *value = wrapped_test_value_of(fixture, 0), *schema = NULL, *after = NULL;
         assert_true(asprintf(&schema, "},%s,\"field\":\"v\"}]", types[i].schema) > 0);
@@ -262,9 +254,9 @@ static void test_types(void **state)
 static void test_types_of_connect(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->after[0] = wrapped_test_datum("7");
+    fixture->after[0] = mr_test_datum("7");
     fixture->columns[1].type_oid = 1114;
-    fixture->after[1] = wrapped_test_datum("1970-01-01 00:00:00.001");
+    fixture->after[1] = mr_test_datum("1970-01-01 00:00:00.001");
     fixture->options.modes.time = MR_TIME_CONNECT;
     assert_int_equal(wrapped_test_encode(fixture, MR_JSON_VALUE_SCHEMA, MR_OP_INSERT), MR_OK);
     char *value = wrapped_test_value_of(fixture, 0);
@@ -282,7 +274,7 @@ static void test_unknown_value_fits_its_type(void **state)
         const char *value;
     } cases[] = {{25, "\"__u\""},       {1700, "null"},      {1231, "null"}, {17, "\"X191\""},
                  {1007, "[95,95,117]"}, {1009, "[\"__u\"]"}, {604, "null"}};
-    fixture->after[0] = wrapped_test_datum("7");
+    fixture->after[0] = mr_test_datum("7");
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         fixture->columns[1].type_oid = cases[i].oid;
         fixture->after[1] = (struct mr_datum){.kind = MR_DATUM_UNCHANGED};
@@ -307,10 +299,10 @@ static void test_key_has_to_fit_its_type(void **state)
         const char *text;
     } cases[] = {{1700, "NaN"}, {25, "\xff"}};
     fixture->options.invalid_utf8 = MR_INVALID_BASE64;
-    fixture->after[1] = wrapped_test_datum("v");
+    fixture->after[1] = mr_test_datum("v");
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         fixture->columns[0].type_oid = cases[i].oid;
-        fixture->after[0] = wrapped_test_datum(cases[i].text);
+        fixture->after[0] = mr_test_datum(cases[i].text);
         assert_int_equal(wrapped_test_encode(fixture, MR_JSON_BARE, MR_OP_INSERT), MR_OK);
         for (enum mr_json_schemas schemas = MR_JSON_KEY_SCHEMA; schemas <= MR_JSON_SCHEMAS;
              schemas++) {
@@ -326,8 +318,8 @@ static void test_chosen_key_may_be_null(void **state)
 {
     struct fixture *fixture = *state;
     fixture->relation.key_is_chosen = true;
-    fixture->after[0] = wrapped_test_datum(NULL);
-    fixture->after[1] = wrapped_test_datum("v");
+    fixture->after[0] = mr_test_datum(NULL);
+    fixture->after[1] = mr_test_datum("v");
     assert_int_equal(wrapped_test_encode(fixture, MR_JSON_KEY_SCHEMA, MR_OP_INSERT), MR_OK);
     char *key = key_of(fixture, 0);
     assert_non_null(strstr(key, "{\"type\":\"int32\",\"optional\":true,\"field\":\"id\"}"));
@@ -344,8 +336,8 @@ static void test_shaped_columns_say_so(void **state)
     } cases[] = {{MR_COLUMN_MASK, "{\"masked\":\"true\"}"},
                  {MR_COLUMN_HASH, "{\"masked\":\"true\"}"},
                  {MR_COLUMN_TRUNCATE, "{\"truncateLength\":\"2\"}"}};
-    fixture->after[0] = wrapped_test_datum("7");
-    fixture->after[1] = wrapped_test_datum("secret");
+    fixture->after[0] = mr_test_datum("7");
+    fixture->after[1] = mr_test_datum("secret");
     fixture->options.hash_salt = "salt";
     for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
         const struct mr_column_rule rule = {
@@ -377,9 +369,9 @@ static void test_row_without_an_envelope(void **state)
 #define BARE_COLUMNS                                                                               \
     "{\"schema\":{\"type\":\"struct\",\"fields\":[{\"type\":\"int32\",\"optional\":false,"         \
     "\"field\":\"id\"},{\"type\":\"string\",\"optional\":true,\"field\":\"v\"}"
-    fixture->before[0] = fixture->after[0] = wrapped_test_datum("7");
-    fixture->before[1] = wrapped_test_datum(NULL);
-    fixture->after[1] = wrapped_test_datum("a");
+    fixture->before[0] = fixture->after[0] = mr_test_datum("7");
+    fixture->before[1] = mr_test_datum(NULL);
+    fixture->after[1] = mr_test_datum("a");
     assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
     char *value = wrapped_test_value_of(fixture, 0), *key = key_of(fixture, 0);
     assert_string_equal(key, KEY_SCHEMA "{\"id\":7}}");
@@ -488,8 +480,8 @@ static void test_records_of_no_table(void **state)
 static void test_change_that_does_not_fit(void **state)
 {
     struct fixture *fixture = *state;
-    fixture->after[0] = wrapped_test_datum("7");
-    fixture->after[1] = wrapped_test_datum("a");
+    fixture->after[0] = mr_test_datum("7");
+    fixture->after[1] = mr_test_datum("a");
     assert_int_equal(wrapped_test_encode(fixture, MR_JSON_SCHEMAS, MR_OP_INSERT), MR_OK);
     size_t whole = (size_t)fixture->records[0].key_len + fixture->records[0].value_len;
     const struct mr_transaction transaction = {.commit_lsn = 0x2000};
