@@ -162,9 +162,9 @@ static void test_difference_is_of_shares(void **state)
         flame, (struct mr_flame_drawing){.colour = MR_FLAME_BY_CHANGE, .side = MR_FLAME_AFTER});
     flame_test_assert_has(
         svg, "change +20.00 points)</title><rect x=\"128.00\" y=\"58\" width=\"472.00\" "
-             "height=\"15\" fill=\"rgb(255,60,60)\"");
+             "height=\"15\" fill=\"rgb(255,130,130)\"");
     flame_test_assert_has(svg, "change -20.00 points");
-    flame_test_assert_has(svg, "fill=\"rgb(60,60,255)\"");
+    flame_test_assert_has(svg, "fill=\"rgb(130,130,255)\"");
     flame_test_assert_has(svg, "change +0.00 points");
     flame_test_assert_has(svg, "rgb(240,240,240)");
     free(svg);

@@ -122,12 +122,13 @@ static void write_change(struct canvas *canvas, uint32_t node)
     }
 }
 
-/* Five points of all are the full colour; less than a thousandth is none. */
+/* Five points of all are the full colour, on which names are still legible; less than a thousandth
+ * is none. */
 static void colour_by_change(double change, char ret_colour[COLOUR_MAX])
 {
     double strength = (change < 0 ? -change : change) / 0.05;
     strength = strength > 1 ? 1 : strength;
-    unsigned pale = strength < 0.02 ? 240 : (unsigned)(225 - 165 * strength);
+    unsigned pale = strength < 0.02 ? 240 : (unsigned)(225 - 95 * strength);
     if (strength < 0.02) {
         snprintf(ret_colour, COLOUR_MAX, "rgb(240,240,240)");
     } else if (change > 0) {
