@@ -33,7 +33,6 @@
 #   MILLRACE_TEST_TIMEOUT  seconds that one test may take (default 300)
 #   MILLRACE_TEST_SANITIZED  set: the binary is built with sanitizers, memory is not judged
 #   MILLRACE_TEST_NETWORK  1: fail, not skip, where no network namespace can be made
-#   MILLRACE_TEST_PICTURES set: make docs/images/live-page.png anew (-k picture)
 #   MILLRACE_TEST_EXTENSIONS  extensions that are installed, of "postgis" and "vector"; types of the others are stood in
 #                          for by types of the same name and text (scripts/setup.sh --postgis)
 #   MILLRACE_TEST_PGBOUNCER  1: PgBouncer between millrace and PostgreSQL, too (scripts/setup.sh --pgbouncer)

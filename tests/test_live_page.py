@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from browser import open_browser
-from kit import connect, eventually, figures
+from kit import eventually, figures
 
 RESULTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "results")
 BURST_ROWS = 200000
@@ -93,45 +93,6 @@ def test_figures_are_those_of_metrics(database, page, browser):
         turned(browser, time.time() * 1000)
         browser.screenshot(os.path.join(RESULTS, f"live-page-{name}.png"))
     assert page.stop() == 0
-
-
-@pytest.mark.skipif(not os.environ.get("MILLRACE_TEST_PICTURES"), reason="makes the picture of README.md anew")
-def test_picture_of_a_burst(database, millrace, browser):
-    """docs/images/live-page.png: half a minute of steady rows, then a burst, with traffic on every chart."""
-    names = ("customers", "items", "orders")
-    for name in names:
-        database.run(f"CREATE TABLE {name} (id bigserial PRIMARY KEY, v text)")
-    process = millrace(tuple(f"public.{name}" for name in names)).start().streaming()
-    done = threading.Event()
-
-    def insert(connection, name, rows):
-        connection.execute(f"INSERT INTO {name} (v) SELECT repeat('x', 100) FROM generate_series(1, {rows})")
-
-    def steady():
-        with connect(database.name) as connection:
-            while not done.wait(0.05):
-                for name in names:
-                    insert(connection, name, 30)
-
-    def burst():
-        with connect(database.name) as connection:
-            for _ in range(30):
-                insert(connection, "orders", 5000)
-    writers = [threading.Thread(target=steady), threading.Thread(target=burst)]
-    browser.look(1280, height=740)
-    browser.driver.get(f"http://{process.address()}/")
-    writers[0].start()
-    eventually(lambda: browser.run("return rows.filter((row) => row.flush_p99 !== null).length") >= 35, 120, "steady seconds")
-    writers[1].start()
-    eventually(lambda: browser.run("""const last = rows.slice(-4); return last.every((row) => row.flush_p99 !== null)
-        && Math.max(...last.map((row) => row.changes_rate)) > 5 * rows[20].changes_rate && last[3].messages_in_flight > 0"""),
-               60, "the burst")
-    picture = os.path.join(os.path.dirname(RESULTS), "docs", "images", "live-page.png")
-    assert browser.driver.save_screenshot(picture) and os.path.getsize(picture) > 10000
-    done.set()
-    for writer in writers:
-        writer.join()
-    process.kill()  # a picture is no verdict: on a busy machine the broker may need longer than a stop waits
 
 
 def test_fits_a_narrow_window(page, browser):

@@ -56,12 +56,12 @@ stand_up() {
 pg() { psql -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
 
 # daemon_start FOLDER TABLES [KEY=VALUE]...: millrace on the stand, its configuration and log in FOLDER.
-# LOAD_COMMAND, an array, stands before the program (valgrind …). Sets LOAD_PID, LOAD_URL, LOAD_METRICS, LOAD_ARGUMENTS.
+# LOAD_COMMAND, an array, stands before the program (valgrind …). LOAD_NAME, where it is set, is the slot's and the database's name. Sets LOAD_PID, LOAD_URL, LOAD_METRICS, LOAD_ARGUMENTS.
 daemon_start() {
     local folder=$1 tables=$2 line i list=""
     shift 2
     stand_up
-    LOAD_NAME=load_$(date +%H%M%S)_$$
+    LOAD_NAME=${LOAD_NAME:-load_$(date +%H%M%S)_$$}
     LOAD_FOLDER=$folder
     pg -c "CREATE DATABASE $LOAD_NAME"
     LOAD_URL=${MILLRACE_PG_URL%/*}/$LOAD_NAME
