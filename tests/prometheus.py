@@ -66,20 +66,13 @@ class Daemon:
         self.process.wait()
 
 
-class Sample:
-    """Serves a file of tests/samples as an exporter would. "A+Bt" in it is A, and B more each second."""
+class Exporter:
+    """Serves what `text()` says as /metrics."""
 
-    def __init__(self, name):
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "samples", name + ".txt"),
-                  encoding="utf-8") as file:
-            text = file.read()
-        start = time.monotonic()
-
+    def __init__(self, text):
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
-                def now(match):
-                    return f" {float(match[1]) + float(match[2]) * (time.monotonic() - start)}"
-                body = re.sub(r" ([0-9.]+)\+([0-9.]+)t$", now, text, flags=re.MULTILINE).encode()
+                body = text().encode()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
                 self.send_header("Content-Length", str(len(body)))
@@ -96,6 +89,20 @@ class Sample:
     def stop(self):
         self.server.shutdown()
         self.server.server_close()
+
+
+class Sample(Exporter):
+    """A file of tests/samples. "A+Bt" in it is A, and B more each second."""
+
+    def __init__(self, name):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "samples", name + ".txt"),
+                  encoding="utf-8") as file:
+            text = file.read()
+        start = time.monotonic()
+
+        def now(match):
+            return f" {float(match[1]) + float(match[2]) * (time.monotonic() - start)}"
+        super().__init__(lambda: re.sub(r" ([0-9.]+)\+([0-9.]+)t$", now, text, flags=re.MULTILINE))
 
 
 def postgres_exporter(folder, url):
