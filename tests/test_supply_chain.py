@@ -188,7 +188,7 @@ def test_images_are_named_after_the_repository(copy, tmp_path):
     (copy / "out").mkdir()
     (copy / "out" / "file").touch()
     published = release(copy, "publish", "v7.8.9", "out", **variables)
-    assert published.returncode == 0 and "### Changed" in published.stderr
+    assert published.returncode == 0 and "\n### Added\n" in published.stderr
     assert "gh release create v7.8.9 --repo Somebody/millrace --verify-tag --title millrace 7.8.9 --notes-file - out/file\n" in (tmp_path / "calls").read_text()
 
 
