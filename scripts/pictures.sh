@@ -111,7 +111,8 @@ change() {
     export MILLRACE_TOOLS_DIR=$TOOLS_DIR
     build "$DIRECT_AVRO^" "$WORK/before"
     build "$DIRECT_AVRO" "$WORK/after"
-    python "$PICTURES/registry_alone.py" >"$WORK/registry" &
+    # Not by the function: a shell in the background would take the signal for it, and ignore it.
+    PYTHONPATH=$REPO_ROOT/tests:$PYTHONPATH "$MILLRACE_PYTHON" "$PICTURES/registry_alone.py" >"$WORK/registry" &
     LOAD=$!
     wait_for 20 test -s "$WORK/registry" || die "no schema registry"
     for side in before after; do
