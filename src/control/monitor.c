@@ -574,7 +574,7 @@ char *mr_monitor_metrics(struct mr_monitor *monitor, size_t *ret_len)
     int64_t begin_ns = mr_monotonic_ns();
     monitor_look(monitor);
     mr_process_read(&monitor->now->process);
-    mr_process_threads(&monitor->now->threads);
+    mr_process_threads(&monitor->now->own.threads);
     uint8_t *text = NULL;
     struct mr_buffer out = {.full = true};
     for (; out.full; monitor->text_size *= out.full ? 2 : 1) {

@@ -116,9 +116,9 @@ struct mr_monitor_snapshot {
     struct mr_slot_view slot; /* retained, safe, wal_status, forecast */
     struct mr_heartbeat_counts heartbeat;
     struct mr_process process;
-    struct mr_process_threads threads; /* in /metrics */
     struct mr_monitor_own {
-        double write_seconds; /* that the last /metrics took */
+        struct mr_process_threads threads; /* in /metrics */
+        double write_seconds;              /* that the last /metrics took */
         uint64_t log_dropped;
     } own;
 

@@ -236,7 +236,7 @@ static void expose_broker_times(struct text *text)
 
 static void expose_threads(struct text *text)
 {
-    const struct mr_process_threads *threads = &text->now->threads;
+    const struct mr_process_threads *threads = &text->now->own.threads;
     for (uint32_t i = 0; i < threads->count; i++) {
         const struct mr_thread_time *one = &threads->items[i];
         mr_expose_ns(&text->out, ONE(one->name),

@@ -73,13 +73,13 @@ static void forget_note(struct mr_chunk_requests *requests)
 static void forget_known(struct mr_chunk_requests *requests)
 {
     for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
-        free(requests->known_texts[i]);
-        requests->known_texts[i] = NULL;
+        free(requests->known.texts[i]);
+        requests->known.texts[i] = NULL;
     }
-    free(requests->known);
-    requests->known = NULL;
-    requests->known_count = 0;
-    requests->known_kinds = 0;
+    free(requests->known.ids);
+    requests->known.ids = NULL;
+    requests->known.count = 0;
+    requests->known.kinds = 0;
 }
 
 void mr_chunk_requests_done(struct mr_chunk_requests *requests)
@@ -247,8 +247,9 @@ void mr_copies_follow(struct mr_copies *copies, uint32_t kinds)
 
 static bool was_known(const struct mr_chunk_requests *requests, uint64_t id)
 {
-    return requests->known_count > 0 && bsearch(&id, requests->known, requests->known_count,
-                                                sizeof(*requests->known), mr_u64_compare) != NULL;
+    return requests->known.count > 0 &&
+           bsearch(&id, requests->known.ids, requests->known.count, sizeof(*requests->known.ids),
+                   mr_u64_compare) != NULL;
 }
 
 /* With the lock. The partitions of a root that is new itself come with it, or as somebody asks. */
@@ -258,7 +259,7 @@ static bool chunk_requests_lacks(const struct mr_chunk_requests *requests,
     bool is_leaf = table->root != 0;
     uint32_t kind = is_leaf ? MR_FOLLOW_LEAVES : MR_FOLLOW_TABLES;
     bool may = !is_leaf || (table->root != table->id && was_known(requests, table->root));
-    return may && (requests->known_kinds & kind) != 0 && !was_known(requests, table->id);
+    return may && (requests->known.kinds & kind) != 0 && !was_known(requests, table->id);
 }
 
 bool mr_copies_lacks(struct mr_copies *copies, const struct mr_streamed_table *table)
@@ -291,11 +292,11 @@ static void set_known(struct mr_chunk_requests *requests, uint32_t kinds, uint64
                       uint32_t count)
 {
     forget_known(requests);
-    requests->known_kinds = kinds;
-    requests->known = known;
-    requests->known_count = count;
+    requests->known.kinds = kinds;
+    requests->known.ids = known;
+    requests->known.count = count;
     for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
-        requests->known_texts[i] =
+        requests->known.texts[i] =
             (kinds & 1U << i) == 0
                 ? NULL
                 : mr_asked_known_format(known, count, i, requests->stored_max * 3 / 2);
@@ -307,7 +308,7 @@ static bool leaves_out(const struct mr_chunk_requests *requests)
 {
     bool leaves_out = false;
     for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
-        leaves_out |= (requests->known_kinds & 1U << i) != 0 && requests->known_texts[i] == NULL;
+        leaves_out |= (requests->known.kinds & 1U << i) != 0 && requests->known.texts[i] == NULL;
     }
     return leaves_out;
 }
@@ -324,9 +325,9 @@ void mr_copies_streamed(struct mr_copies *copies, const struct mr_streamed_table
         known[known_count] = tables[i].id;
         known_count += chunk_requests_is_known(requests, &tables[i]);
     }
-    bool changes = does && (requests->known_kinds != requests->follows ||
-                            known_count != requests->known_count ||
-                            memcmp(known, requests->known, known_count * sizeof(*known)) != 0);
+    bool changes = does && (requests->known.kinds != requests->follows ||
+                            known_count != requests->known.count ||
+                            memcmp(known, requests->known.ids, known_count * sizeof(*known)) != 0);
     bool left_out = leaves_out(requests);
     if (changes) {
         set_known(requests, requests->follows, known, known_count);
@@ -778,7 +779,7 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
     MR_HOLD(&requests->lock);
     bool paused = atomic_load(&requests->paused);
     requests->wish = requests->wish == MR_WISH_STORED ? MR_WISH_STORED : MR_WISH_TOLD;
-    if (requests->last_id > 0 || paused || requests->known_kinds != 0) {
+    if (requests->last_id > 0 || paused || requests->known.kinds != 0) {
         state = MR_NEW(struct mr_asked_stored);
         *state = (struct mr_asked_stored){
             .step = revision_of(requests, step),
@@ -787,7 +788,7 @@ struct mr_asked_stored *mr_chunk_requests_state(struct mr_chunk_requests *reques
             .tables = MR_NEW_ARRAY(struct mr_asked_table, atomic_load(&requests->open) + 1),
         };
         for (uint32_t i = 0; i < MR_KNOWN_KINDS; i++) {
-            const char *text = requests->known_texts[i];
+            const char *text = requests->known.texts[i];
             state->known[i] = text == NULL ? NULL : MR_STRDUP(text);
         }
         for (struct mr_chunk_request *one = requests->first; one != NULL; one = one->next) {

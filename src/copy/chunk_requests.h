@@ -67,10 +67,12 @@ struct mr_chunk_requests {
     struct mr_chunk_note *notes, **last_note; /* by their steps */
     uint32_t follows;                         /* kinds that are to be asked for once they come */
     _Atomic bool adopted;                     /* what is stored is known */
-    uint32_t known_kinds;                     /* of those that need no copy, */
-    uint64_t *known;                          /* by their ids, ascending */
-    uint32_t known_count;
-    char *known_texts[MR_KNOWN_KINDS]; /* as they are stored */
+    struct {
+        uint32_t kinds; /* of those that need no copy, */
+        uint64_t *ids;  /* by their ids, ascending */
+        uint32_t count;
+        char *texts[MR_KNOWN_KINDS]; /* as they are stored */
+    } known;
     uint64_t moved[MR_MOVED_COUNT];
     struct mr_chunks_done done; /* of all requests */
     struct cJSON *gap;  /* the section of that name; NULL: the stream has left nothing out */

@@ -328,7 +328,7 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     chunk_requests_test_begin(&requests);
     mr_copies_follow(of(&requests), MR_FOLLOW_TABLES);
     streamed(&requests, tables, 10, 1); /* what is stored is not known yet */
-    assert_int_equal(requests.known_kinds, 0);
+    assert_int_equal(requests.known.kinds, 0);
     mr_chunk_requests_adopt(&requests, NULL);
     streamed(&requests, tables, 10, 1);
     expect_asked(&requests, "");
@@ -362,7 +362,7 @@ static void test_streamed_asks_for_what_is_new(void **test_state)
     mr_chunk_requests_adopt(&later, stored);
     streamed(&later, tables, 10, 4);
     expect_asked(&later, "bc");
-    assert_int_equal(later.known_kinds, 0);
+    assert_int_equal(later.known.kinds, 0);
     mr_chunk_requests_done(&later);
     mr_asked_stored_free(stored);
     mr_chunk_requests_done(&requests);
@@ -542,14 +542,14 @@ static void test_streamed_waits_for_room(void **test_state)
             .id = mr_streamed_id(i + 1, 0), .schema = "s", .table = names[i]};
     }
     mr_copies_streamed(of(&requests), list, COUNT);
-    uint32_t first = requests.known_count;
+    uint32_t first = requests.known.count;
     assert_in_range(first, 1, MR_COPY_REQUESTS_MAX);
     assert_int_equal(requests.open, first);
     for (struct mr_chunk_request *one = requests.first; one != NULL; one = one->next) {
         mr_chunk_request_set(&requests, one, MR_REQUEST_DONE);
     }
     mr_copies_streamed(of(&requests), list, COUNT);
-    assert_int_equal(requests.known_count, COUNT);
+    assert_int_equal(requests.known.count, COUNT);
     assert_int_equal(requests.open, COUNT - first);
     mr_chunk_requests_done(&requests);
 }

@@ -47,9 +47,11 @@ struct app {
     struct mr_copies *copies;
     struct mr_resolved *resolved; /* NULL: no markers are wanted */
     struct mr_ledger *ledger;     /* NULL: none is kept */
-    struct mr_hidden *hidden;     /* NULL: no rules for columns */
-    struct mr_placings *placings; /* NULL: what comes again was never seen */
-    struct mr_keeper kept_columns, kept_placings;
+    struct {
+        struct mr_hidden *hidden;     /* NULL: no rules for columns */
+        struct mr_placings *placings; /* NULL: what comes again was never seen */
+        struct mr_keeper columns, places;
+    } kept;                                              /* with the position */
     struct mr_companion *companions[6];                  /* of all six */
     struct mr_section_kind sections[MR_DAEMON_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
@@ -57,11 +59,13 @@ struct app {
     struct mr_pg_slot *slot;
     struct mr_pg_heartbeat *heartbeat;
     struct mr_monitor *monitor;
-    struct mr_http *http; /* NULL: not wanted */
-    struct mr_pages pages;
+    struct {
+        struct mr_http *http; /* NULL: not wanted */
+        struct mr_pages pages;
+        struct mr_snapshot_routes snapshot;
+    } web;
     struct mr_reload *reload;
     struct mr_added *added;
-    struct mr_snapshot_routes snapshot;
     struct mr_secrets_watch *secrets;
 };
 
@@ -202,13 +206,13 @@ static void companions_wire(struct app *app)
             .interval_ms = LEDGER_MS});
         app->companions[count++] = mr_ledger_companion(app->ledger);
     }
-    if (app->hidden != NULL) {
-        mr_kept_columns_init(&app->kept_columns, app->hidden);
-        app->companions[count++] = &app->kept_columns.base;
+    if (app->kept.hidden != NULL) {
+        mr_kept_columns_init(&app->kept.columns, app->kept.hidden);
+        app->companions[count++] = &app->kept.columns.base;
     }
-    if (app->placings != NULL) {
-        mr_kept_placings_init(&app->kept_placings, app->placings);
-        app->companions[count++] = &app->kept_placings.base;
+    if (app->kept.placings != NULL) {
+        mr_kept_placings_init(&app->kept.places, app->kept.placings);
+        app->companions[count++] = &app->kept.places.base;
     }
     pipeline->companions = app->companions;
     pipeline->companion_count = count;
@@ -219,13 +223,13 @@ static void app_wire(struct app *app)
     mr_daemon_know_sections(app->config, app->sections);
     if (app->config->encode.column_rule_count > 0) {
         struct mr_encode_options *encode = &app->config->encode;
-        app->hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched, encode->column_rules,
-                                    encode->column_rule_count);
-        encode->hidden = app->hidden;
+        app->kept.hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched, encode->column_rules,
+                                         encode->column_rule_count);
+        encode->hidden = app->kept.hidden;
     }
     if (app->config->sink_kind == MR_SINK_KAFKA && !app->config->kafka.exactly_once) {
-        app->placings = mr_placings_new(app->config->kafka.state_topic != NULL);
-        app->config->kafka.placings = app->placings;
+        app->kept.placings = mr_placings_new(app->config->kafka.state_topic != NULL);
+        app->config->kafka.placings = app->kept.placings;
     }
     app->source = mr_pg_source_new(&app->config->source);
     if (app->config->source.reselect.column_count > 0) {
@@ -270,7 +274,7 @@ static void app_wire(struct app *app)
 static void http_wire(struct app *app)
 {
     const struct mr_config *config = app->config;
-    app->http = config->http.enabled ? mr_http_new(&config->http) : NULL;
+    app->web.http = config->http.enabled ? mr_http_new(&config->http) : NULL;
     app->added = mr_added_new(
         app->pipeline, app->copies, &config->source, config->values.snapshot_added != 0,
         (enum mr_moved_policy)config->values.partitions_moved,
@@ -282,13 +286,13 @@ static void http_wire(struct app *app)
                                                             .pipeline = app->pipeline,
                                                             .copies = app->copies,
                                                             .added = app->added,
-                                                            .http = app->http});
-    if (app->http == NULL) {
+                                                            .http = app->web.http});
+    if (app->web.http == NULL) {
         return;
     }
-    app->pages = (struct mr_pages){
+    app->web.pages = (struct mr_pages){
         .monitor = app->monitor,
-        .http = app->http,
+        .http = app->web.http,
         .slot = config->source.slot,
         .publication = config->source.publication,
         .sink = app->sink->ops->name,
@@ -296,9 +300,10 @@ static void http_wire(struct app *app)
         .context = app,
         .last_events = config->values.http_last_events != 0 ? app->table_counts : NULL,
         .profiler_seconds = config->daemon->profiles ? mr_profiling_seconds : NULL};
-    mr_pages_add(app->http, &app->pages);
-    app->snapshot = (struct mr_snapshot_routes){.pipeline = app->pipeline, .copies = app->copies};
-    mr_snapshot_routes_add(app->http, &app->snapshot);
+    mr_pages_add(app->web.http, &app->web.pages);
+    app->web.snapshot =
+        (struct mr_snapshot_routes){.pipeline = app->pipeline, .copies = app->copies};
+    mr_snapshot_routes_add(app->web.http, &app->web.snapshot);
 }
 
 /* What only looks. Started before the pipeline and stopped after it, so that it sees the whole
@@ -310,13 +315,13 @@ static mr_status watchers_start(struct app *app, struct mr_error *ret_error)
                                   ret_error));
     MR_TRY(mr_pg_slot_start(app->slot, ret_error));
     MR_TRY(mr_monitor_start(app->monitor, ret_error));
-    return app->http == NULL ? MR_OK : mr_http_start(app->http, ret_error);
+    return app->web.http == NULL ? MR_OK : mr_http_start(app->web.http, ret_error);
 }
 
 static void watchers_stop(struct app *app)
 {
     mr_pg_heartbeat_stop(app->heartbeat);
-    mr_http_free(app->http);
+    mr_http_free(app->web.http);
     mr_monitor_stop(app->monitor);
     mr_pg_slot_stop(app->slot);
     mr_secrets_watch_stop(app->secrets);
@@ -332,8 +337,8 @@ static void app_free(struct app *app)
     mr_pipeline_free(app->pipeline);
     mr_resolved_free(app->resolved);
     mr_ledger_free(app->ledger);
-    mr_hidden_free(app->hidden);
-    mr_placings_free(app->placings);
+    mr_hidden_free(app->kept.hidden);
+    mr_placings_free(app->kept.placings);
     mr_copies_free(app->copies);
     mr_pg_server_free(app->server);
     mr_encoder_free(app->encoder);
@@ -476,7 +481,7 @@ static void log_begin(const struct app *app, const struct mr_confinement *confin
 static mr_status app_start(struct app *app, int done_fd, struct mr_error *ret_error)
 {
     MR_TRY(leave_start(app->leave_fd, ret_error));
-    MR_TRY(mr_profiling_begin(app->config, app->http, ret_error));
+    MR_TRY(mr_profiling_begin(app->config, app->web.http, ret_error));
     MR_TRY(watchers_start(app, ret_error));
     if (app->registry != NULL) {
         MR_TRY(mr_registry_start(app->registry, mr_pipeline_standstill(app->pipeline), ret_error));

@@ -125,10 +125,10 @@ static void wake_source(struct mr_pipeline *pipeline)
     if (atomic_load(&pipeline->source_waits)) {
         mr_wake(pipeline->wakes.source);
     }
-    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-        if (atomic_load(&pipeline->lanes[i].waits) &&
-            mr_pool_has_batch(&pipeline->pool, pipeline->lanes[i].leaves)) {
-            mr_wake(pipeline->lanes[i].wake);
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lanes.count; i++) {
+        if (atomic_load(&pipeline->lanes.items[i].waits) &&
+            mr_pool_has_batch(&pipeline->pool, pipeline->lanes.items[i].leaves)) {
+            mr_wake(pipeline->lanes.items[i].wake);
         }
     }
 }
@@ -149,7 +149,7 @@ static void delivery_step(struct delivery *delivery, enum mr_handshake_event eve
 
 static void give_back(struct delivery *delivery, struct mr_batch *batch)
 {
-    MR_ASSERT(batch->lane < delivery->pipeline->lane_count);
+    MR_ASSERT(batch->lane < delivery->pipeline->lanes.count);
     batch->with_sink = false;
     mr_counter_add(&delivery->pipeline->meter.used_returned, mr_batch_used(batch));
     mr_pool_release(&delivery->pipeline->pool, batch);
@@ -181,8 +181,8 @@ static void delivery_publish(struct delivery *delivery, struct progress progress
 
 static struct mr_lane *lane_of(const struct delivery *delivery, const struct mr_batch *batch)
 {
-    MR_ASSERT(batch->lane < delivery->pipeline->lane_count);
-    return &delivery->pipeline->lanes[batch->lane];
+    MR_ASSERT(batch->lane < delivery->pipeline->lanes.count);
+    return &delivery->pipeline->lanes.items[batch->lane];
 }
 
 static struct progress delivery_acknowledged(const struct delivery *delivery)
@@ -271,7 +271,7 @@ static void publish_beside(struct delivery *delivery, struct mr_lane *lane)
 static void acknowledge(struct delivery *delivery, const struct mr_meter_mark *mark)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
-    struct mr_lane *lane = &pipeline->lanes[mark->lane];
+    struct mr_lane *lane = &pipeline->lanes.items[mark->lane];
     atomic_fetch_add_explicit(&pipeline->by_sink.records_acked, mark->records,
                               memory_order_relaxed);
     bool moved = mr_ack_complete(&lane->ack, mark->sequence);
@@ -325,8 +325,8 @@ static void acknowledge_transaction(struct delivery *delivery)
         delivery->proof.asked_ns = mr_monotonic_ns();
     }
     delivery->failures.attempt = 0;
-    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-        struct mr_lane *lane = &pipeline->lanes[i];
+    for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
+        struct mr_lane *lane = &pipeline->lanes.items[i];
         for (uint64_t sequence = lane->ack.oldest; sequence < lane->ack.next; sequence++) {
             const struct mr_meter_mark *mark = mark_of(lane, sequence);
             MR_ASSERT(mark->sequence == sequence); /* it went home */
@@ -342,8 +342,8 @@ static void acknowledge_transaction(struct delivery *delivery)
 static bool delivery_is_open(const struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
-    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-        if (pipeline->lanes[i].ack.oldest != pipeline->lanes[i].ack.next) {
+    for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
+        if (pipeline->lanes.items[i].ack.oldest != pipeline->lanes.items[i].ack.next) {
             return true;
         }
     }
@@ -354,8 +354,8 @@ static bool delivery_is_open(const struct delivery *delivery)
 static bool window_is_full(const struct delivery *delivery)
 {
     const struct mr_pipeline *pipeline = delivery->pipeline;
-    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-        if (mr_ack_full(&pipeline->lanes[i].ack)) {
+    for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
+        if (mr_ack_full(&pipeline->lanes.items[i].ack)) {
             return true;
         }
     }
@@ -392,8 +392,8 @@ static struct mr_batch *next_batch(struct delivery *delivery)
 static void add_sections(struct delivery *delivery, struct mr_checkpoint *state)
 {
     struct mr_pipeline *pipeline = delivery->pipeline;
-    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-        const struct mr_ack *ack = &pipeline->lanes[i].ack;
+    for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
+        const struct mr_ack *ack = &pipeline->lanes.items[i].ack;
         delivery->store.steps[i] = is_transactional(delivery) ? ack->step_sent : ack->step;
         delivery->store.sequences[i] = (is_transactional(delivery) ? ack->next : ack->oldest) - 1;
     }
@@ -401,7 +401,7 @@ static void add_sections(struct delivery *delivery, struct mr_checkpoint *state)
                              .position = state->position,
                              .steps = delivery->store.steps,
                              .sequences = delivery->store.sequences,
-                             .lanes = pipeline->lane_count,
+                             .lanes = pipeline->lanes.count,
                              .server_end = atomic_load(&pipeline->source->server_end)};
     MR_EACH_COMPANION(pipeline, section)
     {
@@ -770,11 +770,11 @@ static void end_session(struct delivery *delivery)
     delivery->store.owes_sections = false;
     delivery->transaction.bytes = 0;
     delivery->published.sequence = 0;
-    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-        mr_ack_reset(&pipeline->lanes[i].ack, 1);
-        pipeline->lanes[i].step_safe = 0;
-        atomic_store(&pipeline->lanes[i].acknowledged, 0);
-        atomic_store(&pipeline->lanes[i].published, 0);
+    for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
+        mr_ack_reset(&pipeline->lanes.items[i].ack, 1);
+        pipeline->lanes.items[i].step_safe = 0;
+        atomic_store(&pipeline->lanes.items[i].acknowledged, 0);
+        atomic_store(&pipeline->lanes.items[i].published, 0);
     }
     delivery->sent_lsn = delivery->published.lsn;
     delivery->sent_last = delivery->published.last;
@@ -961,9 +961,9 @@ void *mr_delivery_main(void *context)
     atomic_store(&pipeline->by_sink.tid, gettid());
     struct delivery delivery = {.pipeline = pipeline,
                                 .woken = watch_wake(pipeline->wakes.sink),
-                                .stream = &pipeline->lanes[MR_LANE_STREAM],
-                                .store.steps = MR_NEW_ARRAY(uint64_t, pipeline->lane_count),
-                                .store.sequences = MR_NEW_ARRAY(uint64_t, pipeline->lane_count)};
+                                .stream = &pipeline->lanes.items[MR_LANE_STREAM],
+                                .store.steps = MR_NEW_ARRAY(uint64_t, pipeline->lanes.count),
+                                .store.sequences = MR_NEW_ARRAY(uint64_t, pipeline->lanes.count)};
     pipeline->sink->owner = (struct mr_sink_owner){.done = delivery_batch_done,
                                                    .context = &delivery,
                                                    .wake_fd = pipeline->wakes.sink,

@@ -189,8 +189,8 @@ mr_status mr_intake_change(struct mr_intake *intake, const struct mr_pipeline_ch
         change_numbers(&pipeline->options, change->options);
     }
     if (change->encode != NULL) {
-        for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-            mr_encoder_change(pipeline->lanes[i].encoder, change->encode);
+        for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
+            mr_encoder_change(pipeline->lanes.items[i].encoder, change->encode);
         }
     }
     if (change->source != NULL) {

@@ -353,7 +353,7 @@ mr_status mr_intake_beat(struct mr_intake *intake, struct mr_error *ret_error)
 
 void mr_intake_init(struct mr_intake *intake, struct mr_pipeline *pipeline)
 {
-    struct mr_lane *lane = &pipeline->lanes[MR_LANE_STREAM];
+    struct mr_lane *lane = &pipeline->lanes.items[MR_LANE_STREAM];
     *intake = (struct mr_intake){
         .pipeline = pipeline,
         .lane = lane,

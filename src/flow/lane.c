@@ -14,7 +14,7 @@ void mr_lane_init(struct mr_lane *lane, struct mr_pipeline *pipeline, uint32_t i
     *lane = (struct mr_lane){.pipeline = pipeline, .index = index, .encoder = encoder};
     if (index > MR_LANE_STREAM +
                     1) { /* the second of four leaves a fifth of the pool, the third two fifths */
-        lane->leaves = (index - 1) * pipeline->pool.count / pipeline->lane_count;
+        lane->leaves = (index - 1) * pipeline->pool.count / pipeline->lanes.count;
     }
     lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     MR_ASSERT(lane->wake >= 0);

@@ -14,22 +14,22 @@ enum {
 
 static void make_lanes(struct mr_pipeline *pipeline, struct mr_encoder *encoder)
 {
-    pipeline->lane_count = 1 + pipeline->options.lanes_beside;
+    pipeline->lanes.count = 1 + pipeline->options.lanes_beside;
     /* A lane that waits for a batch keeps the one it fills. */
-    MR_ASSERT(pipeline->lane_count <= pipeline->pool.count);
-    size_t size = pipeline->lane_count * sizeof(struct mr_lane);
-    pipeline->lanes = aligned_alloc(_Alignof(struct mr_lane), size);
-    MR_ASSERT(pipeline->lanes != NULL);
-    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-        mr_lane_init(&pipeline->lanes[i], pipeline, i,
+    MR_ASSERT(pipeline->lanes.count <= pipeline->pool.count);
+    size_t size = pipeline->lanes.count * sizeof(struct mr_lane);
+    pipeline->lanes.items = aligned_alloc(_Alignof(struct mr_lane), size);
+    MR_ASSERT(pipeline->lanes.items != NULL);
+    for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
+        mr_lane_init(&pipeline->lanes.items[i], pipeline, i,
                      i == MR_LANE_STREAM ? encoder : mr_encoder_clone(encoder));
     }
 }
 
 static void attach_companions(struct mr_pipeline *pipeline)
 {
-    pipeline->port = (struct mr_port){.stream = &pipeline->lanes[MR_LANE_STREAM],
-                                      .lanes = pipeline->lane_count,
+    pipeline->port = (struct mr_port){.stream = &pipeline->lanes.items[MR_LANE_STREAM],
+                                      .lanes = pipeline->lanes.count,
                                       .stores = pipeline->sink->storage != MR_STORES_NOTHING,
                                       .takes_over = pipeline->options.handed_over.lsn != 0,
                                       .stop_fd = pipeline->wakes.stop};
@@ -92,13 +92,13 @@ void mr_pipeline_free(struct mr_pipeline *pipeline)
         return;
     }
     MR_ASSERT(!pipeline->threads.started);
-    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
+    for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
         if (i != MR_LANE_STREAM) {
-            mr_encoder_free(pipeline->lanes[i].encoder);
+            mr_encoder_free(pipeline->lanes.items[i].encoder);
         }
-        mr_lane_done(&pipeline->lanes[i]);
+        mr_lane_done(&pipeline->lanes.items[i]);
     }
-    free(pipeline->lanes);
+    free(pipeline->lanes.items);
     mr_pool_done(&pipeline->pool);
     mr_ring_done(&pipeline->hand_over.to_sink);
     pthread_mutex_destroy(&pipeline->hand_over.lock);
@@ -256,8 +256,8 @@ struct mr_pipeline_stats mr_pipeline_stats(const struct mr_pipeline *pipeline)
                              mr_memory_input(atomic_load(&pipeline->source->message_bytes_max)),
         .memory.arena_used_bytes = atomic_load(&meter->used_handed) - returned,
     };
-    for (uint32_t i = 0; i < pipeline->lane_count; i++) {
-        const struct mr_lane *lane = &pipeline->lanes[i];
+    for (uint32_t i = 0; i < pipeline->lanes.count; i++) {
+        const struct mr_lane *lane = &pipeline->lanes.items[i];
         uint64_t stored = mr_lane_stored(lane);
         uint64_t handed = atomic_load(&lane->counts.sequence);
         stats.records += atomic_load(&lane->counts.records);

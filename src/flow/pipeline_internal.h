@@ -104,8 +104,10 @@ struct mr_pipeline {
     } on_open;
     struct mr_pool pool;
     struct mr_hand_over hand_over;
-    struct mr_lane *lanes; /* MR_LANE_STREAM, then those of companions */
-    uint32_t lane_count;
+    struct {
+        struct mr_lane *items; /* MR_LANE_STREAM, then those of companions */
+        uint32_t count;
+    } lanes;
     struct mr_port port; /* of companions */
     struct mr_wakes wakes;
     struct mr_flow_threads threads;

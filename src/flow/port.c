@@ -45,8 +45,9 @@ uint64_t mr_port_records_beside(const struct mr_port *port)
 {
     const struct mr_pipeline *pipeline = pipeline_of(port);
     uint64_t records = 0;
-    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-        records += atomic_load_explicit(&pipeline->lanes[i].counts.records, memory_order_relaxed);
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lanes.count; i++) {
+        records +=
+            atomic_load_explicit(&pipeline->lanes.items[i].counts.records, memory_order_relaxed);
     }
     return records;
 }
@@ -55,8 +56,8 @@ struct mr_lane *mr_port_lane(struct mr_port *port, uint32_t index, struct mr_com
 {
     struct mr_pipeline *pipeline = pipeline_of(port);
     const struct mr_intake *intake = intake_of(port);
-    MR_ASSERT(index > MR_LANE_STREAM && index < pipeline->lane_count);
-    struct mr_lane *lane = &pipeline->lanes[index];
+    MR_ASSERT(index > MR_LANE_STREAM && index < pipeline->lanes.count);
+    struct mr_lane *lane = &pipeline->lanes.items[index];
     MR_ASSERT(lane->owner == NULL || lane->owner == owner);
     if (lane->session != intake->session) {
         mr_lane_follow_session(lane, intake->session);
@@ -183,8 +184,8 @@ bool mr_port_begin_lanes(struct mr_port *port, struct mr_position first)
     struct mr_pipeline *pipeline = pipeline_of(port);
     bool grows = true;
     MR_HOLD(&pipeline->hand_over.lock);
-    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lane_count; i++) {
-        grows = grows && mr_position_compare(pipeline->lanes[i].handed.position, first) <= 0;
+    for (uint32_t i = MR_LANE_STREAM + 1; i < pipeline->lanes.count; i++) {
+        grows = grows && mr_position_compare(pipeline->lanes.items[i].handed.position, first) <= 0;
     }
     pipeline->hand_over.beside_ordinal = grows ? first.ordinal : pipeline->hand_over.beside_ordinal;
     return grows;

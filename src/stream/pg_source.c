@@ -31,13 +31,17 @@ struct pg_source {
     struct mr_pg_catalog catalog;
     struct mr_pg_home home;
     struct mr_pg_form *form;
-    struct mr_pg_conn *asked;      /* for questions while the stream runs; NULL: not open */
-    int64_t asked_ns;              /* the last time */
+    struct {
+        struct mr_pg_conn *conn; /* for questions while the stream runs; NULL: not open */
+        int64_t at_ns;           /* the last time */
+    } asked;
     int stop_fd;                   /* of the last open */
     const struct mr_pg_seen *seen; /* NULL: nobody looks */
     int64_t opened_ns;             /* what was seen before is of an earlier connection */
-    bool was_standby;              /* then */
-    int64_t server_stops_ns;       /* since when it is known to shut down; 0: it does not */
+    struct {
+        bool was_standby; /* at the last open */
+        int64_t stops_ns; /* since when it is known to shut down; 0: it does not */
+    } server;
     char *database;
     mr_slice message; /* the one at hand, when `pending`: it comes again after MR_FULL */
     bool pending;
@@ -95,9 +99,9 @@ static mr_status pg_source_open_stream(struct pg_source *source, const struct mr
     const struct mr_pg_source_options *options = &source->options;
     struct mr_server_position server;
     source->opened_ns = mr_monotonic_ns();
-    source->server_stops_ns = 0;
+    source->server.stops_ns = 0;
     MR_TRY(mr_pg_source_identify(&source->base, stored, start, &server, ret_error));
-    source->was_standby = server.identity.is_standby;
+    source->server.was_standby = server.identity.is_standby;
     atomic_store_explicit(&source->base.server_end, server.flushed, memory_order_relaxed);
     *ret_identity = server.identity;
     MR_TRY(mr_pg_home_read(&source->home, source->conn, options, ret_error));
@@ -213,9 +217,9 @@ static mr_status pg_source_describe(void *context, const struct mr_transaction *
 
 static void end_asking(struct pg_source *source)
 {
-    mr_pg_close(source->asked);
-    source->asked = NULL;
-    source->asked_ns = 0;
+    mr_pg_close(source->asked.conn);
+    source->asked.conn = NULL;
+    source->asked.at_ns = 0;
 }
 
 /* Questions while the stream runs have a connection of their own. A stop is heard, unless it came
@@ -224,14 +228,14 @@ static mr_status begin_asking(struct pg_source *source, struct mr_error *ret_err
 {
     struct pollfd stop = {.fd = source->stop_fd, .events = POLLIN};
     int stop_fd = poll(&stop, 1, 0) == 1 ? -1 : source->stop_fd;
-    if (source->asked == NULL) {
-        MR_TRY(
-            mr_pg_connect(&source->options.connection, false, stop_fd, &source->asked, ret_error));
-        MR_TRY(mr_pg_command(source->asked, "SET statement_timeout = 5000", MR_PG_ANSWER_MS,
+    if (source->asked.conn == NULL) {
+        MR_TRY(mr_pg_connect(&source->options.connection, false, stop_fd, &source->asked.conn,
+                             ret_error));
+        MR_TRY(mr_pg_command(source->asked.conn, "SET statement_timeout = 5000", MR_PG_ANSWER_MS,
                              ret_error));
     }
-    mr_pg_set_stop_fd(source->asked, stop_fd);
-    source->asked_ns = mr_monotonic_ns();
+    mr_pg_set_stop_fd(source->asked.conn, stop_fd);
+    source->asked.at_ns = mr_monotonic_ns();
     return MR_OK;
 }
 
@@ -241,7 +245,7 @@ static mr_status begin_asking(struct pg_source *source, struct mr_error *ret_err
 static mr_status answer_question(struct pg_source *source, struct mr_error *ret_error)
 {
     mr_status status = begin_asking(source, ret_error);
-    status = status == MR_OK ? mr_pg_catalog_ask(&source->catalog, source->asked, ret_error)
+    status = status == MR_OK ? mr_pg_catalog_ask(&source->catalog, source->asked.conn, ret_error)
                              : mr_pg_catalog_drop(&source->catalog, status, ret_error);
     if (status == MR_FULL) {
         poll(NULL, 0, MR_PG_ASK_AGAIN_MS);
@@ -358,16 +362,16 @@ static mr_status leave_if_seen(struct pg_source *source, int64_t now_ns, struct 
 {
     const struct mr_pg_seen *seen = source->seen;
     bool stops = seen != NULL && atomic_load(&seen->stops_ns) > source->opened_ns;
-    if (MR_UNLIKELY(stops) && source->server_stops_ns == 0) {
-        source->server_stops_ns = now_ns;
+    if (MR_UNLIKELY(stops) && source->server.stops_ns == 0) {
+        source->server.stops_ns = now_ns;
     }
-    if (MR_UNLIKELY(stops) && now_ns - source->server_stops_ns > SHUTDOWN_GRACE_NS) {
+    if (MR_UNLIKELY(stops) && now_ns - source->server.stops_ns > SHUTDOWN_GRACE_NS) {
         return mr_fail(
             ret_error, MR_ERR_TRANSIENT,
             "PostgreSQL is shutting down and has a backlog to send first; leaving, so that "
             "it can stop, and coming back for the rest");
     }
-    if (MR_UNLIKELY(source->was_standby) && seen != NULL &&
+    if (MR_UNLIKELY(source->server.was_standby) && seen != NULL &&
         atomic_load(&seen->primary_ns) > source->opened_ns) {
         return mr_fail(ret_error, MR_ERR_TRANSIENT,
                        "the standby was promoted; connecting again, so that what is stored is of "
@@ -384,7 +388,7 @@ static mr_status leave_if_seen(struct pg_source *source, int64_t now_ns, struct 
 /* One that is kept open would hold up a server that stops in order. */
 static void close_asked(struct pg_source *source, int64_t now_ns)
 {
-    if (source->asked != NULL && now_ns - source->asked_ns > ASKED_KEPT_NS) {
+    if (source->asked.conn != NULL && now_ns - source->asked.at_ns > ASKED_KEPT_NS) {
         end_asking(source);
     }
 }
@@ -451,12 +455,13 @@ static mr_status pg_source_ask_tables(struct pg_source *source, struct mr_pg_tab
     MR_TRY(begin_asking(source, ret_error));
     struct mr_text sql = {0};
     mr_text_string(&sql, "WITH ");
-    mr_sql_add_sent(&sql, source->options.publication, NULL, mr_pg_server_version(source->asked));
+    mr_sql_add_sent(&sql, source->options.publication, NULL,
+                    mr_pg_server_version(source->asked.conn));
     mr_text_string(&sql, " SELECT c.oid::bigint, n.nspname, c.relname FROM sent"
                          " JOIN pg_class c USING (oid)"
                          " JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 2, 3");
     const struct mr_pg_result *result;
-    MR_TRY(mr_pg_ask(source->asked, &sql, &shape, &result, ret_error));
+    MR_TRY(mr_pg_ask(source->asked.conn, &sql, &shape, &result, ret_error));
     uint32_t rows = mr_pg_result_rows(result);
     tables->names = MR_NEW_ARRAY(char *, 2 * (size_t)rows);
     for (uint32_t i = 0; i < rows; i++) {
@@ -588,7 +593,7 @@ void mr_pg_source_free(struct mr_source *base)
     mr_reselect_thread_free(source->asker);
     mr_pg_close(source->conn);
     mr_pgoutput_free(source->decoder);
-    mr_pg_close(source->asked);
+    mr_pg_close(source->asked.conn);
     mr_pg_catalog_done(&source->catalog);
     mr_pg_home_done(&source->home);
     mr_pg_form_free(source->form);
