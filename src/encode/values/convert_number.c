@@ -2,6 +2,7 @@
 #include "encode/values/convert.h"
 #include "encode/values/put.h"
 
+#include <float.h>
 #include <math.h>
 
 /* Sign and digits of a decimal: `-12.30` has integer "12" and fraction "30". */
@@ -403,8 +404,21 @@ static mr_slice shortest_digits(double value, char *room, size_t size)
     return (mr_slice){.data = (const uint8_t *)room, .len = (size_t)len};
 }
 
+/* A number of up to 15 digits, and far from the ends of the range, is the shortest that is read as
+ * its double: no two of those are read as the same one (C11 5.2.4.2.2, DBL_DIG). */
+static bool is_shortest(const struct floating *floating)
+{
+    enum { EXPONENT_MAX = 290 };
+    return floating->count <= DBL_DIG && abs(floating->exponent) < EXPONENT_MAX;
+}
+
 bool mr_convert_double(struct mr_buffer *out, mr_slice text, struct mr_scratch *scratch)
 {
+    struct floating floating;
+    if (!out->is_avro && parse_floating(text, &floating) && is_shortest(&floating)) {
+        put_floating(out, &floating, true);
+        return true;
+    }
     mr_text_begin(&scratch->number, text.len + 1);
     char *copy = (char *)scratch->number.data;
     memcpy(copy, text.data, text.len);

@@ -327,6 +327,52 @@ static void test_form_plain(void **state)
 
 /* A server that lies may end a text anywhere: that is read to its end and no further (the
  * sanitizers look). */
+/* The fewest digits that strtod reads as `value`. */
+static int digits_of(double value)
+{
+    char text[64];
+    for (int digits = 1; digits < 17; digits++) {
+        snprintf(text, sizeof(text), "%.*e", digits - 1, value);
+        if (strtod(text, NULL) == value) {
+            return digits;
+        }
+    }
+    return 17;
+}
+
+static void test_a_decimal_as_a_double_is_the_shortest(void **state)
+{
+    (void)state;
+    static const struct mr_encode_options options = MODES(.decimal = MR_DECIMAL_DOUBLE);
+    unsigned random = 1;
+    for (int i = 0; i < 20000; i++) {
+        char text[64];
+        char *at = text;
+        int integer = 1 + rand_r(&random) % 12;
+        int fraction = rand_r(&random) % 10;
+        *at++ = (char)('1' + rand_r(&random) % 9);
+        for (int k = 1; k < integer + fraction; k++) {
+            if (k == integer) {
+                *at++ = '.';
+            }
+            *at++ = (char)(rand_r(&random) % 3 == 0 ? '0' : '0' + rand_r(&random) % 10);
+        }
+        *at = '\0';
+        const struct value value = {1700, -1, text, NULL};
+        const char *got = converted(&options, &value, strlen(text));
+        assert_true(strtod(got, NULL) == strtod(text, NULL));
+        int digits = 0;
+        int zeros = 0;
+        for (const char *p = got; *p != '\0' && *p != 'E'; p++) {
+            zeros = *p == '0' && digits > 0 ? zeros + 1 : *p == '.' ? zeros : 0;
+            digits += *p >= '0' && *p <= '9' && (*p != '0' || digits > 0);
+        }
+        assert_int_equal(digits - zeros, digits_of(strtod(text, NULL)));
+    }
+    mr_scratch_done(&scratch);
+    scratch = (struct mr_scratch){0};
+}
+
 static void test_form_cut_anywhere(void **state)
 {
     (void)state;
@@ -436,6 +482,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_form_debezium),
         cmocka_unit_test(test_form_plain),
+        cmocka_unit_test(test_a_decimal_as_a_double_is_the_shortest),
         cmocka_unit_test(test_form_cut_anywhere),
         cmocka_unit_test(test_convert_hstore),
         cmocka_unit_test(test_convert_hstore_of_bytes),
