@@ -35,7 +35,8 @@ LOADS = {"insert": "{rows} inserts of 7 columns", "mixed": "{rows} inserts, upda
          "transaction": "{rows} inserts in one transaction",
          "copy": "{rows} existing rows", "slots-1": "{rows} inserts into 2 tables, one slot",
          "slots-2": "{rows} inserts into 2 tables, a slot for each", "sustained": "a flat lag for {seconds} s"}
-PROGRAMS = {"millrace": "at least once", "millrace-exactly-once": "exactly once", "millrace-4-threads": "4 threads",
+PROGRAMS = {"millrace": "at least once", "millrace-exactly-once": "exactly once", "millrace-typed": "with Debezium's types",
+            "millrace-4-threads": "4 threads",
             "librdkafka": "librdkafka alone", "librdkafka-exactly-once": "librdkafka alone, exactly once", "debezium": "Debezium", "debezium-tuned": "Debezium, tuned"}
 CALLED = {"copy": {FLOOR: "psql, COPY", "librdkafka": "COPY to librdkafka", "millrace": "1 thread"}}
 TITLES = {"rows_per_s": "rows/s", "seconds": "lasted, s", "sender_waits": "walsender waits for it", "machine_idle": "machine idle",

@@ -343,6 +343,7 @@ def loads(arguments):
     """By name, those of --only; the last ones only where they are asked for."""
     rows = arguments.rows
     found = {mix: Backlog(mix, rows) for mix in MIXES}
+    found["insert"].programs = (*ALL[:3], "millrace-typed", *ALL[3:])  # beside Debezium, with its values
     found["socket"] = Socket("insert", rows)
     found["copy"] = Copy("insert", rows)
     found |= {f"steady-{rate}": Steady(rate, arguments.seconds) for rate in RATES}

@@ -39,6 +39,7 @@ KNOWN = {
     "pg_recvlogical": ("start-pg_recvlogical.sh", {}),
     "millrace": ("start-millrace.sh", {}),
     "millrace-exactly-once": ("start-millrace.sh", {"PEER_DELIVERY": "exactly-once"}),
+    "millrace-typed": ("start-millrace.sh", {"PEER_OPTIONS": 'types = "debezium"'}),
     "millrace-4-threads": ("start-millrace.sh", {"PEER_OPTIONS": "snapshot.max.threads = 4"}),
     "librdkafka": ("start-floor.sh", {}),
     "librdkafka-exactly-once": ("start-floor.sh", {"PEER_DELIVERY": "exactly-once"}),
