@@ -116,6 +116,26 @@ static void build_patterns(struct mr_config *config)
     }
 }
 
+/* Of any list: what it says of tables, columns or messages is still to be written. */
+static void refuse_placeholders(struct mr_config *config)
+{
+    for (uint32_t i = 0; i < MR_OPTION_COUNT; i++) {
+        const struct mr_strings *texts =
+            mr_option_at(i)->kind == MR_KIND_STRINGS ? mr_value_of(&config->values, i) : NULL;
+        for (uint32_t k = 0; texts != NULL && k < texts->count; k++) {
+            if (strstr(texts->items[k], MR_CONVERT_PLACEHOLDER) == NULL) {
+                continue;
+            }
+            REFUSE_AT(config, i,
+                      ": \"%s\" is what millrace convert writes where it can't know %s; %s",
+                      texts->items[k], i == MR_INDEX_tables ? "the tables" : "what is hidden",
+                      i == MR_INDEX_tables
+                          ? "name yours"
+                          : "its comment above names the option: write what that hid, or nothing");
+        }
+    }
+}
+
 static void build_tables(struct mr_config *config)
 {
     const struct mr_strings *names = &config->values.tables;
@@ -134,12 +154,6 @@ static void build_tables(struct mr_config *config)
                    names->items[i]);
         } else if (!build_tables_add_table(config, table)) {
             REFUSE(config, tables, ": \"%s\" is listed twice; keep it once", names->items[i]);
-        } else if (strcmp(table.schema, "public") == 0 &&
-                   strcmp(table.table, MR_CONVERT_PLACEHOLDER) == 0) {
-            PROBLEM(config, LINE(config, tables),
-                    "\"%s\" is what millrace convert writes where it can't know the tables; name "
-                    "yours",
-                    names->items[i]);
         }
     }
 }
@@ -264,6 +278,7 @@ static void build_keys(struct mr_config *config)
 void mr_config_build_tables(struct mr_config *config)
 {
     const struct mr_config_values *values = &config->values;
+    refuse_placeholders(config);
     if (values->stream_count > 0 && values->tables.count > 0) {
         REFUSE(config, tables, " and [[streams]] both say what is streamed; keep one of the two");
     }

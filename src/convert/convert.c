@@ -221,6 +221,7 @@ static void convert_all(struct mr_convert *c)
     mr_cv_columns(c);
     mr_cv_processors(c);
     mr_cv_transforms(c);
+    mr_cv_hidden(c);
     mr_cv_kafka(c);
     convert_lines(c);
 }

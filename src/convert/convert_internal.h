@@ -84,6 +84,10 @@ void mr_cv_note(struct mr_convert *c, enum mr_cv_kind kind, const char *option, 
 bool mr_cv_set(struct mr_convert *c, const char *path, const char *value);
 void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_list *list);
 void mr_cv_set_property(struct mr_convert *c, const char *name, const char *value);
+/* Says that an option, which hides what would be shown without it, is not carried over, and why;
+ * and has ours (columns.*, tables, ...) name what nobody has: the file does not start until
+ * somebody has looked at it. */
+void mr_cv_hold(struct mr_convert *c, const char *given, const char *path, const char *reason);
 void mr_cv_write(const struct mr_convert *c, FILE *to);
 
 /* The parts of a list, trimmed; a separator after a backslash belongs to its part. NULL: an empty
@@ -98,6 +102,11 @@ bool mr_cv_expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *
  * patterns; NULL: it has what they can't say. */
 const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts);
 bool mr_cv_has_upper(const char *text);
+
+/* The rules "schema.table:column" of an expression that hides columns, which may leave out dots
+ * (".*ssn"), in any case of letters. After the tables. False: our options can't say it. */
+bool mr_cv_fits(struct mr_convert *c, const char *pattern, const char *table); /* its first two */
+bool mr_cv_hiding(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret);
 
 /* Whether an expression of Java's is one here too, and means the same. */
 bool mr_cv_same_regex(const char *java);
@@ -115,4 +124,5 @@ void mr_cv_tables(struct mr_convert *c);
 void mr_cv_columns(struct mr_convert *c);
 void mr_cv_processors(struct mr_convert *c);
 void mr_cv_transforms(struct mr_convert *c); /* after the tables, before Kafka */
+void mr_cv_hidden(struct mr_convert *c);     /* after them: what else hides, and has no place */
 void mr_cv_kafka(struct mr_convert *c);

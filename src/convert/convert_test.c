@@ -179,7 +179,9 @@ static void test_convert_passes_no_option_over(void **state)
 #define UNWRAP     "transforms=u\ntransforms.u.type=io.debezium.transforms.ExtractNewRecordState\n"
 #define RESELECT                                                                                   \
     "post.processors=r\nr.type=io.debezium.processors.reselect.ReselectColumnsPostProcessor\n"
-#define TABLES "table.include.list=public.a,s.b\n"
+#define TABLES                 "table.include.list=public.a,s.b\n"
+#define HELD                   "public." MR_CONVERT_PLACEHOLDER
+#define HOLDS(option, columns) option " = [\"" HELD columns "\"]"
 
 static const struct {
     const char *lines;
@@ -236,7 +238,8 @@ static const struct {
     {TABLES "heartbeat.interval.ms=soon\n", NULL, "set heartbeat.interval"},
     {TABLES AVRO "heartbeat.interval.ms=5\n", NULL, "have no topic with this format"},
     {TABLES "no.such.option=1\n", NULL, "no.such.option: unknown"},
-    {TABLES "column.mask.hash.MD5.with.salt.pepper=s.b.x\n", NULL,
+    {TABLES "column.mask.hash.MD5.with.salt.pepper=s.b.x\n",
+     HOLDS("hash", ":name") "\nhash_salt_env = \"MILLRACE_HASH_SALT\"",
      ".with.salt.…: not carried over"},
     {TABLES "value.converter.schemas.enable=true\n", "[json]\nschemas = \"value\"", NULL},
     {TABLES "key.converter.schemas.enable=\n", "[json]\nschemas = \"key\"", NULL},
@@ -292,7 +295,7 @@ static const struct {
     {"table.exclude.list=s.tmp.*,s.t1\n",
      "tables = [\"*.*\"]\nexcluded_tables = [\"s.(tmp.*)\", \"s.t1\"]", NULL},
     {"table.exclude.list=s.Tmp\n", "name_your_tables_here", "the tables are not named"},
-    {"table.include.list=s.t.*\nschema.exclude.list=x\n", "s.(t.*)", "that this leaves out"},
+    {"table.include.list=s.t.*\nschema.exclude.list=x\n", "s.(t.*)", "leaves out none"},
     {"", "name_your_tables_here", "the tables are not named"},
     {TABLES
      "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"
@@ -393,7 +396,11 @@ static const struct {
     {TABLES "transforms=u\ntransforms.u.type=com.example.Extract\n", NULL,
      "Extract is a Java class"},
     {TABLES "column.include.list=public\\\\.a\\\\.(x|y),s.b.z\n",
-     "include = [\"public.a:(x|y)\", \"s.b:z\"]", "keep all their columns"},
+     "include = [\"public.a:(x|y)\", \"s.b:z\"]", NULL},
+    {TABLES "column.include.list=public\\\\.a\\\\.(x|y)\n",
+     "include = [\"public.a:(x|y)\", \"" HELD ":name\"]", "keep all their columns"},
+    {TABLES "column.include.list=public.a.(?!x).*,s.b.z\n",
+     "include = [\"s.b:z\", \"" HELD ":name\"]", "column.include.list: not carried over"},
     {TABLES RESELECT, "reselect = [\"*.*:*\"]", NULL},
     {TABLES RESELECT "r.reselect.columns.include.list=s\\\\.b:x,s.b:(y|z)\n",
      "reselect = [\"s.b:x\", \"s.b:(y|z)\"]", NULL},
@@ -404,20 +411,62 @@ static const struct {
     {TABLES RESELECT "r.reselect.columns.include.list=x\n", NULL,
      "pattern 1 is not schema.table:column"},
     {TABLES RESELECT "r.reselect.unavailable.values=false\n", "tables", NULL},
-    {TABLES "post.processors=a\na.type=com.example.Own\n", NULL,
+    {TABLES "post.processors=a\na.type=com.example.Own\n", HOLDS("exclude", ":name"),
      "a is a Java class, which is not loaded"},
-    {TABLES "column.exclude.list=s.b.x|y\n", "tables", "pattern 1 is none of three parts"},
-    {TABLES "column.exclude.list=public[.]a[.]x\n", NULL, "pattern 1 is none of three parts"},
-    {TABLES "column.exclude.list=^.*\\\\.users.*\\\\.email$\n", "exclude = [\"*.(users.*):email\"]",
-     NULL},
-    {TABLES "column.exclude.list=s.b\n", "tables", "pattern 1 is none of three parts"},
-    {TABLES "column.exclude.list=s.b.c.d\n", "tables", "pattern 1 is none of three parts"},
-    {TABLES "column.exclude.list=s.b.\\\\w+\n", "tables", "pattern 1 is none of three parts"},
-    {TABLES "column.exclude.list=s.b.x*?\n", "tables", "pattern 1 is none of three parts"},
-    {TABLES "column.exclude.list=s.b.Name\n", "exclude = [\"s.b:Name\"]", "upper from lower"},
+    {TABLES "column.exclude.list=s.b.x|y\n", HOLDS("exclude", ":name"), "columns.* can't say"},
+    {TABLES "column.exclude.list=public[.]a[.]x\n", HOLDS("exclude", ":name"), "can't say"},
+    {TABLES "column.exclude.list=${env:X}\n", HOLDS("exclude", ":name"), "can't say"},
+    {TABLES "column.exclude.list=^.*\\\\.users.*\\\\.email$\n",
+     "exclude = [\"*.(?i)(users.*):(?i)email\"]", NULL},
+    {TABLES "column.exclude.list=s.b\n", HOLDS("exclude", ":name"), "can't say"},
+    {TABLES "column.exclude.list=s.b.c.d\n", HOLDS("exclude", ":name"), "can't say"},
+    {TABLES "column.exclude.list=s.b.\\\\w+\n", HOLDS("exclude", ":name"), "can't say"},
+    {TABLES "column.exclude.list=s.b.x*?\n", HOLDS("exclude", ":name"), "can't say"},
+    {TABLES "column.exclude.list=s.(b|.*c).*\n", HOLDS("exclude", ":name"), "can't say"},
+    {TABLES "column.exclude.list=s.b.x,s.b.a$b|c\n", "exclude = [\"s.b:x\", \"" HELD ":name\"]",
+     "can't say"},
+    {TABLES "column.exclude.list=s.b.Name\n", "exclude = [\"s.b:(?i)Name\"]", NULL},
+    {TABLES "column.exclude.list=(?i)S.b.Name\n", "exclude = [\"s.b:(?i)Name\"]", NULL},
+    {TABLES "column.exclude.list=S.C.x\n", "exclude = [\"(?i)S.(?i)C:(?i)x\"]", NULL},
+    {TABLES "column.mask.with.3.chars=.*\\\\.ssn\n", "mask = [\"*.*:(?i)ssn=3\"]", NULL},
+    {TABLES "column.mask.with.3.chars=.*.ssn,.*ssn\n", "mask = [\"*.*:(?i)(.*ssn)=3\"]", NULL},
+    {TABLES "column.exclude.list=s\\\\..*ssn\n", "exclude = [\"s.*:(?i)(.*ssn)\"]", NULL},
+    {TABLES "column.exclude.list=.*ssn.*\n",
+     "exclude = [\"*.*:(?i)(.*ssn.*)\", \"*.(?i)(.*ssn.*):*\", \"(?i)(.*ssn.*).*:*\"]", NULL},
+    {TABLES "column.exclude.list=s.b.*x\n", "exclude = [\"s.(?i)(b.*):(?i)(.*x)\"]", NULL},
     {TABLES "column.mask.with.8.chars=s.b.x,s.b.y\ncolumn.mask.with.0.chars=s.b.z\n",
      "mask = [\"s.b:x=8\", \"s.b:y=8\", \"s.b:z=0\"]", NULL},
-    {TABLES "column.mask.with.many.chars=s.b.x\n", NULL, "column.mask.with.many.chars"},
+    {TABLES "column.mask.with.many.chars=s.b.x\n", HOLDS("mask", ":name=1"),
+     "column.mask.with.many.chars"},
+    {TABLES "column.truncate.to.x.chars=s.b.x\n", HOLDS("truncate", ":name=1"), "can't say"},
+    {TABLES "column.mask.hash.v2.SHA-512.with.salt.pepper=s.b.x\n", HOLDS("hash", ":name"),
+     "SHA-512.with.salt.…: not carried over"},
+    {TABLES "column.mask.hash.v2.SHA-256.with.salt.p=s.b.x\n"
+            "column.mask.hash.v2.SHA-256.with.salt.q=s.b.y\n",
+     "hash = [\"s.b:x\", \"" HELD ":name\"]", "a second salt"},
+    {TABLES "schema.include.list=public,S\n", "tables = [\"public.a\", \"s.b\"]",
+     "schema.include.list: needs nothing"},
+    {TABLES "schema.include.list=public\n", "tables = [\"public.a\", \"s.b\", \"" HELD "\"]",
+     "schema.include.list: not carried over"},
+    {TABLES "schema.exclude.list=x.*\n", NULL, "schema.exclude.list: needs nothing"},
+    {"table.include.list=public.x.*,s.b\nschema.exclude.list=pub.*\n", HELD,
+     "schema.exclude.list: not carried over"},
+    {TABLES "table.exclude.list=s\\\\.b\n", HELD, "table.exclude.list: not carried over"},
+    {TABLES "snapshot.select.statement.overrides=s.b\n", "where = [\"" HELD ": true\"]",
+     "keeps the file from starting"},
+    {TABLES "message.prefix.exclude.list=a.+\n", "excluded_prefixes = [\"name_your_tables_here\"]",
+     "messages.excluded_prefixes keeps"},
+    {TABLES "converters=c\n", HOLDS("exclude", ":name"), "converters: not carried over"},
+    {TABLES "transforms=m\ntransforms.m.type=org.apache.kafka.connect.transforms.MaskField$Value\n"
+            "transforms.m.fields=x\n",
+     HOLDS("exclude", ":name"), "MaskField is a Java class"},
+    {TABLES OUTBOX(
+         "TopicNameMatches",
+         "p.public.a") "transforms=o,r\n"
+                       "transforms.r.type=x.ReplaceField$Value\ntransforms.r.predicate=p\n",
+     HOLDS("exclude", ":name"), "ReplaceField is a Java class"},
+    {TABLES "transforms=m\ntransforms.m.type=x.TimestampRouter\n", "tables = [\"public.a\"",
+     "not loaded; do what it does"},
     {TABLES "column.truncate.to.20.chars=s.b.x\n", "truncate = [\"s.b:x=20\"]", NULL},
     {TABLES "column.mask.hash.v2.SHA-256.with.salt.pepper=s.b.x\n",
      "hash = [\"s.b:x\"]\nhash_salt_env = \"MILLRACE_HASH_SALT\"", "MILLRACE_HASH_SALT"},
@@ -459,6 +508,43 @@ static void test_convert_cases(void **state)
         }
         converted_done(&converted);
         mr_text_done(&text);
+    }
+}
+
+/* What hides and could not be carried over keeps the file from starting. */
+static void test_convert_held_does_not_load(void **state)
+{
+    (void)state;
+    static const char *const held[] = {
+        "column.exclude.list=s.b.x|y\n",
+        "column.include.list=public.a.x\n",
+        "column.mask.with.3.chars=s.b\n",
+        "column.truncate.to.3.chars=s.b\n",
+        "column.mask.hash.MD5.with.salt.p=s.b.x\n",
+        "table.exclude.list=s.b\n",
+        "snapshot.select.statement.overrides=s.b\n",
+        "message.prefix.exclude.list=a.+\n",
+        "transforms=m\ntransforms.m.type=x.MaskField$Value\n",
+    };
+    setenv("MILLRACE_HASH_SALT", "set", 1);
+    for (size_t i = 0; i < MR_ARRAY_LEN(held); i++) {
+        MR_TEXT(text);
+        mr_text_format(&text, "%s%s%s", BASE, TABLES, held[i]);
+        struct converted converted = convert_text(text.data);
+        struct mr_config *config;
+        mr_status status =
+            mr_daemon_load_text("held", converted.toml, strlen(converted.toml), &config);
+        char *said = NULL;
+        size_t size;
+        FILE *to = open_memstream(&said, &size);
+        mr_config_print_problems(config, to);
+        fclose(to);
+        if (status != MR_ERR_CONFIG || strstr(said, "what millrace convert writes") == NULL) {
+            fail_msg("%s: %s", held[i], said);
+        }
+        free(said);
+        mr_config_free(config);
+        converted_done(&converted);
     }
 }
 
@@ -630,6 +716,7 @@ int main(void)
         cmocka_unit_test(test_convert_results_are_configurations),
         cmocka_unit_test(test_convert_passes_no_option_over),
         cmocka_unit_test(test_convert_cases),
+        cmocka_unit_test(test_convert_held_does_not_load),
         cmocka_unit_test(test_convert_refuses),
         cmocka_unit_test(test_convert_read_properties),
         cmocka_unit_test(test_convert_result_is_not_written_by_input),

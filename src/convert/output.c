@@ -129,6 +129,37 @@ void mr_cv_set_list(struct mr_convert *c, const char *path, const struct mr_cv_l
     c->options[index] = mr_cv_keep(c, text.data);
 }
 
+static const char *placeholder_of(const char *path)
+{
+    static const char *const forms[][2] = {
+        {"tables", MR_CONVERT_TABLE},
+        {"messages.excluded_prefixes", MR_CONVERT_PLACEHOLDER},
+        {"snapshot.where", MR_CONVERT_TABLE ": true"},
+        {"columns.mask", MR_CONVERT_TABLE ":name=1"},
+        {"columns.truncate", MR_CONVERT_TABLE ":name=1"},
+    };
+    size_t i = 0;
+    while (i < MR_ARRAY_LEN(forms) && strcmp(forms[i][0], path) != 0) {
+        i++;
+    }
+    return i < MR_ARRAY_LEN(forms) ? forms[i][1] : MR_CONVERT_TABLE ":name";
+}
+
+void mr_cv_hold(struct mr_convert *c, const char *given, const char *path, const char *reason)
+{
+    LOST(c, given,
+         "%s; what it hides would be shown, so \"%s\" in %s keeps the file from starting: write "
+         "there what is to be hidden",
+         reason, placeholder_of(path), path);
+    uint32_t index;
+    MR_ASSERT(mr_option_find(path, &index));
+    const char *now = c->options[index] == NULL ? "[]" : c->options[index];
+    if (strstr(now, MR_CONVERT_PLACEHOLDER) == NULL) {
+        c->options[index] = mr_cv_text(c, "%.*s%s\"%s\"]", (int)strlen(now) - 1, now,
+                                       now[1] == ']' ? "" : ", ", placeholder_of(path));
+    }
+}
+
 void mr_cv_set_property(struct mr_convert *c, const char *name, const char *value)
 {
     output_add_quoted(&c->properties, name);

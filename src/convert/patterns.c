@@ -147,21 +147,177 @@ static bool patterns_add_part(struct mr_text *out, const char *part, size_t len)
     return good;
 }
 
+/* Its parts, at most PARTS_MAX; 0: it has more. */
+static int pattern_split(struct mr_convert *c, const char *pattern,
+                         const char *ret_parts[PARTS_MAX])
+{
+    const char *at = without_anchors(c, pattern);
+    for (int i = 0; i < PARTS_MAX; i++) {
+        const char *end = part_end(at);
+        ret_parts[i] = mr_cv_part(c, at, (size_t)(end - at));
+        if (*end == '\0') {
+            return i + 1;
+        }
+        at = end + (*end == '\\') + 1;
+    }
+    return 0;
+}
+
+static const char *const part_separators[PARTS_MAX] = {"", ".", ":"};
+
 const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts)
 {
-    static const char *const separators[PARTS_MAX] = {"", ".", ":"};
+    const char *items[PARTS_MAX];
     struct mr_text text = {0};
-    const char *at = without_anchors(c, pattern);
-    bool good = true;
+    bool good = pattern_split(c, pattern, items) == parts;
     for (int i = 0; i < parts && good; i++) {
-        const char *end = part_end(at);
-        mr_text_string(&text, separators[i]);
-        good =
-            patterns_add_part(&text, at, (size_t)(end - at)) && (*end == '\0') == (i == parts - 1);
-        at = end + (*end == '\\') + (*end != '\0');
+        mr_text_string(&text, part_separators[i]);
+        good = patterns_add_part(&text, items[i], strlen(items[i]));
     }
-    const char *ret = mr_cv_keep(c, text.data);
+    const char *ret = text.data == NULL ? NULL : mr_cv_keep(c, text.data);
     return good ? ret : NULL;
+}
+
+bool mr_cv_fits(struct mr_convert *c, const char *pattern, const char *table)
+{
+    const char *parts[PARTS_MAX];
+    char reason[128];
+    struct mr_regex *regex =
+        pattern_split(c, pattern, parts) == PARTS_MAX
+            ? mr_regex_new(mr_cv_text(c, "%s\\.%s", parts[0], parts[1]), reason, sizeof(reason))
+            : NULL;
+    bool fits = regex != NULL && mr_regex_match(regex, mr_slice_of(table), NULL) == MR_REGEX_YES;
+    mr_regex_free(regex);
+    return fits;
+}
+
+static bool is_plain_part(const char *part)
+{
+    return part[strcspn(part, "\\*+?()[]{}|^.")] == '\0';
+}
+
+/* One part of a rule that hides, in any case of letters unless it is to be that name. */
+static bool add_hiding_part(struct mr_text *out, const char *part, bool is_name)
+{
+    bool is_any = strcmp(part, ".*") == 0;
+    mr_text_string(out, is_name || is_any ? "" : "(?i)");
+    /* A dollar sign is one in a name only. */
+    return patterns_add_part(out, part, strlen(part)) && (is_name || strchr(part, '$') == NULL);
+}
+
+/* Where all parts are names in lower case they stay names: `check` refuses one that is not
+ * there. */
+static bool add_hiding_rule(struct mr_convert *c, const char *const parts[PARTS_MAX],
+                            bool is_listed, struct mr_cv_list *ret)
+{
+    struct mr_text text = {0};
+    bool good = true;
+    bool are_names = true;
+    for (int i = 0; i < PARTS_MAX && good; i++) {
+        bool is_name = is_plain_part(parts[i]) &&
+                       ((is_listed && i < PARTS_MAX - 1) || !mr_cv_has_upper(parts[i]));
+        are_names &= is_name;
+        mr_text_string(&text, part_separators[i]);
+        good = add_hiding_part(&text, parts[i], i < PARTS_MAX - 1 ? is_name : are_names);
+    }
+    const char *rule = text.data == NULL ? "" : mr_cv_keep(c, text.data);
+    if (good && !mr_cv_holds(ret, rule)) {
+        mr_cv_add(c, ret, rule);
+    }
+    return good && ret->count <= TEXTS_MAX;
+}
+
+/* A listed table has the name that the list has. */
+static bool add_hiding(struct mr_convert *c, const char *const parts[PARTS_MAX],
+                       struct mr_cv_list *ret)
+{
+    const char *table = mr_cv_text(c, "%s.%s", parts[0], parts[1]);
+    bool is_listed = false;
+    for (uint32_t i = 0; i < c->tables.count; i++) {
+        const char *name = c->tables.items[i];
+        if (strcasecmp(table, name) == 0) {
+            const char *dot = strchr(name, '.');
+            const char *listed[PARTS_MAX] = {mr_cv_part(c, name, (size_t)(dot - name)), dot + 1,
+                                             parts[2]};
+            is_listed = true;
+            if (!add_hiding_rule(c, listed, true, ret)) {
+                return false;
+            }
+        }
+    }
+    return is_listed || add_hiding_rule(c, parts, false, ret);
+}
+
+/* No sign of it can stand for a dot but its ".*"; in a set or a group one may. */
+static bool is_cut_at_dots(const char *part)
+{
+    for (; *part != '\0'; part++) {
+        if (strchr("([{\\", *part) != NULL || (*part == '.' && strchr("*+", part[1]) == NULL)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#define ANY_LEN 2 /* of ".*" */
+
+/* Fewer parts than three: any of their ".*" may stand for the dots that are missing. All ways to
+ * see it; false: there is one that can't be said, or none at all. */
+static bool cut_parts(struct mr_convert *c, const char *const parts[PARTS_MAX], int count,
+                      struct mr_cv_list *ret)
+{
+    if (count == PARTS_MAX) {
+        return add_hiding(c, parts, ret);
+    }
+    bool is_cut = false;
+    for (int i = 0; i < count; i++) {
+        if (!is_cut_at_dots(parts[i])) {
+            return false;
+        }
+        for (const char *at = parts[i]; (at = strchr(at, '.')) != NULL; at += ANY_LEN) {
+            const char *more[PARTS_MAX] = {NULL};
+            for (int k = 0; k < count; k++) {
+                more[k + (k > i)] = parts[k];
+            }
+            more[i] = mr_cv_text(c, "%.*s.*", (int)(at - parts[i]), parts[i]);
+            more[i + 1] = mr_cv_text(c, ".*%s", at + ANY_LEN);
+            if (!cut_parts(c, more, count + 1, ret)) {
+                return false;
+            }
+            is_cut = true;
+        }
+    }
+    return is_cut;
+}
+
+/* To Java the second dot of ".*.name" is any character: "x_name" fits, too. */
+static const char *without_any_dots(struct mr_convert *c, const char *pattern)
+{
+    char *ret = mr_cv_keep(c, MR_STRDUP(pattern));
+    char *to = ret;
+    for (const char *at = pattern; *at != '\0'; at++) {
+        bool is_any = *at == '.' && (at[1] == '\0' || strchr("*+?{", at[1]) == NULL);
+        if (!is_any || to - ret < ANY_LEN || strncmp(to - ANY_LEN, ".*", ANY_LEN) != 0) {
+            *to++ = *at;
+        }
+        if (*at == '\\' && at[1] != '\0') {
+            *to++ = *++at;
+        }
+    }
+    *to = '\0';
+    return ret;
+}
+
+bool mr_cv_hiding(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret)
+{
+    const char *parts[PARTS_MAX];
+    struct mr_cv_list before = *ret;
+    pattern += strncmp(pattern, "(?i)", 4) == 0 ? 4 : 0;
+    int count =
+        strlen(pattern) <= PATTERN_MAX ? pattern_split(c, without_any_dots(c, pattern), parts) : 0;
+    bool good = count > 0 && cut_parts(c, parts, count, ret);
+    *ret = good ? *ret : before;
+    return good;
 }
 
 bool mr_cv_has_upper(const char *text)

@@ -79,7 +79,8 @@ void mr_cv_processors(struct mr_convert *c)
         if (type != NULL && mr_cv_is_class(type->value, "ReselectColumnsPostProcessor")) {
             convert_reselect(c, aliases.items[i]);
         } else {
-            LOST(c, line->given, "%s is a Java class, which is not loaded", aliases.items[i]);
+            mr_cv_hold(c, line->given, "columns.exclude",
+                       mr_cv_text(c, "%s is a Java class, which is not loaded", aliases.items[i]));
         }
     }
 }

@@ -154,18 +154,17 @@ static bool convert_operations(struct mr_convert *c)
     return mr_cv_holds(&skipped, "message");
 }
 
-/* The prefixes that patterns match, as far as they are simple; ".*" is all. */
-static struct mr_cv_list prefixes_of(struct mr_convert *c, const char *option, const char *value)
+/* The prefixes that patterns match, as far as they are simple; ".*" is all. Clears `good` where one
+ * is not. */
+static struct mr_cv_list prefixes_of(struct mr_convert *c, const char *value, bool *good)
 {
     struct mr_cv_list patterns = mr_cv_split(c, value, ',');
     struct mr_cv_list prefixes = {0};
     for (uint32_t i = 0; i < patterns.count; i++) {
         if (strcmp(patterns.items[i], ".*") == 0) {
             mr_cv_add(c, &prefixes, "*");
-        } else if (!mr_cv_expand(c, patterns.items[i], &prefixes)) {
-            LOST(c, option,
-                 "holds a regular expression; name the prefixes in messages.prefixes and "
-                 "messages.excluded_prefixes");
+        } else {
+            *good &= mr_cv_expand(c, patterns.items[i], &prefixes);
         }
     }
     return prefixes;
@@ -178,13 +177,24 @@ static void convert_messages(struct mr_convert *c, bool are_skipped)
     static const char exclude_name[] = "message.prefix.exclude.list";
     const char *include = mr_cv_value(c, include_name);
     bool is_given = include != NULL && include[0] != '\0';
-    struct mr_cv_list included = prefixes_of(c, include_name, is_given ? include : ".*");
-    struct mr_cv_list excluded = prefixes_of(c, exclude_name, mr_cv_value(c, exclude_name));
+    const struct mr_cv_line *exclude = mr_cv_take(c, exclude_name);
+    bool includes_all = true;
+    bool excludes_all = exclude == NULL || !mr_cv_is_expression(exclude->value);
+    struct mr_cv_list included = prefixes_of(c, is_given ? include : ".*", &includes_all);
+    struct mr_cv_list excluded =
+        prefixes_of(c, exclude != NULL && excludes_all ? exclude->value : NULL, &excludes_all);
+    if (!includes_all) {
+        LOST(c, include_name, "holds a regular expression; name the prefixes in messages.prefixes");
+    }
     if (!are_skipped) {
         mr_cv_set_list(c, "messages.prefixes", &included);
     }
     if (excluded.count > 0) {
         mr_cv_set_list(c, "messages.excluded_prefixes", &excluded);
+    }
+    if (!excludes_all && !are_skipped) {
+        mr_cv_hold(c, exclude_name, "messages.excluded_prefixes",
+                   "holds a regular expression, or a value from elsewhere");
     }
 }
 

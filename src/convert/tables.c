@@ -149,22 +149,30 @@ void mr_cv_tables(struct mr_convert *c)
     convert_keys(c);
 }
 
-static void tables_add_columns(struct mr_convert *c, const struct mr_cv_line *line,
+/* The rules of one option; false: they are fewer than it has. */
+static bool tables_add_columns(struct mr_convert *c, const struct mr_cv_line *line,
                                const char *option, const char *length, struct mr_cv_list *columns)
 {
+    bool includes = strcmp(option, "columns.include") == 0;
     struct mr_cv_list patterns = mr_cv_split(c, line->value, ',');
+    struct mr_cv_list rules = {0};
+    bool good = true;
     for (uint32_t i = 0; i < patterns.count; i++) {
-        const char *text = mr_cv_pattern(c, patterns.items[i], 3);
-        if (text == NULL) {
-            LOST(c, line->given,
-                 "pattern %u is none of three parts that POSIX's expressions have; name its "
-                 "columns in %s before the first start",
-                 i + 1, option);
-            continue;
+        if (includes) {
+            const char *text = mr_cv_pattern(c, patterns.items[i], 3);
+            good &= text != NULL;
+            if (text != NULL) {
+                mr_cv_add(c, &rules, text);
+                note_case(c, line, option, text, mr_cv_text(c, "pattern %u", i + 1), "columns are");
+            }
+        } else {
+            good &= mr_cv_hiding(c, patterns.items[i], &rules);
         }
-        note_case(c, line, option, text, mr_cv_text(c, "pattern %u", i + 1), "columns are");
-        mr_cv_add(c, columns, mr_cv_text(c, "%s%s", text, length));
     }
+    for (uint32_t i = 0; i < rules.count; i++) {
+        mr_cv_add(c, columns, mr_cv_text(c, "%s%s", rules.items[i], length));
+    }
+    return good;
 }
 
 /* "=10" of "column.mask.with.10.chars"; NULL: it has no such number. */
@@ -179,7 +187,23 @@ static const char *length_in(struct mr_convert *c, const char *rest)
 
 enum column_kind { COLUMN_PLAIN, COLUMN_LENGTH, COLUMN_SALT };
 
-/* Options whose names begin so; a length or a salt is the rest of the name. */
+/* Whether each table has a pattern, beyond whose columns it shows none. */
+static bool name_each_table(struct mr_convert *c, const char *value)
+{
+    struct mr_cv_list patterns = mr_cv_split(c, value, ',');
+    bool good = c->tables_known;
+    for (uint32_t i = 0; good && i < c->tables.count; i++) {
+        uint32_t k = 0;
+        while (k < patterns.count && !mr_cv_fits(c, patterns.items[k], c->tables.items[i])) {
+            k++;
+        }
+        good = k < patterns.count;
+    }
+    return good;
+}
+
+/* Options whose names begin so; a length or a salt is the rest of the name. What it can't say of
+ * them holds the file back. */
 static void convert_columns(struct mr_convert *c, const char *name, const char *option,
                             enum column_kind kind)
 {
@@ -196,24 +220,46 @@ static void convert_columns(struct mr_convert *c, const char *name, const char *
         bool fits = kind == COLUMN_PLAIN  ? rest[0] == '\0'
                     : kind == COLUMN_SALT ? salt == NULL || strcmp(salt, rest) == 0
                                           : length != NULL;
-        if (!fits) {
-            continue;
+        if (!fits || !tables_add_columns(c, line, option, length, &columns)) {
+            continue; /* hold_columns says so */
         }
         line->done = true;
-        tables_add_columns(c, line, option, length, &columns);
         if (kind == COLUMN_SALT) {
             salt = rest;
-            mr_cv_set(c, "columns.hash_salt_env", "MILLRACE_HASH_SALT");
             TO_DO(c, line->given, "put the salt into the environment variable MILLRACE_HASH_SALT");
         }
     }
-    if (columns.count > 0 && strcmp(option, "columns.include") == 0) {
-        LOST(c, name,
-             "tables that none of its patterns names keep all their columns; name those to leave "
-             "out in columns.exclude");
-    }
     if (columns.count > 0) {
         mr_cv_set_list(c, option, &columns);
+    }
+    const struct mr_cv_line *include = mr_cv_find(c, name);
+    if (include != NULL && include->done && strcmp(option, "columns.include") == 0 &&
+        !name_each_table(c, include->value)) {
+        mr_cv_hold(c, name, option,
+                   "tables that none of its patterns names keep all their columns");
+    }
+}
+
+static const char cannot_say[] = "has what columns.* can't say: the version or the number in its "
+                                 "name, a second salt, a pattern, or a value from elsewhere";
+
+/* The options that hide and were not carried over, or not all of what they name. */
+static void hold_columns(struct mr_convert *c)
+{
+    static const char *const kinds[][2] = {
+        {"column.include.list", "columns.include"}, {"column.exclude.list", "columns.exclude"},
+        {"column.mask.hash.", "columns.hash"},      {"column.mask.", "columns.mask"},
+        {"column.truncate.", "columns.truncate"},
+    };
+    for (uint32_t i = 0; i < c->line_count; i++) {
+        struct mr_cv_line *line = &c->lines[i];
+        for (size_t k = 0; k < MR_ARRAY_LEN(kinds); k++) {
+            bool is_of = !line->done && strncmp(line->name, kinds[k][0], strlen(kinds[k][0])) == 0;
+            if (is_of && line->value[0] != '\0') {
+                mr_cv_hold(c, line->given, kinds[k][1], cannot_say);
+            }
+            line->done |= is_of;
+        }
     }
 }
 
@@ -224,4 +270,66 @@ void mr_cv_columns(struct mr_convert *c)
     convert_columns(c, "column.mask.with.", "columns.mask", COLUMN_LENGTH);
     convert_columns(c, "column.truncate.to.", "columns.truncate", COLUMN_LENGTH);
     convert_columns(c, "column.mask.hash.v2.SHA-256.with.salt.", "columns.hash", COLUMN_SALT);
+    hold_columns(c);
+    uint32_t hash;
+    if (mr_option_find("columns.hash", &hash) && c->options[hash] != NULL) {
+        mr_cv_set(c, "columns.hash_salt_env", "MILLRACE_HASH_SALT");
+    }
+}
+
+/* Whether an option that takes tables away, by their schemas or their names, takes none of those
+ * that are listed. */
+static bool takes_none(struct mr_convert *c, const struct mr_cv_line *line)
+{
+    bool of_schemas = strncmp(line->name, "schema.", 7) == 0;
+    bool includes = strcmp(line->name, "schema.include.list") == 0;
+    struct mr_cv_list patterns = mr_cv_split(c, line->value, ',');
+    bool good = !mr_cv_is_expression(line->value) && (of_schemas || c->tables_known);
+    for (uint32_t i = 0; good && i < c->tables.count; i++) {
+        const char *table = c->tables.items[i]; /* or a pattern */
+        size_t schema = strspn(table, WORD_SIGNS "-$");
+        const char *name = of_schemas ? mr_cv_part(c, table, schema) : table;
+        bool fits = false;
+        for (uint32_t k = 0; k < patterns.count; k++) {
+            char reason[128];
+            struct mr_regex *regex =
+                mr_regex_new(mr_cv_text(c, "(?i)%s", patterns.items[k]), reason, sizeof(reason));
+            good &= regex != NULL && mr_cv_same_regex(patterns.items[k]);
+            fits |= regex != NULL && mr_regex_match(regex, mr_slice_of(name), NULL) != MR_REGEX_NO;
+            mr_regex_free(regex);
+        }
+        good &= table[schema] == '.' && fits == includes && strcmp(table, MR_CONVERT_TABLE) != 0;
+    }
+    return good;
+}
+
+void mr_cv_hidden(struct mr_convert *c)
+{
+    static const char *const away[] = {"schema.include.list", "schema.exclude.list",
+                                       "table.exclude.list"};
+    static const char *const others[][3] = {
+        {"snapshot.select.statement.overrides", "snapshot.where",
+         "statements are not taken over, but a condition for each table"},
+        {"converters", "columns.exclude",
+         "Java classes are not loaded, and values are what \"types\" says"},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(away); i++) {
+        struct mr_cv_line *line = mr_cv_find(c, away[i]);
+        if (line == NULL || line->done || line->value[0] == '\0') {
+            continue;
+        }
+        line->done = true;
+        if (takes_none(c, line)) {
+            IDLE(c, line->given, "leaves out none of the listed tables");
+        } else {
+            mr_cv_hold(c, line->given, "tables", "may leave out some of the listed tables");
+        }
+    }
+    for (size_t i = 0; i < MR_ARRAY_LEN(others); i++) {
+        struct mr_cv_line *line = mr_cv_find(c, others[i][0]);
+        if (line != NULL && line->value[0] != '\0') {
+            line->done = true;
+            mr_cv_hold(c, line->given, others[i][1], others[i][2]);
+        }
+    }
 }

@@ -169,6 +169,40 @@ static const char *outbox_predicate(struct mr_convert *c)
     return "";
 }
 
+/* Whether a transformation may leave out or change a value, or leave out a record: all but those
+ * that are known not to. */
+static bool may_hide(const char *java)
+{
+    static const char *const known[] = {
+        "ByLogicalTableRouter",
+        "ExtractNewRecordState",
+        "EventRouter",
+        "RegexRouter",
+        "TimestampRouter",
+        "InsertField",
+        "InsertHeader",
+        "HoistField",
+        "Flatten",
+        "Cast",
+        "TimestampConverter",
+        "TimezoneConverter",
+        "SetSchemaMetadata",
+        "ValueToKey",
+        "DropHeaders",
+        "ContentBasedRouter",
+        "PartitionRouting",
+        "ExtractChangedRecordState",
+        "ActivateTracingSpan",
+        "SwapGeometryCoordinates",
+        "DecodeLogicalDecodingMessageContent",
+    };
+    size_t i = 0;
+    while (i < MR_ARRAY_LEN(known) && !mr_cv_is_class(java, known[i])) {
+        i++;
+    }
+    return i == MR_ARRAY_LEN(known);
+}
+
 static void convert_transform(struct mr_convert *c, const char *alias)
 {
     const struct mr_cv_line *type = transforms_option_of(c, alias, "type");
@@ -188,8 +222,12 @@ static void convert_transform(struct mr_convert *c, const char *alias)
     if (is_for_others) {
         transforms_option_of(c, alias, "negate");
     }
-    if (predicate != NULL && !is_for_others &&
-        (!is_outbox || !find_outboxes(c, alias, predicate->value))) {
+    if (may_hide(type->value)) {
+        mr_cv_hold(c, given, "columns.exclude",
+                   mr_cv_text(c, "%.*s is a Java class, which is not loaded",
+                              MR_SLICE_ARGS(mr_cv_class(type->value))));
+    } else if (predicate != NULL && !is_for_others &&
+               (!is_outbox || !find_outboxes(c, alias, predicate->value))) {
         LOST(c, given, "see its predicate");
         LOST(
             c, predicate->given,
@@ -224,7 +262,7 @@ static void set_tables(struct mr_convert *c)
         mr_cv_add(c, &c->tables, c->patterns.items[i]);
     }
     if (c->tables.count == 0) {
-        mr_cv_add(c, &c->tables, "public." MR_CONVERT_PLACEHOLDER);
+        mr_cv_add(c, &c->tables, MR_CONVERT_TABLE);
     }
     mr_cv_set_list(c, "tables", &c->tables);
     if (c->has_outbox) {

@@ -79,3 +79,4 @@ bool mr_streams_equal(const struct mr_config_values *a, const struct mr_config_v
 /* In schema public; what `millrace convert` writes where it can't know which tables are meant.
  * Nothing starts with it. */
 #define MR_CONVERT_PLACEHOLDER "name_your_tables_here"
+#define MR_CONVERT_TABLE       "public." MR_CONVERT_PLACEHOLDER

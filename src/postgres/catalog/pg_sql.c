@@ -8,9 +8,12 @@ static void pg_sql_add_pattern(struct mr_text *sql, const char *column,
     } else if (pattern->regex == NULL) {
         mr_sql_format(sql, "%s::text = %L", column, pattern->text);
     } else {
+        /* PostgreSQL has such a letter at the very beginning only. */
+        bool in_any_case = strncmp(pattern->text, "(?i)", 4) == 0;
         MR_TEXT(whole);
-        mr_text_format(&whole, "^(%s)$", pattern->text);
-        mr_sql_format(sql, "%s::text OPERATOR(pg_catalog.~)%L", column, whole.data);
+        mr_text_format(&whole, "^(%s)$", pattern->text + (in_any_case ? 4 : 0));
+        mr_sql_format(sql, "%s::text OPERATOR(pg_catalog.~%s)%L", column, in_any_case ? "*" : "",
+                      whole.data);
     }
 }
 
