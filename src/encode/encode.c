@@ -408,8 +408,9 @@ bool mr_encoder_shows(struct mr_encoder *encoder, const struct mr_relation *rela
                       uint32_t column)
 {
     struct mr_plan *plan = NULL;
-    if (mr_plan_for(encoder, relation, &plan, NULL) != MR_OK) {
-        return false; /* who encodes it says why */
+    struct mr_error unused = {0}; /* who encodes it says why */
+    if (mr_plan_for(encoder, relation, &plan, &unused) != MR_OK) {
+        return false;
     }
     while (plan != NULL &&
            (plan->topic == NULL || plan->columns[column].writer == MR_WRITE_ABSENT)) {

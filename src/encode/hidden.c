@@ -7,6 +7,7 @@
 #include "base/pattern.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "event/places.h"
 #include "event/relation.h"
 
 /* The stored record must fit; a table takes some hundred bytes. Of tables that are made again and
@@ -184,124 +185,16 @@ static const char *doubtful_of(const struct seen *seen, const struct mr_relation
     return NULL;
 }
 
-/* Which columns of the catalog those of a version may be, both in the order of the numbers: one
- * whose name is certain has a column of that name, or none where the publication leaves it out; any
- * other may be any column, or none. */
-struct places {
-    const struct mr_relation *now;
-    bool *is_sure;        /* of each attribute: it has the column of its name */
-    bool is_open;         /* no name is certain */
-    bool *before, *after; /* [attribute][column]: those before, or from there on, fit each other */
-};
-
-static bool *place_at(bool *table, const struct mr_relation *now, uint32_t attribute,
-                      uint32_t column)
-{
-    return &table[(size_t)attribute * (now->column_count + 1) + column];
-}
-
-static bool place_fits(const struct places *places, uint32_t attribute, uint32_t column)
-{
-    const struct mr_relation *now = places->now;
-    const char *name = now->attributes[attribute].name;
-    return places->is_open || name == NULL || strcmp(name, now->columns[column].name) == 0;
-}
-
-static bool may_be(const struct places *places, uint32_t attribute, uint32_t column)
-{
-    return place_fits(places, attribute, column) &&
-           *place_at(places->before, places->now, attribute, column) &&
-           *place_at(places->after, places->now, attribute + 1, column + 1);
-}
-
-static void fill_before(struct places *places)
-{
-    const struct mr_relation *now = places->now;
-    for (uint32_t a = 0; a <= now->attribute_count; a++) {
-        for (uint32_t c = 0; c <= now->column_count; c++) {
-            *place_at(places->before, now, a, c) =
-                (a == 0 && c == 0) ||
-                (a > 0 && !places->is_sure[a - 1] && *place_at(places->before, now, a - 1, c)) ||
-                (a > 0 && c > 0 && *place_at(places->before, now, a - 1, c - 1) &&
-                 place_fits(places, a - 1, c - 1));
-        }
-    }
-}
-
-static void fill_after(struct places *places)
-{
-    const struct mr_relation *now = places->now;
-    const uint32_t attributes = now->attribute_count, columns = now->column_count;
-    for (uint32_t a = attributes + 1; a-- > 0;) {
-        for (uint32_t c = columns + 1; c-- > 0;) {
-            *place_at(places->after, now, a, c) =
-                (a == attributes && c == columns) ||
-                (a < attributes && !places->is_sure[a] &&
-                 *place_at(places->after, now, a + 1, c)) ||
-                (a < attributes && c < columns && *place_at(places->after, now, a + 1, c + 1) &&
-                 place_fits(places, a, c));
-        }
-    }
-}
-
-static bool fill_places(struct places *places, bool is_open)
-{
-    const struct mr_relation *now = places->now;
-    places->is_open = is_open;
-    for (uint32_t a = 0; a < now->attribute_count; a++) {
-        const char *name = now->attributes[a].name;
-        uint32_t column;
-        places->is_sure[a] =
-            !is_open && name != NULL && mr_relation_find_column(now, mr_slice_of(name), &column);
-    }
-    fill_before(places);
-    fill_after(places);
-    return *place_at(places->after, now, 0, 0);
-}
-
-/* False: the catalog does not know the table any more. Where what should be certain does not fit
- * (an ALTER TABLE of an older transaction came after this place of the stream), nothing is. */
-static bool places_init(struct places *places, const struct mr_relation *now)
-{
-    size_t size = (size_t)(now->attribute_count + 1) * (now->column_count + 1);
-    *places = (struct places){.now = now,
-                              .is_sure = MR_NEW_ARRAY(bool, now->attribute_count + 1),
-                              .before = MR_NEW_ARRAY(bool, size),
-                              .after = MR_NEW_ARRAY(bool, size)};
-    return fill_places(places, false) || fill_places(places, true);
-}
-
-static void places_done(struct places *places)
-{
-    free(places->is_sure);
-    free(places->before);
-    free(places->after);
-}
-
-/* The column's number; 0: it may be one of several. */
-static uint32_t hidden_number_of(const struct places *places, uint32_t column)
-{
-    uint32_t number = 0;
-    for (uint32_t a = 0; a < places->now->attribute_count; a++) {
-        if (may_be(places, a, column)) {
-            if (number != 0) {
-                return 0;
-            }
-            number = places->now->attributes[a].number;
-        }
-    }
-    return number;
-}
-
 /* A column that was hidden, and may be one that is shown; NULL: none. */
-static const char *shown_of(const struct seen *seen, const struct places *places, const bool *hides)
+static const char *shown_of(const struct seen *seen, const struct mr_places *places,
+                            const bool *hides)
 {
     const struct mr_relation *now = places->now;
     for (uint32_t i = 0; i < seen->number_count; i++) {
         for (uint32_t a = 0; a < now->attribute_count; a++) {
             bool is_it = now->attributes[a].number == seen->numbers[i].number;
             for (uint32_t c = 0; is_it && c < now->column_count; c++) {
-                if (!hides[c] && may_be(places, a, c)) {
+                if (!hides[c] && mr_places_may_be(places, a, c)) {
                     return seen->numbers[i].name;
                 }
             }
@@ -392,14 +285,15 @@ static void hidden_add_number(struct seen *seen, uint32_t number, const char *na
 }
 
 /* Once hidden, a column stays so whatever its name: that of before goes on. */
-static void number_seen(struct seen *made, const struct seen *before, const struct places *places)
+static void number_seen(struct seen *made, const struct seen *before,
+                        const struct mr_places *places)
 {
     for (uint32_t i = 0; i < before->number_count; i++) {
         hidden_add_number(made, before->numbers[i].number, before->numbers[i].name);
     }
     made->is_numbered = places != NULL;
     for (uint32_t c = 0; places != NULL && c < made->count; c++) {
-        uint32_t number = made->hides[c] ? hidden_number_of(places, c) : 0;
+        uint32_t number = made->hides[c] ? mr_places_number(places, c) : 0;
         if (number != 0) {
             hidden_add_number(made, number, made->columns[c]);
         }
@@ -408,7 +302,7 @@ static void number_seen(struct seen *made, const struct seen *before, const stru
 }
 
 static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
-                      const struct places *places, const char *name, const char *topic,
+                      const struct mr_places *places, const char *name, const char *topic,
                       const bool *hides)
 {
     struct seen *seen = find_seen(hidden, now->oid, NULL, topic);
@@ -462,7 +356,7 @@ static mr_status unmatched(const struct mr_hidden *hidden, const struct mr_relat
 /* `places`: NULL where the catalog does not know the table. Numbers are certain where both versions
  * have them; else names decide. */
 static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation *now,
-                              const struct places *places, const char *name, const char *topic,
+                              const struct mr_places *places, const char *name, const char *topic,
                               const bool *hides, struct mr_error *ret_error)
 {
     const struct seen *by_oid = find_seen(hidden, now->oid, NULL, topic);
@@ -531,14 +425,14 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
     topic = topic == NULL ? "" : topic;
-    struct places all;
-    const struct places *places = places_init(&all, relation) ? &all : NULL;
+    struct mr_places all;
+    const struct mr_places *places = mr_places_init(&all, relation) ? &all : NULL;
     MR_HOLD(&hidden->lock);
     mr_status status = judge_hidden(hidden, relation, places, name.data, topic, hides, ret_error);
     if (status == MR_OK) {
         keep_seen(hidden, relation, places, name.data, topic, hides);
     }
-    places_done(&all);
+    mr_places_done(&all);
     return status;
 }
 

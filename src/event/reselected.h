@@ -9,7 +9,7 @@
 enum mr_reselected {
     MR_RESELECTED_EXACT,   /* they are what the row had after its transaction */
     MR_RESELECTED_LATER,   /* what the row has now, which a later change may have made */
-    MR_RESELECTED_GONE,    /* there is no such row any more */
+    MR_RESELECTED_GONE,    /* there is no such row, or not surely such columns, any more */
     MR_RESELECTED_LARGE,   /* one is too large */
     MR_RESELECTED_LATE,    /* no answer came in time */
     MR_RESELECTED_REFUSED, /* the table or the server could not be asked */

@@ -525,11 +525,13 @@ static void fill_question(struct mr_reselect *reselect, const struct held *held,
     question->commit_us = held->commit_us;
     question->has_origin = held->has_origin;
     question->is_answered = question->is_read = false;
-    question->names.len = question->keys.len = question->values.len = 0;
+    question->names.len = question->version.len = 0;
+    question->keys.len = question->values.len = 0;
     question->key_count = question->column_count = 0;
     reselect_add_name(&question->names, relation->schema);
     reselect_add_name(&question->names, relation->table);
     for (uint32_t i = 0; i < row.after_count; i++) {
+        reselect_add_name(&question->version, relation->columns[i].name);
         if (relation->columns[i].is_flagged) {
             reselect_add_name(&question->names, relation->columns[i].name);
             mr_text_add(&question->keys, reselect->after[i].data, reselect->after[i].len);

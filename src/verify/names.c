@@ -36,16 +36,17 @@ static void name_eventless(struct naming *naming)
     struct mr_pg_conn *conn = work->tools->rows;
     const struct mr_verify_range keys = {.keys_alone = true};
     struct mr_cut unused;
+    struct mr_error error = {0}; /* what has no name then is told by its hash */
     bool is_known;
     mr_index_clear(&naming->index);
     for (uint32_t i = 0; i < work->proof->named_count; i++) {
         mr_index_add(&naming->index, work->proof->named[i].difference.key.low);
     }
-    if (mr_verify_begin(conn, &unused, &is_known, NULL) == MR_OK) {
+    if (mr_verify_begin(conn, &unused, &is_known, &error) == MR_OK) {
         mr_cut_done(&unused);
         (void)mr_verify_rows(conn, work->proof->listed, &work->table, &keys, verify_name_row,
-                             naming, NULL);
-        (void)mr_pg_command(conn, "COMMIT", MR_PG_ANSWER_MS, NULL);
+                             naming, &error);
+        (void)mr_pg_command(conn, "COMMIT", MR_PG_ANSWER_MS, &error);
     }
 }
 

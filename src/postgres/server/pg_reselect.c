@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/wake.h"
+#include "postgres/server/pg_reselect_columns.h"
 
 enum {
     STATEMENTS_MAX = 64, /* prepared ones; then all are given up */
@@ -44,6 +45,7 @@ struct mr_reselector {
 void mr_reselect_question_done(struct mr_reselect_question *question)
 {
     mr_text_done(&question->names);
+    mr_text_done(&question->version);
     mr_text_done(&question->keys);
     mr_text_done(&question->values);
     free(question->parts);
@@ -230,11 +232,6 @@ static mr_status ask_key(struct mr_reselector *reselector,
         question->oid, schema, schema + strlen(schema) + 1);
 }
 
-static const char *pg_reselect_next_name(const char *name)
-{
-    return name + strlen(name) + 1;
-}
-
 static void pg_reselect_add_value(struct mr_text *sql, const char *column, uint32_t bytes_max)
 {
     mr_sql_format(sql, ", CASE WHEN octet_length(format('%%s', t.%I)) <= %u THEN t.%I END", column,
@@ -250,8 +247,8 @@ static mr_status make_statement(struct mr_reselector *reselector,
     const struct mr_pg_result *key;
     MR_TRY(ask_key(reselector, question, &key, ret_error));
     const char *schema = question->names.data;
-    const char *table = pg_reselect_next_name(schema);
-    const char *names = pg_reselect_next_name(table);
+    const char *table = mr_reselect_next_name(schema);
+    const char *names = mr_reselect_next_name(table);
     bool is_root = mr_pg_result_rows(key) > 0 && mr_pg_result_value(key, 0, 0)[0] == 'p';
     mr_text_format(sql, "SELECT t.tableoid, t.xmin, ");
     mr_text_string(
@@ -262,15 +259,15 @@ static mr_status make_statement(struct mr_reselector *reselector,
                    " FROM pg_xact_commit_timestamp_origin(t.xmin) c) END");
     const char *name = names;
     for (uint32_t i = 0; i < question->key_count; i++) {
-        name = pg_reselect_next_name(name);
+        name = mr_reselect_next_name(name);
     }
-    for (uint32_t i = 0; i < question->column_count; i++, name = pg_reselect_next_name(name)) {
+    for (uint32_t i = 0; i < question->column_count; i++, name = mr_reselect_next_name(name)) {
         pg_reselect_add_value(sql, name, MR_RESELECT_VALUES_MAX / question->column_count);
     }
     mr_sql_format(sql, " FROM %s%I.%I AS t", is_root ? "" : "ONLY ", schema, table);
     uint32_t found = 0;
     name = names;
-    for (uint32_t i = 0; i < question->key_count; i++, name = pg_reselect_next_name(name)) {
+    for (uint32_t i = 0; i < question->key_count; i++, name = mr_reselect_next_name(name)) {
         for (uint32_t k = 0; k < mr_pg_result_rows(key); k++) {
             if (strcmp(mr_pg_result_value(key, k, 1), name) == 0) {
                 mr_sql_format(sql, "%s t.%I OPERATOR(%I.%s) $%u", i == 0 ? " WHERE" : " AND", name,
@@ -414,113 +411,6 @@ static bool pg_reselect_sees(const char *snapshot, uint32_t xid)
     return true;
 }
 
-static void pg_reselect_add_names(struct mr_text *sql, const struct mr_reselect_question *question)
-{
-    const char *schema = question->names.data;
-    const char *name = pg_reselect_next_name(schema);
-    mr_sql_format(sql, "%L, %L, ARRAY[", schema, name);
-    for (uint32_t i = 0; i < question->key_count + question->column_count; i++) {
-        name = pg_reselect_next_name(name);
-        mr_sql_format(sql, i == 0 ? "%L" : ", %L", name);
-    }
-    mr_text_string(sql, "])");
-}
-
-/* What is read by names is only that of then if the names meant the same. All that says so are rows
- * of the catalog, each with the number of the transaction that wrote it: if that is older than what
- * the slot still needs of the catalog (catalog_xmin), it ended before anything that the stream
- * still brings was committed; and who alters a table and who writes it wait for each other. So is
- * what was never altered since the table was made, by a transaction older than the update's: its
- * own then has the number that system columns have. The table keeps its lock, so nothing is altered
- * between the reading and this. For partitions the same, and that they were attached before.
- *
- * Of each: whether all that holds but the last; numbers of young transactions that made the
- * tables. */
-static const char version_question[] =
-    " , young AS (SELECT v.i, x.oid, o.xmin AS made, coalesce(age(o.xmin) BETWEEN 0 AND"
-    " h.held, true) AS is_young FROM v CROSS JOIN h CROSS JOIN LATERAL (SELECT v.root UNION SELECT "
-    "v.leaf"
-    " UNION SELECT relid::oid FROM pg_partition_ancestors(v.leaf) WHERE v.leaf <> v.root) x(oid)"
-    " JOIN pg_attribute o ON o.attrelid = x.oid AND o.attnum = -1)"
-    " SELECT v.i, EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE c.oid = v.root AND n.nspname = v.schema AND c.relname = v.name)"
-    " AND NOT EXISTS (SELECT FROM young y JOIN pg_attribute a ON a.attrelid = y.oid"
-    " WHERE y.i = v.i AND a.attname = ANY (v.names) AND a.xmin <> y.made"
-    " AND coalesce(age(a.xmin) BETWEEN 0 AND h.held, true))"
-    " AND NOT EXISTS (SELECT FROM young y JOIN pg_inherits p ON p.inhrelid = y.oid WHERE y.i = v.i"
-    " AND v.leaf <> v.root AND p.xmin <> y.made AND coalesce(age(p.xmin) BETWEEN 0 AND h.held, "
-    "true)),"
-    " (SELECT string_agg(y.made::text, ' ') FROM young y WHERE y.i = v.i AND y.is_young)"
-    " FROM v CROSS JOIN h";
-
-/* True: the table was made by one of these numbers that is not older. */
-static bool is_too_young(const char *made, uint32_t xid)
-{
-    for (char *at = (char *)(uintptr_t)made; at != NULL && *at != '\0';) {
-        if ((int32_t)((uint32_t)strtoul(at, &at, 10) - xid) >= 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_as_first(const struct mr_reselect_question *a, const struct mr_reselect_question *b)
-{
-    return a->oid == b->oid && a->leaf == b->leaf && a->key_count == b->key_count &&
-           a->names.len == b->names.len && memcmp(a->names.data, b->names.data, a->names.len) == 0;
-}
-
-/* Of those that seem exact one of each kind is asked for, and the answer is all theirs. */
-static mr_status check_versions(struct mr_reselector *reselector, uint32_t count,
-                                struct mr_error *ret_error)
-{
-    struct mr_reselect_question *const all = reselector->questions;
-    MR_TEXT(values);
-    for (uint32_t i = 0; i < count; i++) {
-        struct mr_reselect_question *one = &all[reselector->asked[i]];
-        uint32_t first = 0;
-        while (first < i && !(all[reselector->asked[first]].is_read &&
-                              all[reselector->asked[first]].outcome == MR_RESELECTED_EXACT &&
-                              is_as_first(&all[reselector->asked[first]], one))) {
-            first++;
-        }
-        one->as = first;
-        if (first == i && one->is_read && one->outcome == MR_RESELECTED_EXACT) {
-            mr_text_format(&values, "%s(%u, %u::oid, %u::oid, ", values.len == 0 ? "" : ", ", i,
-                           one->oid, one->leaf);
-            pg_reselect_add_names(&values, one);
-        }
-    }
-    if (values.len == 0) {
-        return MR_OK;
-    }
-    static const struct mr_pg_shape shape = {"the tables that were read", "nbS", 1, UINT32_MAX};
-    struct mr_text sql = {0};
-    mr_sql_format(&sql,
-                  "WITH h AS (SELECT (SELECT age(catalog_xmin) FROM pg_replication_slots"
-                  " WHERE slot_name = %L) AS held), v(i, root, leaf, schema, name, names) AS"
-                  " (VALUES ",
-                  reselector->options.slot);
-    mr_text_add(&sql, values.data, values.len);
-    mr_text_string(&sql, ")");
-    mr_text_string(&sql, version_question);
-    const struct mr_pg_result *result;
-    MR_TRY(mr_pg_ask(reselector->conn, &sql, &shape, &result, ret_error));
-    for (uint32_t i = 0; i < count; i++) {
-        struct mr_reselect_question *one = &all[reselector->asked[i]];
-        bool is_good = false;
-        for (uint32_t k = 0; k < mr_pg_result_rows(result); k++) {
-            is_good = is_good || (mr_pg_result_number(result, k, 0) == one->as &&
-                                  mr_pg_result_true(result, k, 1) &&
-                                  !is_too_young(mr_pg_result_value(result, k, 2), one->xid));
-        }
-        if (one->outcome == MR_RESELECTED_EXACT && !is_good) {
-            one->outcome = MR_RESELECTED_LATER;
-        }
-    }
-    return MR_OK;
-}
-
 /* Those that were read are answered, but for the transactions that the snapshot does not see; the
  * number of these. */
 static uint32_t pg_reselect_judge(struct mr_reselector *reselector, uint32_t count)
@@ -596,7 +486,7 @@ static mr_status ask_round(struct mr_reselector *reselector, uint32_t count, int
         row[0] = numbers[n][0];
         row[1] = numbers[n][1];
         const char *key = question->keys.data;
-        for (uint32_t k = 0; k < question->key_count; k++, key = pg_reselect_next_name(key)) {
+        for (uint32_t k = 0; k < question->key_count; k++, key = mr_reselect_next_name(key)) {
             row[2 + k] = key;
         }
         calls[CALLS_BEFORE + n] = (struct mr_pg_call){
@@ -629,7 +519,8 @@ static mr_status ask_round(struct mr_reselector *reselector, uint32_t count, int
     if (reselector->snapshot == NULL) {
         return mr_fail(ret_error, MR_ERR_PROTOCOL, "the server does not tell its snapshot");
     }
-    MR_TRY(check_versions(reselector, asked_count, ret_error));
+    MR_TRY(mr_reselect_check_columns(reselector->conn, reselector->options.slot,
+                                     reselector->questions, asked, asked_count, ret_error));
     *ret_unseen += pg_reselect_judge(reselector, asked_count);
     return pg_reselect_set_settings(reselector, "COMMIT; ", ret_error);
 }

@@ -10,10 +10,12 @@
  *     changed under a savepoint has the number of that; where the server keeps the times of commits
  *     (track_commit_timestamp), the same time tells it, for two transactions that change one row
  *     wait for each other. A replication origin may set any time, so neither side may have one;
- *   - the columns are those of then: no row of the catalog that says what they are was written
- *     since (see `version_question`);
  *   - no later change of the same transaction has touched it, which only who reads the stream knows
  *     (stream/reselect.h).
+ *   - no row of the catalog that says what the columns are was written since (see
+ *     pg_reselect_columns.c). Where one was, a value of a column is a later one, if the column with
+ *     that number still has its name, as the order of the relation's names tells (event/places.h),
+ *     and else none.
  * Numbers come again after 2^32 transactions, but the server assigns none that are half of that
  * ahead of what a slot keeps (varsup.c, GetNewTransactionId), and the transaction is not confirmed
  * yet.
@@ -43,8 +45,9 @@ struct mr_reselect_question {
     int64_t commit_us; /* since 2000, as the server tells it */
     bool has_origin;
     uint32_t key_count, column_count;
-    struct mr_text names; /* schema, table, columns of the key, columns; each with its NUL */
-    struct mr_text keys;  /* values, likewise */
+    struct mr_text names;   /* schema, table, columns of the key, columns; each with its NUL */
+    struct mr_text version; /* names of all columns of the relation, likewise */
+    struct mr_text keys;    /* values, likewise */
     /* The answer. */
     bool is_answered;
     enum mr_reselected outcome;
@@ -56,6 +59,11 @@ struct mr_reselect_question {
 };
 
 void mr_reselect_question_done(struct mr_reselect_question *question);
+
+static inline const char *mr_reselect_next_name(const char *name)
+{
+    return name + strlen(name) + 1;
+}
 
 struct mr_reselector;
 
