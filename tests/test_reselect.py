@@ -213,7 +213,7 @@ def test_columns_that_were_altered_and_kept_their_names(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int, a text, b text);"
                  "ALTER TABLE t ALTER a SET STORAGE EXTERNAL, ALTER b SET STORAGE EXTERNAL")
     process = millrace(columns__reselect=ALL).start().streaming()
-    topic = Topic(database.topic("t"))
+    topic = Topic(database.make_topic("t"))
     database.run("INSERT INTO t VALUES (1, 0, %s, %s)", [large(1), large(2)])
     topic.take(1)
     process.stop()
@@ -237,7 +237,7 @@ def test_hidden_column_has_the_name_by_now(database, millrace, when, change, lat
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int, secret text, pub text); CREATE TABLE u ();"
                  "ALTER TABLE t ALTER secret SET STORAGE EXTERNAL, ALTER pub SET STORAGE EXTERNAL")
     process = millrace(columns__mask='["t:secret=4"]', columns__reselect='["t:pub"]', columns__reselect_later=f'"{later}"').start().streaming()
-    topic = Topic(database.topic("t"))
+    topic = Topic(database.make_topic("t"))
     database.run("INSERT INTO t VALUES (1, 0, %s, %s)", ["SECRET" * 500, large(1)])
     topic.take(1)
     process.stop()
