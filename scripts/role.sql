@@ -29,5 +29,15 @@ SELECT DISTINCT format('GRANT USAGE ON SCHEMA %I TO %I', nspname, :'role')
 -- Only copies of existing rows read tables; the stream does not. With a role of their own (snapshot.connection_env,
 -- docs/security.md, "Owners of copied tables") this one needs no right on any table.
 GRANT SELECT ON :tables TO :"role";
+-- One that is there, as of a millrace that ran before, gets what it lacks.
+SELECT NOT EXISTS (SELECT FROM pg_publication WHERE pubname = :'publication') AS is_new \gset
+\if :is_new
 CREATE PUBLICATION :"publication" FOR TABLE :tables;
+\else
+\echo the publication exists and gets the tables that it lacks
+SELECT format('ALTER PUBLICATION %I ADD TABLE %s', pubname, trim(named)::regclass)
+    FROM pg_publication p, unnest(string_to_array(:'tables', ',')) named
+    WHERE pubname = :'publication' AND NOT puballtables AND NOT EXISTS
+        (SELECT FROM pg_publication_rel WHERE prpubid = p.oid AND prrelid = trim(named)::regclass) \gexec
+\endif
 COMMIT;

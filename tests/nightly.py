@@ -265,7 +265,7 @@ NIGHTLY = (
     Nightly(("test_profiling.py",), (*PROFILER, "benchmarks/"), 3 * 100, "builds and measures several times, alone on the machine"),
     Nightly(("test_pr_check.py",), ("benchmarks/", ".github/workflows/pr-checks.yml"), 3 * 100, "measures two builds, alone on the machine"),
     Nightly(("test_verdict.py",), ("benchmarks/", "tests/placed_faults.c"), 3 * 70, "judges measurements, not millrace"),
-    Nightly(("test_kubernetes_plane.py",), ("packaging/helm/", "docs/deploy/kubernetes.yaml"), 150, "a control plane of its own; test_helm.py renders the chart in seconds"),
+    Nightly(("test_kubernetes_plane.py",), ("packaging/helm/", "docs/deploy/kubernetes.yaml", "docs/deploy/recover.yaml"), 150, "a control plane of its own; test_helm.py renders the chart in seconds"),
 )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from kit import BINARY, BOOTSTRAP, dsn
 from prometheus import ROOT
+from test_fleet import from_yaml
 
 
 def path(*parts):
@@ -183,6 +184,20 @@ def test_kubernetes_configuration_is_taken(tmp_path):
                           timeout=120, check=False)
     assert not re.search(r"config\.toml:\d*:? (?!warning)", done.stderr), done.stderr
     assert "postgres.your-database.svc" in done.stdout + done.stderr
+
+
+def test_the_job_of_recover_has_the_pod_of_the_deployment():
+    deployment, job = ({one["kind"]: one for one in from_yaml(read("docs", "deploy", name))} for name in ("kubernetes.yaml", "recover.yaml"))
+    pods = [deployment["Deployment"]["spec"]["template"]["spec"], job["Job"]["spec"]["template"]["spec"]]
+    for name in ("serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "terminationGracePeriodSeconds", "securityContext", "volumes"):
+        assert pods[0][name] == pods[1][name], name
+    containers = [pod["containers"][0] for pod in pods]
+    for name in ("name", "image", "resources", "securityContext", "volumeMounts"):
+        assert containers[0][name] == containers[1][name], name
+    assert containers[1]["args"][1:3] == containers[0]["args"]
+    assert job["Job"]["spec"]["template"]["metadata"]["labels"] != deployment["Deployment"]["spec"]["selector"]["matchLabels"]
+    done = subprocess.run([BINARY, *containers[1]["args"]], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 78 and "/etc/millrace/config.toml" in done.stderr, done.stderr
 
 
 def test_kubernetes_pods_reach_only_what_they_need():

@@ -67,8 +67,8 @@ def test_a_view_is_no_table(database, millrace):
 
 def test_missing_publication(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY)")
-    assert not lacks(millrace(source__postgres__create_publication="false"), 78, "does not exist", "CREATE PUBLICATION",
-          "create_publication = true")
+    assert not lacks(millrace(source__postgres__create_publication="false"), 78, "does not exist",
+                     f'CREATE PUBLICATION \\"{database.publication}\\" FOR TABLE ONLY \\"public\\".\\"t\\"', "create_publication = true")
 
 
 def test_publication_without_the_table(database, millrace):
@@ -82,7 +82,7 @@ def test_publication_lost_behind_the_slot(database, millrace):
     process = millrace().start().streaming()
     assert process.stop() == 0
     database.run(f"DROP PUBLICATION {database.publication}")
-    assert not lacks(process, 10, "younger than the slot", "pg_drop_replication_slot")
+    assert not lacks(process, 10, "younger than the slot", "pg_drop_replication_slot", 'FOR TABLE ONLY \\"public\\".\\"t\\"', "millrace recover")
 
 
 @pytest.mark.parametrize("running", [True, False])

@@ -213,3 +213,8 @@ def test_the_file_of_a_pair(plane):
     budget = path_of("PodDisruptionBudget", "millrace", "millrace", "policy/v1")
     eventually(lambda: plane.api.get(budget)["status"].get("disruptionsAllowed") == 1, what="a pair")
     assert len({pod["spec"]["nodeName"] for pod in plane.all("Pod", "millrace")}) == 2
+    with open(os.path.join(ROOT, "docs", "deploy", "recover.yaml"), encoding="utf-8") as file:
+        (job,) = from_yaml(file.read())
+    plane.apply(job)
+    eventually(lambda: len(plane.all("Pod", "millrace")) == 3, what="the pod of recover")
+    assert plane.api.get(budget)["status"]["disruptionsAllowed"] == 1

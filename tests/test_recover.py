@@ -247,6 +247,17 @@ def test_an_address_that_somebody_else_has(scene, tmp_path):
     scene.goes_on(set())
 
 
+def test_a_way_that_is_refused_names_who_knows_the_remedy(database, scene):
+    scene.lose("gone")
+    database.run(f"ALTER PUBLICATION {database.publication} DROP TABLE u")
+    code, said, _ = scene.recover("--choose", "differing", "--yes")
+    assert code == 10 and "millrace check --config" in said and "--choose WHAT" not in said, said
+    _, told = check(scene.process)
+    database.run(re.search(r"run (ALTER PUBLICATION .* ADD TABLE ONLY [^,]*),", told)[1])
+    assert scene.recover("--choose", "differing", "--yes")[0] == 0
+    scene.goes_on(set())
+
+
 def test_nothing_is_missing(scene):
     assert scene.process.stop() == 0
     code, said, _ = scene.recover()

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import threading
 
@@ -214,6 +215,16 @@ def test_more_rows_than_are_named_at_once(database, millrace):
     assert done.returncode == EQUAL, done.stderr
     assert [line["sent"] for line in lines if "repair" in line] == [10000, 10000, 1000]
     assert [line["missing"] for line in lines if "verdict" in line] == [21000, 11000, 1000, 0]
+    assert process.stop() == 0
+
+
+def test_a_person_gets_the_first_differences(database, millrace):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT n, 'v' FROM generate_series(1, 12000) n")
+    process = millrace(snapshot__mode='"no_data"').start().streaming()
+    done = subprocess.run([word for word in command(process, "public.t") if word != "--json"], env=process.environment, capture_output=True, text=True,
+                          timeout=240, check=False)
+    assert done.returncode == EQUAL, done.stderr
+    assert done.stdout.count("\n  missing ") == 100 + 10 and re.findall(r"and others: (\d+) in all", done.stdout) == ["12000", "2000"], done.stdout
     assert process.stop() == 0
 
 

@@ -109,7 +109,7 @@ def test_sections_say_what_to_do_and_what_is_lost(name):
 STATEMENTS = [statement for block in re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
               for statement in re.findall(r"(?:'[^']*'|[^;'])+;", re.sub(r"--.*", "", block))]
 CHANGES_SERVER = ("ALTER SYSTEM", "SELECT pg_reload_conf", "SELECT pg_create_logical_replication_slot", "ALTER ROLE", "CREATE PUBLICATION",
-                  "ALTER PUBLICATION", "GRANT USAGE ON SCHEMA public TO millrace", "GRANT SELECT ON public.orders")
+                  "ALTER PUBLICATION", "BEGIN", "COMMIT", "GRANT USAGE ON SCHEMA public TO millrace", "GRANT SELECT ON public.orders")
 
 
 def test_questions_of_the_page_are_answered(database):
@@ -191,6 +191,12 @@ def test_check_names_the_section():
 def test_a_wrong_file_names_the_section(tmp_path):
     done = subprocess.run([BINARY, "check", "--config", str(tmp_path / "none")], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 78 and done.stderr.endswith("see millrace help E-exit-78\n")
+
+
+def test_another_program_at_the_address_names_its_section(tmp_path):
+    with kit.served(tmp_path) as url:
+        done = subprocess.run([BINARY, "status", "--address", url.split("/")[2]], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 78 and "not millrace" in done.stderr and "see millrace help E-http-unavailable" in done.stderr, done.stderr
 
 
 def test_a_dropped_slot_names_its_section(database, millrace):

@@ -549,6 +549,18 @@ def test_partitions_of_a_configured_table_have_a_line_each(database, millrace):
     assert code == DIFFERENT and said["public.t_2"]["phantom"] == 1, (said, errors)
 
 
+def test_what_somebody_withholds_by_hand_is_said(database, millrace):
+    """The file does not say so: the rows are equal on what is published, and the line names the rest."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text, amount int, out text)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t (id, v) WHERE (id > 1)")
+    process = millrace(columns__exclude='["t:out"]').start().streaming()
+    database.run("INSERT INTO t VALUES (1, 'a', 1, 'o'), (2, 'b', 2, 'o')")
+    code, said, errors = verify(process)
+    assert code == EQUAL and said["public.t"]["verdict"] == "equal", (said, errors)
+    assert "publication.columns does not name: amount" in said["public.t"]["reason"] and "(id > 1)" in said["public.t"]["reason"], said
+    assert process.stop() == 0
+
+
 def test_a_table_that_left_the_publication_has_no_verdict(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
     process = millrace(("t", "u")).start().streaming()

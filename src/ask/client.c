@@ -133,9 +133,9 @@ mr_status mr_client_refusal(const char *path, long http_status, const char *body
     if (cJSON_IsString(error)) {
         return mr_fail(ret_error, status, "%s", error->valuestring);
     }
-    return mr_fail(ret_error, may_pass ? MR_ERR_TRANSIENT : MR_ERR_PROTOCOL,
-                   "%.*s is answered with HTTP status %ld, and not as millrace does; set "
-                   "--address or --config",
+    return mr_fail(ret_error, may_pass ? MR_ERR_TRANSIENT : MR_ERR_CONFIG,
+                   "%.*s is answered with HTTP status %ld: what answers there is not millrace, but "
+                   "another program has its port (ss -ltnp); or set --address or --config",
                    (int)strcspn(path, "?"), path, http_status);
 }
 
@@ -151,6 +151,7 @@ mr_status mr_client_object(const struct mr_http_options *server, const char *pat
     *ret_object = cJSON_Parse(body);
     return *ret_object != NULL
                ? MR_OK
-               : mr_fail(ret_error, MR_ERR_PROTOCOL,
-                         "what answers there is no millrace; set --address or --config");
+               : mr_fail(ret_error, MR_ERR_CONFIG,
+                         "what answers there is not millrace, but another program has its port "
+                         "(ss -ltnp); or set --address or --config");
 }

@@ -384,9 +384,15 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     }
     enum mr_way way = choose(recover, choice, yes, signal_fd);
     if (way == MR_WAYS) {
-        puts("Nothing was changed. To have it done:");
-        print_command(recover, "WHAT");
         bool is_refused = choice != NULL && recover->refusals[way_of(choice)][0] != '\0';
+        if (is_refused) {
+            printf("Nothing was changed. What is missing, and the statement for it:\n"
+                   "  millrace check --config %s\n",
+                   recover->config->path);
+        } else {
+            puts("Nothing was changed. To have it done:");
+            print_command(recover, "WHAT");
+        }
         *ret_code =
             mr_status_exit_code(mr_recover_has_gap(recover) || is_refused ? MR_ERR_HISTORY : MR_OK);
         return MR_OK;

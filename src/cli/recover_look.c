@@ -39,8 +39,12 @@ static void recover_look_take_finding(void *context, enum mr_finding_level level
     found->status = status;
     snprintf(found->text, sizeof(found->text), "%s%s%s", is_verb ? subject : "", is_verb ? " " : "",
              finding);
-    char *steps = strstr(found->text, "1. "); /* what to do about it is said here otherwise */
-    if (steps != NULL) {
+    /* What to do about it is said here otherwise. */
+    char *lead = strstr(found->text, MR_RECIPE_LEAD);
+    char *steps = strstr(found->text, "1. ");
+    if (lead != NULL) {
+        *lead = '\0';
+    } else if (steps != NULL) {
         *steps = '\0';
         char *end = strrchr(found->text, ';');
         *(end == NULL ? steps : end) = '\0';

@@ -4,7 +4,7 @@
 #include "base/ticker.h"
 #include "postgres/catalog/pg_sql.h"
 
-enum { LOOK_MS = 5000, SOON_MS = 200 };
+enum { LOOK_MS = 5000, SOON_MS = 200, ROOM_MAX = 640 /* of MR_CAUSE_TEXT_MAX */ };
 
 struct mr_added {
     struct mr_pipeline *pipeline;
@@ -120,17 +120,20 @@ static mr_status look_for_changes(const struct mr_added *added, struct mr_pg_con
 {
     struct mr_standstill *standstill = mr_pipeline_standstill(added->pipeline);
     MR_TEXT(changes);
+    MR_TEXT(back);
     MR_TEXT(text);
-    MR_TRY(mr_pg_form_compare(added->form, conn, added->source, &changes, ret_error));
+    MR_TRY(mr_pg_form_compare(added->form, conn, added->source, &changes, &back, ret_error));
     if (changes.len == 0) {
         mr_standstill_end(standstill, MR_CAUSE_PUBLICATION_CHANGED);
         return MR_OK;
     }
+    bool has_back = back.len > 0 && back.len + changes.len < ROOM_MAX;
     mr_text_format(&text,
                    "publication \"%s\" was altered while it is streamed: %s; what is not sent "
-                   "meanwhile never comes: alter it back, and run millrace verify --repair; if it "
-                   "is meant, reload or restart millrace",
-                   added->source->publication, changes.data);
+                   "meanwhile never comes: alter it back (%s%s%s), then run millrace verify "
+                   "--repair --yes --config FILE; if it is meant, reload or restart millrace",
+                   added->source->publication, changes.data, has_back ? "BEGIN; " : "as it was",
+                   has_back ? back.data : "", has_back ? "COMMIT" : "");
     mr_standstill_begin(standstill, MR_CAUSE_PUBLICATION_CHANGED, text.data);
     return MR_OK;
 }

@@ -308,7 +308,7 @@ static mr_status verify_handed_over(const struct mr_server_position *server, mr_
                        "slot \"%s\" is not there, so the rows since " MR_LSN_FORMAT
                        ", where Debezium's offset ends, can't be read; correct slot_name, "
                        "or copy the tables: %s",
-                       slot, MR_LSN_ARGS(handed_over), MR_RECIPE_OF_COPY);
+                       slot, MR_LSN_ARGS(handed_over), MR_RECIPE_BY_HAND);
     }
     if (server->slot_confirmed > handed_over) {
         return mr_fail(
@@ -317,7 +317,7 @@ static mr_status verify_handed_over(const struct mr_server_position *server, mr_
             "at " MR_LSN_FORMAT
             ": the rows between are missing; if Debezium itself has moved it on without "
             "rows (lsn.flush.mode), start without --after-offset; else copy the tables: %s",
-            slot, MR_LSN_ARGS(server->slot_confirmed), MR_LSN_ARGS(handed_over), MR_RECIPE_OF_COPY);
+            slot, MR_LSN_ARGS(server->slot_confirmed), MR_LSN_ARGS(handed_over), MR_RECIPE_BY_HAND);
     }
     return MR_OK;
 }

@@ -123,11 +123,13 @@ mr_status mr_checkpoint_verify(const struct mr_checkpoint *stored,
 mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
                                const struct mr_server_position *server, struct mr_error *ret_error);
 
-/* What to do where the tables can be copied, as numbered steps; and what stands before it, and
- * before other such steps, where a copy mends what the error says. */
-#define MR_RECIPE_OF_COPY                                                                          \
+/* What to do where the tables can be copied, as numbered steps, and the better way before them; and
+ * what stands before either, and before other such steps, where a copy mends what the error
+ * says. */
+#define MR_RECIPE_BY_HAND                                                                          \
     "1. set snapshot.mode = \"when_needed\"; 2. start millrace: it makes the slot, and copies "    \
-    "all rows as they are now, but sends no deletes of the gap (better: millrace recover "         \
-    "--config "                                                                                    \
-    "FILE says what is missing, and sends what differs)"
+    "all rows as they are now, but sends no deletes of the gap"
+#define MR_RECIPE_OF_COPY                                                                          \
+    "millrace recover --config FILE says what is missing, and sends what differs; or by "          \
+    "hand: " MR_RECIPE_BY_HAND
 #define MR_RECIPE_LEAD "; what to do: "

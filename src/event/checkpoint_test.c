@@ -269,7 +269,7 @@ static void test_what_to_do_fits_the_server(void **state)
     now.slot_exists = false;
     now.flushed = 1000;
     mr_checkpoint_verify(&stored, &now, 0, &error);
-    assert_non_null(strstr(error.text, "; what to do: 1. set snapshot.mode = \"when_needed\""));
+    assert_non_null(strstr(error.text, "or by hand: 1. set snapshot.mode = \"when_needed\""));
     now = server();
     now.flushed = 999;
     mr_checkpoint_verify(&stored, &now, 0, &error);

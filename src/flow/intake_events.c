@@ -76,6 +76,9 @@ static mr_status append_change(struct mr_intake *intake, const struct mr_item *i
 {
     const struct mr_change *change = item->change;
     if (is_delivered(intake, change->position, change->lsn)) {
+        if (intake->running.state == MR_RUNNING_SKIPPED) {
+            mr_intake_skip_change(intake, change->relation);
+        }
         return MR_OK;
     }
     mr_thread_table(change->relation->schema, change->relation->table);

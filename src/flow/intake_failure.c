@@ -4,13 +4,29 @@
 
 #include "flow/intake_internal.h"
 
+/* "public.orders 5, public.items 1". `changes` -1: nothing has come of it. */
+static void add_skipped(struct mr_text *to, const struct mr_skipped *skipped, int64_t changes)
+{
+    for (size_t i = 0; i < MR_ARRAY_LEN(skipped->tables) && skipped->tables[i].changes > 0; i++) {
+        mr_text_format(to, "%s%s %llu", i == 0 ? "" : ", ", skipped->tables[i].name,
+                       (unsigned long long)skipped->tables[i].changes);
+    }
+    if (skipped->others > 0) {
+        mr_text_format(to, ", others %llu", (unsigned long long)skipped->others);
+    }
+    mr_text_string(to, changes < 0 ? "not known: the server can't send it" : "");
+}
+
 static void log_skipped(struct mr_intake *intake, mr_lsn commit_lsn, int64_t changes)
 {
     struct mr_pipeline *pipeline = intake->pipeline;
+    MR_TEXT(tables);
+    add_skipped(&tables, &intake->exceptions.skipped, changes);
     mr_log(MR_LOG_WARN, "transaction_skipped",
-           "a transaction was skipped, because --skip-commit-lsn asks for it; what follows in it "
-           "is in no topic",
-           MR_LOG_LSN("commit_lsn", commit_lsn), MR_LOG_INT("changes", changes));
+           "a transaction was skipped, because --skip-commit-lsn asks for it; its changes are in "
+           "no topic, and millrace verify --repair sends its rows as they are now",
+           MR_LOG_LSN("commit_lsn", commit_lsn), MR_LOG_INT("changes", changes),
+           MR_LOG_STR("tables", tables.data));
     atomic_fetch_add_explicit(&pipeline->by_source.skipped_transactions, 1, memory_order_relaxed);
     intake->exceptions.skip_settled = true;
 }
@@ -36,9 +52,27 @@ void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn)
     }
     MR_ASSERT(intake->running.state == MR_RUNNING_BEGUN);
     intake->running.state = MR_RUNNING_SKIPPED; /* all of it counts as a repetition */
+    intake->exceptions.skipped = (struct mr_skipped){0};
     if (mr_position_compare(intake->carry.appended, end) < 0) {
         intake->carry.appended = end;
     }
+}
+
+void mr_intake_skip_change(struct mr_intake *intake, const struct mr_relation *table)
+{
+    struct mr_skipped *skipped = &intake->exceptions.skipped;
+    char name[sizeof(skipped->tables[0].name)];
+    snprintf(name, sizeof(name), "%s.%s", table->schema, table->table);
+    for (size_t i = 0; i < MR_ARRAY_LEN(skipped->tables); i++) {
+        if (skipped->tables[i].changes == 0) {
+            memcpy(skipped->tables[i].name, name, sizeof(name));
+        }
+        if (strcmp(skipped->tables[i].name, name) == 0) {
+            skipped->tables[i].changes++;
+            return;
+        }
+    }
+    skipped->others++;
 }
 
 void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn)

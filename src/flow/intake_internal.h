@@ -61,12 +61,22 @@ struct mr_running {
     uint64_t bytes_at_begin;
 };
 
+/* Of the transaction that is skipped: a person has to look at its other rows, too. */
+struct mr_skipped {
+    struct {
+        char name[2 * 64 + 1]; /* "schema.table" */
+        uint64_t changes;
+    } tables[8]; /* the first ones; `name` "": free */
+    uint64_t others;
+};
+
 /* What the stream is not to bring. */
 struct mr_exceptions {
     bool takes_over; /* options.handed_over counts: nothing was stored when this process began */
     mr_lsn delivered_below; /* of the running transaction, another program has delivered this */
     bool skip_settled;  /* the transaction to be skipped was skipped, or can't come; it is logged */
     mr_lsn start_after; /* the server can't send what commits before; 0: it can */
+    struct mr_skipped skipped;
 };
 
 struct mr_failure {
@@ -221,8 +231,10 @@ mr_status mr_intake_failed(struct mr_intake *intake, mr_status status, struct mr
 /* The place that failed is passed, if the transaction that has ended is at or after it. */
 void mr_intake_forget_poison(struct mr_intake *intake, mr_lsn commit_lsn);
 
-/* With --skip-commit-lsn: a transaction has begun / the one that is skipped has ended. */
+/* With --skip-commit-lsn: a transaction has begun / a change of the one that is skipped has come /
+ * that one has ended. */
 void mr_intake_skip_begin(struct mr_intake *intake, mr_lsn commit_lsn);
+void mr_intake_skip_change(struct mr_intake *intake, const struct mr_relation *table);
 void mr_intake_skip_end(struct mr_intake *intake, mr_lsn commit_lsn);
 
 /* Logs once when the stream is at `lsn`, past the transaction that is to be skipped, and it was not

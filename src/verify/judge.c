@@ -72,6 +72,26 @@ static void judge_differences(const struct mr_work *work)
     }
 }
 
+/* What the publication withholds though the file does not say so: somebody may have altered it. */
+static void judge_unsent(const struct mr_work *work)
+{
+    const struct mr_verify_listed *listed = work->proof->listed;
+    const struct mr_table_name name = {.schema = listed->schema, .table = listed->table};
+    const struct mr_published *published = mr_pg_published_of(&work->tools->config->source, &name);
+    if (work->table.unsent.len > 0) {
+        mr_proof_conclude(work->proof, MR_VERIFY_EQUAL,
+                          "without what a column list of the publication withholds, which "
+                          "publication.columns does not name: %s",
+                          work->table.unsent.data);
+    }
+    if (listed->filter != NULL && (published == NULL || published->where == NULL)) {
+        mr_proof_conclude(work->proof, MR_VERIFY_EQUAL,
+                          "of the rows that a filter of the publication lets through, which "
+                          "publication.where does not name: %s",
+                          listed->filter);
+    }
+}
+
 static void judge_rest(const struct mr_work *work)
 {
     for (uint32_t i = 0; i < work->table.column_count; i++) {
@@ -81,6 +101,7 @@ static void judge_rest(const struct mr_work *work)
                               work->table.columns[i].name);
         }
     }
+    judge_unsent(work);
     const struct mr_fold_counts *counts = &work->proof->counts;
     const struct mr_strange *strange = &work->strange;
     const struct mr_order_counts order = mr_order_end(work->order, work->proof->moment);

@@ -48,6 +48,7 @@ enum described {
     /* what "other types stay" means for columns.truncate (docs/capture.md) */
     DESCRIBED_IS_NEVER_CUT,
     DESCRIBED_IS_SENT,
+    DESCRIBED_IS_GENERATED,
     DESCRIBED_TYPE,
     DESCRIBED_LEAF, /* the type's name, as struct mr_verify_type says … */
     DESCRIBED_LEAF_KIND,
@@ -78,7 +79,7 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
                              const struct mr_verify_listed *listed,
                              struct mr_pg_result **ret_result, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbbbsisbbsn", 0,
+    static const struct mr_pg_shape shape = {"the columns of a table", "iNbSbbbbbbsisbbsn", 0,
                                              MR_COLUMNS_MAX};
     struct mr_text sql = {0};
     mr_text_string(
@@ -101,7 +102,7 @@ static mr_status ask_columns(struct mr_pg_conn *conn, const char *publication,
      * that one has. */
     mr_sql_format(
         &sql,
-        ", format_type(b.oid, b.modifier), coalesce(e.typname, l.typname),"
+        ", a.attgenerated <> '', format_type(b.oid, b.modifier), coalesce(e.typname, l.typname),"
         " coalesce(e.typtype, l.typtype), coalesce(e.oid, l.oid) < 16384, e.oid IS NOT NULL,"
         " b.modifier,"
         /* As catalog/pg_sql.c has it: the row of tableoid (-6) is never written again. */
@@ -270,6 +271,24 @@ static mr_status ask_is_unique(struct mr_pg_conn *conn, uint32_t oid,
     return status;
 }
 
+/* A list of the publication that nobody wrote into the file: what it withholds is not compared, and
+ * the proof says so. */
+static void note_unsent(const struct mr_config *config, const struct mr_verify_listed *listed,
+                        const struct mr_pg_result *result, uint32_t row, bool is_key,
+                        struct mr_verify_table *table)
+{
+    char *name = (char *)(uintptr_t)mr_pg_result_value(result, row, DESCRIBED_NAME);
+    const struct mr_table_name named = {.schema = listed->schema, .table = listed->table};
+    const struct mr_published *published = mr_pg_published_of(&config->source, &named);
+    struct mr_verify_column column = {.name = name};
+    treat(config, listed, is_key, &column);
+    if (column.treatment != MR_TREAT_LEFT_OUT &&
+        !mr_pg_result_true(result, row, DESCRIBED_IS_GENERATED) &&
+        (published == NULL || published->column_count == 0)) {
+        mr_text_format(&table->unsent, "%s%s", table->unsent.len == 0 ? "" : ", ", name);
+    }
+}
+
 static mr_status describe_columns(struct mr_pg_conn *conn, const struct mr_config *config,
                                   const struct mr_verify_listed *listed, struct mr_digest key,
                                   const struct mr_pg_result *result, struct mr_verify_table *table,
@@ -285,6 +304,7 @@ static mr_status describe_columns(struct mr_pg_conn *conn, const struct mr_confi
         bool is_key = chosen != NULL ? is_chosen_key(chosen, name) : has_place;
         if (!mr_pg_result_true(result, i, DESCRIBED_IS_SENT)) {
             has_hidden_key = has_hidden_key || is_key;
+            note_unsent(config, listed, result, i, is_key, table);
             continue;
         }
         if (is_key) {

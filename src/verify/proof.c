@@ -243,9 +243,9 @@ static mr_status proof_prove(struct mr_work *work, struct mr_error *ret_error)
     bool is_done;
     MR_TRY(compare_both(work, &is_done, ret_error));
     if (is_done && find_late(work)) {
-        const struct mr_verify_listed *listed = proof->listed;
+        const struct mr_proof again = {.listed = proof->listed, .is_again = proof->is_again};
         mr_proof_done(proof);
-        *proof = (struct mr_proof){.listed = listed};
+        *proof = again;
         MR_TRY(compare_both(work, &is_done, ret_error));
     }
     if (!is_done) {

@@ -9,7 +9,8 @@
 
 enum {
     MR_VERIFY_NAMED_MAX = 100,
-    MR_VERIFY_REPAIRED_MAX = 10000 /* where they are to be repaired */
+    MR_VERIFY_REPAIRED_MAX = 10000, /* where they are to be repaired, in rounds, */
+    MR_VERIFY_AGAIN_MAX = 10        /* and of these printed after the first round */
 };
 
 /* What all tables are proved with. */
@@ -47,6 +48,7 @@ struct mr_proof {
     struct mr_fold_counts counts;
     struct mr_verify_named *named;
     uint32_t named_count, named_room;
+    bool is_again;          /* after a repair */
     bool converts;          /* events have keys in other forms than the server */
     char unrepairable[384]; /* why nothing of the table can be repaired; "": it can */
 };
@@ -76,6 +78,7 @@ void mr_proof_conclude(struct mr_proof *proof, enum mr_verify_verdict verdict, c
 extern const char *const mr_difference_names[]; /* by kind */
 extern const char *const mr_verdict_words[];    /* as a line has them */
 
+/* For people, who get the first differences; JSON has all that are named. */
 void mr_proof_print(const struct mr_proof *proof, FILE *to);
 void mr_proof_print_json(const struct mr_proof *proof, FILE *to);
 

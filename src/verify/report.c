@@ -57,10 +57,11 @@ void mr_proof_print(const struct mr_proof *proof, FILE *to)
     for (int i = 0; i < MR_DIFFERENCE_COUNT; i++) {
         all += proof->counts.differences[i];
     }
-    for (uint32_t i = 0; i < proof->named_count; i++) {
+    uint32_t most = proof->is_again ? MR_VERIFY_AGAIN_MAX : MR_VERIFY_NAMED_MAX;
+    for (uint32_t i = 0; i < proof->named_count && i < most; i++) {
         print_named(&proof->named[i], to);
     }
-    if (proof->named_count >= MR_VERIFY_NAMED_MAX && all > proof->named_count) {
+    if (proof->named_count >= most && all > most) {
         fprintf(to, "  and others: %llu in all\n", (unsigned long long)all);
     }
 }

@@ -10,6 +10,7 @@ void mr_verify_table_done(struct mr_verify_table *table)
     for (size_t i = 0; i < MR_PLACEHOLDERS; i++) {
         free((void *)(uintptr_t)table->placeholders[i].data);
     }
+    mr_text_done(&table->unsent);
     free(table->columns);
     free(table->key);
     free(table->topic);

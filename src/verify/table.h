@@ -40,6 +40,8 @@ struct mr_verify_table {
     uint32_t column_count, column_room;
     uint32_t *key; /* columns, in the order of the key's index; none: rows are counted */
     uint32_t key_count;
+    /* columns that the publication does not send though the configuration leaves them in, "a, b" */
+    struct mr_text unsent;
     bool is_ordered;       /* the key has an index, and no nulls */
     bool has_key_twice;    /* rows of the server end with the key's columns as they are stored */
     bool is_unique;        /* no two rows have the same */

@@ -123,8 +123,9 @@ static mr_status prove_through_conflicts(struct mr_verify_tools *tools, struct m
     for (int i = 1; i < CONFLICTS_MAX && status == MR_ERR_TRANSIENT && tools->rows != NULL &&
                     mr_pg_is_standby(tools->rows);
          i++) {
+        bool is_again = proof->is_again;
         mr_proof_done(proof);
-        *proof = (struct mr_proof){.listed = listed};
+        *proof = (struct mr_proof){.listed = listed, .is_again = is_again};
         disconnect(tools);
         status = connect_to_both(tools, ret_error);
         status = MR_THEN(status, mr_prove(tools, listed, proof, ret_error));
@@ -175,7 +176,7 @@ static mr_status verify_repair(struct mr_verify_tools *tools, FILE *to, struct m
         bool is_all = done.fault.status != MR_OK || proof->named_count == before;
         const struct mr_verify_listed *listed = proof->listed;
         mr_proof_done(proof);
-        *proof = (struct mr_proof){.listed = listed};
+        *proof = (struct mr_proof){.listed = listed, .is_again = true};
         MR_TRY(verify_prove(tools, to, proof, ret_error));
         left = is_all ? before : differences_of(proof);
     } while (left < before && proof->verdict == MR_VERIFY_DIFFERENT);

@@ -52,6 +52,9 @@ def test_the_role_of_a_managed_service_and_of_another_database(database):
         for one, variables in ((database, ("password=role-secret", "replication_role=pg_monitor")), (other, ())):
             one.run("CREATE TABLE t (id int PRIMARY KEY)")
             assert ("exists" in make_role(one, name, *variables)) == (one is other)
+            one.run("CREATE TABLE more (id int PRIMARY KEY)")  # the publication is there, and gets what it lacks
+            assert "the publication exists" in make_role(one, name, *variables, tables="public.t, public.more")
+            assert one.run("SELECT count(*) FROM pg_publication_tables") == [(2,)]
             assert one.run(f"SELECT has_table_privilege('{name}', 't', 'SELECT'), count(*) FROM pg_publication") == [(True, 1)]
         assert database.run(f"SELECT rolreplication, pg_has_role('{name}', 'pg_monitor', 'USAGE') FROM pg_roles WHERE rolname = '{name}'") == [
             (False, True)]

@@ -30,15 +30,17 @@ static const struct {
      "raise max_connections, or end unused connections (pg_stat_activity)"},
     {"57P01|57P02|57P03|57P05|08*|53*|55P03|55006|40*", NULL, MR_ERR_TRANSIENT, ""},
     {"58P01", "has already been removed", MR_ERR_HISTORY,
-     "rows since the slot's position are gone; " MR_RECIPE_OF_COPY},
+     "rows since the slot's position are gone" MR_RECIPE_LEAD MR_RECIPE_OF_COPY},
     /* Of a copy's slot, which was lost a moment ago: the next attempt sees that
      * (copy_replication_slot in slotfuncs.c). */
     {"55000", "cannot copy a replication slot that doesn't reserve WAL", MR_ERR_TRANSIENT, ""},
     {"55000", "cannot copy invalidated", MR_ERR_TRANSIENT, ""},
     {"55000", "can no longer", MR_ERR_HISTORY,
-     "the slot is invalidated and rows since its position are gone; " MR_RECIPE_OF_COPY},
+     "the slot is invalidated and rows since its position are gone" MR_RECIPE_LEAD
+         MR_RECIPE_OF_COPY},
     {"55000", "cannot read from logical replication slot", MR_ERR_HISTORY,
-     "the slot is invalidated and rows since its position are gone; " MR_RECIPE_OF_COPY},
+     "the slot is invalidated and rows since its position are gone" MR_RECIPE_LEAD
+         MR_RECIPE_OF_COPY},
     {"55000", "is not currently accepting connections", MR_ERR_CONFIG,
      "ALTER DATABASE … ALLOW_CONNECTIONS true"},
     {"55000", "on the primary", MR_ERR_CONFIG,
@@ -47,11 +49,10 @@ static const struct {
      "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {"42704", "publication", MR_ERR_HISTORY,
      "the publication is younger than the slot's position or was dropped, and the stream can't be "
-     "read without it; 1. drop the slot with SELECT pg_drop_replication_slot; 2. set snapshot.mode "
-     "= \"when_needed\"; 3. start millrace: it makes what is missing, and copies all rows as they "
-     "are now"},
+     "read without it" MR_RECIPE_LEAD "1. drop the slot with SELECT pg_drop_replication_slot; "
+     "2. run millrace recover --config FILE: it makes what is missing, and sends what differs"},
     {"42704", "replication slot", MR_ERR_HISTORY,
-     "the slot is gone and with it the rows since its position; " MR_RECIPE_OF_COPY},
+     "the slot is gone and with it the rows since its position" MR_RECIPE_LEAD MR_RECIPE_OF_COPY},
     {"42710", "replication slot", MR_ERR_CONFIG,
      "another database of the cluster, or another program, has one of that name; choose another "
      "slot_name"},

@@ -200,8 +200,9 @@ static mr_status pg_check_role(struct mr_pg_conn *conn, const struct mr_pg_facts
     if (!mr_pg_publication_exists(facts) && makes_it && !super && !mr_pg_result_true(role, 0, 2)) {
         mr_pg_remedy(to,
                      "GRANT CREATE ON DATABASE %I TO %I and make it owner of the tables, "
-                     "or create the publication yourself",
-                     facts->database, name);
+                     "or create the publication yourself: CREATE PUBLICATION %I",
+                     facts->database, name, facts->options->publication);
+        mr_pg_publication_add_rest(&to->remedy, facts->options, facts->version);
         MR_FOUND_ERROR(to, MR_ERR_AUTH, "\"%s\" may not create the publication", name);
     }
     return MR_OK;

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "postgres/catalog/pg_sql.h"
+#include "postgres/server/pg_rules.h"
 
 enum { TEXT_MAX = 300, NAMED_MAX = 5 };
 
@@ -182,6 +183,32 @@ static void pg_form_add_change(struct mr_text *changes, const char *format, ...)
     mr_text_format(changes, "%s%s", changes->len == 0 ? "" : "; ", text);
 }
 
+/* All of its operations in one statement, as PostgreSQL takes them. */
+static void add_way_back(const struct publication *was, const struct publication *now,
+                         const char *name, struct mr_text *back)
+{
+    static const char *const words[] = {"insert", "update", "delete", "truncate"};
+    bool lacks = false;
+    MR_TEXT(list);
+    for (uint32_t i = 0; i < OPERATIONS; i++) {
+        lacks = lacks || (was->sends[i] && !now->sends[i]);
+        if (was->sends[i]) {
+            mr_text_format(&list, "%s%s", list.len == 0 ? "" : ", ", words[i]);
+        }
+    }
+    if (lacks) {
+        mr_sql_format(back, "ALTER PUBLICATION %I SET (publish = '%s'); ", name, list.data);
+    }
+    if (was->via_root != now->via_root) {
+        mr_sql_format(back, "ALTER PUBLICATION %I SET (publish_via_partition_root = %s); ", name,
+                      was->via_root ? "true" : "false");
+    }
+    if (was->generated && !now->generated) {
+        mr_sql_format(back, "ALTER PUBLICATION %I SET (publish_generated_columns = stored); ",
+                      name);
+    }
+}
+
 /* What more is sent now keeps nothing back. */
 static void compare_publication(const struct mr_pg_form *form, const struct publication *now,
                                 struct mr_text *changes)
@@ -215,9 +242,12 @@ static const struct part *pg_form_part_of(const struct mr_pg_form *form, int64_t
 /* Adds what a start would refuse, or set right, to `refused`. */
 static void pg_form_compare_tables(const struct mr_pg_form *form, const struct mr_pg_result *rows,
                                    const struct mr_pg_source_options *options,
-                                   struct mr_text *changes, struct mr_text *refused)
+                                   struct mr_text *changes, struct mr_text *back,
+                                   struct mr_text *refused)
 {
     uint32_t named = 0;
+    /* Whether the file says what each was, or each was sent whole; and each is named now. */
+    bool is_known = true;
     for (uint32_t row = 1; row < mr_pg_result_rows(rows); row++) {
         const struct mr_table_name table = {.schema = pg_form_text_at(rows, row, SCHEMA),
                                             .table = pg_form_text_at(rows, row, TABLE)};
@@ -232,9 +262,15 @@ static void pg_form_compare_tables(const struct mr_pg_form *form, const struct m
                                table.schema, table.table, pg_form_text_at(rows, row, TEXT),
                                was == NULL ? "all rows and all columns" : was->text);
         }
-        if (options->captured.alter_publication || mr_pg_published_of(options, &table) != NULL) {
+        bool is_configured = mr_pg_published_of(options, &table) != NULL;
+        is_known = is_known && digest != 0 && (is_configured || was == NULL || was->digest == 0);
+        mr_pg_publication_add_change(back, options, &table, true);
+        if (options->captured.alter_publication || is_configured) {
             mr_text_format(refused, "%s.%s %lld ", table.schema, table.table, (long long)digest);
         }
+    }
+    if (!is_known) {
+        mr_text_done(back);
     }
 }
 
@@ -257,7 +293,8 @@ static void leave_for(struct mr_pg_form *form, const struct mr_text *refused, bo
 
 mr_status mr_pg_form_compare(struct mr_pg_form *form, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options,
-                             struct mr_text *ret_changes, struct mr_error *ret_error)
+                             struct mr_text *ret_changes, struct mr_text *ret_back,
+                             struct mr_error *ret_error)
 {
     const struct mr_pg_result *rows;
     struct publication now;
@@ -273,7 +310,8 @@ mr_status mr_pg_form_compare(struct mr_pg_form *form, struct mr_pg_conn *conn,
         return MR_OK;
     }
     compare_publication(form, &now, ret_changes);
-    pg_form_compare_tables(form, rows, options, ret_changes, &refused);
+    add_way_back(&form->publication, &now, options->publication, ret_back);
+    pg_form_compare_tables(form, rows, options, ret_changes, ret_back, &refused);
     if (options->via_root && !now.via_root) {
         mr_text_string(&refused, "via_root");
     }

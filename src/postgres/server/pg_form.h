@@ -22,10 +22,13 @@ mr_status mr_pg_form_open(struct mr_pg_form *form, struct mr_pg_conn *conn,
 /* Other tables, rows or columns are wanted: what is read next counts. */
 void mr_pg_form_forget(struct mr_pg_form *form);
 
-/* Adds what is different now, "a; b"; nothing where all is as it was, or nothing is known. */
+/* Adds what is different now, "a; b"; nothing where all is as it was, or nothing is known. And the
+ * statements that take it back, which belong into one transaction: nothing where they are not
+ * known. */
 mr_status mr_pg_form_compare(struct mr_pg_form *form, struct mr_pg_conn *conn,
                              const struct mr_pg_source_options *options,
-                             struct mr_text *ret_changes, struct mr_error *ret_error);
+                             struct mr_text *ret_changes, struct mr_text *ret_back,
+                             struct mr_error *ret_error);
 
 /* When (monotonic; 0: never) a difference was seen last that a start sets right
  * (publication.alter), or refuses. */

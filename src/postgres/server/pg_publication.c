@@ -8,6 +8,7 @@
 enum {
     HELD_PAUSE_MS = 2000,
     HELD_LOGGED_TRIES = 4, /* about 10 s */
+    SAID_MAX = 20,         /* tables of a statement that a person is told */
 };
 
 /* Without its children: what inherits from a table by INHERITS is another table, which nobody
@@ -46,7 +47,7 @@ static bool names_schemas(const struct mr_pg_source_options *options, int versio
 /* With patterns it is schemas, or all: tables that come later are then in it from their first row
  * on, and what no pattern fits is not passed on. */
 static void add_published(struct mr_text *sql, const struct mr_pg_source_options *options,
-                          int version)
+                          int version, uint32_t named_max)
 {
     if (options->captured.pattern_count > 0 && !names_schemas(options, version)) {
         mr_text_string(sql, " FOR ALL TABLES");
@@ -54,6 +55,10 @@ static void add_published(struct mr_text *sql, const struct mr_pg_source_options
     }
     const char *separator = " FOR ";
     for (uint32_t i = 0; i < options->captured.table_count; i++) {
+        if (i == named_max) {
+            mr_text_string(sql, ", …");
+            return;
+        }
         mr_text_string(sql, separator);
         pg_publication_add_table(sql, options, &options->captured.tables[i]);
         separator = ", ";
@@ -152,16 +157,28 @@ static mr_status create(struct mr_pg_conn *conn, const struct mr_pg_source_optio
     return status;
 }
 
+static void add_what_it_has(struct mr_text *sql, const struct mr_pg_source_options *options,
+                            int version, uint32_t named_max)
+{
+    add_published(sql, options, version, named_max);
+    if (options->via_root) {
+        mr_text_format(sql, " WITH (%s)", via_root);
+    }
+}
+
+void mr_pg_publication_add_rest(struct mr_text *sql, const struct mr_pg_source_options *options,
+                                int version)
+{
+    add_what_it_has(sql, options, version, SAID_MAX);
+}
+
 mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
                                    const struct mr_pg_source_options *options, int version,
                                    struct mr_error *ret_error)
 {
     MR_TEXT(sql);
     mr_sql_format(&sql, "CREATE PUBLICATION %I", options->publication);
-    add_published(&sql, options, version);
-    if (options->via_root) {
-        mr_text_format(&sql, " WITH (%s)", via_root);
-    }
+    add_what_it_has(&sql, options, version, UINT32_MAX);
     MR_TRY(create(conn, options, sql.data, ret_error));
     mr_log(MR_LOG_INFO, "publication_created", "the publication did not exist and was created",
            MR_LOG_STR("publication", options->publication),
@@ -404,15 +421,15 @@ static void add_form(struct mr_text *text, const char *filter, const char *colum
                    columns);
 }
 
-static void pg_publication_add_change(struct mr_text *sql, const struct follow *follow,
-                                      const struct mr_table_name *table, bool is_named)
+void mr_pg_publication_add_change(struct mr_text *sql, const struct mr_pg_source_options *options,
+                                  const struct mr_table_name *table, bool is_named)
 {
-    const char *publication = follow->options->publication;
     if (is_named) {
-        mr_sql_format(sql, "ALTER PUBLICATION %I DROP TABLE ONLY %T; ", publication, table);
+        mr_sql_format(sql, "ALTER PUBLICATION %I DROP TABLE ONLY %T; ", options->publication,
+                      table);
     }
-    mr_sql_format(sql, "ALTER PUBLICATION %I ADD ", publication);
-    pg_publication_add_table(sql, follow->options, table);
+    mr_sql_format(sql, "ALTER PUBLICATION %I ADD ", options->publication);
+    pg_publication_add_table(sql, options, table);
     mr_text_string(sql, "; ");
 }
 
@@ -436,11 +453,11 @@ static void rule_difference(struct follow *follow, const struct mr_pg_result *ro
     if (follow->options->captured.alter_publication) {
         mr_text_format(&follow->altered, "%s%s.%s", follow->altered.len == 0 ? "" : ", ",
                        table->schema, table->table);
-        pg_publication_add_change(&follow->changes, follow, table, is_named);
+        mr_pg_publication_add_change(&follow->changes, follow->options, table, is_named);
         MR_FOUND_OK(follow->to, "will be published with %s%s%s%s", wanted.data,
                     sent ? " (now: " : "", sent ? is.data : "", sent ? ")" : "");
     } else {
-        pg_publication_add_change(&follow->to->remedy, follow, table, is_named);
+        mr_pg_publication_add_change(&follow->to->remedy, follow->options, table, is_named);
         mr_pg_remedy(follow->to, "in one transaction, or set publication.alter = true");
         MR_FOUND_ERROR(follow->to, MR_ERR_CONFIG,
                        "is to be published with %s, but publication \"%s\" sends %s of it",
@@ -590,7 +607,9 @@ mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg
             MR_FOUND_OK(to, "is published with %s", form.data);
         } else {
             mr_pg_remedy(to, "if it is meant, name it in publication.where and "
-                             "publication.columns, too");
+                             "publication.columns, too; else, in one transaction: BEGIN; ");
+            mr_pg_publication_add_change(&to->remedy, facts->options, &table, true);
+            mr_pg_remedy(to, "COMMIT");
             MR_FOUND_WARNING(to,
                              "is published with %s: a row filter or a column list that is not of "
                              "this configuration",

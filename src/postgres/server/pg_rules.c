@@ -209,25 +209,26 @@ static void rule_missing_publication(const struct rules *rules)
     } else if (has_slot) {
         mr_pg_remedy(rules->to,
                      "if somebody else reads from the slot, choose another slot_name; else: 1. run "
-                     "SELECT pg_drop_replication_slot('%s'); 2. set snapshot.mode = "
-                     "\"when_needed\"; 3. start millrace: it makes both, and copies all rows as "
-                     "they are now",
-                     options->slot);
+                     "SELECT pg_drop_replication_slot('%s'); 2. where millrace may not make the "
+                     "publication, as the owner of the tables: CREATE PUBLICATION %I",
+                     options->slot, options->publication);
+        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
+        mr_pg_remedy(rules->to, "; 3. run millrace recover --config FILE: it makes what is "
+                                "missing, and sends what differs");
         MR_FOUND_ERROR(rules->to, MR_ERR_HISTORY,
                        "does not exist, but slot \"%s\" does: a publication made now would be "
                        "younger than the slot's position, and the stream could not be read",
                        options->slot);
     } else if (rules->facts->is_standby) {
-        mr_pg_remedy(rules->to,
-                     "create it on the primary with CREATE PUBLICATION %I FOR TABLE …, and start "
-                     "once the standby has it",
+        mr_pg_remedy(rules->to, "create it on the primary with CREATE PUBLICATION %I",
                      options->publication);
+        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
+        mr_pg_remedy(rules->to, ", and start once the standby has it");
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "does not exist, and a standby can't make it");
     } else if (!options->create_publication) {
-        mr_pg_remedy(rules->to,
-                     "create it with CREATE PUBLICATION %I FOR TABLE …, or set "
-                     "source.postgres.create_publication = true",
-                     options->publication);
+        mr_pg_remedy(rules->to, "create it with CREATE PUBLICATION %I", options->publication);
+        mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
+        mr_pg_remedy(rules->to, ", or set source.postgres.create_publication = true");
         MR_FOUND_ERROR(rules->to, MR_ERR_CONFIG, "does not exist");
     } else {
         MR_FOUND_OK(rules->to, "will be created for the configured tables");

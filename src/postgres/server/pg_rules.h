@@ -102,6 +102,15 @@ mr_status mr_pg_rules_of_standby(struct mr_pg_conn *conn, const struct mr_pg_fac
  * its rules are the server's own (CREATE PUBLICATION), and two filters are compared in the server's
  * spelling. pg_publication.c. */
 
+/* Adds what follows "CREATE PUBLICATION name", for a person: of very many tables the first. */
+void mr_pg_publication_add_rest(struct mr_text *sql, const struct mr_pg_source_options *options,
+                                int version);
+
+/* Adds statements that have the publication send the table as configured: whole, where nothing
+ * is. */
+void mr_pg_publication_add_change(struct mr_text *sql, const struct mr_pg_source_options *options,
+                                  const struct mr_table_name *table, bool is_named);
+
 /* Makes it for the configured tables, with their filters and lists. */
 mr_status mr_pg_publication_create(struct mr_pg_conn *conn,
                                    const struct mr_pg_source_options *options, int version,
