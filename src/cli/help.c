@@ -77,7 +77,7 @@ static const char *section_meant(const char *topic)
         {"retention", "E-exit-10"},
         {"slot-lost", "E-slot-lost"},
         {"recovery", "E-exit-10"},
-        {"topic_made_again", "E-topic-missing"},
+        {"topic_made_again", "MillraceTopicMadeAgain"},
     };
     for (size_t i = 0; i < MR_ARRAY_LEN(others); i++) {
         if (strcmp(topic, others[i][0]) == 0) {

@@ -39,6 +39,7 @@ const struct mr_figure mr_figures[] = {
     FIGURE(SOURCE_STANDBY, "source", "standby", slot.is_standby),
     FIGURE(SOURCE_BACKLOG, "source", "backlog", pipeline.source.backlog),
     FIGURE(SINK_CONNECTED, "sink", "connected", sink.connected),
+    FIGURE(TOPICS_MADE_AGAIN, "sink", "topics_made_again", again.count),
     FIGURE_AS(LSN, RECEIVED_LSN, "positions", "received", pipeline.received_lsn),
     FIGURE_AS(LSN, SENT_LSN, "positions", "sent", slot.cost.sent_lsn),
     FIGURE_AS(LSN, ACKNOWLEDGED_LSN, "positions", "acknowledged", pipeline.acknowledged_lsn),

@@ -193,6 +193,10 @@ static void say_reason(struct mr_monitor_snapshot *now)
     } else {
         mr_text_string(&text, standstill->text);
     }
+    if (now->again.count > 0) {
+        mr_text_string(&text, text.data == NULL || text.data[0] == '\0' ? "" : ". ");
+        mr_text_string(&text, now->again.text);
+    }
     if (now->danger.slot_is_lost_soon) {
         double left = now->slot.forecast_seconds;
         mr_text_string(&text, text.data == NULL || text.data[0] == '\0' ? "" : ". ");
@@ -365,6 +369,7 @@ static void monitor_look(struct mr_monitor *monitor)
     now->heartbeat = mr_pg_heartbeat_counts(monitor->options.heartbeat);
     monitor_look_at_tables(monitor, now);
     look_for_stall(monitor, now, now_ns);
+    now->again = mr_known_topics_view(monitor->options.topics);
     look_at_state(monitor, now, now_ns);
     look_at_lag(monitor, now, now_ns);
     look_behind(monitor, now, now_ns);

@@ -9,6 +9,7 @@
 #include "copy/copies.h"
 #include "encode/table_counts.h"
 #include "event/event.h"
+#include "event/known_topics.h"
 #include "flow/bottleneck.h"
 #include "flow/pipeline.h"
 #include "metrics/histogram.h"
@@ -112,8 +113,9 @@ struct mr_monitor_snapshot {
     } danger;
 
     struct mr_pipeline_stats pipeline; /* counts, positions, connections */
-    struct mr_sink_view sink; /* in flight by partition, errors by code, client statistics */
-    struct mr_slot_view slot; /* retained, safe, wal_status, forecast */
+    struct mr_sink_view sink;   /* in flight by partition, errors by code, client statistics */
+    struct mr_again_view again; /* topics that were deleted and made again */
+    struct mr_slot_view slot;   /* retained, safe, wal_status, forecast */
     struct mr_heartbeat_counts heartbeat;
     struct mr_process process;
     struct mr_monitor_own {
@@ -160,6 +162,7 @@ struct mr_monitor_options {
     struct mr_pipeline *pipeline;
     struct mr_copies *copies; /* NULL: there are none */
     struct mr_sink *sink;
+    struct mr_known_topics *topics; /* NULL: there are none */
     const struct mr_table_counts *tables;
     struct mr_pg_slot *slot;
     const struct mr_pg_heartbeat *heartbeat; /* NULL: there is none */

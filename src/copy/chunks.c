@@ -234,6 +234,10 @@ static void end_requests(struct mr_chunks *chunks)
         chunks->stale = false;
     }
     bool is_done = one->state == MR_REQUEST_SETTLED;
+    if (is_done && one->repairs == NULL && one->asked.where == NULL) {
+        mr_known_topics_copied(chunks->options.topics, one->asked.schema, one->asked.table,
+                               one->begun_ns);
+    }
     mr_chunk_request_set(&chunks->requests, one, is_done ? MR_REQUEST_DONE : MR_REQUEST_STOPPED);
 }
 

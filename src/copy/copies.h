@@ -6,6 +6,7 @@
 
 #include "copy/chunk_keys.h"
 #include "copy/readers.h"
+#include "event/known_topics.h"
 #include "ports/companion.h"
 
 /* Sections that copies may have in the stored record; ends with a name that is NULL. */
@@ -30,6 +31,7 @@ struct mr_copies_options {
     mr_status (*on_signal)(void *context, const struct mr_change *change,
                            struct mr_error *ret_error);
     void *on_signal_context;
+    struct mr_known_topics *topics; /* learn which tables were copied; NULL: nobody does */
 };
 
 /* The options are copied; what they point to is the caller's and outlives the copies, which outlive

@@ -48,11 +48,12 @@ struct app {
     struct mr_resolved *resolved; /* NULL: no markers are wanted */
     struct mr_ledger *ledger;     /* NULL: none is kept */
     struct {
-        struct mr_hidden *hidden;     /* NULL: no rules for columns */
-        struct mr_placings *placings; /* NULL: what comes again was never seen */
-        struct mr_keeper columns, places;
+        struct mr_hidden *hidden;       /* NULL: no rules for columns */
+        struct mr_placings *placings;   /* NULL: what comes again was never seen */
+        struct mr_known_topics *topics; /* NULL: the sink is not Kafka */
+        struct mr_keeper columns, places, ids;
     } kept;                                              /* with the position */
-    struct mr_companion *companions[6];                  /* of all six */
+    struct mr_companion *companions[7];                  /* of all seven */
     struct mr_section_kind sections[MR_DAEMON_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
@@ -167,6 +168,7 @@ void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *k
     if (!config->kafka.exactly_once) {
         kinds[count++] = mr_kept_placings_kind;
     }
+    kinds[count++] = mr_kept_topics_kind;
     MR_ASSERT(count < MR_DAEMON_SECTIONS);
     kinds[count] = (struct mr_section_kind){0};
     config->kafka.sections = kinds;
@@ -178,6 +180,7 @@ static void copies_wire(struct app *app)
     struct mr_pipeline_options *pipeline = &app->config->daemon->pipeline;
     app->server = mr_pg_server_new(app->source);
     options->server = app->server;
+    options->topics = app->kept.topics;
     options->change_bytes_max = pipeline->change_bytes_max;
     if (app->config->source.signal_table != NULL) {
         options->on_signal = take_signal_row;
@@ -214,6 +217,10 @@ static void companions_wire(struct app *app)
         mr_kept_placings_init(&app->kept.places, app->kept.placings);
         app->companions[count++] = &app->kept.places.base;
     }
+    if (app->kept.topics != NULL) {
+        mr_kept_topics_init(&app->kept.ids, app->kept.topics);
+        app->companions[count++] = &app->kept.ids.base;
+    }
     pipeline->companions = app->companions;
     pipeline->companion_count = count;
 }
@@ -230,6 +237,10 @@ static void app_wire(struct app *app)
     if (app->config->sink_kind == MR_SINK_KAFKA && !app->config->kafka.exactly_once) {
         app->kept.placings = mr_placings_new(app->config->kafka.state_topic != NULL);
         app->config->kafka.placings = app->kept.placings;
+    }
+    if (app->config->sink_kind == MR_SINK_KAFKA) {
+        app->kept.topics = mr_known_topics_new();
+        app->config->kafka.known = app->kept.topics;
     }
     app->source = mr_pg_source_new(&app->config->source);
     if (app->config->source.reselect.column_count > 0) {
@@ -263,6 +274,7 @@ static void app_wire(struct app *app)
                                                                .pipeline = app->pipeline,
                                                                .copies = app->copies,
                                                                .sink = app->sink,
+                                                               .topics = app->kept.topics,
                                                                .tables = app->table_counts,
                                                                .slot = app->slot,
                                                                .heartbeat = app->heartbeat,
@@ -345,6 +357,7 @@ static void app_free(struct app *app)
     mr_table_counts_free(app->table_counts);
     app->sink->ops->free(app->sink);
     mr_pg_source_free(app->source);
+    mr_known_topics_free(app->kept.topics);
     mr_topics_done(&app->topics);
     mr_schemas_free(app->schemas);
 }

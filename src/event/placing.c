@@ -40,14 +40,6 @@ static struct mr_placing *placing_find_or_make(struct mr_placings *placings, uin
     return placings->items[number];
 }
 
-bool mr_placings_know(const struct mr_placings *placings, const char *topic)
-{
-    uint32_t number;
-    uint64_t hash = mr_hash_add(MR_HASH_BEGIN, topic, strlen(topic));
-    MR_INDEX_FIND(number, &placings->by_hash, hash, placings->items[number]->hash == hash);
-    return number != MR_INDEX_NONE;
-}
-
 /* Markers go to as many partitions as records do (resolved/). */
 static void tell_topic(const struct mr_placing *placing)
 {

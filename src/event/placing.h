@@ -45,9 +45,6 @@ void mr_placings_free(struct mr_placings *placings); /* takes NULL */
 const struct mr_placing *mr_placings_see(struct mr_placings *placings, const struct mr_topic *topic,
                                          int32_t partitions);
 
-/* Whether it was sent something before, as far as that is remembered. */
-bool mr_placings_know(const struct mr_placings *placings, const char *topic);
-
 /* Records up to this position are about to be placed. */
 void mr_placings_note_sent(struct mr_placings *placings, struct mr_position position);
 

@@ -2,6 +2,7 @@
 
 #define COLUMNS  "columns"
 #define PLACINGS "partitions"
+#define TOPICS   "topics"
 
 static bool rank_kept(const char *json, struct mr_section_rank *ret_rank)
 {
@@ -12,6 +13,7 @@ static bool rank_kept(const char *json, struct mr_section_rank *ret_rank)
 
 const struct mr_section_kind mr_kept_columns_kind = {COLUMNS, 0, rank_kept};
 const struct mr_section_kind mr_kept_placings_kind = {PLACINGS, 0, rank_kept};
+const struct mr_section_kind mr_kept_topics_kind = {TOPICS, 0, rank_kept};
 
 static void *what_of(const struct mr_companion *companion)
 {
@@ -78,4 +80,31 @@ void mr_kept_placings_init(struct mr_keeper *kept, struct mr_placings *placings)
                                                 .section = add_placings,
                                                 .stored = placings_stored};
     *kept = (struct mr_keeper){.base.ops = &ops, .what = placings};
+}
+
+static void adopt_topics(struct mr_companion *companion, const struct mr_checkpoint *stored)
+{
+    const struct mr_section *section = mr_checkpoint_section(stored, TOPICS);
+    if (section != NULL) {
+        mr_known_topics_take(what_of(companion), section->json);
+    }
+}
+
+static bool topics_owe(const struct mr_companion *companion)
+{
+    return ((const struct mr_known_topics *)what_of(companion))->owes;
+}
+
+static void kept_add_topics(struct mr_companion *companion, const struct mr_reach *reach,
+                            struct mr_checkpoint *checkpoint)
+{
+    (void)reach;
+    add_kept(checkpoint, TOPICS, mr_known_topics_format(what_of(companion)));
+}
+
+void mr_kept_topics_init(struct mr_keeper *kept, struct mr_known_topics *known)
+{
+    static const struct mr_companion_ops ops = {
+        .name = TOPICS, .adopt = adopt_topics, .owes = topics_owe, .section = kept_add_topics};
+    *kept = (struct mr_keeper){.base.ops = &ops, .what = known};
 }

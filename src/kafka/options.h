@@ -40,6 +40,7 @@ struct mr_kafka_options {
     const char *state_topic; /* compacted; NULL: nothing is stored */
     const char *state_name;  /* key of this pipeline's state, and its transactional id */
     const struct mr_section_kind *sections; /* that its state may have; NULL: none */
+    struct mr_known_topics *known;          /* NULL: ids of topics are not compared */
     struct mr_placings *placings;           /* NULL: added partitions are used at once */
 };
 

@@ -117,6 +117,8 @@ MUTANTS = [
     Mutant("keeps pointers into a reload that is over", "src/stream/pg_source.c",
            "    mr_counted_pass(&source->options.captured.memory, wanted->captured.memory);\n", "",
            "test_reload.py::test_every_order_of_reloads"),
+    Mutant("compares no ids of topics", "src/event/known_topics.c", "bool is_another = one->id != 0;", "bool is_another = false;",
+           "unit known_topics_test"),
     Mutant("uses added partitions at once", "src/event/placing.c", "partitions > placing->count && !placings->is_stored",
            "partitions > placing->count", "test_topics.py::test_partitions_are_added_and_what_was_sent_comes_again"),
     Mutant("uses added partitions before that is stored", "src/event/placing.h",

@@ -68,6 +68,18 @@ def test_rows_of_a_real_server_arrive(database, millrace, kafka, delivery, compr
     assert acknowledged == 3 * ROWS and server.acknowledged[STATE_TOPIC]
 
 
+def test_a_broker_that_gives_topics_no_ids(database, millrace, kafka):
+    server = kafka()
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace(**into(server, log__level='"debug"')).start().streaming()
+    for number in range(1, 4):
+        database.run("INSERT INTO t VALUES (%s, 'x')", [number])
+        eventually(lambda number=number: sum(map(len, rows(server, database.topic("t")))) == number, what="the row")
+    process.wait_for("topic_ids_absent")
+    assert process.stop() == 0
+    assert len(process.log("topic_ids_absent")) == 1 and not process.log("topic_made_again")
+
+
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
 def test_a_broker_that_left_and_is_back(database, millrace, kafka, delivery):
     """One that ends in order says that nobody leads, and that there is no broker; then its connections are cut."""

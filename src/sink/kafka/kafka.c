@@ -287,6 +287,7 @@ static mr_status kafka_open(struct mr_sink *sink, struct mr_error *ret_error)
     free(kafka->state);
     kafka->state = NULL;
     kafka->reports = (struct mr_kafka_reports){0};
+    kafka->ids = (struct mr_kafka_ids){0};
     mr_kafka_ready_init(&kafka->ready);
     kafka->spread = (struct mr_spread){0};
     kafka->transaction = (struct mr_kafka_transaction){0};
@@ -358,12 +359,12 @@ static mr_status kafka_poll(struct mr_sink *sink, struct mr_error *ret_error)
     MR_TRY(mr_kafka_take_events(kafka, ret_error));
     MR_TRY(mr_kafka_hand_over(kafka, ret_error));
     mr_kafka_watch_reports(kafka);
+    mr_kafka_watch_topics(kafka);
     return may_commit(kafka) ? mr_kafka_transaction_end(kafka, ret_error) : MR_OK;
 }
 
-static int64_t kafka_due_in_ns(const struct mr_sink *sink)
+static int64_t flow_due_in_ns(const struct mr_kafka_sink *kafka)
 {
-    const struct mr_kafka_sink *kafka = (const struct mr_kafka_sink *)sink;
     const int64_t ms = 1000000;
     if (kafka->ready.first != NULL || kafka->store == MR_KAFKA_STORE_WAITS) {
         int64_t settles_ns = mr_kafka_transaction_settles_in_ns(kafka);
@@ -376,6 +377,14 @@ static int64_t kafka_due_in_ns(const struct mr_sink *sink)
     }
     /* Whatever else librdkafka has to say comes with a wake-up (rd_kafka_q_io_event). */
     return kafka->reports.awaited > 0 ? POLL_INTERVAL_MS * ms : INT64_MAX;
+}
+
+static int64_t kafka_due_in_ns(const struct mr_sink *sink)
+{
+    const struct mr_kafka_sink *kafka = (const struct mr_kafka_sink *)sink;
+    int64_t flow_ns = flow_due_in_ns(kafka);
+    int64_t topics_ns = mr_kafka_topics_due_in_ns(kafka);
+    return flow_ns < topics_ns ? flow_ns : topics_ns;
 }
 
 static void take_statistics(struct mr_kafka_sink *kafka)

@@ -196,6 +196,9 @@ mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret
         case RD_KAFKA_EVENT_LISTOFFSETS_RESULT:
             mr_kafka_transaction_take_proof(kafka, event);
             break;
+        case RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT:
+            mr_kafka_take_topics(kafka, event);
+            break;
         case RD_KAFKA_EVENT_STATS:
             /* A report that no memory was left for is missing, and no more. */
             free(atomic_exchange(&kafka->figures.report,

@@ -4,6 +4,7 @@
  *   kafka.c              sessions, the stored position, what the sink tells of itself
  *   kafka_send.c         records on their way to librdkafka
  *   kafka_events.c       what librdkafka answers: reports, errors, statistics, or nothing
+ *   kafka_ids.c          whether topics are still those that were sent to
  *   kafka_transaction.c  exactly once: begin, commit, and what a broker leaves half ended
  *
  * A record waits in its partition's queue (kafka_topics.h). A queue with records of which none is
@@ -68,6 +69,13 @@ struct mr_kafka_reports {
     uint32_t unanswered; /* looks since then that no broker answered */
 };
 
+/* The look at topics' ids. Monotonic times. */
+struct mr_kafka_ids {
+    bool asked;     /* an answer is on its way */
+    bool lacks;     /* brokers have none */
+    int64_t due_ns; /* all are asked for then; 0: at once */
+};
+
 /* Whether brokers can be reached. */
 struct mr_kafka_reach {
     _Atomic bool connected;   /* a session is open */
@@ -102,6 +110,7 @@ struct mr_kafka_sink {
     struct mr_kafka_transaction transaction;
     struct mr_kafka_reports reports;
     struct mr_kafka_reach reach;
+    struct mr_kafka_ids ids; /* of the session */
     struct mr_far far;
     struct mr_spread spread;
     /* bytes of the largest request with records since it was looked at, by librdkafka's threads */
@@ -146,6 +155,13 @@ mr_status mr_kafka_take_events(struct mr_kafka_sink *kafka, struct mr_error *ret
 
 /* Asks now and then what became of records of which none is reported. */
 void mr_kafka_watch_reports(struct mr_kafka_sink *kafka);
+
+/* Asks for the ids of topics: of new ones at once, of all every 30 s. */
+void mr_kafka_watch_topics(struct mr_kafka_sink *kafka);
+void mr_kafka_take_topics(struct mr_kafka_sink *kafka, rd_kafka_event_t *event);
+
+/* Nanoseconds until that is due; INT64_MAX: it is not. */
+int64_t mr_kafka_topics_due_in_ns(const struct mr_kafka_sink *kafka);
 
 /* Ends what an earlier process or session of the same name has open, and keeps it from writing
  * on. */

@@ -113,13 +113,8 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
             known++;
         }
         if (known == count && !has_handle(topics, topic)) {
-            if (topics->options->placings != NULL &&
-                mr_placings_know(topics->options->placings, topic->name)) {
-                mr_log(MR_LOG_WARN, "topic_made_again",
-                       "the topic was sent records before, and is gone with them: it is made "
-                       "again, as options say, and only what changes from now on is in it; "
-                       "millrace snapshot TABLE sends the rows",
-                       MR_LOG_STR("topic", topic->name));
+            if (topics->options->known != NULL) {
+                mr_known_topics_miss(topics->options->known, topic);
             }
             names[count] = topic;
             wanted[count] =
@@ -273,6 +268,9 @@ static void keep_awaited(struct mr_kafka_topics *topics)
     topics->count++;
     log_many(topics);
     mr_kafka_topics_grow(topics, topics->awaited, topics->awaited_partitions);
+    if (topics->options->known != NULL) {
+        mr_known_topics_add(topics->options->known, topics->awaited);
+    }
     topics->awaited = NULL;
     topics->awaited_handle = NULL;
     mr_standstill_end(topics->standstill, MR_CAUSE_TOPIC_MISSING);

@@ -8,6 +8,7 @@
 #include <librdkafka/rdkafka.h>
 #include <stdatomic.h>
 
+#include "event/known_topics.h"
 #include "event/placing.h"
 #include "kafka/options.h"
 #include "ports/sink.h"
