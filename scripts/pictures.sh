@@ -7,6 +7,7 @@
 #
 #   --run NAME  a picture of a real run on the private stand, by the programs of the preset release:
 #               live    live-page.png: the live page, a minute of 3,000 rows/s (Chromium: scripts/setup.sh --all)
+#               flame   live-page-flame.png: that minute's flame graph on the page, at 5,000 rows/s
 #               burst   burst.svg: a burst of 400,000 rows, by the queries of the dashboard Burst in a Prometheus (--all, too)
 #               verify  verify.svg: the screen of `millrace verify` that finds faults in a topic, and repairs them
 #               change  flame-difference.svg, flame-difference-before.svg: the commit that writes Avro directly, and the one before
@@ -70,6 +71,15 @@ live() {
     "$LOAD_PROGRAM" steady "${LOAD_ARGUMENTS[@]}" --rate 3000 --seconds 600 --quiet >"$WORK/load.txt" &
     LOAD=$!
     python "$PICTURES/live_page.py" "$ADDRESS" "$FOLDER/live-page.png"
+    finish
+}
+
+flame() {
+    LOAD_NAME=shop
+    begin 3 'sink.kafka.state_topic=""' profiling.endpoints=true profiling.recorder=true
+    "$LOAD_PROGRAM" steady "${LOAD_ARGUMENTS[@]}" --rate 5000 --seconds 600 --quiet >"$WORK/load.txt" &
+    LOAD=$!
+    python "$PICTURES/live_page.py" "$ADDRESS" "$FOLDER/live-page-flame.png" flame
     finish
 }
 
@@ -138,7 +148,7 @@ finish() {
 
 run() {
     case $1 in
-        live | burst | verify | change) ;;
+        live | flame | burst | verify | change) ;;
         *) die "there is no picture $1; try --help" ;;
     esac
     binary_under_test
@@ -155,7 +165,7 @@ case "${1:-}" in
     --run) need_value "$@" && RUNS=("$2") && shift 2 ;;
     -*) die "unknown option $1; try --help" ;;
 esac
-[ "${RUNS[*]}" != all ] || RUNS=(live burst verify change)
+[ "${RUNS[*]}" != all ] || RUNS=(live flame burst verify change)
 FOLDER=$(absolute_path "${1:-$IMAGES}")
 if [ ${#RUNS[@]} = 0 ]; then drawings; fi
 for name in "${RUNS[@]}"; do run "$name"; done

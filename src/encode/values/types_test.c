@@ -328,7 +328,7 @@ static void test_form_plain(void **state)
 /* A server that lies may end a text anywhere: that is read to its end and no further (the
  * sanitizers look). */
 /* The fewest digits that strtod reads as `value`. */
-static int digits_of(double value)
+static int least_digits(double value)
 {
     char text[64];
     for (int digits = 1; digits < 17; digits++) {
@@ -367,7 +367,7 @@ static void test_a_decimal_as_a_double_is_the_shortest(void **state)
             zeros = *p == '0' && digits > 0 ? zeros + 1 : *p == '.' ? zeros : 0;
             digits += *p >= '0' && *p <= '9' && (*p != '0' || digits > 0);
         }
-        assert_int_equal(digits - zeros, digits_of(strtod(text, NULL)));
+        assert_int_equal(digits - zeros, least_digits(strtod(text, NULL)));
     }
     mr_scratch_done(&scratch);
     scratch = (struct mr_scratch){0};
