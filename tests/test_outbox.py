@@ -268,6 +268,22 @@ def test_outbox_document(database, tmp_path):
     assert {name: text for name, text in records[0].headers.items() if not name.startswith("mr-")} == wanted
 
 
+def test_a_partition_that_is_not_there_names_the_row(database, millrace):
+    """So that it can be skipped."""
+    database.create_topic(f"{database.prefix}.x", 1)
+    database.run("CREATE TABLE o (id int PRIMARY KEY, aggregatetype text, aggregateid text, payload text, part int)")
+    process = millrace(("o",), outbox__tables='["public.o"]', outbox__fields='["part:partition"]',
+                       outbox__topic=json.dumps(f"{database.prefix}.$1"))
+    process.start().streaming()
+    database.run("INSERT INTO o VALUES (1, 'x', 'k', 'v', 2147483647)")
+    assert process.ended(120) == 65
+    stopped = process.log("stopped")[-1]["message"]
+    assert "wants partition 2147483647" in stopped and "whose key has SHA-256" in stopped, stopped
+    place = re.search(r"--skip-commit-lsn (\S+) skips", stopped).group(1)
+    process.start("--skip-commit-lsn", place).streaming()
+    assert process.stop() == 0
+
+
 def test_outbox_message_names_a_partition(database, millrace):
     """Any role that connects can write one: a number that the topic does not have ends nothing."""
     database.create_topic(f"{database.prefix}.x", 3)

@@ -109,6 +109,23 @@ static void explain_age(struct mr_kafka_sink *kafka, const struct mr_record *rec
     }
 }
 
+mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
+                                 const struct mr_record *record, const char *besides,
+                                 struct mr_error *ret_error)
+{
+    kafka->base.refusal = (struct mr_sink_refusal){
+        .position = record->position, .bytes = (size_t)record->key_len + record->value_len};
+    mr_slice key = {.data = record->key, .len = record->key_len};
+    return mr_fail(
+        ret_error, MR_ERR_POISON,
+        "%s; a record of %zu bytes, whose key has SHA-256 %s…, of change %llu of the transaction "
+        "that commits "
+        "at " MR_LSN_FORMAT "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
+        why, kafka->base.refusal.bytes, mr_sha256_short(key).text,
+        (unsigned long long)record->position.ordinal, MR_LSN_ARGS(record->position.commit_lsn),
+        besides, MR_LSN_ARGS(record->position.commit_lsn));
+}
+
 void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
                              const struct mr_record *record, bool alone)
 {
@@ -133,20 +150,10 @@ void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t er
             record->topic->name, kafka->far.near);
         return;
     }
-    kafka->base.refusal =
-        (struct mr_sink_refusal){.position = record->position,
-                                 .bytes = (size_t)record->key_len + record->value_len,
-                                 .too_large = too_large};
     struct mr_error plain = kafka->failure;
-    mr_slice key = {.data = record->key, .len = record->key_len};
-    mr_error_set(
-        &kafka->failure, MR_ERR_POISON,
-        "%s; a record of %zu bytes, whose key has SHA-256 %s…, of change %llu of the transaction "
-        "that commits "
-        "at " MR_LSN_FORMAT "%s (--skip-commit-lsn " MR_LSN_FORMAT " skips that transaction)",
-        plain.text, kafka->base.refusal.bytes, mr_sha256_short(key).text,
-        (unsigned long long)record->position.ordinal, MR_LSN_ARGS(record->position.commit_lsn),
-        alone ? "" : " or one sent with it", MR_LSN_ARGS(record->position.commit_lsn));
+    mr_kafka_refuse_record(kafka, plain.text, record, alone ? "" : " or one sent with it",
+                           &kafka->failure);
+    kafka->base.refusal.too_large = too_large;
 }
 
 mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_error *ret_error)

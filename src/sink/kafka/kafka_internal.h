@@ -124,6 +124,12 @@ struct mr_kafka_sink {
 bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *topic,
                            const char *text);
 
+/* A record that can't be sent as it is, and why: names it, and its transaction, which may be
+ * skipped. MR_ERR_POISON. */
+mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
+                                 const struct mr_record *record, const char *besides,
+                                 struct mr_error *ret_error);
+
 /* A record that Kafka refused: which one it was, and what that means for the next session. `alone`:
  * its request held no other. */
 void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,

@@ -259,11 +259,13 @@ static mr_status queue_of(struct mr_kafka_sink *kafka, const struct mr_batch *ba
     int32_t partition =
         mr_kafka_place(topic->handle, record, count, topic->queue_count, kafka->options.null_keys);
     if (MR_UNLIKELY(partition < 0)) {
-        return mr_fail(ret_error, MR_ERR_CONFIG,
-                       "Kafka topic \"%s\" has %d partitions, and a row wants partition %d; add "
-                       "partitions, or change outbox.fields",
-                       record->topic->name, topic->queue_count,
-                       mr_headers_place(mr_record_headers(record)).partition);
+        char why[512];
+        snprintf(why, sizeof(why),
+                 "Kafka topic \"%s\" has %d partitions, and a row wants partition %d; add "
+                 "partitions, or change outbox.fields",
+                 record->topic->name, topic->queue_count,
+                 mr_headers_place(mr_record_headers(record)).partition);
+        return mr_kafka_refuse_record(kafka, why, record, "", ret_error);
     }
     *ret_queue = topic->queues[partition];
     *ret_partitions = topic->queue_count;
