@@ -62,6 +62,7 @@ static mr_status ask_reload_post(const struct mr_http_options *server, const cha
              path == NULL ? "" : mr_file_digest(path).text);
     MR_TRY(mr_client_object(server, request, "", &taken, ret_error));
     const cJSON *other = mr_object_at(taken, "reads");
+    MR_FREED char *argument = mr_show_argument(path == NULL ? "" : path);
     *ret_number = mr_object_number(taken, "request");
     return other == NULL
                ? MR_OK
@@ -70,7 +71,7 @@ static mr_status ask_reload_post(const struct mr_http_options *server, const cha
                          "was changed or compared. Put the new content there, and reload "
                          "(--address finds a millrace without a file); millrace check --config %s "
                          "looks at a file by itself",
-                         mr_show_word(other, ""), path, path);
+                         mr_show_word(other, ""), path, argument);
 }
 
 mr_status mr_ask_reload(const struct mr_http_options *server, const char *path, bool dry_run,

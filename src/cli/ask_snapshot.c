@@ -95,7 +95,9 @@ static void print_state(const cJSON *state, FILE *to)
 mr_status mr_ask_snapshots(const struct mr_http_options *server, const struct mr_ask_snapshot *wish,
                            FILE *to, struct mr_error *ret_error)
 {
-    const char *fault = mr_sql_condition_fault(wish->where);
+    const char *fault = wish->where != NULL && wish->where[0] == '\0'
+                            ? MR_SQL_CONDITION_EMPTY
+                            : mr_sql_condition_fault(wish->where);
     if (fault != NULL) {
         return mr_fail(ret_error, MR_ERR_CONFIG, MR_SQL_CONDITION_REFUSED "%s", fault);
     }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/wake.h"
+#include "cli/show.h"
 #include "copy/asked_stored.h"
 #include "daemon/daemon.h"
 #include "event/lsn.h"
@@ -188,11 +189,17 @@ static mr_status refuse_standby(const struct move *move, struct mr_error *ret_er
                          "new cluster with a copy");
 }
 
+/* Of the file, for a shell; "": there is none. The caller frees it. */
+static char *path_of(const struct move *move)
+{
+    return move->config->path == NULL ? MR_STRDUP("") : mr_show_argument(move->config->path);
+}
+
 static void say_steps(const struct move *move)
 {
     const char *database = mr_pg_database(move->conn);
     const char *file = move->config->path == NULL ? "" : " --config ";
-    const char *path = move->config->path == NULL ? "" : move->config->path;
+    MR_FREED char *path = path_of(move);
     fprintf(move->to,
             "steps:\n"
             " 1. hold back writes: ALTER DATABASE \"%s\" SET default_transaction_read_only = on, "
@@ -314,9 +321,9 @@ static mr_status look_at_new(struct move *move, struct mr_error *ret_error)
                  ", so that they go on above the old ones",
                  MR_LSN_ARGS(shift));
     }
+    MR_FREED char *path = path_of(move);
     fprintf(move->to, "to go on here: millrace move --accept-cluster %s%s%s\n",
-            server->identity.system_id, move->config->path == NULL ? "" : " --config ",
-            move->config->path == NULL ? "" : move->config->path);
+            server->identity.system_id, move->config->path == NULL ? "" : " --config ", path);
     return MR_OK;
 }
 

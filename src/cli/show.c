@@ -11,6 +11,23 @@ const char *mr_show_word(const cJSON *object, const char *path)
     return cJSON_IsString(item) ? item->valuestring : "unknown";
 }
 
+char *mr_show_argument(const char *word)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:,+=@%-";
+    struct mr_text text = {0};
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        mr_text_string(&text, word);
+        return text.data;
+    }
+    mr_text_string(&text, "'");
+    for (; *word != '\0'; word++) {
+        mr_text_format(&text, *word == '\'' ? "'\\%c'" : "%c", *word);
+    }
+    mr_text_string(&text, "'");
+    return text.data;
+}
+
 bool mr_show_is(const cJSON *object, const char *path)
 {
     return cJSON_IsTrue(mr_object_at(object, path));

@@ -26,6 +26,10 @@ struct mr_show_text mr_show_seconds(double seconds); /* "2.5 ms" */
 #define MR_SHOW_SECONDS(object, path)    mr_show_seconds(mr_object_number(object, path)).bytes
 #define MR_SHOW_PERCENTILE(object, path) mr_show_percentile(mr_object_number(object, path)).bytes
 
+/* A word of a command that is printed to be copied, quoted for a shell where it has to be. The
+ * caller frees it. */
+char *mr_show_argument(const char *word);
+
 /* How long it has been in its state. */
 struct mr_show_text mr_show_since(const cJSON *status);
 

@@ -151,7 +151,8 @@ static void post_snapshot(void *context, struct mr_http_request *request)
     MR_OBJECT cJSON *wish = cJSON_ParseWithLength((const char *)upload.data, upload.len);
     cJSON *answer = cJSON_CreateObject();
     const char *where = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(wish, "where"));
-    const char *fault = mr_sql_condition_fault(where);
+    const char *fault =
+        where != NULL && where[0] == '\0' ? MR_SQL_CONDITION_EMPTY : mr_sql_condition_fault(where);
     if (fault != NULL) {
         cJSON_Delete(answer);
         mr_http_fail(request, 400, MR_SQL_CONDITION_REFUSED "%s", fault);

@@ -76,6 +76,11 @@ static bool take_percent(const char *text, double *ret)
     return end != text && strcmp(end + (*end == '%'), "") == 0 && *ret > 0 && *ret <= 100;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    return strlen(text) > strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0;
+}
+
 static mr_status check_wish(struct wish *wish)
 {
     struct mr_verify_options *options = &wish->options;
@@ -91,6 +96,11 @@ static mr_status check_wish(struct wish *wish)
     }
     if (wish->figures != NULL && wish->every == NULL) {
         return REFUSE("--figures wants --every\n");
+    }
+    if (wish->figures != NULL && !ends_with(wish->figures, ".prom")) {
+        return REFUSE("--figures wants a file whose name ends with .prom, or node_exporter does "
+                      "not read it, not \"%s\"\n",
+                      wish->figures);
     }
     if (wish->sample != NULL && !take_percent(wish->sample, &options->sample)) {
         return REFUSE("--sample wants percent above 0 and up to 100, not \"%s\"\n", wish->sample);

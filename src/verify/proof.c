@@ -172,6 +172,30 @@ static mr_status read_both(struct mr_work *work, bool *ret_is_whole, const char 
     return MR_OK;
 }
 
+/* A copy is under way; or a record claims a place that the server has not come to, which no copy
+ * has given it. */
+static mr_status explain_copied(struct mr_work *work, struct mr_error *ret_error)
+{
+    const struct mr_reading *topic = &work->topic;
+    int64_t end;
+    MR_TRY(mr_pg_ask_number(work->tools->conn, "the end of its WAL", 'l', &end, ret_error,
+                            "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+                            " ELSE pg_current_wal_insert_lsn() END"));
+    if (topic->copied <= (mr_lsn)end) {
+        MR_PROOF_VOID(work->proof, MR_VERIFY_NONE, "copied",
+                      "existing rows of it are being copied");
+        return MR_OK;
+    }
+    MR_PROOF_VOID(
+        work->proof, MR_VERIFY_NONE, "future",
+        "the record at offset %lld of partition %d of its topic has a position " MR_LSN_FORMAT
+        ", and the server's WAL ends at " MR_LSN_FORMAT
+        ": this server's millrace has not written it",
+        (long long)topic->copied_offset, topic->copied_partition, MR_LSN_ARGS(topic->copied),
+        MR_LSN_ARGS((mr_lsn)end));
+    return MR_OK;
+}
+
 /* Both sides, read and compared. `*ret_is_done` false: there is no verdict, or why is said. */
 static mr_status compare_both(struct mr_work *work, bool *ret_is_done, struct mr_error *ret_error)
 {
@@ -192,8 +216,7 @@ static mr_status compare_both(struct mr_work *work, bool *ret_is_done, struct mr
     /* Whether a row that is copied later than the first snapshot is from before the others, nobody
      * can tell. */
     if (work->topic.copied > work->cuts[0].before) {
-        MR_PROOF_VOID(proof, MR_VERIFY_NONE, "copied", "existing rows of it are being copied");
-        return MR_OK;
+        return explain_copied(work, ret_error);
     }
     bool is_compacted;
     bool is_known = mr_kafka_reader_is_compacted(tools->reader, work->table.topic, &is_compacted);

@@ -30,7 +30,9 @@ struct mr_reading {
     bool is_ended;
     uint64_t records, all;
     struct mr_verify_row row, before;
-    mr_lsn copied;     /* the highest position of a row that was there before */
+    mr_lsn copied;            /* the highest position of a row that was there before, */
+    int32_t copied_partition; /* and its record */
+    int64_t copied_offset;
     const char *cause; /* why it can't be read to its end, as mr_proof.cause; NULL: it can */
     bool has_grown;    /* more partitions than at the beginning */
     mr_status status;

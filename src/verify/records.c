@@ -140,6 +140,8 @@ static mr_status records_take_record(struct mr_work *work, struct mr_kafka_read 
     mr_order_take(work->order, &folded.record, digest);
     if (folded.is_copied && event.place.commit_lsn > work->topic.copied) {
         work->topic.copied = event.place.commit_lsn;
+        work->topic.copied_partition = read->partition;
+        work->topic.copied_offset = read->offset;
     }
     if (event.kind == MR_EVENT_PASSED) {
         return MR_OK;

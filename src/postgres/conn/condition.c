@@ -177,7 +177,7 @@ const char *mr_sql_condition_fault(const char *condition)
         }
     }
     return scan.depth > 0    ? "it opens a parenthesis that it does not close; close it"
-           : !scan.has_token ? "it is empty; write a condition, or none"
+           : !scan.has_token ? MR_SQL_CONDITION_EMPTY
                              : NULL;
 }
 

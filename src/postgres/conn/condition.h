@@ -16,6 +16,8 @@ const char *mr_sql_condition_fault(const char *condition);
 
 /* What goes before a fault. */
 #define MR_SQL_CONDITION_REFUSED "the condition is not one SQL expression: "
+/* A fault that only who asks knows: to others, no text is no condition. */
+#define MR_SQL_CONDITION_EMPTY "it is empty; write a condition, or none"
 
 /* Adds the condition in parentheses. It has no fault: whoever takes one asks. */
 void mr_sql_add_condition(struct mr_text *sql, const char *condition);
