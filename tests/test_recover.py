@@ -4,6 +4,8 @@ import json
 import os
 import pty
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 
@@ -17,7 +19,7 @@ from kit import BINARY, Millrace, check, dsn, eventually
 from prometheus import free_port
 from test_docs import read
 from test_repair import repairs_in
-from test_verify import copied
+from test_verify import copied, produce
 
 PAGE = re.sub(r"`|\*\*|\[([^]]+)\]\([^)]+\)", r"\1", read("docs/runbook.md"))
 
@@ -334,6 +336,50 @@ def test_another_cluster(database, scene):
     finally:
         proxy.close()
         other.close()
+
+
+def test_a_path_is_printed_for_a_shell(scene):
+    scene.lose("moved")
+    path = f"{scene.process.folder}/a b'c.toml"
+    shutil.copy(scene.process.path, path)
+    done = subprocess.run([BINARY, "recover", "--config", path], env=scene.process.environment, capture_output=True, text=True, timeout=120,
+                          check=False, stdin=subprocess.DEVNULL)
+    assert shlex.split(done.stdout.splitlines()[-1])[:4] == ["millrace", "recover", "--config", path], done
+
+
+def test_a_publication_that_was_made_again(database, scene):
+    """What was written while it was gone can't be decoded: check and recover know it as the start does."""
+    assert scene.process.stop() == 0
+    made = f"CREATE PUBLICATION {database.publication} FOR TABLE t, u"
+    database.run(f"DROP PUBLICATION {database.publication}")
+    database.run("INSERT INTO t VALUES (701, 0); DELETE FROM t WHERE id = 10")
+    database.run(made)
+    database.run("UPDATE t SET v = 1 WHERE id = 3")
+    code, said = check(scene.process)
+    assert code == 10 and "the publication is younger than the slot's position" in said and "E-publication-gone" in said, said
+    assert scene.process.run_to_end()[0] == 10
+    code, said, _ = scene.recover()
+    assert code == 10 and "the publication is younger" in said and "See millrace help E-publication-gone." in said, said
+    code, said, log = scene.recover("--choose", "differing", "--yes")
+    assert code == 0 and "Done, and kept" in said, (said, log)
+    database.run(f"ALTER PUBLICATION {database.publication} SET (publish = 'insert, update, delete, truncate')")
+    scene.goes_on(set())  # younger than the slot is not yet gone
+
+
+def test_a_server_that_ends_below_what_was_delivered(scene):
+    """As after a restore: all ways would send what lies below. recover says what helps, as the start does, and nothing else."""
+    assert scene.process.stop() == 0
+    record, _ = copied(scene.state, lambda record: True)[-1]
+    produce(scene.state, record.key, json.dumps(record.json | {"end_lsn": "FF/0"}), [])
+    end, text = scene.process.run_to_end()
+    assert end == 10 and "set another topic_prefix" in text, text
+    for arguments in ((), ("--choose", "differing", "--yes")):
+        code, said, _ = scene.recover(*arguments)
+        assert code == 10 and "new topics 1. run SELECT pg_drop_replication_slot" in said and "set another topic_prefix" in said, said
+        assert "WHAT" not in said and "everything " not in said and "Nothing was changed." in said, said
+    scene.process.configure(**scene.options, snapshot__mode='"when_needed"')
+    code, said = check(scene.process)
+    assert code == 10 and "set another topic_prefix" in said, said
 
 
 def test_in_a_terminal_it_asks_twice(scene):

@@ -266,7 +266,8 @@ static void stop_child(struct doing *doing)
 
 static void print_command(const struct mr_recover *recover, const char *what)
 {
-    printf("  millrace recover --config %s --choose %s --yes\n", recover->config->path, what);
+    MR_FREED char *path = mr_show_argument(recover->config->path);
+    printf("  millrace recover --config %s --choose %s --yes\n", path, what);
 }
 
 static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery, enum mr_way way,
@@ -337,7 +338,7 @@ static enum mr_way choose(const struct mr_recover *recover, const char *choice, 
 {
     bool may_ask = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     char line[CHOICE_MAX] = "";
-    if (choice == NULL && may_ask &&
+    if (choice == NULL && may_ask && recover->steps[0] == '\0' &&
         ask_person(signal_fd, "Choose one (Enter: none): ", line, sizeof(line))) {
         choice = line;
     }
@@ -385,10 +386,13 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     enum mr_way way = choose(recover, choice, yes, signal_fd);
     if (way == MR_WAYS) {
         bool is_refused = choice != NULL && recover->refusals[way_of(choice)][0] != '\0';
-        if (is_refused) {
+        if (recover->steps[0] != '\0') {
+            puts("Nothing was changed.");
+        } else if (is_refused) {
+            MR_FREED char *path = mr_show_argument(recover->config->path);
             printf("Nothing was changed. What is missing, and the statement for it:\n"
                    "  millrace check --config %s\n",
-                   recover->config->path);
+                   path);
         } else {
             puts("Nothing was changed. To have it done:");
             print_command(recover, "WHAT");

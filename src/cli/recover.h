@@ -35,7 +35,11 @@ struct mr_recover {
     struct mr_gap gap; /* open: nothing was done about it yet */
     mr_lsn server_end;
     struct mr_recover_tables tables;
+    mr_lsn left_at; /* where the server left the timeline of what is delivered; 0: nowhere */
     char loss[MR_ERROR_TEXT_MAX]; /* why the stream can't go on; "": nothing is known against it */
+    /* The only thing that can be done, as numbered steps: the server's WAL ends below what was
+     * delivered, and so would all that is sent to these topics. "": there are the ways. */
+    char steps[MR_ERROR_TEXT_MAX];
     char refusals[MR_WAYS][MR_ERROR_TEXT_MAX]; /* why there is no such way; "": there is */
 };
 

@@ -22,6 +22,7 @@ struct found {
     bool warnings_too;
     mr_status status; /* MR_OK: there is none */
     char text[MR_ERROR_TEXT_MAX];
+    char steps[MR_ERROR_TEXT_MAX]; /* its remedy; "": it has none */
 };
 
 /* mr_finding_fn */
@@ -42,6 +43,7 @@ static void recover_look_take_finding(void *context, enum mr_finding_level level
     /* What to do about it is said here otherwise. */
     char *lead = strstr(found->text, MR_RECIPE_LEAD);
     char *steps = strstr(found->text, "1. ");
+    snprintf(found->steps, sizeof(found->steps), "%s", steps == NULL ? "" : steps);
     if (lead != NULL) {
         *lead = '\0';
     } else if (steps != NULL) {
@@ -94,6 +96,11 @@ static mr_status refuse_owner(const struct mr_recover *recover, struct mr_error 
                          "a millrace streams from slot \"%s\" (%s): the stream goes on, or goes on "
                          "again; stop it first, or ask it (millrace verify --repair)",
                          recover->config->source.slot, owner.who);
+}
+
+static mr_lsn delivered_up_to(const struct mr_recover *recover)
+{
+    return mr_pg_stream_state_of(&recover->stored, &recover->config->source).delivered;
 }
 
 static void recover_look_refuse(struct mr_recover *recover, enum mr_way way, const char *why)
@@ -175,6 +182,23 @@ static mr_status list_tables(struct mr_recover *recover, char *const *environmen
                           "by hand, and then this again");
 }
 
+/* By a connection of its own, on which a timeline's history can be asked for. */
+static mr_status find_left(struct mr_recover *recover, int stop_fd, bool *ret_is_same_cluster,
+                           struct mr_error *ret_error)
+{
+    struct mr_identity now;
+    *ret_is_same_cluster = true;
+    const struct mr_pg_source_options *source = &recover->config->source;
+    MR_PG_CLOSED struct mr_pg_conn *conn = NULL;
+    if (recover->loss[0] == '\0' || !recover->is_found) {
+        return MR_OK;
+    }
+    MR_TRY(mr_pg_connect(&source->connection, true, stop_fd, &conn, ret_error));
+    MR_TRY(mr_pg_identity(conn, source, &now, ret_error));
+    *ret_is_same_cluster = strcmp(now.system_id, recover->stored.identity.system_id) == 0;
+    return mr_pg_left_at(conn, source, &recover->stored, &recover->left_at, ret_error);
+}
+
 static mr_status recover_look_look(struct mr_recover *recover, char *const *environment,
                                    int stop_fd, struct mr_error *ret_error)
 {
@@ -191,7 +215,14 @@ static mr_status recover_look_look(struct mr_recover *recover, char *const *envi
     bool mends = mr_pg_mends_gap(source->copies) || source->copies == MR_COPIES_ALWAYS;
     struct found found = check_start(recover, mends ? MR_COPIES_NOTHING : source->copies, true);
     snprintf(recover->loss, sizeof(recover->loss), "%s", found.text);
+    bool is_same_cluster;
+    MR_TRY(find_left(recover, stop_fd, &is_same_cluster, ret_error));
     find_ways(recover);
+    bool is_below =
+        recover->is_found && is_same_cluster && recover->server_end < delivered_up_to(recover);
+    if (is_below && recover->refusals[MR_WAY_GAP][0] != '\0') {
+        snprintf(recover->steps, sizeof(recover->steps), "%s", found.steps);
+    }
     return MR_OK;
 }
 
@@ -261,7 +292,8 @@ static void say_tables(const struct mr_recover *recover, FILE *to)
 static void say_missing(const struct mr_recover *recover, FILE *to)
 {
     int64_t last_ms = recover->stored.last.time_us / 1000;
-    mr_lsn from = recover->stored.end_lsn;
+    bool is_left = recover->left_at != 0 && recover->left_at < recover->stored.end_lsn;
+    mr_lsn from = is_left ? recover->left_at : recover->stored.end_lsn;
     const struct mr_gap *gap = &recover->gap;
     if (gap->is_open) {
         recover_look_say(to, "gap",
@@ -271,12 +303,15 @@ static void say_missing(const struct mr_recover *recover, FILE *to)
                          moment_of(gap->at_ms).text);
     }
     if (recover->loss[0] != '\0' && recover->is_found && recover->server_end >= from) {
-        recover_look_say(
-            to, "missing",
-            "perhaps changes that committed after " MR_LSN_FORMAT " (%s), up to " MR_LSN_FORMAT
-            " (now): %s of WAL, of all databases and tables",
-            MR_LSN_ARGS(from), moment_of(last_ms).text, MR_LSN_ARGS(recover->server_end),
-            mr_show_bytes((double)(recover->server_end - from)).bytes);
+        recover_look_say(to, "missing",
+                         "perhaps changes that committed after " MR_LSN_FORMAT
+                         " (%s), up to " MR_LSN_FORMAT
+                         " (now): %s of WAL, of all databases and tables",
+                         MR_LSN_ARGS(from),
+                         is_left ? "where the server left the timeline of what was delivered"
+                                 : moment_of(last_ms).text,
+                         MR_LSN_ARGS(recover->server_end),
+                         mr_show_bytes((double)(recover->server_end - from)).bytes);
     }
 }
 
@@ -316,6 +351,12 @@ static void say_uncertain(const struct mr_recover *recover, FILE *to)
 static void say_ways(const struct mr_recover *recover, FILE *to)
 {
     fputs("\nWhat can be done:\n", to);
+    if (recover->steps[0] != '\0') {
+        fputc('\n', to);
+        recover_look_say(to, "new topics", "%s.", recover->steps);
+        fputc('\n', to);
+        return;
+    }
     for (int way = 0; way < MR_WAYS; way++) {
         MR_FREED char *text = mr_runbook_item("E-exit-10", mr_ways[way]);
         const char *refusal = recover->refusals[way];

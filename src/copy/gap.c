@@ -77,10 +77,10 @@ static void gap_settle(cJSON *gap, const char *how)
     add_now(gap, "settled_ms");
 }
 
-static cJSON *gap_new(const struct mr_checkpoint *known, mr_lsn to)
+static cJSON *gap_new(const struct mr_checkpoint *known, mr_lsn from, mr_lsn to)
 {
     cJSON *gap = cJSON_CreateObject();
-    gap_add_lsn(gap, "from", known == NULL ? 0 : known->end_lsn);
+    gap_add_lsn(gap, "from", from);
     gap_add_lsn(gap, "to", to);
     int64_t from_ms = known == NULL ? 0 : known->last.time_us / 1000;
     if (from_ms != 0) {
@@ -105,12 +105,13 @@ static void gap_join(cJSON *gap, cJSON *former)
 }
 
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
-                                const struct mr_checkpoint *known, mr_lsn to, bool is_copied)
+                                const struct mr_checkpoint *known, mr_lsn from, mr_lsn to,
+                                bool is_copied)
 {
     MR_HOLD(&requests->lock);
     cJSON *former = requests->gap;
     if (gap_lsn_of(former, "to") != to) { /* else it is another attempt at the same */
-        requests->gap = gap_new(known, to);
+        requests->gap = gap_new(known, from, to);
         if (gap_is_open(former)) {
             gap_join(requests->gap, former);
         }

@@ -11,6 +11,7 @@ struct mr_pg_server {
     struct mr_source *source;
     struct mr_pg_copy *copy; /* NULL: none at hand */
     struct mr_pg_copy_slot slot;
+    mr_lsn left;               /* as in struct mr_copy */
     struct mr_pg_conn *keeper; /* whose transaction has the copy's snapshot */
 };
 
@@ -65,6 +66,10 @@ static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoi
         MR_TRY(find_gap(server, known, &gap, ret_error));
         state.gap = gap.status == MR_OK ? NULL : gap.text;
     }
+    server->left = 0;
+    if (state.gap != NULL) {
+        MR_TRY(mr_pg_left_at(conn, options, known, &server->left, ret_error));
+    }
     MR_TRY(mr_pg_identity(conn, options, ret_identity, ret_error));
     MR_TRY(mr_pg_home_read(mr_pg_source_home(server->source), conn, options, ret_error));
     MR_PG_CLOSED struct mr_pg_conn *desk = NULL;
@@ -99,6 +104,7 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
     const struct mr_copy moment = {
         .lsn = server->slot.lsn,
         .attempt = server->slot.attempt,
+        .left = server->left,
         .resumed = pg_server_is_same(server, known, resumed, ret_identity) ? resumed : NULL,
     };
     return mr_pg_copy_new(server->keeper, catalog, &moment, &server->copy, ret_copy, ret_error);

@@ -745,13 +745,17 @@ static void note_gap(struct mr_snapshot *snapshot, const struct mr_checkpoint *k
     if (!accepts && !is_over_a_stream) {
         return;
     }
-    if (accepts) { /* 0/0: nothing is known of what was before */
+    /* 0/0: nothing is known of what was before. What was delivered beyond the place where the
+     * server left its timeline is not what the server has there. */
+    mr_lsn from = known == NULL ? 0 : known->end_lsn;
+    from = copy->left != 0 && copy->left < from ? copy->left : from;
+    if (accepts) {
         mr_log(MR_LOG_WARN, "gap_accepted",
                "the stream goes on at a new slot; what has changed in between is in no topic until "
                "millrace verify --repair sends what differs",
-               MR_LOG_LSN("from", known == NULL ? 0 : known->end_lsn), MR_LOG_LSN("to", copy->lsn));
+               MR_LOG_LSN("from", from), MR_LOG_LSN("to", copy->lsn));
     }
-    mr_chunk_requests_note_gap(snapshot->requests, known, copy->lsn, !accepts);
+    mr_chunk_requests_note_gap(snapshot->requests, known, from, copy->lsn, !accepts);
 }
 
 static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,

@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 import signal
 import socket
+import subprocess
 
 import psycopg
 import pytest
 
-from kit import Database, check, dsn, eventually
+from kit import BINARY, Database, check, dsn, eventually
 from ledger import TABLE, Check, Writers, confirmed_past
 from pair import STANDBY_SLOT, Pair
 from servers import free_port
@@ -112,6 +114,13 @@ def test_promotion_of_a_standby_that_was_behind(pair, millrace_for, topic, mode)
     assert "delivered events the new primary does not have" in text and "synchronized_standby_slots" in text
     code, text = process.run_to_end(LIMIT_S)  # and no start passes over it either
     assert code == 10, text
+    database.port = pair.standby.port
+    database.run("CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+    done = subprocess.run([BINARY, "recover", "--config", process.path], env=process.environment, capture_output=True, text=True, timeout=120,
+                          check=False, stdin=subprocess.DEVNULL)
+    said = " ".join(done.stdout.split())
+    left = re.search(r"the server left it at (\S+) for timeline", text).group(1)
+    assert done.returncode == 10 and f"committed after {left} (where the server left the timeline" in said, (said, done.stderr)
 
 
 def test_slot_is_given_failover_and_check_says_what_is_missing(pair, millrace_for):

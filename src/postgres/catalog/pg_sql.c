@@ -346,11 +346,7 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
         " LEFT JOIN pg_namespace n ON n.oid = rc.relnamespace ORDER BY 1");
 }
 
-/* Of a transaction that wrote a row of the catalog: it had ended before what the slot still holds
- * began. One that is far behind is. */
-#define IS_BEFORE_SLOT(xmin)                                                                       \
-    "(age(" xmin ") NOT BETWEEN 0 AND 1000000000 OR age(" xmin ") > (SELECT age(catalog_xmin)"     \
-    " FROM pg_replication_slots WHERE slot_name = %L))"
+#define IS_BEFORE_SLOT(xmin) MR_SQL_IS_BEFORE_SLOT(xmin)
 
 /* A column's row is as it was made with the table, whose row of tableoid (-6) is never written
  * again. */

@@ -33,6 +33,12 @@ void mr_sql_add_sent(struct mr_text *sql, const char *publication, const char *m
     " AND wal_status IS DISTINCT FROM 'lost'"                                                      \
     " AND to_jsonb(pg_replication_slots)->>'invalidation_reason' IS NULL"
 
+/* Of a transaction that wrote a row of the catalog, for mr_sql_format with a slot's name: it had
+ * ended before what the slot still holds began. One that is far behind is. */
+#define MR_SQL_IS_BEFORE_SLOT(xmin)                                                                \
+    "(age(" xmin ") NOT BETWEEN 0 AND 1000000000 OR age(" xmin ") > (SELECT age(catalog_xmin)"     \
+    " FROM pg_replication_slots WHERE slot_name = %L))"
+
 /* One row about server, slot and publication; columns as enum mr_server_column. */
 void mr_sql_add_server_state(struct mr_text *sql, const struct mr_pg_source_options *options);
 

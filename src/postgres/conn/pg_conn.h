@@ -242,6 +242,10 @@ mr_status mr_pg_start_replication(struct mr_pg_conn *conn, const char *slot,
 mr_status mr_pg_receive(struct mr_pg_conn *conn, mr_slice *ret_payload, uint64_t *ret_reads,
                         struct mr_error *ret_error);
 
+/* Whether what was decoded on this connection had its publication. MR_ERR_HISTORY: not, and the
+ * server passed rows over. */
+mr_status mr_pg_sees_publication(const struct mr_pg_conn *conn, struct mr_error *ret_error);
+
 /* The stream ended with MR_ERR_POISON: where the record of the change begins that the server can't
  * send; 0: it does not say. */
 mr_lsn mr_pg_failed_change(const struct mr_pg_conn *conn);

@@ -108,6 +108,11 @@ static mr_status fail_publication(struct mr_error *ret_error)
                    remedy);
 }
 
+mr_status mr_pg_sees_publication(const struct mr_pg_conn *conn, struct mr_error *ret_error)
+{
+    return conn->publication_skipped ? fail_publication(ret_error) : MR_OK;
+}
+
 mr_lsn mr_pg_failed_change(const struct mr_pg_conn *conn)
 {
     return conn->failed_change;

@@ -339,6 +339,15 @@ static bool is_of_other_cluster(struct mr_pg_conn *conn, const struct mr_pg_sour
            strcmp(now.system_id, stored->identity.system_id) != 0;
 }
 
+/* Copied rows would lie below what was delivered, as refuse_below in pg_setup.c finds. */
+static bool ends_below(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                       const struct mr_pg_stream_state *state)
+{
+    struct mr_server_position there;
+    return state->gap != NULL && mr_pg_where(conn, options, &there, NULL) == MR_OK &&
+           there.flushed < state->delivered;
+}
+
 /* Whether the stream can go on where it was, or begin: what a start decides (mr_checkpoint_verify,
  * mr_pg_copies_now). While a process streams it has decided, and its slot is further by now than
  * what was read of the stored position. */
@@ -356,6 +365,7 @@ static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     state.gap = is_gap ? error.text : NULL;
     bool was_begun = mr_pg_fact(facts, MR_SLOT_COPIES) != NULL;
     bool fails = status != MR_OK && (!is_gap || is_of_other_cluster(conn, facts->options, stored));
+    fails = fails || ends_below(conn, facts->options, &state);
     mr_pg_about(to, "slot \"%s\"", facts->options->slot);
     if (!fails && mr_pg_copies_now(facts, &state, was_begun)) {
         MR_FOUND_OK(to, "%s",

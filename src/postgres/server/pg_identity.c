@@ -3,6 +3,7 @@
 #include "base/wake.h"
 #include "event/lsn.h"
 #include "postgres/catalog/pg_sql.h"
+#include "postgres/conn/pg_errors.h"
 
 /* A question of a tenth of a millisecond to the server. Waiting inside the server for the lock
  * would hold back its vacuum for as long. */
@@ -255,6 +256,69 @@ mr_status mr_pg_where(struct mr_pg_conn *conn, const struct mr_pg_source_options
     return MR_OK;
 }
 
+mr_status mr_pg_left_at(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                        const struct mr_checkpoint *stored, mr_lsn *ret_lsn,
+                        struct mr_error *ret_error)
+{
+    struct mr_identity now;
+    MR_TRY(mr_pg_identity(conn, options, &now, ret_error));
+    if (strcmp(now.system_id, stored->identity.system_id) != 0 ||
+        stored->identity.timeline >= now.timeline) {
+        *ret_lsn = 0;
+        return MR_OK;
+    }
+    return read_switch(conn, now.timeline, stored->identity.timeline, ret_lsn, ret_error);
+}
+
+/* Where the publication was made or altered after what the slot holds began, the stream can be read
+ * only if it was there when the rows were written (pgoutput.c, LoadPublications). The server tells
+ * without moving the slot, as the stream does. */
+static mr_status peek(struct mr_pg_conn *desk, const struct mr_pg_source_options *options,
+                      struct mr_error *ret_error)
+{
+    int64_t is_young;
+    int64_t changes;
+    MR_TRY(mr_pg_ask_number(desk, "the age of the publication", 'b', &is_young, ret_error,
+                            "SELECT EXISTS (SELECT FROM pg_publication p WHERE p.pubname = %L"
+                            " AND NOT " MR_SQL_IS_BEFORE_SLOT("p.xmin") ")",
+                            options->publication, options->slot));
+    if (!is_young) {
+        return MR_OK;
+    }
+    MR_TEXT(name);
+    mr_sql_add_identifier(&name, options->publication);
+    MR_TRY(mr_pg_ask_number(desk, "what the slot holds", 'n', &changes, ret_error,
+                            "SELECT count(*) FROM pg_logical_slot_peek_binary_changes(%L, NULL, 1,"
+                            " 'proto_version', '1', 'publication_names', %L)",
+                            options->slot, name.data));
+    return mr_pg_sees_publication(desk, ret_error);
+}
+
+/* By a connection of its own: what a sender looked up before, it takes for what was so in a backlog
+ * (docs/dev/protocol.md). What else goes wrong is the stream's to find. */
+static mr_status look_at_publication(struct mr_pg_conn *conn,
+                                     const struct mr_pg_source_options *options,
+                                     struct mr_error *ret_error)
+{
+    MR_PG_CLOSED struct mr_pg_conn *desk = NULL;
+    struct mr_error error = {0};
+    mr_status status =
+        mr_pg_connect(&options->connection, false, mr_pg_stop_fd(conn), &desk, &error);
+    status = MR_THEN(status, peek(desk, options, &error));
+    const char *remedy;
+    mr_pg_error_classify("42704", "publication", &remedy);
+    if (status == MR_ERR_HISTORY && strstr(error.text, remedy) != NULL) {
+        return mr_fail(ret_error, status,
+                       "publication \"%s\" was not there when rows that slot \"%s\" holds were "
+                       "written: the publication is younger than the slot's position, so the "
+                       "stream can't be read" MR_RECIPE_LEAD MR_RECIPE_OF_COPY,
+                       options->publication, options->slot);
+    }
+    return status == MR_ERR_HISTORY || status == MR_AGAIN
+               ? mr_fail(ret_error, status, "%s", error.text)
+               : MR_OK;
+}
+
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_checkpoint *stored, mr_lsn start,
                          struct mr_server_position *ret_server, struct mr_error *ret_error)
@@ -283,6 +347,9 @@ mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                        ", but the server's WAL ends at " MR_LSN_FORMAT
                        ": it is another server, or was restored to an earlier point",
                        MR_LSN_ARGS(start), MR_LSN_ARGS(server.flushed));
+    }
+    if (server.slot_exists) {
+        MR_TRY(look_at_publication(conn, options, ret_error));
     }
     *ret_server = server;
     return MR_OK;

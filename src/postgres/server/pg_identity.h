@@ -37,7 +37,12 @@ mr_status mr_pg_identity(struct mr_pg_conn *conn, const struct mr_pg_source_opti
 mr_status mr_pg_where(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                       struct mr_server_position *ret_server, struct mr_error *ret_error);
 
-/* The same, and verifies that the stream may go on where `stored` says (NULL: nothing is stored),
+/* Where the server left the timeline of what is stored; 0: it is on it. */
+mr_status mr_pg_left_at(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                        const struct mr_checkpoint *stored, mr_lsn *ret_lsn,
+                        struct mr_error *ret_error);
+
+/* As mr_pg_where, and verifies that the stream may go on where `stored` says (NULL: nothing is stored),
  * or begin, at `start` where another program's ends. MR_ERR_HISTORY when rows may be missing. */
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_checkpoint *stored, mr_lsn start,
