@@ -23,7 +23,7 @@ QUESTIONS = {
               [["logical", "UTF8", None, None, "4711", "t", "logical", "pgoutput", "shop", None, "reserved", "0", "f", "0/1000",
                 None, None, None, None, "t", "t", "t", "f"]]),
     "slots": (r"^SELECT slot_name, confirmed_flush_lsn", [["shop", "0/1000", None]]),
-    "young": (r"FROM pg_publication p WHERE", [["f"]]),
+    "young": (r"^SELECT EXISTS \(SELECT FROM pg_publication p", [["f"]]),
     "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0", "0", None, "0", None, "0", None, "0", None]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),

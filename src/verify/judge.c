@@ -37,6 +37,15 @@ static void judge_differences(const struct mr_work *work)
         return;
     }
     const struct mr_strange *strange = &work->strange;
+    if (work->table.key_count == 0 && strange->other_keys > 0) {
+        /* Such a record's row is not among those that the others add and take away. */
+        proof->named_count = 0;
+        memset(proof->counts.differences, 0, sizeof(proof->counts.differences));
+        mr_proof_conclude(proof, MR_VERIFY_IN_PART,
+                          "what differs can't be counted: the table has no key, and had one when "
+                          "some of the records were written");
+        return;
+    }
     bool has_begun_later = work->extent.cut > 0 || strange->foreign > 0;
     /* Without a key a change takes away what a record said that may be gone; so more is missing,
      * and nothing is too much. */

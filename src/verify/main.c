@@ -76,7 +76,7 @@ static bool take_percent(const char *text, double *ret)
     return end != text && strcmp(end + (*end == '%'), "") == 0 && *ret > 0 && *ret <= 100;
 }
 
-static bool ends_with(const char *text, const char *end)
+static bool has_ending(const char *text, const char *end)
 {
     return strlen(text) > strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0;
 }
@@ -97,7 +97,7 @@ static mr_status check_wish(struct wish *wish)
     if (wish->figures != NULL && wish->every == NULL) {
         return REFUSE("--figures wants --every\n");
     }
-    if (wish->figures != NULL && !ends_with(wish->figures, ".prom")) {
+    if (wish->figures != NULL && !has_ending(wish->figures, ".prom")) {
         return REFUSE("--figures wants a file whose name ends with .prom, or node_exporter does "
                       "not read it, not \"%s\"\n",
                       wish->figures);

@@ -14,7 +14,8 @@ static const struct {
      "add pgoutput to output_plugin_libraries in postgresql.conf and reload the server"},
     {"42501", MR_PG_BY_POLICY, MR_ERR_AUTH,
      "its policies would hide rows: run ALTER ROLE with BYPASSRLS for the role of this connection"},
-    {"42501", NULL, MR_ERR_AUTH, "grant the role what is missing; millrace check lists it"},
+    {"42501", NULL, MR_ERR_AUTH,
+     "grant the role what is missing; millrace check lists what a stream needs"},
     {"3D000", NULL, MR_ERR_CONFIG, "check the database name in the connection settings"},
     /* 53: connections, slots, disk, memory, which may be there again later; 55P03: lock_timeout;
      * 55006: the slot is held by another process. */
@@ -137,6 +138,8 @@ static const struct {
            "of its own, which its log describes"},
 };
 
+#define MAY_NOT "the role may not replicate: ALTER ROLE … REPLICATION"
+
 mr_status mr_pg_stream_error_classify(const char *sqlstate, const char *message, bool is_of_change,
                                       const char **ret_remedy)
 {
@@ -180,8 +183,8 @@ static const struct {
      "allow the role in pg_hba.conf; logical replication uses the line of the database"},
     {NULL, "authentication failed", MR_ERR_AUTH, "check user and password"},
     {"42501", "for database", MR_ERR_AUTH, "GRANT CONNECT ON DATABASE … TO the role"},
-    {NULL, "permission denied", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
-    {NULL, "must be superuser or replication role", MR_ERR_AUTH, "ALTER ROLE … REPLICATION"},
+    {NULL, "permission denied", MR_ERR_AUTH, MAY_NOT},
+    {NULL, "must be superuser or replication role", MR_ERR_AUTH, MAY_NOT},
     {NULL, "is not permitted to log in", MR_ERR_AUTH, "ALTER ROLE … LOGIN"},
     {NULL, "does not support SSL", MR_ERR_CONFIG,
      "switch TLS on in the server, or choose a weaker sslmode on purpose"},

@@ -42,8 +42,9 @@ mr_status mr_pg_left_at(struct mr_pg_conn *conn, const struct mr_pg_source_optio
                         const struct mr_checkpoint *stored, mr_lsn *ret_lsn,
                         struct mr_error *ret_error);
 
-/* As mr_pg_where, and verifies that the stream may go on where `stored` says (NULL: nothing is stored),
- * or begin, at `start` where another program's ends. MR_ERR_HISTORY when rows may be missing. */
+/* As mr_pg_where, and verifies that the stream may go on where `stored` says (NULL: nothing is
+ * stored), or begin, at `start` where another program's ends; where a slot is, also that its
+ * publication was there in time. MR_ERR_HISTORY when rows may be missing. */
 mr_status mr_pg_identify(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          const struct mr_checkpoint *stored, mr_lsn start,
                          struct mr_server_position *ret_server, struct mr_error *ret_error);
