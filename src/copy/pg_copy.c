@@ -532,15 +532,53 @@ static mr_status begin_table(struct mr_copy_reader *reader, const struct mr_copy
     return mr_pg_begin_in_snapshot(reader->conn, reader->copy->snapshot, ret_error);
 }
 
+/* Rows are read by the names that the columns had in the snapshot, and the server looks names up as
+ * of now: another column may have one, which rules for columns (columns.mask and others) hide by
+ * the name of then. So before the rows the catalog, read as of the snapshot, is compared with what
+ * the server looks up (get_attname in utils/cache/lsyscache.c). To name the table locks it until
+ * the transaction's end; nothing of it is read. */
+static mr_status check_names(struct mr_copy_reader *reader, struct mr_error *ret_error)
+{
+    const struct mr_copy_table *table = reader->table;
+    const struct command *command = &reader->copy->commands[table - reader->copy->tables];
+    const struct mr_table_name leaf = {.schema = command->schema, .table = command->table};
+    MR_TEXT(sql);
+    mr_sql_format(&sql,
+                  "COPY (WITH locked AS (SELECT FROM ONLY %T) SELECT EXISTS (SELECT FROM"
+                  " pg_attribute a WHERE a.attrelid = %u AND a.attnum > 0 AND NOT a.attisdropped"
+                  " AND a.attname IS DISTINCT FROM (pg_identify_object_as_address("
+                  "'pg_class'::regclass, a.attrelid, a.attnum)).object_names[3])) TO STDOUT",
+                  &leaf, table->oid);
+    MR_TRY(mr_pg_copy_start(reader->conn, sql.data, ret_error));
+    bool has_changed = true;
+    mr_status status = MR_OK;
+    for (uint32_t rows = 0; status == MR_OK; rows++) {
+        uint8_t *bytes;
+        size_t len;
+        status = mr_pg_copy_next(reader->conn, &bytes, &len, ret_error);
+        if (status == MR_OK) {
+            has_changed = rows > 0 || len == 0 || bytes[0] != 'f';
+            mr_pg_copy_row_free(bytes);
+        }
+    }
+    MR_TRY(status == MR_END ? MR_OK : status);
+    return !has_changed ? MR_OK
+                        : mr_fail(ret_error, MR_ERR_TRANSIENT,
+                                  "columns of it were renamed or dropped since the snapshot was "
+                                  "taken; the next attempt has a new snapshot");
+}
+
 mr_status mr_pg_reader_begin(struct mr_copy_reader *reader, uint32_t table,
                              const struct mr_copy_range *range, struct mr_error *ret_error)
 {
     MR_ASSERT(table < reader->copy->view.table_count);
+    bool is_first = reader->locked != &reader->copy->tables[table];
     MR_TRY(begin_table(reader, &reader->copy->tables[table], ret_error));
     reader->has_places = reader->copy->commands[table].has_places;
     MR_TEXT(sql);
     pg_copy_add_copy(&sql, &reader->copy->commands[table], reader->table->relation, range);
     mr_status status = set_for_reading(reader, ret_error);
+    status = MR_THEN(status, is_first ? check_names(reader, ret_error) : MR_OK);
     status = MR_THEN(status, mr_pg_copy_start(reader->conn, sql.data, ret_error));
     return pg_copy_fail_table(reader, status, ret_error);
 }

@@ -317,12 +317,13 @@ def copy_out(name, columns, copied):
     return [of(f"{name}parsed", "1"), of(f"{name}bound", "2"), of(f"{name}no data", "n"),
             of(f"{name}copy out", "H", Field("u8", 0, "format"), Field("count16", columns, "columns"),
                *(Field("u16", 0, f"format {i}") for i in range(columns))), *copied,
-            of(f"{name}copy done", "c"), of(f"{name}copy end", "C", Field("name", "COPY 2", "tag")), ready(f"{name}copy")]
+            of(f"{name}copy done", "c"), of(f"{name}copy end", "C", Field("name", f"COPY {len(copied)}", "tag")), ready(f"{name}copy")]
 
 
 COPY_OUT = copy_out("", 3, [of(f"copied row {n}", "d", Field("char", b"(", "open"), Field("bytes", f"0,{n})", "place"),
                                Field("bytes", b"\t", "tab"), Field("bytes", f"{n}\trow-{n}", "values"), Field("bytes", b"\n", "end"))
                             for n in (1, 2)])
+NAMES_OUT = copy_out("names ", 1, [of("names row", "d", Field("bytes", b"f\n", "have changed"))])
 
 
 def chunk_row(n):
@@ -364,7 +365,7 @@ def all_messages():
         found += [(message, "trust", "fresh") for message in done(name)]
     for name, (_, rows, columns) in COPIED.items():
         found += [(message, "trust", "copy") for message in answer(name, rows, columns)]
-    found += [(message, "trust", "copy") for message in COPY_OUT]
+    found += [(message, "trust", "copy") for message in [*NAMES_OUT, *COPY_OUT]]
     found += [(message, "trust", "copy again") for message in answer("copies", BROKEN_OFF, 4)]
     for name, (_, rows) in CHECKED.items():
         found += [(message, "trust", "check") for message in answer(name, rows, len(rows[0]))]
@@ -664,9 +665,10 @@ class Session:
             if kind == b"Q":
                 self.answer(body[:-1].decode(errors="replace"))
             elif kind == b"P":
-                assert body.split(b"\0")[1].startswith(b"COPY"), body
+                asked = body.split(b"\0")[1]
+                assert asked.startswith(b"COPY"), body
             elif kind == b"S":
-                self.say(*(CHUNK_OUT if self.server.state == "signals" else COPY_OUT))
+                self.say(*(CHUNK_OUT if self.server.state == "signals" else NAMES_OUT if b"WITH locked" in asked else COPY_OUT))
 
     def scram(self):
         """RFC 5802."""
