@@ -635,6 +635,44 @@ def test_a_partition_hides_what_its_table_does(database, millrace, topic, how, t
         assert process.stop() == 0
 
 
+# A partition of p that is partitioned itself; what is detached from it, or from p, or it and then what is in it.
+NESTED = {
+    "leaf": ("ALTER TABLE p DETACH PARTITION p0", "p0"),
+    "inner-leaf": ("ALTER TABLE pn DETACH PARTITION pn1", "pn1"),
+    "branch": ("ALTER TABLE p DETACH PARTITION pn", "pn"),
+    "branch-then-leaf": ("ALTER TABLE p DETACH PARTITION pn; ALTER TABLE pn DETACH PARTITION pn1", "pn1"),
+}
+
+
+@pytest.mark.parametrize("when", ["running", "stopped"])
+@pytest.mark.parametrize("how", NESTED)
+def test_a_partition_of_a_partition_hides_what_the_outermost_does(database, millrace, topic, how, when):
+    """What was taken apart twice while nobody looked has nothing that tells whose it was: nothing of it goes out."""
+    database.run("CREATE TABLE p (id int PRIMARY KEY, email text) PARTITION BY RANGE (id);"
+                 "CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (0) TO (10);"
+                 "CREATE TABLE pn PARTITION OF p FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);"
+                 "CREATE TABLE pn1 PARTITION OF pn FOR VALUES FROM (10) TO (20)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
+    process = millrace(tables=("public.*",), columns__mask='["public.p:email=8"]', publication__via_partition_root="true").start().streaming()
+    database.run("INSERT INTO p VALUES (1, 'hidden-1'), (11, 'hidden-2')")
+    assert [record.json["after"]["email"] for record in topic(database.topic("p")).take(2)] == ["********"] * 2
+    emptied(database)
+    if when == "stopped":
+        assert process.stop() == 0
+    change, table = NESTED[how]
+    for text in change.split("; "):
+        database.run(text)
+    for change in ("UPDATE {} SET email = 'hidden-3'", "ALTER TABLE {} ADD note text", "UPDATE {} SET email = 'hidden-4'"):
+        database.run(change.format(table))
+    if when == "stopped":
+        process.start()
+    if (how, when) == ("branch-then-leaf", "stopped"):
+        assert process.ended(60) == 65 and database.topic(table) not in database.topics()
+        return
+    assert [record.json["after"]["email"] for record in topic(database.topic(table)).take(2)] == ["********"] * 2
+    assert process.stop() == 0
+
+
 def emptied(database):
     confirmed_past(database, database.run("SELECT pg_current_wal_lsn()")[0][0])
 

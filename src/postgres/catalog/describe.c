@@ -275,6 +275,8 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
             return describe_leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
         }
         take_root(catalog, has_root, view);
+        view->is_part = has_root && view->root_table == NULL &&
+                        mr_pg_captured_is_rootless(&catalog->captured, view->oid);
         return MR_OK;
     }
     if (view->is_signal) {

@@ -2,7 +2,8 @@
 
 #include "postgres/catalog/pg_sql.h"
 
-enum { TABLES_MAX = 1000 * 1000 }; /* of one publication: 8 MB */
+/* Tables of one publication: 8 MB. Trees that were taken apart, one within the other. */
+enum { TABLES_MAX = 1000 * 1000, DEPTH_MAX = 100 };
 
 struct reading {
     struct mr_pg_captured now;
@@ -52,6 +53,12 @@ static mr_status pg_captured_take_table(void *context, const struct mr_pg_result
     return MR_OK;
 }
 
+/* A partitioned table is a root of its own. */
+static bool has_other_root(const struct mr_captured_table *table)
+{
+    return table->root != 0 && table->root != table->oid;
+}
+
 /* What this process has seen as a partition, and is none now. */
 static void keep_former(struct mr_pg_captured *now, const struct mr_pg_captured *before)
 {
@@ -62,8 +69,9 @@ static void keep_former(struct mr_pg_captured *now, const struct mr_pg_captured 
     const struct mr_captured_table *tables = before->tables.items;
     for (uint32_t i = 0; i < before->tables.count && now->tables.count < TABLES_MAX; i++) {
         struct mr_captured_table *listed = table_of(now, tables[i].oid);
-        if (listed != NULL && listed->root == 0) {
+        if (listed != NULL && !has_other_root(listed)) {
             listed->root = tables[i].root; /* a pattern lists it, too */
+            listed->is_rootless = tables[i].is_rootless;
         }
         if (!was_partition(&tables[i])) {
             continue;
@@ -228,10 +236,12 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
         return MR_OK;
     }
     bool is_kin = was_partition(known);
-    uint32_t root = known == NULL ? 0 : known->root;
+    uint32_t root = known == NULL || !has_other_root(known) ? 0 : known->root;
+    bool is_rootless = known != NULL && known->is_rootless;
     bool was_attached = !look.exists || !look.is_settled;
-    if (!is_kin && (was_attached || look.is_renamed)) {
+    if (!is_kin && root == 0 && (was_attached || look.is_renamed)) {
         MR_TRY(look_for_kin(conn, options, described, was_attached, &is_kin, &root, ret_error));
+        is_rootless |= is_kin && root == 0;
     }
     struct mr_captured_table *table =
         mr_by_oid_make(&captured->tables, sizeof(*table), described->oid);
@@ -241,6 +251,7 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
     table->until = is_as_seen ? table->until : look.exists ? look.at : UINT64_MAX;
     table->kind = is_kin ? MR_PG_FORMER : table->kind;
     table->root = root;
+    table->is_rootless = is_rootless && root == 0;
     table->is_settled = true;
     table->written = look.written;
     return MR_OK;
@@ -262,9 +273,22 @@ const struct mr_captured_root *mr_pg_captured_root(const struct mr_pg_captured *
                                                    uint32_t oid)
 {
     const struct mr_captured_table *found = table_of(captured, oid);
+    for (int depth = 0; found != NULL && depth < DEPTH_MAX; depth++) {
+        const struct mr_captured_table *above = table_of(captured, found->root);
+        if (above == NULL || above == found || !has_other_root(above)) {
+            break;
+        }
+        found = above;
+    }
     return found == NULL
                ? NULL
                : mr_by_oid_find(&captured->roots, sizeof(struct mr_captured_root), found->root);
+}
+
+bool mr_pg_captured_is_rootless(const struct mr_pg_captured *captured, uint32_t oid)
+{
+    const struct mr_captured_table *found = table_of(captured, oid);
+    return found != NULL && found->is_rootless;
 }
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid)

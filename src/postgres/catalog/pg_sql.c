@@ -399,21 +399,24 @@ void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *opti
         " AS is_absent, " IS_AS_MADE " OR " IS_BEFORE_SLOT(
             "a.xmin") " AS is_old,"
                       " t.name IS NOT NULL AS is_found FROM listed l"
-                      " JOIN pg_class r ON r.oid = l.oid AND r.relkind = 'p'"
+                      " JOIN pg_class r ON r.oid = l.oid AND r.relkind = 'p' AND r.oid <> %u"
                       " JOIN pg_attribute o ON o.attrelid = r.oid AND o.attnum = -6"
                       " JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0"
                       " LEFT JOIN at_that_time t ON NOT a.attisdropped AND t.name = a.attname"
                       " AND t.type = a.atttypid AND t.modifier = a.atttypmod),"
-                      " kin AS (SELECT oid FROM part GROUP BY oid HAVING %s AND"
+                      " alike AS (SELECT oid FROM part GROUP BY oid HAVING %s AND"
                       " bool_or(is_found) AND NOT bool_or(is_old AND NOT is_absent"
                       " AND NOT is_found) AND (SELECT count(*) FROM at_that_time)"
                       " - count(*) FILTER (WHERE is_found)"
                       " <= count(*) FILTER (WHERE NOT is_found AND NOT is_old)),"
+                      /* of several, one in the other, the outermost */
+                      " kin AS (SELECT a.oid FROM alike a WHERE NOT EXISTS (SELECT FROM alike o"
+                      " JOIN tree t ON t.root = o.oid WHERE t.oid = a.oid AND o.oid <> a.oid)),"
                       " renamed AS (SELECT FROM ancestors a JOIN pg_class c USING (oid)"
                       " JOIN pg_publication_rel r ON r.prrelid = a.oid JOIN meant m"
                       " ON m.oid = r.prpubid WHERE a.oid NOT IN (SELECT oid FROM captured)"
                       " AND NOT " IS_BEFORE_SLOT("c.xmin") "),",
-        options->slot, was_attached ? "true" : "false", options->slot);
+        options->slot, oid, was_attached ? "true" : "false", options->slot);
     mr_sql_format(sql,
                   " gone AS (SELECT w.schema || '.' || w.name AS name FROM wanted w LEFT JOIN"
                   " (SELECT l.n FROM listed l JOIN pg_attribute o ON o.attrelid = l.oid"
