@@ -26,6 +26,7 @@ QUESTIONS = {
     "young": (r"^SELECT EXISTS \(SELECT FROM pg_publication p", [["f"]]),
     "tables": (r"SELECT c\.relkind, c\.relpersistence", [["r", "p", "d", "t", "t", "0", None, None, None]]),
     "unlisted": (r"FROM unlisted", [["0", None, "0", "0", "0", None, "0", None, "0", None, "0", None]]),
+    "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]]),
     "end": (r"^SELECT CASE WHEN pg_is_in_recovery", [["0/2000", "0"]]),
     "captured": (r"WHEN l\.oid", [["16385", "2", "t", "0", None, None]]),
     "keys": (r"SELECT s\.\*, t\.\*", [["0/2000"] + [None] * 15]),

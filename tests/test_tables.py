@@ -702,6 +702,55 @@ def test_a_listed_table_that_is_not_published_is_said(database, millrace, topic,
     assert process.stop() == 0
 
 
+UNLOGGED = {
+    "set": ("ALTER TABLE t SET UNLOGGED", "ALTER TABLE t SET LOGGED"),
+    "made-again": ("DROP TABLE t; CREATE UNLOGGED TABLE t (id int PRIMARY KEY)", "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY)"),
+    "partition": ("ALTER TABLE p_1 SET UNLOGGED", "ALTER TABLE p_1 SET LOGGED"),
+}
+
+
+@pytest.mark.parametrize("tables", ["public.*", "named"])
+@pytest.mark.parametrize("how", UNLOGGED)
+def test_a_table_that_becomes_unlogged_is_said(database, millrace, how, tables):
+    """Nothing of it is in the WAL. One that was so all along is what a start warns of, and one that joins so is nobody's loss."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE UNLOGGED TABLE scratch (id int PRIMARY KEY);"
+                 "CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+    database.run(f"CREATE PUBLICATION {database.publication} FOR ALL TABLES WITH (publish_via_partition_root = true)")
+    process = millrace(tables=(tables,) if tables != "named" else ("t", "p"), source__postgres__slot_interval='"200ms"',
+                       publication__via_partition_root="true").start().streaming()
+    eventually(lambda: "\nmillrace_slot_retained_bytes " in process.get("/metrics").body, 20, "a look at the slot")
+    for _ in range(2):  # and two more: all questions of one have been answered then
+        kept = process.figure("millrace_slot_retained_bytes")
+        database.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000))")
+        eventually(lambda: process.figure("millrace_slot_retained_bytes") != kept, 20, "a look at the slot")  # pylint: disable=cell-var-from-loop
+    database.run("CREATE UNLOGGED TABLE more (id int PRIMARY KEY)")
+    change, back = UNLOGGED[how]
+    for text in change.split("; "):
+        database.run(text)
+    table = "public.p_1" if how == "partition" else "public.t"
+    line = process.wait_for("standstill")
+    assert line["cause"] == "table_unpublished" and "unlogged" in line["message"] and table in line["message"], line
+    assert "scratch" not in line["message"] and "more" not in line["message"] and "1 streamed table" in line["message"], line
+    assert process.figure('millrace_standstill{cause="table_unpublished"}') == 1 and process.figure("millrace_ready") == 1
+    for text in back.split("; "):
+        database.run(text)
+    line = process.wait_for("table_logged_again")
+    assert line["tables"] == table and "millrace snapshot" in line["remedy"], line
+    process.wait_for("standstill_over")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("form", ["(id)", "WHERE (id < 0)"])
+def test_a_publication_that_was_narrowed_while_it_was_stopped_is_said(database, millrace, form):
+    database.run("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    process = millrace().start().streaming()
+    assert process.stop() == 0 and not process.log("setup_warning")
+    database.run(f"ALTER PUBLICATION {database.publication} SET TABLE t {form}")
+    line = process.start().streaming().wait_for("setup_warning")
+    assert '"public"."t"' in line["subject"] and "not of this configuration" in line["message"] and "publication.where" in line["remedy"], line
+    assert process.stop() == 0
+
+
 def test_patterns_that_match_what_is_not_published(database, millrace):
     database.run("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)")
     database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE u")

@@ -2,6 +2,7 @@
 
 #include "base/thread.h"
 #include "base/ticker.h"
+#include "copy/unlogged.h"
 #include "postgres/catalog/pg_sql.h"
 
 enum { LOOK_MS = 5000, SOON_MS = 200, ROOM_MAX = 640 /* of MR_CAUSE_TEXT_MAX */ };
@@ -18,6 +19,7 @@ struct mr_added {
     struct mr_counted *memory;                 /* which is held */
     bool asks;                                 /* for the rows of tables that join */
     struct mr_moved moved;
+    struct mr_unlogged unlogged;
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
 
@@ -88,28 +90,40 @@ static mr_status added_query(struct mr_pg_conn *conn, const struct mr_pg_source_
 /* What is listed and there, and not published: it was swapped for another one, made again, or taken
  * out. */
 static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg_conn *conn,
-                                      struct mr_error *ret_error)
+                                      struct mr_text *text, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the tables that are not published", "nS", 1, 1};
-    struct mr_standstill *standstill = mr_pipeline_standstill(added->pipeline);
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_sql_add_unpublished(&sql, added->source, mr_pg_server_version(conn));
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
     int64_t count = mr_pg_result_number(result, 0, 0);
-    if (count == 0) {
-        mr_standstill_end(standstill, MR_CAUSE_TABLE_UNPUBLISHED);
-        return MR_OK;
+    if (count > 0) {
+        mr_text_format(
+            text,
+            "%s%lld listed %s not in publication \"%s\", so nothing comes of %s: %s%s; was it "
+            "made again, or swapped for another one? Run ALTER PUBLICATION … ADD TABLE ONLY …, "
+            "or take it out of \"tables\"; what was written meanwhile: millrace snapshot",
+            text->len == 0 ? "" : "; ", (long long)count, count == 1 ? "table is" : "tables are",
+            added->source->publication, count == 1 ? "it" : "them",
+            mr_pg_result_value(result, 0, 1), count > 5 ? ", …" : "");
     }
+    return MR_OK;
+}
+
+/* Tables of which nothing comes. */
+static mr_status look_for_silent(struct mr_added *added, struct mr_pg_conn *conn,
+                                 struct mr_error *ret_error)
+{
+    struct mr_standstill *standstill = mr_pipeline_standstill(added->pipeline);
     MR_TEXT(text);
-    mr_text_format(
-        &text,
-        "%lld listed %s not in publication \"%s\", so nothing comes of %s: %s%s; was it "
-        "made again, or swapped for another one? Run ALTER PUBLICATION … ADD TABLE ONLY …, "
-        "or take it out of \"tables\"; what was written meanwhile: millrace snapshot",
-        (long long)count, count == 1 ? "table is" : "tables are", added->source->publication,
-        count == 1 ? "it" : "them", mr_pg_result_value(result, 0, 1), count > 5 ? ", …" : "");
-    mr_standstill_begin(standstill, MR_CAUSE_TABLE_UNPUBLISHED, text.data);
+    MR_TRY(mr_unlogged_look(&added->unlogged, conn, added->source, &text, ret_error));
+    MR_TRY(look_for_unpublished(added, conn, &text, ret_error));
+    if (text.len == 0) {
+        mr_standstill_end(standstill, MR_CAUSE_TABLE_UNPUBLISHED);
+    } else {
+        mr_standstill_begin(standstill, MR_CAUSE_TABLE_UNPUBLISHED, text.data);
+    }
     return MR_OK;
 }
 
@@ -278,6 +292,7 @@ void mr_added_change(struct mr_added *added, const struct mr_pg_source_options *
         added_look(added);
     }
     added->source = source;
+    mr_unlogged_change(&added->unlogged);
     mr_counted_pass(&added->memory, source->captured.memory);
     added_start(added);
     if (asks) {
@@ -294,7 +309,7 @@ void mr_added_compare(void *context, struct mr_pg_conn *conn)
         pthread_mutex_trylock(&added->lock) != 0) {
         return; /* the next look */
     }
-    mr_status status = look_for_unpublished(added, conn, &error);
+    mr_status status = look_for_silent(added, conn, &error);
     status = status == MR_OK ? look_for_changes(added, conn, &error) : status;
     pthread_mutex_unlock(&added->lock);
     if (status != MR_OK && status != MR_AGAIN && status != MR_ERR_TRANSIENT) {
@@ -307,6 +322,7 @@ void mr_added_free(struct mr_added *added)
     mr_ticker_stop(&added->ticker);
     mr_ticker_done(&added->ticker);
     mr_moved_done(&added->moved);
+    mr_unlogged_done(&added->unlogged);
     mr_counted_release(added->memory);
     pthread_mutex_destroy(&added->lock);
     free(added);

@@ -36,7 +36,6 @@ CHECKED = {"limits": (r"max_replication_slots", [["1", "10", "1", "10", "-1", "6
            "owner": (r"FROM pg_locks a", [["4711", "millrace", "192.0.2.1", "t", "t", "shop"]]),
            "load": (r"^SELECT active_pid::bigint", [["4711", "0"]]),
            "functions": (r"row_security_active", [["public", "t", "public", "t", "t", "t", "f", "s.f of role x", "t"]]),
-           "filters": (r"AS filter", [["public", "t", "(id > 0)", "id, v"]]),
            "large values": (r"r\.reltoastrelid <> 0", [["public.t", "f"]])}
 # What is asked with types = "debezium", as the registry's trials have it; no lie is told about it.
 ORDERED = {"key order": (r"^SELECT oid, kind, rank, place", [["16385", "0", "0", "0", "id"]])}

@@ -515,16 +515,39 @@ void mr_sql_add_unpublished(struct mr_text *sql, const struct mr_pg_source_optio
     of "relreplident IN ('f', 'i') OR " of "relreplident = 'd' AND " of "oid IN (SELECT indrelid"  \
        " FROM pg_index WHERE indisprimary)"
 
-void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options)
+static void add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options)
 {
-    mr_text_string(sql, "WITH fits AS (SELECT format('%I.%I', nspname, relname) AS name FROM"
-                        " (SELECT nspname, relname FROM pg_class JOIN pg_namespace s"
+    mr_text_string(sql, "SELECT oid, nspname, relname FROM"
+                        " (SELECT c.oid, nspname, relname FROM pg_class c JOIN pg_namespace s"
                         " ON s.oid = relnamespace WHERE relkind = 'r' AND relpersistence = 'u'"
                         " OFFSET 0) c WHERE ");
     add_any_pattern(sql, options->captured.patterns, options->captured.pattern_count);
     mr_text_string(sql, " AND NOT ");
     add_any_pattern(sql, options->captured.excluded, options->captured.excluded_count);
-    mr_text_string(sql, ") SELECT (SELECT count(*) FROM fits)," FEW("fits"));
+}
+
+void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options)
+{
+    mr_text_string(sql, "WITH fits AS (SELECT format('%I.%I', nspname, relname) AS name FROM (");
+    add_unlogged(sql, options);
+    mr_text_string(sql, ") u) SELECT (SELECT count(*) FROM fits)," FEW("fits"));
+}
+
+void mr_sql_add_logging(struct mr_text *sql, const struct mr_pg_source_options *options,
+                        uint32_t since, const char *oids, int version)
+{
+    pg_sql_add_tables(sql, options, version);
+    mr_text_string(sql, ", meant_tables AS (SELECT oid, n IS NOT NULL AS is_named FROM listed"
+                        " UNION ALL SELECT t.oid, false FROM listed l JOIN tree t"
+                        " ON t.root = l.oid UNION ALL SELECT oid, false FROM (");
+    add_unlogged(sql, options);
+    mr_text_format(sql,
+                   ") u) SELECT c.oid::bigint, n.nspname || '.' || c.relname,"
+                   " c.relpersistence = 'u', bool_or(m.is_named) FROM meant_tables m"
+                   " JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace"
+                   " WHERE c.relkind = 'r' AND c.relpersistence IN ('p', 'u') AND"
+                   " (c.relpersistence = 'u' OR c.oid > %u OR c.oid IN (0%s)) GROUP BY 1, 2, 3",
+                   since, oids);
 }
 
 void mr_sql_add_meant(struct mr_text *sql, const struct mr_pg_source_options *options, int version)

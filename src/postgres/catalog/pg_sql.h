@@ -144,6 +144,12 @@ enum mr_rule_column {
  * five ("nS"). */
 void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options);
 
+/* Configured tables and their partitions: those that are unlogged, those whose OID is above `since`,
+ * and those of `oids` (", 1, 2" or ""): OID, name, whether it is unlogged, whether it is configured
+ * by name ("nsbb"). */
+void mr_sql_add_logging(struct mr_text *sql, const struct mr_pg_source_options *options,
+                        uint32_t since, const char *oids, int version);
+
 /* One row: tables that the publication sends and that are neither configured nor partitions of one
  * that is; some of their names; row changes that the server has counted in them, and in all that is
  * sent (0 where there is no such table). Then tables that patterns alone mean, some of their names;

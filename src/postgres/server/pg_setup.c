@@ -375,6 +375,7 @@ static mr_status setup_all(struct setup *setup)
     MR_TRY(setup->status);
     mr_pg_rules(setup->facts, &setup->to);
     MR_TRY(setup->status);
+    MR_TRY(mr_pg_publication_describe(setup->desk, setup->facts, &setup->to, setup->ret_error));
     if (setup->warnings > WARNINGS_MAX) {
         mr_log(MR_LOG_WARN, "setup_warning", "there are more warnings; millrace check lists them",
                MR_LOG_INT("count", setup->warnings));
