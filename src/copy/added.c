@@ -3,9 +3,12 @@
 #include "base/thread.h"
 #include "base/ticker.h"
 #include "copy/unlogged.h"
+#include "event/kin.h"
+#include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_sql.h"
 
-enum { LOOK_MS = 5000, SOON_MS = 200, ROOM_MAX = 640 /* of MR_CAUSE_TEXT_MAX */ };
+enum { LOOK_MS = 5000, SOON_MS = 200, KIN_TIDY_MIN = 1000 };
+enum { ROOM_MAX = 640 /* of MR_CAUSE_TEXT_MAX */ };
 
 struct mr_added {
     struct mr_pipeline *pipeline;
@@ -20,6 +23,7 @@ struct mr_added {
     bool asks;                                 /* for the rows of tables that join */
     struct mr_moved moved;
     struct mr_unlogged unlogged;
+    struct mr_kin *kin;                     /* the first one's, too */
     const struct mr_pg_options *connection; /* the first one's, for only that has its secrets */
 };
 
@@ -152,6 +156,51 @@ static mr_status look_for_changes(const struct mr_added *added, struct mr_pg_con
     return MR_OK;
 }
 
+static mr_status added_take_gone(void *context, const struct mr_pg_result *row,
+                                 struct mr_error *ret_error)
+{
+    (void)ret_error;
+    mr_kin_note_gone(context, (uint32_t)mr_pg_result_number(row, 0, 0), mr_pg_result_lsn(row, 0, 1),
+                     mr_pg_result_lsn(row, 0, 2));
+    return MR_OK;
+}
+
+/* Which of so many were dropped. */
+static mr_status tidy_kin(const struct mr_added *added, struct mr_pg_conn *conn,
+                          struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"partitions that are gone", "nll", 0, UINT32_MAX};
+    struct mr_text sql = {0};
+    MR_TEXT(oids);
+    if (mr_kin_add_oids(added->kin, &oids) < KIN_TIDY_MIN) {
+        return MR_OK;
+    }
+    mr_sql_format(&sql,
+                  "SELECT x.oid::bigint, CASE WHEN pg_is_in_recovery() THEN"
+                  " pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END,"
+                  " s.confirmed_flush_lsn FROM pg_replication_slots s,"
+                  " unnest('{%s}'::oid[]) x(oid) WHERE s.slot_name = %L"
+                  " AND s.confirmed_flush_lsn IS NOT NULL"
+                  " AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = x.oid)",
+                  oids.data + 1, added->source->slot);
+    return mr_pg_ask_rows(conn, &sql, &shape, added_take_gone, added->kin, ret_error);
+}
+
+/* Which tables are partitions of which: once one is detached, the catalog does not tell. */
+static mr_status added_keep_kin(const struct mr_added *added, struct mr_pg_conn *conn,
+                                struct mr_error *ret_error)
+{
+    struct mr_pg_captured captured = {0};
+    struct mr_pg_source_options options = *added->source;
+    if (added->kin == NULL) {
+        return MR_OK;
+    }
+    options.kin = added->kin;
+    mr_status status = mr_pg_captured_read(&captured, conn, &options, &captured.horizon, ret_error);
+    mr_pg_captured_done(&captured);
+    return MR_THEN(status, tidy_kin(added, conn, ret_error));
+}
+
 static mr_status look_at_once(struct mr_added *added, struct mr_error *ret_error)
 {
     struct mr_pg_conn *conn;
@@ -231,6 +280,7 @@ struct mr_added *mr_added_new(struct mr_pipeline *pipeline, struct mr_copies *co
         .moved = {.copies = copies, .policy = source->via_root ? moved : MR_MOVED_IGNORE},
         .listener = listener,
         .form = form,
+        .kin = source->kin,
         .connection = &source->connection};
     mr_counted_pass(&added->memory, source->captured.memory);
     mr_ticker_init(&added->ticker, "mr-added", added_tick, added);
@@ -309,7 +359,8 @@ void mr_added_compare(void *context, struct mr_pg_conn *conn)
         pthread_mutex_trylock(&added->lock) != 0) {
         return; /* the next look */
     }
-    mr_status status = look_for_silent(added, conn, &error);
+    mr_status status = added_keep_kin(added, conn, &error);
+    status = MR_THEN(status, look_for_silent(added, conn, &error));
     status = status == MR_OK ? look_for_changes(added, conn, &error) : status;
     pthread_mutex_unlock(&added->lock);
     if (status != MR_OK && status != MR_AGAIN && status != MR_ERR_TRANSIENT) {

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "copy/copy_text.h"
+#include "event/kin.h"
 #include "postgres/catalog/pg_attached.h"
 #include "postgres/catalog/pg_sql.h"
 
@@ -498,6 +499,12 @@ static mr_status pg_chunks_read_table(struct mr_chunk_reader *reader,
                  mr_pg_result_value(result, 0, 4));
         description->view.root_schema = description->root_schema;
         description->view.root_table = description->root_table;
+    }
+    struct mr_kin_root kin;
+    if (mr_kin_find(reader->options.kin, table->oid, &kin)) {
+        description->view.root_schema = kin.schema;
+        description->view.root_table = kin.table;
+        description->view.is_part = kin.table == NULL;
     }
     MR_TRY(mr_pg_columns_read(reader->conn, &reader->options, table->oid, &description->columns,
                               ret_error));

@@ -49,11 +49,12 @@ struct app {
     struct mr_ledger *ledger;     /* NULL: none is kept */
     struct {
         struct mr_hidden *hidden;       /* NULL: no rules for columns */
+        struct mr_kin *kin;             /* NULL: neither */
         struct mr_placings *placings;   /* NULL: what comes again was never seen */
         struct mr_known_topics *topics; /* NULL: the sink is not Kafka */
-        struct mr_keeper columns, places, ids;
+        struct mr_keeper columns, parts, places, ids;
     } kept;                                              /* with the position */
-    struct mr_companion *companions[7];                  /* of all seven */
+    struct mr_companion *companions[8];                  /* of all eight */
     struct mr_section_kind sections[MR_DAEMON_SECTIONS]; /* that the stored position may have */
     struct mr_pipeline *pipeline;
     struct mr_table_counts *table_counts;
@@ -164,6 +165,7 @@ void mr_daemon_know_sections(struct mr_config *config, struct mr_section_kind *k
     }
     if (config->encode.column_rule_count > 0) {
         kinds[count++] = mr_kept_columns_kind;
+        kinds[count++] = mr_kept_kin_kind;
     }
     if (!config->kafka.exactly_once) {
         kinds[count++] = mr_kept_placings_kind;
@@ -213,6 +215,10 @@ static void companions_wire(struct app *app)
         mr_kept_columns_init(&app->kept.columns, app->kept.hidden);
         app->companions[count++] = &app->kept.columns.base;
     }
+    if (app->kept.kin != NULL) {
+        mr_kept_kin_init(&app->kept.parts, app->kept.kin);
+        app->companions[count++] = &app->kept.parts.base;
+    }
     if (app->kept.placings != NULL) {
         mr_kept_placings_init(&app->kept.places, app->kept.placings);
         app->companions[count++] = &app->kept.places.base;
@@ -233,6 +239,8 @@ static void app_wire(struct app *app)
         app->kept.hidden = mr_hidden_new((enum mr_unmatched)encode->unmatched, encode->column_rules,
                                          encode->column_rule_count);
         encode->hidden = app->kept.hidden;
+        app->kept.kin = app->config->source.via_root ? mr_kin_new() : NULL;
+        app->config->source.kin = app->kept.kin;
     }
     if (app->config->sink_kind == MR_SINK_KAFKA && !app->config->kafka.exactly_once) {
         app->kept.placings = mr_placings_new(app->config->kafka.state_topic != NULL);
@@ -358,6 +366,7 @@ static void app_free(struct app *app)
     app->sink->ops->free(app->sink);
     mr_pg_source_free(app->source);
     mr_known_topics_free(app->kept.topics);
+    mr_kin_free(app->kept.kin);
     mr_topics_done(&app->topics);
     mr_schemas_free(app->schemas);
 }

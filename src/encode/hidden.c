@@ -385,9 +385,17 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
     return column == NULL ? MR_OK : unmatched(hidden, now, before, column, ret_error);
 }
 
-/* Whether all rules are about this table by its own name. */
+/* Whether all rules are about this table by its own name, or one names it and no other: somebody
+ * has decided. */
 static bool all_name(const struct mr_hidden *hidden, const struct mr_relation *now)
 {
+    for (uint32_t i = 0; i < hidden->rule_count; i++) {
+        const struct mr_table_pattern *table = &hidden->rules[i].table;
+        if (mr_pattern_is_name(&table->schema) && mr_pattern_is_name(&table->table) &&
+            rule_names(&hidden->rules[i], now->schema, now->table)) {
+            return true;
+        }
+    }
     for (uint32_t i = 0; i < hidden->rule_count; i++) {
         if (!mr_table_pattern_matches(&hidden->rules[i].table, mr_slice_of(now->schema),
                                       mr_slice_of(now->table))) {

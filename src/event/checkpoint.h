@@ -59,7 +59,7 @@ struct mr_section_kind {
     bool (*rank)(const char *json, struct mr_section_rank *ret_rank);
 };
 
-enum { MR_SECTIONS_MAX = 8 };
+enum { MR_SECTIONS_MAX = 10 };
 
 struct mr_checkpoint {
     struct mr_identity identity;

@@ -1,6 +1,7 @@
 #include "flow/kept.h"
 
 #define COLUMNS  "columns"
+#define KIN      "kin"
 #define PLACINGS "partitions"
 #define TOPICS   "topics"
 
@@ -12,6 +13,7 @@ static bool rank_kept(const char *json, struct mr_section_rank *ret_rank)
 }
 
 const struct mr_section_kind mr_kept_columns_kind = {COLUMNS, 0, rank_kept};
+const struct mr_section_kind mr_kept_kin_kind = {KIN, 0, rank_kept};
 const struct mr_section_kind mr_kept_placings_kind = {PLACINGS, 0, rank_kept};
 const struct mr_section_kind mr_kept_topics_kind = {TOPICS, 0, rank_kept};
 
@@ -47,6 +49,28 @@ void mr_kept_columns_init(struct mr_keeper *kept, struct mr_hidden *hidden)
     static const struct mr_companion_ops ops = {
         .name = COLUMNS, .adopt = adopt_columns, .section = kept_add_columns};
     *kept = (struct mr_keeper){.base.ops = &ops, .what = hidden};
+}
+
+static void adopt_kin(struct mr_companion *companion, const struct mr_checkpoint *stored)
+{
+    const struct mr_section *section = mr_checkpoint_section(stored, KIN);
+    if (section != NULL) {
+        mr_kin_take(what_of(companion), section->json);
+    }
+}
+
+static void add_kin(struct mr_companion *companion, const struct mr_reach *reach,
+                    struct mr_checkpoint *checkpoint)
+{
+    (void)reach;
+    add_kept(checkpoint, KIN, mr_kin_format(what_of(companion)));
+}
+
+void mr_kept_kin_init(struct mr_keeper *kept, struct mr_kin *kin)
+{
+    static const struct mr_companion_ops ops = {
+        .name = KIN, .adopt = adopt_kin, .section = add_kin};
+    *kept = (struct mr_keeper){.base.ops = &ops, .what = kin};
 }
 
 static void adopt_placings(struct mr_companion *companion, const struct mr_checkpoint *stored)

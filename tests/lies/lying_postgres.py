@@ -76,7 +76,7 @@ DRAFTED = {"rules": (r"shown AS MATERIALIZED", [["t", "f"]]),
            "draft": (r"AS filter.* draft AS ", [["public", "t", "(id > 0)", "id, name", "d", None, None, "t", "t", "f", None, "id"]])}
 # What is asked about a table of the stream that is not listed: it may have been a partition of one that is.
 DETACHED = {"sees": (r"^SELECT q\.ago", [["t"]]),
-            "look": (r"^WITH RECURSIVE up\(oid\)", [["0/2900", "t", "f", "f", "f", "700"]]),
+            "look": (r"^WITH RECURSIVE up\(oid\)", [["0/2900", "t", "f", "f", "f", "700", "t"]]),
             "kin": (r"at_that_time", [["public.t", "t", "public.gone", "16385"]])}
 BEATEN = {"heartbeat": (r"^SELECT heartbeat", [["1", "2"]])}
 # Commands of those states, whose answers are a word.

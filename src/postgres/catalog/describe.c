@@ -1,6 +1,7 @@
 #include "postgres/catalog/describe.h"
 
 #include "base/clock.h"
+#include "event/kin.h"
 
 #define ASK_LIMIT_NS (INT64_C(10) * 1000000000)
 
@@ -244,7 +245,12 @@ static void take_root(const struct mr_pg_catalog *catalog, bool has_root, struct
 {
     const struct mr_captured_root *root =
         has_root ? mr_pg_captured_root(&catalog->captured, view->oid) : NULL;
-    if (root != NULL && root->oid != view->oid) {
+    struct mr_kin_root kin;
+    if (has_root && mr_kin_find(catalog->options->kin, view->oid, &kin)) {
+        view->root_schema = kin.schema;
+        view->root_table = kin.table;
+        view->is_part |= kin.table == NULL;
+    } else if (root != NULL && root->oid != view->oid) {
         view->root_schema = root->schema;
         view->root_table = root->table;
     }
@@ -275,8 +281,6 @@ static mr_status find_listed(struct mr_pg_catalog *catalog,
             return describe_leave(catalog, MR_PG_ASK_PARENT, transaction, view, NULL);
         }
         take_root(catalog, has_root, view);
-        view->is_part = has_root && view->root_table == NULL &&
-                        mr_pg_captured_is_rootless(&catalog->captured, view->oid);
         return MR_OK;
     }
     if (view->is_signal) {

@@ -1,5 +1,6 @@
 #include "postgres/catalog/pg_captured.h"
 
+#include "event/kin.h"
 #include "postgres/catalog/pg_sql.h"
 
 /* Tables of one publication: 8 MB. Trees that were taken apart, one within the other. */
@@ -71,7 +72,6 @@ static void keep_former(struct mr_pg_captured *now, const struct mr_pg_captured 
         struct mr_captured_table *listed = table_of(now, tables[i].oid);
         if (listed != NULL && !has_other_root(listed)) {
             listed->root = tables[i].root; /* a pattern lists it, too */
-            listed->is_rootless = tables[i].is_rootless;
         }
         if (!was_partition(&tables[i])) {
             continue;
@@ -84,6 +84,16 @@ static void keep_former(struct mr_pg_captured *now, const struct mr_pg_captured 
             table->kind = MR_PG_FORMER;
             table->is_alone = is_alone;
         }
+    }
+}
+
+static void note_kin(const struct mr_pg_source_options *options,
+                     const struct mr_pg_captured *captured, const struct mr_captured_table *table)
+{
+    const struct mr_captured_root *root =
+        mr_by_oid_find(&captured->roots, sizeof(*root), table->root);
+    if (options->kin != NULL && root != NULL) {
+        mr_kin_note(options->kin, table->oid, root->oid, root->schema, root->table);
     }
 }
 
@@ -103,6 +113,10 @@ mr_status mr_pg_captured_read(struct mr_pg_captured *captured, struct mr_pg_conn
     mr_pg_captured_done(status == MR_OK ? captured : &reading.now);
     if (status == MR_OK) {
         *captured = reading.now;
+        const struct mr_captured_table *tables = captured->tables.items;
+        for (uint32_t i = 0; i < captured->tables.count; i++) {
+            note_kin(options, captured, &tables[i]);
+        }
     }
     return status;
 }
@@ -165,6 +179,7 @@ struct look {
     /* neither it nor what it is a partition of was attached or detached since the slot's place */
     bool is_settled;
     bool is_renamed; /* what it is a partition of may have another name since */
+    bool is_as_made; /* a column is: it was neither attached nor detached, ever */
     uint32_t written;
     mr_lsn at; /* what commits there or later commits after all that the look saw */
 };
@@ -172,7 +187,7 @@ struct look {
 static mr_status look_at(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
                          uint32_t oid, struct look *ret_look, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"a table of the stream", "lbbbbN", 1, 1};
+    static const struct mr_pg_shape shape = {"a table of the stream", "lbbbbNb", 1, 1};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
     mr_sql_add_look(&sql, options, oid);
@@ -182,7 +197,8 @@ static mr_status look_at(struct mr_pg_conn *conn, const struct mr_pg_source_opti
                               .is_partition = mr_pg_result_true(result, 0, 2),
                               .is_settled = mr_pg_result_true(result, 0, 3),
                               .is_renamed = mr_pg_result_true(result, 0, 4),
-                              .written = (uint32_t)mr_pg_result_number(result, 0, 5)};
+                              .written = (uint32_t)mr_pg_result_number(result, 0, 5),
+                              .is_as_made = mr_pg_result_true(result, 0, 6)};
     return MR_OK;
 }
 
@@ -237,12 +253,13 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
     }
     bool is_kin = was_partition(known);
     uint32_t root = known == NULL || !has_other_root(known) ? 0 : known->root;
-    bool is_rootless = known != NULL && known->is_rootless;
+    bool is_of_several = false;
     bool was_attached = !look.exists || !look.is_settled;
     if (!is_kin && root == 0 && (was_attached || look.is_renamed)) {
         MR_TRY(look_for_kin(conn, options, described, was_attached, &is_kin, &root, ret_error));
-        is_rootless |= is_kin && root == 0;
+        is_of_several = is_kin && root == 0;
     }
+    is_of_several |= root == 0 && !look.is_as_made && mr_kin_is_cut(options->kin);
     struct mr_captured_table *table =
         mr_by_oid_make(&captured->tables, sizeof(*table), described->oid);
     /* One that was seen before, and was not attached and detached again since, stays none. */
@@ -251,8 +268,14 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
     table->until = is_as_seen ? table->until : look.exists ? look.at : UINT64_MAX;
     table->kind = is_kin ? MR_PG_FORMER : table->kind;
     table->root = root;
-    table->is_rootless = is_rootless && root == 0;
     table->is_settled = true;
+    struct mr_kin_root kin;
+    if (!mr_kin_find(options->kin, table->oid, &kin)) { /* what was seen counts before a guess */
+        note_kin(options, captured, table);
+        if (is_of_several) {
+            mr_kin_note(options->kin, table->oid, 0, NULL, NULL);
+        }
+    }
     table->written = look.written;
     return MR_OK;
 }
@@ -283,12 +306,6 @@ const struct mr_captured_root *mr_pg_captured_root(const struct mr_pg_captured *
     return found == NULL
                ? NULL
                : mr_by_oid_find(&captured->roots, sizeof(struct mr_captured_root), found->root);
-}
-
-bool mr_pg_captured_is_rootless(const struct mr_pg_captured *captured, uint32_t oid)
-{
-    const struct mr_captured_table *found = table_of(captured, oid);
-    return found != NULL && found->is_rootless;
 }
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid)

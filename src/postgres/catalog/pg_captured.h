@@ -29,8 +29,7 @@ enum mr_pg_capture {
 struct mr_captured_table {
     uint32_t oid;
     enum mr_pg_capture kind;
-    bool is_alone;    /* the publication sends it whether it is a partition or not */
-    bool is_rootless; /* it may have been a partition of any of several tables */
+    bool is_alone;   /* the publication sends it whether it is a partition or not */
     bool is_settled; /* what is not a partition now was none before, as far back as the slot goes */
     uint32_t written; /* who wrote the description of its first column last; 0: not looked at */
     uint32_t root; /* of a partition, the configured table; 0: one of several, or it is not known */
@@ -84,9 +83,6 @@ mr_status mr_pg_captured_ask(struct mr_pg_captured *captured, struct mr_pg_conn 
  * known. */
 const struct mr_captured_root *mr_pg_captured_root(const struct mr_pg_captured *captured,
                                                    uint32_t oid);
-
-/* It may have been a partition, and nobody knows of which of several tables. */
-bool mr_pg_captured_is_rootless(const struct mr_pg_captured *captured, uint32_t oid);
 
 enum mr_pg_capture mr_pg_captured_find(const struct mr_pg_captured *captured, uint32_t oid);
 

@@ -154,9 +154,10 @@ struct mr_pg_source_options {
     bool create_slot;
     bool slot_must_exist; /* another program has delivered what is before its position */
     bool create_publication;
-    bool hides_columns;      /* rules do, which need to know which column of a table is which */
-    bool messages;           /* logical messages are passed on, too */
-    bool failover;           /* FAILOVER slot on 17 and later */
+    bool hides_columns; /* rules do, which need to know which column of a table is which */
+    struct mr_kin *kin; /* where they do, and via_root; else NULL. Lives as long as the source */
+    bool messages;      /* logical messages are passed on, too */
+    bool failover;      /* FAILOVER slot on 17 and later */
     bool position_is_stored; /* by the sink: a slot that exists without one is suspicious, */
     bool adopt_slot;         /* and read on from nevertheless */
     uint32_t handover_ms;    /* to wait for the end of an instance that is configured otherwise */

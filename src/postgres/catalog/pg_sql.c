@@ -367,9 +367,11 @@ void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *opt
         " ELSE pg_current_wal_insert_lsn() END, count(x.oid) > 0, coalesce(bool_or(x.is_partition)"
         " FILTER (WHERE x.oid = %u), false), coalesce(bool_and(x.is_settled), false),"
         " coalesce(bool_or(NOT x.is_old) FILTER (WHERE x.oid <> %u), false),"
-        " sum(x.written)::bigint FROM (SELECT c.oid, c.relispartition AS is_partition,"
+        " sum(x.written)::bigint, coalesce(bool_or(x.is_as_made) FILTER (WHERE x.oid = %u), false)"
+        " FROM (SELECT c.oid, c.relispartition AS is_partition,"
         " bool_or(" IS_AS_MADE " OR " IS_BEFORE_SLOT(
             "a.xmin") ") AS is_settled,"
+                      " bool_or(" IS_AS_MADE ") AS is_as_made,"
                       " bool_or(" IS_BEFORE_SLOT(
                           "c.xmin") ") AS is_old,"
                                     " (array_agg(a.xmin::text::bigint ORDER BY a.attnum))[1] AS "
@@ -379,7 +381,7 @@ void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *opt
                                     " AND o.attnum = -6 LEFT JOIN pg_attribute a ON a.attrelid = "
                                     "c.oid AND a.attnum > 0"
                                     " AND NOT a.attisdropped GROUP BY c.oid, c.relispartition) x",
-        oid, oid, oid, options->slot, options->slot);
+        oid, oid, oid, oid, options->slot, options->slot);
 }
 
 void mr_sql_add_kin(struct mr_text *sql, const struct mr_pg_source_options *options,

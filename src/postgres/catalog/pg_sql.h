@@ -144,9 +144,9 @@ enum mr_rule_column {
  * five ("nS"). */
 void mr_sql_add_unlogged(struct mr_text *sql, const struct mr_pg_source_options *options);
 
-/* Configured tables and their partitions: those that are unlogged, those whose OID is above `since`,
- * and those of `oids` (", 1, 2" or ""): OID, name, whether it is unlogged, whether it is configured
- * by name ("nsbb"). */
+/* Configured tables and their partitions: those that are unlogged, those whose OID is above
+ * `since`, and those of `oids` (", 1, 2" or ""): OID, name, whether it is unlogged, whether it is
+ * configured by name ("nsbb"). */
 void mr_sql_add_logging(struct mr_text *sql, const struct mr_pg_source_options *options,
                         uint32_t since, const char *oids, int version);
 
@@ -191,7 +191,8 @@ void mr_sql_add_captured(struct mr_text *sql, const struct mr_pg_source_options 
 /* One row: where the WAL has come to; whether there is a table of that OID; whether it is a
  * partition; whether within what the slot holds neither it nor what it is a partition of can have
  * been attached or detached; whether the latter may have got another name; who wrote the
- * descriptions of their first columns. */
+ * descriptions of their first columns; whether a column is as it was made, so that the table never
+ * was attached or detached. */
 void mr_sql_add_look(struct mr_text *sql, const struct mr_pg_source_options *options, uint32_t oid);
 
 /* One row, of a table that had these columns (mr_pg_captured_add_columns): a partitioned table of

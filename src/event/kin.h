@@ -1,0 +1,48 @@
+/* Whose partition a table is, or was: what a rule says of a partitioned table counts for rows of
+ * its partitions, too, after they were detached, renamed, or altered. The catalog forgets a
+ * partition that is none any more; so each one that was seen is kept here, for as long as the table
+ * exists, and stored with the position.
+ *
+ * All who describe tables share one: the stream, copies, and the looks at the server. Any thread; a
+ * lock is held for a moment. */
+#pragma once
+
+#include "base/text.h"
+#include "event/event.h"
+
+struct mr_kin;
+
+struct mr_kin_root {
+    const char *schema, *table; /* as long as the mr_kin; `table` NULL: it is one of several */
+};
+
+/* So many are stored. What is beyond them the next process does not know: mr_kin_is_cut. */
+enum { MR_KIN_STORED_MAX = 5000 };
+
+struct mr_kin *mr_kin_new(void);
+void mr_kin_free(struct mr_kin *kin); /* takes NULL, as all others do */
+
+/* The table is, or was, a partition of that one, the outermost; `table` NULL: of one of several. If
+ * it was another one's before, it is one of several from now on. */
+void mr_kin_note(struct mr_kin *kin, uint32_t oid, uint32_t root_oid, const char *schema,
+                 const char *table);
+
+/* False: it was not seen as a partition. */
+bool mr_kin_find(struct mr_kin *kin, uint32_t oid, struct mr_kin_root *ret_root);
+
+/* There were more than could be stored when this process began: one that is not known may have been
+ * a partition. */
+bool mr_kin_is_cut(struct mr_kin *kin);
+
+/* Adds those that are known, as numbers with commas before them; their count. */
+uint32_t mr_kin_add_oids(struct mr_kin *kin, struct mr_text *text);
+
+/* The table does not exist any more, as seen at `now`: once all before that is `confirmed`, at this
+ * call or a later one, it is forgotten, for its OID may be another's then. */
+void mr_kin_note_gone(struct mr_kin *kin, uint32_t oid, mr_lsn now, mr_lsn confirmed);
+
+/* All, as JSON, the caller's; NULL: there are none. */
+char *mr_kin_format(struct mr_kin *kin);
+
+/* Takes what `format` said, besides what is known. */
+void mr_kin_take(struct mr_kin *kin, const char *json);
