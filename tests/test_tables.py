@@ -641,6 +641,7 @@ NESTED = {
     "inner-leaf": ("ALTER TABLE pn DETACH PARTITION pn1", "pn1"),
     "branch": ("ALTER TABLE p DETACH PARTITION pn", "pn"),
     "branch-then-leaf": ("ALTER TABLE p DETACH PARTITION pn; ALTER TABLE pn DETACH PARTITION pn1", "pn1"),
+    "unseen": ("CREATE TABLE px PARTITION OF p FOR VALUES FROM (20) TO (30); INSERT INTO p VALUES (21, 'hidden-5'); ALTER TABLE p DETACH PARTITION px", "px"),
 }
 
 

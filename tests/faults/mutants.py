@@ -51,6 +51,7 @@ MUTANTS = [
     Mutant("masked values in the clear", "src/encode/shape.c", "    shape(form, options, rule);\n", "", "test_reselect.py::test_columns_that_are_hidden"),
     Mutant("a partition of a partition has no table", "src/postgres/catalog/pg_sql.c", "WHERE t.oid = a.oid AND o.oid <> a.oid", "WHERE false AND o.oid <> a.oid",
            "test_tables.py::test_a_partition_of_a_partition_hides_what_the_outermost_does"),
+    Mutant("what is in a detached partition has its rules alone", "src/event/kin.c", "above == NULL ? root : above->root;", "root;", "unit kin_test"),
     Mutant("whose partition a table was is not stored", "src/flow/kept.c", "        mr_kin_take(what_of(companion), section->json);", "        (void)section;",
            "test_tables.py::test_a_partition_that_was_detached_while_it_was_stopped"),
     Mutant("a condition gets out of its parentheses", CONDITION,
