@@ -208,6 +208,26 @@ def test_columns_that_mean_something_else_by_now(database, millrace):
     assert outcome(process, "gone") == 1
 
 
+def test_table_under_another_name(database, millrace):
+    """Another table has the name by now, with a row that the same transaction wrote."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY, n int, body text); ALTER TABLE t ALTER body SET STORAGE EXTERNAL")
+    process = millrace(columns__reselect=ALL).start().streaming()
+    topic = Topic(database.make_topic("t"))
+    database.run("INSERT INTO t VALUES (1, 0, %s)", [large(1)])
+    topic.take(1)
+    process.stop()
+    with connect(database.name) as connection, connection.transaction():
+        connection.execute("UPDATE t SET n = 1")
+        connection.execute("CREATE TABLE u (LIKE t INCLUDING ALL)")
+        connection.execute("INSERT INTO u VALUES (1, 1, %s)", [large(2)])
+        connection.execute("ALTER TABLE t RENAME TO v")
+        connection.execute("ALTER TABLE u RENAME TO t")
+    process.start().streaming()
+    (row, columns), = after(topic.take(1))
+    assert row["body"] == PLACEHOLDER and columns == []
+    assert process.log("reselect_refused")
+
+
 def test_columns_that_were_altered_and_kept_their_names(database, millrace):
     """Whether they are those of then their numbers say, and the order of all names: their values are marked."""
     database.run("CREATE TABLE t (id int PRIMARY KEY, n int, a text, b text);"
