@@ -391,8 +391,11 @@ def test_a_topic_that_was_made_again_meanwhile_is_noticed(database, millrace, to
     process = millrace(**options, sink__kafka__state_topic=f'"{state}"').start().streaming()
     ends_with(topic, database.topic("t"), insert(database))
     states = topic(state)
-    eventually(lambda: any(len(record.json.get("topics", "").split(".")) == 2 and not record.json["topics"].endswith(".0")
-                           for record in states.read()), 30, "the topic's id, stored")
+
+    def is_stored():
+        pairs = [record.json.get("topics", "").split() for record in states.read()]  # the cluster's, then the topic's
+        return any(len(pair) == 2 and not pair[1].endswith(".0") for pair in pairs)
+    eventually(is_stored, 30, "the topic's id, stored")
     ends(process)
     delete(database, database.topic("t"))
     database.make_topic("t")

@@ -9,6 +9,9 @@
 /* The stored record must fit; a topic takes up to 34 bytes of it. */
 enum { STORED_MAX = 32 * 1024, ONE_MAX = 34 };
 
+/* Stands for the cluster where names of topics stand, which are never empty. */
+#define CLUSTER_HASH MR_HASH_BEGIN
+
 struct mr_known_topics *mr_known_topics_new(void)
 {
     struct mr_known_topics *known = MR_NEW(struct mr_known_topics);
@@ -128,6 +131,25 @@ const char **mr_known_topics_names(struct mr_known_topics *known, bool all, uint
     return known->names;
 }
 
+void mr_known_topics_cluster(struct mr_known_topics *known, const char *cluster)
+{
+    uint64_t id = known_hash(cluster);
+    if (id == known->cluster) {
+        return;
+    }
+    if (known->cluster != 0) {
+        mr_log(MR_LOG_WARN, "kafka_cluster_changed",
+               "this is another Kafka cluster than the one that records were sent to before: "
+               "whether its topics have them only millrace verify can tell",
+               MR_LOG_STR("cluster", cluster));
+        for (uint32_t i = 0; i < known->by_hash.count; i++) {
+            known->items[i].id = known->items[i].before = 0;
+        }
+    }
+    known->cluster = id;
+    known_changed(known);
+}
+
 bool mr_known_topics_compare(struct mr_known_topics *known, const char *name, uint64_t id)
 {
     struct mr_known_topic *one = known_find(known, known_hash(name));
@@ -148,14 +170,18 @@ bool mr_known_topics_compare(struct mr_known_topics *known, const char *name, ui
     return is_another;
 }
 
+static void known_add_pair(struct mr_text *text, uint64_t hash, uint64_t id)
+{
+    mr_text_format(text, "%s%" PRIx64 ".%" PRIx64, text->len == 1 ? "" : " ", hash, id);
+}
+
 /* Those of this process, or the others, after them. */
 static void known_add_text(const struct mr_known_topics *known, bool own, struct mr_text *text)
 {
     for (uint32_t i = 0; i < known->by_hash.count && text->len + ONE_MAX < STORED_MAX; i++) {
         const struct mr_known_topic *one = &known->items[i];
         if ((one->topic != NULL) == own) {
-            mr_text_format(text, "%s%" PRIx64 ".%" PRIx64, text->len == 1 ? "" : " ", one->hash,
-                           one->id);
+            known_add_pair(text, one->hash, one->id);
         }
     }
 }
@@ -169,6 +195,9 @@ char *mr_known_topics_format(struct mr_known_topics *known)
     if (known->text == NULL) {
         struct mr_text text = {0};
         mr_text_string(&text, "\"");
+        if (known->cluster != 0) {
+            known_add_pair(&text, CLUSTER_HASH, known->cluster);
+        }
         known_add_text(known, true, &text);
         known_add_text(known, false, &text);
         mr_text_string(&text, "\"");
@@ -180,6 +209,10 @@ char *mr_known_topics_format(struct mr_known_topics *known)
 /* What another instance has stored counts, unless something here is not stored yet. */
 static void known_take_one(struct mr_known_topics *known, uint64_t hash, uint64_t id)
 {
+    if (hash == CLUSTER_HASH) {
+        known->cluster = known->cluster == 0 ? id : known->cluster;
+        return;
+    }
     const struct mr_known_topic *found = known_find(known, hash);
     if (found != NULL && (known->owes || id == 0 || id == found->before)) {
         return;

@@ -2,6 +2,7 @@
  * deleted and made again has another, whoever made it, and what was in it is gone. The stored
  * position has them, so that the next process notices it, too, with the first record that it sends
  * there. What is noticed is told, and shown until the table was copied since, or the process ends.
+ * Another cluster's ids say nothing about that: with it all of them are forgotten.
  *
  * Sink thread, but for what is noted as made again; the object outlives sessions. */
 #pragma once
@@ -34,7 +35,8 @@ struct mr_known_topics {
     struct mr_index by_hash; /* of them */
     const char **names;      /* the last answer of mr_known_topics_names */
     uint32_t name_capacity;
-    char *text; /* as it is stored; NULL: that has changed */
+    uint64_t cluster; /* whose ids these are, a hash; 0: not known */
+    char *text;       /* as it is stored; NULL: that has changed */
 
     pthread_mutex_t lock; /* of the next three */
     struct mr_again *again;
@@ -59,6 +61,9 @@ bool mr_known_topics_miss(struct mr_known_topics *known, const struct mr_topic *
 /* Of those that this process has sent to, all or the ones that are due. Good until the next
  * call. */
 const char **mr_known_topics_names(struct mr_known_topics *known, bool all, uint32_t *ret_count);
+
+/* The cluster that answers, before its answers are compared. */
+void mr_known_topics_cluster(struct mr_known_topics *known, const char *cluster);
 
 /* A broker says that the topic has this id; 0: none. True: it had another, which is told. */
 bool mr_known_topics_compare(struct mr_known_topics *known, const char *name, uint64_t id);

@@ -98,6 +98,36 @@ static void test_the_next_process_knows_it(void **state)
     mr_known_topics_free(next);
 }
 
+/* One that is a copy of the former, say, with its positions. */
+static void test_another_clusters_ids_say_nothing(void **state)
+{
+    (void)state;
+    struct mr_known_topics *known = mr_known_topics_new();
+    mr_known_topics_add(known, &orders);
+    mr_known_topics_cluster(known, "here");
+    assert_false(mr_known_topics_compare(known, orders.name, 11));
+    char *json = mr_known_topics_format(known);
+    struct mr_known_topics *same = mr_known_topics_new();
+    mr_known_topics_take(same, json);
+    mr_known_topics_cluster(same, "here");
+    mr_known_topics_add(same, &orders);
+    assert_true(mr_known_topics_compare(same, orders.name, 12));
+    struct mr_known_topics *moved = mr_known_topics_new();
+    mr_known_topics_take(moved, json);
+    mr_known_topics_add(moved, &orders);
+    mr_known_topics_cluster(moved, "there");
+    assert_true(moved->owes);
+    assert_false(mr_known_topics_compare(moved, orders.name, 12));
+    mr_known_topics_take(moved, json); /* stored by one that was there until now */
+    mr_known_topics_cluster(moved, "there");
+    assert_true(mr_known_topics_compare(moved, orders.name, 13));
+    assert_int_equal(told(moved), 1);
+    free(json);
+    mr_known_topics_free(known);
+    mr_known_topics_free(same);
+    mr_known_topics_free(moved);
+}
+
 static void test_what_is_stored_is_bounded(void **state)
 {
     (void)state;
@@ -145,6 +175,7 @@ int main(void)
         cmocka_unit_test(test_another_id_is_told_once),
         cmocka_unit_test(test_a_topic_that_is_missing_is_told_once),
         cmocka_unit_test(test_the_next_process_knows_it),
+        cmocka_unit_test(test_another_clusters_ids_say_nothing),
         cmocka_unit_test(test_what_is_stored_is_bounded),
         cmocka_unit_test(test_a_copy_of_the_table_ends_it),
     };

@@ -92,12 +92,16 @@ class Proxy:
 
 class Broker:
     """A Kafka of one node. `direct` is for the test, `proxied` is the way through `proxy`, for millrace; with
-    `address` it is reached there instead, without a proxy.
+    `address` it is reached there instead, without a proxy. `another`: not of the cluster that all others say they are.
 
     As a node of a cluster it gets its number and the controllers of all of them; the cluster formats and starts it."""
 
-    def __init__(self, disk_mb=None, address=None, **settings):
+    cluster_id = CLUSTER_ID
+
+    def __init__(self, disk_mb=None, address=None, another=False, **settings):
         self.disk = None
+        if another:
+            self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._prepare(1, None, settings, address)
         try:
             if disk_mb is not None:
@@ -171,10 +175,10 @@ class Broker:
     def format(self):
         """The process that formats the storage; `formatted` waits for it. What scripts/stand.sh keeps spares a Java."""
         kept = os.path.join(os.environ["MILLRACE_TOOLS_DIR"], "cds", "storage", "bootstrap.checkpoint")
-        command = self._java("-Xmx128m", "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.conf)
+        command = self._java("-Xmx128m", "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", self.conf)
         if os.path.exists(kept):
             folder = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            identity = f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={self.number}\ndirectory.id={folder}\n"
+            identity = f"version=1\ncluster.id={self.cluster_id}\nnode.id={self.number}\ndirectory.id={folder}\n"
             command = [*(self.disk.inside if self.disk else []), "sh", "-c",
                        'mkdir -p "$1" && cp "$2" "$1" && printf %s "$3" >"$1/meta.properties"', "sh",
                        os.path.join(self.folder, "logs"), kept, identity]

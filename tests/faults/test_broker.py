@@ -1,11 +1,12 @@
 """A broker whose disk is full, and one that is cut off: nothing is confirmed, nothing is lost, and it goes on by
 itself."""
 
+import contextlib
 import json
 
 import psycopg
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from checker import Checker
@@ -117,6 +118,48 @@ def test_limits_that_a_broker_sets(database, millrace):
         assert keys_of(broker, topic) == list(range(1, 31)) and not process.log("sink_session_lost")
     finally:
         broker.close()
+
+
+def records_of(broker, topic):
+    """All, of a topic of one partition."""
+    with contextlib.closing(Consumer({"bootstrap.servers": broker.direct, "group.id": "all", "enable.auto.commit": "false"})) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        end = written(broker, topic)
+        records = []
+        while not records or records[-1].offset() < end - 1:
+            records += [record for record in consumer.consume(1000, 1) if not record.error()]
+        return records
+
+
+def mirror(one, other, topics):
+    """Makes the topics in another cluster, with all records of the first."""
+    producer = Producer({"bootstrap.servers": other.direct})
+    for topic in topics:
+        other.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+        for record in records_of(one, topic):
+            producer.produce(topic, record.value(), record.key(), 0, headers=record.headers(), timestamp=record.timestamp()[1])
+    assert producer.flush(60) == 0
+
+
+def test_topics_that_were_mirrored_to_another_cluster(database, millrace):
+    """The ids are others there, and say nothing; from then on they do again, for the next process, too."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    topic, state = database.topic("t"), f"{database.name}-state"
+    with contextlib.closing(Broker()) as first, contextlib.closing(Broker(another=True)) as second:
+        first.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+        process = millrace(sink__kafka__brokers=f'["{first.proxied}"]', sink__kafka__state_topic=f'"{state}"').start().streaming()
+        database.run("INSERT INTO t VALUES (1)")
+        eventually(lambda: len(json.loads(records_of(first, state)[-1].value()).get("topics", "").split()) == 2, 30, "the ids, stored")
+        assert process.stop() == 0
+        mirror(first, second, [topic, state])
+        process = millrace(sink__kafka__brokers=f'["{second.proxied}"]', sink__kafka__state_topic=f'"{state}"').start().streaming()
+        database.run("INSERT INTO t VALUES (2)")
+        process.wait_for("kafka_cluster_changed")
+        assert process.stop() == 0 and not process.log("topic_made_again")
+        process.start().streaming()
+        database.run("INSERT INTO t VALUES (3)")
+        eventually(lambda: written(second, topic) == 3, what="the rows")
+        assert process.stop() == 0 and not process.log("kafka_cluster_changed") and not process.log("topic_made_again")
 
 
 def keys_of(broker, topic):
