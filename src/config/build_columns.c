@@ -262,6 +262,12 @@ void mr_config_build_columns(struct mr_config *config)
     config->encode.column_rules = rules.items;
     config->encode.column_rule_count = rules.count;
     config->source.hides_columns = rules.count > 0;
+    config->source.hiding_count = rules.count;
+    struct mr_table_pattern *hiding = KEPT_ARRAY(config, struct mr_table_pattern, rules.count);
+    for (uint32_t i = 0; i < rules.count; i++) {
+        hiding[i] = rules.items[i].table;
+    }
+    config->source.hiding = hiding;
     name_columns(config, all, &rules);
     take_salt(config);
     build_reselect(config);

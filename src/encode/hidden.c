@@ -424,15 +424,79 @@ static mr_status rootless(const struct mr_hidden *hidden, const struct mr_relati
                    now->schema, now->table);
 }
 
+static bool rule_is_for(const struct mr_column_rule *rule, const char *topic,
+                        const struct mr_table_ref *table)
+{
+    return (rule->topic == NULL || strcmp(rule->topic, topic) == 0) &&
+           mr_table_pattern_matches(&rule->table, mr_slice_of(table->schema),
+                                    mr_slice_of(table->table));
+}
+
+/* Whether the rules hide it of a table of this name. */
+static bool rules_hide(const struct mr_hidden *hidden, const struct mr_table_ref *table,
+                       const char *topic, const char *column)
+{
+    bool is_listed = false, is_included = false;
+    for (uint32_t i = 0; i < hidden->rule_count; i++) {
+        const struct mr_column_rule *rule = &hidden->rules[i];
+        bool names = rule_is_for(rule, topic, table) &&
+                     mr_pattern_matches(&rule->column, mr_slice_of(column));
+        if (rule->action == MR_COLUMN_INCLUDE) {
+            is_listed |= rule_is_for(rule, topic, table);
+            is_included |= names;
+        } else if (names) {
+            return true;
+        }
+    }
+    return is_listed && !is_included;
+}
+
+/* What the rules hide of a partition while it is one by itself, and not of the table that its rows
+ * come as: it was attached since, say. */
+static mr_status judge_parts(const struct mr_hidden *hidden, const struct mr_relation *now,
+                             const char *topic, const bool *hides, struct mr_error *ret_error)
+{
+    for (uint32_t i = 0; i < now->part_count; i++) {
+        const struct mr_table_ref *part = &now->parts[i];
+        uint32_t c = 0;
+        while (c < now->column_count &&
+               (hides[c] || !rules_hide(hidden, part, topic, now->columns[c].name))) {
+            c++;
+        }
+        if (c == now->column_count) {
+            continue;
+        }
+        if (hidden->unmatched == MR_UNMATCHED_WARN) {
+            mr_log(MR_LOG_WARN, "columns_unmatched",
+                   "a rule for columns hides a column of a partition, whose rows come as its "
+                   "table's, and of that no rule hides it: its values go out as they are",
+                   MR_LOG_STR("schema", now->schema), MR_LOG_STR("table", now->table),
+                   MR_LOG_STR("partition", part->table),
+                   MR_LOG_STR("column", now->columns[c].name));
+            continue;
+        }
+        return mr_fail(ret_error, MR_ERR_POISON,
+                       "table %s.%s: the rules for columns (columns.*) hide column \"%s\" of its "
+                       "partition %s.%s, whose rows come as the table's, and no column is surely "
+                       "that one and hidden at this place of the stream, so nothing of the table "
+                       "goes out; name the table in the rule, too (\"%s.%s:%s\"), or take the "
+                       "partition out of it",
+                       now->schema, now->table, now->columns[c].name, part->schema, part->table,
+                       now->schema, now->table, now->columns[c].name);
+    }
+    return MR_OK;
+}
+
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
                          const char *topic, const bool *hides, struct mr_error *ret_error)
 {
     if (relation->is_part && relation->root_table == NULL && !all_name(hidden, relation)) {
         MR_TRY(rootless(hidden, relation, ret_error));
     }
+    topic = topic == NULL ? "" : topic;
+    MR_TRY(judge_parts(hidden, relation, topic, hides, ret_error));
     MR_TEXT(name);
     mr_text_format(&name, "%s.%s", relation->schema, relation->table);
-    topic = topic == NULL ? "" : topic;
     struct mr_places all;
     const struct mr_places *places = mr_places_init(&all, relation) ? &all : NULL;
     MR_HOLD(&hidden->lock);

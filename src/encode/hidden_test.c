@@ -97,6 +97,54 @@ static void test_hidden_look_first_sight(void **state)
     mr_hidden_free(hidden);
 }
 
+/* What the rules hide of a partition they hide of the table that its rows come as. */
+static void test_hidden_look_parts(void **state)
+{
+    (void)state;
+    static const struct mr_column_rule of_parts[] = {
+        {.action = MR_COLUMN_INCLUDE,
+         .table = {.schema = {.text = "public"}, .table = {.text = "listed"}},
+         .column = {.text = "id"}},
+        {.action = MR_COLUMN_HASH,
+         .table = {.schema = {.text = "public"}, .table = {.text = "routed"}},
+         .column = {.text = "email"},
+         .topic = "one"},
+        {.action = MR_COLUMN_MASK,
+         .table = {.schema = {.text = "public"}, .table = {.text = "users"}},
+         .column = {.text = "email"}}};
+    static const struct {
+        const char *part, *topic;
+        bool hides;
+        mr_status expected;
+    } cases[] = {
+        {"users", NULL, false, MR_ERR_POISON},   {"users", NULL, true, MR_OK},
+        {"listed", NULL, false, MR_ERR_POISON},  {"listed", NULL, true, MR_OK},
+        {"routed", "one", false, MR_ERR_POISON}, {"routed", "two", false, MR_OK},
+        {"others", NULL, false, MR_OK},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_column columns[] = {{.name = "id"}, {.name = "email"}};
+        const struct mr_table_ref parts[] = {{"public", "spring"}, {"public", cases[i].part}};
+        struct mr_relation view = {.oid = 1,
+                                   .schema = "public",
+                                   .table = "people",
+                                   .columns = columns,
+                                   .column_count = MR_ARRAY_LEN(columns),
+                                   .parts = parts,
+                                   .part_count = MR_ARRAY_LEN(parts)};
+        for (int warns = 0; warns < 2; warns++) {
+            struct mr_hidden *hidden = mr_hidden_new(warns ? MR_UNMATCHED_WARN : MR_UNMATCHED_STOP,
+                                                     of_parts, MR_ARRAY_LEN(of_parts));
+            struct mr_error error;
+            mr_status expected = warns ? MR_OK : cases[i].expected;
+            assert_int_equal(mr_hidden_look(hidden, &view, cases[i].topic,
+                                            (const bool[]){false, cases[i].hides}, &error),
+                             expected);
+            mr_hidden_free(hidden);
+        }
+    }
+}
+
 /* One column takes another's name, and no name is missing. */
 static void test_hidden_look_numbers(void **state)
 {
@@ -200,9 +248,13 @@ static void test_hidden_format_take(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hidden_look_names),   cmocka_unit_test(test_hidden_look_first_sight),
-        cmocka_unit_test(test_hidden_look_numbers), cmocka_unit_test(test_hidden_look_numbers_stay),
-        cmocka_unit_test(test_hidden_look_swapped), cmocka_unit_test(test_hidden_format_take),
+        cmocka_unit_test(test_hidden_look_names),
+        cmocka_unit_test(test_hidden_look_first_sight),
+        cmocka_unit_test(test_hidden_look_parts),
+        cmocka_unit_test(test_hidden_look_numbers),
+        cmocka_unit_test(test_hidden_look_numbers_stay),
+        cmocka_unit_test(test_hidden_look_swapped),
+        cmocka_unit_test(test_hidden_format_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,10 @@ struct mr_attribute {
     const char *name; /* NULL: it may have had any at that place of the stream, or not have been */
 };
 
+struct mr_table_ref {
+    const char *schema, *table;
+};
+
 struct mr_relation {
     uint32_t oid;
     const char *schema;
@@ -189,6 +193,10 @@ struct mr_relation {
      * (no rules for columns), or the catalog does not know the table any more. */
     uint32_t attribute_count;
     const struct mr_attribute *attributes;
+    /* Its partitions whose rows come as its own, by their names now: those that rules for columns
+     * are about which are not about this table. */
+    uint32_t part_count;
+    const struct mr_table_ref *parts;
     struct mr_layout *layout; /* columns and key, shared with others; NULL: they are its own */
     size_t bytes;             /* of memory, without the layout */
 };

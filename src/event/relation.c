@@ -187,7 +187,9 @@ static void relation_layout_release(struct mr_layouts *layouts, struct mr_layout
     free(layout);
 }
 
-_Static_assert(sizeof(struct mr_relation) % _Alignof(struct mr_attribute) == 0, "so are these");
+_Static_assert(sizeof(struct mr_relation) % _Alignof(struct mr_attribute) == 0 &&
+                   sizeof(struct mr_attribute) % _Alignof(struct mr_table_ref) == 0,
+               "so are these");
 
 static size_t relation_size(const struct mr_relation *view)
 {
@@ -196,6 +198,10 @@ static size_t relation_size(const struct mr_relation *view)
     for (uint32_t i = 0; i < view->attribute_count; i++) {
         const char *name = view->attributes[i].name;
         size += name == NULL ? 0 : strlen(name) + 1;
+    }
+    size += view->part_count * sizeof(struct mr_table_ref);
+    for (uint32_t i = 0; i < view->part_count; i++) {
+        size += strlen(view->parts[i].schema) + strlen(view->parts[i].table) + 2;
     }
     size += view->root_table == NULL ? 0 : strlen(view->root_schema) + strlen(view->root_table) + 2;
     return size;
@@ -207,7 +213,8 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
     struct mr_relation *relation = (struct mr_relation *)MR_ALLOC(bytes);
     struct mr_layout *layout = layout_take(layouts, view);
     struct mr_attribute *attributes = (struct mr_attribute *)(relation + 1);
-    char *names = (char *)(attributes + view->attribute_count);
+    struct mr_table_ref *parts = (struct mr_table_ref *)(attributes + view->attribute_count);
+    char *names = (char *)(parts + view->part_count);
     *relation = *view;
     relation->schema = copy_name(&names, view->schema);
     relation->table = copy_name(&names, view->table);
@@ -218,6 +225,11 @@ struct mr_relation *mr_relation_new(struct mr_layouts *layouts, const struct mr_
         attributes[i].name = copy_name(&names, view->attributes[i].name);
     }
     relation->attributes = attributes;
+    for (uint32_t i = 0; i < view->part_count; i++) {
+        parts[i].schema = copy_name(&names, view->parts[i].schema);
+        parts[i].table = copy_name(&names, view->parts[i].table);
+    }
+    relation->parts = parts;
     relation->root_schema = copy_name(&names, view->root_table == NULL ? NULL : view->root_schema);
     relation->root_table = copy_name(&names, view->root_table);
     relation->narrows = 0;
@@ -271,6 +283,16 @@ static bool roots_match(const struct mr_relation *a, const struct mr_relation *b
                                       strcmp(a->root_schema, b->root_schema) == 0));
 }
 
+static bool parts_match(const struct mr_relation *a, const struct mr_relation *b)
+{
+    bool matches = a->part_count == b->part_count;
+    for (uint32_t i = 0; matches && i < a->part_count; i++) {
+        matches = strcmp(a->parts[i].schema, b->parts[i].schema) == 0 &&
+                  strcmp(a->parts[i].table, b->parts[i].table) == 0;
+    }
+    return matches;
+}
+
 bool mr_relation_matches(const struct mr_relation *relation, const struct mr_relation *view)
 {
     return relation->is_unlisted == view->is_unlisted &&
@@ -279,5 +301,6 @@ bool mr_relation_matches(const struct mr_relation *relation, const struct mr_rel
            relation->key_is_chosen == view->key_is_chosen &&
            strcmp(relation->schema, view->schema) == 0 &&
            strcmp(relation->table, view->table) == 0 && layout_matches(relation->layout, view) &&
-           attributes_match(relation, view) && roots_match(relation, view);
+           attributes_match(relation, view) && parts_match(relation, view) &&
+           roots_match(relation, view);
 }

@@ -65,18 +65,23 @@ static void log_unlisted(const char *table)
         MR_LOG_STR("table", table));
 }
 
+/* The table of the question; `schema` has room for its name. */
+static struct mr_pg_described described_of(const struct mr_pg_question *question, char *schema)
+{
+    snprintf(schema, sizeof(question->table), "%.*s", (int)question->schema_len, question->table);
+    return (struct mr_pg_described){.oid = question->oid,
+                                    .schema = schema,
+                                    .table = question->table + question->schema_len + 1};
+}
+
 static mr_status ask_parent(struct mr_pg_catalog *catalog, struct mr_pg_conn *conn,
                             struct mr_error *ret_error)
 {
     const struct mr_pg_question *question = &catalog->question;
     enum mr_pg_capture before = mr_pg_captured_find(&catalog->captured, question->oid);
     char schema[sizeof(question->table)];
-    snprintf(schema, sizeof(schema), "%.*s", (int)question->schema_len, question->table);
-    const struct mr_pg_described described = {
-        .oid = question->oid,
-        .schema = schema,
-        .table = question->table + question->schema_len + 1,
-        .columns = catalog->parent_columns.len == 0 ? "" : catalog->parent_columns.data};
+    struct mr_pg_described described = described_of(question, schema);
+    described.columns = catalog->parent_columns.len == 0 ? "" : catalog->parent_columns.data;
     MR_TRY(mr_pg_captured_ask(&catalog->captured, conn, catalog->options, &described, ret_error));
     catalog->parent_oid = question->oid;
     catalog->parent_lsn = question->transaction.commit_lsn;
@@ -118,7 +123,9 @@ static mr_status describe_ask(struct mr_pg_catalog *catalog, struct mr_pg_conn *
         return ask_type(catalog, conn, ret_error);
     }
     if (question->kind == MR_PG_ASK_COLUMNS) {
-        return mr_pg_attributes_ask(&catalog->attributes, conn, question->oid,
+        char schema[sizeof(question->table)];
+        struct mr_pg_described described = described_of(question, schema);
+        return mr_pg_attributes_ask(&catalog->attributes, conn, catalog->options, &described,
                                     &question->transaction, ret_error);
     }
     if (question->kind == MR_PG_ASK_KEY) {
@@ -328,6 +335,8 @@ static mr_status find_attributes(struct mr_pg_catalog *catalog,
     }
     view->attributes = known->items;
     view->attribute_count = known->count;
+    view->parts = known->parts;
+    view->part_count = known->part_count;
     return MR_OK;
 }
 

@@ -8,6 +8,11 @@ void mr_pg_attributes_done(struct mr_pg_attributes *attributes)
         free((char *)attributes->items[i].name);
     }
     free(attributes->items);
+    for (uint32_t i = 0; i < attributes->part_count; i++) {
+        free((char *)attributes->parts[i].schema);
+        free((char *)attributes->parts[i].table);
+    }
+    free(attributes->parts);
     *attributes = (struct mr_pg_attributes){0};
 }
 
@@ -45,9 +50,59 @@ static mr_status take_attribute(void *context, const struct mr_pg_result *row,
     return MR_OK;
 }
 
+struct parts_reading {
+    struct mr_pg_attributes *attributes;
+    const struct mr_pg_source_options *options;
+    const struct mr_pg_described *root;
+};
+
+static mr_status take_part(void *context, const struct mr_pg_result *row,
+                           struct mr_error *ret_error)
+{
+    const struct parts_reading *reading = context;
+    const struct mr_pg_source_options *options = reading->options;
+    struct mr_pg_attributes *attributes = reading->attributes;
+    const char *schema = mr_pg_result_value(row, 0, 0);
+    const char *table = mr_pg_result_value(row, 0, 1);
+    (void)ret_error;
+    for (uint32_t i = 0; i < options->hiding_count; i++) {
+        const struct mr_table_pattern *hiding = &options->hiding[i];
+        if (mr_table_pattern_matches(hiding, mr_slice_of(schema), mr_slice_of(table)) &&
+            !mr_table_pattern_matches(hiding, mr_slice_of(reading->root->schema),
+                                      mr_slice_of(reading->root->table))) {
+            MR_GROW(attributes->parts, attributes->part_room, attributes->part_count + 1);
+            attributes->parts[attributes->part_count++] =
+                (struct mr_table_ref){.schema = MR_STRDUP(schema), .table = MR_STRDUP(table)};
+            break;
+        }
+    }
+    return MR_OK;
+}
+
+/* Of a table that is not partitioned there are none. */
+static mr_status ask_parts(struct mr_pg_attributes *attributes, struct mr_pg_conn *conn,
+                           const struct mr_pg_source_options *options,
+                           const struct mr_pg_described *described, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the partitions of a table", "ss", 0, UINT32_MAX};
+    struct parts_reading reading = {attributes, options, described};
+    struct mr_text sql = {0};
+    if (!options->via_root) {
+        return MR_OK;
+    }
+    mr_text_format(&sql,
+                   "SELECT n.nspname, c.relname FROM pg_class r, pg_partition_tree(r.oid) t"
+                   " JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n"
+                   " ON n.oid = c.relnamespace WHERE r.oid = %u AND r.relkind = 'p'"
+                   " AND c.oid <> r.oid ORDER BY 1, 2",
+                   described->oid);
+    return mr_pg_ask_rows(conn, &sql, &shape, take_part, &reading, ret_error);
+}
+
 mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg_conn *conn,
-                               uint32_t oid, const struct mr_transaction *transaction,
-                               struct mr_error *ret_error)
+                               const struct mr_pg_source_options *options,
+                               const struct mr_pg_described *described,
+                               const struct mr_transaction *transaction, struct mr_error *ret_error)
 {
     static const struct mr_pg_shape shape = {"the columns of a table", "nSn", 0, UINT32_MAX};
     mr_pg_attributes_done(attributes);
@@ -57,9 +112,10 @@ mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg
                    "SELECT attnum, CASE WHEN NOT attisdropped THEN attname END, CASE WHEN"
                    " age(xmin) BETWEEN 0 AND 1000000000 THEN xmin::text::bigint ELSE 0 END"
                    " FROM pg_attribute WHERE attrelid = %u AND attnum > 0 ORDER BY attnum",
-                   oid);
+                   described->oid);
     MR_TRY(mr_pg_ask_rows(conn, &sql, &shape, take_attribute, &reading, ret_error));
-    attributes->oid = oid;
+    MR_TRY(ask_parts(attributes, conn, options, described, ret_error));
+    attributes->oid = described->oid;
     attributes->lsn = transaction->commit_lsn;
     return MR_OK;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "event/event.h"
+#include "postgres/catalog/pg_captured.h"
 #include "postgres/conn/pg_conn.h"
 
 /* All zero is one that knows nothing. */
@@ -17,11 +18,18 @@ struct mr_pg_attributes {
     mr_lsn lsn;                 /* of the transaction's commit */
     uint32_t count, room;       /* 0: the table is gone */
     struct mr_attribute *items; /* by their numbers, with names of their own */
+    uint32_t part_count, part_room;
+    struct mr_table_ref *parts; /* as mr_relation has them */
 };
 
-/* Reads those of one table for that transaction, whose end the connection sees. */
+/* Reads those of one table for that transaction, whose end the connection sees. Whose rows come as
+ * those of a partitioned table the stream does not tell; but before the first row of a partition it
+ * describes the table (maybe_send_schema, pgoutput.c), also after an ATTACH, and its partitions
+ * are asked for then, too. */
 mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg_conn *conn,
-                               uint32_t oid, const struct mr_transaction *transaction,
+                               const struct mr_pg_source_options *options,
+                               const struct mr_pg_described *described,
+                               const struct mr_transaction *transaction,
                                struct mr_error *ret_error);
 
 void mr_pg_attributes_done(struct mr_pg_attributes *attributes);

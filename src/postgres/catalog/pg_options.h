@@ -154,7 +154,9 @@ struct mr_pg_source_options {
     bool create_slot;
     bool slot_must_exist; /* another program has delivered what is before its position */
     bool create_publication;
-    bool hides_columns; /* rules do, which need to know which column of a table is which */
+    bool hides_columns; /* rules do, which need to know which column of a table is which; */
+    const struct mr_table_pattern *hiding; /* about these tables */
+    uint32_t hiding_count;
     struct mr_kin *kin; /* where they do, and via_root; else NULL. Lives as long as the source */
     bool messages;      /* logical messages are passed on, too */
     bool failover;      /* FAILOVER slot on 17 and later */
