@@ -171,6 +171,23 @@ def test_only_what_the_publication_sends(database, millrace, topic):
     assert positions == sorted(positions)
 
 
+@pytest.mark.parametrize("mode", ["initial", "always"])
+def test_tables_that_have_no_key(database, millrace, topic, mode):
+    """A pattern takes them in, of each identity, with rows and without: they are copied with a null key, beside those that have one."""
+    database.run("CREATE TABLE k (id int PRIMARY KEY); INSERT INTO k VALUES (1); CREATE TABLE plain (id int, v text); INSERT INTO plain VALUES (1, 'a');"
+                 "CREATE TABLE empty (id int); CREATE TABLE uniq (id int); CREATE UNIQUE INDEX ON uniq (id); INSERT INTO uniq VALUES (NULL), (2);"
+                 "CREATE TABLE whole (id int); ALTER TABLE whole REPLICA IDENTITY FULL; INSERT INTO whole VALUES (3);"
+                 "CREATE TABLE none (id int PRIMARY KEY); ALTER TABLE none REPLICA IDENTITY NOTHING; INSERT INTO none VALUES (4);"
+                 "CREATE TABLE parts (id int) PARTITION BY LIST (id); CREATE TABLE part PARTITION OF parts FOR VALUES IN (5); INSERT INTO parts VALUES (5)")
+    process = millrace(tables=("public.*",), snapshot__mode=f'"{mode}"').start().streaming()
+    database.run("INSERT INTO plain VALUES (2, 'b'); INSERT INTO empty VALUES (6)")
+    for table, rows in (("k", [1]), ("plain", [1, 2]), ("empty", [6]), ("uniq", [None, 2]), ("whole", [3]), ("none", [4]), ("part", [5])):
+        records = topic(database.topic(table)).take(len(rows))
+        assert [record.json["after"]["id"] for record in records] == rows, table
+        assert all((record.key is None) == (table not in ("k", "none")) for record in records), table
+    assert process.stop() == 0
+
+
 def test_partitions_by_leaf(database, millrace, topic):
     database.run("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);"
                  "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);"

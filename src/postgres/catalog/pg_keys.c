@@ -150,11 +150,12 @@ enum fact_column {
     " AND g.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = c.oid"       \
     " AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END"
 
-/* Of many tables those whose key the stream does not flag, or not whole. Few have a generated
- * column, and only these are looked at more closely. */
+/* Of many tables those whose key the stream does not flag, or not whole, or that have none. Few
+ * have a generated column, and only these are looked at more closely. */
 #define IS_UNFLAGGED                                                                               \
-    "(c.relreplident <> 'd' OR c.oid IN (SELECT attrelid FROM pg_attribute WHERE attgenerated"     \
-    " <> '') AND EXISTS (SELECT" GENERATED_OF_IDENTITY ")) AND "
+    "(c.relreplident <> 'd' OR c.oid NOT IN (SELECT indrelid FROM pg_index WHERE indisprimary)"    \
+    " OR c.oid IN (SELECT attrelid FROM pg_attribute WHERE attgenerated <> '') AND EXISTS (SELECT" \
+    GENERATED_OF_IDENTITY ")) AND "
 
 /* What a row of pg_depend says of an object and what it needs is written when the object is made.
  * Those of a primary key's constraint and its columns stay until it is dropped
