@@ -384,6 +384,24 @@ def test_a_topic_that_was_missing_and_is_made_again_is_noticed(database, millrac
 
 @DELIVERIES
 @pytest.mark.parametrize("ends", [Millrace.stop, Millrace.kill])
+def test_a_topic_that_is_there_beside_a_new_one_was_not_made_again(database, millrace, topic, ends, options):
+    """They are asked for together, after a start."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    process = millrace(**options, tables=("public.*",)).start().streaming()
+    database.run("INSERT INTO t VALUES (1)")
+    topic(database.topic("t")).take(1)
+    ends(process)
+    database.run("CREATE TABLE more (id int PRIMARY KEY)")
+    database.run("INSERT INTO more VALUES (1); INSERT INTO t VALUES (2)")  # one transaction
+    process.start().streaming()
+    topic(database.topic("more")).take(1)
+    ends_with(topic, database.topic("t"), insert(database))
+    assert process.wait_for("topic_created") and not process.log("topic_made_again")
+    assert process.figure("millrace_topics_made_again") == 0 and process.stop() == 0
+
+
+@DELIVERIES
+@pytest.mark.parametrize("ends", [Millrace.stop, Millrace.kill])
 def test_a_topic_that_was_made_again_meanwhile_is_noticed(database, millrace, topic, ends, options):
     """By the next process, with its first row."""
     database.run("CREATE TABLE t (id int PRIMARY KEY)")

@@ -9,6 +9,7 @@
 #include "flow/companions.h"
 #include "flow/pace.h"
 #include "flow/poison.h"
+#include "flow/port.h"
 
 enum {
     /* On a quiet stream the position is stored again now and then: compaction keeps what was stored
@@ -53,6 +54,7 @@ struct store {
     struct progress of; /* what the position that was taken says (MR_STORES_AFTER) */
     int64_t asked_ns;   /* when the sink was asked last */
     bool owes_sections; /* steps have become safe since then */
+    bool has_wanted;    /* companions that owe a section were told so (MR_STORES_WITHIN) */
     uint64_t *steps;    /* of a reach, by lane, */
     uint64_t *sequences;
 };
@@ -429,16 +431,26 @@ static mr_status store(struct delivery *delivery, const struct mr_checkpoint *to
     return status;
 }
 
-/* Not before anything of the stream is: a record of it says that it has begun. */
+/* Not before anything of the stream is: a record of it says that it has begun. What is stored
+ * within transactions needs one, which a step of the companion's makes (`between`). */
 static void follow_debts(struct delivery *delivery)
 {
+    struct store *store = &delivery->store;
     if (delivery->stream->ack.acknowledged == 0) {
         return;
     }
+    bool wants = false;
     MR_EACH_COMPANION(delivery->pipeline, owes)
     {
-        delivery->store.owes_sections |= companion->ops->owes(companion);
+        bool owes = companion->ops->owes(companion);
+        store->owes_sections |= owes;
+        if (owes && is_transactional(delivery) && !store->has_wanted &&
+            companion->ops->between != NULL) {
+            wants = true;
+            mr_port_want(companion);
+        }
     }
+    store->has_wanted |= wants;
 }
 
 /* Milliseconds until what is acknowledged may be stored; 0: now, -1: there is nothing to store, or
@@ -472,6 +484,7 @@ static mr_status advance(struct delivery *delivery, struct mr_error *ret_error)
             delivery->transaction.ending_ns = mr_pace_ending_ns(
                 delivery->transaction.ending_ns, mr_monotonic_ns() - delivery->store.asked_ns);
             acknowledge_transaction(delivery);
+            delivery->store.has_wanted = false;
         } else {
             delivery_publish(delivery, delivery->store.of);
         }
@@ -767,7 +780,7 @@ static void end_session(struct delivery *delivery)
     atomic_store_explicit(&pipeline->by_sink.connected, false, memory_order_relaxed);
     delivery->current = NULL;
     delivery->store.state = STORING_NOTHING;
-    delivery->store.owes_sections = false;
+    delivery->store.owes_sections = delivery->store.has_wanted = false;
     delivery->transaction.bytes = 0;
     delivery->published.sequence = 0;
     for (uint32_t i = 0; i < pipeline->lanes.count; i++) {

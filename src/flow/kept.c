@@ -1,5 +1,7 @@
 #include "flow/kept.h"
 
+#include "flow/port.h"
+
 #define COLUMNS  "columns"
 #define KIN      "kin"
 #define PLACINGS "partitions"
@@ -119,6 +121,14 @@ static bool topics_owe(const struct mr_companion *companion)
     return ((const struct mr_known_topics *)what_of(companion))->owes;
 }
 
+/* A transaction of its own takes it along. */
+static mr_status note_topics(struct mr_companion *companion)
+{
+    atomic_store_explicit(&companion->wants, false, memory_order_relaxed);
+    (void)mr_port_note(companion->port->stream);
+    return MR_OK;
+}
+
 static void kept_add_topics(struct mr_companion *companion, const struct mr_reach *reach,
                             struct mr_checkpoint *checkpoint)
 {
@@ -128,7 +138,10 @@ static void kept_add_topics(struct mr_companion *companion, const struct mr_reac
 
 void mr_kept_topics_init(struct mr_keeper *kept, struct mr_known_topics *known)
 {
-    static const struct mr_companion_ops ops = {
-        .name = TOPICS, .adopt = adopt_topics, .owes = topics_owe, .section = kept_add_topics};
+    static const struct mr_companion_ops ops = {.name = TOPICS,
+                                                .adopt = adopt_topics,
+                                                .owes = topics_owe,
+                                                .between = note_topics,
+                                                .section = kept_add_topics};
     *kept = (struct mr_keeper){.base.ops = &ops, .what = known};
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "flow/port.h"
 #include "testing/stage.h"
 #include "testing/test.h"
 
@@ -523,6 +524,55 @@ static void test_quiet_position_is_stored_anew(void **state)
     assert_int_equal(stage->stored.end_lsn, 210);
 }
 
+/* Has something to be stored that no row brings along. */
+static struct debtor {
+    struct mr_companion base;
+    _Atomic bool owes;
+} debtor;
+
+static bool debtor_owes(const struct mr_companion *companion)
+{
+    return atomic_load(&((const struct debtor *)companion)->owes);
+}
+
+static mr_status debtor_between(struct mr_companion *companion)
+{
+    atomic_store(&companion->wants, false);
+    (void)mr_port_note(companion->port->stream);
+    return MR_OK;
+}
+
+static void debtor_section(struct mr_companion *companion, const struct mr_reach *reach,
+                           struct mr_checkpoint *checkpoint)
+{
+    (void)reach;
+    (void)checkpoint;
+    atomic_store(&((struct debtor *)companion)->owes, false);
+}
+
+static void test_what_is_owed_is_stored(void **state)
+{
+    static const struct mr_companion_ops ops = {.name = "debtor",
+                                                .owes = debtor_owes,
+                                                .between = debtor_between,
+                                                .section = debtor_section};
+    static struct mr_companion *companions[] = {&debtor.base};
+    struct mr_stage *stage = *state;
+    debtor = (struct debtor){.base.ops = &ops};
+    stage->options.companions = companions;
+    stage->options.companion_count = 1;
+    start_storing(stage, MR_STORES_WITH, 0, NO_POSITION, TWO_TRANSACTIONS);
+    mr_stage_wait(stage, mr_stage_told, 210);
+    long stores = atomic_load(&stage->stores);
+    atomic_store(&debtor.owes, true);
+    mr_stage_wait(stage, stored_position_test_stored, stores + 1);
+    assert_false(atomic_load(&debtor.owes));
+    mr_stage_wait_confirms(stage, 3);
+    assert_int_equal(atomic_load(&stage->stores), stores + 1); /* once */
+    stop_in_order(stage);
+    assert_int_equal(stage->stored.end_lsn, 210);
+}
+
 static void test_gap_ends_it(void **state)
 {
     struct mr_stage *stage = *state;
@@ -596,6 +646,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             test_another_transaction_is_not_taken_for_the_one_handed_over, mr_stage_setup,
             mr_stage_teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_owed_is_stored, mr_stage_setup,
+                                        mr_stage_teardown),
         cmocka_unit_test_setup_teardown(test_gap_ends_it, mr_stage_setup, mr_stage_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,7 +106,8 @@ struct mr_companion_ops {
      * grow. */
     void (*safe)(struct mr_companion *companion, uint32_t lane, uint64_t step);
 
-    /* Whether `section` has something that no batch brings along, and that is to be stored soon. */
+    /* Whether `section` has something that no batch brings along, and that is to be stored soon.
+     * Of a sink that stores within transactions: then `between` is wanted, to note a step. */
     bool (*owes)(const struct mr_companion *companion);
 
     /* Adds to `checkpoint`, which is about to be stored, the sections that tell of `reach`. */

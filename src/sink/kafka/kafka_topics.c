@@ -113,9 +113,6 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
             known++;
         }
         if (known == count && !has_handle(topics, topic)) {
-            if (topics->options->known != NULL) {
-                mr_known_topics_miss(topics->options->known, topic);
-            }
             names[count] = topic;
             wanted[count] =
                 rd_kafka_NewTopic_new(topic->name, topics->options->partitions,
@@ -123,6 +120,9 @@ static void create_topics(struct mr_kafka_topics *topics, const struct mr_batch 
             MR_ASSERT(wanted[count] != NULL); /* the configuration checks the options' ranges */
             count++;
         }
+    }
+    if (topics->options->known != NULL) { /* of the others nobody knows yet whether they exist */
+        mr_known_topics_miss(topics->options->known, topics->awaited);
     }
     topics->creating = mr_kafka_create_topics(topics->producer, wanted, count);
 }
