@@ -98,9 +98,13 @@ struct mr_cv_list mr_cv_split(struct mr_convert *c, const char *text, char separ
  * a dot); false: it is not. */
 bool mr_cv_expand(struct mr_convert *c, const char *pattern, struct mr_cv_list *ret);
 
+/* The expressions of a list of Debezium's. */
+struct mr_cv_list mr_cv_patterns(struct mr_convert *c, const char *text);
+
 /* "schema.table" (2 parts) or "schema.table:column" (3) of an expression, as our options write
- * patterns; NULL: it has what they can't say. */
-const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts);
+ * patterns, in any case of letters; NULL: it has what they can't say. Unless it `hides`, a schema
+ * in lower case stays that name: a publication can be for it. */
+const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts, bool hides);
 bool mr_cv_has_upper(const char *text);
 
 /* The rules "schema.table:column" of an expression that hides columns, which may leave out dots

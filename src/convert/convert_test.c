@@ -173,9 +173,9 @@ static void test_convert_passes_no_option_over(void **state)
     "key.converter=x.AvroConverter\nvalue.converter=x.AvroConverter\n"                             \
     "value.converter.schema.registry.url=http://a:1,http://b:2\n"
 #define OUTBOX(type, pattern)                                                                      \
-    "transforms=o\ntransforms.o.type=x.EventRouter\ntransforms.o.predicate=p\npredicates=p\n"      \
+    "transforms=o\ntransforms.o.type=EventRouter\ntransforms.o.predicate=p\npredicates=p\n"        \
     "predicates.p.type=x." type "\npredicates.p.pattern=" pattern "\n"
-#define UNWRAP_TOO "transforms=o,u\ntransforms.u.type=x.ExtractNewRecordState\n"
+#define UNWRAP_TOO "transforms=o,u\ntransforms.u.type=ExtractNewRecordState\n"
 #define UNWRAP     "transforms=u\ntransforms.u.type=io.debezium.transforms.ExtractNewRecordState\n"
 #define RESELECT                                                                                   \
     "post.processors=r\nr.type=io.debezium.processors.reselect.ReselectColumnsPostProcessor\n"
@@ -210,11 +210,21 @@ static const struct {
      "signal_table = \"s.asks\"", "signal.enabled.channels: not carried"},
     {TABLES "signal.kafka.topic=asks\n", NULL, "signal.kafka.topic: not carried"},
     {TABLES "signal.enabled.channels=source,jmx\n", NULL, "signal.enabled.channels: not carried"},
-    {TABLES "message.prefix.include.list=a,b\n", "prefixes = [\"a\", \"b\"]", NULL},
-    {TABLES "message.prefix.exclude.list=a,b\n", "excluded_prefixes = [\"a\", \"b\"]", NULL},
+    {TABLES "message.prefix.include.list=a,b\n", "prefixes = [\"(?i)a\", \"(?i)b\"]", NULL},
+    {TABLES "message.prefix.exclude.list=a,b\n", "excluded_prefixes = [\"(?i)a\", \"(?i)b\"]",
+     NULL},
     {TABLES "decimal.handling.mode=wide\n", NULL, "decimal.handling.mode: not carried over"},
     {TABLES "xmin.fetch.interval.ms=5\n", NULL, "xmin.fetch.interval.ms: not carried over"},
-    {TABLES "message.prefix.include.list=a.+\n", "prefixes = []", "regular expression"},
+    {TABLES "message.prefix.include.list=a.+\n", "prefixes = [\"name_your_tables_here\"]",
+     "regular expression"},
+    {TABLES "message.prefix.include.list=a,${file:x:y}\n", "prefixes = [\"name_your_tables_here\"]",
+     "value from elsewhere"},
+    {TABLES "message.prefix.exclude.list=a{0\\\\,1}b\n",
+     "excluded_prefixes = [\"name_your_tables_here\"]", "regular expression"},
+    {TABLES "heartbeat.interval.ms=5000\nheartbeat.action.query=${file:x:y}\n",
+     "interval = \"5000ms\"\ntopic_prefix", "write it into heartbeat.query"},
+    {TABLES "heartbeat.interval.ms=5000\ntopic.heartbeat.prefix=${file:x:y}\n",
+     "interval = \"5000ms\"\n", "write it into heartbeat.topic_prefix"},
     {TABLES "message.key.columns=s.b:x,y;public.(a|c):z\n",
      "key_columns = [\"s.b:x,y\", \"public.a:z\", \"public.c:z\"]", NULL},
     {TABLES "message.key.columns=.*:x\n", NULL, "message.key.columns: not carried over"},
@@ -287,58 +297,61 @@ static const struct {
     {"table.include.list=public.Orders\n", "tables = [\"public.Orders\"]", "upper from lower"},
     {"table.include.list=d.public.t\n", "name_your_tables_here", "pattern 1 does not name"},
     {"table.include.list=public.t.*,s\\\\..*,s.b\n",
-     "tables = [\"s.b\", \"public.(t.*)\", \"s.*\"]", NULL},
+     "tables = [\"s.b\", \"public.(?i)(t.*)\", \"s.*\"]", NULL},
     {"table.include.list=public.*,^sales.*$\n", "tables = [\"public.*\", \"sales.*\"]",
      "all tables of that schema"},
     {"table.include.list=public.t\\\\d\n", "name_your_tables_here", "pattern 1 does not name"},
-    {"table.include.list=Public.t.*\n", "\"Public.(t.*)\"", "upper from lower"},
+    {"table.include.list=Public.t.*\n", "\"(?i)Public.(?i)(t.*)\"", NULL},
     {"table.exclude.list=s.tmp.*,s.t1\n",
-     "tables = [\"*.*\"]\nexcluded_tables = [\"s.(tmp.*)\", \"s.t1\"]", NULL},
-    {"table.exclude.list=s.Tmp\n", "name_your_tables_here", "the tables are not named"},
-    {"table.include.list=s.t.*\nschema.exclude.list=x\n", "s.(t.*)", "leaves out none"},
+     "tables = [\"*.*\"]\nexcluded_tables = [\"(?i)s.(?i)(tmp.*)\", \"(?i)s.(?i)t1\"]", NULL},
+    {"table.exclude.list=s.Tmp\n", "excluded_tables = [\"(?i)s.(?i)Tmp\"]", NULL},
+    {"table.exclude.list=s.t\\\\w\n", "name_your_tables_here", "the tables are not named"},
+    {"table.include.list=public\\\\.[a-z]+\n", "tables = [\"public.(?i)[a-z]+\"]", NULL},
+    {"table.include.list=Public.*\n", "tables = [\"(?i)Public.*\"]", "all tables of that schema"},
+    {"table.include.list=(?i)public\\\\.a\n", "tables = [\"public.a\"]", NULL},
+    {"table.include.list=public.a,public.t\\\\d\n", "tables = [\"public.a\", \"" HELD "\"]",
+     "pattern 2 does not name"},
+    {"table.include.list=s.t.*\nschema.exclude.list=x\n", "s.(?i)(t.*)", "leaves out none"},
     {"", "name_your_tables_here", "the tables are not named"},
     {TABLES
-     "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"
+     "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=p\\\\.(.*)\\\\.(\\\\w+)\n"
      "transforms.r.replacement=$2-of-$1\n",
      "[routing]\ntopic_regex = \"p\\\\.(.*)\\\\.(\\\\w+)\"\ntopic = \"$2-of-$1\"", NULL},
     {TABLES "transforms=r\ntransforms.r.type=io.debezium.transforms.ContentBasedRouter\n"
             "transforms.r.topic.expression=value.after.region\n",
      NULL, "where events are"},
-    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=q.*\n"
+    {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=q.*\n"
             "transforms.r.replacement=z\n",
      "topic_regex = \"q.*\"", NULL},
-    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(?<n>.*)\n"
+    {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=(?<n>.*)\n"
             "transforms.r.replacement=z\n",
      "topic_regex = \"(?<n>.*)\"", NULL},
-    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(.*)\n"
+    {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=(.*)\n"
             "transforms.r.replacement=z${n}\n",
      "tables = [\"public.a\", \"s.b\"]", "only Java knows"},
-    {TABLES
-     "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
-     "transforms.r.topic.replacement=z\n",
+    {TABLES "transforms=r\ntransforms.r.type=ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
+            "transforms.r.topic.replacement=z\n",
      "topic = \"z\"\nsharing = \"key\"", NULL},
-    {TABLES
-     "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
-     "transforms.r.topic.replacement=z\ntransforms.r.key.enforce.uniqueness=false\n",
+    {TABLES "transforms=r\ntransforms.r.type=ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
+            "transforms.r.topic.replacement=z\ntransforms.r.key.enforce.uniqueness=false\n",
      "sharing = \"allow\"", NULL},
-    {TABLES
-     "transforms=r\ntransforms.r.type=x.ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
-     "transforms.r.topic.replacement=z\ntransforms.r.key.field.regex=(.).*\n"
-     "transforms.r.key.field.replacement=$1\ntransforms.r.key.field.name=shard\n",
+    {TABLES "transforms=r\ntransforms.r.type=ByLogicalTableRouter\ntransforms.r.topic.regex=(.*)\n"
+            "transforms.r.topic.replacement=z\ntransforms.r.key.field.regex=(.).*\n"
+            "transforms.r.key.field.replacement=$1\ntransforms.r.key.field.name=shard\n",
      "key_field = \"shard\"\nkey_regex = \"(.).*\"\nkey_value = \"$1\"", NULL},
-    {TABLES "transforms=r,q\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=a\n"
-            "transforms.r.replacement=b\ntransforms.q.type=x.RegexRouter\n"
+    {TABLES "transforms=r,q\ntransforms.r.type=RegexRouter\ntransforms.r.regex=a\n"
+            "transforms.r.replacement=b\ntransforms.q.type=RegexRouter\n"
             "transforms.q.regex=b\ntransforms.q.replacement=c\n",
      "topic_regex = \"a\"", "write what both do as one"},
-    {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\n"
+    {TABLES "transforms=o\ntransforms.o.type=EventRouter\n"
             "transforms.o.route.topic.regex=(?<a>.)-(?<b>.*)\n"
             "transforms.o.route.topic.replacement=${b}.${a}\n",
      "tables = [\"public.a\", \"s.b\"]\ntopic_regex = \"(?<a>.)-(?<b>.*)\"\ntopic = \"${b}.${a}\"",
      NULL},
-    {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\n"
+    {TABLES "transforms=o\ntransforms.o.type=EventRouter\n"
             "transforms.o.route.topic.replacement=${other}\n",
      NULL, "only Java knows"},
-    {TABLES "transforms=o\ntransforms.o.type=x.EventRouter\ntransforms.o.predicate=p\n"
+    {TABLES "transforms=o\ntransforms.o.type=EventRouter\ntransforms.o.predicate=p\n"
             "transforms.o.table.field.event.id=x\n",
      "tables = [\"public.a\", \"s.b\"]", "transforms.o.table.field.event.id: not carried over"},
     {TABLES OUTBOX("TopicNameMatches", "p\\\\.public\\\\.a"), "[outbox]\ntables = [\"public.a\"]",
@@ -363,9 +376,9 @@ static const struct {
     {TABLES "topic.delimiter=-\n" OUTBOX("TopicNameMatches", "p-public-a"),
      "[outbox]\ntables = [\"public.a\"]", NULL},
     {"table.include.list=public.t.*,s.b\n" OUTBOX("TopicNameMatches", "p.public.(tx|ty)"),
-     "tables = [\"s.b\", \"public.(t.*)\"]", "can't be told from it"},
+     "tables = [\"s.b\", \"public.(?i)(t.*)\"]", "can't be told from it"},
     {"table.include.list=public.t.*\n" OUTBOX("TopicNameMatches", ".*tx"),
-     "tables = [\"public.(t.*)\"]", "can't be told from it"},
+     "tables = [\"public.(?i)(t.*)\"]", "can't be told from it"},
     {TABLES OUTBOX("TopicNameMatches", "p.public.a") UNWRAP_TOO, "format = \"row\"", NULL},
     {TABLES OUTBOX("TopicNameMatches", "p.public.a") UNWRAP_TOO
      "transforms.u.predicate=p\n"
@@ -375,14 +388,14 @@ static const struct {
      "[outbox]\ntables = [\"public.a\"]", "transforms.u.predicate: not carried over"},
     {TABLES OUTBOX("TopicNameMatches", "p.public.a") UNWRAP_TOO "transforms=u,o\n",
      "format = \"row\"", "finds no events to route"},
-    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.regex=(.*)\n"
+    {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=(.*)\n"
             "transforms.r.replacement=$1\ntransforms.r.predicate=p\n"
             "predicates.p.type=x.TopicNameMatches\npredicates.p.pattern=p\\\\..*\npredicates=p\n",
      NULL, "transforms.r.predicate: not carried over"},
-    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.replacement=$1\n"
+    {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.replacement=$1\n"
             "transforms.r.regex=([^\\\\.]+)[\\\\w\\\\-]+[\\\\]x^]\n",
      "topic_regex = \"([^\\\\.]+)[\\\\w\\\\-]+[\\\\]x^]\"", NULL},
-    {TABLES "transforms=r\ntransforms.r.type=x.RegexRouter\ntransforms.r.replacement=z\n"
+    {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.replacement=z\n"
             "transforms.r.regex=[a-z&&[^b]]+\n",
      NULL, "only Java knows"},
     {TABLES AVRO UNWRAP "transforms.u.add.fields=op\n", "format = \"avro\"",
@@ -393,17 +406,18 @@ static const struct {
     {"table.include.list=public.a\nvalue.converter=x.StringConverter\n"
      "value.converter.schemas.enable=\n" OUTBOX("TopicNameMatches", "p.public.a"),
      "value_format = \"text\"", NULL},
-    {TABLES "transforms=u\ntransforms.u.type=com.example.Extract\n", NULL,
+    {TABLES "transforms=u\ntransforms.u.type=com.example.Extract\n", HOLDS("exclude", ":name"),
      "Extract is a Java class"},
     {TABLES "column.include.list=public\\\\.a\\\\.(x|y),s.b.z\n",
-     "include = [\"public.a:(x|y)\", \"s.b:z\"]", NULL},
+     "include = [\"(?i)public.(?i)a:(?i)(x|y)\", \"(?i)s.(?i)b:(?i)z\"]", NULL},
     {TABLES "column.include.list=public\\\\.a\\\\.(x|y)\n",
-     "include = [\"public.a:(x|y)\", \"" HELD ":name\"]", "keep all their columns"},
+     "include = [\"(?i)public.(?i)a:(?i)(x|y)\", \"" HELD ":name\"]", "keep all their columns"},
     {TABLES "column.include.list=public.a.(?!x).*,s.b.z\n",
-     "include = [\"s.b:z\", \"" HELD ":name\"]", "column.include.list: not carried over"},
+     "include = [\"(?i)s.(?i)b:(?i)z\", \"" HELD ":name\"]",
+     "column.include.list: not carried over"},
     {TABLES RESELECT, "reselect = [\"*.*:*\"]", NULL},
     {TABLES RESELECT "r.reselect.columns.include.list=s\\\\.b:x,s.b:(y|z)\n",
-     "reselect = [\"s.b:x\", \"s.b:(y|z)\"]", NULL},
+     "reselect = [\"s.(?i)b:(?i)x\", \"s.(?i)b:(?i)(y|z)\"]", NULL},
     {TABLES RESELECT "r.reselect.null.values=true\nr.reselect.error.handling.mode=fail\n",
      "reselect = [\"*.*:*\"]", "what can't be read has the placeholder"},
     {TABLES RESELECT "r.reselect.columns.exclude.list=s.b:x\n", "reselect = [\"*.*:*\"]",
@@ -423,19 +437,23 @@ static const struct {
     {TABLES "column.exclude.list=s.b.\\\\w+\n", HOLDS("exclude", ":name"), "can't say"},
     {TABLES "column.exclude.list=s.b.x*?\n", HOLDS("exclude", ":name"), "can't say"},
     {TABLES "column.exclude.list=s.(b|.*c).*\n", HOLDS("exclude", ":name"), "can't say"},
-    {TABLES "column.exclude.list=s.b.x,s.b.a$b|c\n", "exclude = [\"s.b:x\", \"" HELD ":name\"]",
+    {TABLES "column.exclude.list=s.b.x,s.b.a$b|c\n", "exclude = [\"s.b:(?i)x\", \"" HELD ":name\"]",
      "can't say"},
+    {TABLES "column.exclude.list=s.b.name\n", "exclude = [\"s.b:(?i)name\"]", NULL},
+    {"table.include.list=s\\\\.[a-zA-Z]+\ncolumn.exclude.list=s.b.x\n",
+     "exclude = [\"(?i)s.(?i)b:(?i)x\"]", NULL},
+    {TABLES "column.exclude.list=s.b.x{0\\\\,1}y\n", "exclude = [\"s.b:(?i)x{0,1}y\"]", NULL},
     {TABLES "column.exclude.list=s.b.Name\n", "exclude = [\"s.b:(?i)Name\"]", NULL},
     {TABLES "column.exclude.list=(?i)S.b.Name\n", "exclude = [\"s.b:(?i)Name\"]", NULL},
     {TABLES "column.exclude.list=S.C.x\n", "exclude = [\"(?i)S.(?i)C:(?i)x\"]", NULL},
     {TABLES "column.mask.with.3.chars=.*\\\\.ssn\n", "mask = [\"*.*:(?i)ssn=3\"]", NULL},
     {TABLES "column.mask.with.3.chars=.*.ssn,.*ssn\n", "mask = [\"*.*:(?i)(.*ssn)=3\"]", NULL},
-    {TABLES "column.exclude.list=s\\\\..*ssn\n", "exclude = [\"s.*:(?i)(.*ssn)\"]", NULL},
+    {TABLES "column.exclude.list=s\\\\..*ssn\n", "exclude = [\"(?i)s.*:(?i)(.*ssn)\"]", NULL},
     {TABLES "column.exclude.list=.*ssn.*\n",
      "exclude = [\"*.*:(?i)(.*ssn.*)\", \"*.(?i)(.*ssn.*):*\", \"(?i)(.*ssn.*).*:*\"]", NULL},
-    {TABLES "column.exclude.list=s.b.*x\n", "exclude = [\"s.(?i)(b.*):(?i)(.*x)\"]", NULL},
+    {TABLES "column.exclude.list=s.b.*x\n", "exclude = [\"(?i)s.(?i)(b.*):(?i)(.*x)\"]", NULL},
     {TABLES "column.mask.with.8.chars=s.b.x,s.b.y\ncolumn.mask.with.0.chars=s.b.z\n",
-     "mask = [\"s.b:x=8\", \"s.b:y=8\", \"s.b:z=0\"]", NULL},
+     "mask = [\"s.b:(?i)x=8\", \"s.b:(?i)y=8\", \"s.b:(?i)z=0\"]", NULL},
     {TABLES "column.mask.with.many.chars=s.b.x\n", HOLDS("mask", ":name=1"),
      "column.mask.with.many.chars"},
     {TABLES "column.truncate.to.x.chars=s.b.x\n", HOLDS("truncate", ":name=1"), "can't say"},
@@ -443,7 +461,7 @@ static const struct {
      "SHA-512.with.salt.…: not carried over"},
     {TABLES "column.mask.hash.v2.SHA-256.with.salt.p=s.b.x\n"
             "column.mask.hash.v2.SHA-256.with.salt.q=s.b.y\n",
-     "hash = [\"s.b:x\", \"" HELD ":name\"]", "a second salt"},
+     "hash = [\"s.b:(?i)x\", \"" HELD ":name\"]", "a second salt"},
     {TABLES "schema.include.list=public,S\n", "tables = [\"public.a\", \"s.b\"]",
      "schema.include.list: needs nothing"},
     {TABLES "schema.include.list=public\n", "tables = [\"public.a\", \"s.b\", \"" HELD "\"]",
@@ -451,6 +469,21 @@ static const struct {
     {TABLES "schema.exclude.list=x.*\n", NULL, "schema.exclude.list: needs nothing"},
     {"table.include.list=public.x.*,s.b\nschema.exclude.list=pub.*\n", HELD,
      "schema.exclude.list: not carried over"},
+    {"table.include.list=s.b,secret.t\nschema.exclude.list=sec{0\\\\,1}ret\n", HELD,
+     "schema.exclude.list: not carried over"},
+    {TABLES "skipped.operations=${file:x:y}\n", "tables = [\"public.a\", \"s.b\", \"" HELD "\"]",
+     "skipped.operations: not carried over"},
+    {TABLES "transforms=${file:x:y}\ntransforms.m.type=x.MaskField$Value\n",
+     HOLDS("exclude", ":name"), "whose type is not there"},
+    {TABLES "transforms=f\ntransforms.f.type=com.acme.transforms.Flatten\n",
+     HOLDS("exclude", ":name"), "Flatten is a Java class"},
+    {TABLES "transforms=f\ntransforms.f.type=org.apache.kafka.connect.transforms.Flatten$Value\n",
+     "tables = [\"public.a\", \"s.b\"]", "do what it does where events are read"},
+    {TABLES UNWRAP "transforms.u.drop.fields.header.name=h\n", HOLDS("exclude", ":name"),
+     "drop.fields.header.name: not carried over"},
+    {TABLES "transforms=r\ntransforms.r.type=RegexRouter\ntransforms.r.regex=${file:x:y}\n"
+            "transforms.r.replacement=z\n",
+     "tables = [\"public.a\", \"s.b\"]", "only Java knows"},
     {TABLES "table.exclude.list=s\\\\.b\n", HELD, "table.exclude.list: not carried over"},
     {TABLES "snapshot.select.statement.overrides=s.b\n", "where = [\"" HELD ": true\"]",
      "keeps the file from starting"},
@@ -465,11 +498,11 @@ static const struct {
          "p.public.a") "transforms=o,r\n"
                        "transforms.r.type=x.ReplaceField$Value\ntransforms.r.predicate=p\n",
      HOLDS("exclude", ":name"), "ReplaceField is a Java class"},
-    {TABLES "transforms=m\ntransforms.m.type=x.TimestampRouter\n", "tables = [\"public.a\"",
+    {TABLES "transforms=m\ntransforms.m.type=TimestampRouter\n", "tables = [\"public.a\"",
      "not loaded; do what it does"},
-    {TABLES "column.truncate.to.20.chars=s.b.x\n", "truncate = [\"s.b:x=20\"]", NULL},
+    {TABLES "column.truncate.to.20.chars=s.b.x\n", "truncate = [\"s.b:(?i)x=20\"]", NULL},
     {TABLES "column.mask.hash.v2.SHA-256.with.salt.pepper=s.b.x\n",
-     "hash = [\"s.b:x\"]\nhash_salt_env = \"MILLRACE_HASH_SALT\"", "MILLRACE_HASH_SALT"},
+     "hash = [\"s.b:(?i)x\"]\nhash_salt_env = \"MILLRACE_HASH_SALT\"", "MILLRACE_HASH_SALT"},
     {TABLES UNWRAP, "format = \"row\"", NULL},
     {TABLES UNWRAP "transforms.u.delete.tombstone.handling.mode=REWRITE\n",
      "[row]\ndelete_tombstone_handling_mode = \"rewrite\"", NULL},
@@ -525,6 +558,11 @@ static void test_convert_held_does_not_load(void **state)
         "snapshot.select.statement.overrides=s.b\n",
         "message.prefix.exclude.list=a.+\n",
         "transforms=m\ntransforms.m.type=x.MaskField$Value\n",
+        "transforms=${file:x:y}\n",
+        "transforms=m\ntransforms.m.type=com.acme.RegexRouter\n",
+        "message.prefix.include.list=${file:x:y}\n",
+        "skipped.operations=${file:x:y}\n",
+        UNWRAP "transforms.u.drop.fields.header.name=h\n",
     };
     setenv("MILLRACE_HASH_SALT", "set", 1);
     for (size_t i = 0; i < MR_ARRAY_LEN(held); i++) {

@@ -5,6 +5,9 @@
 
 enum { TEXTS_MAX = 1000, PATTERN_MAX = 4096, PARTS_MAX = 3 };
 
+#define ANY_CASE     "(?i)"
+#define ANY_CASE_LEN 4
+
 struct mr_cv_list mr_cv_split(struct mr_convert *c, const char *text, char separator)
 {
     static const char space[] = " \t\r\n";
@@ -22,6 +25,24 @@ struct mr_cv_list mr_cv_split(struct mr_convert *c, const char *text, char separ
             mr_cv_add(c, &ret, mr_cv_part(c, from, (size_t)(to - from)));
         }
         at = *at == '\0' ? NULL : at + 1;
+    }
+    return ret;
+}
+
+/* RegExSplitter of Debezium's Strings: a comma after a backslash is one, and belongs to its
+ * expression. Case never counts there (Predicates.includes), so "(?i)" says nothing. */
+struct mr_cv_list mr_cv_patterns(struct mr_convert *c, const char *text)
+{
+    struct mr_cv_list ret = mr_cv_split(c, text, ',');
+    for (uint32_t i = 0; i < ret.count; i++) {
+        char *item = mr_cv_keep(c, MR_STRDUP(ret.items[i]));
+        char *to = item;
+        for (const char *at = item; *at != '\0'; at++) {
+            at += at[0] == '\\' && at[1] == ',';
+            *to++ = *at;
+        }
+        *to = '\0';
+        ret.items[i] = item + (strncmp(item, ANY_CASE, ANY_CASE_LEN) == 0 ? ANY_CASE_LEN : 0);
     }
     return ret;
 }
@@ -165,14 +186,31 @@ static int pattern_split(struct mr_convert *c, const char *pattern,
 
 static const char *const part_separators[PARTS_MAX] = {"", ".", ":"};
 
-const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts)
+static bool is_plain_part(const char *part)
+{
+    return part[strcspn(part, "\\*+?()[]{}|^.")] == '\0';
+}
+
+/* One part of a rule, in any case of letters unless it is to be that name. */
+static bool add_rule_part(struct mr_text *out, const char *part, bool is_name)
+{
+    bool is_any = strcmp(part, ".*") == 0;
+    mr_text_string(out, is_name || is_any ? "" : ANY_CASE);
+    /* A dollar sign is one in a name only. */
+    return patterns_add_part(out, part, strlen(part)) && (is_name || strchr(part, '$') == NULL);
+}
+
+const char *mr_cv_pattern(struct mr_convert *c, const char *pattern, int parts, bool hides)
 {
     const char *items[PARTS_MAX];
     struct mr_text text = {0};
     bool good = pattern_split(c, pattern, items) == parts;
     for (int i = 0; i < parts && good; i++) {
+        bool is_schema = i == 0 && parts > 1;
         mr_text_string(&text, part_separators[i]);
-        good = patterns_add_part(&text, items[i], strlen(items[i]));
+        good = add_rule_part(&text, items[i],
+                             is_schema && !hides && is_plain_part(items[i]) &&
+                                 !mr_cv_has_upper(items[i]));
     }
     const char *ret = text.data == NULL ? NULL : mr_cv_keep(c, text.data);
     return good ? ret : NULL;
@@ -184,41 +222,22 @@ bool mr_cv_fits(struct mr_convert *c, const char *pattern, const char *table)
     char reason[128];
     struct mr_regex *regex =
         pattern_split(c, pattern, parts) == PARTS_MAX
-            ? mr_regex_new(mr_cv_text(c, "%s\\.%s", parts[0], parts[1]), reason, sizeof(reason))
+            ? mr_regex_new(mr_cv_text(c, ANY_CASE "%s\\.%s", parts[0], parts[1]), reason,
+                           sizeof(reason))
             : NULL;
     bool fits = regex != NULL && mr_regex_match(regex, mr_slice_of(table), NULL) == MR_REGEX_YES;
     mr_regex_free(regex);
     return fits;
 }
 
-static bool is_plain_part(const char *part)
-{
-    return part[strcspn(part, "\\*+?()[]{}|^.")] == '\0';
-}
-
-/* One part of a rule that hides, in any case of letters unless it is to be that name. */
-static bool add_hiding_part(struct mr_text *out, const char *part, bool is_name)
-{
-    bool is_any = strcmp(part, ".*") == 0;
-    mr_text_string(out, is_name || is_any ? "" : "(?i)");
-    /* A dollar sign is one in a name only. */
-    return patterns_add_part(out, part, strlen(part)) && (is_name || strchr(part, '$') == NULL);
-}
-
-/* Where all parts are names in lower case they stay names: `check` refuses one that is not
- * there. */
 static bool add_hiding_rule(struct mr_convert *c, const char *const parts[PARTS_MAX],
                             bool is_listed, struct mr_cv_list *ret)
 {
     struct mr_text text = {0};
     bool good = true;
-    bool are_names = true;
     for (int i = 0; i < PARTS_MAX && good; i++) {
-        bool is_name = is_plain_part(parts[i]) &&
-                       ((is_listed && i < PARTS_MAX - 1) || !mr_cv_has_upper(parts[i]));
-        are_names &= is_name;
         mr_text_string(&text, part_separators[i]);
-        good = add_hiding_part(&text, parts[i], i < PARTS_MAX - 1 ? is_name : are_names);
+        good = add_rule_part(&text, parts[i], is_listed && i < PARTS_MAX - 1);
     }
     const char *rule = text.data == NULL ? "" : mr_cv_keep(c, text.data);
     if (good && !mr_cv_holds(ret, rule)) {
@@ -312,7 +331,6 @@ bool mr_cv_hiding(struct mr_convert *c, const char *pattern, struct mr_cv_list *
 {
     const char *parts[PARTS_MAX];
     struct mr_cv_list before = *ret;
-    pattern += strncmp(pattern, "(?i)", 4) == 0 ? 4 : 0;
     int count =
         strlen(pattern) <= PATTERN_MAX ? pattern_split(c, without_any_dots(c, pattern), parts) : 0;
     bool good = count > 0 && cut_parts(c, parts, count, ret);
@@ -365,7 +383,8 @@ bool mr_cv_rewrite(struct mr_convert *c, const char *java, const char *replaceme
 {
     struct mr_rewrite rewrite;
     char reason[256];
-    bool good = mr_cv_same_regex(java) &&
+    bool good = !mr_cv_is_expression(java) && !mr_cv_is_expression(replacement) &&
+                mr_cv_same_regex(java) &&
                 mr_rewrite_init(&rewrite, java, replacement, reason, sizeof(reason));
     if (good) {
         mr_rewrite_done(&rewrite);

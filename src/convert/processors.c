@@ -18,7 +18,7 @@ static bool is_no(const struct mr_cv_line *line)
 static void add_reselected(struct mr_convert *c, const struct mr_cv_line *line,
                            struct mr_cv_list *columns)
 {
-    struct mr_cv_list patterns = mr_cv_split(c, line->value, ',');
+    struct mr_cv_list patterns = mr_cv_patterns(c, line->value);
     for (uint32_t i = 0; i < patterns.count; i++) {
         const char *pattern = patterns.items[i];
         size_t table = strcspn(pattern, ":");
@@ -26,7 +26,8 @@ static void add_reselected(struct mr_convert *c, const struct mr_cv_line *line,
             pattern[table] == '\0'
                 ? NULL
                 : mr_cv_pattern(
-                      c, mr_cv_text(c, "%.*s\\.%s", (int)table, pattern, pattern + table + 1), 3);
+                      c, mr_cv_text(c, "%.*s\\.%s", (int)table, pattern, pattern + table + 1), 3,
+                      false);
         if (text == NULL) {
             LOST(c, line->given,
                  "pattern %u is not schema.table:column as POSIX's expressions have it; name its "

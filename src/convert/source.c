@@ -101,6 +101,9 @@ static void convert_slot(struct mr_convert *c)
     }
 }
 
+static const char from_provider[] =
+    "its value comes from a config provider of Connect; write it into %s";
+
 /* Without an interval the others say nothing. */
 static void convert_heartbeat(struct mr_convert *c)
 {
@@ -109,6 +112,14 @@ static void convert_heartbeat(struct mr_convert *c)
     const struct mr_cv_line *query = mr_cv_take(c, "heartbeat.action.query");
     if (line == NULL || strcmp(line->value, "0") == 0) {
         return;
+    }
+    if (prefix != NULL && mr_cv_is_expression(prefix->value)) {
+        TO_DO(c, prefix->given, from_provider, "heartbeat.topic_prefix");
+        prefix = NULL;
+    }
+    if (query != NULL && mr_cv_is_expression(query->value)) {
+        TO_DO(c, query->given, from_provider, "heartbeat.query");
+        query = NULL;
     }
     if (!mr_cv_set(c, "heartbeat.interval", line->value)) {
         LOST(c, line->given, "set heartbeat.interval, up to 24h, and what a heartbeat is");
@@ -137,7 +148,7 @@ static bool convert_operations(struct mr_convert *c)
 {
     static const char codes[] = "cudtm"; /* by enum mr_op */
     const struct mr_cv_line *line = mr_cv_take(c, "skipped.operations");
-    if (line == NULL) {
+    if (line == NULL || mr_cv_is_expression(line->value)) { /* mr_cv_hidden */
         return false;
     }
     struct mr_cv_list given = mr_cv_split(c, line->value, ',');
@@ -154,48 +165,52 @@ static bool convert_operations(struct mr_convert *c)
     return mr_cv_holds(&skipped, "message");
 }
 
-/* The prefixes that patterns match, as far as they are simple; ".*" is all. Clears `good` where one
- * is not. */
+/* The prefixes that patterns match, in any case of letters, as far as they are simple; ".*" is all.
+ * Clears `good` where one is not. */
 static struct mr_cv_list prefixes_of(struct mr_convert *c, const char *value, bool *good)
 {
-    struct mr_cv_list patterns = mr_cv_split(c, value, ',');
+    struct mr_cv_list patterns = mr_cv_patterns(c, value);
+    struct mr_cv_list names = {0};
     struct mr_cv_list prefixes = {0};
     for (uint32_t i = 0; i < patterns.count; i++) {
         if (strcmp(patterns.items[i], ".*") == 0) {
             mr_cv_add(c, &prefixes, "*");
         } else {
-            *good &= mr_cv_expand(c, patterns.items[i], &prefixes);
+            *good &= mr_cv_expand(c, patterns.items[i], &names);
         }
     }
+    for (uint32_t i = 0; i < names.count; i++) {
+        mr_cv_add(c, &prefixes, mr_cv_text(c, "(?i)%s", names.items[i]));
+    }
     return prefixes;
+}
+
+/* One of the two lists, and ours that it becomes; what can't be said of it holds the file back,
+ * unless no message goes out. */
+static void convert_prefixes(struct mr_convert *c, const char *name, const char *fallback,
+                             const char *option, bool are_skipped)
+{
+    const struct mr_cv_line *line = mr_cv_take(c, name);
+    const char *value = line == NULL || line->value[0] == '\0' ? fallback : line->value;
+    bool good = value == NULL || !mr_cv_is_expression(value);
+    struct mr_cv_list prefixes = prefixes_of(c, good ? value : NULL, &good);
+    if (are_skipped) {
+        return;
+    }
+    if (prefixes.count > 0) {
+        mr_cv_set_list(c, option, &prefixes);
+    }
+    if (!good) {
+        mr_cv_hold(c, name, option, "holds a regular expression, or a value from elsewhere");
+    }
 }
 
 /* Debezium passes all logical messages on unless these options say otherwise. */
 static void convert_messages(struct mr_convert *c, bool are_skipped)
 {
-    static const char include_name[] = "message.prefix.include.list";
-    static const char exclude_name[] = "message.prefix.exclude.list";
-    const char *include = mr_cv_value(c, include_name);
-    bool is_given = include != NULL && include[0] != '\0';
-    const struct mr_cv_line *exclude = mr_cv_take(c, exclude_name);
-    bool includes_all = true;
-    bool excludes_all = exclude == NULL || !mr_cv_is_expression(exclude->value);
-    struct mr_cv_list included = prefixes_of(c, is_given ? include : ".*", &includes_all);
-    struct mr_cv_list excluded =
-        prefixes_of(c, exclude != NULL && excludes_all ? exclude->value : NULL, &excludes_all);
-    if (!includes_all) {
-        LOST(c, include_name, "holds a regular expression; name the prefixes in messages.prefixes");
-    }
-    if (!are_skipped) {
-        mr_cv_set_list(c, "messages.prefixes", &included);
-    }
-    if (excluded.count > 0) {
-        mr_cv_set_list(c, "messages.excluded_prefixes", &excluded);
-    }
-    if (!excludes_all && !are_skipped) {
-        mr_cv_hold(c, exclude_name, "messages.excluded_prefixes",
-                   "holds a regular expression, or a value from elsewhere");
-    }
+    convert_prefixes(c, "message.prefix.include.list", ".*", "messages.prefixes", are_skipped);
+    convert_prefixes(c, "message.prefix.exclude.list", NULL, "messages.excluded_prefixes",
+                     are_skipped);
 }
 
 void mr_cv_source(struct mr_convert *c)

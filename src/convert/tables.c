@@ -5,15 +5,13 @@
 static const char list_tables[] = "in psql: SELECT format('%I.%I', schemaname, tablename) FROM "
                                   "pg_publication_tables WHERE pubname = '…'";
 
-static const char same_case[] = "Debezium does not tell upper from lower case, PostgreSQL and %s "
-                                "do: see that %s is written as its %s";
-
-/* `what` is what `text` is to be written as. */
-static void note_case(struct mr_convert *c, const struct mr_cv_line *line, const char *option,
-                      const char *text, const char *name, const char *what)
+static void note_case(struct mr_convert *c, const struct mr_cv_line *line, const char *table)
 {
-    if (mr_cv_has_upper(text)) {
-        TO_DO(c, line->given, same_case, option, name, what);
+    if (mr_cv_has_upper(table)) {
+        TO_DO(c, line->given,
+              "Debezium does not tell upper from lower case, PostgreSQL and \"tables\" do: see "
+              "that %s is written as its table is",
+              table);
     }
 }
 
@@ -41,13 +39,14 @@ static bool spell_out(struct mr_convert *c, const char *pattern, struct mr_cv_li
 static void tables_add_pattern(struct mr_convert *c, const struct mr_cv_line *line,
                                const char *pattern, uint32_t nth)
 {
-    const char *text = mr_cv_pattern(c, pattern, 2);
-    const char *all = text == NULL ? mr_cv_pattern(c, pattern, 1) : NULL;
-    size_t len = all == NULL ? 0 : strlen(all);
+    const char *text = mr_cv_pattern(c, pattern, 2, false);
+    size_t word = strspn(pattern + (pattern[0] == '^'), WORD_SIGNS);
+    const char *rest = pattern + (pattern[0] == '^') + word;
     /* "public.*", the common way to say all tables of a schema: to Java, any name that begins with
      * public. */
-    if (len > 4 && strcmp(all + len - 3, ".*)") == 0 && strspn(all + 1, WORD_SIGNS) == len - 4) {
-        text = mr_cv_text(c, "%.*s.*", (int)len - 4, all + 1);
+    if (text == NULL && word > 0 && (strcmp(rest, ".*") == 0 || strcmp(rest, ".*$") == 0)) {
+        const char *schema = mr_cv_part(c, rest - word, word);
+        text = mr_cv_text(c, "%s%s.*", mr_cv_has_upper(schema) ? "(?i)" : "", schema);
         TO_DO(c, line->given,
               "pattern %u, %s, is taken for all tables of that schema; to Java its dot is any "
               "character: if other schemas' names begin so, add their tables to \"tables\"",
@@ -58,10 +57,8 @@ static void tables_add_pattern(struct mr_convert *c, const struct mr_cv_line *li
               "pattern %u does not name its tables one by one; add them, or a pattern as "
               "docs/configuration.md writes it, to \"tables\" (%s)",
               nth, list_tables);
-        return;
     }
-    note_case(c, line, "\"tables\"", text, mr_cv_text(c, "pattern %u", nth), "tables are");
-    mr_cv_add(c, &c->patterns, text);
+    mr_cv_add(c, &c->patterns, text == NULL ? MR_CONVERT_TABLE : text);
 }
 
 /* All tables but those that table.exclude.list leaves out; false: there is none, or one of its
@@ -69,13 +66,13 @@ static void tables_add_pattern(struct mr_convert *c, const struct mr_cv_line *li
 static bool convert_all_but(struct mr_convert *c)
 {
     struct mr_cv_line *line = mr_cv_find(c, "table.exclude.list");
-    struct mr_cv_list patterns = mr_cv_split(c, line == NULL ? NULL : line->value, ',');
+    struct mr_cv_list patterns = mr_cv_patterns(c, line == NULL ? NULL : line->value);
     struct mr_cv_list excluded = {0};
     bool good = patterns.count > 0 && mr_cv_find(c, "schema.include.list") == NULL &&
                 mr_cv_find(c, "schema.exclude.list") == NULL;
     for (uint32_t i = 0; i < patterns.count; i++) {
-        const char *text = mr_cv_pattern(c, patterns.items[i], 2);
-        good = good && text != NULL && !mr_cv_has_upper(text);
+        const char *text = mr_cv_pattern(c, patterns.items[i], 2, true);
+        good = good && text != NULL;
         mr_cv_add(c, &excluded, text);
     }
     if (good) {
@@ -90,7 +87,7 @@ static void convert_list(struct mr_convert *c)
 {
     const struct mr_cv_line *line = mr_cv_take(c, "table.include.list");
     const char *value = line == NULL || mr_cv_is_expression(line->value) ? NULL : line->value;
-    struct mr_cv_list patterns = mr_cv_split(c, value, ',');
+    struct mr_cv_list patterns = mr_cv_patterns(c, value);
     c->tables_known = patterns.count > 0;
     for (uint32_t i = 0; i < patterns.count; i++) {
         struct mr_cv_list tables = {0};
@@ -110,7 +107,7 @@ static void convert_list(struct mr_convert *c)
               "the tables are not named in it; name them in \"tables\" (%s)", list_tables);
     }
     for (uint32_t i = 0; i < c->tables.count; i++) {
-        note_case(c, line, "\"tables\"", c->tables.items[i], c->tables.items[i], "table is");
+        note_case(c, line, c->tables.items[i]);
     }
 }
 
@@ -154,16 +151,15 @@ static bool tables_add_columns(struct mr_convert *c, const struct mr_cv_line *li
                                const char *option, const char *length, struct mr_cv_list *columns)
 {
     bool includes = strcmp(option, "columns.include") == 0;
-    struct mr_cv_list patterns = mr_cv_split(c, line->value, ',');
+    struct mr_cv_list patterns = mr_cv_patterns(c, line->value);
     struct mr_cv_list rules = {0};
     bool good = true;
     for (uint32_t i = 0; i < patterns.count; i++) {
         if (includes) {
-            const char *text = mr_cv_pattern(c, patterns.items[i], 3);
+            const char *text = mr_cv_pattern(c, patterns.items[i], 3, true);
             good &= text != NULL;
             if (text != NULL) {
                 mr_cv_add(c, &rules, text);
-                note_case(c, line, option, text, mr_cv_text(c, "pattern %u", i + 1), "columns are");
             }
         } else {
             good &= mr_cv_hiding(c, patterns.items[i], &rules);
@@ -190,7 +186,7 @@ enum column_kind { COLUMN_PLAIN, COLUMN_LENGTH, COLUMN_SALT };
 /* Whether each table has a pattern, beyond whose columns it shows none. */
 static bool name_each_table(struct mr_convert *c, const char *value)
 {
-    struct mr_cv_list patterns = mr_cv_split(c, value, ',');
+    struct mr_cv_list patterns = mr_cv_patterns(c, value);
     bool good = c->tables_known;
     for (uint32_t i = 0; good && i < c->tables.count; i++) {
         uint32_t k = 0;
@@ -283,10 +279,11 @@ static bool takes_none(struct mr_convert *c, const struct mr_cv_line *line)
 {
     bool of_schemas = strncmp(line->name, "schema.", 7) == 0;
     bool includes = strcmp(line->name, "schema.include.list") == 0;
-    struct mr_cv_list patterns = mr_cv_split(c, line->value, ',');
+    struct mr_cv_list patterns = mr_cv_patterns(c, line->value);
     bool good = !mr_cv_is_expression(line->value) && (of_schemas || c->tables_known);
     for (uint32_t i = 0; good && i < c->tables.count; i++) {
         const char *table = c->tables.items[i]; /* or a pattern */
+        table += strncmp(table, "(?i)", 4) == 0 ? 4 : 0;
         size_t schema = strspn(table, WORD_SIGNS "-$");
         const char *name = of_schemas ? mr_cv_part(c, table, schema) : table;
         bool fits = false;
@@ -324,6 +321,10 @@ void mr_cv_hidden(struct mr_convert *c)
         } else {
             mr_cv_hold(c, line->given, "tables", "may leave out some of the listed tables");
         }
+    }
+    const struct mr_cv_line *skipped = mr_cv_find(c, "skipped.operations");
+    if (skipped != NULL && mr_cv_is_expression(skipped->value)) {
+        mr_cv_hold(c, skipped->given, "tables", "comes from a config provider of Connect");
     }
     for (size_t i = 0; i < MR_ARRAY_LEN(others); i++) {
         struct mr_cv_line *line = mr_cv_find(c, others[i][0]);

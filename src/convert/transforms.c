@@ -169,6 +169,19 @@ static const char *outbox_predicate(struct mr_convert *c)
     return "";
 }
 
+/* A class of Kafka's or Debezium's own; a name alone is Connect's alias of one. */
+static bool is_of_theirs(const char *java)
+{
+    static const char *const packages[] = {"org.apache.kafka.connect.transforms.",
+                                           "io.debezium.transforms.",
+                                           "io.debezium.connector.postgresql.transforms."};
+    bool good = strchr(java, '.') == NULL;
+    for (size_t i = 0; i < MR_ARRAY_LEN(packages); i++) {
+        good |= strncmp(java, packages[i], strlen(packages[i])) == 0;
+    }
+    return good;
+}
+
 /* Whether a transformation may leave out or change a value, or leave out a record: all but those
  * that are known not to. */
 static bool may_hide(const char *java)
@@ -200,7 +213,17 @@ static bool may_hide(const char *java)
     while (i < MR_ARRAY_LEN(known) && !mr_cv_is_class(java, known[i])) {
         i++;
     }
-    return i == MR_ARRAY_LEN(known);
+    return i == MR_ARRAY_LEN(known) || !is_of_theirs(java);
+}
+
+static void hold_dropped_fields(struct mr_convert *c, const char *alias)
+{
+    const struct mr_cv_line *line = transforms_option_of(c, alias, "drop.fields.header.name");
+    if (line != NULL && line->value[0] != '\0') {
+        mr_cv_hold(c, line->given, "columns.exclude",
+                   "names a header of an earlier transformation, which says what columns are left "
+                   "out");
+    }
 }
 
 static void convert_transform(struct mr_convert *c, const char *alias)
@@ -208,6 +231,8 @@ static void convert_transform(struct mr_convert *c, const char *alias)
     const struct mr_cv_line *type = transforms_option_of(c, alias, "type");
     const struct mr_cv_line *predicate = transforms_option_of(c, alias, "predicate");
     if (type == NULL) {
+        mr_cv_hold(c, "transforms", "columns.exclude",
+                   "names a transformation whose type is not there");
         return;
     }
     const char *given = type->given;
@@ -221,6 +246,9 @@ static void convert_transform(struct mr_convert *c, const char *alias)
                          strcmp(predicate->value, outbox_predicate(c)) == 0;
     if (is_for_others) {
         transforms_option_of(c, alias, "negate");
+    }
+    if (unwraps) {
+        hold_dropped_fields(c, alias);
     }
     if (may_hide(type->value)) {
         mr_cv_hold(c, given, "columns.exclude",

@@ -517,10 +517,20 @@ mr_status mr_encode_change(struct mr_encoder *encoder, const struct mr_change *c
     return MR_OK;
 }
 
+/* "(?i)" before a prefix: in any case of its letters, of ASCII's as Java has it. */
+static bool prefix_fits(const char *listed, mr_slice prefix)
+{
+    if (strncmp(listed, "(?i)", 4) == 0) {
+        return strlen(listed + 4) == prefix.len &&
+               strncasecmp(listed + 4, (const char *)prefix.data, prefix.len) == 0;
+    }
+    return strcmp(listed, "*") == 0 || mr_slice_equal(mr_slice_of(listed), prefix);
+}
+
 static bool prefix_listed(const char *const *prefixes, uint32_t count, mr_slice prefix)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (strcmp(prefixes[i], "*") == 0 || mr_slice_equal(mr_slice_of(prefixes[i]), prefix)) {
+        if (prefix_fits(prefixes[i], prefix)) {
             return true;
         }
     }

@@ -1773,13 +1773,16 @@ static void test_messages_by_prefix_and_size(void **state)
 static void test_messages_excluded(void **state)
 {
     struct fixture *fixture = *state;
-    static const char *const excluded[] = {"b", "c"};
+    static const char *const excluded[] = {"b", "c", "(?i)Any"};
     fixture->options.message_excluded = excluded;
-    fixture->options.message_excluded_count = 2;
+    fixture->options.message_excluded_count = 3;
     fixture_open(fixture);
     assert_int_equal(message_records(fixture, MR_SLICE("a"), MR_SLICE("")), 1);
     assert_int_equal(message_records(fixture, MR_SLICE("c"), MR_SLICE("")), 0);
     assert_int_equal(message_records(fixture, MR_SLICE("cc"), MR_SLICE("")), 1);
+    assert_int_equal(message_records(fixture, MR_SLICE("C"), MR_SLICE("")), 1);
+    assert_int_equal(message_records(fixture, MR_SLICE("aNY"), MR_SLICE("")), 0);
+    assert_int_equal(message_records(fixture, MR_SLICE("aNY2"), MR_SLICE("")), 1);
 }
 
 static void test_messages_are_off_by_default(void **state)
