@@ -309,6 +309,38 @@ def test_a_gap_that_is_open_is_said_until_all_of_it_is_settled(database, scene):
     assert process.stop() == 0
 
 
+@pytest.mark.parametrize("mode", ["always", "when_needed"])
+def test_a_new_slot_leaves_out_what_waited_in_the_old_one(database, scene, mode):
+    """Also without exit code 10: with `always`, and where the stored position is lost; not where nothing waited."""
+    process = scene.process
+    assert process.stop() == 0
+    other = {"sink__kafka__state_name": json.dumps(f"{database.prefix}-lost")} if mode == "when_needed" else {}
+    copies = {**scene.options, "snapshot__mode": json.dumps(mode), **other}
+    for waited in (True, False):
+        if waited:
+            database.run("INSERT INTO t VALUES (701, 0); DELETE FROM t WHERE id BETWEEN 10 AND 12")
+            confirmed = database.slot_row("confirmed_flush_lsn")
+        elif mode == "when_needed":
+            copies["sink__kafka__state_name"] = json.dumps(f"{database.prefix}-quiet")
+        process.configure(**copies)
+        process.start().streaming()
+        assert process.log("snapshot_done") and bool(process.log("snapshot_needed")) == (mode == "when_needed")
+        told = process.log("gap_copied")
+        assert scene.differences() == GONE
+        assert process.stop() == 0
+        former, gap = None if waited else gap, scene.gap()
+        if waited:
+            assert (gap["settled"], gap["to"]) == ("everything", told[0]["to"]), (gap, told)
+            assert database.run("SELECT %s::pg_lsn = %s::pg_lsn", [gap["from"], confirmed])[0][0] or mode == "always"
+        else:
+            assert gap == (former if mode == "always" else None) and not told
+    process.configure(**{**copies, "snapshot__mode": '"no_data"'})
+    process.start().streaming()
+    done = subprocess.run([BINARY, "verify", "--repair", "--yes", "--config", process.path], env=process.environment, capture_output=True, text=True,
+                          timeout=240, check=False)
+    assert done.returncode == 0 and scene.differences() == set(), done
+
+
 def test_addresses_that_nobody_listens_at():
     """Port 0 is none to ask; a zone of IPv6 has an escape of its own in a URL."""
     for address, part in (("127.0.0.1:0", "http.address has port 0"), ("[fe80::1%251]:1", "http://[fe80::1%251]:1/status")):

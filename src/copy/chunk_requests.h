@@ -88,10 +88,11 @@ struct mr_chunk_requests {
 bool mr_gap_rank(const char *json, struct mr_section_rank *ret_rank);
 
 /* `known` (NULL: nothing) was delivered, up to `from` all that the server has; the stream begins at
- * `to`; `is_copied`: once all rows are. What is open joins it. */
+ * `to`. `is_new`: else it only counts where it is noted. `is_copied`: it ends once all rows are
+ * copied. What is open joins it. */
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
                                 const struct mr_checkpoint *known, mr_lsn from, mr_lsn to,
-                                bool is_copied);
+                                bool is_new, bool is_copied);
 
 /* With the lock: so many rows of the table were mended. */
 void mr_gap_count(struct mr_chunk_requests *requests, const char *table, uint64_t rows);

@@ -465,7 +465,7 @@ static void test_what_is_stored_has_bounds(void **test_state)
     static char where[LONG + 1], name[NAME + 1];
     memset(where, 1, LONG);
     memset(name, 2, NAME);
-    mr_chunk_requests_note_gap(&requests, NULL, 0, 5, false);
+    mr_chunk_requests_note_gap(&requests, NULL, 0, 5, true, false);
     cJSON *names = cJSON_CreateArray();
     uint32_t taken = 0;
     for (uint32_t i = 0; i < MR_COPY_REQUESTS_MAX; i++) {
@@ -675,7 +675,7 @@ static void test_gap(void **test_state)
     assert_null(gap_of(&requests));
     assert_false(mr_copies_describe_gap(of(&requests), NULL, "gap"));
     mend(&requests, 1);
-    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 32, false);
+    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 32, true, false);
     expect_gap(&requests, "0/20", "", 0);
     mend(&requests, 7);
     expect_gap(&requests, "0/20", "", 7);
@@ -700,17 +700,17 @@ static void test_gaps_that_are_open_join(void **test_state)
     struct mr_chunk_requests requests;
     struct mr_checkpoint known = {.end_lsn = 16, .last = {.time_us = 5000}};
     chunk_requests_test_begin(&requests);
-    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 32, false);
+    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 32, true, false);
     mend(&requests, 7);
     known = (struct mr_checkpoint){.end_lsn = 48, .last = {.time_us = 9000}};
-    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 64, false);
+    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 64, true, false);
     expect_gap(&requests, "0/40", "", 7);
     struct mr_gap gap = mr_copies_gap(of(&requests));
     assert_true(gap.is_open && gap.from == 16 && gap.to == 64 && gap.from_ms == 5);
     assert_true(mr_copies_describe_gap(of(&requests), NULL, "gap"));
     assert_false(mr_copies_gap(of(&requests)).is_open);
     known.end_lsn = 80;
-    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 96, false);
+    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 96, true, false);
     gap = mr_copies_gap(of(&requests));
     assert_true(gap.is_open && gap.from == 80 && gap.to == 96 && gap.from_ms == 9);
     expect_gap(&requests, "0/60", "", 0);
@@ -725,13 +725,13 @@ static void test_a_gap_is_settled_at_the_end_of_its_copy(void **test_state)
     struct mr_chunk_requests requests;
     struct mr_checkpoint known = {.end_lsn = 16};
     chunk_requests_test_begin(&requests);
-    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 64, true);
+    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 64, true, true);
     expect_gap(&requests, "0/40", "", 0);
     adopt_gap(&requests,
               "{\"from\":\"0/10\",\"to\":\"0/40\",\"tables\":{}}"); /* as it was stored */
     cJSON_Delete(gap_at(&requests, 63));
     assert_true(mr_copies_gap(of(&requests)).is_open);
-    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 64, true); /* another attempt */
+    mr_chunk_requests_note_gap(&requests, &known, known.end_lsn, 64, false, true); /* the same */
     cJSON_Delete(gap_at(&requests, 64));
     expect_gap(&requests, "0/40", "everything", 0);
     mr_chunk_requests_done(&requests);
@@ -742,7 +742,7 @@ static void test_gap_names_so_many_tables(void **test_state)
     (void)test_state;
     struct mr_chunk_requests requests;
     chunk_requests_test_begin(&requests);
-    mr_chunk_requests_note_gap(&requests, NULL, 0, 64, false);
+    mr_chunk_requests_note_gap(&requests, NULL, 0, 64, true, false);
     cJSON *names = cJSON_CreateArray();
     for (int i = 0; i < 2000; i++) {
         char name[16];

@@ -106,11 +106,15 @@ static void gap_join(cJSON *gap, cJSON *former)
 
 void mr_chunk_requests_note_gap(struct mr_chunk_requests *requests,
                                 const struct mr_checkpoint *known, mr_lsn from, mr_lsn to,
-                                bool is_copied)
+                                bool is_new, bool is_copied)
 {
     MR_HOLD(&requests->lock);
     cJSON *former = requests->gap;
-    if (gap_lsn_of(former, "to") != to) { /* else it is another attempt at the same */
+    bool is_same = gap_lsn_of(former, "to") == to; /* another attempt at it */
+    if (!is_same && !is_new) {
+        return;
+    }
+    if (!is_same) {
         requests->gap = gap_new(known, from, to);
         if (gap_is_open(former)) {
             gap_join(requests->gap, former);
@@ -162,12 +166,21 @@ void mr_gap_count(struct mr_chunk_requests *requests, const char *table, uint64_
 void mr_chunk_requests_add_gap(struct mr_chunk_requests *requests, struct mr_checkpoint *checkpoint)
 {
     pthread_mutex_lock(&requests->lock);
-    if (requests->gap_is_copied && checkpoint->end_lsn >= gap_lsn_of(requests->gap, "to")) {
+    struct mr_gap gap = gap_view_of(requests->gap);
+    bool is_copied = requests->gap_is_copied && checkpoint->end_lsn >= gap.to;
+    if (is_copied) {
         gap_settle(requests->gap, "everything"); /* the record that says so ends the copy, too */
         requests->gap_is_copied = false;
     }
     char *text = requests->gap == NULL ? NULL : cJSON_PrintUnformatted(requests->gap);
     pthread_mutex_unlock(&requests->lock);
+    if (is_copied) {
+        mr_log(MR_LOG_WARN, "gap_copied",
+               "all rows were copied over a gap, without the deletes in it: rows that were deleted "
+               "there are still in the topics until millrace verify --repair --yes sends their "
+               "deletes",
+               MR_LOG_LSN("from", gap.from), MR_LOG_LSN("to", gap.to));
+    }
     if (text != NULL) {
         mr_checkpoint_add(checkpoint, MR_SECTION_GAP, text, &(struct mr_section_rank){0});
     }

@@ -75,8 +75,12 @@ static mr_status make_slot(struct mr_pg_server *server, const struct mr_checkpoi
     MR_PG_CLOSED struct mr_pg_conn *desk = NULL;
     MR_TRY(mr_pg_connect(&options->connection, false, stop_fd, &desk, ret_error));
     MR_TRY(mr_pg_setup(conn, desk, options, &state, &server->slot, NULL, ret_error));
-    if (server->slot.attempt != 0 && state.gap != NULL) {
-        mr_log(MR_LOG_WARN, "snapshot_needed", state.gap, MR_LOG_STR("slot", options->slot));
+    bool lacks_position = options->copies == MR_COPIES_WHEN_NEEDED && server->slot.confirmed != 0;
+    const char *reason = state.gap != NULL ? state.gap
+                         : lacks_position  ? "the slot exists, but no position is stored for it"
+                                           : NULL;
+    if (server->slot.attempt != 0 && reason != NULL) {
+        mr_log(MR_LOG_WARN, "snapshot_needed", reason, MR_LOG_STR("slot", options->slot));
     }
     return MR_OK;
 }
@@ -104,6 +108,8 @@ static mr_status server_begin(void *context, const struct mr_checkpoint *known,
     const struct mr_copy moment = {
         .lsn = server->slot.lsn,
         .attempt = server->slot.attempt,
+        .leaves_out = server->slot.leaves_out && options->copies != MR_COPIES_ONLY,
+        .confirmed = server->slot.confirmed,
         .left = server->left,
         .resumed = pg_server_is_same(server, known, resumed, ret_identity) ? resumed : NULL,
     };

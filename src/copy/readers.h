@@ -22,6 +22,8 @@ struct mr_copy_table {
 struct mr_copy {
     mr_lsn lsn;       /* what commits from here on is in the stream */
     uint32_t attempt; /* 1, 2, 3 … */
+    bool leaves_out;  /* changes from before are in no stream, or it can't be told */
+    mr_lsn confirmed; /* of the slot that it replaces; 0: there was none */
     mr_lsn left;      /* where the server left the timeline of what is delivered; 0: nowhere */
     const char *database;
     struct mr_transaction transaction; /* of that moment; its commit LSN is right below `lsn` */

@@ -735,19 +735,15 @@ static mr_status settle_progress(struct mr_snapshot *snapshot, struct mr_error *
 }
 
 /* Stored with the place where the stream begins again: a gap that is accepted, or deletes that a
- * copy does not bring. */
+ * copy does not bring. An attempt that goes on with a copy has it stored with the copy. */
 static void note_gap(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,
                      const struct mr_copy *copy)
 {
     bool accepts = snapshot->options.accepts_gap;
-    bool is_over_a_stream =
-        snapshot->options.when_needed && known != NULL && mr_checkpoint_has_stream(known);
-    if (!accepts && !is_over_a_stream) {
-        return;
-    }
+    bool is_new = copy->leaves_out && copy->resumed == NULL;
     /* 0/0: nothing is known of what was before. What was delivered beyond the place where the
      * server left its timeline is not what the server has there. */
-    mr_lsn from = known == NULL ? 0 : known->end_lsn;
+    mr_lsn from = known == NULL ? copy->confirmed : known->end_lsn;
     from = copy->left != 0 && copy->left < from ? copy->left : from;
     if (accepts) {
         mr_log(MR_LOG_WARN, "gap_accepted",
@@ -755,7 +751,8 @@ static void note_gap(struct mr_snapshot *snapshot, const struct mr_checkpoint *k
                "millrace verify --repair sends what differs",
                MR_LOG_LSN("from", from), MR_LOG_LSN("to", copy->lsn));
     }
-    mr_chunk_requests_note_gap(snapshot->requests, known, from, copy->lsn, !accepts);
+    mr_chunk_requests_note_gap(snapshot->requests, known, from, copy->lsn, is_new || accepts,
+                               !accepts);
 }
 
 static mr_status attempt(struct mr_snapshot *snapshot, const struct mr_checkpoint *known,

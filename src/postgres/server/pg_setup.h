@@ -24,6 +24,8 @@ struct mr_pg_copy_slot {
     char name[96];
     uint32_t attempt;  /* 1, 2, 3 …; 0: nothing is to be copied */
     bool replaces;     /* a slot that is there, which mr_pg_drop_replaced drops */
+    bool leaves_out;   /* changes from before are in no stream, or it can't be told */
+    mr_lsn confirmed;  /* of a slot that was there; 0: there was none */
     mr_lsn lsn;        /* what commits from here on is in the stream */
     char snapshot[64]; /* of that moment, until the next command; "": the slot is older */
 };
