@@ -382,10 +382,24 @@ def test_a_publication_that_is_altered_meanwhile_is_said(database, millrace, top
     code, text = check(process)
     assert (code == 78 and "does not publish all of insert, update and delete" in text if how == "publish" else
             code == 0 and '"t": is published with' in text), text
-    back = re.search(r"alter it back \((BEGIN; .*; COMMIT)\)", line["message"])[1]
+    back = re.search(r"alter it back \((BEGIN; .*; COMMIT;)\)", line["message"])[1]
     assert how == "publish" or back in text, text
     database.run(back)  # as printed
     process.wait_for("standstill_over")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("altered", ["t, u", "t (id, open, v), u"])
+def test_a_filter_that_no_file_has_is_taken_back_as_printed(database, millrace, altered):
+    database.run(TABLE)
+    database.run(f"CREATE PUBLICATION {database.publication} FOR TABLE t (id, open, v) WHERE (open AND id <> 13), u")
+    before = filters(database)
+    process = millrace(("t", "u")).start().streaming()
+    database.run(f"ALTER PUBLICATION {database.publication} SET TABLE {altered}")
+    assert filters(database) != before
+    database.run(re.search(r"alter it back \((BEGIN; .*; COMMIT;)\)", process.wait_for("standstill")["message"])[1])
+    process.wait_for("standstill_over")
+    assert filters(database) == before
     assert process.stop() == 0
 
 

@@ -398,6 +398,25 @@ def test_a_publication_that_was_made_again(database, scene):
     scene.goes_on(set())  # younger than the slot is not yet gone
 
 
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_publication_that_is_gone(database, scene, writes):
+    """By the statement that the error prints, and recover, which drops the slot itself, if it must."""
+    assert scene.process.stop() == 0
+    database.run(f"DROP PUBLICATION {database.publication}")
+    if writes:
+        database.run("INSERT INTO t VALUES (701, 0); DELETE FROM t WHERE id = 10")
+    code, text = scene.process.run_to_end()
+    assert code == 10 and "pg_drop_replication_slot" not in text, text
+    code, said, _ = scene.recover()
+    assert code == 10 and "--choose WHAT" not in said and "millrace check --config" in said, said
+    _, told = check(scene.process)
+    database.run(re.search(r"(CREATE PUBLICATION [^;]*); 3\. run millrace recover", told)[1])
+    if writes:
+        code, said, log = scene.recover("--choose", "differing", "--yes")
+        assert code == 0 and "Done, and kept" in said, (said, log)
+    scene.goes_on(set())
+
+
 def test_a_server_that_ends_below_what_was_delivered(scene):
     """As after a restore: all ways would send what lies below. recover says what helps, as the start does, and nothing else."""
     assert scene.process.stop() == 0

@@ -385,7 +385,12 @@ static mr_status recover_gap(struct mr_recover *recover, struct mr_recovery *rec
     }
     enum mr_way way = choose(recover, choice, yes, signal_fd);
     if (way == MR_WAYS) {
-        bool is_refused = choice != NULL && recover->refusals[way_of(choice)][0] != '\0';
+        bool is_refused = true; /* what is chosen, or each way */
+        for (int i = 0; i < MR_WAYS; i++) {
+            is_refused = is_refused && recover->refusals[i][0] != '\0';
+        }
+        enum mr_way chosen = way_of(choice);
+        is_refused = is_refused || (chosen < MR_WAYS && recover->refusals[chosen][0] != '\0');
         if (recover->steps[0] != '\0') {
             puts("Nothing was changed.");
         } else if (is_refused) {

@@ -3,9 +3,11 @@
 #include "base/thread.h"
 #include "base/ticker.h"
 #include "copy/unlogged.h"
+#include "event/checkpoint.h"
 #include "event/kin.h"
 #include "postgres/catalog/pg_captured.h"
 #include "postgres/catalog/pg_sql.h"
+#include "postgres/server/pg_rules.h"
 
 enum { LOOK_MS = 5000, SOON_MS = 200, KIN_TIDY_MIN = 1000 };
 enum { ROOM_MAX = 640 /* of MR_CAUSE_TEXT_MAX */ };
@@ -96,21 +98,31 @@ static mr_status added_query(struct mr_pg_conn *conn, const struct mr_pg_source_
 static mr_status look_for_unpublished(const struct mr_added *added, struct mr_pg_conn *conn,
                                       struct mr_text *text, struct mr_error *ret_error)
 {
-    static const struct mr_pg_shape shape = {"the tables that are not published", "nS", 1, 1};
+    static const struct mr_pg_shape shape = {"the tables that are not published", "nss", 0, 5};
     const struct mr_pg_result *result;
     struct mr_text sql = {0};
+    MR_TEXT(names);
+    MR_TEXT(add);
     mr_sql_add_unpublished(&sql, added->source, mr_pg_server_version(conn));
     MR_TRY(mr_pg_ask(conn, &sql, &shape, &result, ret_error));
-    int64_t count = mr_pg_result_number(result, 0, 0);
-    if (count > 0) {
+    uint32_t rows = mr_pg_result_rows(result);
+    for (uint32_t i = 0; i < rows; i++) {
+        const struct mr_table_name table = {.schema = mr_pg_result_value(result, i, 1),
+                                            .table = mr_pg_result_value(result, i, 2)};
+        mr_text_format(&names, "%s%s.%s", i == 0 ? "" : ", ", table.schema, table.table);
+        mr_pg_publication_add_change(&add, added->source, &table, false);
+    }
+    if (rows > 0) {
+        int64_t count = mr_pg_result_number(result, 0, 0);
         mr_text_format(
             text,
             "%s%lld listed %s not in publication \"%s\", so nothing comes of %s: %s%s; was it "
-            "made again, or swapped for another one? Run ALTER PUBLICATION … ADD TABLE ONLY …, "
-            "or take it out of \"tables\"; what was written meanwhile: millrace snapshot",
+            "made again, or swapped for another one? Run %sor take it out of \"tables\"; then send "
+            "what differs: " MR_REPAIR_COMMAND,
             text->len == 0 ? "" : "; ", (long long)count, count == 1 ? "table is" : "tables are",
-            added->source->publication, count == 1 ? "it" : "them",
-            mr_pg_result_value(result, 0, 1), count > 5 ? ", …" : "");
+            added->source->publication, count == 1 ? "it" : "them", names.data,
+            count > 5 ? ", …" : "",
+            names.len + add.len < ROOM_MAX ? add.data : "ALTER PUBLICATION … ADD TABLE ONLY …, ");
     }
     return MR_OK;
 }
@@ -148,10 +160,11 @@ static mr_status look_for_changes(const struct mr_added *added, struct mr_pg_con
     bool has_back = back.len > 0 && back.len + changes.len < ROOM_MAX;
     mr_text_format(&text,
                    "publication \"%s\" was altered while it is streamed: %s; what is not sent "
-                   "meanwhile never comes: alter it back (%s%s%s), then run millrace verify "
-                   "--repair --yes --config FILE; if it is meant, reload or restart millrace",
+                   "meanwhile never comes: alter it back (%s%s%s), then run " MR_REPAIR_COMMAND
+                   "; if it is meant, restart millrace, with a file that "
+                   "says the same",
                    added->source->publication, changes.data, has_back ? "BEGIN; " : "as it was",
-                   has_back ? back.data : "", has_back ? "COMMIT" : "");
+                   has_back ? back.data : "", has_back ? "COMMIT;" : "");
     mr_standstill_begin(standstill, MR_CAUSE_PUBLICATION_CHANGED, text.data);
     return MR_OK;
 }

@@ -177,8 +177,7 @@ void mr_chunk_requests_add_gap(struct mr_chunk_requests *requests, struct mr_che
     if (is_copied) {
         mr_log(MR_LOG_WARN, "gap_copied",
                "all rows were copied over a gap, without the deletes in it: rows that were deleted "
-               "there are still in the topics until millrace verify --repair --yes sends their "
-               "deletes",
+               "there are still in the topics until " MR_REPAIR_COMMAND " sends their deletes",
                MR_LOG_LSN("from", gap.from), MR_LOG_LSN("to", gap.to));
     }
     if (text != NULL) {

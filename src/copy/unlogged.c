@@ -1,6 +1,7 @@
 #include "copy/unlogged.h"
 
 #include "base/hash.h"
+#include "event/checkpoint.h"
 #include "postgres/catalog/pg_sql.h"
 
 /* A pattern may fit a million tables that are unlogged; of so many each is known. */
@@ -74,7 +75,7 @@ static void log_again(const struct mr_text *names)
                "tables were unlogged and are logged again: what was written to them meanwhile is "
                "not in the stream",
                MR_LOG_STR("tables", names->data),
-               MR_LOG_STR("remedy", "have the rows copied: millrace snapshot TABLE"));
+               MR_LOG_STR("remedy", "send what differs: " MR_REPAIR_COMMAND));
     }
 }
 
@@ -90,8 +91,8 @@ static void unlogged_say(const struct mr_unlogged *unlogged, struct mr_text *tex
         mr_text_format(text, "%s%s", i == 0 ? "" : ", ", unlogged->tables[i].name);
     }
     mr_text_format(text,
-                   "%s; run ALTER TABLE … SET LOGGED, or take %s out of \"tables\"; what was "
-                   "written meanwhile: millrace snapshot",
+                   "%s; run ALTER TABLE … SET LOGGED (and add it to the publication again), or "
+                   "take %s out of \"tables\"; then send what differs: " MR_REPAIR_COMMAND,
                    unlogged->count > NAMED_MAX ? ", …" : "", them);
 }
 

@@ -347,8 +347,8 @@ static mr_status unmatched(const struct mr_hidden *hidden, const struct mr_relat
                    "column is surely that one and hidden at this place of the stream: if it was "
                    "renamed, its values would go out as they are, so nothing of the table does; "
                    "name the column and the table as they are now (\"%s.%s:(%s|new_name)\" fits "
-                   "rows of both), take the rule out if the column is gone, or set "
-                   "columns.unmatched = \"warn\"",
+                   "rows of both), or take the rule out if the column is gone; columns.unmatched = "
+                   "\"warn\" would send such values as they are",
                    now->schema, now->table, column, before == NULL ? "" : " of ",
                    before == NULL ? "" : before, now->schema, now->table, column);
 }
@@ -420,7 +420,8 @@ static mr_status rootless(const struct mr_hidden *hidden, const struct mr_relati
                    "table %s.%s was a partition, and it is not known of which table; a rule for "
                    "columns (columns.*) of that may hide its values, and no column is surely that "
                    "one and hidden at this place of the stream, so nothing of it goes out; name it "
-                   "in \"tables\" and in the rules, or set columns.unmatched = \"warn\"",
+                   "in \"tables\" and in the rules; columns.unmatched = \"warn\" would send its "
+                   "values as they are",
                    now->schema, now->table);
 }
 

@@ -132,4 +132,5 @@ mr_status mr_checkpoint_refuse(const struct mr_checkpoint *stored,
 #define MR_RECIPE_OF_COPY                                                                          \
     "millrace recover --config FILE says what is missing, and sends what differs; or by "          \
     "hand: " MR_RECIPE_BY_HAND
-#define MR_RECIPE_LEAD "; what to do: "
+#define MR_REPAIR_COMMAND "millrace verify --repair --yes --config FILE"
+#define MR_RECIPE_LEAD    "; what to do: "

@@ -499,7 +499,8 @@ void mr_sql_add_copied(struct mr_text *sql, const struct mr_pg_source_options *o
 /* Tables that are listed, and that nothing of comes: neither they nor their partitions nor what
  * they are partitions of are published. */
 #define UNPUBLISHED                                                                                \
-    ", unpublished AS MATERIALIZED (SELECT l.n, l.nspname || '.' || l.relname AS name FROM listed" \
+    ", unpublished AS MATERIALIZED (SELECT l.n, l.nspname || '.' || l.relname AS name,"            \
+    " l.nspname, l.relname FROM listed"                                                            \
     " l JOIN pg_class c USING (oid) WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p'"      \
     " AND EXISTS (SELECT FROM meant) AND l.oid NOT IN (SELECT oid FROM sent UNION ALL SELECT oid"  \
     " FROM chosen UNION ALL SELECT t.root FROM tree t JOIN sent USING (oid) UNION ALL SELECT"      \
@@ -510,7 +511,8 @@ void mr_sql_add_unpublished(struct mr_text *sql, const struct mr_pg_source_optio
 {
     pg_sql_add_tables(sql, options, version);
     mr_text_string(sql,
-                   UNPUBLISHED " SELECT (SELECT count(*) FROM unpublished)," FEW("unpublished"));
+                   UNPUBLISHED " SELECT (SELECT count(*) FROM unpublished), nspname, relname FROM"
+                               " unpublished ORDER BY name LIMIT 5");
 }
 
 #define IS_HELD(of)                                                                                \

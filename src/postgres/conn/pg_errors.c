@@ -50,8 +50,9 @@ static const struct {
      "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {"42704", "publication", MR_ERR_HISTORY,
      "the publication is younger than the slot's position or was dropped, and the stream can't be "
-     "read without it" MR_RECIPE_LEAD "1. drop the slot with SELECT pg_drop_replication_slot; "
-     "2. run millrace recover --config FILE: it makes what is missing, and sends what differs"},
+     "read without it" MR_RECIPE_LEAD "1. if it does not exist, make it as it was (millrace "
+     "check prints the statement); 2. run millrace recover --config FILE: it makes the slot again, "
+     "and sends what differs"},
     {"42704", "replication slot", MR_ERR_HISTORY,
      "the slot is gone and with it the rows since its position" MR_RECIPE_LEAD MR_RECIPE_OF_COPY},
     {"42710", "replication slot", MR_ERR_CONFIG,

@@ -16,6 +16,7 @@ struct part {
     int64_t oid;
     int64_t digest; /* of its meaning: neither renamed columns nor blanks change it; 0: neither */
     char text[TEXT_MAX];
+    char sql[TEXT_MAX]; /* behind the table's name; "": neither, or too long */
 };
 
 enum { INSERT, UPDATE, DELETE, TRUNCATE, OPERATIONS };
@@ -38,8 +39,8 @@ struct mr_pg_form {
     _Atomic int64_t left_ns;
 };
 
-enum column { OID, SCHEMA, TABLE, DIGEST, TEXT, SENDS_INSERT };
-static const struct mr_pg_shape shape = {"what the publication sends", "nSSnSBBBBBB", 0,
+enum column { OID, SCHEMA, TABLE, DIGEST, TEXT, SQL, IS_NAMED, SENDS_INSERT };
+static const struct mr_pg_shape shape = {"what the publication sends", "nSSnSSBBBBBBB", 0,
                                          UINT32_MAX};
 enum { VIA_ROOT = SENDS_INSERT + OPERATIONS, GENERATED };
 
@@ -74,6 +75,10 @@ static void add_parts(struct mr_text *sql, const struct mr_pg_form *form, const 
         " left(coalesce(' and only the columns ' || (SELECT string_agg(quote_ident(a.attname), ', '"
         " ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = r.prrelid"
         " AND a.attnum = ANY (r.prattrs::int2[])), ' and all columns'), 140),"
+        " coalesce(' (' || (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)"
+        " FROM pg_attribute a WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs::int2[]))"
+        " || ')', '') || coalesce(' WHERE (' || pg_get_expr(r.prqual, r.prrelid) || ')', ''),"
+        " r.prrelid IS NOT NULL,"
         " NULL, NULL, NULL, NULL, NULL, NULL"
         " FROM pg_publication p CROSS JOIN pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid"
@@ -96,6 +101,7 @@ static void pg_form_add_question(struct mr_text *sql, const struct mr_pg_form *f
 {
     mr_sql_format(sql,
                   "SELECT 0::bigint AS oid, NULL::name, NULL::name, 0::bigint, NULL::text,"
+                  " NULL::text, NULL::boolean,"
                   " pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot,"
                   /* Only PostgreSQL 18 and later have it. */
                   " coalesce(to_jsonb(pg_publication)->>'pubgencols', 'n') <> 'n'"
@@ -135,6 +141,8 @@ static void pg_form_keep(struct mr_pg_form *form, const struct mr_pg_result *row
         part->oid = mr_pg_result_number(rows, row, OID);
         part->digest = mr_pg_result_number(rows, row, DIGEST);
         snprintf(part->text, sizeof(part->text), "%s", pg_form_text_at(rows, row, TEXT));
+        const char *form_sql = pg_form_text_at(rows, row, SQL);
+        snprintf(part->sql, sizeof(part->sql), "%s", strlen(form_sql) < TEXT_MAX ? form_sql : "");
     }
     form->known = true;
     form->times++;
@@ -239,6 +247,22 @@ static const struct part *pg_form_part_of(const struct mr_pg_form *form, int64_t
     return NULL;
 }
 
+/* Of a table that is in the publication by its name; false: not known. */
+static bool add_table_back(const struct part *was, const struct mr_pg_source_options *options,
+                           const struct mr_table_name *table, struct mr_text *back)
+{
+    bool was_whole = was == NULL || was->digest == 0;
+    if (mr_pg_published_of(options, table) != NULL || was_whole) {
+        mr_pg_publication_add_change(back, options, table, true);
+        return true;
+    }
+    mr_sql_format(back,
+                  "ALTER PUBLICATION %I DROP TABLE ONLY %T; ALTER PUBLICATION %I ADD TABLE ONLY %T",
+                  options->publication, table, options->publication, table);
+    mr_text_format(back, "%s; ", was->sql);
+    return was->sql[0] != '\0';
+}
+
 /* Adds what a start would refuse, or set right, to `refused`. */
 static void pg_form_compare_tables(const struct mr_pg_form *form, const struct mr_pg_result *rows,
                                    const struct mr_pg_source_options *options,
@@ -246,7 +270,6 @@ static void pg_form_compare_tables(const struct mr_pg_form *form, const struct m
                                    struct mr_text *refused)
 {
     uint32_t named = 0;
-    /* Whether the file says what each was, or each was sent whole; and each is named now. */
     bool is_known = true;
     for (uint32_t row = 1; row < mr_pg_result_rows(rows); row++) {
         const struct mr_table_name table = {.schema = pg_form_text_at(rows, row, SCHEMA),
@@ -263,8 +286,8 @@ static void pg_form_compare_tables(const struct mr_pg_form *form, const struct m
                                was == NULL ? "all rows and all columns" : was->text);
         }
         bool is_configured = mr_pg_published_of(options, &table) != NULL;
-        is_known = is_known && digest != 0 && (is_configured || was == NULL || was->digest == 0);
-        mr_pg_publication_add_change(back, options, &table, true);
+        is_known = add_table_back(was, options, &table, back) &&
+                   mr_pg_result_true(rows, row, IS_NAMED) && is_known;
         if (options->captured.alter_publication || is_configured) {
             mr_text_format(refused, "%s.%s %lld ", table.schema, table.table, (long long)digest);
         }

@@ -609,7 +609,7 @@ mr_status mr_pg_publication_describe(struct mr_pg_conn *conn, const struct mr_pg
             mr_pg_remedy(to, "if it is meant, name it in publication.where and "
                              "publication.columns, too; else, in one transaction: BEGIN; ");
             mr_pg_publication_add_change(&to->remedy, facts->options, &table, true);
-            mr_pg_remedy(to, "COMMIT");
+            mr_pg_remedy(to, "COMMIT;");
             MR_FOUND_WARNING(to,
                              "is published with %s: a row filter or a column list that is not of "
                              "this configuration",

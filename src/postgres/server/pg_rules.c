@@ -208,13 +208,14 @@ static void rule_missing_publication(const struct rules *rules)
                        options->slot, pid);
     } else if (has_slot) {
         mr_pg_remedy(rules->to,
-                     "if somebody else reads from the slot, choose another slot_name; else: 1. run "
-                     "SELECT pg_drop_replication_slot('%s'); 2. where millrace may not make the "
-                     "publication, as the owner of the tables: CREATE PUBLICATION %I",
-                     options->slot, options->publication);
+                     "if somebody else reads from the slot, choose another slot_name; else: 1. if "
+                     "it had a row filter or a list of columns, add them to the statement, for "
+                     "they are not stored (the last start's log may have them: setup_warning); 2. "
+                     "run it as the owner of the tables: CREATE PUBLICATION %I",
+                     options->publication);
         mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
-        mr_pg_remedy(rules->to, "; 3. run millrace recover --config FILE: it makes what is "
-                                "missing, and sends what differs");
+        mr_pg_remedy(rules->to, "; 3. run millrace recover --config FILE: it makes the slot again, "
+                                "and sends what differs");
         MR_FOUND_ERROR(rules->to, MR_ERR_HISTORY,
                        "does not exist, but slot \"%s\" does: a publication made now would be "
                        "younger than the slot's position, and the stream could not be read",
