@@ -171,6 +171,17 @@ def test_help_knows_what_a_person_looks_for(word, name):
     assert helped(word).stdout == helped(name).stdout != ""
 
 
+@pytest.mark.parametrize("name", [name for name in SECTIONS if SEEN[name]])
+def test_help_finds_a_section_by_what_is_seen(name):
+    for part, _ in SEEN[name]:
+        assert helped(part).stdout == helped(f"x {part} y").stdout == helped(name).stdout != "", part
+
+
+def test_help_finds_a_section_by_a_part_of_what_is_seen():
+    assert helped("o space left on dev").stdout == helped("E-disk-full").stdout != ""
+    assert helped("surely the").returncode == 64
+
+
 def test_help_lists_the_sections():
     assert helped("runbook").stdout.split() == list(SECTIONS)
 

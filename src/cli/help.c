@@ -102,8 +102,8 @@ static void tell_no_help(const char *topic)
     }
     fprintf(stderr,
             "millrace: no help about \"%s\"; a command, an option or section of the file "
-            "(sink.kafka) or a word of one (slot), options, exit-codes, runbook, or a section of "
-            "the runbook (E-slot-lost)\n",
+            "(sink.kafka) or a word of one (slot), options, exit-codes, runbook, a section of the "
+            "runbook (E-slot-lost), or words of the log (\"No space left on device\")\n",
             topic);
 }
 
@@ -133,6 +133,11 @@ mr_status mr_help_print_topic(const char *topic, FILE *to)
     }
     if (print_config_options(topic, is_or_is_below, to) ||
         print_config_options(topic, mr_option_has_word, to)) {
+        return MR_OK;
+    }
+    MR_FREED char *seen_as = mr_runbook_seen_as(topic);
+    if (seen_as != NULL) {
+        fputs(seen_as, to);
         return MR_OK;
     }
     tell_no_help(topic);

@@ -60,23 +60,56 @@ void mr_runbook_print_names(FILE *to)
     }
 }
 
-void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX])
+/* Walks the lines "- seen as `…`": `*at` is behind the last one. False: there is no more. */
+static bool next_seen(const char **at, mr_slice *ret_heading, mr_slice *ret_part)
 {
     static const char mark[] = "- seen as `";
-    const char *heading = "";
-    size_t longest = 0;
-    ret_see[0] = '\0';
-    for (const char *line = (const char *)mr_runbook_md().data; *line != '\0';
-         line += strcspn(line, "\n") + 1) {
-        const char *part = line + strlen(mark);
-        heading = strncmp(line, "### ", 4) == 0 ? line + 4 : heading;
-        size_t len = strncmp(line, mark, strlen(mark)) == 0 ? strcspn(part, "`") : 0;
-        if (len > longest && memmem(said.data, said.len, part, len) != NULL) {
-            longest = len;
-            snprintf(ret_see, MR_LOG_SEE_MAX, "millrace help %.*s", (int)strcspn(heading, "\n"),
-                     heading);
+    for (const char *line = *at; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        if (strncmp(line, "### ", 4) == 0) {
+            *ret_heading = (mr_slice){(const uint8_t *)line + 4, strcspn(line + 4, "\n")};
+        }
+        if (strncmp(line, mark, strlen(mark)) == 0) {
+            const char *part = line + strlen(mark);
+            *ret_part = (mr_slice){(const uint8_t *)part, strcspn(part, "`")};
+            *at = line + strcspn(line, "\n") + 1;
+            return true;
         }
     }
+    return false;
+}
+
+void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX])
+{
+    const char *at = (const char *)mr_runbook_md().data;
+    mr_slice heading = {0};
+    mr_slice part;
+    size_t longest = 0;
+    ret_see[0] = '\0';
+    while (next_seen(&at, &heading, &part)) {
+        if (part.len > longest && memmem(said.data, said.len, part.data, part.len) != NULL) {
+            longest = part.len;
+            snprintf(ret_see, MR_LOG_SEE_MAX, "millrace help %.*s", (int)heading.len,
+                     (const char *)heading.data);
+        }
+    }
+}
+
+char *mr_runbook_seen_as(const char *text)
+{
+    enum { PART_MIN = 5 };
+    char see[MR_LOG_SEE_MAX];
+    const char *at = (const char *)mr_runbook_md().data;
+    mr_slice said = mr_slice_of(text);
+    mr_slice heading = {0};
+    mr_slice part;
+    mr_runbook_see(said, see);
+    while (see[0] == '\0' && said.len >= PART_MIN && next_seen(&at, &heading, &part)) {
+        if (memmem(part.data, part.len, said.data, said.len) != NULL) {
+            snprintf(see, sizeof(see), "millrace help %.*s", (int)heading.len,
+                     (const char *)heading.data);
+        }
+    }
+    return see[0] == '\0' ? NULL : mr_runbook_section(strrchr(see, ' ') + 1);
 }
 
 void mr_runbook_print_see(FILE *to, const char *lead, const char *text, mr_status status)

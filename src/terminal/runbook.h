@@ -24,5 +24,9 @@ void mr_runbook_print_names(FILE *to);
 /* mr_log_see: the section with the longest "- seen as `…`" that `said` contains. Any thread. */
 void mr_runbook_see(mr_slice said, char ret_see[MR_LOG_SEE_MAX]);
 
+/* The section that is seen as what `text` has, or is a part of (five characters or more), which the
+ * caller frees; NULL: none. */
+char *mr_runbook_seen_as(const char *text);
+
 /* The same of an error, as a line after `lead`; in the end its exit code has a section. */
 void mr_runbook_print_see(FILE *to, const char *lead, const char *text, mr_status status);
