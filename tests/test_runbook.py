@@ -207,7 +207,10 @@ def test_a_wrong_file_names_the_section(tmp_path):
 def test_another_program_at_the_address_names_its_section(tmp_path):
     with kit.served(tmp_path) as url:
         done = subprocess.run([BINARY, "status", "--address", url.split("/")[2]], capture_output=True, text=True, timeout=60, check=False)
+        health = [subprocess.run([BINARY, "health", *more, "--address", url.split("/")[2]], capture_output=True, text=True, timeout=60, check=False)
+                  for more in ((), ("--ready",))]
     assert done.returncode == 78 and "not millrace" in done.stderr and "see millrace help E-http-unavailable" in done.stderr, done.stderr
+    assert all((one.returncode, "<" in one.stdout) == (1, False) and "not millrace" in one.stdout for one in health), health
 
 
 def test_a_dropped_slot_names_its_section(database, millrace):

@@ -88,7 +88,7 @@ static void print_state(const cJSON *state, FILE *to)
                 mr_show_word(one, "error")[0] == '\0' ? "" : ": it failed");
     }
     if (is_running) {
-        fputs("begun; millrace snapshot says when it is done\n", to);
+        fputs("not done yet; millrace snapshot says when it is\n", to);
     }
 }
 

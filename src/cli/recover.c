@@ -299,8 +299,11 @@ static mr_status do_it(struct mr_recover *recover, struct mr_recovery *recovery,
          : doing.code == 0 ? "Done, and kept in the state topic (\"gap\"). Start millrace as usual."
          : doing.code == MR_VERIFY_CODE_NONE
              ? "The stream can go on, but not all is proved, as the lines above say: run it again."
-             : "Not certainly equal, as the lines above say: the gap stays open. Copy everything, "
-               "and have the\nconsumers drop what is gone, or leave the gap:");
+             : "Not certainly equal, as the lines above say: the gap stays open. Where events "
+               "are of an older\nform, start millrace, copy those tables (millrace snapshot TABLE) "
+               "until millrace snapshot says\ndone, stop it, and run this again. Else copy "
+               "everything, "
+               "and have the consumers drop what is gone,\nor leave the gap:");
     if (doing.code == MR_VERIFY_CODE_IN_PART || doing.code == MR_VERIFY_CODE_DIFFERENT) {
         print_command(recover, mr_ways[MR_WAY_EVERYTHING]);
         print_command(recover, mr_ways[MR_WAY_GAP]);

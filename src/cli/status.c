@@ -159,11 +159,18 @@ bool mr_ask_health(const struct mr_http_options *server, bool ready, FILE *to)
 {
     struct mr_error error = {0};
     struct mr_client_answer answer;
-    if (mr_client_ask(server, ready ? "/readyz" : "/healthz", NULL, 0, &answer, &error) != MR_OK) {
+    const char *path = ready ? "/readyz" : "/healthz";
+    if (mr_client_ask(server, path, NULL, 0, &answer, &error) != MR_OK) {
         fprintf(to, "%s\n", error.text);
         return false;
     }
     MR_FREED char *body = answer.body;
+    MR_OBJECT cJSON *object = cJSON_Parse(body);
+    if (!cJSON_IsBool(mr_object_at(object, ready ? "ready" : "alive")) &&
+        mr_client_refusal(path, answer.http_status, body, &error) != MR_OK) {
+        fprintf(to, "%s\n", error.text);
+        return false;
+    }
     fputs(body, to);
     return answer.http_status == MR_HTTP_OK;
 }

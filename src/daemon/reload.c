@@ -294,7 +294,9 @@ static void log_outcome(const struct reading *reading, const char *outcome, mr_s
 {
     struct mr_log_field fields[PROBLEMS + 1] = {0}; /* of the lists; the last ends them */
     if (status != MR_OK) {
-        mr_log(MR_LOG_ERROR, "reload_refused", reading->error.text);
+        const char *all = reload_text_of(reading, PROBLEMS);
+        mr_log(MR_LOG_ERROR, "reload_refused", reading->error.text,
+               MR_LOG_STR("problems", strchr(all, '\n') == NULL ? "" : all)); /* if several */
         return;
     }
     for (unsigned i = 0; i < PROBLEMS; i++) {

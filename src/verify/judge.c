@@ -72,8 +72,10 @@ static void judge_differences(const struct mr_work *work)
                           (unsigned long long)proof->counts.eventless, work->extent.cut,
                           work->extent.partitions);
     } else if (proof->counts.eventless > 0 && config->source.copies == MR_COPIES_NOTHING) {
-        mr_text_string(&proof->reasons,
-                       " (rows that were there before the stream: millrace snapshot copies them)");
+        mr_text_string(
+            &proof->reasons,
+            " (rows from before the stream, or that the publication did not send: millrace "
+            "snapshot copies them)");
     }
     if (found[MR_DIFFERENCE_PHANTOM] > 0 &&
         (config->encode.skipped_operations & (1u << MR_OP_TRUNCATE)) != 0) {
