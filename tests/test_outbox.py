@@ -300,3 +300,42 @@ def test_outbox_message_names_a_partition(database, millrace):
     by_key = found["None"]
     assert found == {str(part): part if part in (0, 1, 2) else by_key for part in parts}
     assert process.stop() == 0
+
+
+NO_KEY = '{"id": 1, "aggregatetype": "x", "aggregateid": null, "payload": "p"}'
+OLD = '{"id": 1, "aggregatetype": "x", "aggregateid": "k", "payload": "p", "ts": "2000-01-01T00:00:00Z"}'
+LARGE = json.dumps({"id": 1, "aggregatetype": "x", "aggregateid": "k", "payload": "y" * 100000})
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("message,setting,records,said", [
+    (NO_KEY, {"cleanup.policy": "compact"}, 0, "outbox_message_dropped"),
+    (OLD, {"message.timestamp.before.max.ms": "3600000"}, 2, "outbox_ignored"),
+    (LARGE, {"max.message.bytes": "50000"}, 0, "message_dropped")], ids=["no key", "old", "large"])
+def test_outbox_message_that_its_topic_refuses(database, millrace, delivery, message, setting, records, said):
+    """Any role that connects can write one: it is dropped, or has another time, and the stream goes on. The next is known at once."""
+    database.run("CREATE TABLE t (id int PRIMARY KEY)")
+    topic = f"{database.prefix}.x"
+    database.create_topic(topic, 1, setting)
+    database.create_topic(database.topic("t"))
+    process = millrace(outbox__messages='"outbox"', outbox__topic=json.dumps(f"{database.prefix}.$1"), outbox__timestamp='"ts"',
+                       sink__kafka__delivery=json.dumps(delivery), sink__kafka__oversize='"fail"',
+                       sink__kafka__compression='"none"').start().streaming()
+    for row in (1, 2):
+        database.run("SELECT pg_logical_emit_message(true, 'outbox', %s)", [message])
+        database.run("INSERT INTO t VALUES (%s)", [row])
+        eventually(lambda row=row: len(read_whole(database.admin, [database.topic("t")])[database.topic("t")]) >= row)
+    eventually(lambda: process.get("/readyz").status == 200)
+    assert len(read_whole(database.admin, [topic])[topic]) == records
+    assert process.log(said) and len(process.log("sink_session_lost")) == (2 if said == "message_dropped" else 1)
+    assert process.stop() == 0
+
+
+def test_outbox_row_without_a_key_in_a_compacted_topic(database, millrace):
+    """A row is not dropped: its table says who may write it."""
+    database.run("CREATE TABLE o (id int PRIMARY KEY, aggregatetype text, aggregateid text, payload text)")
+    database.create_topic(f"{database.prefix}.x", 1, {"cleanup.policy": "compact"})
+    process = millrace(tables=["public.o"], outbox__tables='["public.o"]',
+                       outbox__topic=json.dumps(f"{database.prefix}.$1")).start().streaming()
+    database.run("INSERT INTO o VALUES (1, 'x', NULL, 'p')")
+    assert process.ended(60) == 65

@@ -606,6 +606,7 @@ mr_status mr_encode_message(struct mr_encoder *encoder, const struct mr_message_
     if (buffer->full) {
         return MR_FULL;
     }
+    ret_records[told].yields = true;
     *ret_count = told + 1;
     return MR_OK;
 }

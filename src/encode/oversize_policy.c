@@ -220,6 +220,11 @@ oversize_policy_encode_placed(struct mr_oversizer *oversizer, const struct mr_it
                               uint32_t *ret_count, struct mr_error *ret_error)
 {
     struct mr_oversize_case oversize = case_of(oversizer, item, ret_records, *ret_count);
+    if (policy_of(oversizer) == MR_OVERSIZE_FAIL && item->kind == MR_ITEM_MESSAGE) {
+        mr_oversizer_log(oversizer, item); /* there will be no batch with it */
+        *ret_count = 0;                    /* any role that connects can write one */
+        return MR_OK;
+    }
     if (policy_of(oversizer) == MR_OVERSIZE_FAIL) {
         atomic_fetch_add_explicit(&oversizer->counts[MR_OVERSIZE_FAIL], 1, memory_order_relaxed);
         return oversize_policy_fail(oversizer, item, &oversize, ret_error);
@@ -336,8 +341,10 @@ void mr_oversizer_log(struct mr_oversizer *oversizer, const struct mr_item *item
     }
     char name[MR_ITEM_NAME_MAX];
     struct mr_position position = item_position(item);
-    mr_log(MR_LOG_WARN, "record_oversize",
-           policy == MR_OVERSIZE_BARE
+    mr_log(MR_LOG_WARN, policy == MR_OVERSIZE_FAIL ? "message_dropped" : "record_oversize",
+           policy == MR_OVERSIZE_FAIL
+               ? "a logical message is larger than its topic takes, and is not passed on"
+           : policy == MR_OVERSIZE_BARE
                ? "a change was too large with the context of its transaction and is passed on "
                  "without it"
            : policy == MR_OVERSIZE_PLACEHOLDER

@@ -3,6 +3,8 @@
 #include "base/hash.h"
 #include "base/thread.h"
 
+#define REFUSES_NS INT64_C(60000000000)
+
 /* Of all tables of topics: each thread that encodes may name one, and few ever do. */
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
 
@@ -62,6 +64,45 @@ void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions)
 {
     struct mr_topic *own = (struct mr_topic *)(uintptr_t)topic; /* find_or_make made it */
     atomic_store(&own->partitions, partitions);
+}
+
+static bool batch_refuses(const struct mr_topic *topic, mr_lsn lsn, int64_t now_ns)
+{
+    return lsn <= atomic_load_explicit(&topic->refuses.lsn, memory_order_relaxed) ||
+           now_ns < atomic_load_explicit(&topic->refuses.until_ns, memory_order_relaxed);
+}
+
+bool mr_topic_refuses_keyless(const struct mr_topic *topic, mr_lsn lsn, int64_t now_ns)
+{
+    return batch_refuses(topic, lsn, now_ns) &&
+           atomic_load_explicit(&topic->refuses.keyless, memory_order_relaxed);
+}
+
+bool mr_topic_refuses_time(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms, int64_t now_ns)
+{
+    int64_t least_ms = atomic_load_explicit(&topic->refuses.off_ms, memory_order_relaxed);
+    return batch_refuses(topic, lsn, now_ns) && least_ms != 0 && off_ms >= least_ms;
+}
+
+bool mr_topic_refuse(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms, int64_t now_ns)
+{
+    struct mr_topic_refuses *own = &((struct mr_topic *)(uintptr_t)topic)->refuses;
+    if (off_ms == 0 ? mr_topic_refuses_keyless(topic, lsn, now_ns)
+                    : mr_topic_refuses_time(topic, lsn, off_ms, now_ns)) {
+        return false;
+    }
+    if (!batch_refuses(topic, lsn, now_ns)) {
+        atomic_store(&own->keyless, false);
+        atomic_store(&own->off_ms, 0);
+    }
+    if (off_ms == 0) {
+        atomic_store(&own->keyless, true);
+    } else {
+        atomic_store(&own->off_ms, off_ms);
+    }
+    atomic_store(&own->until_ns, now_ns + REFUSES_NS);
+    atomic_store(&own->lsn, lsn > own->lsn ? lsn : own->lsn);
+    return true;
 }
 
 const char *mr_topic_fault(const char *name)

@@ -20,6 +20,16 @@
 #include "event/event.h"
 #include "event/headers.h"
 
+/* What a topic does not take of events whose form values in them made. Somebody may set the topic
+ * otherwise, so it is forgotten after a while; not before the transactions that had such a record
+ * were sent, for they come again. */
+struct mr_topic_refuses {
+    _Atomic mr_lsn lsn; /* of the last of them; 0: none */
+    _Atomic int64_t until_ns;
+    _Atomic bool keyless;
+    _Atomic int64_t off_ms; /* times of their own this far from the commit's; 0: it takes all */
+};
+
 /* A destination. One object a name, alive until the end of the process; `index` counts from 0. */
 struct mr_topic {
     char *name;
@@ -27,6 +37,7 @@ struct mr_topic {
     bool by_value; /* a value in a row named it */
     uint32_t index;
     _Atomic int32_t partitions; /* as the sink knows in this session; 0: not known */
+    struct mr_topic_refuses refuses;
 };
 
 struct mr_topics {
@@ -53,6 +64,16 @@ const struct mr_topic *mr_topics_by_value(struct mr_topics *topics, const char *
 const struct mr_topic *mr_topics_at(struct mr_topics *topics, uint32_t index);
 
 /* The sink thread sets it, any reads it. */
+/* The topic has refused a record of the transaction that commits at `lsn`: for want of a key
+ * (`off_ms` is 0), or for a time of its own that is so far from the commit's. False: that is known,
+ * and the record came all the same. Sink thread; wall clock. */
+bool mr_topic_refuse(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms, int64_t now_ns);
+
+/* Whether it is known to refuse such a record. */
+bool mr_topic_refuses_keyless(const struct mr_topic *topic, mr_lsn lsn, int64_t now_ns);
+bool mr_topic_refuses_time(const struct mr_topic *topic, mr_lsn lsn, int64_t off_ms,
+                           int64_t now_ns);
+
 void mr_topic_set_partitions(const struct mr_topic *topic, int32_t partitions);
 
 /* What keeps a text from being the name of a topic; NULL: nothing. Kafka's rule
@@ -95,7 +116,8 @@ struct mr_record {
     uint8_t kind;            /* enum mr_record_kind */
     uint8_t key_content : 4; /* enum mr_content */
     uint8_t value_content : 4;
-    bool has_headers; /* of its own (event/headers.h), after the value, else after the key */
+    bool has_headers : 1; /* of its own (event/headers.h), after the value, else after the key */
+    bool yields : 1; /* anybody may have written it: it goes rather than that the stream ends */
     /* The sink's own, once it has the batch: whose record it is, and the next that waits with it or
      * where it is in flight. */
     struct mr_batch *batch;

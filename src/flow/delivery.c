@@ -822,7 +822,8 @@ static bool delivery_is_fatal(const struct delivery *delivery, mr_status status)
 }
 
 /* The sink refused a record for good. One that is too large is replaced the next time, if the
- * policy is to; else the failure is counted. Before the next session is seen. */
+ * policy is to, or anybody may have written it; one whose form its topic is now known to refuse has
+ * another, or is dropped; else the failure is counted. Before the next session is seen. */
 static mr_status take_refusal(struct delivery *delivery, mr_status status,
                               const struct mr_error *error)
 {
@@ -833,8 +834,13 @@ static mr_status take_refusal(struct delivery *delivery, mr_status status,
     if (status != MR_ERR_POISON) {
         return status;
     }
+    if (refusal->is_known) {
+        delivery->failures.attempt = 0; /* once for each form that a topic refuses */
+        return MR_ERR_TRANSIENT;
+    }
     if (refusal->too_large &&
-        mr_encoder_options(delivery->stream->encoder)->oversize != MR_OVERSIZE_FAIL) {
+        (refusal->yields ||
+         mr_encoder_options(delivery->stream->encoder)->oversize != MR_OVERSIZE_FAIL)) {
         bool is_step = mr_refused_add(
             &pipeline->loaded.refused,
             (struct mr_refused){.position = refusal->position, .bytes = refusal->bytes}, confirmed);

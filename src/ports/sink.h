@@ -87,6 +87,8 @@ struct mr_sink_refusal {
     struct mr_position position;
     size_t bytes;   /* of key and value */
     bool too_large; /* a smaller one in its place may do */
+    bool yields;    /* as the record does */
+    bool is_known;  /* to its topic (mr_topic_refuse): it comes in another form, or not at all */
 };
 
 /* Whom a sink works for; set before the first `open`. */

@@ -361,7 +361,38 @@ static int64_t time_of(const struct row *row, uint32_t column)
     return time_ms > 0 ? time_ms : 0;
 }
 
-static void outbox_write_headers(struct mr_buffer *out, const struct row *row)
+__attribute__((cold)) static void log_ignored(struct mr_encoder *encoder, enum mr_log_level level,
+                                              const struct mr_relation *relation, const char *text)
+{
+    if (mr_tally(&encoder->ignored, encoder->stamp.now_ns)) {
+        mr_log(level, "outbox_ignored", text, MR_LOG_STR("schema", relation->schema),
+               MR_LOG_STR("table", relation->table), MR_LOG_INT("count", encoder->ignored.count));
+    }
+}
+
+/* The time of its commit is one that the topic takes, or no record of that time. */
+static bool refuses_time(const struct row *row, const struct mr_topic *topic, int64_t time_ms)
+{
+    const struct mr_change *change = row->change;
+    int64_t off_ms = llabs(time_ms - change->transaction->commit_time_us / 1000);
+    if (time_ms == 0 || MR_LIKELY(!mr_topic_refuses_time(topic, change->position.commit_lsn, off_ms,
+                                                         row->encoder->stamp.now_ns))) {
+        return false;
+    }
+    log_ignored(row->encoder, MR_LOG_WARN, row->plan->relation,
+                "the topic of an outbox's event refuses the time that outbox.timestamp names; the "
+                "event has that of its commit");
+    return true;
+}
+
+static bool refuses_keyless(const struct row *row, const struct mr_topic *topic)
+{
+    return mr_topic_refuses_keyless(topic, row->change->position.commit_lsn,
+                                    row->encoder->stamp.now_ns);
+}
+
+static void outbox_write_headers(struct mr_buffer *out, const struct row *row,
+                                 const struct mr_topic *topic)
 {
     const struct mr_outbox_options *outbox = row->encoder->options.outbox;
     const struct mr_outbox_columns *columns = row->plan->outbox;
@@ -389,20 +420,12 @@ static void outbox_write_headers(struct mr_buffer *out, const struct row *row)
     }
     if (columns->timestamp != NO_COLUMN) {
         place.time_ms = time_of(row, columns->timestamp);
+        place.time_ms = refuses_time(row, topic, place.time_ms) ? 0 : place.time_ms;
     }
     mr_buffer_slice(out, row->change->transaction->headers);
     mr_headers_end(out, block);
     if (!out->full) {
         mr_headers_set_place(block, place);
-    }
-}
-
-__attribute__((cold)) static void log_ignored(struct mr_encoder *encoder, enum mr_log_level level,
-                                              const struct mr_relation *relation, const char *text)
-{
-    if (mr_tally(&encoder->ignored, encoder->stamp.now_ns)) {
-        mr_log(level, "outbox_ignored", text, MR_LOG_STR("schema", relation->schema),
-               MR_LOG_STR("table", relation->table), MR_LOG_INT("count", encoder->ignored.count));
     }
 }
 
@@ -475,7 +498,14 @@ static mr_status outbox_change(struct mr_encoder *encoder, struct mr_plan *plan,
     if (key.data == NULL && value.data == NULL) {
         return MR_OK; /* a tombstone of nothing, which a compacted topic refuses */
     }
-    outbox_write_headers(out, &row);
+    record.yields = mr_is_message(plan->relation);
+    if (record.yields && key.data == NULL && refuses_keyless(&row, record.topic)) {
+        return mr_fail(ret_error, MR_ERR_POISON,
+                       "it has no key, and topic \"%s\" takes no record without one: it is "
+                       "compacted",
+                       record.topic->name);
+    }
+    outbox_write_headers(out, &row, record.topic);
     mr_record_set_key(&record, key);
     mr_record_set_value(&record, value);
     record.key_content = key_content & 0xF;

@@ -94,10 +94,24 @@ bool mr_kafka_session_fail(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err,
     return true;
 }
 
+/* 0: it has none. */
+static int64_t own_time_ms(const struct mr_record *record)
+{
+    return mr_headers_place(mr_record_headers(record)).time_ms;
+}
+
+/* How far that is from its commit's, where it is why the record was refused; 0: it is not. */
+static int64_t time_off_ms(rd_kafka_resp_err_t err, const struct mr_record *record)
+{
+    int64_t own_ms = own_time_ms(record);
+    bool is_why = err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP && own_ms != 0;
+    return is_why ? llabs(own_ms - record->commit_time_us / 1000) : 0;
+}
+
 /* One of the past is told apart from one of the future, which a wrong clock makes. */
 static void explain_age(struct mr_kafka_sink *kafka, const struct mr_record *record)
 {
-    int64_t own_ms = mr_headers_place(mr_record_headers(record)).time_ms;
+    int64_t own_ms = own_time_ms(record);
     int64_t at_ms = own_ms != 0 ? own_ms : record->commit_time_us / 1000;
     int64_t age_s = (mr_wall_ns() / 1000000 - at_ms) / 1000;
     if (age_s > 0) {
@@ -113,8 +127,10 @@ mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
                                  const struct mr_record *record, const char *besides,
                                  struct mr_error *ret_error)
 {
-    kafka->base.refusal = (struct mr_sink_refusal){
-        .position = record->position, .bytes = (size_t)record->key_len + record->value_len};
+    kafka->base.refusal =
+        (struct mr_sink_refusal){.position = record->position,
+                                 .bytes = (size_t)record->key_len + record->value_len,
+                                 .yields = record->yields};
     mr_slice key = {.data = record->key, .len = record->key_len};
     return mr_fail(
         ret_error, MR_ERR_POISON,
@@ -129,11 +145,24 @@ mr_status mr_kafka_refuse_record(struct mr_kafka_sink *kafka, const char *why,
 void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t err, const char *text,
                              const struct mr_record *record, bool alone)
 {
-    if (!mr_kafka_session_fail(kafka, err, record->topic->name, text)) {
+    int64_t off_ms = time_off_ms(err, record);
+    bool is_cause = mr_kafka_session_fail(kafka, err, record->topic->name, text);
+    /* A transaction that fails with such a record may have said so before it. */
+    bool is_time = off_ms != 0 && kafka->session == MR_KAFKA_FAILED &&
+                   kafka->failure.status == MR_ERR_TRANSIENT;
+    if (!is_cause && !is_time) {
         return;
     }
     if (err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
         explain_age(kafka, record);
+    }
+    if (is_time &&
+        mr_topic_refuse(record->topic, record->position.commit_lsn, off_ms, mr_wall_ns())) {
+        kafka->session = MR_KAFKA_REFUSED;
+        kafka->failure.status = MR_ERR_POISON;
+        kafka->base.refusal =
+            (struct mr_sink_refusal){.position = record->position, .is_known = true};
+        return;
     }
     if (kafka->failure.status != MR_ERR_POISON) {
         return;
@@ -154,6 +183,9 @@ void mr_kafka_session_refuse(struct mr_kafka_sink *kafka, rd_kafka_resp_err_t er
     mr_kafka_refuse_record(kafka, plain.text, record, alone ? "" : " or one sent with it",
                            &kafka->failure);
     kafka->base.refusal.too_large = too_large;
+    kafka->base.refusal.is_known =
+        err == RD_KAFKA_RESP_ERR_INVALID_RECORD && record->yields && record->key == NULL &&
+        mr_topic_refuse(record->topic, record->position.commit_lsn, 0, mr_wall_ns());
 }
 
 mr_status mr_kafka_session_status(const struct mr_kafka_sink *kafka, struct mr_error *ret_error)
