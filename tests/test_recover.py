@@ -323,6 +323,8 @@ def test_a_new_slot_leaves_out_what_waited_in_the_old_one(database, scene, mode)
         elif mode == "when_needed":
             copies["sink__kafka__state_name"] = json.dumps(f"{database.prefix}-quiet")
         process.configure(**copies)
+        code, said = check(process)
+        assert code == 0 and "deletes that wait in it never come" in said, said
         process.start().streaming()
         assert process.log("snapshot_done") and bool(process.log("snapshot_needed")) == (mode == "when_needed")
         told = process.log("gap_copied")

@@ -188,10 +188,14 @@ def test_a_wrong_file_changes_nothing(database, millrace, topic):
         assert reason in process.wait_for("reload_refused", times=number)["message"]
     code, said = reload(process)
     assert code == 78 and said.startswith("refused\n") and "needs a restart" in said, said
-    eventually(lambda: len(process.log("reload_refused")) == len(wrong) + 1, what="its record")
+    assert not any("problems" in told for told in process.log("reload_refused")[:1])
+    process.write(good + 'log.level = "loud"\nlog.nonsense = 1\n')
+    process.process.send_signal(signal.SIGHUP)
+    problems = process.wait_for("reload_refused", times=len(wrong) + 2)["problems"]
+    assert "log.level" in problems and "log.nonsense" in problems, problems  # both
     os.unlink(process.path)
     process.process.send_signal(signal.SIGHUP)
-    assert "can't be read" in process.wait_for("reload_refused", times=len(wrong) + 2)["message"]
+    assert "can't be read" in process.wait_for("reload_refused", times=len(wrong) + 3)["message"]
     assert not process.log("reloaded")
     database.run("INSERT INTO t VALUES (1)")
     assert topic(database.topic("t")).take(1)[0].json["after"] == {"id": 1}

@@ -295,8 +295,10 @@ static void log_outcome(const struct reading *reading, const char *outcome, mr_s
     struct mr_log_field fields[PROBLEMS + 1] = {0}; /* of the lists; the last ends them */
     if (status != MR_OK) {
         const char *all = reload_text_of(reading, PROBLEMS);
-        mr_log(MR_LOG_ERROR, "reload_refused", reading->error.text,
-               MR_LOG_STR("problems", strchr(all, '\n') == NULL ? "" : all)); /* if several */
+        if (strchr(all, '\n') != NULL) { /* the message has the first alone */
+            fields[0] = MR_LOG_STR(list_names[PROBLEMS], all);
+        }
+        mr_log_write(MR_LOG_ERROR, "reload_refused", reading->error.text, fields);
         return;
     }
     for (unsigned i = 0; i < PROBLEMS; i++) {

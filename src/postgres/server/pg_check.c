@@ -367,7 +367,14 @@ static void check_beginning(struct mr_pg_conn *conn, const struct mr_pg_facts *f
     bool fails = status != MR_OK && (!is_gap || is_of_other_cluster(conn, facts->options, stored));
     fails = fails || ends_below(conn, facts->options, &state);
     mr_pg_about(to, "slot \"%s\"", facts->options->slot);
-    if (!fails && mr_pg_copies_now(facts, &state, was_begun)) {
+    bool copies = !fails && mr_pg_copies_now(facts, &state, was_begun);
+    bool is_good = mr_pg_slot_exists(facts) && !mr_pg_slot_is_lost(facts) && !is_gap;
+    if (copies && is_good && facts->options->copies != MR_COPIES_ONLY) {
+        mr_pg_remedy(to, "let it be read first, by a start without such a snapshot.mode, or "
+                         "run " MR_REPAIR_COMMAND " after the copy");
+        MR_FOUND_WARNING(to, "is dropped, and existing rows are copied at a new one: deletes that "
+                             "wait in it never come");
+    } else if (copies) {
         MR_FOUND_OK(to, "%s",
                     !mr_pg_copies_rows(facts->options->copies)
                         ? "is made again, and the rows in between are left to millrace verify "
