@@ -50,7 +50,7 @@ static void test_classify_by_code(void **state)
         {"25006", "cannot execute INSERT in a read-only transaction", MR_ERR_CONFIG,
          "on the primary"},
         {"40001", "terminating connection due to conflict with recovery", MR_ERR_TRANSIENT, ""},
-        {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "it makes what is missing"},
+        {"42704", "publication \"p\" does not exist", MR_ERR_HISTORY, "it makes the slot again"},
         {"42704", "replication slot \"s\" does not exist", MR_ERR_HISTORY, "the slot is gone"},
         {"42710", "replication slot \"s\" already exists", MR_ERR_CONFIG, "another slot_name"},
         {"22021", "invalid byte sequence for encoding", MR_ERR_POISON, "encoding"},
