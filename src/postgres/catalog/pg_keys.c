@@ -154,8 +154,8 @@ enum fact_column {
  * have a generated column, and only these are looked at more closely. */
 #define IS_UNFLAGGED                                                                               \
     "(c.relreplident <> 'd' OR c.oid NOT IN (SELECT indrelid FROM pg_index WHERE indisprimary)"    \
-    " OR c.oid IN (SELECT attrelid FROM pg_attribute WHERE attgenerated <> '') AND EXISTS (SELECT" \
-    GENERATED_OF_IDENTITY ")) AND "
+    " OR c.oid IN (SELECT attrelid FROM pg_attribute WHERE attgenerated <> '') AND EXISTS "        \
+    "(SELECT" GENERATED_OF_IDENTITY ")) AND "
 
 /* What a row of pg_depend says of an object and what it needs is written when the object is made.
  * Those of a primary key's constraint and its columns stay until it is dropped
