@@ -566,6 +566,35 @@ def test_a_hidden_column_is_never_shown(database, millrace, topic, how, lives, m
     assert process.stop() == 0
 
 
+BEFORE_ANY_ROW = {
+    "swapped": ("public.users:email=8", "ALTER TABLE users RENAME note TO x; ALTER TABLE users RENAME email TO note; ALTER TABLE users RENAME x TO email"),
+    "taken": ("public.users:email=8", "ALTER TABLE users RENAME email TO mail; ALTER TABLE users ADD email text"),
+    "renamed": ("*.*:email=8", "ALTER TABLE users RENAME email TO mail"),
+    "table": ("public.users:email=8", "ALTER TABLE users RENAME TO people"),
+}
+
+
+@pytest.mark.parametrize("lives", [True, False])
+@pytest.mark.parametrize("how", BEFORE_ANY_ROW)
+def test_a_column_that_is_renamed_before_any_row_is_never_shown(database, millrace, topic, how, lives):
+    """What the rules hide is known from the start on. Other tables' rows go on until then."""
+    rule, change = BEFORE_ANY_ROW[how]
+    database.run("CREATE TABLE users (id int PRIMARY KEY, email text, note text); CREATE TABLE others (id int PRIMARY KEY, email text)")
+    process = millrace(tables=("public.*",), columns__mask=f'["{rule}"]').start().streaming()
+    emptied(database)
+    if not lives:
+        assert process.stop() == 0
+    database.run(change)
+    table = "people" if how == "table" else "users"
+    database.run(f"INSERT INTO others VALUES (1, 'seen'); INSERT INTO {table} (id, {'note' if how == 'swapped' else 'mail' if how != 'table' else 'email'})"
+                 " VALUES (2, 'hidden-2')")
+    if not lives:
+        process.start()
+    assert process.ended(60) == 65
+    assert "hidden-2" not in "".join(process.lines) + "".join(record.value for record in topic(database.topic("others")).take(1))
+    assert database.topic("users") not in database.topics() and database.topic("people") not in database.topics()
+
+
 def test_a_hidden_column_that_goes_stops_nothing(database, millrace, topic):
     """What is dropped shows nothing, nor does a column that is added. Both names in one rule fit before and after."""
     database.run("CREATE TABLE users (id int PRIMARY KEY, email text, phone text)")

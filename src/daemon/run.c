@@ -231,6 +231,11 @@ static void companions_wire(struct app *app)
     pipeline->companion_count = count;
 }
 
+static void columns_learn(void *context, const struct mr_relation *view)
+{
+    mr_hidden_learn(context, view);
+}
+
 static void app_wire(struct app *app)
 {
     mr_daemon_know_sections(app->config, app->sections);
@@ -241,6 +246,8 @@ static void app_wire(struct app *app)
         encode->hidden = app->kept.hidden;
         app->kept.kin = app->config->source.via_root ? mr_kin_new() : NULL;
         app->config->source.kin = app->kept.kin;
+        app->config->source.columns_then =
+            (struct mr_columns_listener){.take = columns_learn, .context = app->kept.hidden};
     }
     if (app->config->sink_kind == MR_SINK_KAFKA && !app->config->kafka.exactly_once) {
         app->kept.placings = mr_placings_new(app->config->kafka.state_topic != NULL);

@@ -12,7 +12,11 @@
 
 /* The stored record must fit; a table takes some hundred bytes. Of tables that are made again and
  * again under one name some are kept: one that was swapped for another may still be written to. */
-enum { STORED_BYTES_MAX = 64 * 1024, SAME_NAME_MAX = 4 };
+enum {
+    STORED_BYTES_MAX = 64 * 1024,
+    SAME_NAME_MAX = 4,
+    LEARNED_MAX = 2000, /* each is looked for among all others */
+};
 
 /* A column that was hidden once, by the number that only it has, and the name that it had then. */
 struct numbered {
@@ -29,6 +33,8 @@ struct seen {
     struct numbered *numbers; /* of all that ever were */
     uint32_t number_count, number_room;
     bool is_numbered; /* those that are hidden are all among them */
+    bool is_learned;  /* from the catalog: the stream has brought nothing of it */
+    char *rules;      /* their marks, of those that are about it, with spaces between */
 };
 
 struct mr_hidden {
@@ -47,18 +53,67 @@ static uint64_t add_hidden_text(uint64_t hash, const char *text)
     return mr_hash_add(hash, text == NULL ? "*" : text, text == NULL ? 2 : strlen(text) + 1);
 }
 
+static uint64_t hash_rule(uint64_t hash, const struct mr_column_rule *rule)
+{
+    hash = mr_hash_add(hash, &rule->action, sizeof(rule->action));
+    hash = add_hidden_text(hash, rule->table.schema.text);
+    hash = add_hidden_text(hash, rule->table.table.text);
+    hash = add_hidden_text(hash, rule->column.text);
+    return add_hidden_text(hash, rule->topic);
+}
+
 static void mark_rules(struct mr_hidden *hidden)
 {
     uint64_t hash = MR_HASH_BEGIN;
     for (uint32_t i = 0; i < hidden->rule_count; i++) {
-        const struct mr_column_rule *rule = &hidden->rules[i];
-        hash = mr_hash_add(hash, &rule->action, sizeof(rule->action));
-        hash = add_hidden_text(hash, rule->table.schema.text);
-        hash = add_hidden_text(hash, rule->table.table.text);
-        hash = add_hidden_text(hash, rule->column.text);
-        hash = add_hidden_text(hash, rule->topic);
+        hash = hash_rule(hash, &hidden->rules[i]);
     }
     snprintf(hidden->mark, sizeof(hidden->mark), "%" PRIx64, hash);
+}
+
+static uint32_t mark_of_rule(const struct mr_column_rule *rule)
+{
+    uint64_t hash = hash_rule(MR_HASH_BEGIN, rule);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static bool rule_is_about(const struct mr_column_rule *rule, const char *schema, const char *table)
+{
+    return table != NULL &&
+           mr_table_pattern_matches(&rule->table, mr_slice_of(schema), mr_slice_of(table));
+}
+
+/* The marks of the rules about it, or about what it is a partition of; the caller's. */
+static char *marks_of(const struct mr_hidden *hidden, const struct mr_relation *relation)
+{
+    struct mr_text marks = {0};
+    mr_text_string(&marks, "");
+    for (uint32_t i = 0; i < hidden->rule_count; i++) {
+        const struct mr_column_rule *rule = &hidden->rules[i];
+        if (rule_is_about(rule, relation->schema, relation->table) ||
+            rule_is_about(rule, relation->root_schema, relation->root_table)) {
+            mr_text_format(&marks, marks.len == 0 ? "%" PRIx32 : " %" PRIx32, mark_of_rule(rule));
+        }
+    }
+    return marks.data;
+}
+
+/* Whether all of these rules are there still. */
+static bool has_rules(const struct mr_hidden *hidden, const char *marks)
+{
+    for (const char *at = marks; *at != '\0';) {
+        char *end;
+        uint32_t mark = (uint32_t)strtoul(at, &end, 16);
+        uint32_t i = 0;
+        while (i < hidden->rule_count && mark_of_rule(&hidden->rules[i]) != mark) {
+            i++;
+        }
+        if (end == at || i == hidden->rule_count) {
+            return false;
+        }
+        at = *end == ' ' ? end + 1 : end;
+    }
+    return true;
 }
 
 struct mr_hidden *mr_hidden_new(enum mr_unmatched unmatched, const struct mr_column_rule *rules,
@@ -86,6 +141,7 @@ static void seen_done(struct seen *seen)
     free(seen->hides);
     free(seen->name);
     free(seen->topic);
+    free(seen->rules);
     *seen = (struct seen){0};
 }
 
@@ -326,6 +382,7 @@ static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
         made.columns[i] = MR_STRDUP(now->columns[i].name);
         made.hides[i] = hides[i];
     }
+    made.rules = marks_of(hidden, now);
     number_seen(&made, seen, places);
     seen_done(seen);
     *seen = made;
@@ -363,8 +420,12 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
     const struct seen *by_name = find_seen(hidden, 0, name, topic);
     const char *column = NULL;
     const char *before = NULL;
-    if (by_oid == NULL && by_name == NULL) {
+    if ((by_oid == NULL || by_oid->is_learned) && (by_name == NULL || by_name->is_learned)) {
         column = missing_of(hidden, now, topic);
+    }
+    if (by_oid == NULL) { /* of whichever stream */
+        const struct seen *learned = find_seen(hidden, now->oid, NULL, "");
+        by_oid = learned != NULL && learned->is_learned ? learned : NULL;
     }
     if (by_oid == NULL && column == NULL && now->root_table != NULL) {
         MR_TEXT(root);
@@ -372,7 +433,7 @@ static mr_status judge_hidden(struct mr_hidden *hidden, const struct mr_relation
         const struct seen *by_root = find_seen(hidden, 0, root.data, topic);
         column = by_root == NULL ? NULL : doubtful_of(by_root, now, hides);
     }
-    if (by_oid != NULL) {
+    if (by_oid != NULL && column == NULL) {
         column = places == NULL ? NULL : shown_of(by_oid, places, hides);
         if (column == NULL && (places == NULL || !by_oid->is_numbered)) {
             column = doubtful_of(by_oid, now, hides);
@@ -509,6 +570,30 @@ mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *rel
     return status;
 }
 
+void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation)
+{
+    const struct mr_table_ref own = {relation->schema, relation->table};
+    const struct mr_table_ref root = {relation->root_schema, relation->root_table};
+    bool *hides = MR_NEW_ARRAY(bool, relation->column_count);
+    for (uint32_t i = 0; i < relation->column_count; i++) {
+        const char *column = relation->columns[i].name;
+        hides[i] = rules_hide(hidden, &own, "", column) ||
+                   (root.table != NULL && rules_hide(hidden, &root, "", column));
+    }
+    MR_TEXT(name);
+    mr_text_format(&name, "%s.%s", relation->schema, relation->table);
+    struct mr_places places;
+    bool is_known = mr_places_init(&places, relation);
+    MR_HOLD(&hidden->lock);
+    if (is_known && hidden->count < LEARNED_MAX && hides_any(hides, relation->column_count) &&
+        find_seen(hidden, relation->oid, NULL, "") == NULL) {
+        keep_seen(hidden, relation, &places, name.data, "", hides);
+        hidden->seen[hidden->count - 1].is_learned = true;
+    }
+    mr_places_done(&places);
+    free(hides);
+}
+
 /* Each column's name has a sign before it: - for one that is hidden. */
 static void add_seen(cJSON *tables, const struct seen *seen)
 {
@@ -537,22 +622,45 @@ static void add_numbers(cJSON *all, const struct seen *seen)
     }
 }
 
+/* The marks of its rules, after a sign for one that was learned. */
+static void add_table_rules(cJSON *all, const struct seen *seen)
+{
+    MR_TEXT(text);
+    mr_text_format(&text, "%c%s", seen->is_learned ? '~' : '=', seen->rules);
+    cJSON_AddItemToArray(all, cJSON_CreateString(text.data));
+}
+
+static char *format_seen(const struct mr_hidden *hidden, bool with_learned)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "rules", hidden->mark);
+    cJSON *tables = cJSON_AddArrayToObject(json, "tables");
+    cJSON *numbers = cJSON_AddArrayToObject(json, "numbers");
+    cJSON *rules = cJSON_AddArrayToObject(json, "table_rules");
+    for (uint32_t i = 0; i < hidden->count; i++) {
+        const struct seen *seen = &hidden->seen[i];
+        if (with_learned || !seen->is_learned) {
+            add_seen(tables, seen);
+            add_numbers(numbers, seen);
+            add_table_rules(rules, seen);
+        }
+    }
+    char *text = cJSON_PrintUnformatted(json);
+    cJSON_Delete(json);
+    return text;
+}
+
 char *mr_hidden_format(struct mr_hidden *hidden)
 {
     MR_HOLD(&hidden->lock);
     if (hidden->count == 0) {
         return NULL;
     }
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "rules", hidden->mark);
-    cJSON *tables = cJSON_AddArrayToObject(json, "tables");
-    cJSON *numbers = cJSON_AddArrayToObject(json, "numbers");
-    for (uint32_t i = 0; i < hidden->count; i++) {
-        add_seen(tables, &hidden->seen[i]);
-        add_numbers(numbers, &hidden->seen[i]);
+    char *text = format_seen(hidden, true);
+    if (strlen(text) > STORED_BYTES_MAX) {
+        free(text);
+        text = format_seen(hidden, false); /* the others the next process may learn itself */
     }
-    char *text = cJSON_PrintUnformatted(json);
-    cJSON_Delete(json);
     if (strlen(text) > STORED_BYTES_MAX) {
         free(text);
         text = NULL;
@@ -580,11 +688,13 @@ static void take_numbers(struct seen *seen, const cJSON *numbers)
     }
 }
 
-static void take_seen(struct mr_hidden *hidden, const cJSON *table, const cJSON *numbers)
+static void take_seen(struct mr_hidden *hidden, const cJSON *table, const cJSON *numbers,
+                      const cJSON *rules)
 {
     const int size = cJSON_GetArraySize(table);
     const cJSON *oid = cJSON_GetArrayItem(table, 0);
-    if (size < 3 || !cJSON_IsNumber(oid)) {
+    const char *marks = cJSON_IsString(rules) ? rules->valuestring : NULL;
+    if (size < 3 || !cJSON_IsNumber(oid) || (marks != NULL && marks[0] == '\0')) {
         return;
     }
     for (int i = 1; i < size; i++) {
@@ -597,7 +707,9 @@ static void take_seen(struct mr_hidden *hidden, const cJSON *table, const cJSON 
                         .name = MR_STRDUP(cJSON_GetArrayItem(table, 1)->valuestring),
                         .topic = MR_STRDUP(cJSON_GetArrayItem(table, 2)->valuestring),
                         .columns = MR_NEW_ARRAY(char *, (size_t)size),
-                        .hides = MR_NEW_ARRAY(bool, (size_t)size)};
+                        .hides = MR_NEW_ARRAY(bool, (size_t)size),
+                        .is_learned = marks != NULL && marks[0] == '~',
+                        .rules = MR_STRDUP(marks == NULL ? "" : marks + 1)};
     const cJSON *column = cJSON_GetArrayItem(table, 3);
     for (; column != NULL; column = column->next) {
         seen.columns[seen.count] = MR_STRDUP(column->valuestring + 1);
@@ -608,20 +720,32 @@ static void take_seen(struct mr_hidden *hidden, const cJSON *table, const cJSON 
     hidden->seen[hidden->count++] = seen;
 }
 
+static const cJSON *first_of(const cJSON *object, const char *name)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name);
+    return list == NULL ? NULL : list->child; /* an older millrace has none */
+}
+
+/* An older millrace has stored no rules of each table: there all must be as they were. */
 void mr_hidden_take(struct mr_hidden *hidden, const char *json)
 {
     cJSON *object = cJSON_Parse(json);
     const cJSON *mark = cJSON_GetObjectItemCaseSensitive(object, "rules");
+    const cJSON *numbers = first_of(object, "numbers");
+    const cJSON *rules = first_of(object, "table_rules");
+    const cJSON *table;
     MR_HOLD(&hidden->lock);
-    if (cJSON_IsString(mark) && strcmp(mark->valuestring, hidden->mark) == 0) {
+    bool is_same = cJSON_IsString(mark) && strcmp(mark->valuestring, hidden->mark) == 0;
+    if (is_same || rules != NULL) {
         forget_all(hidden);
-        const cJSON *table;
-        const cJSON *numbers = cJSON_GetObjectItemCaseSensitive(object, "numbers");
-        numbers = numbers == NULL ? NULL : numbers->child; /* an older millrace has none */
         cJSON_ArrayForEach(table, cJSON_GetObjectItemCaseSensitive(object, "tables"))
         {
-            take_seen(hidden, table, numbers);
+            if (is_same || (cJSON_IsString(rules) && rules->valuestring[0] != '\0' &&
+                            has_rules(hidden, rules->valuestring + 1))) {
+                take_seen(hidden, table, numbers, rules);
+            }
             numbers = numbers == NULL ? NULL : numbers->next;
+            rules = rules == NULL ? NULL : rules->next;
         }
     }
     cJSON_Delete(object);

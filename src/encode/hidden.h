@@ -31,10 +31,14 @@ void mr_hidden_free(struct mr_hidden *hidden); /* takes NULL */
 mr_status mr_hidden_look(struct mr_hidden *hidden, const struct mr_relation *relation,
                          const char *topic, const bool *hides, struct mr_error *ret_error);
 
+/* A table as the stream will have it first, of which it has had nothing yet: what the rules hide of
+ * it is known before somebody renames that. Its columns have numbers. Of many tables some. */
+void mr_hidden_learn(struct mr_hidden *hidden, const struct mr_relation *relation);
+
 /* All that was seen, as JSON, the caller's; NULL: nothing is hidden, or it is too much to be
  * stored. */
 char *mr_hidden_format(struct mr_hidden *hidden);
 
-/* Takes what `format` said, unless the rules are others by now, which somebody has written
- * since. */
+/* Takes what `format` said, but for tables about which there are other rules by now, which somebody
+ * has written since; one more is none of these. */
 void mr_hidden_take(struct mr_hidden *hidden, const char *json);

@@ -245,6 +245,129 @@ static void test_hidden_format_take(void **state)
     free(json);
 }
 
+static void learn(struct mr_hidden *hidden, uint32_t oid, const char *table, const char *root)
+{
+    struct mr_column columns[] = {{.name = "id"}, {.name = "email"}, {.name = "note"}};
+    const struct mr_attribute attributes[] = {{1, "id"}, {2, "email"}, {3, "note"}};
+    mr_hidden_learn(hidden, &(struct mr_relation){.oid = oid,
+                                                  .schema = "public",
+                                                  .table = table,
+                                                  .root_schema = "public",
+                                                  .root_table = root,
+                                                  .columns = columns,
+                                                  .column_count = MR_ARRAY_LEN(columns),
+                                                  .attributes = attributes,
+                                                  .attribute_count = MR_ARRAY_LEN(attributes)});
+}
+
+static struct mr_hidden *next_process(struct mr_hidden *before, const struct mr_column_rule *by,
+                                      uint32_t count)
+{
+    char *json = mr_hidden_format(before);
+    struct mr_hidden *next = mr_hidden_new(MR_UNMATCHED_STOP, by, count);
+    if (json != NULL) {
+        mr_hidden_take(next, json);
+    }
+    free(json);
+    return next;
+}
+
+/* Before the first row two columns have swapped their names, or one was renamed; in the same
+ * process, and in the next. */
+static void test_hidden_learn(void **state)
+{
+    (void)state;
+    for (int later = 0; later < 2; later++) {
+        struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        learn(hidden, 1, "users", NULL);
+        learn(hidden, 2, "others", NULL);
+        learn(hidden, 3, "spring", "users");
+        if (later) {
+            struct mr_hidden *next = next_process(hidden, rules, MR_ARRAY_LEN(rules));
+            mr_hidden_free(hidden);
+            hidden = next;
+        }
+        assert_int_equal(
+            look_numbered(hidden, TEXTS("id", "note", "email"), TEXTS("id", "note", "-email")),
+            MR_ERR_POISON);
+        assert_int_equal(
+            look_numbered(hidden, TEXTS("id", "mail", "note"), TEXTS("id", "mail", "note")),
+            MR_ERR_POISON);
+        assert_int_equal(LOOK(2, "others", "id", "email", "note"), MR_OK);
+        assert_int_equal(LOOK(3, "spring", "id", "mail", "note"), MR_ERR_POISON);
+        assert_int_equal(
+            look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")),
+            MR_OK);
+        mr_hidden_free(hidden);
+    }
+}
+
+/* A rule that fits nothing of a table is told with its first row, as if nothing was learned. */
+static void test_hidden_learn_is_not_seen(void **state)
+{
+    (void)state;
+    struct mr_column_rule all[] = {rules[0], rules[0]};
+    all[1].column.text = "phone";
+    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, all, MR_ARRAY_LEN(all));
+    learn(hidden, 1, "users", NULL);
+    assert_int_equal(
+        look_numbered(hidden, TEXTS("id", "email", "note"), TEXTS("id", "-email", "note")),
+        MR_ERR_POISON);
+    mr_hidden_free(hidden);
+}
+
+/* What was seen of a table counts for as long as all rules about it are there. */
+static void test_hidden_take_with_other_rules(void **state)
+{
+    (void)state;
+    const struct mr_column_rule other = {
+        .action = MR_COLUMN_MASK,
+        .table = {.schema = {.text = "public"}, .table = {.text = "items"}},
+        .column = {.text = "x"}};
+    struct mr_column_rule both = rules[0], wider = rules[0];
+    both.column.text = "mail";
+    wider.length = 3;
+    const struct {
+        struct mr_column_rule rules[2];
+        uint32_t count;
+        mr_status expected; /* of "mail" without a rule */
+    } cases[] = {
+        {{rules[0], other}, 2, MR_ERR_POISON},
+        {{other, rules[0]}, 2, MR_ERR_POISON},
+        {{rules[0], both}, 2, MR_ERR_POISON},
+        {{wider}, 1, MR_ERR_POISON},
+        {{other}, 1, MR_OK},
+    };
+    for (size_t i = 0; i < MR_ARRAY_LEN(cases); i++) {
+        struct mr_hidden *before = mr_hidden_new(MR_UNMATCHED_STOP, rules, MR_ARRAY_LEN(rules));
+        assert_int_equal(look_numbered(before, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
+        struct mr_hidden *hidden = next_process(before, cases[i].rules, cases[i].count);
+        assert_int_equal(look_numbered(hidden, TEXTS("id", "mail"), TEXTS("id", "mail")),
+                         cases[i].expected);
+        mr_hidden_free(before);
+        mr_hidden_free(hidden);
+    }
+}
+
+/* What was learned gives way to what was seen, where both are too much. */
+static void test_hidden_format_is_bounded(void **state)
+{
+    (void)state;
+    struct mr_column_rule all = rules[0];
+    all.table.table.text = "*";
+    struct mr_hidden *hidden = mr_hidden_new(MR_UNMATCHED_STOP, &all, 1);
+    assert_int_equal(look_numbered(hidden, TEXTS("id", "email"), TEXTS("id", "-email")), MR_OK);
+    for (uint32_t oid = 2; oid < 2000; oid++) {
+        char name[32];
+        snprintf(name, sizeof(name), "table_%u", oid);
+        learn(hidden, oid, name, NULL);
+    }
+    struct mr_hidden *next = next_process(hidden, &all, 1);
+    assert_int_equal(look_numbered(next, TEXTS("id", "mail"), TEXTS("id", "mail")), MR_ERR_POISON);
+    mr_hidden_free(hidden);
+    mr_hidden_free(next);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +375,10 @@ int main(void)
         cmocka_unit_test(test_hidden_look_first_sight),
         cmocka_unit_test(test_hidden_look_parts),
         cmocka_unit_test(test_hidden_look_numbers),
+        cmocka_unit_test(test_hidden_learn),
+        cmocka_unit_test(test_hidden_learn_is_not_seen),
+        cmocka_unit_test(test_hidden_take_with_other_rules),
+        cmocka_unit_test(test_hidden_format_is_bounded),
         cmocka_unit_test(test_hidden_look_numbers_stay),
         cmocka_unit_test(test_hidden_look_swapped),
         cmocka_unit_test(test_hidden_format_take),

@@ -20,6 +20,9 @@ mr_status mr_pg_catalog_read(struct mr_pg_catalog *catalog, struct mr_pg_conn *c
     if (options->key_order == MR_KEY_ORDER_INDEX) {
         MR_TRY(mr_pg_key_order_read(&catalog->order, conn, of, &horizon, ret_error));
     }
+    if (!is_of_rows) {
+        MR_TRY(mr_pg_attributes_tell(conn, options, &catalog->captured, ret_error));
+    }
     return mr_pg_types_read(&catalog->types, conn, ret_error);
 }
 

@@ -1,5 +1,7 @@
 #include "postgres/catalog/pg_attributes.h"
 
+#include "postgres/catalog/pg_sql.h"
+
 enum column { NUMBER, NAME, WRITTEN };
 
 void mr_pg_attributes_done(struct mr_pg_attributes *attributes)
@@ -118,4 +120,89 @@ mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg
     attributes->oid = described->oid;
     attributes->lsn = transaction->commit_lsn;
     return MR_OK;
+}
+
+enum then_column { THEN_OID, THEN_SCHEMA, THEN_TABLE, THEN_NUMBER, THEN_NAME, THEN_CERTAIN };
+
+struct telling {
+    const struct mr_columns_listener *listener;
+    const struct mr_pg_captured *captured;
+    struct mr_relation table; /* at hand; its OID 0: none */
+    bool is_certain;
+    struct mr_column columns[MR_COLUMNS_MAX];
+    struct mr_attribute attributes[MR_COLUMNS_MAX];
+};
+
+static void tell_table(struct telling *telling)
+{
+    struct mr_relation *table = &telling->table;
+    const struct mr_captured_root *root = mr_pg_captured_root(telling->captured, table->oid);
+    if (root != NULL && root->oid != table->oid) {
+        table->root_schema = root->schema;
+        table->root_table = root->table;
+    }
+    if (table->oid != 0 && telling->is_certain) {
+        telling->listener->take(telling->listener->context, table);
+    }
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        free((char *)table->columns[i].name);
+    }
+    free((char *)table->schema);
+    free((char *)table->table);
+    *table = (struct mr_relation){.columns = telling->columns, .attributes = telling->attributes};
+    telling->is_certain = true;
+}
+
+static mr_status take_column(void *context, const struct mr_pg_result *row,
+                             struct mr_error *ret_error)
+{
+    struct telling *telling = context;
+    struct mr_relation *table = &telling->table;
+    uint32_t oid = (uint32_t)mr_pg_result_number(row, 0, THEN_OID);
+    (void)ret_error;
+    if (oid != table->oid) {
+        tell_table(telling);
+        table->oid = oid;
+        table->schema = MR_STRDUP(mr_pg_result_value(row, 0, THEN_SCHEMA));
+        table->table = MR_STRDUP(mr_pg_result_value(row, 0, THEN_TABLE));
+    }
+    telling->is_certain &=
+        mr_pg_result_true(row, 0, THEN_CERTAIN) && table->column_count < MR_COLUMNS_MAX;
+    if (telling->is_certain) {
+        const char *name = MR_STRDUP(mr_pg_result_value(row, 0, THEN_NAME));
+        telling->columns[table->column_count++] = (struct mr_column){.name = name};
+        telling->attributes[table->attribute_count++] = (struct mr_attribute){
+            .number = (uint32_t)mr_pg_result_number(row, 0, THEN_NUMBER), .name = name};
+    }
+    return MR_OK;
+}
+
+mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                                const struct mr_pg_captured *captured, struct mr_error *ret_error)
+{
+    static const struct mr_pg_shape shape = {"the columns of all tables", "nssnsb", 0, UINT32_MAX};
+    if (options->columns_then.take == NULL || captured->tables.count == 0) {
+        return MR_OK;
+    }
+    MR_TEXT(oids);
+    mr_pg_captured_add_oids(captured, &oids);
+    struct mr_text sql = {0};
+    mr_text_format(&sql,
+                   "SELECT c.oid::bigint, n.nspname, c.relname, a.attnum, a.attname, coalesce(");
+    mr_sql_format(&sql, MR_SQL_IS_BEFORE_SLOT("a.xmin") " AND ", options->slot);
+    mr_sql_format(&sql, MR_SQL_IS_BEFORE_SLOT("c.xmin"), options->slot);
+    mr_text_format(&sql,
+                   ", false) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                   " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
+                   " AND NOT a.attisdropped WHERE c.oid = ANY ('{%s}'::oid[]) ORDER BY 1, 4",
+                   oids.data);
+    struct telling *telling = MR_NEW(struct telling);
+    telling->listener = &options->columns_then;
+    telling->captured = captured;
+    tell_table(telling);
+    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_column, telling, ret_error);
+    telling->is_certain &= status == MR_OK;
+    tell_table(telling);
+    free(telling);
+    return status;
 }

@@ -32,4 +32,9 @@ mr_status mr_pg_attributes_ask(struct mr_pg_attributes *attributes, struct mr_pg
                                const struct mr_transaction *transaction,
                                struct mr_error *ret_error);
 
+/* Tells `options->columns_then` of the tables that are captured, but for those of which something
+ * was written since: what the stream has of them first is not known. */
+mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_source_options *options,
+                                const struct mr_pg_captured *captured, struct mr_error *ret_error);
+
 void mr_pg_attributes_done(struct mr_pg_attributes *attributes);
