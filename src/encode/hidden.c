@@ -84,7 +84,7 @@ static bool rule_is_about(const struct mr_column_rule *rule, const char *schema,
 }
 
 /* The marks of the rules about it, or about what it is a partition of; the caller's. */
-static char *marks_of(const struct mr_hidden *hidden, const struct mr_relation *relation)
+static char *rule_marks(const struct mr_hidden *hidden, const struct mr_relation *relation)
 {
     struct mr_text marks = {0};
     mr_text_string(&marks, "");
@@ -382,7 +382,7 @@ static void keep_seen(struct mr_hidden *hidden, const struct mr_relation *now,
         made.columns[i] = MR_STRDUP(now->columns[i].name);
         made.hides[i] = hides[i];
     }
-    made.rules = marks_of(hidden, now);
+    made.rules = rule_marks(hidden, now);
     number_seen(&made, seen, places);
     seen_done(seen);
     *seen = made;
@@ -720,7 +720,7 @@ static void take_seen(struct mr_hidden *hidden, const cJSON *table, const cJSON 
     hidden->seen[hidden->count++] = seen;
 }
 
-static const cJSON *first_of(const cJSON *object, const char *name)
+static const cJSON *stored_list(const cJSON *object, const char *name)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name);
     return list == NULL ? NULL : list->child; /* an older millrace has none */
@@ -731,8 +731,8 @@ void mr_hidden_take(struct mr_hidden *hidden, const char *json)
 {
     cJSON *object = cJSON_Parse(json);
     const cJSON *mark = cJSON_GetObjectItemCaseSensitive(object, "rules");
-    const cJSON *numbers = first_of(object, "numbers");
-    const cJSON *rules = first_of(object, "table_rules");
+    const cJSON *numbers = stored_list(object, "numbers");
+    const cJSON *rules = stored_list(object, "table_rules");
     const cJSON *table;
     MR_HOLD(&hidden->lock);
     bool is_same = cJSON_IsString(mark) && strcmp(mark->valuestring, hidden->mark) == 0;

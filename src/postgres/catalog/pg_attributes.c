@@ -153,8 +153,8 @@ static void tell_table(struct telling *telling)
     telling->is_certain = true;
 }
 
-static mr_status take_column(void *context, const struct mr_pg_result *row,
-                             struct mr_error *ret_error)
+static mr_status take_then_column(void *context, const struct mr_pg_result *row,
+                                  struct mr_error *ret_error)
 {
     struct telling *telling = context;
     struct mr_relation *table = &telling->table;
@@ -200,7 +200,7 @@ mr_status mr_pg_attributes_tell(struct mr_pg_conn *conn, const struct mr_pg_sour
     telling->listener = &options->columns_then;
     telling->captured = captured;
     tell_table(telling);
-    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_column, telling, ret_error);
+    mr_status status = mr_pg_ask_rows(conn, &sql, &shape, take_then_column, telling, ret_error);
     telling->is_certain &= status == MR_OK;
     tell_table(telling);
     free(telling);
