@@ -412,7 +412,7 @@ def test_a_publication_that_is_gone(database, scene, writes):
     code, said, _ = scene.recover()
     assert code == 10 and "--choose WHAT" not in said and "millrace check --config" in said, said
     _, told = check(scene.process)
-    database.run(re.search(r"(CREATE PUBLICATION [^;]*); 3\. run millrace recover", told)[1])
+    database.run(re.search(r"(CREATE PUBLICATION [^;]*); 3\. start millrace", told)[1])
     if writes:
         code, said, log = scene.recover("--choose", "differing", "--yes")
         assert code == 0 and "Done, and kept" in said, (said, log)

@@ -51,8 +51,8 @@ static const struct {
     {"42704", "publication", MR_ERR_HISTORY,
      "the publication is younger than the slot's position or was dropped, and the stream can't be "
      "read without it" MR_RECIPE_LEAD "1. if it does not exist, make it as it was (millrace "
-     "check prints the statement); 2. run millrace recover --config FILE: it makes the slot again, "
-     "and sends what differs"},
+     "check prints the statement), and start millrace; 2. if it ends so again, run millrace "
+     "recover --config FILE: it makes the slot again, and sends what differs"},
     {"42704", "replication slot", MR_ERR_HISTORY,
      "the slot is gone and with it the rows since its position" MR_RECIPE_LEAD MR_RECIPE_OF_COPY},
     {"42710", "replication slot", MR_ERR_CONFIG,

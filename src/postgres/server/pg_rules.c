@@ -214,8 +214,10 @@ static void rule_missing_publication(const struct rules *rules)
                      "run it as the owner of the tables: CREATE PUBLICATION %I",
                      options->publication);
         mr_pg_publication_add_rest(&rules->to->remedy, options, rules->facts->version);
-        mr_pg_remedy(rules->to, "; 3. run millrace recover --config FILE: it makes the slot again, "
-                                "and sends what differs");
+        mr_pg_remedy(rules->to,
+                     "; 3. start millrace, which goes on if nothing was written meanwhile; "
+                     "if it ends so again, millrace recover --config FILE makes the "
+                     "slot again, and sends what differs");
         MR_FOUND_ERROR(rules->to, MR_ERR_HISTORY,
                        "does not exist, but slot \"%s\" does: a publication made now would be "
                        "younger than the slot's position, and the stream could not be read",
